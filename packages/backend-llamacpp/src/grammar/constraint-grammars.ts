@@ -5,7 +5,7 @@ import type { NativeGrammar } from '../native/native.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 import { CountedGrammar } from './budget/counted-grammar.js'
 import { GrammarReading } from './budget/grammar-reading.js'
-import { refused } from './refuse.js'
+import { refused, refusedSchema, smaller } from './refuse.js'
 import { regexGbnf } from './pattern/regex-to-gbnf.js'
 import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema/schema-to-gbnf.js'
 import { buildTokenTrie, type TokenTrie } from './budget/token-trie.js'
@@ -57,7 +57,7 @@ export class ConstraintGrammars {
    * @throws CllmError `invalid_constraint`
    */
   of(constraint: OutputConstraint): ConstraintGrammar {
-    const key = bounded(() => keyOf(constraint))
+    const key = bounded(constraint, () => keyOf(constraint))
     const after = (skipped: number) => this.#grammar(constraint, skipped, key)
     after(0)
     const isTriggered = constraint.type === 'triggered-json'
@@ -68,7 +68,7 @@ export class ConstraintGrammars {
     const key = `${skipped}${constraintKey}`
     const known = this.#grammars.get(key)
     if (known !== undefined) return known
-    const { grammar, size } = bounded(() => this.#make(constraint, skipped))
+    const { grammar, size } = bounded(constraint, () => this.#make(constraint, skipped))
     this.#grammars.set(key, grammar, { size })
     return grammar
   }
@@ -96,18 +96,26 @@ export class ConstraintGrammars {
 }
 
 /** Turns failures of `make`, stack overflow included, into `invalid_constraint`. */
-function bounded<T>(make: () => T): T {
+function bounded<T>(constraint: OutputConstraint, make: () => T): T {
   try {
     return make()
   } catch (cause) {
-    if (CllmError.isInstance(cause)) throw cause
-    if (cause instanceof RangeError) {
-      const reason = 'it is nested too deeply'
-      throw refused(`The constraint cannot be used: ${reason}`, { reason })
-    }
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    throw refused(`llama.cpp cannot use the grammar: ${reason}`, { reason })
+    const isOfSchema = constraint.type === 'json-schema' || constraint.type === 'triggered-json'
+    const error = CllmError.isInstance(cause) ? cause : problemOf(cause)
+    const { pointer, reason } = error.details
+    if (!isOfSchema || pointer !== undefined || typeof reason !== 'string') throw error
+    // the grammar that a schema becomes has no places that its author knows
+    throw refusedSchema('#', `it becomes too large a grammar: ${reason}. ${smaller}`)
   }
+}
+
+function problemOf(cause: unknown): CllmError {
+  if (cause instanceof RangeError) {
+    const reason = 'it is nested too deeply'
+    return refused(`The constraint cannot be used: ${reason}`, { reason })
+  }
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  return refused(`llama.cpp cannot use the grammar: ${reason}`, { reason })
 }
 
 /** Short, however large the constraint is. */

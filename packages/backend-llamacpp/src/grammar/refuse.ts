@@ -17,6 +17,10 @@ export function refusedSchema(pointer: string, reason: string): CllmError {
   return refused(`The JSON schema cannot be kept to: ${at}: ${reason}`, { pointer: at, reason })
 }
 
+/** What is expected of a schema that is beyond a limit. */
+export const smaller =
+  'Expected fewer or smaller properties, enums, lengths, counts, patterns and alternatives'
+
 /** The errors for strings that cannot be written, in whose place others may be. */
 const unkept = new WeakSet<CllmError>()
 

@@ -1,3 +1,4 @@
+/* oxlint-disable unicorn/no-thenable -- it is a keyword of JSON schema's */
 import type { JsonSchema } from '@cllm/core'
 import * as fc from 'fast-check'
 
@@ -22,6 +23,19 @@ const properties = scripts
   .flatMap((script) =>
     ['Script', 'sc', 'Script_Extensions', 'scx'].map((name) => `\\p{${name}=${script}}`),
   )
+
+const nested = (depth: number, wrap: (inner: Schema) => Schema): Schema =>
+  list(depth, () => 0).reduce<Schema>((inner) => wrap(inner), { type: 'string' })
+/** Definitions that each use the next. */
+const chain = (length: number, use: (next: Schema) => Schema): Schema => ({
+  $ref: '#/$defs/p0',
+  $defs: named(length, (nth) =>
+    nth === length - 1 ? { type: 'string' } : use({ $ref: `#/$defs/p${nth + 1}` }),
+  ),
+})
+const text = (pattern: string, more: Schema = {}): Schema => ({ type: 'string', pattern, ...more })
+const letter = (nth: number): string => String.fromCodePoint(97 + nth)
+const formats = ['email', 'ipv6', 'uri', 'date-time', 'duration', 'uri-template']
 
 /** Schemas that ask for much work in few words, each by another loop of the compiler. */
 export const hostileSchemas: Readonly<Record<string, JsonSchema>> = {
@@ -94,6 +108,115 @@ export const hostileSchemas: Readonly<Record<string, JsonSchema>> = {
   'as many properties as there are': { ...object(1900, () => ({})), minProperties: 1900 },
   'half of the properties': { ...object(1900, () => ({})), minProperties: 950 },
   'at most all properties': { ...object(1900, () => ({})), maxProperties: 1900 },
+  'lists in lists, 5,000 deep': nested(5000, (items) => ({ type: 'array', items })),
+  'lists in lists, 500 deep': nested(500, (items) => ({ type: 'array', items })),
+  'anyOf, 300 deep': nested(300, (one) => ({ anyOf: [one, { type: 'null' }] })),
+  'not, 200 deep': nested(200, (one) => ({ not: one })),
+  'if, 60 deep': nested(60, (one) => ({ if: one, then: { minLength: 1 }, else: { maxLength: 3 } })),
+  'texts of texts, 6 deep': nested(6, (contentSchema) => ({
+    type: 'string',
+    contentMediaType: 'application/json',
+    contentSchema,
+  })),
+  '20,000 values': { enum: list(20_000, (nth) => `v${nth}`) },
+  'values that begin with each other': { enum: list(900, (nth) => 'a'.repeat(nth)) },
+  'a value of 190,000 characters': { enum: ['x'.repeat(190_000)] },
+  'other values in each of 500': object(500, (nth) => ({
+    enum: list(30, (one) => `v${nth + one}`),
+  })),
+  '100 of 200 values, each once': {
+    type: 'array',
+    uniqueItems: true,
+    minItems: 100,
+    items: { enum: list(200, (nth) => `v${nth}`) },
+  },
+  '3,000 properties': object(3000, () => ({})),
+  '1,000 texts': object(1000, () => ({ type: 'string' })),
+  '3 to 9 of 300 texts': {
+    ...object(300, () => ({ type: 'string' })),
+    minProperties: 3,
+    maxProperties: 9,
+  },
+  '50 of 100 texts': { ...object(100, () => ({ type: 'string' })), minProperties: 50 },
+  '500 names and others': {
+    ...object(500, () => ({ type: 'string' })),
+    additionalProperties: { type: 'integer' },
+  },
+  '2,000 elements, each with a limit': {
+    type: 'array',
+    prefixItems: list(2000, (minimum) => ({ type: 'integer', minimum })),
+  },
+  '500 ranges': object(500, (nth) => ({
+    type: 'integer',
+    minimum: -nth * 7919,
+    maximum: nth * 99991,
+  })),
+  'wide ranges': object(300, (nth) => ({
+    type: 'number',
+    minimum: -123_456_789.123 - nth,
+    maximum: 987_654_321_987_654 - nth,
+  })),
+  'multiples in 100 properties': object(100, (nth) => ({ type: 'integer', multipleOf: 97 + nth })),
+  'millions of elements': { type: 'array', minItems: 5e6 },
+  'millions of characters': { type: 'string', maxLength: 5e6 },
+  '100,000 of 100,000 of 100,000': nested(3, (items) => ({
+    type: 'array',
+    items,
+    minItems: 100_000,
+    maxItems: 100_000,
+  })),
+  '2,000 of 2,000 of 2,000': nested(3, (items) => ({ type: 'array', items, maxItems: 2000 })),
+  'lengths in 100 properties': object(100, (nth) => ({ type: 'string', maxLength: 99_999 - nth })),
+  '30 lengths to choose from': {
+    anyOf: list(30, (nth) => ({ type: 'string', maxLength: 1000 + nth })),
+  },
+  '500 formats': object(500, (nth) => ({ type: 'string', format: formats[nth % 6] })),
+  '500 formats and lengths': object(500, (nth) => ({
+    type: 'string',
+    format: formats[nth % 5],
+    maxLength: 20 + nth,
+  })),
+  'a format and a pattern': text('^https://.*\\.com/.*$', { format: 'uri', maxLength: 200 }),
+  'a pattern that no automaton can count': text('^(?=.*a.{18}$).*b.{18}$'),
+  'repetitions of repetitions': text('^((a{1,40}b){1,40}c){1,40}$'),
+  '200 words, 100 times': text(`^(${list(200, (nth) => `w${nth}`).join('|')}){100}$`),
+  '500 that may be left out': text(`^${'a?'.repeat(500)}a{500}$`),
+  'not a pattern that counts': { type: 'string', not: { pattern: '^(a|b){1,200}c?(a|b){1,200}$' } },
+  'ten patterns at once': {
+    type: 'string',
+    allOf: list(10, (nth) => ({ pattern: letter(nth) })),
+  },
+  'a pattern in each of 300': object(300, (nth) => text(`^[a-z]{${nth}}-(foo|bar)+.*x$`)),
+  '5 patterns of names': {
+    type: 'object',
+    patternProperties: Object.fromEntries(list(5, (nth) => [`${letter(nth)}.*z`, {}])),
+  },
+  'a cycle of references': chain(3, () => ({ $ref: '#/$defs/p0' })),
+  'a cycle in allOf': { $ref: '#/$defs/a', $defs: { a: { allOf: [{ $ref: '#/$defs/a' }] } } },
+  '2^30 of allOf': chain(30, (next) => ({ allOf: [next, next] })),
+  '2^200 properties': chain(200, (next) => ({
+    type: 'object',
+    properties: { a: next, b: next },
+    required: ['a', 'b'],
+  })),
+  '3^200 elements': chain(200, (next) => ({ type: 'array', prefixItems: [next, next, next] })),
+  '120 that refer to each other': chain(120, () => ({
+    anyOf: list(120, (nth) => ({
+      type: 'object',
+      properties: { k: { const: `k${nth}` }, v: { $ref: `#/$defs/p${nth}` } },
+      required: ['k', 'v'],
+    })),
+  })),
+  '2^8 alternatives of objects': {
+    ...object(100, () => ({ type: 'string' })),
+    allOf: list(8, (nth) => ({
+      anyOf: [{ required: [`p${nth}`] }, { required: [`p${nth + 10}`] }],
+    })),
+  },
+  '500 addresses, all used': {
+    anyOf: list(500, (nth) => ({ $ref: `http://x/${nth}` })),
+    $defs: named(500, (nth) => ({ $id: `http://x/${nth}`, type: 'string' })),
+  },
 }
 
 const atoms = [
@@ -142,7 +265,6 @@ const repeated = (schema: Schema, count: number): fc.Arbitrary<JsonSchema> =>
     { type: 'object', propertyNames: schema, minProperties: 3 },
     { type: 'object', patternProperties: named(count >> 4, () => schema) },
     { not: schema },
-    // oxlint-disable-next-line unicorn/no-thenable -- it is a keyword of JSON schema's
     { if: schema, then: { maxLength: 9 }, else: { not: { allOf: [schema, schema] } } },
   )
 

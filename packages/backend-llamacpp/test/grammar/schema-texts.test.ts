@@ -621,5 +621,8 @@ t.test('JSON of one kind, or of another one with marks around it', (t) => {
   for (const text of ['{"a":1}', '{"b":1}', '<c>{"b":"x"}</c>', '{"b":"x"}<c>{"a":1}</c>', '']) {
     t.notOk(grammar.allows(text), text)
   }
+  const third = new GrammarTexts(answer, { or: { ...around, or: { schema: digit, before: 'n' } } })
+  t.ok(['{"b":"x"}', '<c>{"a":1}</c>', 'n7'].every((text) => third.allows(text)))
+  t.notOk(third.allows('n{"a":1}'))
   t.end()
 })

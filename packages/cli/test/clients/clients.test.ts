@@ -124,16 +124,89 @@ t.test('ollama', async (t) => {
     additionalProperties: false,
   }
   const tools = [{ type: 'function', function: greet }]
-  const calling = { model, messages, tools, format: call, options: { num_predict: 150, seed: 1 } }
-  const { message } = await ollama.chat(calling)
-  // A call beside a format may have any arguments, as one without it.
-  const wanted = Object
-  t.match(message.tool_calls, [{ function: { name: 'greet', arguments: wanted } }])
-  const parts = []
-  for await (const part of await ollama.chat({ ...calling, stream: true })) {
-    parts.push(...(part.message.tool_calls ?? []))
+  const calling = { model, messages, tools, format: call }
+  type Calls = Awaited<ReturnType<typeof ollama.chat>>['message']['tool_calls']
+  // A call beside a format may have any arguments, as one without it. Whether they end within 150 tokens
+  // depends on the seed and on the machine's arithmetic.
+  const untilCalled = async (ask: (options: object) => Promise<Calls>): Promise<Calls> => {
+    let calls: Calls
+    for (let seed = 1; seed <= 30 && (calls?.length ?? 0) === 0; seed++) {
+      calls = await ask({ num_predict: 150, seed })
+    }
+    return calls
   }
-  t.match(parts, [{ function: { name: 'greet', arguments: wanted } }], 'streamed')
+  const wanted = [{ function: { name: 'greet', arguments: Object } }]
+  const whole = await untilCalled(
+    async (options) => (await ollama.chat({ ...calling, options })).message.tool_calls,
+  )
+  t.match(whole, wanted)
+  const parts = await untilCalled(async (options) => {
+    const calls = []
+    for await (const part of await ollama.chat({ ...calling, options, stream: true })) {
+      calls.push(...(part.message.tool_calls ?? []))
+    }
+    return calls
+  })
+  t.match(parts, wanted, 'streamed')
+})
+
+t.test("what Mistral's client sends", async (t) => {
+  // recorded with @mistralai/mistralai 2.7.0, which is too large to install for this
+  const parameters = {
+    type: 'object',
+    properties: { name: { enum: ['Lily'] } },
+    required: ['name'],
+    additionalProperties: false,
+  }
+  const greet = { name: 'greet', description: 'Greets', parameters }
+  const forced = { tools: [{ type: 'function', function: greet }], tool_choice: 'any' }
+  const called = {
+    id: 'abcdefghi',
+    type: 'function',
+    function: { name: 'greet', arguments: { name: 'Lily' } },
+    index: 0,
+  }
+  const path = '/v1/chat/completions'
+  const ask = async (more: object) => await post(path, { model, messages, stream: false, ...more })
+  const plain = { temperature: 0, max_tokens: 40, random_seed: 1, safe_prompt: true }
+  const content = await chatByOpenAi()
+  t.match(await ask(plain), { choices: [{ message: { content }, finish_reason: 'length' }] })
+  const calls = [{ type: 'function', function: { name: 'greet', arguments: String } }]
+  for (const tool_choice of ['any', { type: 'function', function: { name: 'greet' } }]) {
+    const answer = await ask({
+      ...forced,
+      tool_choice,
+      max_tokens: 150,
+      parallel_tool_calls: false,
+    })
+    t.match(answer, { choices: [{ message: { tool_calls: calls } }] })
+  }
+  const history = [
+    ...messages,
+    { role: 'assistant', content: '', tool_calls: [called], prefix: false },
+    { role: 'tool', content: 'ok', tool_call_id: called.id, name: 'greet' },
+  ]
+  t.match(await ask({ messages: history, max_tokens: 5 }), { usage: { completion_tokens: 5 } })
+  const begun = [...messages, { role: 'assistant', content: 'Once upon', prefix: true }]
+  t.match(await ask({ messages: begun, max_tokens: 5 }), { usage: { completion_tokens: 5 } })
+  const response_format = {
+    type: 'json_schema',
+    json_schema: { name: 'p', schema: parameters, strict: true },
+  }
+  const json = await ask({ response_format, max_tokens: 60 })
+  t.match(json, { choices: [{ message: { content: /^\{\s*"name":\s?"Lily"\s*\}$/ } }] })
+  const embedded = await post('/v1/embeddings', { model, input: ['a', 'b'] })
+  t.match(embedded, { data: [{ embedding: Array }, { embedding: Array }] })
+
+  const headers = {
+    'content-type': 'application/json',
+    'user-agent': 'mistral-client-typescript/2.7.0',
+    accept: 'text/event-stream',
+  }
+  const body = { model, messages, stream: true, max_tokens: 150, ...forced }
+  const streamed = await fetch(url + path, { method: 'POST', headers, body: JSON.stringify(body) })
+  const pieces = (await streamed.text()).match(/"tool_calls":\[\{[^\n]*/g) ?? []
+  t.match(pieces[0], /"name":"greet","arguments":"\{/, 'a call comes in one piece')
 })
 
 t.test('log probabilities', async (t) => {

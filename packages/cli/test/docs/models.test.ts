@@ -24,6 +24,8 @@ t.test('the calls and the reasoning of all models that llama.cpp knows are read'
     t.not(check.call, false, `${name}: a call`)
     t.not(check.severalCalls, false, `${name}: several calls`)
     t.not(check.splitsThinking, false, `${name}: reasoning`)
+    // what gpt-oss writes is not what its template shows
+    t.equal(check.isHeld, name.includes('gpt-oss') ? false : check.call, `${name}: a strict call`)
   }
   const all = [...checks.values()]
   t.ok(all.filter(({ call }) => call === true).length >= 62, 'templates that show calls')

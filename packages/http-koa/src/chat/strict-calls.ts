@@ -1,4 +1,4 @@
-import type { OutputConstraint } from '@cllm/core'
+import type { EitherJson, JsonSchema, OutputConstraint } from '@cllm/core'
 import { longestAny } from './answer/call/match-mark.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import { callsSchema } from './calls-schema.js'
@@ -30,6 +30,8 @@ export function strictCalls(
   const isSingle = form.mostCalls === 1
   const call = strictForm(form.format)
   const type = 'triggered-json'
+  const named = call.head === '' ? namedForm(form.format) : undefined
+  if (named !== undefined) return namedCalls(shown, named, thoughts)
   const key = objectKeys(call)
   const names = { nameKey: key.nameKey, argumentsKey: key.argumentsKey }
   if (call.head === '') {
@@ -58,6 +60,40 @@ const object: Extract<CallFormat['arguments'], { kind: 'object' }> = {
   kind: 'object',
   nameKey: 'name',
   argumentsKey: 'arguments',
+}
+
+/** The format of calls whose mark holds the tool's name: behind it there is JSON. */
+function namedForm({ own }: AnswerForm['format']): CallFormat | undefined {
+  if (own === undefined || !own.head.includes(toolName)) return undefined
+  return { ...own, section: '', arguments: { kind: 'json' }, closings: own.closings.slice(0, 1) }
+}
+
+/** The constraint begins where the name does, so that each tool has its own arguments. */
+function namedCalls(
+  tools: readonly ToolDefinition[],
+  call: CallFormat,
+  thoughts: string,
+): StrictCalls {
+  const [mark = '', behind = ''] = call.head.split(toolName)
+  const [closing = ''] = call.closings
+  const afterName = behind.trim() === '' ? fewSpaces : patternOf(behind, fewSpaces)
+  const written = tools.map(({ function: { name, parameters } }) => ({
+    schema: (parameters ?? { type: 'object' }) as JsonSchema,
+    before: `${escaped(name)}${afterName}`,
+    // what stands only between calls is no end of one
+    ...(isTag(closing) && { closing }),
+  }))
+  const json = written.reduceRight<EitherJson | undefined>(
+    (or, one) => ({ ...one, ...(or && { or }) }),
+    undefined,
+  )!
+  const names = tools.map(({ function: { name } }) => escaped(name)).join('|')
+  const begins =
+    mark.trim() === ''
+      ? `\\s*(?=(?:${names})${patternOf(behind)}\\s*\\{)`
+      : `[\\s\\S]*?${patternOf(mark)}`
+  const trigger = `^${thoughts}${begins}`
+  return { constraint: { type: 'triggered-json', trigger, ...json }, call }
 }
 
 /** How a call's object names its parts. */

@@ -30,6 +30,11 @@ const listed: CallFormat = {
   closings: [],
 }
 
+const readAll = (form: AnswerForm, answer: string) => {
+  const parser = createAnswerParser(form)
+  return [...parser.push(answer), ...parser.end()]
+}
+
 t.test('strict calls are JSON behind the mark with which the model begins one', async (t) => {
   const cases: [own: readonly CallFormat[], answer: string, trigger: string][] = [
     [[commonCalls[0]!], `So.<tool_call>${json}</tool_call>`, 'So.<tool_call>'],
@@ -55,6 +60,57 @@ t.test('strict calls are JSON behind the mark with which the model begins one', 
     const calls = parts.flatMap((part) => (part.type === 'call' ? [part.call] : []))
     t.same(calls, [{ name: 'add', arguments: '{"a":1}' }], answer)
   }
+})
+
+t.test('a mark that holds the name has the arguments of its own tool behind it', (t) => {
+  const greet = { name: 'greet', parameters: { type: 'object', properties: { who: {} } } }
+  const both = [...tools, { type: 'function' as const, function: greet }]
+  const named = (head: string, closings: readonly string[]): CallFormat => ({
+    section: '',
+    head,
+    arguments: { kind: 'json' },
+    closings,
+  })
+  const marks = { open: '<p=', value: '>', close: '</p>', before: '', after: '' }
+  const cases: [own: CallFormat, begin: string, answer: string, closing: string | undefined][] = [
+    [
+      named('<function=\u0002>', ['</function>', '<|eom|>']),
+      'So.<function=',
+      'So.<function=greet>{"who":1}</function>',
+      '</function>',
+    ],
+    [
+      {
+        ...named('<function name="\u0002">', ['</function>']),
+        arguments: { kind: 'tagged', marks },
+      },
+      'So.<function name="',
+      'So.<function name="greet">{"who":1}</function>',
+      '</function>',
+    ],
+    [named('\u0002', ['>>>']), '', 'greet\n{"who":1}', undefined],
+  ]
+  for (const [own, begin, answer, closing] of cases) {
+    const format = {
+      own,
+      calls: [own, ...commonCalls, ...bareCalls],
+      frame: { open: '', closings: [] },
+    }
+    const form = { tools: both, format, thinks: false, thinkingIsOpen: false }
+    const { constraint, call } = strictCalls(both, ['greet'], form)
+    if (constraint.type !== 'triggered-json') throw new Error(constraint.type)
+    t.equal(new RegExp(constraint.trigger).exec(answer)?.[0], begin)
+    t.same([constraint.schema, constraint.or?.schema], [{ type: 'object' }, greet.parameters])
+    t.same([constraint.closing, constraint.or?.closing], [closing, closing])
+    const before = new RegExp(`^${constraint.or?.before}`)
+    t.match(answer.slice(begin.length).replace(before, ''), /^\s?\{/)
+    const read = readAll({ ...form, format: { ...format, calls: [call] } }, answer)
+    t.same(
+      read.flatMap((part) => (part.type === 'call' ? [part.call] : [])),
+      [{ name: 'greet', arguments: '{"who":1}' }],
+    )
+  }
+  t.end()
 })
 
 /** A tokenizer of words, some of which are control tokens. */
@@ -173,7 +229,7 @@ t.test("a mark that holds the tool's name stands before no JSON that has it", as
   }
   const form = { tools, format, thinks: false, thinkingIsOpen: false }
   const { constraint, call } = strictCalls(tools, ['add'], form)
-  t.match([constraint, call.head], [{ trigger: /^\^\\s\*/ }, ''])
+  t.match([constraint, call.head], [{ trigger: /<function=$/, before: 'add>' }, inTag.head])
   t.notOk(JSON.stringify(constraint).includes('0002'), 'no sign that no token has')
   const prompt = { messages: [{ role: 'user', content: 'a' }] }
   const forced = await forcedCalls(clientWith(), { prompt, form }, tools)
@@ -202,11 +258,6 @@ t.test('what is written by force has few blanks, and ids as long as are read', a
   t.ok(takes(`<call id=${'7'.repeat(96)}>`))
   t.notOk(takes(`<call id=${'7'.repeat(97)}>`))
 })
-
-const readAll = (form: AnswerForm, answer: string) => {
-  const parser = createAnswerParser(form)
-  return [...parser.push(answer), ...parser.end()]
-}
 
 t.test('JSON beside tools is an answer of that form, or a call', async (t) => {
   const frame = { open: '', closings: [] }

@@ -1,15 +1,17 @@
 import { CllmError } from '@cllm/core'
-import { ElementKind, endsAlternative, type GbnfRules } from '../gbnf/gbnf-rules.js'
-import { type CodePointSet, isSameSet } from '../pattern/characters/code-point-set.js'
-import { charactersAt } from './element-characters.js'
+import { alternativesOf, ElementKind, endsAlternative, type GbnfRules } from '../gbnf/gbnf-rules.js'
+import type { CodePointRange } from '../gbnf/gbnf-writer.js'
+import type { CodePointSet } from '../pattern/characters/code-point-set.js'
+import { FirstSets } from './first-sets.js'
 import { followSets } from './follow-sets.js'
 import { grammarLimits } from './grammar-limits.js'
+import { KnownSets } from './known-sets.js'
 import { type Stack, StackGraph } from './stack-graph.js'
 
-/** Stacks that the analysis visits before it gives up: some 20 ms. */
-const mostVisits = 60_000
+/** Stacks that the analysis visits before it gives up: some 30 ms. */
+const mostVisits = 20_000
 /** Steps from characters to what may follow them, in all. */
-const mostSteps = 200_000
+const mostSteps = 100_000
 /** Readings that may go on side by side over any characters; over one literal there may be more. */
 const mostParallel = 40
 
@@ -24,28 +26,36 @@ const mostParallel = 40
  * and ends with one. JSON, and schemas with optional members and unions, are like this.
  */
 export function fewReadings(rules: GbnfRules): number | undefined {
-  const { kinds, starts } = rules
+  const { kinds } = rules
   if (kinds.some((kind) => kind === ElementKind.Token || kind === ElementKind.NotToken)) {
     return undefined
   }
   try {
     const analysis = new Analysis(rules)
-    for (const [rule, start] of starts.entries()) {
-      if (!hasAlternatives(kinds, start) || analysis.isCovered(rule)) continue
-      if (!analysis.decides(rule)) return undefined
-    }
-    return analysis.widest
+    const left = [...rules.starts.keys()].filter((rule) => !analysis.decidesAtOnce(rule))
+    for (const rule of left) analysis.cover(rule)
+    return left.every((rule) => analysis.isCovered(rule) || analysis.decides(rule))
+      ? analysis.widest
+      : undefined
   } catch (error) {
     if (CllmError.isInstance(error)) return undefined // A limit of the graph.
     throw error
   }
 }
 
+/** Stacks that can read the same characters. */
+interface Overlap {
+  readonly open: readonly Stack[]
+  /** The most such characters in a row. */
+  width: number
+}
+
 class Analysis {
   readonly #rules: GbnfRules
   readonly #graph: StackGraph
+  readonly #sets: KnownSets
+  readonly #first: FirstSets
   readonly #follow: readonly CodePointSet[]
-  readonly #characters = new Map<number, CodePointSet>()
   /** Rules that are an alternative of another one, with the same characters behind both. */
   readonly #covered = new Set<number>()
   #visits = 0
@@ -54,8 +64,39 @@ class Analysis {
   constructor(rules: GbnfRules) {
     this.#rules = rules
     this.#graph = new StackGraph(rules, mostSteps)
-    this.#follow = followSets(rules, this.#graph, (stack) => this.#charactersOf(stack))
-    for (const [rule, start] of rules.starts.entries()) this.#cover(rule, start)
+    this.#sets = new KnownSets(rules)
+    this.#first = new FirstSets(rules, this.#sets)
+    this.#follow = followSets(rules, this.#first, this.#sets)
+  }
+
+  /** Whether the first character tells the rule's alternatives apart: most rules are like this. */
+  decidesAtOnce(rule: number): boolean {
+    if (!hasAlternatives(this.#rules.kinds, this.#rules.starts[rule]!)) return true
+    const ranges: CodePointRange[] = []
+    let [ways, empty] = [0, 0]
+    for (const start of alternativesOf(this.#rules, rule)) {
+      const one = this.#first.from(start)
+      ways += one.ways
+      if (one.isEmpty) empty++
+      this.#sets.spend(one.characters.length)
+      for (const range of one.characters) ranges.push(range)
+    }
+    if (empty > 0) for (const range of this.#follow[rule]!) ranges.push(range)
+    ranges.sort((a, b) => a[0] - b[0])
+    const isTold =
+      empty < 2 && ranges.every(([first], at) => at === 0 || ranges[at - 1]![1] < first)
+    if (isTold) this.widest = Math.max(this.widest, ways)
+    return isTold
+  }
+
+  /** Notes the rules for which {@link decides} for this one decides as well. */
+  cover(rule: number): void {
+    const { kinds, values } = this.#rules
+    for (const at of alternativesOf(this.#rules, rule)) {
+      const isAlone = kinds[at] === ElementKind.Rule && endsAlternative(kinds[at + 1]!)
+      const inner = values[at]!
+      if (isAlone && this.#follow[inner] === this.#follow[rule]) this.#covered.add(inner)
+    }
   }
 
   /** Whether {@link decides} for another rule includes this one. */
@@ -88,51 +129,65 @@ class Analysis {
    * become one, or one of them has left the rule.
    */
   #shared(stacks: readonly Stack[], follow: CodePointSet): Stack[][] | undefined {
-    const edges: { readonly code: number; readonly stack: Stack; readonly isEnd: boolean }[] = []
+    const groups = new Map<CodePointSet, Stack[]>()
     for (const stack of stacks) {
-      for (const [first, last] of stack === 0 ? follow : this.#charactersOf(stack)) {
-        edges.push({ code: first, stack, isEnd: false }, { code: last + 1, stack, isEnd: true })
-      }
+      const set = stack === 0 ? follow : this.#charactersOf(stack)
+      const others = groups.get(set)
+      if (others === undefined) groups.set(set, [stack])
+      else others.push(stack)
     }
-    // letters of all scripts are some hundred ranges
-    this.#visits += edges.length >> 4
-    edges.sort((a, b) => a.code - b.code)
-    const open = new Set<Stack>()
     const after: Stack[][] = []
-    for (const [index, { code, stack, isEnd }] of edges.entries()) {
-      if (isEnd) open.delete(stack)
-      else open.add(stack)
-      const width = (edges[index + 1]?.code ?? code) - code
-      if (open.size < 2 || width === 0) continue
-      if (open.has(0) || (open.size > mostParallel && width > 1)) return undefined
-      this.#visits += open.size
-      const next = [...open].flatMap((one) => this.#graph.next(one))
-      if (new Set(next).size < next.length || this.#visits > mostVisits) return undefined
-      after.push(next.sort((a, b) => a - b))
+    for (const { open, width } of this.#overlaps(groups)) {
+      if (open.length < 2) continue
+      if (open.includes(0) || (open.length > mostParallel && width > 1)) return undefined
+      this.#visits += open.length
+      const next = open.flatMap((one) => this.#graph.next(one))
+      if (this.#visits > mostVisits) return undefined
+      next.sort((a, b) => a - b)
+      if (next.some((one, at) => one === next[at - 1])) return undefined
+      after.push(next)
     }
     return after
   }
 
-  #cover(rule: number, start: number): void {
-    const { kinds, values } = this.#rules
-    if (!hasAlternatives(kinds, start)) return
-    for (let at = start, isFirst = true; kinds[at] !== ElementKind.End; at++) {
-      const isAlone = isFirst && kinds[at] === ElementKind.Rule && endsAlternative(kinds[at + 1]!)
-      const follow = this.#follow[values[at]!]
-      if (isAlone && isSameSet(follow!, this.#follow[rule]!)) this.#covered.add(values[at]!)
-      isFirst = kinds[at] === ElementKind.Alternative
+  /** The stacks that can read the same characters, and how many characters in a row. */
+  #overlaps(groups: ReadonlyMap<CodePointSet, readonly Stack[]>): readonly Overlap[] {
+    const [only] = groups
+    if (groups.size < 2)
+      return only === undefined ? [] : [{ open: only[1], width: widest(only[0]) }]
+    const edges: { readonly code: number; readonly group: number; readonly isEnd: boolean }[] = []
+    const all = [...groups]
+    for (const [group, [set]] of all.entries()) {
+      for (const [first, last] of set) {
+        edges.push({ code: first, group, isEnd: false }, { code: last + 1, group, isEnd: true })
+      }
     }
+    // letters of all scripts are some hundred ranges
+    this.#visits += edges.length >> 3
+    edges.sort((a, b) => a.code - b.code)
+    const open = new Set<number>()
+    const found = new Map<string, Overlap>()
+    for (const [index, { code, group, isEnd }] of edges.entries()) {
+      if (isEnd) open.delete(group)
+      else open.add(group)
+      const width = (edges[index + 1]?.code ?? code) - code
+      if (open.size === 0 || width === 0) continue
+      const numbers = [...open].toSorted((a, b) => a - b)
+      const key = numbers.join()
+      const known = found.get(key)
+      if (known !== undefined) known.width = Math.max(known.width, width)
+      else found.set(key, { open: numbers.flatMap((one) => all[one]![1]), width })
+    }
+    return [...found.values()]
   }
 
   #charactersOf(stack: Stack): CodePointSet {
-    const top = this.#graph.top(stack)
-    const known = this.#characters.get(top)
-    if (known !== undefined) return known
-    const characters = charactersAt(this.#rules, top) ?? []
-    this.#characters.set(top, characters)
-    return characters
+    return this.#sets.at(this.#graph.top(stack))
   }
 }
+
+const widest = (set: CodePointSet): number =>
+  set.reduce((most, [first, last]) => Math.max(most, last - first + 1), 0)
 
 function hasAlternatives(kinds: Uint8Array, start: number): boolean {
   let at = start

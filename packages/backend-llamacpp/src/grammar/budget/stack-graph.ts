@@ -1,4 +1,10 @@
-import { afterElement, ElementKind, endsAlternative, type GbnfRules } from '../gbnf/gbnf-rules.js'
+import {
+  afterElement,
+  alternativesOf,
+  ElementKind,
+  endsAlternative,
+  type GbnfRules,
+} from '../gbnf/gbnf-rules.js'
 import { grammarLimits } from './grammar-limits.js'
 import { refused } from '../refuse.js'
 
@@ -22,6 +28,9 @@ export class StackGraph {
   readonly #known = new Map<number, Stack>()
   readonly #next: (readonly Stack[] | undefined)[] = []
   readonly #steps: number[] = []
+  /** The last walk that came by each. */
+  readonly #walks: number[] = [0]
+  #walk = 0
   #left: number
 
   /** @param mostSteps - of all that is found; beyond them it throws */
@@ -43,7 +52,7 @@ export class StackGraph {
   /** Where a text of this rule begins. Stack 0 is where the rule has ended. */
   enter(rule: number): readonly Stack[] {
     const stacks = new Set<Stack>()
-    for (const at of this.#alternatives(this.#rules.starts[rule]!)) {
+    for (const at of alternativesOf(this.#rules, rule)) {
       for (const stack of this.from(at)) stacks.add(stack)
     }
     return [...stacks]
@@ -91,13 +100,13 @@ export class StackGraph {
     if (from === 0 || kinds[this.#tops[from]!] !== ElementKind.Rule) {
       return { stacks: [from], steps: 1 + (this.#depths[from]! >> 3) }
     }
-    const seen = new Set<Stack>()
+    const walk = ++this.#walk
     const stacks: Stack[] = []
     const todo = [from]
     let steps = 0
     for (let stack = todo.pop(); stack !== undefined; stack = todo.pop()) {
-      if (seen.has(stack)) continue
-      seen.add(stack)
+      if (this.#walks[stack] === walk) continue
+      this.#walks[stack] = walk
       steps += 1 + (this.#depths[stack]! >> 3)
       this.#left--
       if (steps > grammarLimits.advanceSteps || this.#left < 0) throw this.#tooLong(stack)
@@ -108,18 +117,13 @@ export class StackGraph {
         continue
       }
       const rest = this.#push(this.#below[stack]!, top + 1)
-      for (const at of this.#alternatives(starts[values[top]!]!)) todo.push(this.#push(rest, at))
+      let at = starts[values[top]!]!
+      todo.push(this.#push(rest, at))
+      for (; kinds[at] !== ElementKind.End; at++) {
+        if (kinds[at] === ElementKind.Alternative) todo.push(this.#push(rest, at + 1))
+      }
     }
     return { stacks, steps }
-  }
-
-  *#alternatives(start: number): Generator<number, void> {
-    const { kinds } = this.#rules
-    for (let at = start; ; at++) {
-      yield at
-      while (!endsAlternative(kinds[at]!)) at++
-      if (kinds[at] === ElementKind.End) return
-    }
   }
 
   /** The stack with this element on top, if the alternative does not end there. */
@@ -130,6 +134,7 @@ export class StackGraph {
     const known = this.#known.get(key)
     if (known !== undefined) return known
     const stack = this.#tops.push(at) - 1
+    this.#walks.push(0)
     this.#below.push(below)
     this.#depths.push(this.#depths[below]! + 1)
     this.#known.set(key, stack)

@@ -29,9 +29,8 @@ export class GbnfReader {
   constructor(text: string) {
     const limit = grammarLimits.characters
     if (text.length > limit) {
-      throw refused(`The grammar has ${text.length} characters, the limit is ${limit}`, {
-        limit,
-      })
+      const reason = `it has ${text.length} characters, the limit is ${limit}`
+      throw refused(`The grammar cannot be used: ${reason}`, { reason, limit })
     }
     this.#text = text
   }

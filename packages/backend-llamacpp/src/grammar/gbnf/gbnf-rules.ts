@@ -33,6 +33,18 @@ export function endsAlternative(kind: number): boolean {
   return kind <= ElementKind.Alternative
 }
 
+/** Where the alternatives of a rule begin. */
+export function* alternativesOf(
+  { kinds, starts }: GbnfRules,
+  rule: number,
+): Generator<number, void> {
+  for (let at = starts[rule]!; ; at++) {
+    yield at
+    while (!endsAlternative(kinds[at]!)) at++
+    if (kinds[at] === ElementKind.End) return
+  }
+}
+
 /** Where the element behind this one is; a set of characters counts as one. */
 export function afterElement({ kinds }: GbnfRules, at: number): number {
   let next = at + 1

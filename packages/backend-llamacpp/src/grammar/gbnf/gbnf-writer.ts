@@ -20,7 +20,9 @@ export class GbnfWriter {
   define(name: string, body: string): void {
     this.#size += name.length + body.length
     if (this.#size > maximumText) {
-      throw refused(`The constraint is too large: its grammar has over ${maximumText} characters`, {
+      const reason = `it has more than ${maximumText} characters`
+      throw refused(`The grammar of the constraint is too large: ${reason}`, {
+        reason,
         limit: maximumText,
       })
     }

@@ -8,7 +8,8 @@ type Side = 'word' | 'other' | 'none'
 
 /** How far a text was read by each automaton. */
 export interface Reading {
-  readonly sets: readonly (readonly number[])[]
+  /** What each automaton has reached: the number of one of its {@link Reached}. */
+  readonly reached: readonly number[]
   /** The same for readings that go on alike. */
   readonly key: string
   /** What is before the next character. */
@@ -22,9 +23,26 @@ export interface CharacterClass {
   readonly sample: number
 }
 
+/** States of an automaton that one text reaches, sorted. */
+type Reached = readonly number[]
+
+/** An automaton with what texts have reached in it: each step from there is made once. */
+interface Explored {
+  readonly nfa: Nfa
+  readonly reached: Reached[]
+  readonly numbers: Map<string, number>
+  /** By a number of what was reached, a character and the sides of the place, as one number. */
+  readonly steps: Map<number, number>
+}
+
+/** To look up what is known of a step. */
+const knownSteps = 1
+const codes = 0x110000
+const sides: readonly Side[] = ['word', 'other', 'none']
+
 /** The automata of several patterns, which read a text together. */
 export class Automata {
-  readonly #all: readonly Nfa[]
+  readonly #all: readonly Explored[]
   readonly #hasAssertions: boolean
   /** Where every text begins. */
   readonly start: Reading
@@ -34,45 +52,42 @@ export class Automata {
     patterns: readonly string[],
     private readonly spend: Spend,
   ) {
-    this.#all = patterns.flatMap((pattern) => automataOf(pattern, spend))
-    this.#hasAssertions = this.#all.some(({ states }) =>
-      states.some(({ assertion }) => assertion !== undefined),
+    this.#all = patterns
+      .flatMap((pattern) => automataOf(pattern, spend))
+      .map((nfa) => ({ nfa, reached: [], numbers: new Map(), steps: new Map() }))
+    this.#hasAssertions = this.#all.some(({ nfa }) =>
+      nfa.states.some(({ assertion }) => assertion !== undefined),
     )
-    const sets = this.#all.map((nfa) => this.#reach(nfa, [nfa.start]))
-    this.start = this.#reading(sets, this.#hasAssertions ? 'none' : 'other')
+    const reached = this.#all.map((one) => this.#reached(one, [one.nfa.start]))
+    this.start = this.#reading(reached, this.#hasAssertions ? 'none' : 'other')
   }
 
   /** The reading behind a character. */
-  after({ sets, before }: Reading, code: number): Reading {
+  after({ reached, before }: Reading, code: number): Reading {
     const next = sideOf(code)
-    const moved = this.#all.map((nfa, nth) => {
-      const from = this.#settled(nfa, sets[nth]!, before, next)
-      const to = new Set<number>()
-      for (const at of from) {
-        const { set, next: others } = nfa.states[at]!
-        if (set !== undefined && includes(set, code)) for (const one of others) to.add(one)
-      }
-      return this.#reach(nfa, to)
-    })
+    const moved = this.#all.map((one, nth) => this.#step(one, reached[nth]!, before, code, next))
     return this.#reading(moved, this.#hasAssertions ? next : 'other')
   }
 
   /** Whether a text may end here. */
-  isEnd({ sets, before }: Reading): boolean {
-    return this.#all.every(
-      (nfa, nth) => this.#settled(nfa, sets[nth]!, before, 'none').includes(0) !== nfa.isNegated,
-    )
+  isEnd({ reached, before }: Reading): boolean {
+    return this.#all.every((one, nth) => {
+      const at = one.reached[reached[nth]!]!
+      return this.#settled(one.nfa, at, before, 'none').includes(0) !== one.nfa.isNegated
+    })
   }
 
   /** Whether no text can go on from here. */
-  isDead({ sets }: Reading): boolean {
-    return this.#all.some(({ isNegated }, nth) => !isNegated && sets[nth]!.length === 0)
+  isDead({ reached }: Reading): boolean {
+    return this.#all.some(
+      ({ nfa, reached: all }, nth) => !nfa.isNegated && all[reached[nth]!]!.length === 0,
+    )
   }
 
   /** All characters, by what the automata tell apart. */
   classes(): readonly CharacterClass[] {
     const all = new Set(
-      this.#all.flatMap(({ states }) => states.flatMap(({ set }) => (set ? [set] : []))),
+      this.#all.flatMap(({ nfa }) => nfa.states.flatMap(({ set }) => (set ? [set] : []))),
     )
     if (this.#hasAssertions) all.add(wordCharacters)
     const distinct = [...new Map([...all].map((set) => [JSON.stringify(set), set])).values()]
@@ -94,12 +109,37 @@ export class Automata {
     return [...groups.values()]
   }
 
-  #reading(sets: readonly (readonly number[])[], before: Side): Reading {
-    return { sets, before, key: `${before};${sets.map((set) => set.join()).join(';')}` }
+  #reading(reached: readonly number[], before: Side): Reading {
+    return { reached, before, key: `${before};${reached.join()}` }
+  }
+
+  #step(one: Explored, from: number, before: Side, code: number, next: Side): number {
+    this.spend(knownSteps)
+    const key = (from * sides.length + sides.indexOf(before)) * codes + code
+    const known = one.steps.get(key)
+    if (known !== undefined) return known
+    const to = new Set<number>()
+    for (const at of this.#settled(one.nfa, one.reached[from]!, before, next)) {
+      const { set, next: others } = one.nfa.states[at]!
+      if (set !== undefined && includes(set, code)) for (const other of others) to.add(other)
+    }
+    const number = this.#reached(one, to)
+    one.steps.set(key, number)
+    return number
+  }
+
+  /** The number of what can be reached from these states. */
+  #reached({ nfa, reached, numbers }: Explored, from: Iterable<number>): number {
+    const states = this.#reach(nfa, from)
+    const key = states.join()
+    const known = numbers.get(key)
+    if (known !== undefined) return known
+    numbers.set(key, reached.length)
+    return reached.push(states) - 1
   }
 
   /** The states with those behind assertions that hold here. */
-  #settled(nfa: Nfa, set: readonly number[], before: Side, after: Side): readonly number[] {
+  #settled(nfa: Nfa, set: Reached, before: Side, after: Side): Reached {
     return this.#hasAssertions ? this.#reach(nfa, set, (one) => holds(one, before, after)) : set
   }
 
@@ -108,7 +148,7 @@ export class Automata {
     { states }: Nfa,
     from: Iterable<number>,
     passes: (assertion: Assertion) => boolean = () => false,
-  ): readonly number[] {
+  ): Reached {
     const reached = new Set(from)
     for (const at of reached) {
       const { set, assertion, next } = states[at]!

@@ -7,6 +7,8 @@ import type { Lengths } from './pattern-rule.js'
 import type { Spend } from '../schema/schema-budget.js'
 
 const mostStates = 2000
+/** To make a state and write it, and the same for each edge. */
+const stateSteps = 3
 /** Sets of characters with longer texts are rules of their own. */
 const shortSet = 100
 /** Characters that are counted where a pattern may go on for longer. */
@@ -20,9 +22,15 @@ export interface AutomatonOptions {
   readonly spend: Spend
 }
 
-/** What leads from a state to another one: classes of characters, by their numbers. */
-interface Edge {
+/** Classes of characters, by their numbers, that lead from a reading to another one. */
+interface Move {
   readonly classes: number[]
+  readonly reading: Reading
+}
+
+/** What leads from a state to another one. */
+interface Edge {
+  readonly classes: readonly number[]
   readonly state: State
 }
 
@@ -31,7 +39,7 @@ interface State {
   readonly reading: Reading
   readonly length: number
   readonly isEnd: boolean
-  readonly next: Map<string, Edge>
+  readonly next: Edge[]
   /** Whether an end can be reached. */
   isAlive: boolean
 }
@@ -53,7 +61,7 @@ export function automatonRule(
   const textOf = edgeTexts(classes, writeSet, spend)
   const counts = min > 0 || max < Infinity
   const most = counts ? Math.min(max, Math.max(min, longest)) : Infinity
-  const { start, states } = explore(automata, classes, { min, max: most })
+  const { start, states } = explore(automata, classes, { min, max: most }, spend)
   markAlive(states, textOf)
   return start.isAlive ? write(writer, states, textOf) : undefined
 }
@@ -61,9 +69,9 @@ export function automatonRule(
 function explore(
   automata: Automata,
   classes: readonly CharacterClass[],
-  lengths: Lengths,
+  { min, max }: Lengths,
+  spend: Spend,
 ): { readonly start: State; readonly states: readonly State[] } {
-  const { min, max } = lengths
   const known = new Map<string, State>()
   const states: State[] = []
   const stateOf = (reading: Reading, length: number): State => {
@@ -74,26 +82,42 @@ function explore(
       throw new PatternProblem(`together with what else is said it needs over ${mostStates} states`)
     }
     const isEnd = length >= min && automata.isEnd(reading)
-    const state: State = { reading, length, isEnd, next: new Map(), isAlive: isEnd }
+    const state: State = { reading, length, isEnd, next: [], isAlive: isEnd }
     known.set(key, state)
     states.push(state)
     return state
   }
   const start = stateOf(automata.start, 0)
+  /** Readings come again with other lengths. */
+  const moves = new Map<string, readonly Move[]>()
   // grows while it is read
   for (const state of states) {
     if (state.length >= max) continue
     const length = max === Infinity ? Math.min(state.length + 1, min) : state.length + 1
-    for (const [number, { sample }] of classes.entries()) {
-      const reading = automata.after(state.reading, sample)
-      if (automata.isDead(reading)) continue
-      const edge = state.next.get(reading.key)
-      if (edge === undefined) {
-        state.next.set(reading.key, { classes: [number], state: stateOf(reading, length) })
-      } else edge.classes.push(number)
+    const own = moves.get(state.reading.key) ?? movesFrom(state.reading, automata, classes)
+    moves.set(state.reading.key, own)
+    spend(stateSteps * (1 + own.length))
+    for (const { classes: taken, reading } of own) {
+      state.next.push({ classes: taken, state: stateOf(reading, length) })
     }
   }
   return { start, states }
+}
+
+function movesFrom(
+  from: Reading,
+  automata: Automata,
+  classes: readonly CharacterClass[],
+): readonly Move[] {
+  const moves = new Map<string, Move>()
+  for (const [number, { sample }] of classes.entries()) {
+    const reading = automata.after(from, sample)
+    if (automata.isDead(reading)) continue
+    const move = moves.get(reading.key)
+    if (move === undefined) moves.set(reading.key, { classes: [number], reading })
+    else move.classes.push(number)
+  }
+  return [...moves.values()]
 }
 
 /** The characters of an edge as GBNF; undefined: none can be written. */
@@ -105,22 +129,27 @@ function edgeTexts(
   write: NonNullable<AutomatonOptions['write']>,
   spend: Spend,
 ): TextOf {
-  const known = new Map<string, string | undefined>()
-  return ({ classes: own }) => {
+  const texts = new Map<string, string | undefined>()
+  const textOf = (own: readonly number[]): string | undefined => {
     const key = own.join()
-    if (known.has(key)) return known.get(key)
+    if (texts.has(key)) return texts.get(key)
     const ranges = own.flatMap((number) => classes[number]!.characters)
     spend(2 * ranges.length)
     const text = write(union(ranges))
-    known.set(key, text)
+    texts.set(key, text)
     return text
+  }
+  const known = new Map<readonly number[], string | undefined>()
+  return ({ classes: own }) => {
+    if (!known.has(own)) known.set(own, textOf(own))
+    return known.get(own)
   }
 }
 
 function markAlive(states: readonly State[], textOf: TextOf): void {
   const before = new Map<State, State[]>()
   for (const state of states) {
-    for (const edge of state.next.values()) {
+    for (const edge of state.next) {
       if (textOf(edge) === undefined) continue
       const others = before.get(edge.state)
       if (others === undefined) before.set(edge.state, [state])
@@ -144,7 +173,7 @@ function write(writer: GbnfWriter, states: readonly State[], textOf: TextOf): st
   while (writer.has(`p${number}x0`)) number++
   const names = new Map(alive.map((state, index) => [state, `p${number}x${index}`]))
   for (const state of alive) {
-    const edges = [...state.next.values()].flatMap((edge) => {
+    const edges = state.next.flatMap((edge) => {
       const name = names.get(edge.state)
       const text = textOf(edge)
       if (name === undefined || text === undefined) return []

@@ -1,4 +1,4 @@
-import { refusedSchema } from '../refuse.js'
+import { refusedSchema, smaller } from '../refuse.js'
 
 /** Is called with a number of steps before they are done; throws where they are too many. */
 export type Spend = (steps: number) => void
@@ -21,7 +21,8 @@ export class SchemaBudget {
     this.#steps -= steps
     if (this.#steps >= 0) return
     const shown = pointer.length > 200 ? `${pointer.slice(0, 200)}…` : pointer
-    throw refusedSchema(shown, `the schema takes more than ${mostSteps} steps to compile`)
+    const reason = `up to here the schema takes more than ${mostSteps} steps to compile`
+    throw refusedSchema(shown, `${reason}. ${smaller}`)
   }
 
   /** Spends for one part of the schema. */

@@ -61,7 +61,7 @@ export class SchemaCompiler {
   constructor(
     document: SchemaDocument,
     writer: GbnfWriter,
-    private readonly prefix = 's',
+    private readonly prefix: string = 's',
   ) {
     this.document = document
     this.writer = writer

@@ -42,7 +42,6 @@ const elementSteps = 8
 
 /** A schema with all that it holds. Each part is checked when it is first looked at. */
 export class SchemaDocument {
-  readonly budget = new SchemaBudget()
   readonly #root: JsonSchema
   readonly #places = new Map<string, Place>()
   readonly #children = new WeakMap<Place, Map<string, Place>>()
@@ -53,6 +52,7 @@ export class SchemaDocument {
   constructor(
     root: JsonSchema,
     readonly judgement: Judgement,
+    readonly budget = new SchemaBudget(),
   ) {
     this.#root = root
   }

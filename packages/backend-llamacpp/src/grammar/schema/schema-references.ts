@@ -4,6 +4,13 @@ import type { Spend } from './schema-budget.js'
 
 type Path = readonly string[]
 
+/** A path from its end: most schemas have nothing that refers to them. */
+interface Trail {
+  readonly step: string
+  readonly before: Trail | undefined
+  readonly length: number
+}
+
 /** A part of the schema with an address of its own. */
 interface Resource {
   readonly uri: string
@@ -58,7 +65,7 @@ export class SchemaReferences {
   ) {
     this.#root = root
     this.#resources.push({ uri: nowhere, path: [], pointer: '#' })
-    this.#collect(root, [], nowhere)
+    if (typeof root === 'object') this.#collect(root, undefined, nowhere)
   }
 
   /**
@@ -123,28 +130,36 @@ export class SchemaReferences {
     )!
   }
 
-  #collect(value: unknown, path: Path, base: string): void {
-    if (typeof value !== 'object' || value === null) return
-    this.spend(1 + (path.length >> 3))
+  #collect(value: unknown, trail: Trail | undefined, base: string): void {
+    this.spend(1)
+    const into = (one: unknown, step: string, from = trail): void => {
+      if (typeof one !== 'object' || one === null) return
+      this.#collect(one, { step, before: from, length: 1 + (from?.length ?? 0) }, uri)
+    }
+    let uri = base
     if (Array.isArray(value)) {
-      for (const [index, one] of value.entries()) this.#collect(one, [...path, String(index)], base)
+      for (const [index, one] of value.entries()) into(one, String(index))
       return
     }
     const schema = value as Readonly<Record<string, unknown>>
-    const uri = this.#add(schema, path, base)
-    for (const keyword of holders) this.#collect(schema[keyword], [...path, keyword], uri)
+    uri = this.#add(schema, trail, base)
+    for (const keyword of holders) into(schema[keyword], keyword)
     for (const keyword of maps) {
       const map = schema[keyword]
       if (typeof map !== 'object' || map === null) continue
-      for (const [name, one] of Object.entries(map))
-        this.#collect(one, [...path, keyword, name], uri)
+      const from = { step: keyword, before: trail, length: 1 + (trail?.length ?? 0) }
+      for (const [name, one] of Object.entries(map)) into(one, name, from)
     }
   }
 
   /** The address that a schema has. */
-  #add(schema: Readonly<Record<string, unknown>>, path: Path, base: string): string {
+  #add(schema: Readonly<Record<string, unknown>>, trail: Trail | undefined, base: string): string {
     const { $id, $anchor, $dynamicAnchor } = schema
     let uri = base
+    const isNamed = [$id, $anchor, $dynamicAnchor].some((one) => typeof one === 'string')
+    if (!isNamed) return base
+    this.spend(trail?.length ?? 0)
+    const path = pathOf(trail)
     // addresses are read by rules of their own
     if (typeof $id === 'string') this.spend(addressSteps)
     if (typeof $id === 'string' && $id.startsWith('#')) this.#anchors.set(`${base}${$id}`, path)
@@ -160,6 +175,12 @@ export class SchemaReferences {
     }
     return uri
   }
+}
+
+function pathOf(trail: Trail | undefined): Path {
+  const path: string[] = []
+  for (let at = trail; at !== undefined; at = at.before) path.push(at.step)
+  return path.toReversed()
 }
 
 /** A name or index as a step of a JSON pointer in a URI fragment. */

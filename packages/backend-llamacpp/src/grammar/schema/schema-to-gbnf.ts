@@ -5,6 +5,7 @@ import { GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
 import { regexRule } from '../pattern/regex-to-gbnf.js'
 import { jsonRule } from '../rules/json-rules.js'
 import { refusedSchema } from '../refuse.js'
+import { SchemaBudget } from './schema-budget.js'
 import { SchemaCompiler } from './schema-compiler.js'
 import { SchemaDocument } from './schema-document.js'
 
@@ -20,10 +21,15 @@ export function schemaToGbnf(schema: JsonSchema, around: Omit<EitherJson, 'schem
   return writer.toString()
 }
 
-function either(writer: GbnfWriter, { or, ...one }: EitherJson): string {
-  const first = surrounded(writer, compile(one.schema, writer), one).join(' ')
-  if (or === undefined) return first
-  return `${first} | ${surrounded(writer, compile(or.schema, writer, 'o'), or).join(' ')}`
+/** The kinds share the budget, as there may be one for each of many tools. */
+function either(writer: GbnfWriter, kinds: EitherJson): string {
+  const budget = new SchemaBudget()
+  const bodies: string[] = []
+  for (let one: EitherJson | undefined = kinds; one !== undefined; one = one.or) {
+    const prefix = bodies.length === 0 ? 's' : `o${bodies.length}x`
+    bodies.push(surrounded(writer, compile(one.schema, writer, budget, prefix), one).join(' '))
+  }
+  return bodies.join(' | ')
 }
 
 /** The JSON between what stands before and behind it, and further JSON of the same kind. */
@@ -56,8 +62,14 @@ export function triggeredGbnf(
   return writer.toString()
 }
 
-function compile(schema: JsonSchema, writer: GbnfWriter, prefix?: string): string {
-  const document = new SchemaDocument(schema, { areDisjoint, areTold, accepts, missingName })
+function compile(
+  schema: JsonSchema,
+  writer: GbnfWriter,
+  budget: SchemaBudget,
+  prefix: string,
+): string {
+  const judgement = { areDisjoint, areTold, accepts, missingName }
+  const document = new SchemaDocument(schema, judgement, budget)
   const rule = new SchemaCompiler(document, writer, prefix).compile([document.root])
   if (rule === undefined) throw refusedSchema('#', 'nothing is valid by it')
   return rule

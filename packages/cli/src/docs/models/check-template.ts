@@ -4,6 +4,7 @@ import {
   createAnswerParser,
   learnChatFormat,
   type RenderProbe,
+  strictCalls,
 } from '@cllm/http-koa/protocol'
 import { answerOf, calls, type ProbeAnswer, renderWith, tools, words } from './probe-answers.js'
 
@@ -16,6 +17,8 @@ export interface TemplateCheck {
   readonly splitsThinking: boolean | undefined
   readonly call: boolean | undefined
   readonly severalCalls: boolean | undefined
+  /** Whether a grammar holds calls of strict tools to their schemas from their mark on. */
+  readonly isHeld: boolean | undefined
   /** Whether arguments come while they are written. */
   readonly streams: boolean | undefined
 }
@@ -25,7 +28,12 @@ export async function checkTemplate(
   source: string,
   compile: (source: string) => JinjaTemplate,
 ): Promise<TemplateCheck> {
-  const nothing = { splitsThinking: undefined, call: undefined, severalCalls: undefined }
+  const nothing = {
+    splitsThinking: undefined,
+    call: undefined,
+    severalCalls: undefined,
+    isHeld: undefined,
+  }
   let template: JinjaTemplate
   try {
     template = compile(source)
@@ -44,6 +52,7 @@ export async function checkTemplate(
     splitsThinking: thoughtOf(template, format),
     call: one?.isRight,
     severalCalls: two?.isRight,
+    isHeld: one?.isHeld,
     streams: one?.isRight === true ? one.streams : undefined,
   }
 }
@@ -51,6 +60,7 @@ export async function checkTemplate(
 interface Calls {
   readonly isRight: boolean
   readonly streams: boolean
+  readonly isHeld: boolean
 }
 
 /** Some templates take arguments as objects only, others as text only. */
@@ -73,10 +83,25 @@ function callsOf(template: JinjaTemplate, format: ChatFormat, count: number): Ca
       (parts) =>
         JSON.stringify(parts.calls) === JSON.stringify(expected) && !/Paulo/.test(parts.text),
     )
-    known = { isRight, streams: read[3]!.pieces > 2 * count }
+    known = {
+      isRight,
+      streams: read[3]!.pieces > 2 * count,
+      isHeld: isHeld(format, answer),
+    }
     if (isRight) return known
   }
   return known
+}
+
+/** Whether the mark of a call that is shown starts the grammar. */
+function isHeld(format: ChatFormat, { text, thinkingIsOpen }: ProbeAnswer): boolean {
+  const names = tools.map((tool) => tool.function.name)
+  const thinks = format.thinking !== undefined
+  const { constraint } = strictCalls(tools, names, { tools, format, thinks, thinkingIsOpen })
+  if (constraint.type !== 'triggered-json') return false
+  const close = format.thinking?.close ?? ''
+  const isThinking = thinkingIsOpen && !text.includes(close)
+  return new RegExp(constraint.trigger).test(isThinking ? close + text : text)
 }
 
 function thoughtOf(template: JinjaTemplate, format: ChatFormat): boolean | undefined {

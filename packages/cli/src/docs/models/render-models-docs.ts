@@ -30,6 +30,7 @@ export async function renderModelsDocs(): Promise<string> {
       mark(check.splitsThinking),
       mark(check.call),
       mark(check.severalCalls),
+      mark(check.isHeld),
       check.streams === undefined ? '' : check.streams ? 'arguments' : 'whole calls',
     ]
     return `| ${name} | ${cells.join(' | ')} |`
@@ -58,10 +59,15 @@ others), and reasoning in the marks that the template's text names.
 
 Rendered: ${count((check) => check.renders)}. Calls read: ${count((check) => check.call)}. Several
 calls read: ${count((check) => check.severalCalls)}. Reasoning told from the answer:
-${count((check) => check.splitsThinking)}.
+${count((check) => check.splitsThinking)}. Calls of strict tools held to their schemas: ${count((check) => check.isHeld)}.
 
-| template | renders | reasoning begins with | reasoning | call | several calls | streamed |
-|---|---|---|---|---|---|---|
+A call of a tool that is \`strict\` is held to the tool's schema by a grammar from the mark on with which the
+model begins it, whether a call is asked for or left to the model (\`tool_choice: auto\`). Behind the mark of
+models that write arguments in forms of their own the call is JSON. The template of gpt-oss shows calls in a
+form in which the model does not write them; those that it writes are held.
+
+| template | renders | reasoning begins with | reasoning | call | several calls | strict calls | streamed |
+|---|---|---|---|---|---|---|---|
 ${rows.join('\n')}
 `
 }

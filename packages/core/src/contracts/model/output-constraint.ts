@@ -16,10 +16,10 @@ export interface SurroundedJson extends JsonSurroundings {
   readonly schema: JsonSchema
 }
 
-/** JSON of one kind, or of another kind in its place, such as an answer or a call of a tool. */
+/** JSON of one kind, or of other kinds in its place, such as an answer or a call of a tool. */
 export interface EitherJson extends SurroundedJson {
   /** Default: nothing else. */
-  readonly or?: SurroundedJson
+  readonly or?: EitherJson
 }
 
 /**

@@ -42,10 +42,14 @@ function checkShape(constraint: OutputConstraint): void {
   if (type === 'triggered-json') checkTrigger(constraint)
   if (type === 'json-schema' || type === 'triggered-json') {
     checkJson(constraint, 'constraint')
-    const { or } = constraint
-    if (or === undefined) return
-    if (typeof or !== 'object' || or === null) throw invalidField('constraint.or', 'an object', or)
-    checkJson(or, 'constraint.or')
+    for (
+      let { or } = constraint, at = 'constraint.or';
+      or !== undefined;
+      { or } = or, at += '.or'
+    ) {
+      if (typeof or !== 'object' || or === null) throw invalidField(at, 'an object', or)
+      checkJson(or, at)
+    }
   }
 }
 

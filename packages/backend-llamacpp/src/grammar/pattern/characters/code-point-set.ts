@@ -34,15 +34,6 @@ export function difference(set: CodePointSet, without: CodePointSet): CodePointS
   return complement(union([...complement(set), ...without]))
 }
 
-/** Whether both sets hold the same code points. */
-export function isSameSet(left: CodePointSet, right: CodePointSet): boolean {
-  if (left === right) return true
-  return (
-    left.length === right.length &&
-    left.every(([first, last], index) => first === right[index]![0] && last === right[index]![1])
-  )
-}
-
 /** Whether a set holds a code point. */
 export function includes(set: CodePointSet, code: number): boolean {
   let low = 0
