@@ -98,8 +98,10 @@ for (const phase of phases) {
       const own = slots.find(({ request }) => request === id)
       const isWaiting = phase === 'queued' || phase === 'tokenizing' || phase === 'preempted'
       const held = phase === 'preempted' ? [...plans.at(-1)!.waiting] : plans.at(-1)!.running
-      const isHeld = (phase !== 'paused' && phase !== 'preempted') || held.some((view) => view.id === id)
-      const isThere = isHeld && (isWaiting ? !own : own?.state === (phase === 'paused' ? 'decoding' : phase))
+      const isHeld =
+        (phase !== 'paused' && phase !== 'preempted') || held.some((view) => view.id === id)
+      const isThere =
+        isHeld && (isWaiting ? !own : own?.state === (phase === 'paused' ? 'decoding' : phase))
       const steps = backend.steps.length
       const plan = plans.length
       controller.abort()
