@@ -29,11 +29,7 @@ const flagTable = {
   ...simulationFlags,
   sample: one('N', 'Requests of the first round (default 300)', integer(10), 300),
   keep: one('N', 'Policies that also run the whole load (default 12)', integer(1), 12),
-  confirm: one(
-    'MODEL',
-    'Measure the best policies on a real server with this model, which speculates with --speculative',
-    String,
-  ),
+  confirm: one('MODEL', 'Measure the best policies on a real server with this model', String),
   'confirm-best': one('N', 'Policies to measure with --confirm (default 2)', integer(1, 20), 2),
   'confirm-requests': one(
     'N',
