@@ -19,6 +19,8 @@ export interface ModelSettings {
    * limits of the queue. Default: false, so that as little as possible is in what is measured.
    */
   readonly asServed?: boolean
+  /** Whether it speculates, as `cllm serve` does by default; default: as `asServed` is. */
+  readonly speculates?: boolean
 }
 
 /** A model that is served over HTTP. */

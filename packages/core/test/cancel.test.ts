@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { CllmError, type SchedulerState, type TokenId } from '@cllm/core'
+import { CllmError, type Plan, type SchedulerState, type TokenId } from '@cllm/core'
 import { runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
 import t from 'tap'
 import { greedy, leftovers, nothingLeft, PartsBackend, policyOf, promptOf, rig } from './rig.js'
@@ -13,18 +13,39 @@ class SlowBackend extends PartsBackend {
   }
 }
 
-const phases = ['queued', 'tokenizing', 'prefilling', 'decoding', 'embedding'] as const
+const phases = [
+  'queued',
+  'tokenizing',
+  'prefilling',
+  'decoding',
+  'paused',
+  'preempted',
+  'embedding',
+] as const
 const times = 200
 /** Milliseconds after which a request is in this phase for sure; a step takes 10. */
-const soonest = { queued: 3, prefilling: 11, decoding: 25 }
+const soonest = { queued: 3, prefilling: 11, decoding: 25, paused: 45, preempted: 45 }
 
-/** Clients that leave at any time of a phase, beside one that stays, in each of five phases. */
+/** A plan that lets who may leave wait behind a first token, in its slot or without one. */
+function without(plan: Plan, state: SchedulerState, phase: 'paused' | 'preempted'): Plan {
+  const [waiting, running] = [state.waiting, state.running].map((views) =>
+    [...views].filter((view) => view.id.startsWith('leaver') && view.generatedTokens > 0),
+  )
+  const held = new Set([...waiting!, ...running!].map(({ id }) => id))
+  const admit = plan.admit.filter((id) => !held.has(id))
+  const run = plan.run.filter(({ id }) => !held.has(id))
+  const preempt = phase === 'preempted' ? running!.map(({ id }) => id) : []
+  return { ...plan, admit, run, preempt }
+}
+
+/** Clients that leave at any time of a phase, beside one that stays, in each of seven phases. */
 for (const phase of phases) {
   t.test(`${phase}: who leaves is gone with the step under way, ${times} times`, async (t) => {
     const plans: SchedulerState[] = []
     const policy = policyOf((state) => {
       plans.push({ ...state, running: [...state.running], waiting: [...state.waiting] as never })
-      return firstComeFirstServed.plan(state)
+      const plan = firstComeFirstServed.plan(state)
+      return phase === 'paused' || phase === 'preempted' ? without(plan, state, phase) : plan
     })
     const made = rig({
       slots: 2,
@@ -75,7 +96,12 @@ for (const phase of phases) {
       else await runUntilIdle(clock, clock.now() + soonest[phase] + (index % 13))
       const { slots } = engine.statistics()
       const own = slots.find(({ request }) => request === id)
-      const isThere = phase === 'queued' || phase === 'tokenizing' ? !own : own?.state === phase
+      const isWaiting = phase === 'queued' || phase === 'tokenizing' || phase === 'preempted'
+      const held = phase === 'preempted' ? [...plans.at(-1)!.waiting] : plans.at(-1)!.running
+      const isHeld =
+        (phase !== 'paused' && phase !== 'preempted') || held.some((view) => view.id === id)
+      const isThere =
+        isHeld && (isWaiting ? !own : own?.state === (phase === 'paused' ? 'decoding' : phase))
       const steps = backend.steps.length
       const plan = plans.length
       controller.abort()

@@ -33,14 +33,15 @@ const warmUpRequests = 4
 /** Serves a model and sends it the load's first requests under each of these policies in turn, twice. */
 export async function confirm(
   best: readonly SimulationResult[],
-  { load, slo = {}, slots, contextSize, kvTokens, batchSize }: SimulationSetup,
+  { load, slo = {}, slots, contextSize, kvTokens, batchSize, acceptance }: SimulationSetup,
   { signal, requests: most, ...model }: ConfirmOptions,
   host: ModelHost,
 ): Promise<Confirmed[]> {
   const [first] = best
   if (first === undefined) return []
   const { policy, policyOptions } = first
-  const sizes = { slots, contextSize, batchSize, ...defined({ kvTokens }) }
+  const speculates = acceptance !== undefined
+  const sizes = { slots, contextSize, batchSize, speculates, ...defined({ kvTokens }) }
   const { url, client, close } = await host.serve({ ...model, ...sizes, policy, policyOptions })
   const agent = agentFor(url, 'reuse')
   const target = { name: model.model, url, api: cllmApi, headers: {}, extraBody: {}, agent }

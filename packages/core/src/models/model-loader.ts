@@ -246,7 +246,10 @@ export class ModelLoader {
     else if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
     else {
       model.error = isShort ? explainMemory(error, others) : error
-      this.logger.error({ model: model.name, err: model.error }, 'the model cannot be loaded')
+      const { code, message } = model.error
+      const isBug = code === 'internal' || code === 'backend_failed'
+      const fields = { model: model.name, ...(isBug ? { err: model.error } : { code }) }
+      this.logger.error(fields, `the model cannot be loaded: ${message}`)
       refuseWaiters(model, model.error)
     }
     this.#advance()

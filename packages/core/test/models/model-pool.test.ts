@@ -16,7 +16,7 @@ import {
 import { drive, FakeBackend, runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { collect, counting, greedy } from '../rig.js'
+import { collect, counting, greedy, loggerOf } from '../rig.js'
 
 const loadMs = 1000
 
@@ -79,7 +79,8 @@ function pooled(options: ModelPoolParts['options'], models: Readonly<Record<stri
   const rig = { clock: new SimulatedClock(1000), inMemory: [] as string[] }
   const { clock } = rig
   const entries = Object.entries(models).map(([name, more]) => new FakeModel(name, rig, more))
-  const pool = new ModelPool({ models: entries, clock, ...(options && { options }) })
+  const { errors, logger } = loggerOf()
+  const pool = new ModelPool({ models: entries, clock, logger, ...(options && { options }) })
   const run = async <T>(promise: Promise<T>): Promise<T> => await drive(clock, promise)
   const request = (tokens = 3): GenerateRequest => greedy([5, 6, 7], tokens)
   const ask = (name: string, tokens?: number) => collect(pool.open(name).submit(request(tokens)))
@@ -87,6 +88,7 @@ function pooled(options: ModelPoolParts['options'], models: Readonly<Record<stri
     clock,
     pool,
     run,
+    errors,
     ask,
     request,
     inMemory: () => rig.inMemory,
@@ -291,13 +293,15 @@ t.test('without autoload a request loads nothing', async (t) => {
 })
 
 t.test('a model that cannot be loaded', async (t) => {
-  const { pool, run, ask, models } = pooled({}, { a: {}, b: {} })
+  const { pool, run, ask, models, errors } = pooled({}, { a: {}, b: {} })
   models['a']!.failures.push(new CllmError('model_invalid', 'not a model'))
   const answers = await run(Promise.all([ask('a'), ask('b'), ask('a')]))
   t.match(answers[0]?.error, { code: 'model_invalid', message: 'not a model' })
   t.match(answers[2]?.error, { code: 'model_invalid' })
   t.equal(answers[1]?.tokens.length, 3, 'others are loaded all the same')
   t.match(pool.status('a'), { state: 'unloaded', error: { code: 'model_invalid' } })
+  const fields = { model: 'a', code: 'model_invalid' }
+  t.same(errors, [{ fields, message: 'the model cannot be loaded: not a model' }], 'no stack')
   t.equal((await run(ask('a'))).tokens.length, 3, 'it is tried again')
   t.equal(pool.status('a').error, undefined)
 })

@@ -20,7 +20,7 @@ export function hostedSettings(
     backend: sizes,
     policy: settings.policy,
     policyOptions: settings.policyOptions ?? {},
-    options: {},
+    options: settings.speculates === true ? { speculative: 'auto' } : {},
     plugins: plugins.map((use) => ({ use })),
     pluginsFolder: process.cwd(),
     use: {},

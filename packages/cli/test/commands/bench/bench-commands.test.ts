@@ -472,6 +472,8 @@ t.test(
     t.same(backend, { ...served.backend, slots: 3, batchSize: 64, threads: 2, gpu: 'off' })
     const bare = hostedSettings(asked, model, [])
     t.same([bare.options, bare.cache], [{}, undefined])
+    const guessing = hostedSettings({ ...asked, speculates: true }, model, [])
+    t.same([guessing.options, guessing.cache], [{ speculative: 'auto' }, undefined])
     t.end()
   },
 )

@@ -111,6 +111,7 @@ export class SlotCacheManager implements KVCacheManager {
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
     const { costs, states } = this
+    states.onWork(true)
     const pauseBegan = costs.pauses.isAnyDecoding() ? this.clock.now() : undefined
     const choice = this.#chooser.choose(sequence)
     const { slot } = choice
@@ -229,6 +230,7 @@ export class SlotCacheManager implements KVCacheManager {
 
   /** Saves what an idle slot holds, if that is to be had back, and its time has come. */
   async onIdle(): Promise<number | undefined> {
+    this.states.onWork(false)
     return await this.#ahead.run(this.slots)
   }
 

@@ -7,7 +7,6 @@ import type {
   SchedulerState,
 } from '../../contracts/scheduling/scheduler-policy.js'
 import { checkPlan } from '../../engine/policy/check-plan.js'
-import { assertPlan } from './assert-plan.js'
 import type { WorkloadRequest } from './policy-workload.js'
 import { SimulatedRequest } from './simulated-request.js'
 
@@ -109,16 +108,20 @@ export class PolicySimulation {
     for (const id of victims) {
       assert(id === undefined || this.#running.has(id), `victim names a running request: "${id}"`)
     }
-    const requests = { waiting: this.#waiting, running: this.#running }
-    assertPlan(plan, state, requests)
     const { now, freeSlots, limits } = state
-    // What the engine takes no plan without.
+    // What the engine takes no plan without …
     checkPlan(this.#policies[0]!, plan, {
-      ...requests,
+      waiting: this.#waiting,
+      running: this.#running,
       now,
       freeSlots,
       batchSize: limits.batchSize,
     })
+    // … and what it could do without.
+    for (const { id, reason } of plan.reject) {
+      assert(typeof reason === 'string' && reason !== '', `"${id}" is rejected without a reason`)
+    }
+    assert.equal(new Set(plan.preempt).size, plan.preempt.length, 'preempt names a request twice')
     return plan
   }
 

@@ -1,12 +1,11 @@
 import assert from 'node:assert/strict'
-import { systemClock } from '../../clock/system-clock.js'
 import type { BackendLimits } from '../../contracts/model/backend.js'
 import type { SchedulerPolicy } from '../../contracts/scheduling/scheduler-policy.js'
+import { assertQuick } from './assert-quick.js'
 import { firstComeFirstServed } from './first-come-first-served.js'
 import { OvertakingWatch } from './overtaking-watch.js'
 import { PolicySimulation } from './policy-simulation.js'
 import { type Workload, workloadArbitrary, type WorkloadRequest } from './policy-workload.js'
-import { SimulatedRequest } from './simulated-request.js'
 import { check, type TestContext } from '../test-context.js'
 
 /** Options of {@link testPolicy}: what the policy claims. */
@@ -25,15 +24,14 @@ export interface TestPolicyOptions {
   readonly maxIdleMs?: number
   /**
    * Milliseconds of a plan that admits when 10,000 requests wait; default 2. The fastest tenth of the
-   * plans counts, which other work on the machine does not disturb.
+   * plans counts, which other work on the machine does not disturb. This is for a machine that copies
+   * the 10,000 and compares them once in 0.15 ms: a slower one gets as much more time.
    */
   readonly maxPlanMs?: number
 }
 
 /** Plans on top of what is computed at one token a step, waits of a policy included. */
 const freePlans = 1000
-/** Admitting plans that are timed. */
-const timedPlans = 40
 /** Waiting requests that a policy may look at although it cannot admit any. */
 const freeLooks = 8
 
@@ -241,51 +239,3 @@ function assertBoundedLooks(make: () => SchedulerPolicy): void {
     `${looks} of ${waiting.size} waiting requests were looked at, at most ${most}`,
   )
 }
-
-/** 10,000 wait and slots come free again and again: how long does a plan take? */
-function assertQuick(make: () => SchedulerPolicy, maxPlanMs: number): void {
-  const limits = { slots: 4, batchSize: 32, contextSize: 256 }
-  const simulation = new PolicySimulation({ limits, msPerStep: 20, msPerToken: 1 }, [])
-  const all = (crowd ??= makeCrowd())
-  for (const request of all) simulation.join(request)
-  simulation.now = 10
-  const policy = make()
-  const times: number[] = []
-  simulation.setPolicies([
-    {
-      ...policy,
-      plan(state) {
-        const began = systemClock.now()
-        const plan = policy.plan(state)
-        if (plan.admit.length > 0) times.push(systemClock.now() - began)
-        return plan
-      },
-      observe: (event) => policy.observe?.(event),
-    },
-  ])
-  for (let step = 0; step < 10 * timedPlans && times.length < timedPlans; step++) simulation.step()
-  for (const [index, request] of all.entries()) {
-    if (request.state !== 'queued') all[index] = crowdRequest(index)
-  }
-  const fast = times.toSorted((a, b) => a - b)[timedPlans / 10] ?? 0
-  assert(fast <= maxPlanMs, `a plan takes ${fast.toFixed(2)} ms, at most ${maxPlanMs}`)
-}
-
-/** Made once: a suite of many policies would spend its time here. */
-let crowd: SimulatedRequest[] | undefined
-
-const makeCrowd = (): SimulatedRequest[] =>
-  Array.from({ length: 10_000 }, (_, index) => crowdRequest(index))
-
-const crowdRequest = (index: number): SimulatedRequest =>
-  new SimulatedRequest({
-    ...favourite,
-    id: `request-${index}`,
-    arrival: index / 1000,
-    promptTokens: 1 + (index % 13),
-    cachedTokens: 0,
-    outputTokens: 1 + (index % 2),
-    priority: index % 5,
-    deadline: 1e6 + (index % 7),
-    tenant: `tenant-${index % 100}`,
-  })

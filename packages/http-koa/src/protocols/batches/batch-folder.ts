@@ -1,13 +1,14 @@
 import { createReadStream, type ReadStream } from 'node:fs'
 import {
   appendFile,
+  type FileHandle,
   mkdir,
+  open,
   readdir,
   readFile,
   rename,
   rm,
   stat,
-  truncate,
   writeFile,
 } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -16,6 +17,8 @@ import type { BatchObject, FileObject, Kept } from './batch-objects.js'
 import type { BatchKind as Kind, BatchStore, NumberedLine, Stored } from './batch-store.js'
 import { splitLines } from './lines/split-lines.js'
 
+/** So much of a file is read at once. */
+const pieceBytes = 65_536
 const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
 
 /**
@@ -140,9 +143,15 @@ export class BatchFolder implements BatchStore {
 
   /** Cuts off a last line without an end, which a crash or a full disk has left. */
   async mend(id: string): Promise<void> {
-    const content = await readFile(this.contentOf(id)).catch(ifMissing(Buffer.alloc(0)))
-    const end = content.lastIndexOf('\n') + 1
-    if (end < content.length) await truncate(this.contentOf(id), end)
+    const file = await open(this.contentOf(id), 'r+').catch(ifMissing(undefined))
+    if (file === undefined) return
+    try {
+      const { size } = await file.stat()
+      const end = await endOfLines(file, size)
+      if (end < size) await file.truncate(end)
+    } finally {
+      await file.close()
+    }
   }
 
   async #write<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
@@ -180,6 +189,19 @@ export class BatchFolder implements BatchStore {
     }
     this.#isMade = true
   }
+}
+
+/** Behind the last `\n` of a file of so many bytes, which is looked for from its end. */
+async function endOfLines(file: FileHandle, size: number): Promise<number> {
+  const piece = Buffer.alloc(Math.min(size, pieceBytes))
+  for (let end = size; end > 0;) {
+    const begin = Math.max(0, end - piece.length)
+    const { bytesRead } = await file.read(piece, 0, end - begin, begin)
+    const at = piece.lastIndexOf('\n', bytesRead - 1)
+    if (bytesRead > 0 && at >= 0) return begin + at + 1
+    end = begin
+  }
+  return 0
 }
 
 /** Handles the error of a file that is not there; others are thrown. */

@@ -188,6 +188,13 @@ t.test('half a line that a full disk has left is cut off before the next', async
   await writeFile(path, '{"n":1}\n{"n"')
   await Promise.all([3, 4].map((n) => folder.append(id, { n })))
   t.equal(await readFile(path, 'utf8'), '{"n":1}\n{"n":3}\n{"n":4}\n')
+  // Longer than what is read at once.
+  const half = `{"n":"${'x'.repeat(200_000)}`
+  for (const whole of ['', '{"n":1}\n', `${half}"}\n`]) {
+    await writeFile(path, `${whole}${half}`)
+    await folder.mend(id)
+    t.ok((await readFile(path, 'utf8')) === whole)
+  }
 })
 
 t.test('an upload that fails leaves nothing on the disk', async (t) => {

@@ -62,7 +62,7 @@ export class StateCache {
     const gainMs = (state: SavedState) => this.worth.gainMs(state)
     this.#store = new StateStore(cacheRamBytes, clock, gainMs, memory)
     if (files !== undefined && this.#states !== undefined) {
-      this.#disk = new StateDisk(files, this.#states)
+      this.#disk = new StateDisk(files, this.#states, clock, cacheRamBytes)
     }
     this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs)
     this.reader = new StateReader(this.#store, this.#disk, clock, costs, () => wake.notify())
@@ -256,6 +256,11 @@ export class StateCache {
       if (slot.owner === undefined && this.worth.isWorthSaving(slot)) await this.transfer.save(slot)
     }
     await this.#disk.flush()
+  }
+
+  /** Whether there is something to compute from now on: files are written while there is nothing. */
+  onWork(isThere: boolean): void {
+    this.#disk?.onWork(isThere)
   }
 
   /** A request was admitted whose tokens were found nowhere. */

@@ -1,12 +1,20 @@
+import type { Clock } from '../../../contracts/clock.js'
 import type { StateFile, StateFiles } from '../../../contracts/engine/state-files.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import { BlockChain } from '../block-chain.js'
-import type { FiledState, SavedState } from './saved-state.js'
+import { type FiledState, memoryOf, type SavedState } from './saved-state.js'
 import { commonLength, lengthOf, StateIndex } from './state-index.js'
 
+/** While requests are computed, a state waits for so many milliseconds until it is written … */
+const patienceMs = 30_000
+/** … unless what waits takes more than this share of the memory for states. */
+const waitingShare = 1 / 4
+
 /**
- * The tier of files: what is saved in RAM is written to them in the background, one after the other, and
- * found by the next engine too. What cannot be read is as good as never written.
+ * The tier of files: what is saved in RAM is written to them one after the other, and found by the next
+ * engine too. Writing takes processors and memory that steps need, so it is put off while there is
+ * something to compute: until then a longer state may have taken the place of what waits. What cannot be
+ * read is as good as never written.
  */
 export class StateDisk {
   readonly index = new StateIndex<FiledState>()
@@ -16,7 +24,13 @@ export class StateDisk {
   #writing: Promise<void> = Promise.resolve()
   /** Those that are still to be written, in their order. */
   readonly #waiting = new Set<SavedState>()
-  /** How often all was dropped: what waited then is not written. */
+  /** Whether there is nothing to compute. */
+  #isResting = true
+  /** How many wait until all is written. */
+  #flushes = 0
+  /** Has what waits look again whether its time has come. */
+  #look = () => {}
+  /** How often all was dropped: what was on its way then is not written. */
   #drops = 0
   /** Changes with what can be found. */
   version = 0
@@ -27,6 +41,8 @@ export class StateDisk {
   constructor(
     private readonly files: StateFiles,
     private readonly states: SlotStates,
+    private readonly clock: Clock,
+    private readonly ramBytes: number,
   ) {
     this.ready = this.#begin()
   }
@@ -55,7 +71,10 @@ export class StateDisk {
     state.holds++
     this.#waiting.add(state)
     const drops = this.#drops
+    const latest = this.clock.now() + patienceMs
+    this.#look()
     this.#writing = this.#writing.then(async () => {
+      await this.#turn(state, latest)
       // A longer one came behind it.
       if (!this.#waiting.delete(state)) return
       await this.#write(state, replaces, drops).catch(() => void this.failed++)
@@ -74,9 +93,38 @@ export class StateDisk {
     }
   }
 
+  /** Whether there is something to compute from now on. */
+  onWork(isThere: boolean): void {
+    this.#isResting = !isThere
+    this.#look()
+  }
+
+  /** Resolves when a state that waits is to be written, or waits no more. */
+  async #turn(state: SavedState, latest: number): Promise<void> {
+    while (this.#waiting.has(state) && !this.#isTime(latest)) {
+      await new Promise<void>((resolve) => {
+        const cancel = this.clock.at(latest, resolve)
+        this.#look = () => {
+          cancel()
+          resolve()
+        }
+      })
+    }
+  }
+
+  #isTime(latest: number): boolean {
+    if (this.#isResting || this.#flushes > 0 || this.clock.now() >= latest) return true
+    let bytes = 0
+    for (const state of this.#waiting) bytes += memoryOf(state)
+    return bytes > waitingShare * this.ramBytes
+  }
+
   /** Resolves when all is written. */
   async flush(): Promise<void> {
+    this.#flushes++
+    this.#look()
     await this.#writing
+    this.#flushes--
   }
 
   /**
@@ -124,6 +172,9 @@ export class StateDisk {
   /** Removes all files, and what is on its way to one. */
   clear(): void {
     this.#drops++
+    for (const state of this.#waiting) state.holds--
+    this.#waiting.clear()
+    this.#look()
     for (const state of this.#all) void this.remove(state)
   }
 

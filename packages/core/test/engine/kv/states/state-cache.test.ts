@@ -480,6 +480,61 @@ t.test('of a conversation that is saved faster than it is written, the last is',
   t.match(await files.list('fake fake'), [{ tokens: said.slice(0, -1) }])
 })
 
+t.test(
+  'files are written while nothing is computed, or when they can wait no longer',
+  async (t) => {
+    const written: number[] = []
+    const stateFiles: StateFiles = {
+      limitBytes: 1e6,
+      list: async () => [],
+      read: async () => undefined,
+      write: async (head, data) => {
+        const name = String(written.push(head.tokens.length))
+        return { ...head, name, bytes: data.byteLength }
+      },
+      touch: async () => {},
+      remove: async () => {},
+    }
+    const beside = async (made: Rig) => {
+      const steady = { ...greedy(promptOf(20, 4), 900), id: 'steady' }
+      const over = collect(made.client.submit(steady))
+      await runUntilIdle(made.clock, made.clock.now() + 200)
+      return async () => {
+        made.engine.cancel('steady')
+        await made.run(over)
+      }
+    }
+    const slow: RigOptions = {
+      stateFiles,
+      stepMs: (batch) => batch.reduce((ms, { tokens }) => ms + tokens.length, 50),
+    }
+    const made = caching(slow)
+    const end = await beside(made)
+    const { said } = await ask(t, made, promptOf(100, 1))
+    await ask(t, made, promptOf(80, 2))
+    await ask(t, made, [...said, ...promptOf(20, 3)])
+    await ask(t, made, promptOf(60, 5))
+    t.match(ramOf(made), { saved: 3, states: 2 })
+    t.same(written, [], 'not beside a request')
+    await runUntilIdle(made.clock, made.clock.now() + 30_000)
+    t.same(written, [83, 127], 'but in the end, without what a longer one has replaced')
+    await end()
+    await runUntilIdle(made.clock)
+    t.equal(written.length, 3, 'at once when nothing is computed')
+    await made.run(made.engine.close())
+
+    written.length = 0
+    const small = caching(slow, 4000)
+    const endIt = await beside(small)
+    await ask(t, small, promptOf(100, 1))
+    await ask(t, small, promptOf(80, 2))
+    await ask(t, small, promptOf(60, 5))
+    t.same(written, [103], 'what waits does not fill the memory')
+    await endIt()
+    await small.run(small.engine.close())
+  },
+)
+
 t.test('the next turn does not wait until the last one is saved', async (t) => {
   const { files } = folderOf(join(t.testdir(), 'states'))
   const made = caching({ slots: 1, stateFiles: files, stateMs: () => 500 })
