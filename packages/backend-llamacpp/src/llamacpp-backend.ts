@@ -224,7 +224,7 @@ export class LlamaCppBackend implements Backend {
   async dispose(): Promise<void> {
     if (this.#disposed) return
     this.#disposed = true
-    this.#parts.samplers.dispose()
+    await this.#parts.samplers.dispose()
     await this.#parts.embedder.dispose()
     await this.#parts.context.dispose()
     await this.#parts.close()

@@ -77,8 +77,8 @@ export class ChainSamplers implements SamplerFactory {
     return sampler instanceof ContextSampler
   }
 
-  dispose(): void {
-    this.#threads?.dispose()
+  async dispose(): Promise<void> {
+    await this.#threads?.dispose()
   }
 }
 

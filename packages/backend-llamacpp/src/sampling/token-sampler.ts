@@ -49,5 +49,5 @@ export interface SamplerFactory {
   made(sampler: Sampler | undefined): sampler is TokenSampler
   /** Makes draws of a pass together, for the samplers to give out, where this is quicker than one by one. */
   drawAhead?(draws: readonly PreparedDraw[]): void
-  dispose(): void
+  dispose(): void | Promise<void>
 }

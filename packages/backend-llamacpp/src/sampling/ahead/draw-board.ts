@@ -17,6 +17,9 @@ const mostDraws = 120
 /** Looks at the draws that are left before a thread sleeps: some microseconds. */
 const looks = 5000
 
+/** In place of a round: there are no more. */
+const closed = -1
+
 /** Written in place of a token by a thread that could not draw it. */
 export const notDrawn = -1
 
@@ -63,10 +66,17 @@ export class DrawBoard {
     Atomics.notify(this.#control, signalAt, threads)
   }
 
-  /** Sleeps until a round begins that is not the round `known`; returns which one. */
-  waitForRound(known: number): number {
+  /** Sleeps until a round begins that is not the round `known`; returns which one, or undefined at the end. */
+  waitForRound(known: number): number | undefined {
     Atomics.wait(this.#control, signalAt, known)
-    return Atomics.load(this.#control, signalAt)
+    const round = Atomics.load(this.#control, signalAt)
+    return round === closed ? undefined : round
+  }
+
+  /** Begins no more rounds. */
+  close(): void {
+    Atomics.store(this.#control, signalAt, closed)
+    Atomics.notify(this.#control, signalAt)
   }
 
   /** Makes draws of this round until all have been taken. */

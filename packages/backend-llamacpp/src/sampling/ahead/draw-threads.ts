@@ -15,6 +15,13 @@ export interface SharedDraw extends BoardDraw {
   draw(): TokenId
 }
 
+/** One of the threads. */
+interface DrawThread {
+  readonly worker: Worker
+  readonly samplers: MessagePort
+  readonly ended: Promise<unknown>
+}
+
 /** How {@link DrawThreads} are made. */
 export interface DrawThreadsOptions {
   /** Threads beside this one. */
@@ -30,8 +37,8 @@ export interface DrawThreadsOptions {
  */
 export class DrawThreads {
   readonly #options: DrawThreadsOptions
-  #board = new DrawBoard()
-  #workers: readonly { readonly worker: Worker; readonly samplers: MessagePort }[] | undefined
+  readonly #board = new DrawBoard()
+  #workers: readonly DrawThread[] | undefined
   #isBroken = false
   readonly #settings = new Map<number, PlainDrawSettings>()
   #samplers = 0
@@ -71,10 +78,19 @@ export class DrawThreads {
     })
   }
 
-  dispose(): void {
+  /**
+   * Resolves when the threads have ended and read no logits any more. They end by themselves: one that is ended
+   * from outside while it loads the library for native calls takes the process with it.
+   */
+  async dispose(): Promise<void> {
     this.#isBroken = true
-    for (const { worker } of this.#workers ?? []) void worker.terminate()
+    this.#board.close()
+    const ended = (this.#workers ?? []).map(async ({ worker, ended }) => {
+      worker.ref()
+      await ended
+    })
     this.#workers = []
+    await Promise.all(ended)
   }
 
   #start() {
@@ -88,6 +104,7 @@ export class DrawThreads {
         samplers: port2,
       }
       const worker = new Worker(entry, { workerData, transferList: [port2] })
+      const ended = new Promise((resolve) => worker.once('exit', resolve))
       worker.unref()
       samplers.unref()
       worker.once('error', (error) => this.#break(error))
@@ -95,7 +112,7 @@ export class DrawThreads {
         // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is for windows
         samplers.postMessage({ sampler, settings } satisfies SamplerMessage)
       }
-      return { worker, samplers }
+      return { worker, samplers, ended }
     })
   }
 
@@ -109,7 +126,8 @@ export class DrawThreads {
   /** From here on this thread draws alone. */
   #break(error: unknown): void {
     if (this.#isBroken) return
-    this.dispose()
+    this.#isBroken = true
+    this.#board.close()
     this.#options.logger.warn({ err: error }, 'drawing in several threads failed: one draws now')
   }
 }

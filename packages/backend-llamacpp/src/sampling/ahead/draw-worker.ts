@@ -19,7 +19,7 @@ export interface SamplerMessage {
   readonly settings?: PlainDrawSettings
 }
 
-/** Draws with the others, round after round, until the thread is terminated. */
+/** Draws with the others, round after round, until the board is closed. */
 function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorkerData): void {
   const board = new DrawBoard(memory)
   const scan = scanFor(size)
@@ -58,8 +58,7 @@ function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorke
       return notDrawn // the main thread draws it again, and says what is wrong
     }
   }
-  for (let round = 0; ;) {
-    round = board.waitForRound(round)
+  for (let round = board.waitForRound(0); round !== undefined; round = board.waitForRound(round)) {
     learn()
     board.drawAll(draw)
   }

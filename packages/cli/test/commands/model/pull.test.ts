@@ -106,10 +106,10 @@ t.test('wrong command lines', async (t) => {
     [models, ['--jso'], /unknown flag --jso; did you mean --json\?/],
     [models, ['-x'], /unknown flag -x/],
     [models, ['--json=yes'], /--json/],
-    [synth, ['--out', 'x'], /--like is missing: expected qwen3-0\.6b or tiny/],
+    [synth, ['--out', 'x'], /--like is missing: expected one of qwen3-0\.6b, /],
     [synth, ['--like', 'tiny'], /--out is missing/],
     [synth, ['--like'], /--like/],
-    [synth, ['--like', 'llama', '--out', 'x'], /"llama": expected one of qwen3-0\.6b, tiny/],
+    [synth, ['--like', 'llama', '--out', 'x'], /"llama": expected one of qwen3-0\.6b, qwen3-8b, /],
     [synth, ['--like', 'tiny', '--out', 'x', '--seed', '1.5'], /--seed: .*got "1\.5"/],
   ]
   for (const [run, argv, message] of wrong) {

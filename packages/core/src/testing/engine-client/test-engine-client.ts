@@ -57,8 +57,8 @@ async function checkEnd(t: TestContext, { client, dispose }: TestedClient): Prom
     await check(t, name, async () => {
       const long = client.submit(request(endless))
       const short = client.submit(request(100))
-      const waiting = client.submit(request(endless))
       await Promise.all([readFirstToken(long), readFirstToken(short)])
+      const waiting = client.submit(request(endless)) // both slots are taken
       let isDrained = false
       const draining = client.drain().then(() => (isDrained = true))
       assert.equal(await codeOf(3), 'shutting_down')
