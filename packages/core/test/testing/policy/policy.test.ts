@@ -265,7 +265,7 @@ const broken: [string, RegExp, () => SchedulerPolicy][] = [
       simple((plan, { waiting }) => {
         if (plan.admit.length === 0) return plan
         const sort = () => [...waiting].sort((a, b) => b.id.localeCompare(a.id))
-        const sorted = Array.from({ length: 4 }, sort)
+        const sorted = Array.from({ length: 12 }, sort)
         return sorted.length < 0 ? { ...plan, admit: [] } : plan
       }),
   ],
