@@ -3,7 +3,13 @@ import type { Logger } from '../contracts/logger.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { continuing, keepFinalStatistics } from './final-statistics.js'
 import { explainMemory, mayFit } from './memory-failure.js'
-import type { Lease, LoadedModel, PooledModel, Waiter } from './pooled-model.js'
+import {
+  leastRecentlyUsed,
+  type Lease,
+  type LoadedModel,
+  type PooledModel,
+  type Waiter,
+} from './pooled-model.js'
 import type { ModelPoolOptions } from './model-pool-options.js'
 import { reasonOf, refuseWaiters, removed, shuttingDown } from './refusals.js'
 
@@ -291,11 +297,4 @@ export class ModelLoader {
   #heldBytes(): number {
     return [...this.#present].reduce((sum, { loaded }) => sum + (loaded?.memoryBytes ?? 0), 0)
   }
-}
-
-function leastRecentlyUsed(models: readonly PooledModel[]): PooledModel | undefined {
-  return models.reduce<PooledModel | undefined>(
-    (oldest, model) => (oldest === undefined || model.lastUsed < oldest.lastUsed ? model : oldest),
-    undefined,
-  )
 }

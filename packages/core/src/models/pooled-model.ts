@@ -111,3 +111,11 @@ export class PooledModel {
     this.expiresAt = undefined
   }
 }
+
+/** The one whose last use is the longest ago. */
+export function leastRecentlyUsed(models: readonly PooledModel[]): PooledModel | undefined {
+  return models.reduce<PooledModel | undefined>(
+    (oldest, model) => (oldest === undefined || model.lastUsed < oldest.lastUsed ? model : oldest),
+    undefined,
+  )
+}
