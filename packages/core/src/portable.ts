@@ -4,7 +4,7 @@ import 'reflect-metadata'
 
 export * from './clock/simulated-clock.js'
 export * from './contracts/logger.js'
-export { batchPriority } from './contracts/engine/generate-request.js'
+export { isOfBatch } from './contracts/engine/generate-request.js'
 export * from './contracts/model/sampling.js'
 export * from './engine/engine.js'
 export * from './engine/engine-options.js'

@@ -1,4 +1,4 @@
-import { batchPriority, type Clock, type EngineClient, type Logger } from '@cllm/core'
+import { type Clock, type EngineClient, isOfBatch, type Logger } from '@cllm/core'
 import { LoadMeter, type WorkerReport } from '@cllm/scheduler'
 import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerNews, WorkerState } from '../messages.js'
@@ -66,7 +66,7 @@ export class WorkerSessions {
     const session = new FrontSession(channel, client, {
       onPlaced: (own, { placement, routed, request }) => {
         this.#meter.onPlaced({ ...routed, id: own }, front, placement, clock.now())
-        if ((request.priority ?? 0) > batchPriority) this.#clients.add(own)
+        if (!isOfBatch(request)) this.#clients.add(own)
         // What is there of batches makes room at once.
         if (this.#clients.size === 1 && this.open > 1) this.#report()
         else this.#reportSoon()

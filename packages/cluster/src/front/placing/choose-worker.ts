@@ -1,4 +1,4 @@
-import { batchPriority, CllmError, type Logger, type RouterPolicy } from '@cllm/core'
+import { CllmError, isOfBatch, type Logger, type RouterPolicy } from '@cllm/core'
 import { leastHoldMs } from '@cllm/scheduler'
 import { isSameModel, type Member, type Members } from '../members.js'
 import type { WorkerRecord } from '../../messages.js'
@@ -34,19 +34,16 @@ function isPossibleOn({ drawnBy }: PlacedRequest, { info }: WorkerRecord): boole
   return drawnBy === undefined || isSameModel(drawnBy.info.model, info.model)
 }
 
-/** Whether a request is of a batch: it runs where no client has anything. */
-export function isOfBatch({ entry }: PlacedRequest): boolean {
-  return (entry.request.priority ?? 0) <= batchPriority
-}
-
 /** Asks the router about the workers that may have a request: those that continue it exactly, if any. */
 export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number): Choice {
   const { members, router, logger, sleep } = parts
   // Workers that have given this front up while it was stopped are not known to have done so yet.
   if (sleep.isCatchingUp) return { holdUntil: Infinity }
   const request = placed.routed
-  const idle = isOfBatch(placed) ? ({ clients }: Member) => clients === 0 : () => true
-  const isFree = placed.drawnBy === undefined && !isOfBatch(placed)
+  const ofBatch = isOfBatch(placed.entry.request)
+  // A batch runs where no client has anything.
+  const idle = ofBatch ? ({ clients }: Member) => clients === 0 : () => true
+  const isFree = placed.drawnBy === undefined && !ofBatch
   const views = (isFit: (member: Member) => boolean) => {
     if (isFree) return members.table.views(request, now)
     const fit = new Set(members.all.filter(isFit).map(({ record }) => record.id))

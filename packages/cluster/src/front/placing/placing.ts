@@ -5,12 +5,13 @@ import {
   type Clock,
   failureOf,
   type GenerateRequest,
+  isOfBatch,
   type Logger,
   type Random,
   type RequestEvent,
   type RouterPolicy,
 } from '@cllm/core'
-import { chooseWorker, isExactOn, isOfBatch } from './choose-worker.js'
+import { chooseWorker, isExactOn } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
 import { type Member, type Members, requestTooLarge } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
@@ -163,7 +164,8 @@ export class Placing {
 
   /** A client came to a worker: what it has of batches leaves it. */
   onClients(worker: string): void {
-    for (const placed of this.#requests.on(worker)) if (isOfBatch(placed)) this.#move(placed)
+    for (const placed of this.#requests.on(worker))
+      if (isOfBatch(placed.entry.request)) this.#move(placed)
   }
 
   #take(
@@ -218,7 +220,7 @@ export class Placing {
     const now = this.parts.clock.now()
     const choice = chooseWorker(placed, this.parts, now)
     // A batch's requests wait for as long as clients have all workers.
-    const patienceMs = isOfBatch(placed) ? Infinity : this.parts.options.patienceMs
+    const patienceMs = isOfBatch(placed.entry.request) ? Infinity : this.parts.options.patienceMs
     if ('holdUntil' in choice) return this.#held.add(placed, choice.holdUntil, patienceMs)
     if ('error' in choice) return this.#fail(placed, choice.error)
     this.#held.delete(placed)

@@ -130,3 +130,8 @@ export interface Continuation {
  * workers that have nothing else to do.
  */
 export const batchPriority = -1_000_000
+
+/** Whether a request is of a batch, so that no client waits for it. */
+export function isOfBatch({ priority = 0 }: Pick<GenerateRequest, 'priority'>): boolean {
+  return priority <= batchPriority
+}

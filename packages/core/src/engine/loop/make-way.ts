@@ -1,6 +1,6 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
-import { batchPriority } from '../../contracts/engine/generate-request.js'
+import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { ComputedPart, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import * as tokens from '../../tokens.js'
@@ -46,5 +46,3 @@ export class MakeWay implements EngineObserver {
     return this.pool.freeSlots > 0 || running.list.some((sequence) => this.finisher.has(sequence))
   }
 }
-
-const isOfBatch = ({ priority }: SequenceView): boolean => priority <= batchPriority

@@ -1,5 +1,5 @@
 import { injectable } from 'tsyringe'
-import { batchPriority } from '../../contracts/engine/generate-request.js'
+import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { WaitingView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Sequence } from './sequence.js'
 
@@ -118,6 +118,6 @@ function sorted(
 }
 
 /** Whether its client waits for the rest of its answer; nobody waits for a line of a batch. */
-function hasBegun({ state, generatedTokens, priority }: Sequence): boolean {
-  return state === 'preempted' || (generatedTokens > 0 && priority > batchPriority)
+function hasBegun(sequence: Sequence): boolean {
+  return sequence.state === 'preempted' || (sequence.generatedTokens > 0 && !isOfBatch(sequence))
 }

@@ -1,5 +1,5 @@
 import type { SequenceView, Step } from '@cllm/core'
-import { batchPriority, defineBatching, StepCostModel, workOf } from '@cllm/core/portable'
+import { defineBatching, isOfBatch, StepCostModel, workOf } from '@cllm/core/portable'
 import { z } from 'zod'
 import { Anticipation } from '../../kit/anticipation.js'
 import { chooseChunks, type PromptChunk } from '../../kit/choose-chunks.js'
@@ -155,8 +155,6 @@ export const adaptive = defineBatching({
     }
   },
 })
-
-const isOfBatch = ({ priority }: SequenceView): boolean => priority <= batchPriority
 
 function stepOf(chunks: readonly PromptChunk[], decoding: readonly SequenceView[]): Step {
   const admitted = chunks.filter(({ request }) => isWaiting(request))
