@@ -1,5 +1,12 @@
 import { availableParallelism } from 'node:os'
-import { type Backend, CellPool, type Clock, CllmError, type Logger } from '@cllm/core'
+import {
+  type Backend,
+  CellPool,
+  type Clock,
+  CllmError,
+  type Logger,
+  silentLogger,
+} from '@cllm/core'
 import { openLlama } from './native/open-llama.js'
 import { ChatTemplate } from './text/chat-template.js'
 import { compileTemplate } from './text/compile-template.js'
@@ -16,6 +23,8 @@ import { cellsOf } from './model/memory-plan.js'
 import { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import { Embedder } from './model/embedder.js'
 import { embeddingTokens, inputsPerPass, openEmbeddings } from './model/open-embeddings.js'
+import { findLayout } from './layout/find-layout.js'
+import type { LoadJournal } from './layout/load-journal.js'
 import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { memoryKind } from './model/memory-kind.js'
 import { modelInfo } from './model/model-info.js'
@@ -50,6 +59,11 @@ export interface LlamaCppDependencies {
    * CPU with `native: 'ffi'`. One for another CPU can end the process. Default: node-llama-cpp's.
    */
   readonly library?: string | undefined
+  /**
+   * The folder in which is kept what load each model had, by which `kvUnified: 'auto'` chooses the layout
+   * of its KV cells. Default: each slot has its own.
+   */
+  readonly layouts?: string | undefined
 }
 
 /** A backend whose forward passes can be measured. */
@@ -112,26 +126,50 @@ async function load(
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
-  let opened: OpenContext | undefined
+  const open = async (own: Settings, last?: LastParts): Promise<LlamaCppBackend> => {
+    const opened = await openContext(loaded, own, cells, dependencies.clock)
+    try {
+      const { logger = silentLogger } = last ?? {}
+      const all = { ...own, memoryBytes }
+      return assemble(llama, loaded, opened, whole, all, { ...dependencies, logger }, last)
+    } catch (error) {
+      await opened.context.dispose()
+      throw error
+    }
+  }
+  const whole = { ...shape, ...memoryKind(loaded.native, shape) }
+  const close = () => loaded.dispose()
   try {
-    opened = await openContext(loaded, settings, cells, dependencies.clock)
-    return assemble(llama, loaded, opened, shape, { ...settings, memoryBytes }, dependencies)
+    const { kvUnified, journal } = await findLayout(
+      { llama, loaded, shape: whole, settings },
+      dependencies,
+      (kvUnified) => open({ ...settings, kvUnified }),
+    )
+    const { logger } = dependencies
+    return await open({ ...settings, kvUnified }, { logger, journal, close })
   } catch (error) {
-    await opened?.context.dispose()
-    await loaded.dispose()
+    await close()
     throw error
   }
+}
+
+/** What the backend has that is not only opened to be measured. */
+interface LastParts {
+  readonly logger: Logger
+  readonly journal: LoadJournal | undefined
+  /** Frees the model. */
+  readonly close: () => Promise<void>
 }
 
 function assemble(
   llama: LlamaRuntime,
   loaded: LoadedModel,
   opened: OpenContext,
-  inFile: ModelShape,
+  shape: ModelShape,
   settings: Settings & { readonly memoryBytes: number },
   dependencies: LlamaCppDependencies,
+  { journal, close = async () => {} }: Partial<LastParts> = {},
 ): LlamaCppBackend {
-  const shape = { ...inFile, ...memoryKind(loaded.native, inFile) }
   const { clock, logger } = dependencies
   const { native, vocabularySize, chatTemplate: own } = loaded
   if (vocabularySize === 0) {
@@ -189,7 +227,8 @@ function assemble(
     ),
     grammars: new ConstraintGrammars(loaded.parseGrammar, vocabulary),
     clock,
-    close: () => loaded.dispose(),
+    journal,
+    close,
   })
 }
 

@@ -19,6 +19,7 @@ import {
 } from '@cllm/core'
 import type { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import type { Embedder } from './model/embedder.js'
+import type { LoadJournal } from './layout/load-journal.js'
 import { nativeAdapters } from './model/llamacpp-adapters.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import type { NativeContext } from './native/native.js'
@@ -56,6 +57,8 @@ export interface LlamaCppBackendParts {
   readonly threads?: AdaptiveThreads | undefined
   /** Ends forward passes while it is true; default: no step can be left. */
   readonly setAborting?: ((isAborting: boolean) => void) | undefined
+  /** What notes the steps, where they decide on the layout of the cells. */
+  readonly journal?: LoadJournal | undefined
   readonly clock: Clock
   /** Frees the model. */
   readonly close: () => Promise<void>
@@ -161,6 +164,7 @@ export class LlamaCppBackend implements Backend {
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
     this.#filler.takeOff(batch, items)
+    this.#parts.journal?.took(batch)
     return { outputs, scores, decodeMs, sampleMs }
   }
 
@@ -207,6 +211,7 @@ export class LlamaCppBackend implements Backend {
 
   shift(slot: SlotId, keep: number, discard: number): void {
     this.#parts.cells.shift(slot, keep, discard)
+    this.#parts.journal?.shifted()
   }
 
   release(slot: SlotId): void {
@@ -224,6 +229,7 @@ export class LlamaCppBackend implements Backend {
   async dispose(): Promise<void> {
     if (this.#disposed) return
     this.#disposed = true
+    await this.#parts.journal?.close()
     await this.#parts.samplers.dispose()
     await this.#parts.embedder.dispose()
     await this.#parts.context.dispose()

@@ -64,9 +64,11 @@ export interface LlamaCppOptions {
   readonly ubatchSize?: number
   /**
    * Whether all slots share their KV cells: then a step is one pass over the weights, and a copied
-   * prefix takes no memory. `auto` (default) is off.
+   * prefix takes no memory. `auto` (default), with layers on a GPU: whichever computes the steps that the
+   * model had when it was loaded before in less time, as measured when it is loaded again; otherwise off.
+   * `measured`: so on CPUs, too.
    */
-  readonly kvUnified?: 'auto' | 'on' | 'off'
+  readonly kvUnified?: 'auto' | 'measured' | 'on' | 'off'
   /**
    * Tokens that all slots hold together: one pool of KV cells, from which each request takes what it
    * needs, up to `contextSize`. Makes `kvUnified` on. Default: each slot has cells for `contextSize`
@@ -126,7 +128,7 @@ export const llamaCppOptionsSchema = z
     ignoreMemoryCheck: z.boolean().default(false),
     native: z.enum(['ffi', 'prebuilt', 'addon']).default('ffi'),
     ubatchSize: optional(z.int().min(1)),
-    kvUnified: z.enum(['auto', 'on', 'off']).default('auto'),
+    kvUnified: z.enum(['auto', 'measured', 'on', 'off']).default('auto'),
     kvTokens: optional(z.int().min(1)),
     pooling: optional(z.enum(poolingTypes)),
     rope: optional(
@@ -200,7 +202,7 @@ function ffiOptionsOf(options: FfiOptions): string[] {
   return [
     ...given.filter(([, option]) => option !== undefined).map(([name]) => name),
     ...(kvCacheType === 'f16' || kvCacheType === 'q8_0' ? [] : ['kvCacheType']),
-    ...(kvUnified === 'on' && kvTokens === undefined ? ['kvUnified'] : []),
+    ...(['on', 'measured'].includes(kvUnified) && kvTokens === undefined ? ['kvUnified'] : []),
     ...(poll === 50 ? [] : ['poll']),
   ]
 }

@@ -9,6 +9,7 @@ import { cacheSize } from './memory/cache-size.js'
 import { stateFilesOf } from './memory/state-files.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { fingerprintOf } from './fingerprint.js'
+import { layoutsFolder } from '../models/cache-folder.js'
 import { loadAdapters } from './load-adapters.js'
 import { findNativeLibrary } from './native-library.js'
 import { openDraft } from './open-draft.js'
@@ -36,6 +37,7 @@ async function start(settings: EngineSettings): Promise<void> {
         availableMemory: () => availableMemory(settings.heldBytes),
         cores: { cores: availableCores(), engines },
         library,
+        layouts: layoutsOf(settings),
       },
     })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)
@@ -70,4 +72,9 @@ async function start(settings: EngineSettings): Promise<void> {
     channel.send({ type: 'failed', error: CllmError.from(error).serialize() })
     process.disconnect()
   }
+}
+
+/** Requests that go on when their slot is full need a slot of their own cells, whatever the load was. */
+function layoutsOf({ options }: EngineSettings): string | undefined {
+  return options.contextShift === true ? undefined : layoutsFolder({ env: process.env })
 }

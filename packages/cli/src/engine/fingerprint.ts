@@ -21,12 +21,13 @@ export async function fingerprintOf(
   { library, kvCacheType = null, flashAttention = null }: FingerprintParts,
 ): Promise<string> {
   const { path, details = {}, quantization, parameters } = model
-  const { native = null, gpuLayers = null, chatTemplate = null } = details
+  const { native = null, gpuLayers = null, kvUnified = null, chatTemplate = null } = details
   const parts = {
     quantization,
     parameters,
     native,
     gpuLayers,
+    kvUnified,
     chatTemplate,
     file: path === undefined ? null : await hashOrNone(path),
     gpu: capabilities.gpu,

@@ -59,11 +59,13 @@ export const nativeOptions = {
     placeholder: 'none|mean|cls|last',
   }),
   kv_unified: option({
-    doc: 'Whether all slots share their KV cells, so that a step is one pass; `auto` is off.',
+    doc:
+      'Whether all slots share their KV cells, so that a step is one pass. `auto`: on a GPU whichever takes ' +
+      'less time for the steps that the model had when it ran before, else off; `measured`: so on CPUs, too.',
     default: 'auto',
-    format: oneOf(['auto', 'on', 'off']),
+    format: oneOf(['auto', 'measured', 'on', 'off']),
     arg: 'kv-unified',
-    placeholder: 'auto|on|off',
+    placeholder: 'auto|measured|on|off',
   }),
   kv_tokens: option<number | 'auto'>({
     doc:
