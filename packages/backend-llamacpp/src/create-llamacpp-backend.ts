@@ -1,16 +1,6 @@
 import { availableParallelism } from 'node:os'
-import {
-  type Backend,
-  CellPool,
-  type Clock,
-  CllmError,
-  type Logger,
-  silentLogger,
-} from '@cllm/core'
+import { type Backend, type Clock, CllmError, type Logger, silentLogger } from '@cllm/core'
 import { openLlama } from './native/open-llama.js'
-import { ChatTemplate } from './text/chat-template.js'
-import { compileTemplate } from './text/compile-template.js'
-import { LlamaCppBackend } from './llamacpp-backend.js'
 import {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
@@ -18,27 +8,15 @@ import {
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { checkPlan, shareCells } from './model/fit-memory.js'
-import { capabilitiesOf, limitsOf, tileOf } from './model/capabilities-of.js'
 import { cellsOf } from './model/memory-plan.js'
-import { LlamaCppAdapters } from './model/llamacpp-adapters.js'
-import { Embedder } from './model/embedder.js'
-import { embeddingTokens, inputsPerPass, openEmbeddings } from './model/open-embeddings.js'
 import { findLayout } from './layout/find-layout.js'
-import type { LoadJournal } from './layout/load-journal.js'
-import { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { memoryKind } from './model/memory-kind.js'
-import { modelInfo } from './model/model-info.js'
 import { type ModelShape, readModelShape } from './model/model-shape.js'
 import type { ChosenFunctions } from './native/ffi/choose-functions.js'
-import type { LlamaRuntime, LoadedModel } from './native/native.js'
-import { PlainTextGuard } from './text/plain-text-guard.js'
-import { type ContextSettings, type OpenContext, openContext } from './model/open-context.js'
-import { openStates } from './model/open-states.js'
-import { SlotCells } from './slots/slot-cells.js'
-import { TextParts } from './text/text-parts.js'
+import type { LlamaRuntime } from './native/native.js'
+import { openBackend } from './model/open-backend.js'
+import type { ContextSettings } from './model/open-context.js'
 import { chooseThreads, type CoreShare } from './threads/threads-for.js'
-import { LlamaCppTokenizer } from './text/tokenizer.js'
-import { Vocabulary } from './text/vocabulary.js'
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
@@ -97,20 +75,17 @@ export async function createLlamaCppBackend(
   return await load(llama, functions, shape, { ...usable, contextSize, threads }, dependencies)
 }
 
-type Settings = ContextSettings
-
 async function load(
   llama: LlamaRuntime,
   functions: ChosenFunctions | undefined,
   shape: ModelShape,
-  wanted: Settings,
+  wanted: ContextSettings,
   dependencies: LlamaCppDependencies,
 ): Promise<MeasurableBackend> {
   const settings = await shareCells(llama, shape, wanted, dependencies)
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
   const { modelPath, gpuLayers, mmap, mlock } = settings
   const { ignoreMemoryCheck: ignoreMemory, placement = {} } = settings
-  const cells = cellsOf(settings)
   const loaded = await llama
     .loadModel({
       modelPath,
@@ -118,7 +93,7 @@ async function load(
       mmap,
       mlock,
       ignoreMemory,
-      contextSize: cells,
+      contextSize: cellsOf(settings),
       path: functions === undefined ? 'addon' : 'ffi',
       placement,
       functions,
@@ -126,110 +101,25 @@ async function load(
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
-  const open = async (own: Settings, last?: LastParts): Promise<LlamaCppBackend> => {
-    const opened = await openContext(loaded, own, cells, dependencies.clock)
-    try {
-      const { logger = silentLogger } = last ?? {}
-      const all = { ...own, memoryBytes }
-      return assemble(llama, loaded, opened, whole, all, { ...dependencies, logger }, last)
-    } catch (error) {
-      await opened.context.dispose()
-      throw error
-    }
+  const model = {
+    llama,
+    loaded,
+    memoryBytes,
+    shape: { ...shape, ...memoryKind(loaded.native, shape) },
   }
-  const whole = { ...shape, ...memoryKind(loaded.native, shape) }
   const close = () => loaded.dispose()
   try {
     const { kvUnified, journal } = await findLayout(
-      { llama, loaded, shape: whole, settings },
+      { ...model, settings },
       dependencies,
-      (kvUnified) => open({ ...settings, kvUnified }),
+      (kvUnified) =>
+        openBackend(model, { ...settings, kvUnified }, { ...dependencies, logger: silentLogger }),
     )
-    const { logger } = dependencies
-    return await open({ ...settings, kvUnified }, { logger, journal, close })
+    return await openBackend(model, { ...settings, kvUnified }, { ...dependencies, journal, close })
   } catch (error) {
     await close()
     throw error
   }
-}
-
-/** What the backend has that is not only opened to be measured. */
-interface LastParts {
-  readonly logger: Logger
-  readonly journal: LoadJournal | undefined
-  /** Frees the model. */
-  readonly close: () => Promise<void>
-}
-
-function assemble(
-  llama: LlamaRuntime,
-  loaded: LoadedModel,
-  opened: OpenContext,
-  shape: ModelShape,
-  settings: Settings & { readonly memoryBytes: number },
-  dependencies: LlamaCppDependencies,
-  { journal, close = async () => {} }: Partial<LastParts> = {},
-): LlamaCppBackend {
-  const { clock, logger } = dependencies
-  const { native, vocabularySize, chatTemplate: own } = loaded
-  if (vocabularySize === 0) {
-    throw new CllmError('model_invalid', `${settings.modelPath} holds no vocabulary`)
-  }
-  const vocabulary = new Vocabulary(native, vocabularySize)
-  const parts = new TextParts(native, vocabulary)
-  const guard = new PlainTextGuard(parts, vocabulary)
-  const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger, {
-    compile: (source) => compileTemplate(source, (text) => llama.compileJinja(text)),
-    now: () => clock.now(),
-  })
-  const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
-  const samplers = opened.samplers(vocabulary, tokenizer, logger)
-  const capabilities = capabilitiesOf(llama, loaded, shape, opened, samplers, settings)
-  const { stateful, context } = opened
-  const { slots, contextSize: slotSize, kvTokens } = settings
-  const kvUnified = settings.kvUnified === 'on'
-  const cells = new SlotCells(context, slots, {
-    slotSize,
-    slidingWindow: shape.slidingWindow,
-    isRecurrent: shape.isRecurrent,
-    copiesLate: !kvUnified,
-    shifting: capabilities.contextShift === true ? stateful : undefined,
-    ...(kvTokens !== undefined && { pool: new CellPool(cellsOf(settings), slots) }),
-  })
-  const base = { modelPath: settings.modelPath, architecture: shape.architecture }
-  const adapters =
-    loaded.path === 'ffi' && stateful !== undefined
-      ? new LlamaCppAdapters(loaded, stateful, base)
-      : undefined
-  return new LlamaCppBackend({
-    model: modelInfo(loaded, shape, settings, vocabulary, template),
-    limits: limitsOf(llama, loaded, settings),
-    capabilities,
-    tokenizer,
-    vocabulary,
-    context,
-    cells,
-    adapters,
-    states: openStates(opened, cells, shape, settings, loaded),
-    samplers,
-    threads: opened.threads,
-    setAborting: opened.setAborting,
-    kvUnified,
-    tile: tileOf(llama, settings),
-    embedder: new Embedder(
-      () => openEmbeddings(llama, loaded, shape, settings, dependencies),
-      vocabulary,
-      {
-        tokens: embeddingTokens(settings),
-        inputs: inputsPerPass(loaded),
-        eachToken: settings.pooling === 'none',
-      },
-    ),
-    grammars: new ConstraintGrammars(loaded.parseGrammar, vocabulary),
-    clock,
-    journal,
-    close,
-  })
 }
 
 function contextSizeOf(
