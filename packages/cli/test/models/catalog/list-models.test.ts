@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
 import t from 'tap'
-import { cacheFolder, nativeFolder } from '../../../src/models/cache-folder.js'
+import { cacheFolder, layoutsFolder, nativeFolder } from '../../../src/models/cache-folder.js'
 import { BlobFiles } from '../../../src/models/catalog/blob-files.js'
 import { catalog, DEFAULT_MODEL } from '../../../src/models/catalog/catalog.js'
 import { gpuLayersFor } from '../../../src/commands/model/fit.js'
@@ -67,6 +67,7 @@ t.test('the folder', async (t) => {
     join(home, '.cache', 'cllm', 'native'),
   )
   t.equal(nativeFolder({ env: { CLLM_CACHE: '/big' } }), join(resolve('/big'), 'native'))
+  t.equal(layoutsFolder({ env: { CLLM_CACHE: '/big' } }), join(resolve('/big'), 'layouts'))
 })
 
 t.test('progress', async (t) => {
