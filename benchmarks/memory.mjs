@@ -1,5 +1,5 @@
-// What `cllm serve` takes beyond weights and KV, in both processes: when it has started, after requests, and
-// when it has rested after them.
+// What `cllm serve` takes beyond weights and KV, in both processes: when it has started, when V8 has given back
+// what only the start needed, after requests, and when it has rested after them.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -64,6 +64,8 @@ const measure = (when) => {
 }
 await pause(3000)
 measure('started')
+await pause(12_000)
+measure('15 s after the start')
 await closedLoop(server)
 measure(`after ${String(values.requests)} requests`)
 await pause(1000 * Number(values.rest))

@@ -37,7 +37,7 @@ async function start(settings: EngineSettings): Promise<void> {
         availableMemory: () => availableMemory(settings.heldBytes),
         cores: { cores: availableCores(), engines },
         library,
-        layouts: layoutsOf(settings),
+        layouts: settings.followsLoad === true ? layoutsFolder({ env: process.env }) : undefined,
       },
     })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)
@@ -72,9 +72,4 @@ async function start(settings: EngineSettings): Promise<void> {
     channel.send({ type: 'failed', error: CllmError.from(error).serialize() })
     process.disconnect()
   }
-}
-
-/** Requests that go on when their slot is full need a slot of their own cells, whatever the load was. */
-function layoutsOf({ options }: EngineSettings): string | undefined {
-  return options.contextShift === true ? undefined : layoutsFolder({ env: process.env })
 }

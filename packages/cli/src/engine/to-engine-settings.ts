@@ -31,6 +31,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
   const timeout = scheduler.request_timeout
   const tokens = scheduler.max_queued_tokens
   const wait = scheduler.max_queue_wait
+  const { context_shift: contextShift } = ownEngine(config, model.settings)
   return {
     backendName: backendNameOf(config, model.settings),
     backend: toBackendOptions(config, model),
@@ -42,7 +43,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
       isolateTenants: isolatesTenants(config),
       speculative: model.draftPath === undefined ? scheduler.speculative : 'draft',
       proposerOptions: scheduler.speculative_options,
-      contextShift: ownEngine(config, model.settings).context_shift,
+      contextShift,
       sampling: catalogSampling(model.spec ?? model.path),
       ...(tokens === 0 ? {} : { maxQueuedTokens: tokens }),
       ...(wait === 0 ? {} : { maxQueueWaitMs: wait * 1000 }),
@@ -52,6 +53,8 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     pluginsFolder: loaded.pluginsFolder,
     use: config.use,
     cache: toCacheSettings(config),
+    // Slots that share their cells cannot be shifted, and workers of a cluster are to compute the same.
+    followsLoad: !contextShift && config.cluster.url === null,
     log: { level: config.logging.level, file: config.logging.file },
   }
 }
