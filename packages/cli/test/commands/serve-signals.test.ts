@@ -57,11 +57,8 @@ t.test('what the load was is written down for a model whose KV layout is measure
     [['--context-shift'], false],
     [[], true],
   ] as const) {
-    const { child, generate, exit } = await serve(
-      t,
-      { CLLM_CACHE },
-      ...['--kv-unified', 'measured', ...flags],
-    )
+    const own = ['--kv-unified', 'measured', ...flags]
+    const { child, generate, exit } = await serve(t, { CLLM_CACHE }, ...own)
     t.match(await (await generate({ ...story, max_tokens: 5 })).text(), /"generated_tokens":5/)
     child.kill('SIGTERM')
     t.same(await exit, [0, null])
