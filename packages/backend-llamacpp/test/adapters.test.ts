@@ -172,6 +172,7 @@ t.test('a file that is no adapter of the model is refused, and why is said', asy
   const strange = { ...wide, weight: 'blk.9.attn_q.weight' }
   const cases: [string | Promise<string>, RegExp, string?][] = [
     [at('nowhere.gguf'), /nowhere\.gguf cannot be read/, 'model_unavailable'],
+    [t.testdirName, /cannot be read: expected a GGUF file, found a folder/, 'model_unavailable'],
     [at('text.gguf'), /text\.gguf: expected an adapter in a GGUF file/],
     [gguf('model.gguf', { 'general.type': 'model' }), /general\.type "adapter".*got model/],
     [gguf('vector.gguf', { 'adapter.type': 'control' }), /adapter\.type "lora".*got control/],

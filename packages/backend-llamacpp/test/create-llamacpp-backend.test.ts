@@ -200,6 +200,10 @@ t.test('loading', async (t) => {
     code: 'model_unavailable',
     message: /none\.gguf cannot be read/,
   })
+  await t.rejects(create(folder), {
+    code: 'model_unavailable',
+    message: `${folder} cannot be read: expected a GGUF file, found a folder`,
+  })
   await t.rejects(create(join(folder, 'text.gguf')), {
     code: 'model_invalid',
     message: /text\.gguf is no GGUF file/,

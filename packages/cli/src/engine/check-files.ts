@@ -1,4 +1,4 @@
-import { accessSync, constants } from 'node:fs'
+import { accessSync, constants, statSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
 import { adaptersOf } from '../config/adapters.js'
 import type { LoadedConfig } from '../config/load-config.js'
@@ -28,6 +28,7 @@ export function checkFiles({ config }: LoadedConfig): void {
 function checkAdapter(name: string, path: string): void {
   try {
     accessSync(path, constants.R_OK)
+    if (statSync(path).isDirectory()) throw new Error(`expected a GGUF file, ${path} is a folder`)
   } catch (cause) {
     const message = `engine.lora: the adapter ${name} cannot be read: ${(cause as Error).message}`
     throw new CllmError('invalid_configuration', message, { cause })

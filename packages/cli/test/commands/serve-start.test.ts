@@ -65,6 +65,7 @@ t.test('files that cannot be used are told before the model is fetched', async (
     ['--log-file', join(file, 'log'), /the log file cannot be opened/],
     ['--chat-template', './qwen.jinj', /neither a Jinja template nor a file/],
     ['--lora', 'sql=./none.gguf', /the adapter sql cannot be read: .*none\.gguf/],
+    ['--lora', 'sql=.', /the adapter sql cannot be read: expected a GGUF file, .* is a folder/],
   ]
   for (const [flag, value, message] of wrong) {
     let said = ''

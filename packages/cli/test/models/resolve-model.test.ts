@@ -58,7 +58,11 @@ t.test('paths, and specs that name nothing', async (t) => {
     ['./none.gguf', 'model_unavailable', /none\.gguf: there is no such file/],
     ['./not.gguf', 'model_invalid', /expected "GGUF"/, /found "PK\\u0003\\u0004"/],
     ['./empty', 'model_invalid', /found nothing/],
-    ['./', 'model_unavailable', /directory/],
+    [
+      './',
+      'model_unavailable',
+      /cannot read the model \/.*: expected a GGUF file, found a folder$/,
+    ],
     ['storys15m', 'model_unavailable', /did you mean stories15m\?/],
     ['tinyllama-1.1b', 'model_unavailable', /did you mean tinyllama-1\.1b-chat\?/],
     ['gpt-9-enormous', 'model_unavailable', /"gpt-9-enormous"\. A model is a name \(tinyllama/],

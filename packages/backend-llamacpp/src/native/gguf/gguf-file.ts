@@ -37,7 +37,11 @@ export function partsOf(path: string): string[] {
 async function readHead(path: string): Promise<GgufHead> {
   const file = await open(path)
   try {
-    const { size } = await file.stat()
+    const stats = await file.stat()
+    if (stats.isDirectory()) {
+      throw Object.assign(new Error('expected a GGUF file, found a folder'), { code: 'EISDIR' })
+    }
+    const { size } = stats
     let bytes = Buffer.alloc(0)
     for (let wanted = firstBytes; ; wanted *= 2) {
       const more = Buffer.allocUnsafe(Math.min(wanted, size) - bytes.length)

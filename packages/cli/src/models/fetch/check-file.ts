@@ -42,10 +42,10 @@ function mismatch(what: string, expected: number | string, received: number | st
 /**
  * Checks that a file starts like a GGUF.
  *
- * @throws `model_unavailable` when there is no such file, `model_invalid` when it is not a GGUF
+ * @throws `model_unavailable` when it does not exist or is a folder, `model_invalid` when it is not a GGUF
  */
 export async function checkGguf(path: string): Promise<void> {
-  const start = await readStart(path)
+  const start = await readStart(path, 'a GGUF file')
   if (start.toString('latin1') === 'GGUF') return
   const received = start.length === 0 ? 'nothing' : JSON.stringify(start.toString('latin1'))
   throw new CllmError(
@@ -55,12 +55,12 @@ export async function checkGguf(path: string): Promise<void> {
   )
 }
 
-/** @throws `model_unavailable` when the file does not exist or cannot be read */
+/** @throws `model_unavailable` when the file does not exist, is a folder or cannot be read */
 export async function checkReadable(path: string): Promise<void> {
-  await readStart(path)
+  await readStart(path, 'a file')
 }
 
-async function readStart(path: string): Promise<Buffer> {
+async function readStart(path: string, expected: string): Promise<Buffer> {
   const start = Buffer.alloc(4)
   try {
     const file = await open(path)
@@ -72,7 +72,12 @@ async function readStart(path: string): Promise<Buffer> {
     }
   } catch (cause) {
     const { code, message } = cause as NodeJS.ErrnoException
-    const problem = code === 'ENOENT' ? 'there is no such file' : message
+    const problem =
+      code === 'ENOENT'
+        ? 'there is no such file'
+        : code === 'EISDIR'
+          ? `expected ${expected}, found a folder`
+          : message
     throw new CllmError('model_unavailable', `cannot read the model ${path}: ${problem}`, { cause })
   }
 }
