@@ -2,7 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 
-const module = new URL('../dist/small-heap.js', import.meta.url)
+const dist = new URL('../dist/', import.meta.url)
 
 /** The size of V8's space for new objects after many of them stayed. */
 function newSpace(first: string): number {
@@ -18,8 +18,14 @@ function newSpace(first: string): number {
 }
 
 t.test('new objects get no more memory than at the start', async (t) => {
-  const small = newSpace(`(await import('${module.href}')).keepHeapSmall()`)
+  const small = newSpace(`(await import('${dist.href}small-heap.js')).keepHeapSmall()`)
   const usual = newSpace('')
   t.ok(small > 0)
   t.ok(small * 4 < usual, `${small} bytes instead of ${usual}`)
+
+  const table = `(await import('${dist.href}commands/help/command-table.js')).commands`
+  for (const command of ['serve', 'worker']) {
+    const bytes = newSpace(`await ${table}.get('${command}').load()`)
+    t.ok(bytes * 4 < usual, `cllm ${command}: ${bytes} bytes instead of ${usual}`)
+  }
 })

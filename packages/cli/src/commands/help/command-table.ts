@@ -21,7 +21,10 @@ const table: Readonly<Record<string, Command>> = {
   },
   worker: {
     summary: 'Serve a model to the fronts of a cluster',
-    load: async () => (await import('../cluster/worker.js')).worker,
+    load: async () => {
+      keepHeapSmall()
+      return (await import('../cluster/worker.js')).worker
+    },
     help: async () => (await import('../cluster/worker.js')).help(),
   },
   cluster: {
