@@ -266,6 +266,6 @@ export class LlamaCppBackend implements Backend {
       await decoding
       throw error
     }
-    return (await decoding) !== false
+    return await decoding
   }
 }

@@ -1,4 +1,4 @@
-import { type Bindings, changed, checkModel } from './open/addon-bindings.js'
+import { type Bindings, type BoundContext, changed, checkModel } from './open/addon-bindings.js'
 import type {
   AddonContext,
   AddonLoadedModel,
@@ -52,20 +52,27 @@ async function createContext(
     kvCacheKeyType: type,
     kvCacheValueType: type,
   })
-  if (await context.init()) return takingLists(context)
+  if (await context.init()) return asNativeContext(context)
   await context.dispose()
   return undefined
 }
 
-/** The addon takes typed arrays, and outputs as indexes. */
-function takingLists(context: AddonContext): AddonContext {
-  type Add = (sequence: number, at: number, tokens: Uint32Array, outputs: Uint32Array) => void
-  const add = context.addToBatch.bind(context) as unknown as Add
-  const value: AddonContext['addToBatch'] = (sequence, position, tokens, outputs) => {
+/** The addon takes typed arrays, and outputs as indexes; a decode that does not throw gives nothing. */
+function asNativeContext(context: BoundContext): AddonContext {
+  const add = context.addToBatch.bind(context)
+  const addToBatch: AddonContext['addToBatch'] = (sequence, position, tokens, outputs) => {
     const indexes = Uint32Array.from(outputs, (output) => output - position)
     add(sequence, position, Uint32Array.from(tokens), indexes)
   }
-  return Object.defineProperty(context, 'addToBatch', { value })
+  const decode = context.decodeBatch.bind(context)
+  const decodeBatch: AddonContext['decodeBatch'] = async () => {
+    await decode()
+    return true
+  }
+  return Object.defineProperties<object>(context, {
+    addToBatch: { value: addToBatch },
+    decodeBatch: { value: decodeBatch },
+  }) as AddonContext
 }
 
 function parseGrammar(

@@ -82,7 +82,7 @@ export interface NativeContext {
     outputs: readonly number[],
   ): void
   /** Resolves to false when the pass was aborted: what it has left in its sequences is to be removed. */
-  decodeBatch(): Promise<unknown>
+  decodeBatch(): Promise<boolean>
   disposeSequence(sequence: number): void
   /** False when the model's memory cannot forget a part. */
   removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean

@@ -4,12 +4,20 @@ import type { AddonContext, NativeGrammarState, NativeSampler } from '../native.
 import type { NativeModel } from '../native-model.js'
 import { nodeLlamaCppVersion } from '../versions.js'
 
+/** The addon's context, as it is. */
+export interface BoundContext extends Omit<AddonContext, 'addToBatch' | 'decodeBatch'> {
+  init(): Promise<boolean>
+  /** @param outputs - indexes of tokens */
+  addToBatch(sequence: number, position: number, tokens: Uint32Array, outputs: Uint32Array): void
+  decodeBatch(): Promise<void>
+}
+
 /** The exports of node-llama-cpp's addon that are used. */
 export interface Bindings {
   readonly AddonContext: new (
     model: NativeModel,
     options: Readonly<Record<string, unknown>>,
-  ) => AddonContext & { init(): Promise<boolean> }
+  ) => BoundContext
   readonly AddonSampler: {
     new (model: NativeModel): NativeSampler
     acceptGrammarEvaluationStateToken(state: NativeGrammarState, token: number): void
