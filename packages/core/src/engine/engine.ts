@@ -72,7 +72,7 @@ export class Engine {
     @inject(tokens.ENGINE_COSTS) costs: EngineCosts,
     @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(Speculator) private readonly speculator: Speculator,
-    @inject(MakeWay) makeWay: MakeWay,
+    @inject(MakeWay) private readonly makeWay: MakeWay,
     @inject(EngineObservers) private readonly observers: EngineObservers,
     @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
     @inject(WakeSignal) private readonly wake: WakeSignal,
@@ -140,6 +140,7 @@ export class Engine {
       ...this.table.statistics(),
       waitMs: this.predictor.waitMs(this.table.waiting.total, this.clock.now()),
       policyFaults: this.policy.faults,
+      interruptedSteps: this.makeWay.interruptedSteps,
       ...this.counters.snapshot(),
     }
   }

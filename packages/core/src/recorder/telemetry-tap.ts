@@ -11,7 +11,7 @@ import { sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'
 
 /** What the engines' own statistics are asked for: their steps do not tell it. */
-type Asked = Pick<EngineStatistics, 'policyFaults' | 'cache'>
+type Asked = Pick<EngineStatistics, 'policyFaults' | 'interruptedSteps' | 'cache'>
 
 /**
  * Taps the channels on both sides of a supervisor: its counters survive the replacement of an engine,
@@ -21,7 +21,7 @@ export class TelemetryTap {
   readonly #counters = new Counters()
   /** Of the engines that have exited. */
   #busyMsBefore = 0
-  #before: Asked = { policyFaults: 0 }
+  #before: Asked = { policyFaults: 0, interruptedSteps: 0 }
   /** Of all of them, when they were asked last. */
   #last = this.#before
   #isClosing = false
@@ -81,9 +81,9 @@ export class TelemetryTap {
   }
 
   #onExit(reason: string): void {
-    const { policyFaults, cache } = this.#last
+    const { cache, ...counted } = this.#last
     this.#busyMsBefore = this.#counters.busyMs
-    this.#before = { policyFaults, ...defined({ cache: cache && emptied(cache) }) }
+    this.#before = { ...counted, ...defined({ cache: cache && emptied(cache) }) }
     if (!this.#isClosing) this.recorder.onExit(reason)
   }
 
@@ -125,8 +125,9 @@ export class TelemetryTap {
   }
 
   #statistics(statistics: EngineStatistics): EngineStatistics {
-    const { policyFaults, cache } = statistics
-    this.#last = sumStatistics<Asked>({ policyFaults, ...defined({ cache }) }, this.#before)
+    const { policyFaults, interruptedSteps, cache } = statistics
+    const asked = { policyFaults, interruptedSteps, ...defined({ cache }) }
+    this.#last = sumStatistics<Asked>(asked, this.#before)
     return {
       ...statistics,
       ...this.#counters.snapshot(),

@@ -284,6 +284,7 @@ t.test('statistics', async (t) => {
     generatedTokens: 0,
     preemptions: 0,
     steps: 0,
+    interruptedSteps: 0,
     decodeMs: 0,
     sampleMs: 0,
     busyMs: 0,

@@ -1,4 +1,5 @@
 import {
+  batchPriority,
   CllmError,
   type EngineStatistics,
   type GenerateRequest,
@@ -202,6 +203,7 @@ const totals = (statistics: EngineStatistics): number[] => [
   statistics.generatedTokens,
   statistics.preemptions,
   statistics.policyFaults,
+  statistics.interruptedSteps,
   statistics.steps,
   statistics.prefillTokens,
   statistics.decodeTokens,
@@ -324,4 +326,20 @@ t.test('what fails for lack of an engine is counted too', async (t) => {
   )
   t.match(statistics, { requests: { timed_out: 1 }, generatedTokens: tokens.length })
   t.equal(statistics.promptTokens, 9)
+})
+
+t.test('interrupted steps are counted over restarts', async (t) => {
+  const { clock, client, run, submit, kill } = watched({
+    stepMs: (batch) => 10 * batch.reduce((sum, { tokens }) => sum + tokens.length, 0),
+  })
+  await run(client.ready())
+  for (const count of [1, 2]) {
+    const batch = submit({ ...greedy(promptOf(100), 2), priority: batchPriority })
+    await runUntilIdle(clock, clock.now() + 300)
+    await run(submit(greedy([5, 6, 7], 2)))
+    await run(batch)
+    t.equal((await run(client.statistics())).interruptedSteps, count)
+    kill()
+    await run(client.ready())
+  }
 })

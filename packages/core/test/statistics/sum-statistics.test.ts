@@ -15,6 +15,7 @@ const statisticsOf = (longestPauseMs: number): EngineStatistics => ({
   running: 1,
   slots: [slot],
   policyFaults: 1,
+  interruptedSteps: 1,
   waitMs: 5,
   kvPool: { tokens: 100, free: 40 },
   cache: cacheOf(longestPauseMs),
@@ -22,7 +23,12 @@ const statisticsOf = (longestPauseMs: number): EngineStatistics => ({
 
 t.test('counters add up, slots follow each other, and the longest pause is the longest', (t) => {
   const both = sumStatistics(statisticsOf(300), statisticsOf(500))
-  t.match(both, { waiting: 2, policyFaults: 2, kvPool: { tokens: 200, free: 80 } })
+  t.match(both, {
+    waiting: 2,
+    policyFaults: 2,
+    interruptedSteps: 2,
+    kvPool: { tokens: 200, free: 80 },
+  })
   t.match(both.cache, { ram: { hits: 4, saveMs: 16, states: 2 }, longestPauseMs: 500 })
   t.equal(both.slots.length, 2)
   t.end()
@@ -32,7 +38,7 @@ t.test('counters go on from the past, and what is there is what is there now', (
   const now = statisticsOf(300)
   const sum = sumStatistics(now, pastOf(statisticsOf(500)))
   const { slots, waiting, kvPool, waitMs } = now
-  t.same(sum, { ...sum, slots, waiting, kvPool, waitMs, policyFaults: 2 })
+  t.same(sum, { ...sum, slots, waiting, kvPool, waitMs, policyFaults: 2, interruptedSteps: 2 })
   const { states, bytes, limitBytes } = tier
   t.match(sum.cache, { ram: { states, bytes, limitBytes, misses: 6 }, longestPauseMs: 500 })
   t.end()

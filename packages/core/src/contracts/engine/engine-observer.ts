@@ -94,6 +94,6 @@ export interface EngineObserver {
   onStep?(step: StepRecord): void
   /** Events for clients are published: the events of all requests together, once a step. */
   onEvents?(events: readonly AddressedEvent[]): void
-  /** One turn of the loop is over; with its step, unless there was nothing to compute. */
+  /** One turn of the loop is over; with its step, unless there was none or it was interrupted. */
   onTurn?(durationMs: number, step: StepRecord | undefined): void
 }

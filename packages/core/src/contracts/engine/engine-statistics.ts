@@ -100,6 +100,8 @@ export interface EngineStatistics extends StepStatistics {
   /** Policies that failed and were replaced by the fallback. */
   readonly policyFaults: number
   readonly steps: number
+  /** Steps of batches that were interrupted for a client's request; not among `steps`. */
+  readonly interruptedSteps: number
   /** In the backend's forward passes. */
   readonly decodeMs: number
   /** The prompts' part of that; where a pass computed a prompt and answers at once, an estimate. */

@@ -1,7 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import { isOfBatch } from '../../contracts/engine/generate-request.js'
-import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
+import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
 import type { ComputedPart, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import * as tokens from '../../tokens.js'
 import { KvPool } from '../kv/kv-pool.js'
@@ -16,6 +16,8 @@ import { RequestTable } from '../requests/request-table.js'
 export class MakeWay implements EngineObserver {
   /** Of the step under way; none: between steps. */
   #parts: readonly ComputedPart[] = []
+  #hasAsked = false
+  #interruptedSteps = 0
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
@@ -24,11 +26,18 @@ export class MakeWay implements EngineObserver {
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
   ) {}
 
+  /** Steps that were interrupted; one that ended before it heard of it is not. */
+  get interruptedSteps(): number {
+    return this.#interruptedSteps
+  }
+
   onStepStart(parts: readonly ComputedPart[]): void {
     this.#parts = parts
   }
 
-  onTurn(): void {
+  onTurn(_durationMs: number, step: StepRecord | undefined): void {
+    if (this.#hasAsked && step === undefined) this.#interruptedSteps++
+    this.#hasAsked = false
     this.#parts = []
   }
 
@@ -37,6 +46,7 @@ export class MakeWay implements EngineObserver {
       this.#parts.length > 0 && this.#parts.every((part) => isOfBatch(part.request))
     if (isOfBatch(request) || !isForBatches || !this.#hasRoom) return
     this.backend.interrupt?.()
+    this.#hasAsked = true
     // Once is enough: what it was for is not asked again of a step that goes on.
     this.#parts = []
   }

@@ -25,7 +25,14 @@ export function endState(error: Pick<CllmError, 'code'> | undefined): EndState {
 /** Counters of an engine's work. */
 export type Counts = Omit<
   EngineStatistics,
-  'waiting' | 'running' | 'slots' | 'policyFaults' | 'recorder' | 'cache' | 'kvPool'
+  | 'waiting'
+  | 'running'
+  | 'slots'
+  | 'policyFaults'
+  | 'interruptedSteps'
+  | 'recorder'
+  | 'cache'
+  | 'kvPool'
 >
 
 /** The fields of a step that are counted. */

@@ -24,6 +24,7 @@ t.test('a client does not wait for the end of a step of a batch', async (t) => {
   const { firstTokenMs } = asked.end!.timings
   t.ok(firstTokenMs < 2100, `its first token came after ${firstTokenMs} ms`)
   t.equal(backend.interrupts, 1)
+  t.equal(made.engine.statistics().interruptedSteps, 1)
   t.equal(backend.steps[1]!.startedAt, 1300, 'the next step began at once')
   t.same(asked.tokens, expectedTokens(backend, short, 5))
   t.same((await run(batch)).tokens, expectedTokens(backend, long, 5), 'nothing of it is lost')
@@ -65,6 +66,7 @@ t.test('what clients wait for is not interrupted, nor for a batch', async (t) =>
     all.push(collect(client.submit(comes)))
     await run(Promise.all(all))
     t.equal(backend.interrupts, 0)
+    t.equal(made.engine.statistics().interruptedSteps, 0)
     await isDone(t, made)
   }
 })
@@ -82,6 +84,7 @@ t.test('one part after another, where the step failed as a whole', async (t) => 
   await runUntilIdle(clock, clock.now() + 250)
   const asked = await run(collect(client.submit(greedy(short, 5))))
   t.equal(backend.interrupts, 1)
+  t.equal(made.engine.statistics().interruptedSteps, 0, 'the step goes on')
   t.same(asked.tokens, expectedTokens(backend, short, 5))
   for (const [index, { tokens }] of (await run(Promise.all(batch))).entries()) {
     t.same(tokens, expectedTokens(backend, prompts[index]!, 5))

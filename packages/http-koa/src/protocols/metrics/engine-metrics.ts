@@ -133,6 +133,8 @@ export class EngineMetrics {
     this.#metrics.cllm_num_preemptions_total.inc(labels, statistics.preemptions)
     this.#metrics.cllm_policy_faults_total.inc(labels, statistics.policyFaults)
     this.#metrics.cllm_engine_steps_total.inc(labels, statistics.steps)
+    const { interruptedSteps } = statistics
+    this.#metrics.cllm_engine_steps_interrupted_total.inc(labels, interruptedSteps)
     this.#metrics.cllm_step_tokens_total.inc({ ...labels, kind: 'prefill' }, prefillTokens)
     this.#metrics.cllm_step_tokens_total.inc({ ...labels, kind: 'decode' }, decodeTokens)
     const { drafts = 0, draftTokens = 0, acceptedTokens = 0 } = statistics.speculation ?? {}

@@ -145,6 +145,9 @@ export const engineMetrics = {
   cllm_num_preemptions_total: counter('Times that an ended request had lost its slot.'),
   cllm_policy_faults_total: counter('Policies that failed and were replaced by the fallback.'),
   cllm_engine_steps_total: counter('Steps: forward passes over a batch.'),
+  cllm_engine_steps_interrupted_total: counter(
+    "Steps of batches that were interrupted for a client's request; not among those.",
+  ),
   cllm_step_tokens_total: counter('Tokens that steps computed, of prompts and of answers.', [
     'kind',
   ]),

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import {
   type BatchItem,
+  batchPriority,
   type EngineInfo,
   type EngineStatistics,
   overriding,
@@ -212,6 +213,18 @@ testEach('time by the simulated clock, outcomes, and the policy in force', async
   t.equal(of(after, 'cllm_requests_total', 'outcome="refused",code="invalid_token"'), 1)
   t.equal(of(after, 'cllm_requests_total', 'outcome="cancelled"'), 1)
   t.equal(of(after, 'cllm_engine_requests_total', 'outcome="cancelled"'), 1)
+})
+
+testEach('steps of batches that were left for a client are counted', async (t) => {
+  const server = await serve({ protocols: protocols(), backend: { slots: 2, stepMs: () => 100 } })
+  t.teardown(server.close)
+  const batch = server.post('/generate', { prompt: 'A', max_tokens: 2, priority: batchPriority })
+  await until(() => server.backend.isStepping)
+  const asked = server.post('/generate', { prompt: 'B', max_tokens: 2 })
+  await until(() => server.backend.interrupts === 1)
+  await whileTimePasses(server, Promise.all([batch, asked]))
+  const samples = await whileTimePasses(server, scrape(server))
+  t.equal(total(samples, 'cllm_engine_steps_interrupted_total'), 1)
 })
 
 testEach('an engine that does not answer is down, and the scrape is not', async (t) => {
