@@ -65,6 +65,7 @@ export const validBodies: Readonly<Record<string, object>> = {
   '/benchmark': { prompt: 'a', requests: 2, max_tokens: 1 },
   '/v1/chat/completions': { messages, max_tokens: 1 },
   '/v1/completions': { prompt: 'a', max_tokens: 1 },
+  '/v1/fim/completions': { prompt: 'a', suffix: 'b', max_tokens: 1 },
   '/v1/responses': { input: 'a', max_output_tokens: 1 },
   '/chat/completions': { messages, max_tokens: 1 },
   '/chat/completions/input_tokens': { messages },

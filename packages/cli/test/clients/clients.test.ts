@@ -197,6 +197,12 @@ t.test("what Mistral's client sends", async (t) => {
   t.match(json, { choices: [{ message: { content: /^\{\s*"name":\s?"Lily"\s*\}$/ } }] })
   const embedded = await post('/v1/embeddings', { model, input: ['a', 'b'] })
   t.match(embedded, { data: [{ embedding: Array }, { embedding: Array }] })
+  const fim = { model, prompt, temperature: 0, top_p: 1, max_tokens: 5, random_seed: 1, suffix: '' }
+  t.match(await post('/v1/fim/completions', { ...fim, stream: false }), {
+    object: 'chat.completion',
+    choices: [{ message: { role: 'assistant', content: String }, finish_reason: 'length' }],
+    usage: { completion_tokens: 5 },
+  })
 
   const headers = {
     'content-type': 'application/json',

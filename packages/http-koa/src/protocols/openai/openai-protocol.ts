@@ -15,6 +15,7 @@ import { chatSchema } from './chat/chat-request.js'
 import { chatCompletions, countChatTokens } from './chat/chat.js'
 import { completionsSchema } from './completions/completions-request.js'
 import { completions } from './completions/completions.js'
+import { fimCompletions, fimSchema } from './completions/fim.js'
 import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
 import type { OpenAiContext } from './openai-context.js'
@@ -77,6 +78,14 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
     body: completionsSchema,
     answers: streams,
     handle: completions,
+  },
+  {
+    method: 'post',
+    path: '/v1/fim/completions',
+    summary: "Fill the gap between a prompt and a suffix, in the format of Mistral's API",
+    body: fimSchema,
+    answers: streams,
+    handle: fimCompletions,
   },
   ...both({
     method: 'post',

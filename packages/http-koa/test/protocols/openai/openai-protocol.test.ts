@@ -34,6 +34,7 @@ const script = scriptAnswers(tokenizer, {
   [`${turn('user', 'euro')}<|im_start|>assistant\nGoes`]: ' on',
   euro: 'a€ b',
   other: 'XYZ',
+  '\u0001euro\u0002;\u0003': ' a€ b ',
 })
 
 type Json = Record<string, unknown>
@@ -92,6 +93,13 @@ testEach('conformance', async (t) => {
     client: clientKind(),
     request: (prompt, max_tokens, stream) => ({
       path: '/v1/completions',
+      body: JSON.stringify({ prompt, max_tokens, stream, ignore_eos: true }),
+    }),
+  })
+  await testProtocol(t, make, {
+    client: clientKind(),
+    request: (prompt, max_tokens, stream) => ({
+      path: '/v1/fim/completions',
       body: JSON.stringify({ prompt, max_tokens, stream, ignore_eos: true }),
     }),
   })
@@ -280,6 +288,37 @@ testEach('tools', async (t) => {
   t.match((await ask(chat, { ...user('euro'), tools: [tool], tool_choice: 'none' })).json, {
     choices: [{ message: { content: 'a€ b' } }],
   })
+})
+
+testEach("Mistral's completions of gaps", async (t) => {
+  const { ask, stream, backend } = await start(t, { backend: { canInfill: true } })
+  const path = '/v1/fim/completions'
+  const gap = { model: backend.model.id, prompt: 'euro', suffix: ';', random_seed: 1, stop: null }
+  const usage = { prompt_tokens: 9, completion_tokens: 5, total_tokens: 14 }
+  t.match((await ask(path, gap)).json, {
+    id: /./,
+    object: 'chat.completion',
+    model: backend.model.id,
+    choices: [
+      { index: 0, message: { role: 'assistant', content: ' a€ b ' }, finish_reason: 'stop' },
+    ],
+    usage,
+  })
+  const chunks = await stream(path, gap)
+  const choices = chunks.map(({ choices }) => (choices as [{ delta: { content: string } }])[0])
+  t.equal(choices.map(({ delta }) => delta.content).join(''), ' a€ b ')
+  t.ok(choices.length > 3, 'it comes in pieces')
+  t.match(chunks[0], {
+    object: 'chat.completion.chunk',
+    choices: [{ index: 0, delta: { role: 'assistant' }, finish_reason: null }],
+  })
+  t.match(chunks.at(-1), { choices: [{ finish_reason: 'stop' }], usage })
+  t.notOk(chunks.some((chunk, index) => 'usage' in chunk && index < chunks.length - 1))
+  for (const suffix of ['', undefined]) {
+    t.match((await ask(path, { prompt: 'euro', suffix, max_tokens: 2 })).json, {
+      choices: [{ message: { content: 'a' }, finish_reason: 'length' }],
+    })
+  }
 })
 
 testEach('completions', async (t) => {
@@ -544,6 +583,10 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     ['/v1/completions', { prompt: [] }, 'invalid_request', /^prompt$/],
     ['/v1/completions', { prompt: [5000] }, 'invalid_token', /^prompt$/],
     ['/v1/completions', { prompt: 'a', suffix: 'b' }, 'unsupported', /^suffix$/],
+    ['/v1/fim/completions', { prompt: 'a', suffix: 'b' }, 'unsupported', /^suffix$/],
+    ['/v1/fim/completions', { prompt: 'a', min_tokens: 5 }, 'unsupported', /^min_tokens$/],
+    ['/v1/fim/completions', { prompt: ['a'] }, 'invalid_request', /^prompt$/],
+    ['/v1/fim/completions', { prompt: 'a', max_tokens: 0 }, 'invalid_request', /^max_tokens$/],
     ['/v1/completions', { prompt: 'a', max_tokens: 0 }, 'invalid_request', /^max_tokens$/],
     ['/v1/completions', { prompt: 'a', best_of: 1, n: 2 }, 'invalid_request', /^best_of$/],
     ['/v1/completions', { prompt: 'a', best_of: 2, stream: true }, 'unsupported', /^best_of$/],
