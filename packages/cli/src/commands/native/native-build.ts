@@ -135,6 +135,11 @@ async function buildInto(
   runProgram: RunProgram,
 ): Promise<StoredBuild> {
   const machine = thisMachine()
+  // Compiling takes minutes: a model that cannot be had is told before.
+  const given =
+    request.model === undefined
+      ? undefined
+      : (await resolveModel(request.model, { env, signal })).path
   const built = await buildLibraries({
     folder: work,
     variants: request.variants,
@@ -144,7 +149,7 @@ async function buildInto(
     signal,
     onProgress: show,
   })
-  const modelPath = await modelOf(request.model, work, env, signal, show)
+  const modelPath = given ?? (await writeModel(work, signal, show))
   show({ kind: 'stage', text: 'measuring' })
   const own = built.map(({ variant, file }) => [variant, file] as const)
   const { threads, cpuShare, figures } = await measureLibraries({
@@ -178,14 +183,11 @@ async function buildInto(
   return await publishBuild(folder, work, info, chosen?.file)
 }
 
-async function modelOf(
-  spec: string | undefined,
+async function writeModel(
   work: string,
-  env: NodeJS.ProcessEnv,
   signal: AbortSignal,
   show: BuildDisplay['show'],
 ): Promise<string> {
-  if (spec !== undefined) return (await resolveModel(spec, { env, signal })).path
   show({ kind: 'stage', text: 'writing a model to measure with' })
   const out = join(work, 'model.gguf')
   await synthModel({ like: measuredModel, out })

@@ -114,6 +114,17 @@ t.test('a build that is stopped leaves nothing', async (t) => {
   t.same(await readdir(native), [])
 })
 
+t.test('a model that cannot be had is told before anything is compiled', async (t) => {
+  const { cache, native } = await tinyModel(t)
+  const { io } = ioIn(cache)
+  const none: RunProgram = async () => await Promise.reject(new Error('a program was run'))
+  await t.rejects(nativeBuild(['--model', cache], io, none), {
+    code: 'model_unavailable',
+    message: /expected a GGUF file, found a folder/,
+  })
+  t.same(await readdir(native), [])
+})
+
 t.test('wrong command lines', async (t) => {
   const { run } = ioIn(t.testdir())
   for (const [command, message] of [
