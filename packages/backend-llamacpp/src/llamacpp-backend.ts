@@ -115,6 +115,7 @@ export class LlamaCppBackend implements Backend {
     promptTokens = tokens.length,
     processors?: readonly LogitProcessor[],
   ): TokenSampler {
+    this.#checkOpen()
     const { samplers, grammars } = this.#parts
     const { constraint } = params
     return samplers.create(params, tokens, {
@@ -126,6 +127,7 @@ export class LlamaCppBackend implements Backend {
   }
 
   checkConstraint(constraint: OutputConstraint): void {
+    this.#checkOpen()
     this.#parts.grammars.of(constraint)
   }
 

@@ -1,4 +1,5 @@
-import { type Bindings, type BoundContext, changed, checkModel } from './open/addon-bindings.js'
+import { asNativeContext } from './addon-context.js'
+import { type Bindings, changed, checkModel } from './open/addon-bindings.js'
 import type {
   AddonContext,
   AddonLoadedModel,
@@ -6,6 +7,7 @@ import type {
   NativeContextOptions,
   NativeGrammar,
 } from './native.js'
+import { ModelContexts } from './model-contexts.js'
 import type { NativeModel } from './native-model.js'
 import type { LlamaModel } from './node-llama-cpp.js'
 import { bindingsOf, type OpenedLlama } from './open/opened-llama.js'
@@ -27,6 +29,7 @@ export async function loadAddonModel(
   })
   const native = checkModel((model as unknown as { _model?: unknown })._model)
   const { tokenizer } = model.fileInfo.metadata
+  const contexts = new ModelContexts<AddonContext>()
   return {
     path: 'addon',
     native,
@@ -35,8 +38,12 @@ export async function loadAddonModel(
     gpuLayers: model.gpuLayers,
     createSampler: () => new bindings.AddonSampler(native),
     parseGrammar: (gbnf, root) => parseGrammar(bindings, native, gbnf, root),
-    createContext: (options) => createContext(bindings, native, options),
-    dispose: () => model.dispose(),
+    createContext: async (options) =>
+      await contexts.add(() => createContext(bindings, native, options)),
+    async dispose() {
+      await contexts.dispose()
+      await model.dispose()
+    },
   }
 }
 
@@ -55,24 +62,6 @@ async function createContext(
   if (await context.init()) return asNativeContext(context)
   await context.dispose()
   return undefined
-}
-
-/** The addon takes typed arrays, and outputs as indexes; a decode that does not throw gives nothing. */
-function asNativeContext(context: BoundContext): AddonContext {
-  const add = context.addToBatch.bind(context)
-  const addToBatch: AddonContext['addToBatch'] = (sequence, position, tokens, outputs) => {
-    const indexes = Uint32Array.from(outputs, (output) => output - position)
-    add(sequence, position, Uint32Array.from(tokens), indexes)
-  }
-  const decode = context.decodeBatch.bind(context)
-  const decodeBatch: AddonContext['decodeBatch'] = async () => {
-    await decode()
-    return true
-  }
-  return Object.defineProperties<object>(context, {
-    addToBatch: { value: addToBatch },
-    decodeBatch: { value: decodeBatch },
-  }) as AddonContext
 }
 
 function parseGrammar(

@@ -1,6 +1,7 @@
 import { CllmError } from '@cllm/core'
 import type { AppliedNativeAdapter, LogitsContext } from '../logits-context.js'
 import type { GpuShare, NativeContextOptions } from '../native.js'
+import { NativeCalls } from '../native-calls.js'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
 import { AbortFlag } from './abort-flag.js'
 import { contextParams } from './context-params.js'
@@ -44,7 +45,8 @@ export class FfiContext implements LogitsContext {
   readonly #batch: TokenBatch
   /** Logits by their address: a view costs more than a lookup, and llama.cpp keeps them in place. */
   readonly #logits = new Map<Pointer, Float32Array>()
-  #isFreed = false
+  readonly #calls = new NativeCalls()
+  #freed: Promise<void> | undefined
 
   constructor(functions: NativeFunctions, parts: FfiContextParts) {
     this.#functions = functions
@@ -64,20 +66,20 @@ export class FfiContext implements LogitsContext {
     const context = await runAsync(functions.llama_init_from_model, model, params)
     if (context === null) return undefined
     const { threads, poll = 50, batchSize } = options
-    const pool = new ThreadPool(functions, threads, poll)
-    functions.llama_attach_threadpool(context, pool.native, pool.native)
-    const vocabulary = functions.llama_model_get_vocab(model)
-    const vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
-    const embeddingSize = functions.llama_model_n_embd_out(model)
-    return new FfiContext(functions, {
-      context,
-      vocabularySize,
-      embeddingSize,
-      batchSize,
-      pool,
-      abort,
-      onGpu,
-    })
+    let pool: ThreadPool | undefined
+    try {
+      pool = new ThreadPool(functions, threads, poll)
+      functions.llama_attach_threadpool(context, pool.native, pool.native)
+      const vocabulary = functions.llama_model_get_vocab(model)
+      const vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
+      const embeddingSize = functions.llama_model_n_embd_out(model)
+      const sizes = { vocabularySize, embeddingSize, batchSize }
+      return new FfiContext(functions, { context, ...sizes, pool, abort, onGpu })
+    } catch (error) {
+      functions.llama_free(context)
+      pool?.dispose()
+      throw error
+    }
   }
 
   initBatch(tokens: number): void {
@@ -101,6 +103,10 @@ export class FfiContext implements LogitsContext {
 
   async decodeBatch(): Promise<boolean> {
     this.#check()
+    return await this.#calls.during(() => this.#decode())
+  }
+
+  async #decode(): Promise<boolean> {
     const { llama_decode: decode, llama_synchronize: synchronize } = this.#functions
     const { context, onGpu } = this.#parts
     const batch = this.#batch.native
@@ -172,7 +178,9 @@ export class FfiContext implements LogitsContext {
     const size = sizeOf(context, sequence, flags)
     const state = size === 0 ? undefined : allocate(size)?.subarray(0, size)
     if (state === undefined) return undefined
-    const written = await runAsync(get, context, state, size, sequence, flags)
+    const written = await this.#calls.during(() =>
+      runAsync(get, context, state, size, sequence, flags),
+    )
     return written === size ? state : undefined
   }
 
@@ -181,7 +189,9 @@ export class FfiContext implements LogitsContext {
     const { llama_state_seq_set_data_ext: set } = this.#functions
     const flags = partial ? partialOnly : 0
     const { context } = this.#parts
-    const read = await runAsync(set, context, state, state.byteLength, sequence, flags)
+    const read = await this.#calls.during(() =>
+      runAsync(set, context, state, state.byteLength, sequence, flags),
+    )
     return read === state.byteLength
   }
 
@@ -255,16 +265,21 @@ export class FfiContext implements LogitsContext {
     this.#functions.llama_memory_seq_add(this.#memory, sequence, from, -1, by)
   }
 
+  /** Waits for a forward pass that is under way. */
   async dispose(): Promise<void> {
-    if (this.#isFreed) return
-    this.#isFreed = true
+    this.#freed ??= this.#free()
+    await this.#freed
+  }
+
+  async #free(): Promise<void> {
+    await this.#calls.ended()
     this.#logits.clear()
     await runAsync(this.#functions.llama_free, this.#parts.context)
     this.#parts.pool.dispose()
   }
 
   #check(): void {
-    if (this.#isFreed) throw failed('the context was disposed of')
+    if (this.#freed !== undefined) throw failed('the context was disposed of')
   }
 }
 

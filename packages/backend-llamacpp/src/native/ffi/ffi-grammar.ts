@@ -1,6 +1,10 @@
 import type { NativeGrammar, NativeGrammarState } from '../native.js'
 import { addressOf, encodeStruct, type NativeFunctions } from './bind-functions.js'
+import type { FfiModel } from './ffi-model.js'
 import type { Pointer } from './structs.js'
+
+/** What a grammar compares with its rules: it must not be asked once the model is freed. */
+type GrammarVocabulary = Pick<FfiModel, 'vocabulary' | 'check' | 'checkOpen'>
 
 /** A candidate is an id, a logit and a probability of 4 bytes each. */
 const candidateBytes = 12
@@ -14,13 +18,15 @@ const finalizers = new WeakMap<NativeFunctions, FinalizationRegistry<Pointer>>()
  */
 export function parseFfiGrammar(
   functions: NativeFunctions,
-  vocabulary: Pointer,
+  model: GrammarVocabulary,
   gbnf: string,
   root: string,
 ): NativeGrammar {
-  const first = functions.llama_sampler_init_grammar(vocabulary, gbnf, root)
-  if (first === null || gbnf === '') throw new Error('Failed to parse grammar')
-  const start = new FfiGrammarState(functions, first)
+  // of an empty one llama.cpp makes a sampler that allows everything
+  const first =
+    gbnf === '' ? null : functions.llama_sampler_init_grammar(model.vocabulary, gbnf, root)
+  if (first === null) throw new Error('Failed to parse grammar')
+  const start = new FfiGrammarState(functions, model, first)
   return {
     begin: () => start.clone(),
     free: () => start.free(),
@@ -31,11 +37,18 @@ export function parseFfiGrammar(
 /** A grammar sampler of llama.cpp, which holds the place of a text in its grammar. */
 class FfiGrammarState implements NativeGrammarState {
   readonly #functions: NativeFunctions
+  readonly #model: GrammarVocabulary
   #sampler: Pointer | undefined
   readonly #single: Candidates
 
-  constructor(functions: NativeFunctions, sampler: Pointer, single?: Candidates) {
+  constructor(
+    functions: NativeFunctions,
+    model: GrammarVocabulary,
+    sampler: Pointer,
+    single?: Candidates,
+  ) {
     this.#functions = functions
+    this.#model = model
     this.#sampler = sampler
     this.#single = single ?? new Candidates(1)
     let finalizer = finalizers.get(functions)
@@ -48,7 +61,7 @@ class FfiGrammarState implements NativeGrammarState {
 
   clone(): FfiGrammarState {
     const copy = this.#functions.llama_sampler_clone(this.#own())
-    return new FfiGrammarState(this.#functions, copy, this.#single)
+    return new FfiGrammarState(this.#functions, this.#model, copy, this.#single)
   }
 
   /** llama.cpp throws through koffi, which ends the process, so the token is tried before. */
@@ -65,6 +78,7 @@ class FfiGrammarState implements NativeGrammarState {
   }
 
   allows(token: number): boolean {
+    this.#model.check(token)
     const single = this.#single
     single.ids[0] = token
     single.logits[1] = 0
@@ -75,7 +89,9 @@ class FfiGrammarState implements NativeGrammarState {
   forbid(ids: Int32Array, logits: Float32Array, size: number): void {
     const candidates = Candidates.of(size)
     for (let at = 0, to = 0; at < size; at++, to += 3) {
-      candidates.ids[to] = ids[at]!
+      const token = ids[at]!
+      this.#model.check(token)
+      candidates.ids[to] = token
       candidates.logits[to + 1] = 0
     }
     this.#apply(candidates, size)
@@ -89,6 +105,7 @@ class FfiGrammarState implements NativeGrammarState {
   }
 
   #own(): Pointer {
+    this.#model.checkOpen()
     if (this.#sampler === undefined) throw new Error('the state of the grammar was freed')
     return this.#sampler
   }

@@ -11,27 +11,49 @@ const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
  * not have: every call here checks.
  */
 export class FfiModel implements NativeModel {
-  readonly vocabulary: Pointer
   readonly vocabularySize: number
   readonly #functions: NativeFunctions
   readonly #model: Pointer
-  #isFreed = false
+  readonly #vocabulary: Pointer
+  #isClosed = false
 
   constructor(functions: NativeFunctions, model: Pointer) {
     this.#functions = functions
     this.#model = model
-    this.vocabulary = functions.llama_model_get_vocab(model)
-    this.vocabularySize = functions.llama_vocab_n_tokens(this.vocabulary)
+    this.#vocabulary = functions.llama_model_get_vocab(model)
+    this.vocabularySize = functions.llama_vocab_n_tokens(this.#vocabulary)
   }
 
   /** For contexts of this model. */
   get native(): Pointer {
-    if (this.#isFreed) throw new Error('the model was disposed of')
+    this.checkOpen()
     return this.#model
   }
 
+  /** For grammars over this model's tokens. */
+  get vocabulary(): Pointer {
+    this.checkOpen()
+    return this.#vocabulary
+  }
+
+  /** Whether llama.cpp may not be asked anything about it any more. */
+  get isClosed(): boolean {
+    return this.#isClosed
+  }
+
+  /** @throws Error when it was disposed of */
+  checkOpen(): void {
+    if (this.#isClosed) throw new Error('the model was disposed of')
+  }
+
+  /** @throws RangeError for a token that it does not have */
+  check(token: number): void {
+    if (Number.isInteger(token) && token >= 0 && token < this.vocabularySize) return
+    throw new RangeError(`expected a token from 0 to ${this.vocabularySize - 1}, got ${token}`)
+  }
+
   tokenize(text: string, special: boolean): Uint32Array {
-    const vocabulary = this.#vocabulary()
+    const vocabulary = this.vocabulary
     const bytes = encoder.encode(text)
     const { llama_tokenize: tokenize } = this.#functions
     const fill = (tokens: Int32Array) =>
@@ -46,8 +68,8 @@ export class FfiModel implements NativeModel {
   }
 
   detokenize(tokens: Uint32Array, special = false): string {
-    for (const token of tokens) this.#check(token)
-    const vocabulary = this.#vocabulary()
+    for (const token of tokens) this.check(token)
+    const vocabulary = this.vocabulary
     const { llama_detokenize: detokenize } = this.#functions
     const fill = (text: Uint8Array) =>
       detokenize(vocabulary, tokens, tokens.length, text, text.length, false, special)
@@ -61,46 +83,46 @@ export class FfiModel implements NativeModel {
   }
 
   getTokenString(token: number): string {
-    this.#check(token)
-    return this.#functions.llama_vocab_get_text(this.#vocabulary(), token) ?? ''
+    this.check(token)
+    return this.#functions.llama_vocab_get_text(this.vocabulary, token) ?? ''
   }
 
   getTokenAttributes(token: number): number {
-    this.#check(token)
-    return this.#functions.llama_vocab_get_attr(this.#vocabulary(), token)
+    this.check(token)
+    return this.#functions.llama_vocab_get_attr(this.vocabulary, token)
   }
 
   isEogToken(token: number): boolean {
-    this.#check(token)
-    return this.#functions.llama_vocab_is_eog(this.#vocabulary(), token)
+    this.check(token)
+    return this.#functions.llama_vocab_is_eog(this.vocabulary, token)
   }
 
   getVocabularyType(): number {
-    return this.#functions.llama_vocab_type(this.#vocabulary())
+    return this.#functions.llama_vocab_type(this.vocabulary)
   }
 
   shouldPrependBosToken(): boolean {
-    return this.#functions.llama_vocab_get_add_bos(this.#vocabulary())
+    return this.#functions.llama_vocab_get_add_bos(this.vocabulary)
   }
 
   tokenBos(): number {
-    return this.#functions.llama_vocab_bos(this.#vocabulary())
+    return this.#functions.llama_vocab_bos(this.vocabulary)
   }
 
   tokenEos(): number {
-    return this.#functions.llama_vocab_eos(this.#vocabulary())
+    return this.#functions.llama_vocab_eos(this.vocabulary)
   }
 
   prefixToken(): number {
-    return this.#functions.llama_vocab_fim_pre(this.#vocabulary())
+    return this.#functions.llama_vocab_fim_pre(this.vocabulary)
   }
 
   suffixToken(): number {
-    return this.#functions.llama_vocab_fim_suf(this.#vocabulary())
+    return this.#functions.llama_vocab_fim_suf(this.vocabulary)
   }
 
   middleToken(): number {
-    return this.#functions.llama_vocab_fim_mid(this.#vocabulary())
+    return this.#functions.llama_vocab_fim_mid(this.vocabulary)
   }
 
   slidingWindow(): number {
@@ -132,7 +154,7 @@ export class FfiModel implements NativeModel {
 
   pairFormat(): NativePairFormat {
     const functions = this.#functions
-    const vocabulary = this.#vocabulary()
+    const vocabulary = this.vocabulary
     const [eos, sep] = [
       functions.llama_vocab_eos(vocabulary),
       functions.llama_vocab_sep(vocabulary),
@@ -144,19 +166,13 @@ export class FfiModel implements NativeModel {
     return { between: [...ends, ...separates], after: ends, template }
   }
 
-  dispose(): void {
-    if (this.#isFreed) return
-    this.#isFreed = true
+  /** From here on every use of it throws. */
+  close(): void {
+    this.#isClosed = true
+  }
+
+  /** Once, after {@link close}: when nothing that was made of it is there any more. */
+  free(): void {
     this.#functions.llama_model_free(this.#model)
-  }
-
-  #vocabulary(): Pointer {
-    if (this.#isFreed) throw new Error('the model was disposed of')
-    return this.vocabulary
-  }
-
-  #check(token: number): void {
-    if (Number.isInteger(token) && token >= 0 && token < this.vocabularySize) return
-    throw new RangeError(`expected a token from 0 to ${this.vocabularySize - 1}, got ${token}`)
   }
 }

@@ -1,4 +1,5 @@
 import type { FfiLoadedModel, GpuShare, LoadModelOptions, PlacementOptions } from '../native.js'
+import { ModelContexts } from '../model-contexts.js'
 import { runAsync } from './bind-functions.js'
 import type { ChosenFunctions } from './choose-functions.js'
 import { FfiAdapter } from './ffi-adapter.js'
@@ -40,6 +41,8 @@ export async function loadFfiModel(
   if (pointer === null) throw new Error('llama.cpp could not load it; its log says why')
   const model = new FfiModel(functions, pointer)
   const onGpu = shareOf(gpuLayers, functions.llama_model_n_layer(pointer), placement)
+  const contexts = new ModelContexts<FfiContext>()
+  let freed: Promise<void> | undefined
   return {
     path: 'ffi',
     native: model,
@@ -48,10 +51,18 @@ export async function loadFfiModel(
     gpuLayers,
     onGpu,
     library,
-    parseGrammar: (gbnf, root) => parseFfiGrammar(functions, model.vocabulary, gbnf, root),
-    createContext: (options) => FfiContext.create(functions, model.native, { ...options, onGpu }),
-    loadAdapter: (path) => FfiAdapter.load(functions, model.native, path),
-    dispose: async () => model.dispose(),
+    parseGrammar: (gbnf, root) => parseFfiGrammar(functions, model, gbnf, root),
+    createContext: async (options) =>
+      await contexts.add(() => FfiContext.create(functions, model.native, { ...options, onGpu })),
+    loadAdapter: async (path) =>
+      await contexts.during(() => FfiAdapter.load(functions, model, path)),
+    dispose: async () => await (freed ??= free()),
+  }
+
+  async function free(): Promise<void> {
+    model.close()
+    await contexts.dispose()
+    model.free()
   }
 }
 

@@ -190,11 +190,66 @@ t.test('what would end the process is refused', async (t) => {
     t.throws(() => native.isEogToken(token), RangeError)
   }
   t.throws(() => native.detokenize(Uint32Array.of(1e6)), RangeError)
+  const state = loaded.parseGrammar('root ::= "a"', 'root').begin()
+  for (const token of [-1, loaded.vocabularySize]) {
+    t.throws(() => state.allows!(token), RangeError)
+    const ids = Int32Array.of(5, token)
+    t.throws(() => state.forbid!(ids, Float32Array.of(1, 2), 2), RangeError)
+  }
   const other = await loadTiny(t)
   await other.loaded.dispose()
   await other.loaded.dispose()
   t.throws(() => other.loaded.native.tokenize('a', false), /disposed/)
   await t.rejects(llama.loadModel({ ...options, modelPath: 'missing.gguf' }), /could not load/)
+})
+
+t.test('what is in use is freed when it is not any more', async (t) => {
+  const { loaded } = await loadTiny(t)
+  const open = async () => (await loaded.createContext(settings))!
+  const begin = (context: LogitsContext) => decode(context, new Uint32Array(64).fill(5), [63])
+  const [context, other] = [await open(), await open()]
+  const pass = begin(context)
+  await Promise.all([context.dispose(), context.dispose()])
+  t.throws(() => context.logits(63), { code: 'backend_failed', message: /disposed/ })
+  await pass
+
+  await begin(other)
+  const saving = other.saveSequence(0, false, (bytes) => new Uint8Array(bytes))
+  const making = loaded.createContext({ ...settings, contextSize: 8192 })
+  const loading = loaded.loadAdapter('none.gguf')
+  const grammar = loaded.parseGrammar('root ::= "a"', 'root')
+  const state = grammar.begin()
+  await Promise.all([loaded.dispose(), loaded.dispose()])
+  t.ok((await saving)!.length > 0)
+  t.equal(await loading, undefined)
+  const made = (await making)!
+  t.throws(() => other.initBatch(1), /disposed/, 'contexts end with their model')
+  t.throws(() => made.initBatch(1), /disposed/, 'as does one that was being made')
+  await made.dispose()
+  t.throws(() => loaded.parseGrammar('root ::= "a"', 'root'), /disposed/)
+  t.throws(() => state.allows!(100), /disposed/)
+  state.free!()
+  grammar.free!()
+  await t.rejects(loaded.createContext(settings), /disposed/)
+})
+
+t.test('a context that is made by half is freed', async (t) => {
+  const { llama, options, modelPath } = await loadTiny(t)
+  const { functions } = (await llama.chooseFunctions())!
+  let freed = 0
+  const lacking = {
+    ...functions,
+    ggml_threadpool_new: () => null,
+    llama_free(...context: Parameters<typeof functions.llama_free>) {
+      freed++
+      functions.llama_free(...context)
+    },
+  } as unknown as NativeFunctions
+  const choice = { functions: lacking, library: undefined }
+  const loaded = await loadFfiModel(choice, { ...options, modelPath, gpuLayers: 0 })
+  await t.rejects(loaded.createContext(settings), /could not start 2 threads/)
+  t.equal(freed, 1)
+  await loaded.dispose()
 })
 
 t.test('the libraries of builds for GPUs are found by the names that they have', (t) => {
@@ -341,7 +396,8 @@ t.test('what requests copy of a grammar is freed when they end', (t) => {
     llama_sampler_accept: () => {},
     llama_sampler_apply: () => {},
   } as unknown as NativeFunctions
-  const native = parseFfiGrammar(functions, 0n, 'root ::= [a-z]*', 'root')
+  const model = { vocabulary: 0n, check() {}, checkOpen() {} }
+  const native = parseFfiGrammar(functions, model, 'root ::= [a-z]*', 'root')
   const counted = CountedGrammar.parse('root ::= [a-z]*', 'root', 3, () => {
     throw new Error('it is not needed')
   })
