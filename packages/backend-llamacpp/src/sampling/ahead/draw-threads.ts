@@ -40,24 +40,25 @@ export class DrawThreads {
   readonly #board = new DrawBoard()
   #workers: readonly DrawThread[] | undefined
   #isBroken = false
-  readonly #settings = new Map<number, PlainDrawSettings>()
+  /** Of the samplers that the threads have not been told of. */
+  readonly #untold = new Map<number, PlainDrawSettings>()
+  /** Samplers that they were told of and that have been removed. */
+  #removed: number[] = []
   #samplers = 0
 
   constructor(options: DrawThreadsOptions) {
     this.#options = options
   }
 
-  /** Makes a sampler known to all threads; returns its number. */
+  /** Makes a sampler known, whose draws any thread may make; returns its number. */
   add(settings: PlainDrawSettings): number {
     const sampler = ++this.#samplers
-    this.#settings.set(sampler, settings)
-    this.#tell({ sampler, settings })
+    this.#untold.set(sampler, settings)
     return sampler
   }
 
   remove(sampler: number): void {
-    this.#settings.delete(sampler)
-    this.#tell({ sampler })
+    if (!this.#untold.delete(sampler)) this.#removed.push(sampler)
   }
 
   /** Draws all; undefined where they are too few to be worth it. */
@@ -65,6 +66,7 @@ export class DrawThreads {
     const { mostDraws } = DrawBoard
     if (draws.length < leastDraws || draws.length > mostDraws || this.#isBroken) return undefined
     this.#workers ??= this.#start()
+    this.#tellOf(draws)
     const board = this.#board
     board.begin(draws, Math.floor(draws.length / 2))
     board.drawAll((_, nth) => tryDraw(draws[nth]!))
@@ -108,12 +110,23 @@ export class DrawThreads {
       worker.unref()
       samplers.unref()
       worker.once('error', (error) => this.#break(error))
-      for (const [sampler, settings] of this.#settings) {
-        // oxlint-disable-next-line unicorn/require-post-message-target-origin -- that is for windows
-        samplers.postMessage({ sampler, settings } satisfies SamplerMessage)
-      }
       return { worker, samplers, ended }
     })
+  }
+
+  /**
+   * Tells the threads what they need for these draws. They read it when they draw: what is only ever drawn
+   * here would pile up before them.
+   */
+  #tellOf(draws: readonly SharedDraw[]): void {
+    for (const sampler of this.#removed) this.#tell({ sampler })
+    this.#removed = []
+    for (const { sampler } of draws) {
+      const settings = this.#untold.get(sampler)
+      if (settings === undefined) continue
+      this.#untold.delete(sampler)
+      this.#tell({ sampler, settings })
+    }
   }
 
   #tell(message: SamplerMessage): void {

@@ -1,3 +1,4 @@
+import { MessagePort } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import type { SamplingParams, TokenId } from '@cllm/core'
 import { addressOf } from '../../../src/native/ffi/bind-functions.js'
@@ -144,4 +145,35 @@ t.test('few draws are made alone, and none after the end', async (t) => {
   await threads.dispose() // while they start
   await threads.dispose()
   t.equal(threads.draw(draws), undefined)
+})
+
+t.test('the threads are told of what they draw, and of nothing else', async (t) => {
+  const logger = recordingLogger()
+  const threads = new DrawThreads({ threads: 1, vocabularySize: size, logger })
+  t.teardown(() => threads.dispose())
+  const settings = { params: sampling({ temperature: 0 }) }
+  const draw = (samplers: readonly number[]) =>
+    threads.draw(
+      samplers.map((sampler) => ({ sampler, position: 0, address: 0n, draw: () => 5 })),
+    )
+  draw([-1, -2, -3]) // they start
+  const told = t.capture(MessagePort.prototype, 'postMessage', () => {})
+  const messages = () => told().map(({ args: [message] }) => message as unknown)
+  for (let request = 0; request < 100; request++) threads.remove(threads.add(settings))
+  const samplers = [1, 2, 3, 4].map(() => threads.add(settings))
+  draw(samplers.slice(0, 2))
+  t.same(messages(), [], 'those were drawn alone')
+  draw(samplers.slice(1))
+  t.same(
+    messages(),
+    samplers.slice(1).map((sampler) => ({ sampler, settings })),
+  )
+  for (const sampler of samplers) threads.remove(sampler)
+  t.same(messages(), [])
+  draw([-1, -2, -3])
+  t.same(
+    messages(),
+    samplers.slice(1).map((sampler) => ({ sampler })),
+    'what is gone is forgotten',
+  )
 })
