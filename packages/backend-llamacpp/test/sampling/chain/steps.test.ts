@@ -485,3 +485,18 @@ t.test('penalties look at as many tokens as they are told to', async (t) => {
   }
   t.same([0, 1, 3, 64].map(penalized), [[], [4], [2, 3, 4], [1, 2, 3, 4]])
 })
+
+t.test('typical: a token without any probability tells nothing', async (t) => {
+  const size = 200
+  const left = (scan: VocabularyScan, unlikely: number): number[] => {
+    scan.load(Float32Array.from({ length: size }, (_, id) => (id === size - 1 ? unlikely : -id / 40)))
+    const candidates = new Candidates(scan)
+    candidates.begin()
+    new Typical(0.3, 1).apply(candidates)
+    return listed(candidates)
+  }
+  for (const scan of [new PlainScan(size), new SimdScan(size)]) {
+    t.same(left(scan, -110), left(scan, -30), 'its logarithm is −∞')
+    t.not(left(scan, -110)[0], 0, 'the likeliest is not the most typical')
+  }
+})

@@ -42,7 +42,8 @@ export class Typical implements ChainStep {
       const probability = weights[index]!
       const surprise = fround(-Math.log(probability))
       this.#scores[index] = surprise
-      entropy = fround(entropy + fround(probability * surprise))
+      // 0 × ∞ would make all of it NaN, as it does in llama.cpp
+      if (probability > 0) entropy = fround(entropy + fround(probability * surprise))
     }
     for (let index = 0; index < size; index++) {
       this.#places[index] = index
