@@ -510,6 +510,23 @@ t.test('what a request says of tokens cannot break its constraint', async (t) =>
   t.ok(endings.every((end) => end > 0))
 })
 
+t.test('a grammar that no token of the model can keep to fails as such', async (t) => {
+  const backend = await openTiny(t)
+  const tokens = backend.tokenizer.encode('x')
+  const request = (grammar: string) => {
+    const params = { constraint: { type: 'gbnf', grammar } } as const
+    return generate(backend, [{ slot: 0, tokens, params, count: 2 }])
+  }
+  for (const grammar of ['root ::= <[999999]>', 'root ::= "a" <[999999]>', 'root ::= "\\x00"']) {
+    await t.rejects(request(grammar), {
+      code: 'invalid_constraint',
+      message: /cannot be kept to: none of the tokens .* can come next/,
+    })
+    backend.release(0)
+  }
+  t.equal(backend.tokenizer.decode((await request('root ::= "ab"'))[0]!), 'ab')
+})
+
 t.test('JSON with text around it, as forced calls have it', async (t) => {
   const backend = await openTiny(t)
   const schema = {

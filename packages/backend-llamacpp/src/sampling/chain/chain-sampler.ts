@@ -7,6 +7,7 @@ import {
   type TokenId,
 } from '@cllm/core'
 import type { ConstraintGrammar } from '../../grammar/constraint-grammars.js'
+import { refused } from '../../grammar/refuse.js'
 import type { NativeSamplerConfig } from '../../native/native.js'
 import { biasesOf } from '../biases-of.js'
 import { ConstraintTrack } from '../constraint-track.js'
@@ -37,6 +38,13 @@ export interface ChainConstraint {
 }
 
 const noTokens: readonly TokenId[] = []
+
+const noToken = (): CllmError => new CllmError('backend_failed', 'no token can be drawn')
+
+const noneAllowed = (): CllmError => {
+  const reason = 'none of the tokens that this model may write can come next'
+  return refused(`The constraint cannot be kept to: ${reason}`, { reason })
+}
 
 /**
  * Draws the tokens of one sequence from logits that can be read: the same tokens as
@@ -108,7 +116,8 @@ export class ChainSampler implements Sampler {
    * Draws the token after `position`.
    * @param logits - of that position; they are not changed
    * @param tokens - the tokens of the batch item, starting at position `start`
-   * @throws CllmError `backend_failed` when no token can be drawn
+   * @throws CllmError `invalid_constraint` when the constraint allows no token, `backend_failed` when none
+   * can be drawn
    */
   draw(logits: Float32Array, position: number, start: number, tokens: readonly TokenId[]): TokenId {
     this.check()
@@ -147,9 +156,9 @@ export class ChainSampler implements Sampler {
     this.#constraint?.dispose()
   }
 
-  #pick(): TokenId {
+  #pick(none = noToken): TokenId {
     const { candidates, random } = this.#workspace
-    if (!candidates.begin()) throw new CllmError('backend_failed', 'no token can be drawn')
+    if (!candidates.begin()) throw none()
     return this.#chain.pick(candidates, random)
   }
 
@@ -163,7 +172,7 @@ export class ChainSampler implements Sampler {
     if (state === undefined || filter === undefined || allows(filter, state, token)) return token
     const { scan, ids } = this.#workspace
     filter.forbid(state, ids, scan.logits, scan.size)
-    return this.#pick()
+    return this.#pick(noneAllowed)
   }
 
   #process(position: number, tokens: readonly TokenId[]): void {
