@@ -1,12 +1,13 @@
-import { existsSync } from 'node:fs'
 import {
   copyFile,
   mkdir,
   mkdtemp,
+  open,
   readdir,
   readFile,
   rename,
   rm,
+  stat,
   writeFile,
 } from 'node:fs/promises'
 import { basename, join } from 'node:path'
@@ -25,6 +26,8 @@ export interface StoredBuild {
   readonly info: BuildInfo
   /** The library's file; undefined where the prebuilt library was the fastest. */
   readonly library: string | undefined
+  /** Whether the file has another length than was built: to load it could end the process. */
+  readonly isDamaged: boolean
 }
 
 /** Which build is used, and why others are not. */
@@ -46,23 +49,24 @@ export async function readBuilds(folder: string): Promise<StoredBuild[]> {
 
 /** The newest of the builds that were made for this machine and these versions. */
 export function chooseBuild(builds: readonly StoredBuild[], machine: Machine): BuildChoice {
-  const build = builds.find(({ info }) => misfitOf(info, machine) === undefined)
+  const misfit = ({ info, isDamaged }: StoredBuild): string | undefined =>
+    isDamaged ? 'its file is damaged' : misfitOf(info, machine)
+  const build = builds.find((build) => misfit(build) === undefined)
   const [newest] = builds
   if (build !== undefined || newest === undefined) return { build, misfit: undefined }
-  return { build: undefined, misfit: misfitOf(newest.info, machine) }
+  return { build: undefined, misfit: misfit(newest) }
 }
 
 /** A new folder to build in, beside the builds. What was left there by others that died is removed. */
 export async function openWorkFolder(folder: string): Promise<string> {
   await mkdir(folder, { recursive: true })
-  const names = await readdir(folder)
-  const left = names.filter((name) => name.startsWith(unfinished))
-  await Promise.all(left.map((name) => removeFolder(join(folder, name))))
+  await removeUnfinished(folder)
   return await mkdtemp(join(folder, unfinished))
 }
 
 /**
- * Adds a build, complete or not at all, and removes those that it replaces.
+ * Adds a build, complete or not at all, also where the machine loses its power, and removes those that it
+ * replaces.
  *
  * @param work - a folder that {@link openWorkFolder} has made
  * @param library - the library's file; undefined where the prebuilt library was the fastest
@@ -75,17 +79,24 @@ export async function publishBuild(
 ): Promise<StoredBuild> {
   const staging = join(work, 'finished')
   await mkdir(staging)
-  if (library !== undefined) await copyFile(library, join(staging, basename(library)))
-  await writeFile(join(staging, infoFile), `${JSON.stringify(info, undefined, 2)}\n`)
+  const added = { ...info }
+  if (library !== undefined) {
+    const file = join(staging, basename(library))
+    await copyFile(library, file)
+    added.libraryBytes = await sync(file)
+  }
+  await writeFile(join(staging, infoFile), `${JSON.stringify(added, undefined, 2)}\n`)
+  await sync(join(staging, infoFile))
   const replaced = (await readBuilds(folder)).filter((build) => isReplaced(build.info, info))
   const target = join(folder, `${info.builtAt.replaceAll(/\W/g, '')}-${info.fastest}`)
   await rename(staging, target)
   await Promise.all(replaced.map((build) => removeFolder(build.folder)))
-  return stored(target, info)
+  return stored(target, added)
 }
 
-/** Removes all builds and returns how many there were. */
+/** Removes all builds, and what is left of others that died. Returns how many builds there were. */
 export async function removeBuilds(folder: string): Promise<number> {
+  await removeUnfinished(folder)
   const builds = await readBuilds(folder)
   await Promise.all(builds.map((build) => removeFolder(build.folder)))
   return builds.length
@@ -96,12 +107,32 @@ export async function removeFolder(folder: string): Promise<void> {
   await rm(folder, { recursive: true, force: true }).catch(() => {})
 }
 
+async function removeUnfinished(folder: string): Promise<void> {
+  const names = await readdir(folder).catch(() => [])
+  const left = names.filter((name) => name.startsWith(unfinished))
+  await Promise.all(left.map((name) => removeFolder(join(folder, name))))
+}
+
+/** Waits until a file is on the disk; returns how long it is. */
+async function sync(file: string): Promise<number> {
+  const handle = await open(file, 'r+')
+  try {
+    await handle.sync()
+    return (await handle.stat()).size
+  } finally {
+    await handle.close()
+  }
+}
+
 async function readBuild(folder: string): Promise<StoredBuild | undefined> {
   const text = await readFile(join(folder, infoFile), 'utf8').catch(() => '')
   const info = parseBuildInfo(text)
   if (info === undefined) return undefined
   const build = stored(folder, info)
-  return build.library === undefined || existsSync(build.library) ? build : undefined
+  if (build.library === undefined) return build
+  const file = await stat(build.library).catch(() => undefined)
+  const { libraryBytes = file?.size } = info
+  return file && { ...build, isDamaged: file.size !== libraryBytes }
 }
 
 /** Whether an older build is of the same machine, whatever its version. */
@@ -115,5 +146,5 @@ function isReplaced(old: BuildInfo, { machine }: BuildInfo): boolean {
 
 function stored(folder: string, info: BuildInfo): StoredBuild {
   const library = info.library === null ? undefined : join(folder, basename(info.library))
-  return { folder, info, library }
+  return { folder, info, library, isDamaged: false }
 }

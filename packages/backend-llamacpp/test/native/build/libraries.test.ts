@@ -1,4 +1,4 @@
-import { mkdir, readFile, readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, readdir, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { silentLogger, systemClock } from '@cllm/core'
 import t from 'tap'
@@ -124,6 +124,22 @@ t.test('what is incomplete is left out, and removed by the next build', async (t
   await writeFile(join(folder, 'evil.so'), '')
   await writeFile(join(outside, 'build.json'), JSON.stringify(buildInfo({ library: '../evil.so' })))
   t.same(await readBuilds(folder), [], 'a library is beside its description')
+  await openWorkFolder(folder)
+  t.equal(await removeBuilds(folder), 0)
+  t.notOk((await readdir(folder)).some((name) => name.startsWith('.')), 'nor what died')
+})
+
+t.test('a library that is cut off is not used', async (t) => {
+  const folder = t.testdir()
+  const build = await publish(folder, {})
+  t.match(build, { info: { libraryBytes: 7 }, isDamaged: false })
+  await truncate(build.library!, 6)
+  const builds = await readBuilds(folder)
+  t.match(builds, [{ library: build.library, isDamaged: true }])
+  t.same(chooseBuild(builds, machine), { build: undefined, misfit: 'its file is damaged' })
+  const { libraryBytes: _, ...before } = build.info
+  await writeFile(join(build.folder, 'build.json'), JSON.stringify(before))
+  t.match(await readBuilds(folder), [{ isDamaged: false }], 'one that does not say its length')
 })
 
 t.test('libraries are measured in alternation', async (t) => {
