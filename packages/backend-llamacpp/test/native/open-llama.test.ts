@@ -1,4 +1,4 @@
-import { writeFile } from 'node:fs/promises'
+import { truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { silentLogger } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
@@ -251,4 +251,8 @@ t.test('heads of all kinds: long ones, split ones, broken ones', async (t) => {
     const reading = readGgufFile(await write('broken.gguf', bytes))
     await t.rejects(reading, { message, code: undefined })
   }
+  const damaged = await write('damaged.gguf', gguf([field('a', 8, size(2 ** 52))]))
+  await truncate(damaged, 2 ** 29)
+  const reading = readGgufFile(damaged)
+  await t.rejects(reading, { message: /at most 134217728 bytes/, code: undefined })
 })

@@ -8,6 +8,8 @@ export type { GgufHead }
 
 /** Bytes that are read first; a vocabulary of 150,000 tokens has some millions. */
 const firstBytes = 2 ** 20
+/** More than any vocabulary needs: a damaged length would have the whole file read into memory. */
+const mostBytes = 2 ** 27
 
 /**
  * Reads the head of a GGUF file; of one that is split over several files, the tensors of all.
@@ -51,6 +53,10 @@ async function readHead(path: string): Promise<GgufHead> {
         return parseGgufHead(bytes)
       } catch (error) {
         if (!(error instanceof HeadGoesOn) || bytesRead < more.length || wanted >= size) throw error
+        if (wanted >= mostBytes) {
+          const message = `expected a head of at most ${mostBytes} bytes, found a longer one`
+          throw new Error(message, { cause: error })
+        }
       }
     }
   } finally {
