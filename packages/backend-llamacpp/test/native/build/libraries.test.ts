@@ -126,7 +126,10 @@ t.test('what is incomplete is left out, and removed by the next build', async (t
   t.same(await readBuilds(folder), [], 'a library is beside its description')
   await openWorkFolder(folder)
   t.equal(await removeBuilds(folder), 0)
-  t.notOk((await readdir(folder)).some((name) => name.startsWith('.')), 'nor what died')
+  t.notOk(
+    (await readdir(folder)).some((name) => name.startsWith('.')),
+    'nor what died',
+  )
 })
 
 t.test('a library that is cut off is not used', async (t) => {

@@ -153,9 +153,7 @@ t.test('the threads are told of what they draw, and of nothing else', async (t) 
   t.teardown(() => threads.dispose())
   const settings = { params: sampling({ temperature: 0 }) }
   const draw = (samplers: readonly number[]) =>
-    threads.draw(
-      samplers.map((sampler) => ({ sampler, position: 0, address: 0n, draw: () => 5 })),
-    )
+    threads.draw(samplers.map((sampler) => ({ sampler, position: 0, address: 0n, draw: () => 5 })))
   draw([-1, -2, -3]) // they start
   const told = t.capture(MessagePort.prototype, 'postMessage', () => {})
   const messages = () => told().map(({ args: [message] }) => message as unknown)

@@ -489,7 +489,9 @@ t.test('penalties look at as many tokens as they are told to', async (t) => {
 t.test('typical: a token without any probability tells nothing', async (t) => {
   const size = 200
   const left = (scan: VocabularyScan, unlikely: number): number[] => {
-    scan.load(Float32Array.from({ length: size }, (_, id) => (id === size - 1 ? unlikely : -id / 40)))
+    scan.load(
+      Float32Array.from({ length: size }, (_, id) => (id === size - 1 ? unlikely : -id / 40)),
+    )
     const candidates = new Candidates(scan)
     candidates.begin()
     new Typical(0.3, 1).apply(candidates)
