@@ -2,7 +2,7 @@ import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest 
 import { abortOnClose } from '../stream/abort-on-close.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { inFieldNames } from '../fields/sampler-fields.js'
-import { isForecastWanted, tellForecast } from './request-headers.js'
+import { isForecastWanted, requestIdOf, tellForecast } from './request-headers.js'
 
 /** The events of a request that the engine has accepted. */
 export type GenerationEvents = AsyncIterable<Exclude<GenerateEvent, { type: 'start' }>>
@@ -21,14 +21,32 @@ export interface Generation {
 
 /**
  * Resolves when the engine has accepted the request, and throws the engine's refusal. When the client
- * disconnects, the request is cancelled. Sets the forecast headers if the client asked for them.
+ * disconnects, the request is cancelled. Sets the forecast headers if the client asked for them. A
+ * request without an id gets that of its answer's `X-Request-Id`.
  */
 export async function startGeneration(
   ctx: KoaContext,
   client: EngineClient,
   request: GenerateRequest,
 ): Promise<Generation> {
-  return await start(ctx, client, request, abortOnClose(ctx))
+  return await startFirst(ctx, client, request, abortOnClose(ctx))
+}
+
+/** Starts the first generation of an answer, which has the answer's id unless it has one of its own. */
+async function startFirst(
+  ctx: KoaContext,
+  client: EngineClient,
+  request: GenerateRequest,
+  signal: AbortSignal,
+): Promise<Generation> {
+  if (request.id !== undefined) return await start(ctx, client, request, signal)
+  try {
+    return await start(ctx, client, { ...request, id: requestIdOf(ctx) }, signal)
+  } catch (error) {
+    // Proxies hand one X-Request-Id on to all requests that they make for one of theirs.
+    if (!CllmError.isInstance(error) || error.code !== 'duplicate_request') throw error
+    return await start(ctx, client, request, signal)
+  }
 }
 
 async function start(
@@ -50,7 +68,10 @@ async function start(
   return { id, promptTokens, fingerprint, events: events as GenerationEvents }
 }
 
-/** Starts several requests at once; when one is refused, the others are cancelled. */
+/**
+ * Starts several requests at once; when one is refused, the others are cancelled. The first has the id
+ * of the answer, as in {@link startGeneration}.
+ */
 export async function startGenerations(
   ctx: KoaContext,
   client: EngineClient,
@@ -58,11 +79,14 @@ export async function startGenerations(
 ): Promise<Generation[]> {
   const signal = abortOnClose(ctx)
   const [only] = requests
-  if (only !== undefined && requests.length === 1) return [await start(ctx, client, only, signal)]
+  if (only !== undefined && requests.length === 1)
+    return [await startFirst(ctx, client, only, signal)]
   const refused = new AbortController()
   // A signal each: Node warns of a leak where more than ten listen to one.
   const either = () => AbortSignal.any([signal, refused.signal])
-  const starting = requests.map((request) => start(ctx, client, request, either()))
+  const starting = requests.map((request, index) =>
+    (index === 0 ? startFirst : start)(ctx, client, request, either()),
+  )
   try {
     return await Promise.all(starting)
   } catch (error) {

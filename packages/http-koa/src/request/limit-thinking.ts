@@ -1,4 +1,11 @@
-import type { EngineClient, GenerateRequest, OutputConstraint, TokenId, Usage } from '@cllm/core'
+import {
+  type EngineClient,
+  type GenerateRequest,
+  type OutputConstraint,
+  requestId,
+  type TokenId,
+  type Usage,
+} from '@cllm/core'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { promptTokens } from './prompt-tokens.js'
@@ -57,7 +64,7 @@ async function* limited(
   client: EngineClient,
   { request, generation, limit, open, close }: Limited,
 ): AsyncGenerator<GenerationEvents extends AsyncIterable<infer Event> ? Event : never> {
-  const { clock } = ctx.state.transport
+  const { clock, random } = ctx.state.transport
   const began = clock.now()
   const tokens: TokenId[] = []
   let text = ''
@@ -86,6 +93,8 @@ async function* limited(
   const held = limit.afterThinking ?? constraint
   const next = await startGeneration(ctx, client, {
     ...request,
+    // the answer's own id stays with the first part
+    id: requestId(random),
     prompt: { tokens: [...before, ...tokens, ...closing] },
     // It is the same request: its prompt is counted, and its time limits begin, once.
     continued: { tokens: [], elapsedMs },

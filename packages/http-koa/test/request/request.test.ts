@@ -72,6 +72,33 @@ testEach('a client that asks is told when its turn comes', async (t) => {
   t.ok(ttft / actual > 0.8 && ttft / actual < 1.25, `${ttft} ms were predicted, it took ${actual}`)
 })
 
+testEach('every API tells of a request under the X-Request-Id of its answer', async (t) => {
+  const server = await serve({ protocols })
+  t.teardown(() => server.close())
+  const ask = async (path: string, body: object, headers: object = {}) =>
+    await drive(
+      server.clock,
+      server
+        .post(path, body, { headers: { 'Content-Type': 'application/json', ...headers } })
+        .then(async (answer) => ({
+          id: answer.headers.get('x-request-id'),
+          ...(await read(answer)),
+        })),
+    )
+  const read = async (answer: Response) => ({ status: answer.status, text: await answer.text() })
+  for (const [path, body] of routes) {
+    const { id } = await ask(path, body)
+    const report = await server.get(`/requests/${id}`)
+    t.match(await report.json(), { data: { id, state: 'done' } }, path)
+  }
+  const proxied = { 'X-Request-Id': 'of-a-proxy' }
+  const [, , ...others] = routes
+  const both = others.map(async ([path, body]) => await ask(path, body, proxied))
+  for (const { id, status, text } of await Promise.all(both)) {
+    t.match({ id, status }, { id: 'of-a-proxy', status: 200 }, text)
+  }
+})
+
 testEach('a full queue and a long wait are refused with a time to retry', async (t) => {
   const full = {
     native: { success: false, error: 'Request queue is full', retry_after: Number },
