@@ -98,6 +98,9 @@ t.test('every API: texts, counts and usage', async (t) => {
     t.equal(sent[0]!.prompt.split(' ').length, 16)
     if (api.startsWith('openai')) t.match(sent[0]!.body, { model: 'tiny', ignore_eos: true })
     if (api === 'ollama') t.match(sent[0]!.body, { model: 'tiny:1', raw: true })
+    const named = { ...targetOf(server.url, api), model: 'other' }
+    await reachTarget(named, load, run().signal)
+    t.match(server.received.at(-1)!.body, { model: 'other' }, `${api}: the model that is asked for`)
   }
 })
 

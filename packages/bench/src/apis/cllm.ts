@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import { errorMessage, numberOf, textOf, usageOf, type Api } from './api.js'
 
 /** The native API of cLLM: `POST /generate_stream`. */
@@ -8,6 +9,7 @@ export const cllmApi: Api = {
   needsModel: false,
   body: (ask) => ({
     prompt: textOf(ask),
+    ...defined({ model: ask.model }),
     max_tokens: ask.maxTokens,
     temperature: ask.temperature,
     ignore_eos: ask.ignoreEos,

@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import { errorMessage, numberOf, textOf, usageOf, type Api } from './api.js'
 
 /** llama.cpp's server: `POST /completion`. */
@@ -8,6 +9,7 @@ export const llamaServerApi: Api = {
   needsModel: false,
   body: (ask) => ({
     prompt: textOf(ask),
+    ...defined({ model: ask.model }),
     n_predict: ask.maxTokens,
     temperature: ask.temperature,
     ignore_eos: ask.ignoreEos,

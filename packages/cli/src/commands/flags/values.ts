@@ -15,6 +15,12 @@ export function orNone<T>(parse: (text: string) => T) {
   return (text: string): T | null => (text === 'none' ? null : parse(text))
 }
 
+/** A number from 0 up. */
+export function number(text: string): number {
+  if (/^\d*\.?\d+$/.test(text)) return Number(text)
+  throw new Error('expected a number from 0 up')
+}
+
 /** A number above 0. */
 export function positive(text: string): number {
   const value = /^\d*\.?\d+$/.test(text) ? Number(text) : NaN

@@ -206,6 +206,7 @@ t.test('wrong command lines', async (t) => {
     [[...target, '--extra-body', '[]'], /^--extra-body: expected a JSON object/],
     [[...target, '--input-len'], /^--input-len: expected LENGTHS/],
     [[...target, '--seed', '--json'], /^--seed: expected N/],
+    [[...target, '--temperature', 'hot'], /^--temperature: expected a number from 0 up, got "hot"/],
     [[...target, '--tenants', 'a=x'], /^--tenants: expected a number above 0/],
     [[...target, 'more'], /^unexpected argument "more"/],
   ]

@@ -142,6 +142,13 @@ t.test('what does not fit a slot is counted and told', async (t) => {
   t.match(stdout, 'failed with prompt_too_long')
 })
 
+t.test('the help names the loads that a simulation has', async (t) => {
+  const { stdout } = await run(['--help'])
+  t.match(stdout, /--concurrency N +Closed loop: number of clients \(.*else 32\)\n/)
+  t.match(stdout, /--rate R +Open loop: requests per second\n/)
+  t.match(await run([]), { stdout: /^1000 requests of synthetic, 32 clients, / })
+})
+
 t.test('wrong input', async (t) => {
   const { azure, mooncake, folder } = files(t)
   const bad = join(t.testdir({ 'bad.csv': `${azureHead}x,1,2\n`, 'cost.json': '{"schema":2}' }))

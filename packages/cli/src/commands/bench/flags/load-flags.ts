@@ -2,7 +2,7 @@ import { apis, datasetNames, parseLengths } from '@cllm/bench'
 import { many, one, toggle } from '../../flags/flags.js'
 import { parseSlo } from './parse-slo.js'
 import { parseTenants } from './parse-tenants.js'
-import { duration, integer, list, positive, share, word } from '../../flags/values.js'
+import { duration, integer, list, number, positive, share, word } from '../../flags/values.js'
 
 const text = (value: string) => value
 
@@ -35,7 +35,7 @@ export const loadFlags = {
   dataset: one('SPEC', datasetNames.join(' '), text, 'synthetic'),
   'input-len': one(
     'LENGTHS',
-    'Prompt tokens: 128, uniform:64-256, normal:128,32, lognormal:128,0.5',
+    'Prompts: 128 (default), uniform:64-256, normal:128,32, lognormal:128,0.5',
     parseLengths,
     parseLengths('128'),
   ),
@@ -75,7 +75,7 @@ export const loadFlags = {
     duration,
     200,
   ),
-  temperature: one('T', 'Sampling temperature (default 0.7)', Number, 0.7),
+  temperature: one('T', 'Sampling temperature (default 0.7)', number, 0.7),
   'allow-eos': toggle('Let the model stop before the requested length'),
   'extra-body': one('JSON', 'Further fields for every request body', parseObject, {}),
   timeout: one('TIME', 'Time after which a request fails (default 10m)', duration, 600_000),
