@@ -12,7 +12,7 @@ const help = (group?: string): string => {
 
 ${lines.join('\n')}
 
-\`cllm <command> --help\` explains a command. \`cllm --version\` prints the version.
+\`cllm help <command>\` explains a command. \`cllm --version\` prints the version.
 `
 }
 
@@ -60,11 +60,12 @@ export const dispatch: RunCommand = async (argv, io) => {
     io.stderr.write(help())
     return usageError
   }
+  if (first === 'help' && second !== undefined) return await dispatch([...argv.slice(1), '-h'], io)
   if (first === '--help' || first === '-h' || first === 'help') {
     io.stdout.write(help())
     return 0
   }
-  if (first === '--version') {
+  if (first === '--version' || first === '-v' || first === 'version') {
     io.stdout.write(`${version()}\n`)
     return 0
   }
@@ -79,7 +80,9 @@ export const dispatch: RunCommand = async (argv, io) => {
   const command = commands.get(name)
   if (command === undefined) {
     const meant = suggestion(name, commands.keys())
-    io.stderr.write(`error: unknown command ${name}${meant}\n\n${help()}`)
+    const problem =
+      name === first && isGroup ? `${name} alone is no command` : `unknown command ${name}`
+    io.stderr.write(`error: ${problem}${meant}\n\n${help(isGroup ? first : undefined)}`)
     return usageError
   }
   const rest = argv.slice(words)

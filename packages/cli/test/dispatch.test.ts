@@ -39,6 +39,13 @@ t.test('help and version', async (t) => {
     t.equal(help.stderr, '')
   }
   t.same(await run(['help']), await run(['-h']))
+  for (const name of ['pull', 'keys add', 'keys', 'cluster']) {
+    t.same(await run(['help', ...name.split(' ')]), await run([...name.split(' '), '--help']), name)
+  }
+  t.match(await run(['help', 'serv']), {
+    code: 2,
+    stderr: /unknown command serv; did you mean serve/,
+  })
   const group = await run(['bench', '--help'])
   t.match(group, { code: 0, stdout: /^Usage: cllm bench <command>/, stderr: '' })
   t.match(group.stdout, /^ {2}bench serve /m)
@@ -46,7 +53,9 @@ t.test('help and version', async (t) => {
   const { version } = JSON.parse(
     readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
   ) as { version: string }
-  t.same(await run(['--version']), { code: 0, stdout: `${version}\n`, stderr: '' })
+  for (const asked of ['--version', '-v', 'version']) {
+    t.same(await run([asked]), { code: 0, stdout: `${version}\n`, stderr: '' })
+  }
 })
 
 t.test('wrong command lines', async (t) => {
@@ -55,7 +64,12 @@ t.test('wrong command lines', async (t) => {
   const cases: readonly (readonly [string[], string])[] = [
     [['srve', '--port', '1'], 'unknown command srve; did you mean serve?'],
     [['model', 'sinth'], 'unknown command model sinth; did you mean model synth?'],
-    [['model'], 'unknown command model; did you mean models?'],
+    [['model'], 'model alone is no command; did you mean models?\n\nUsage: cllm model <command>'],
+    [['keys'], 'keys alone is no command\n\nUsage: cllm keys <command>'],
+    [
+      ['bench', 'srve'],
+      'unknown command bench srve; did you mean bench serve?\n\nUsage: cllm bench <command>',
+    ],
     [['toString'], 'unknown command toString\n'],
     [['config', '--prt', '1'], 'unknown flag --prt; did you mean --port?\n'],
     [['serve', '--slots', '0'], '--slots: expected a whole number from 1 to 256, got 0\n'],
