@@ -7,6 +7,7 @@ import {
   registerPlugin,
 } from '@cllm/core'
 import { schedulerPlugin } from '@cllm/scheduler'
+import { lendPackages } from './lend-packages.js'
 
 /** The plugins to load, and the folder from which their names are resolved. */
 export interface PluginsToLoad {
@@ -35,6 +36,7 @@ export async function loadRegistry(
   await registerPlugin(schedulerPlugin, registry)
   await registerPlugin(createLlamaCppPlugin(limits), registry)
   for (const plugin of builtIns) await registerPlugin(plugin, registry)
+  lendPackages(plugins, pluginsFolder)
   await loadPlugins(plugins, { from: pluginsFolder, registry })
   return registry
 }

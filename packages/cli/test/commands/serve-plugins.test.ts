@@ -1,5 +1,6 @@
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
@@ -48,6 +49,30 @@ t.test('a backend by its name, with a text file for its model', async (t) => {
   t.match(await (await generate('the dog')).json(), { data: { text: ' sat on ' } })
   t.match(await (await fetch(`${url}/v1/models`)).json(), {
     data: [{ id: 'words.txt', meta: { architecture: 'ngram', n_ctx: 99 } }],
+  })
+  await end()
+})
+
+t.test('the plug-in of the README as one file in a folder without packages', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'cllm-plug-in-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const file = join(folder, 'short-answers.js')
+  const readme = readFileSync(fileOf('../../../../README.md'), 'utf8')
+  writeFileSync(file, /^```js\n([\s\S]*?)^```$/m.exec(readme)![1]!)
+  writeFileSync(join(folder, 'words.txt'), words)
+  const own = ['--plugin', file, '--policy', 'adaptive+short-answers']
+
+  const simulation = start(t, ['simulate', ...own, '--requests', '2', '--json'])
+  const ended = once(simulation, 'exit')
+  const [line, errors] = await Promise.all([text(simulation.stdout), text(simulation.stderr)])
+  t.same(await ended, [0, null], errors)
+  t.match(JSON.parse(line), { policy: 'adaptive+short-answers', summary: { requests: { ok: 2 } } })
+
+  const args = ['--plugin', ngram, '--backend', 'ngram', '--model', join(folder, 'words.txt')]
+  const { url, generate, end } = await serve(t, [...args, ...own])
+  t.equal((await generate('the dog')).status, 200)
+  t.match(await (await fetch(`${url}/admin/scheduler`)).json(), {
+    data: { policy: 'adaptive+short-answers' },
   })
   await end()
 })

@@ -1,5 +1,6 @@
 import { loadPlugins, PluginRegistry, registerPlugin } from '@cllm/core'
 import { schedulerPlugin } from '@cllm/scheduler'
+import { lendPackages } from '../../plugins/lend-packages.js'
 import { simulate } from '../bench/simulate.js'
 import type { CommandIo } from '../command-io.js'
 
@@ -13,6 +14,8 @@ export async function policiesOf(plugins: readonly string[]): Promise<PluginRegi
   const registry = new PluginRegistry()
   await registerPlugin(schedulerPlugin, registry)
   const entries = plugins.map((use) => ({ use }))
-  await loadPlugins(entries, { from: process.cwd(), registry })
+  const from = process.cwd()
+  lendPackages(entries, from)
+  await loadPlugins(entries, { from, registry })
   return registry
 }
