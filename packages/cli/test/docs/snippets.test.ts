@@ -9,6 +9,7 @@ import {
 import { schedulerPlugin } from '@cllm/scheduler'
 import t from 'tap'
 import { loadConfig } from '../../src/config/load-config.js'
+import { flagsElsewhere } from '../../src/config/layers/flags-elsewhere.js'
 import { options } from '../../src/config/options/option-list.js'
 import { commands } from '../../src/commands/help/command-table.js'
 import { serve } from '../serve-process.js'
@@ -186,6 +187,10 @@ t.test('coming from another server: what takes the place of theirs is there', (t
     const names = [...ours.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name)
     t.equal(names.length > 0, ours !== '–', row)
     for (const name of names) t.ok(isThere(name), `${name}: ${row}`)
+  }
+  for (const [theirs, ours] of flagsElsewhere) {
+    const row = rows.find(([, names = '']) => names.includes(`\`${theirs}\``))
+    t.match(row?.[2], `\`--${ours}\``, `${theirs}: what the command line and the page say`)
   }
   t.notOk(isThere('--no-such-flag'))
   t.notOk(isThere('POST /no/such/route'))

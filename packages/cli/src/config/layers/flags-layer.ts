@@ -5,6 +5,7 @@ import { modelPaths } from '../resolve-models.js'
 import { readPair } from '../served-models.js'
 import type { Layer, Setting } from './setting.js'
 import { accepts, isRecord } from '../options/value-format.js'
+import { flagsElsewhere } from './flags-elsewhere.js'
 
 /** The flag that names the YAML file. */
 export const configFlag = 'config'
@@ -46,6 +47,15 @@ const valueProblem = ({ name, rawName, value, inlineValue }: OptionToken): strin
   return undefined
 }
 
+/** What is wrong with a flag that cLLM does not have, by the argument that it was given in. */
+const unknownFlag = ({ name, rawName }: OptionToken, argument: string): string => {
+  // several letters behind one dash are several flags here, and one in other servers
+  const written = rawName.startsWith('--') ? rawName : argument.replace(/=.*$/s, '')
+  const known = flagsElsewhere.get(written)
+  const meant = known === undefined ? suggestion(name, names, '--') : `; did you mean --${known}?`
+  return `unknown flag ${written}${meant}`
+}
+
 const valueOf = ({ format }: PlacedOption, value: string | undefined) =>
   value === undefined ? true : format.parse(value)
 
@@ -63,19 +73,23 @@ export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
   const problems: string[] = []
   let file: string | undefined
   let skippedAt = -2 // what follows a wrong flag is probably its value
+  let unknownAt = -1
 
   // `pnpm start -- --port 9000` passes the `--` on.
-  for (const token of tokenize(argv.filter((argument) => argument !== '--'))) {
+  const args = argv.filter((argument) => argument !== '--')
+  for (const token of tokenize(args)) {
     if (token.kind === 'positional') {
-      if (token.index !== skippedAt + 1) problems.push(`unexpected argument ${token.value}`)
+      const problem = `unexpected argument ${token.value}; --model names the model`
+      if (token.index !== skippedAt + 1) problems.push(problem)
       continue
     }
-    if (token.kind !== 'option') continue
+    if (token.kind !== 'option' || token.index === unknownAt) continue
     const { name, rawName, value } = token
     const problem = valueProblem(token)
     const option = byFlag.get(name) ?? negated.get(name)
     if (!Object.hasOwn(known, name)) {
-      problems.push(`unknown flag ${rawName}${suggestion(name, names, '--')}`)
+      problems.push(unknownFlag(token, args[token.index] ?? rawName))
+      unknownAt = token.index
       skippedAt = token.inlineValue ? -2 : token.index
     } else if (problem !== undefined) {
       problems.push(problem)

@@ -1,0 +1,31 @@
+/** Flags of other servers and the one here that takes their place: those that users write from habit. */
+export const flagsElsewhere: ReadonlyMap<string, string> = new Map([
+  // llama-server
+  ['-m', 'model'],
+  ['-hf', 'model'],
+  ['--hf-repo', 'model'],
+  ['-a', 'model-id'],
+  ['--alias', 'model-id'],
+  ['-np', 'slots'],
+  ['--parallel', 'slots'],
+  ['-c', 'ctx-size'],
+  ['-b', 'batch-size'],
+  ['-ub', 'ubatch-size'],
+  ['-t', 'threads'],
+  ['-ngl', 'gpu-layers'],
+  ['-fa', 'flash-attention'],
+  ['-ctk', 'kv-cache-type'],
+  ['-ctv', 'kv-cache-type'],
+  ['-n', 'default-max-tokens'],
+  ['--predict', 'default-max-tokens'],
+  ['--temp', 'default-temperature'],
+  ['--model-draft', 'speculative'],
+  ['--chat-template-file', 'chat-template'],
+  ['--api-key-file', 'api-keys'],
+  // vLLM
+  ['--max-model-len', 'ctx-size'],
+  ['--max-num-seqs', 'slots'],
+  ['--max-num-batched-tokens', 'batch-size'],
+  ['--served-model-name', 'model-id'],
+  ['--kv-cache-dtype', 'kv-cache-type'],
+])
