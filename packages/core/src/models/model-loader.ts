@@ -218,8 +218,7 @@ export class ModelLoader {
     let starting: LoadedModel | undefined
     try {
       starting = await source.load({ heldBytes: this.#heldBytes(), signal })
-      model.info = await starting.client.info()
-      model.scheduler = await starting.client.getScheduler()
+      await model.meet(starting)
       model.loaded = continuing(starting, model.past)
     } catch (error) {
       await starting?.close().catch(() => {})

@@ -63,6 +63,14 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     await this.model.loaded?.client.close()
   }
 
+  override async setScheduler(
+    ...policy: Parameters<EngineCalls['setScheduler']>
+  ): ReturnType<EngineCalls['setScheduler']> {
+    const active = await super.setScheduler(...policy)
+    this.model.policy = policy
+    return active
+  }
+
   protected override async forward(
     name: keyof EngineCalls,
     values: readonly unknown[],

@@ -54,6 +54,8 @@ export class PooledModel {
   info: EngineInfo | undefined
   /** What its engine started with. */
   scheduler: SchedulerInfo | undefined
+  /** The policy that was set while it was loaded, with its options; the next engine gets it, too. */
+  policy: Parameters<EngineClient['setScheduler']> | undefined
   /** Of the engine that was there last. */
   recording: Recording | undefined
   /** What its engines had counted when the last one left memory. */
@@ -92,6 +94,13 @@ export class PooledModel {
     const { name, state, users, waiters, info, scheduler, recording, past, expiresAt, error } = this
     const waiting = waiters.size
     return { name, state, users, waiting, info, scheduler, recording, past, expiresAt, error }
+  }
+
+  /** Takes what a new engine says of itself, and gives it the policy that was set. */
+  async meet({ client }: LoadedModel): Promise<void> {
+    this.info = await client.info()
+    this.scheduler = await client.getScheduler()
+    if (this.policy !== undefined) await client.setScheduler(...this.policy)
   }
 
   /** It is out of memory. */

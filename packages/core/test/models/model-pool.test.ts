@@ -59,7 +59,10 @@ class FakeModel implements LoadableModel {
     const backend = new FakeBackend({ id: this.name, slots, clock, stepMs: () => 10 })
     const policy = firstComeFirstServed
     const engine = createEngine({ backend, policy, clock, random: counting(), options })
-    const client = new LocalEngineClient(engine, new PluginRegistry(), counting())
+    const registry = new PluginRegistry()
+    const create = () => ({ ...firstComeFirstServed, name: 'other' })
+    registry.registerPolicy({ name: 'other', doc: 'Another one.', create })
+    const client = new LocalEngineClient(engine, registry, counting())
     return {
       client,
       memoryBytes: this.more.memoryBytes ?? 0,
@@ -151,6 +154,17 @@ t.test('who leaves during a load does not end it for the others', async (t) => {
   t.match((await only).error, { code: 'cancelled' })
   await settle(loadMs)
   t.equal(pool.status('b').state, 'loaded', 'what was loaded stays for the next')
+})
+
+t.test('a policy that was set is that of the engines after it, too', async (t) => {
+  const { pool, run } = pooled({}, { a: {} })
+  const client = pool.open('a')
+  await t.rejects(run(client.setScheduler('none')), { code: 'invalid_policy' })
+  t.match(await run(client.setScheduler('other')), { policy: 'other' })
+  await t.rejects(run(client.setScheduler('none')), { code: 'invalid_policy' })
+  await run(pool.unload('a'))
+  t.match(await run(client.getScheduler()), { policy: 'other' })
+  t.match(pool.status('a').scheduler, { policy: firstComeFirstServed.name }, 'what it starts with')
 })
 
 t.test('the least recently used one makes room, and two waiters cost one eviction', async (t) => {
