@@ -51,10 +51,11 @@ export async function checkPlan(
   const plan = planMemory(shape, { ...settings, outputs: outputsPerPass(settings) })
   const free = await freeMemory(llama, availableMemory)
   if (!settings.ignoreMemoryCheck) checkMemory(plan, settings, free)
+  // A field named `text` would be hidden in the log, as users' texts are.
+  const { text, ...bytes } = plan
   logger.info(
-    { ...plan, free: free.ram, freeGpu: free.vram },
-    `memory: ${gigabytes(plan.weights)} of weights, ${plan.text}, ` +
-      `${gigabytes(plan.compute)} of buffers`,
+    { ...bytes, free: free.ram, freeGpu: free.vram },
+    `memory: ${gigabytes(plan.weights)} of weights, ${text}, ${gigabytes(plan.compute)} of buffers`,
   )
   return plan.total
 }

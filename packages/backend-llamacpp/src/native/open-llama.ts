@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises'
 import { type Logger, silentLogger } from '@cllm/core'
 import { loadAddonModel } from './addon.js'
 import { chooseFunctions } from './ffi/choose-functions.js'
@@ -10,7 +11,14 @@ const opened = new Map<string, Promise<OpenedLlama>>()
 /** What llama.cpp calls errors when it was asked to end a forward pass: status 1, result 2. */
 const ofAborted = /compute.* failed with error 1$|compute status: 1$|failed to decode, ret = 2$/
 
+/** How llama.cpp says why it cannot load a model. */
+const ofLoad = /error loading model: (.+)$/
+/** Its lines come from other threads: turns of the event loop after which none is to be expected. */
+const turnsOfLog = 20
+
 let logger: Logger = silentLogger
+/** Why the model could not be loaded that was tried last. */
+let whyNot: string | undefined
 
 /**
  * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded. It stays open as
@@ -52,7 +60,13 @@ async function loadModel(runtime: OpenedLlama, options: LoadModelOptions): Promi
   if (chosen === undefined) return await loadAddonModel(runtime, options)
   const { loadFfiModel } = await import('./ffi/load-ffi-model.js')
   const gpuLayers = await gpuLayersOf(runtime, options)
-  return await loadFfiModel(chosen, { ...options, gpuLayers })
+  whyNot = undefined
+  try {
+    return await loadFfiModel(chosen, { ...options, gpuLayers })
+  } catch (cause) {
+    for (let turn = 0; turn < turnsOfLog && whyNot === undefined; turn++) await setImmediate()
+    throw whyNot === undefined ? cause : new Error(whyNot, { cause })
+  }
 }
 
 /** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */
@@ -76,6 +90,7 @@ async function gpuLayersOf(
 
 function log(isError: boolean, message: string): void {
   const text = message.trimEnd()
+  whyNot ??= ofLoad.exec(text)?.[1]
   const isFault = isError && !ofAborted.test(text)
   if (text !== '') logger[isFault ? 'error' : 'debug']({ component: 'llama.cpp' }, text)
 }
