@@ -165,6 +165,7 @@ export class LlamaCppBackend implements Backend {
       this.#canLeave = false
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
+    this.#filler.tookAll(batch, items, decodeMs)
     this.#filler.takeOff(batch, items)
     this.#parts.journal?.took(batch)
     return { outputs, scores, decodeMs, sampleMs }

@@ -1,4 +1,5 @@
 import {
+  type BatchItem,
   createEngine,
   type GenerateRequest,
   LocalEngineClient,
@@ -559,6 +560,49 @@ t.test('a chunk that fills its tile leaves what it would alone', async (t) => {
   const alone = await serve(512, [])
   t.strictSame(await serve(310, []), alone, 'where a tile does not fit')
   t.strictSame(await serve(512, [1, 2]), alone, 'beside others')
+})
+
+t.test('sequences beside drafts become equally long where one pass takes less time', (t) => {
+  const spared = new Set([0, 1, 2, 3, 4])
+  const cells = {
+    length: () => 9,
+    canSpare: (slot: number) => spared.has(slot),
+    rollBack: () => {},
+  }
+  const decode = (slot: number) => ({ slot, position: 9, tokens: [1], outputs: [9] })
+  const verify = (slot: number, drafts: number) => ({
+    ...decode(slot),
+    tokens: Array.from({ length: 1 + drafts }, () => 1),
+    outputs: Array.from({ length: 1 + drafts }, (_, nth) => 9 + nth),
+    drafts,
+  })
+  const make = (batchSize = 64, kvUnified = false) =>
+    new BatchFiller({ cells, limits: { slots: 5, batchSize }, kvUnified })
+  const lengths = (filler: BatchFiller, batch: readonly BatchItem[]) =>
+    filler.filled(batch).map(({ slot, tokens }) => [slot, tokens.length])
+  const between = [verify(0, 1), decode(1), verify(2, 1), verify(4, 1)]
+  const asTheyAre = between.map(({ slot, tokens }) => [slot, tokens.length])
+  const equal = [0, 1, 2, 4, 3].map((slot) => [slot, 2])
+  t.strictSame(lengths(make(), between), equal, 'the idle slot between, too')
+  t.strictSame(lengths(make(9), between), asTheyAre, 'no room in the batch')
+  t.strictSame(lengths(make(64, true), between), asTheyAre, 'one pass anyway')
+  t.strictSame(lengths(make(), [decode(0), verify(1, 20), decode(2)]).at(0), [0, 1], 'too long')
+  const [prompt] = [{ ...decode(3), tokens: [1, 2, 3] }]
+  t.strictSame(lengths(make(), [...between, prompt]).slice(0, 4), asTheyAre, 'a prompt is beside')
+  spared.delete(3)
+  t.strictSame(lengths(make(), between), asTheyAre, 'nothing can be taken off a slot')
+  spared.add(3)
+
+  const learned = make()
+  for (let step = 0; step < 50; step++) {
+    // Each token takes a millisecond, and passes nothing.
+    for (const batch of [between, [verify(0, 3), decode(1)], [verify(1, 1), verify(3, 5)]]) {
+      const tokens = batch.reduce((sum, item) => sum + item.tokens.length, 0)
+      learned.tookAll(batch, batch, tokens)
+    }
+  }
+  t.strictSame(lengths(learned, between), asTheyAre, 'by what was learned')
+  t.end()
 })
 
 t.test('what is computed along stays within the batch', (t) => {

@@ -1,5 +1,6 @@
 import type { BackendLimits, BatchItem, SlotId, TokenId } from '@cllm/core'
 import type { ChunkTile } from './chunk-tile.js'
+import { type EqualLength, EqualLengths } from './equal-lengths.js'
 import type { SlotCells } from './slot-cells.js'
 import { SlotLayout } from './slot-layout.js'
 import type { StepPass } from './step-batch.js'
@@ -19,19 +20,24 @@ export interface BatchFillerParts {
 
 /**
  * Adds tokens to a batch with which it is computed sooner, by costs learned from its passes, and takes
- * them off the slots again: short chunks become whole tiles, and idle slots between decodes join them.
+ * them off the slots again: short chunks become whole tiles, idle slots between decodes join them, and
+ * sequences that verify drafts and those between them become equally long.
  */
 export class BatchFiller {
   readonly #parts: BatchFillerParts
   readonly #layout: SlotLayout
+  readonly #equalLengths: EqualLengths
 
   constructor(parts: BatchFillerParts) {
     this.#parts = parts
     this.#layout = new SlotLayout(parts.cells)
+    this.#equalLengths = new EqualLengths(parts.cells, parts.limits)
   }
 
   /** The items of the batch in their order, some of them longer, and further ones. */
   filled(batch: readonly BatchItem[]): readonly BatchItem[] {
+    const equal = this.#parts.kvUnified ? undefined : this.#equalLengths.choose(batch)
+    if (equal !== undefined) return this.#ofLength(batch, equal)
     const inTiles = this.#inTiles(batch)
     return [...inTiles, ...this.#betweenDecodes(inTiles)]
   }
@@ -45,6 +51,11 @@ export class BatchFiller {
     } else if (first !== undefined && second === undefined) {
       this.#parts.tile?.computed(first.tokens.length, first.position, milliseconds)
     }
+  }
+
+  /** Learns how long all passes of a batch took, computed as these items. */
+  tookAll(batch: readonly BatchItem[], items: readonly BatchItem[], milliseconds: number): void {
+    this.#equalLengths.computed(batch, items, milliseconds)
   }
 
   /** Takes off what these items have beyond the batch. */
@@ -70,25 +81,39 @@ export class BatchFiller {
       if (!isShort || missing > room || !tile.pays(tokens.length, position)) return item
       if (slot >= limits.slots || !cells.canSpare(slot, tile.size)) return item
       room -= missing
-      return { ...item, tokens: [...tokens, ...Array.from({ length: missing }, () => filler)] }
+      return longer(item, tile.size)
     })
   }
 
+  #ofLength(batch: readonly BatchItem[], { length, idle }: EqualLength): readonly BatchItem[] {
+    const between = idle.map((slot) => this.#idleItem(slot))
+    return [...batch, ...between].map((item) => longer(item, length))
+  }
+
   #betweenDecodes(batch: readonly BatchItem[]): BatchItem[] {
-    const { cells, limits, kvUnified } = this.#parts
+    const { limits, kvUnified } = this.#parts
     const decodes = batch.filter(({ tokens, slot }) => tokens.length === 1 && slot < limits.slots)
     if (kvUnified || decodes.length < 2) return []
     const used = batch.map(({ slot }) => slot)
     const decoding = decodes.map(({ slot }) => slot)
     const idle = this.#layout.fillers(decoding, used)
     if (idle.length > this.#room(batch)) return []
-    return idle.map((slot) => {
-      return { slot, position: cells.length(slot), tokens: [filler], outputs: [] }
-    })
+    return idle.map((slot) => this.#idleItem(slot))
+  }
+
+  /** A token for a slot that has nothing to compute. */
+  #idleItem(slot: SlotId): BatchItem {
+    return { slot, position: this.#parts.cells.length(slot), tokens: [filler], outputs: [] }
   }
 
   #room(batch: readonly BatchItem[]): number {
     const { batchSize } = this.#parts.limits
     return batch.reduce((left, { tokens }) => left - tokens.length, batchSize)
   }
+}
+
+function longer(item: BatchItem, length: number): BatchItem {
+  const missing = length - item.tokens.length
+  if (missing === 0) return item
+  return { ...item, tokens: [...item.tokens, ...Array.from({ length: missing }, () => filler)] }
 }

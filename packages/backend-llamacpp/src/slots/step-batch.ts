@@ -39,7 +39,7 @@ export function wantedPositions({ outputs, scores }: BatchItem): readonly number
  * Decodes and prompt chunks are passes of their own. Together llama.cpp would make two passes of them
  * as well, the first with one token of each sequence: a chunk of 64 would so become one of 63, and
  * flash attention on the CPU, which computes queries in tiles of 64, would be three times slower. With
- * a unified KV cache they are one pass.
+ * a unified KV cache they are one pass. Drafts are short, and stay with the decodes.
  * @throws CllmError `invalid_token` or `backend_failed`
  */
 export function orderBatch(
@@ -73,7 +73,9 @@ export function orderBatch(
   const twice = order.find((item, index) => index > 0 && slotOf(item) === slotOf(order[index - 1]!))
   if (twice !== undefined) throw failed(`slot ${slotOf(twice)} is twice in a step`)
   const isDecode = (index: number) => batch[index]?.tokens.length === 1
-  const groups = kvUnified
+  // With drafts, that first pass of one token for each sequence is the decode.
+  const isOne = kvUnified || batch.some(({ drafts = 0 }) => drafts > 0)
+  const groups = isOne
     ? [order]
     : [order.filter(isDecode), order.filter((index) => !isDecode(index))]
   return groups.flatMap((group) =>
@@ -138,7 +140,8 @@ function checkItem(
     }
     for (const token of scores.tokens) vocabulary.check(token)
   }
-  if (drafts > 0 && (outputs.length !== drafts + 1 || outputs[0] !== end - 1 - drafts)) {
+  // Behind the drafts, there may be tokens that are only computed along.
+  if (drafts > 0 && (outputs.length !== drafts + 1 || outputs.at(-1) !== outputs[0]! + drafts)) {
     throw failed(`slot ${slot} wants outputs before and at each of its ${drafts} drafts`)
   }
   if ((outputs.length > 0 || scores !== undefined) && sampler === undefined) {

@@ -13,6 +13,10 @@ export function outputOf({ slot }: BatchItem, position: number, token: TokenId):
  * Whether the token that was drawn as the `nth`, from 1, is not the draft in its place: what is
  * computed behind it belongs to another text.
  */
-export function isRefuted({ tokens, drafts = 0 }: BatchItem, nth: number, token: TokenId): boolean {
-  return drafts > 0 && tokens[tokens.length - 1 - drafts + nth] !== token
+export function isRefuted(
+  { position, tokens, outputs, drafts = 0 }: BatchItem,
+  nth: number,
+  token: TokenId,
+): boolean {
+  return drafts > 0 && tokens[outputs[0]! - position + nth] !== token
 }

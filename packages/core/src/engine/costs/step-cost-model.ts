@@ -22,7 +22,7 @@ export interface StepCostOptions {
  *     outputs = output · tokens verified like prompts
  *
  * A step costs the sum. Up to eight tokens with which drafts are verified count as if each were another
- * sequence's, and all that verify as one more pass (`base`): on CPUs five tokens of one sequence take
+ * sequence's, and each that verifies as one more pass (`base`), since it mostly is one where others decode between: on CPUs five tokens of one sequence take
  * about as long as one token of each of five. More of them count as chunks of prompts that have an
  * output at each token: seventeen tokens of one sequence may take a third of the time of seventeen
  * sequences. `lengths` is the number of different

@@ -55,6 +55,7 @@ export function stepFeatures({
   const isLong = drafted > mostOneByOne
   if (!isLong) for (const { tokens, context } of verifying) reads += tokens * context
   const chunks = isLong ? [...prompts, ...verifying] : prompts
+  const [few, many] = isLong ? [0, verifying.length] : [verifying.length, 0]
   let tokens = 0
   let pairs = 0
   for (const chunk of chunks) {
@@ -62,12 +63,12 @@ export function stepFeatures({
     pairs += chunk.tokens * (chunk.context + chunk.tokens / 2)
   }
   const lengths =
-    chunks.length < 2 ? chunks.length : new Set(chunks.map((chunk) => chunk.tokens)).size
+    prompts.length < 2 ? prompts.length : new Set(prompts.map((chunk) => chunk.tokens)).size
   return [
-    Number(decoding.length > 0) + Number(drafted > 0 && !isLong),
+    Number(decoding.length > 0) + few,
     decoding.length + (isLong ? 0 : drafted),
     reads,
-    chunks.length > 0 ? 1 : 0,
+    Number(prompts.length > 0) + many,
     Math.max(0, lengths - 1),
     tokens,
     pairs,
