@@ -17,8 +17,8 @@ const ofLoad = /error loading model: (.+)$/
 const turnsOfLog = 20
 
 let logger: Logger = silentLogger
-/** Why the model could not be loaded that was tried last. */
-let whyNot: string | undefined
+/** Why the model could not be loaded that was tried last, first of all. */
+const reasons: string[] = []
 
 /**
  * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded. It stays open as
@@ -60,12 +60,13 @@ async function loadModel(runtime: OpenedLlama, options: LoadModelOptions): Promi
   if (chosen === undefined) return await loadAddonModel(runtime, options)
   const { loadFfiModel } = await import('./ffi/load-ffi-model.js')
   const gpuLayers = await gpuLayersOf(runtime, options)
-  whyNot = undefined
+  reasons.length = 0
   try {
     return await loadFfiModel(chosen, { ...options, gpuLayers })
   } catch (cause) {
-    for (let turn = 0; turn < turnsOfLog && whyNot === undefined; turn++) await setImmediate()
-    throw whyNot === undefined ? cause : new Error(whyNot, { cause })
+    for (let turn = 0; turn < turnsOfLog && reasons.length === 0; turn++) await setImmediate()
+    const [reason] = reasons
+    throw reason === undefined ? cause : new Error(reason, { cause })
   }
 }
 
@@ -90,7 +91,8 @@ async function gpuLayersOf(
 
 function log(isError: boolean, message: string): void {
   const text = message.trimEnd()
-  whyNot ??= ofLoad.exec(text)?.[1]
+  const [, reason] = ofLoad.exec(text) ?? []
+  if (reason !== undefined) reasons.push(reason)
   const isFault = isError && !ofAborted.test(text)
   if (text !== '') logger[isFault ? 'error' : 'debug']({ component: 'llama.cpp' }, text)
 }
