@@ -25,7 +25,10 @@ import t from 'tap'
 import { BatchFiller } from '../src/slots/batch-filler.js'
 import { ChunkTile } from '../src/slots/chunk-tile.js'
 import { preferSlot } from '../src/slots/prefer-slot.js'
+import type { SlotCells } from '../src/slots/slot-cells.js'
 import { SlotLayout } from '../src/slots/slot-layout.js'
+import { orderBatch } from '../src/slots/step-batch.js'
+import type { Vocabulary } from '../src/text/vocabulary.js'
 import { generate, openTiny, sampling } from './open-tiny.js'
 import { writeTinyModel } from './tiny-models.js'
 
@@ -602,6 +605,37 @@ t.test('sequences beside drafts become equally long where one pass takes less ti
     }
   }
   t.strictSame(lengths(learned, between), asTheyAre, 'by what was learned')
+  t.end()
+})
+
+t.test('drafts are computed with decodes, and prompts apart', (t) => {
+  const cells = { length: () => 0, freeTokens: undefined } as unknown as SlotCells
+  const vocabulary = { check: () => {} } as unknown as Vocabulary
+  const sampler = {} as NonNullable<BatchItem['sampler']>
+  const item = (slot: number, count: number, drafts = 0): BatchItem => ({
+    slot,
+    position: 0,
+    tokens: Array.from({ length: count }, () => 1),
+    outputs: Array.from({ length: drafts + 1 }, (_, nth) => count - 1 - drafts + nth),
+    sampler,
+    ...(drafts > 0 && { drafts }),
+  })
+  const orders = (kvUnified: boolean, ...batch: readonly BatchItem[]) =>
+    orderBatch(batch, cells, vocabulary, { batchSize: 64, contextSize: 64 }, { kvUnified }).map(
+      ({ order, isDecode }) => [order, isDecode],
+    )
+  const [decode, drafted, prompt] = [item(0, 1), item(1, 3, 2), item(2, 8)]
+  const [apart, together] = [
+    [
+      [[0, 1], false],
+      [[2], false],
+    ],
+    [[[0, 1, 2], false]],
+  ]
+  t.strictSame(orders(false, decode, drafted, prompt), apart)
+  t.strictSame(orders(true, decode, drafted, prompt), together)
+  t.strictSame(orders(false, item(0, 3), drafted, item(2, 3)), together, 'made equally long')
+  t.strictSame(orders(false, decode, item(1, 1)), [[[0, 1], true]])
   t.end()
 })
 

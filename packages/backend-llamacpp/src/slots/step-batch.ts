@@ -39,7 +39,8 @@ export function wantedPositions({ outputs, scores }: BatchItem): readonly number
  * Decodes and prompt chunks are passes of their own. Together llama.cpp would make two passes of them
  * as well, the first with one token of each sequence: a chunk of 64 would so become one of 63, and
  * flash attention on the CPU, which computes queries in tiles of 64, would be three times slower. With
- * a unified KV cache they are one pass. Drafts are short, and stay with the decodes.
+ * a unified KV cache they are one pass, and so are sequences of equally many tokens. Drafts are short, and stay
+ * with the decodes.
  * @throws CllmError `invalid_token` or `backend_failed`
  */
 export function orderBatch(
@@ -73,11 +74,13 @@ export function orderBatch(
   const twice = order.find((item, index) => index > 0 && slotOf(item) === slotOf(order[index - 1]!))
   if (twice !== undefined) throw failed(`slot ${slotOf(twice)} is twice in a step`)
   const isDecode = (index: number) => batch[index]?.tokens.length === 1
-  // With drafts, that first pass of one token for each sequence is the decode.
-  const isOne = kvUnified || batch.some(({ drafts = 0 }) => drafts > 0)
-  const groups = isOne
-    ? [order]
-    : [order.filter(isDecode), order.filter((index) => !isDecode(index))]
+  const isDrafted = (index: number) => (batch[index]?.drafts ?? 0) > 0
+  const isPrompt = (index: number) => !isDecode(index) && !isDrafted(index)
+  const areEqual = new Set(batch.map(({ tokens }) => tokens.length)).size < 2
+  const groups =
+    kvUnified || areEqual
+      ? [order]
+      : [order.filter((index) => !isPrompt(index)), order.filter(isPrompt)]
   return groups.flatMap((group) =>
     cutByOutputs(batch, group, mostOutputs).map((order) => ({
       order,
