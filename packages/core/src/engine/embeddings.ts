@@ -6,6 +6,7 @@ import type { TokenId, Tokenizer } from '../contracts/model/tokenizer.js'
 import { cancelled } from '../client/cancelled.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
+import { embed } from './backend-calls.js'
 import { AdapterTable } from './adapters/adapter-table.js'
 import type { RequestAdapters } from './adapters/request-adapters.js'
 import { PartQueue } from './input/part-queue.js'
@@ -176,8 +177,7 @@ export class Embeddings {
     try {
       const { applied = [] } = jobs[0]?.adapters ?? {}
       const inputs = jobs.map(({ tokens }) => tokens)
-      const vectors = await this.backend.embed?.(inputs, applied)
-      checkVectors(vectors, jobs.length)
+      const vectors = await embed(this.backend, inputs, applied)
       for (const [index, { resolve }] of jobs.entries()) resolve(vectors[index]!)
     } catch (error) {
       if (jobs.length > 1) return false
@@ -185,16 +185,4 @@ export class Embeddings {
     }
     return true
   }
-}
-
-/** @throws `backend_failed` when there is not a vector for each input */
-function checkVectors(
-  vectors: readonly (readonly number[])[] | undefined,
-  inputs: number,
-): asserts vectors is readonly (readonly number[])[] {
-  const count = vectors?.length ?? 0
-  const isWhole = count === inputs && vectors?.every((one) => typeof one?.[0] === 'number')
-  if (isWhole === true) return
-  const message = `The backend embedded ${inputs} inputs: expected a vector of numbers for each, instead got ${count} vectors, or an empty one`
-  throw new CllmError('backend_failed', message)
 }

@@ -31,7 +31,7 @@ import { RequestTracker } from './report/request-tracker.js'
 import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
 import { StepPlanner } from './loop/step-planner.js'
-import { runStep, type Step, type StepOutcome } from './loop/run-step.js'
+import { runStep, type Step, type StepOutcome, type StepPart } from './loop/run-step.js'
 import { Speculator } from './speculation/speculator.js'
 import { WakeSignal } from './loop/wake-signal.js'
 import { defined } from '../defined.js'
@@ -125,13 +125,10 @@ export class Engine {
   /** What it serves. */
   info(): EngineInfo {
     const { limits, capabilities } = this.backend
+    const { infill } = this.tokenizer
     const { draftModel } = this.speculator
-    const more = {
-      infill: this.tokenizer.infill,
-      adapters: this.between.adapters.known,
-      draftModel,
-    }
-    return { model: this.input.model, limits, capabilities, ...defined(more) }
+    const more = defined({ infill, adapters: this.between.adapters.known, draftModel })
+    return { model: this.input.model, limits, capabilities, ...more }
   }
 
   /** Counters and what is going on now. */
@@ -258,29 +255,34 @@ export class Engine {
     const record = recordStep(step, outcome, now)
     this.observers.onStep(record)
     for (const [index, part] of step.parts.entries()) {
-      const { request: sequence } = part
-      const outputs = outcome.outputs[index] ?? []
-      if (CllmError.isInstance(outputs)) {
-        // A backend that fails, or makes wrong outputs, may have left anything in the slot.
-        sequence.isInDoubt = true
-        this.finisher.mark(sequence, outputs)
-        continue
+      try {
+        this.#appendPart(part, index, outcome, now)
+      } catch (error) {
+        // A backend that fails, or returns what it must not, may have left anything in the slot.
+        part.request.isInDoubt = true
+        this.finisher.mark(part.request, CllmError.from(error, 'backend_failed'))
       }
-      this.table.advance(part, now)
-      sequence.addScores(outcome.scores?.[index])
-      if (sequence.request.progress && !part.isDecode) this.output.onProgress(sequence)
-      // A token drawn before a stop text was noticed, or for a client that left, is discarded.
-      const isLeaving = this.finisher.has(sequence)
-      for (const output of isLeaving ? [] : outputs) {
-        if (sequence.finish !== undefined) break
-        this.table.append(sequence, output, now)
-      }
-      if (part.draft !== undefined) this.table.verify(part, outputs.length, now)
-      if (isLeaving) continue
-      if (outputs.length > 0) this.output.onToken(sequence)
-      if (sequence.finish !== undefined) this.finisher.finish(sequence, now)
     }
     return record
+  }
+
+  #appendPart(part: StepPart, index: number, outcome: StepOutcome, now: number): void {
+    const { request: sequence } = part
+    const outputs = outcome.outputs[index] ?? []
+    if (CllmError.isInstance(outputs)) throw outputs
+    this.table.advance(part, now)
+    sequence.addScores(outcome.scores?.[index])
+    if (sequence.request.progress && !part.isDecode) this.output.onProgress(sequence)
+    // A token drawn before a stop text was noticed, or for a client that left, is discarded.
+    const isLeaving = this.finisher.has(sequence)
+    for (const output of isLeaving ? [] : outputs) {
+      if (sequence.finish !== undefined) break
+      this.table.append(sequence, output, now)
+    }
+    if (part.draft !== undefined) this.table.verify(part, outputs.length, now)
+    if (isLeaving) return
+    if (outputs.length > 0) this.output.onToken(sequence)
+    if (sequence.finish !== undefined) this.finisher.finish(sequence, now)
   }
 
   #publish(): void {

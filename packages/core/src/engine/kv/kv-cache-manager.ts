@@ -5,6 +5,7 @@ import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js
 import type { SlotStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
+import { truncate } from '../backend-calls.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import { isFree, minimumWait } from './prefix-index.js'
 import { keptBy } from './slot-choice.js'
@@ -156,7 +157,7 @@ export class SlotCacheManager implements KVCacheManager {
   truncate(sequence: Sequence, length: number): void {
     const slot = this.slots[sequence.slot ?? -1]
     if (slot?.owner !== sequence) return
-    const kept = this.backend.truncate(slot.id, length)
+    const kept = truncate(this.backend, slot.id, length)
     const isLess = kept < sequence.computedTokens
     if (isLess) this.index.drop(slot)
     sequence.computedTokens = kept

@@ -1,4 +1,5 @@
 import type { Backend } from '../../contracts/model/backend.js'
+import { layoutMs, preferSlot } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Match, PrefixIndex, Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -132,11 +133,11 @@ export class SlotChooser {
     const cutMs = checkpoint === undefined ? 0 : costs.states.loadMs(checkpoint.bytes)
     const lossMs = states.worth.lossMs(slot, keptBy(choice), wanted)
     const loadMs = found === undefined ? 0 : states.loadMs(found)
-    const placeMs = this.backend.layoutMs?.([...used, slot.id]) ?? 0
+    const placeMs = layoutMs(this.backend, [...used, slot.id])
     const steps = (sequence.maxTokens - sequence.generatedTokens) / 2
     const missing = sequence.tokens.length - shared
-    const layoutMs = Math.min(placeMs * steps, 2 * costs.copyMs)
-    return costs.steps.tokensMs(missing) + copyMs + cutMs + loadMs + lossMs + layoutMs
+    const lostMs = Math.min(placeMs * steps, 2 * costs.copyMs)
+    return costs.steps.tokensMs(missing) + copyMs + cutMs + loadMs + lossMs + lostMs
   }
 
   #reachedSources(sequence: Sequence): Reach[] {
@@ -167,10 +168,7 @@ export class SlotChooser {
 
   #prefer(free: readonly Slot[], used: readonly number[]): Slot {
     const ids = free.map(({ id }) => id)
-    const preferred = this.backend.preferSlot(ids, used)
-    const slot = this.slots[preferred]
-    if (slot !== undefined && ids.includes(preferred)) return slot
-    throw new RangeError(`preferSlot: expected one of ${ids.join()}, instead got ${preferred}`)
+    return this.slots[preferSlot(this.backend, ids, used)]!
   }
 }
 

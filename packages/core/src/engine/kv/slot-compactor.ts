@@ -1,6 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import * as tokens from '../../tokens.js'
+import { layoutMs } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { KVCacheManager, Slot } from '../engine-parts.js'
 import { isFree } from './prefix-index.js'
@@ -103,7 +104,10 @@ export class SlotCompactor {
   }
 
   #layoutMs(used: readonly Slot[]): number {
-    return this.backend.layoutMs?.(used.map((slot) => slot.id)) ?? 0
+    return layoutMs(
+      this.backend,
+      used.map((slot) => slot.id),
+    )
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
+import { copyPrefix, truncate } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -24,7 +25,7 @@ export class SlotFiller {
       const filled = await this.#fill(choice, sequence)
       // What is copied into a full slot may be on its way yet, and is not to be moved.
       const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
-      sequence.computedTokens = isFull ? backend.truncate(id, filled - 1) : filled
+      sequence.computedTokens = isFull ? truncate(backend, id, filled - 1) : filled
     } catch (error) {
       // What it holds now is unknown, and a slot that counts as empty must be empty.
       backend.release(id)
@@ -36,7 +37,7 @@ export class SlotFiller {
   async copy(from: Slot, to: Slot, length: number): Promise<number> {
     const began = this.clock.now()
     try {
-      return await this.backend.copyPrefix(from.id, to.id, length)
+      return await copyPrefix(this.backend, from.id, to.id, length)
     } catch {
       return 0
     } finally {
@@ -58,7 +59,7 @@ export class SlotFiller {
     const { transfer } = this.states
     if (found !== undefined) {
       const length = this.states.canLoad(found) ? await this.states.load(slot, sequence, found) : 0
-      if (length > 0) return this.backend.truncate(slot.id, found.shared)
+      if (length > 0) return truncate(this.backend, slot.id, found.shared)
     } else if (checkpoint !== undefined) {
       const held = heldTokens(source)
       const isThere = source === slot || (await transfer.copy(source.id, slot.id, held))
@@ -69,7 +70,7 @@ export class SlotFiller {
     } else if (slot.length === 0) {
       return 0
     } else if (shared > 0) {
-      return this.backend.truncate(slot.id, shared)
+      return truncate(this.backend, slot.id, shared)
     }
     this.backend.release(slot.id)
     return 0

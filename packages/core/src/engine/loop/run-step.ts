@@ -11,7 +11,7 @@ import type { ComputedPart, Plan } from '../../contracts/scheduling/scheduler-po
 import { CllmError } from '../../errors/cllm-error.js'
 import type { RunningSet } from '../requests/running-set.js'
 import type { Sequence } from '../requests/sequence.js'
-import { type CheckedOutputs, checkOutputs } from './check-outputs.js'
+import { type CheckedOutputs, checkOutputs } from '../backend-calls.js'
 
 /** A sequence's share of a step. */
 export interface StepPart extends ComputedPart {
@@ -83,7 +83,7 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
     const items = parts.map(toItem)
     const result: Partial<StepResult> | undefined = await backend.step(items)
     if (result?.isInterrupted === true) return interrupted
-    const outputs = checkOutputs(items, result, backend.model.vocabularySize)
+    const outputs = checkOutputs(backend, items, result)
     return { decodeMs: 0, sampleMs: 0, ...result, outputs, isWhole: result !== undefined }
   } catch (error) {
     const isPlain = parts.every(({ draft }) => draft === undefined)

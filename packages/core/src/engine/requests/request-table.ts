@@ -6,6 +6,7 @@ import type { Tokenizer } from '../../contracts/model/tokenizer.js'
 import { defined } from '../../defined.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
+import { createSampler } from '../backend-calls.js'
 import { AdapterTable } from '../adapters/adapter-table.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
 import { KvPool } from '../kv/kv-pool.js'
@@ -92,7 +93,7 @@ export class RequestTable {
       const { request, tokens, promptTokens } = sequence
       this.observers.onPreparing(sequence, now)
       const { sampling, processors } = request
-      sequence.sampler = this.backend.createSampler(sampling, tokens, promptTokens, processors)
+      sequence.sampler = createSampler(this.backend, sampling, tokens, promptTokens, processors)
     } catch (error) {
       return CllmError.from(error, 'backend_failed')
     }

@@ -8,6 +8,8 @@ import type {
 import type { SamplingParams } from '../../contracts/model/sampling.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import { type CheckedOutputs, checkOutputs, createSampler } from '../backend-calls.js'
 import { StepCostModel } from '../costs/step-cost-model.js'
 import type { Sequence } from '../requests/sequence.js'
 import type { GuessCosts } from './choose-drafts.js'
@@ -126,13 +128,13 @@ export class DraftModel {
     for (const one of all) {
       const { tokens, promptTokens, request } = one.sequence
       const sampling = plainly(request.sampling)
-      samplers.set(one, this.backend.createSampler(sampling, tokens, promptTokens))
+      samplers.set(one, createSampler(this.backend, sampling, tokens, promptTokens))
     }
     try {
       for (let active = all; active.length > 0;) {
         const items = active.map((one) => itemOf(one, samplers.get(one)!))
-        const { outputs } = await this.#step(items)
-        active = active.filter((one, index) => goesOn(one, outputs[index]![0]!.token))
+        const outputs = checkOutputs(this.backend, items, await this.#step(items))
+        active = active.filter((one, index) => goesOn(one, tokenOf(outputs[index]!)))
       }
     } finally {
       for (const sampler of samplers.values()) sampler.dispose()
@@ -149,6 +151,11 @@ export class DraftModel {
     this.#isMeasured = true
     return result
   }
+}
+
+function tokenOf(outputs: CheckedOutputs[number]): TokenId {
+  if (CllmError.isInstance(outputs)) throw outputs
+  return outputs[0]!.token
 }
 
 /** What follows the last token that the sequence has, or its last guess, is wanted. */

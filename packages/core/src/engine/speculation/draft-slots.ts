@@ -1,5 +1,6 @@
 import type { Backend, SlotId } from '../../contracts/model/backend.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
+import { truncate } from '../backend-calls.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** What a slot of the draft model holds. */
@@ -36,7 +37,7 @@ export class DraftSlots {
     const held = slot.length + slot.drafted.length
     // The last token is computed again where it was, since what follows it is wanted.
     const shared = Math.min(sharedWith(slot, sequence), sequence.tokens.length - 1)
-    slot.length = held > shared ? this.backend.truncate(slot.id, shared) : held
+    slot.length = held > shared ? truncate(this.backend, slot.id, shared) : held
     slot.drafted = []
     slot.usedAt = ++this.#uses
     return slot
@@ -47,7 +48,7 @@ export class DraftSlots {
     const id = best?.id ?? this.#slots.indexOf(undefined)
     if (id === -1) return undefined
     if (best !== undefined) this.#bySequence.delete(best.owner)
-    const length = best === undefined ? 0 : this.backend.truncate(id, usableBy(sequence, best))
+    const length = best === undefined ? 0 : truncate(this.backend, id, usableBy(sequence, best))
     const slot: DraftSlot = { id, owner: sequence, length, drafted: [], usedAt: 0 }
     this.#slots[id] = slot
     this.#bySequence.set(sequence, slot)

@@ -58,7 +58,7 @@ t.test('one request can never fail another', async (t) => {
     const wrong: [string, RegExp, (result: StepResult, mine: number) => unknown][] = [
       ['nothing', /outputs \}, a list for each item, instead got undefined/, () => undefined],
       ['no outputs', /instead got undefined/, () => ({ decodeMs: 1, sampleMs: 1 })],
-      ['none', /expected 1 for an item that wants 1, instead got 0/, withOutputs([])],
+      ['none', /expected 1 outputs for an item that wants 1, instead got 0/, withOutputs([])],
       [
         'two',
         /instead got 2/,

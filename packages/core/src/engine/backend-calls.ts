@@ -1,0 +1,153 @@
+import type { AppliedAdapter } from '../contracts/model/adapter.js'
+import type {
+  Backend,
+  BatchItem,
+  Sampler,
+  SlotId,
+  StepOutput,
+  StepResult,
+} from '../contracts/model/backend.js'
+import type { TokenId } from '../contracts/model/tokenizer.js'
+import { CllmError } from '../errors/cllm-error.js'
+
+/** A step's outputs, or in place of an item's what is wrong with them. */
+export type CheckedOutputs = readonly (readonly StepOutput[] | CllmError)[]
+
+/**
+ * The tokens that a slot really keeps of `length`.
+ *
+ * @throws `backend_failed` where the backend returns anything else
+ */
+export function truncate(backend: Backend, slot: SlotId, length: number): number {
+  return keptTokens(backend, 'truncate', backend.truncate(slot, length), length)
+}
+
+/**
+ * The tokens that a slot really holds of another one's first `length`.
+ *
+ * @throws `backend_failed` where the backend returns anything else
+ */
+export async function copyPrefix(
+  backend: Backend,
+  from: SlotId,
+  to: SlotId,
+  length: number,
+): Promise<number> {
+  return keptTokens(backend, 'copyPrefix', await backend.copyPrefix(from, to, length), length)
+}
+
+/**
+ * The free slot that the backend prefers for a new sequence.
+ *
+ * @throws `backend_failed` where that is none of them
+ */
+export function preferSlot(
+  backend: Backend,
+  free: readonly SlotId[],
+  used: readonly SlotId[],
+): SlotId {
+  const slot = backend.preferSlot(free, used)
+  if (free.includes(slot)) return slot
+  throw wrong(backend, 'preferSlot', `one of the slots ${free.join()}`, slot)
+}
+
+/**
+ * A sampler for a sequence.
+ *
+ * @throws `backend_failed` where the backend returns none
+ */
+export function createSampler(
+  backend: Backend,
+  ...of: Parameters<Backend['createSampler']>
+): Sampler {
+  const sampler = backend.createSampler(...of)
+  if (typeof sampler?.dispose === 'function') return sampler
+  throw wrong(backend, 'createSampler', 'a sampler with dispose()', sampler)
+}
+
+/**
+ * Milliseconds that each step loses with sequences in these slots; 0 where any slots are as good.
+ *
+ * @throws `backend_failed` where the backend returns anything else
+ */
+export function layoutMs(backend: Backend, used: readonly SlotId[]): number {
+  if (backend.layoutMs === undefined) return 0
+  const ms = backend.layoutMs(used)
+  if (ms >= 0 && ms < Infinity) return ms
+  throw wrong(backend, 'layoutMs', 'milliseconds from 0', ms)
+}
+
+/**
+ * A vector for each input.
+ *
+ * @throws `backend_failed` where there is none for some input
+ */
+export async function embed(
+  backend: Backend,
+  inputs: readonly (readonly TokenId[])[],
+  adapters: readonly AppliedAdapter[],
+): Promise<readonly (readonly number[])[]> {
+  const vectors = await backend.embed?.(inputs, adapters)
+  const count = vectors?.length ?? 0
+  const isWhole = count === inputs.length && vectors?.every((one) => typeof one?.[0] === 'number')
+  if (vectors !== undefined && isWhole === true) return vectors
+  const came = `${count} vectors, or an empty one`
+  throw wrong(backend, 'embed', `a vector of numbers for each of ${inputs.length} inputs`, came)
+}
+
+/**
+ * The outputs of a step; an item whose outputs are not what it asked for has an error in their place, so
+ * that its request fails and no other one.
+ *
+ * @param result - what came: a backend in plain JavaScript may have forgotten to return any of it
+ */
+export function checkOutputs(
+  backend: Backend,
+  items: readonly BatchItem[],
+  result: Partial<StepResult> | undefined,
+): CheckedOutputs {
+  const outputs = result?.outputs
+  if (!Array.isArray(outputs)) {
+    const error = wrong(backend, 'step', '{ outputs }, a list for each item', outputs)
+    return items.map(() => error)
+  }
+  let checked: (readonly StepOutput[] | CllmError)[] | undefined
+  for (const [index, item] of items.entries()) {
+    const error = problemOf(backend, item, outputs[index])
+    if (error !== undefined) (checked ??= [...outputs])[index] = error
+  }
+  return checked ?? outputs
+}
+
+function problemOf(
+  backend: Backend,
+  { outputs: wanted, drafts = 0 }: BatchItem,
+  drawn: readonly StepOutput[] | undefined,
+): CllmError | undefined {
+  const count = drawn?.length ?? 0
+  const least = drafts > 0 ? 1 : wanted.length
+  if (!(count >= least && count <= wanted.length)) {
+    const expected = least === wanted.length ? `${least}` : `${least} to ${wanted.length}`
+    const outputs = `${expected} outputs for an item that wants ${wanted.length}`
+    return wrong(backend, 'step', outputs, count)
+  }
+  const { vocabularySize } = backend.model
+  for (let index = 0; index < count; index++) {
+    const token = drawn?.[index]?.token
+    if (Number.isInteger(token) && token! >= 0 && token! < vocabularySize) continue
+    return wrong(backend, 'step', `a token from 0 to ${vocabularySize - 1}`, token)
+  }
+  return undefined
+}
+
+function keptTokens(backend: Backend, call: string, kept: unknown, length: number): number {
+  if (Number.isInteger(kept) && Number(kept) >= 0 && Number(kept) <= length) return Number(kept)
+  throw wrong(backend, call, `the number of tokens kept, from 0 to ${length}`, kept)
+}
+
+/** What a backend returned is not what its contract says. */
+function wrong(backend: Backend, call: string, expected: string, came: unknown): CllmError {
+  const { id } = backend.model
+  const message = `The backend of "${id}" returned a wrong value: ${call}: expected ${expected}, instead got ${String(came)}`
+  return new CllmError('backend_failed', message, { details: { backend: id, call } })
+}
