@@ -10,6 +10,9 @@ import { mayBeRebound } from './rebound-names.js'
  */
 const readingMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
+/** Carries the reason where browsers hide bodies: on the answers to what they ask before a page's request. */
+const reasonHeader = 'X-Cllm-Warning'
+
 /**
  * Refuses what a page of another origin sends, unless that origin is allowed: a browser sends a
  * form or a text anywhere without asking, and bodies are taken whatever their type. Clients that are
@@ -24,21 +27,28 @@ export function refuseOtherOrigins(
   known: readonly string[],
 ): Middleware<KoaState> {
   return async (ctx, next) => {
-    if (!readingMethods.has(ctx.method) && !isWelcome(ctx, allowed, known)) {
-      throw refusal(ctx.get('Origin').slice(0, 256))
+    const isPreflight = ctx.method === 'OPTIONS' && ctx.get('Access-Control-Request-Method') !== ''
+    const isReading = readingMethods.has(ctx.method) && !isPreflight
+    if (!isReading && !isWelcome(ctx, allowed, known)) {
+      const error = refusal(ctx.get('Origin').slice(0, 256))
+      if (isPreflight) ctx.set(reasonHeader, error.message)
+      throw error
     }
     await next()
   }
 }
 
 function refusal(origin: string): CllmError {
-  const known = hostOf(origin) !== undefined
-  const message = known
-    ? `Pages of ${origin} may not use this server; --cors-origins ${origin} would let them` +
-      (isAllowedOrigin(['localhost'], origin)
-        ? ', and --cors-origins localhost all of this machine'
-        : '')
-    : 'Pages of other origins may not use this server; --cors-origins says which ones may'
+  const isApp = isAllowedOrigin(['apps'], origin)
+  const message =
+    isApp || hostOf(origin) !== undefined
+      ? `Pages of ${origin} may not use this server; --cors-origins ${origin} would let them` +
+        (isApp
+          ? ', and --cors-origins apps all apps'
+          : isAllowedOrigin(['localhost'], origin)
+            ? ', and --cors-origins localhost all of this machine'
+            : '')
+      : 'Pages of other origins may not use this server; --cors-origins says which ones may'
   return new CllmError('origin_not_allowed', message, { details: { origin } })
 }
 

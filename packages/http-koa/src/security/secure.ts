@@ -7,7 +7,7 @@ import type { KeyRing } from './api-key.js'
 import { authenticate } from './authenticate.js'
 import { refuseOtherOrigins } from './cross-origin.js'
 import { guardEngines } from './guard-engines.js'
-import { isAllowedOrigin } from './origins.js'
+import { areLoopback, isAllowedOrigin, ownOrigins } from './origins.js'
 import { refuseReboundNames } from './rebound-names.js'
 import { securityHeaders } from './security-headers.js'
 import type { CreateLimitCounter } from './limit-counters.js'
@@ -22,10 +22,11 @@ export interface SecurityOptions {
   /** Makes what counts towards the limits. Default: in this process alone. */
   readonly limitCounters?: CreateLimitCounter
   /**
-   * Origins whose pages may use the API (CORS), `*` for all, or `localhost` for those of this machine;
-   * default: none. Pages of other
-   * origins are refused, even where no answer of theirs would be read. Without keys, the names of
-   * these origins are also those under which a proxy on this machine may ask.
+   * Origins whose pages may use the API (CORS), `*` for all, `localhost` for those of this machine or
+   * `apps` for those that apps bring along. Default: none, and both of the latter where the server has no
+   * keys and listens on loopback only. Pages of other origins are refused, even where no answer of theirs
+   * would be read. Without keys, the names of these origins are also those under which a proxy on this
+   * machine may ask.
    */
   readonly corsOrigins?: readonly string[]
 }
@@ -53,10 +54,12 @@ export interface Security {
  * @param hosts - what the server listens on: names and addresses
  */
 export function secure(
-  { keys, limits, limitCounters, corsOrigins = [] }: SecurityOptions,
+  { keys, limits, limitCounters, corsOrigins: given = [] }: SecurityOptions,
   { directory, clock }: Pick<TransportContext, 'directory' | 'clock'>,
   hosts: readonly string[],
 ): Security {
+  const isOwn = keys === undefined && areLoopback(hosts)
+  const corsOrigins = isOwn ? [...given, ...ownOrigins] : given
   const middleware: Middleware<KoaState>[] = [securityHeaders]
   if (corsOrigins.length > 0) middleware.push(allowOrigins(corsOrigins))
   middleware.push(refuseOtherOrigins(corsOrigins, hosts))
@@ -82,13 +85,13 @@ const exposedHeaders = [
 ]
 
 function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
-  const all = origins.includes('*')
   const answer = cors({
     origin: (ctx) => {
       const origin = ctx.get('Origin')
-      if (all) return '*'
       return isAllowedOrigin(origins, origin) ? origin : ''
     },
+    // as llama-server does, for pages that ask with `credentials: 'include'`
+    credentials: origins.includes('*'),
     exposeHeaders: exposedHeaders,
     maxAge: 600,
   }) as Middleware<KoaState>

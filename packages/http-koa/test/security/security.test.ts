@@ -310,15 +310,12 @@ testEach('pages of other origins only where allowed', async (t) => {
     headers: { Origin: origin, 'Access-Control-Request-Method': 'POST' },
   }
   const closed = await serveKeys([ann])
-  t.equal(
-    (await closed.get('/generate', preflight)).status,
-    200,
-    'it is asked before a key is sent',
-  )
-  t.equal(
-    (await closed.get('/generate', preflight)).headers.get('access-control-allow-origin'),
-    null,
-  )
+  const asked = await closed.get('/generate', preflight)
+  t.equal(asked.status, 403, 'it is asked before a key is sent')
+  t.equal(asked.headers.get('access-control-allow-origin'), null)
+  const why = `Pages of ${origin} may not use this server; --cors-origins ${origin} would let them`
+  t.equal(asked.headers.get('x-cllm-warning'), why, 'browsers hide the body')
+  t.match(await asked.json(), { code: 'origin_not_allowed', error: why })
   const open = await serveKeys([ann], { transport: { security: { corsOrigins: [origin] } } })
   const answer = await open.get('/generate', preflight)
   t.equal(answer.status, 200)
@@ -347,6 +344,72 @@ testEach('pages of other origins only where allowed', async (t) => {
     const asked = await local.get('/generate', { ...preflight, headers })
     t.equal(asked.headers.get('access-control-allow-origin'), isLocal ? page : null, page)
   }
+})
+
+testEach('pages and apps of the same machine, while only it reaches the server', async (t) => {
+  const own = await serve()
+  t.teardown(own.close)
+  const keyed = await serveKeys([ann])
+  const shared = await serve({ host: '0.0.0.0' })
+  t.teardown(shared.close)
+  const body = { prompt: 'a', max_tokens: 1 }
+  const ask = async (server: typeof own, origin: string) =>
+    await server.post('/generate', body, {
+      headers: { Origin: origin, 'Sec-Fetch-Site': 'cross-site' },
+    })
+  for (const origin of [
+    'http://localhost:5173',
+    'http://127.0.0.1:3000',
+    'https://[::1]',
+    'app://obsidian.md',
+    'tauri://localhost',
+    'http://tauri.localhost',
+    'vscode-webview://0abc',
+    'capacitor://localhost',
+  ]) {
+    const answer = await ask(own, origin)
+    t.equal(answer.status, 200, origin)
+    t.equal(answer.headers.get('access-control-allow-origin'), origin)
+    const method = { Origin: origin, 'Access-Control-Request-Method': 'POST' }
+    const preflight = await own.get('/generate', { method: 'OPTIONS', headers: method })
+    t.equal(preflight.headers.get('access-control-allow-origin'), origin)
+    t.equal((await ask(keyed, origin)).status, 403, `${origin}: a server with keys`)
+    t.equal((await ask(shared, origin)).status, 403, `${origin}: others reach it`)
+  }
+  for (const origin of [
+    'https://evil.example.org',
+    'http://localhost.evil.example.org',
+    'http://evil.example.org:8080/app://x',
+    'chrome-extension://abc',
+    'file://',
+    'null',
+  ]) {
+    const answer = await ask(own, origin)
+    t.equal(answer.status, 403, origin)
+    t.equal(answer.headers.get('access-control-allow-origin'), null)
+  }
+  const rebound = await rawRequest(
+    own.port,
+    'GET /health HTTP/1.1\r\nHost: evil.example.org\r\nConnection: close\r\n\r\n',
+  )
+  await until(() => rebound.closed)
+  t.match(rebound.received, /^HTTP\/1\.1 403 /, 'a rebound name')
+  t.match(await (await ask(keyed, 'app://obsidian.md')).json(), {
+    error: /--cors-origins apps all apps$/,
+  })
+})
+
+testEach('with * any page is let in, also with credentials', async (t) => {
+  const any = await serve({ transport: { security: { corsOrigins: ['*'] } } })
+  t.teardown(any.close)
+  const origin = 'https://chat.example.org'
+  const answer = await any.get('/health', { headers: { Origin: origin } })
+  t.equal(answer.headers.get('access-control-allow-origin'), origin)
+  t.equal(answer.headers.get('access-control-allow-credentials'), 'true')
+  const named = await serve({ transport: { security: { corsOrigins: [origin] } } })
+  t.teardown(named.close)
+  const other = await named.get('/health', { headers: { Origin: origin } })
+  t.equal(other.headers.get('access-control-allow-credentials'), null)
 })
 
 testEach('names that were rebound to this machine, and origins that are allowed', async (t) => {

@@ -58,8 +58,8 @@ export const securityOptions = {
   cors_origins: option<readonly string[]>({
     doc:
       'Web origins that may use the API, such as `https://chat.example.org`; `localhost` is every page of ' +
-      'this machine, `*` is all. A proxy on ' +
-      'this machine may pass their names on as `Host`.',
+      'this machine, `apps` the pages of desktop apps (both may without keys on a loopback address), `*` ' +
+      'is all. A proxy on this machine may pass their names on as `Host`.',
     default: [],
     format: someTexts('origins'),
     arg: 'cors-origins',

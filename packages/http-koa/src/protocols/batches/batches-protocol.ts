@@ -119,6 +119,16 @@ export function batchesProtocol({
   }
 }
 
+/** Says at the routes of batches what would serve them. */
+function refuse(router: KoaRouter): void {
+  for (const { method, path } of routes) {
+    router[method](path, () => {
+      const message = 'This server keeps no files for batches; --batches FOLDER makes it do so'
+      throw new CllmError('not_found', message)
+    })
+  }
+}
+
 function inFolder(
   path: string | undefined,
   holdFolder: HoldFolder,
@@ -139,7 +149,7 @@ export const batches = defineProtocol({
   doc: "OpenAI's batches and their files under `/v1`, where a folder for them is set.",
   options: optionsSchema,
   create({ folder, ...options }, { protocols, batches: shared, holdFolder }) {
-    if (folder === undefined && shared === undefined) return { name: 'batches', mount() {} }
+    if (folder === undefined && shared === undefined) return { name: 'batches', mount: refuse }
     const lines = protocols.find(({ name }) => name === 'openai')
     const where = shared === undefined ? { folder } : { shared }
     return batchesProtocol(defined({ ...where, ...options, lines, holdFolder }))

@@ -18,6 +18,7 @@ import {
 import {
   type ApiKey,
   type BatchObject,
+  batches,
   batchesProtocol,
   type CreateLimitCounter,
   hashKey,
@@ -145,6 +146,19 @@ testEach('a batch answers each line as a request would be', async (t) => {
   const removed = await fetch(`${url}/v1/files/${uploaded.id}`, { method: 'DELETE' })
   t.match(await removed.json(), { deleted: true })
   t.equal((await mine.get(`/v1/files/${uploaded.id}`)).status, 404)
+})
+
+t.test('without a folder the routes name the flag', async (t) => {
+  const context = { defaults: {}, started: 0, protocols: [] }
+  const served = await serve({
+    protocols: [batches.create({ concurrency: 1, share: 0.1, fileLimitBytes: 1 }, context), openAiProtocol()],
+  })
+  t.teardown(served.close)
+  for (const path of ['/v1/files', '/v1/files/file-1', '/v1/batches', '/v1/batches/a/cancel']) {
+    const answer = path.endsWith('cancel') ? await served.post(path, {}) : await served.get(path)
+    t.equal(answer.status, 404, path)
+    t.match(await answer.json(), { error: { message: /--batches FOLDER/ } })
+  }
 })
 
 t.test('what is wrong with a file or a batch is said', async (t) => {
