@@ -151,7 +151,10 @@ testEach('a batch answers each line as a request would be', async (t) => {
 t.test('without a folder the routes name the flag', async (t) => {
   const context = { defaults: {}, started: 0, protocols: [] }
   const served = await serve({
-    protocols: [batches.create({ concurrency: 1, share: 0.1, fileLimitBytes: 1 }, context), openAiProtocol()],
+    protocols: [
+      batches.create({ concurrency: 1, share: 0.1, fileLimitBytes: 1 }, context),
+      openAiProtocol(),
+    ],
   })
   t.teardown(served.close)
   for (const path of ['/v1/files', '/v1/files/file-1', '/v1/batches', '/v1/batches/a/cancel']) {
