@@ -53,6 +53,16 @@ const tooWide = `[...document.body.querySelectorAll('*')]
   .map((each) => each.outerHTML.slice(0, 200))
   .concat(document.documentElement.scrollWidth > innerWidth ? ['the page'] : [])`
 
+/** The parts of a region that only show when it is scrolled sideways. */
+export async function clipped(region: Locator): Promise<string[]> {
+  const [all, { x, width }] = [await region.locator('*').all(), (await region.boundingBox())!]
+  const beyond = all.map(async (part) => {
+    const box = await part.boundingBox()
+    return box !== null && box.x + box.width > x + width + 1 ? [await part.innerHTML()] : []
+  })
+  return (await Promise.all(beyond)).flat()
+}
+
 /** What is wrong with a page for who cannot see it, in both themes and on a phone. */
 export async function auditAll(t: Test, page: Page): Promise<void> {
   t.same(await auditPage(page), [], 'light')

@@ -1,3 +1,4 @@
+import type { Request } from 'playwright-core'
 import type { Test } from 'tap'
 import { auditAll, auditPage, gate, type Visit } from './browser.js'
 
@@ -146,4 +147,25 @@ export async function usage(t: Test, { page, url }: Visit, key: string): Promise
   await page.getByRole('textbox', { name: 'To', exact: true }).fill('2000-01-01')
   await page.getByText(/Nothing was asked for, |expected/).waitFor()
   await auditAll(t, page)
+}
+
+/** A server without keys and usage: the tabs say how to switch them on, and ask for nothing. */
+export async function switchedOff(t: Test, { page }: Visit): Promise<void> {
+  const asked: string[] = []
+  const note = (request: Request): void => void asked.push(new URL(request.url()).pathname)
+  page.on('request', note)
+  for (const [tab, command] of [
+    ['Keys', '--api-keys keys.json'],
+    ['Usage', '--usage usage'],
+  ] as const) {
+    await page.getByRole('link', { name: tab }).click()
+    await page.getByRole('heading', { name: tab }).waitFor()
+    await page.locator('code', { hasText: command }).waitFor()
+    t.ok(await page.getByRole('button', { name: 'Copy' }).isVisible())
+    t.equal(await page.getByRole('textbox').count(), 0, 'no controls of a feature that is off')
+    await auditAll(t, page)
+  }
+  page.off('request', note)
+  const routes = new Set(asked.filter((path) => !path.startsWith('/ui/')))
+  t.same([...routes], ['/v1/models'], 'nothing that would fail')
 }

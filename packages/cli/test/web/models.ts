@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
-import { auditAll, gate, tabTo, type Visit } from './browser.js'
+import { auditAll, clipped, gate, tabTo, type Visit } from './browser.js'
 
 /** A model is unloaded and loaded; one that no source has is told so. */
 export async function models(t: Test, { page }: Visit): Promise<void> {
@@ -27,7 +27,19 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   await page.getByRole('button', { name: 'Fetch' }).click()
   await page.getByText(/no-such-model/).waitFor()
   await auditAll(t, page)
+  await onPhone(t, page)
   await fetches(t, page)
+}
+
+/** On a phone every value and button of a model is on the screen. */
+async function onPhone(t: Test, page: Page): Promise<void> {
+  const size = page.viewportSize()!
+  await page.setViewportSize({ width: 390, height: 840 })
+  const models = page.getByRole('region', { name: 'Models' })
+  t.same(await clipped(models), [])
+  const { x, width } = (await models.getByRole('button').last().boundingBox())!
+  t.ok(x >= 0 && x + width <= 390, 'the button is there without scrolling')
+  await page.setViewportSize(size)
 }
 
 /** A fetch goes on while another page is shown, and what it fetched can be chosen there. */

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Test } from 'tap'
-import { auditAll, type Visit } from './browser.js'
+import { auditAll, clipped, type Visit } from './browser.js'
 
 /** What the requests of the page's docs begin with. */
 const docs = readFileSync(new URL('../../../../docs/web-page.md', import.meta.url), 'utf8')
@@ -95,6 +95,13 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await page.getByRole('rowheader', { name: 'team-2' }).waitFor()
   await page.getByRole('link', { name: 'Close' }).click()
   await shoot('scheduler', page.getByText(/\b[6-9]\d requests ended/))
+  const size = page.viewportSize()!
+  for (const width of [1280, 390]) {
+    await page.setViewportSize({ ...size, width })
+    const slots = page.getByRole('region', { name: 'Slots and what they hold' })
+    t.same(await clipped(slots), [], `the tokens of each slot, ${width} pixels wide`)
+  }
+  await page.setViewportSize(size)
   await load.end()
   t.same([...load.statuses], [200], 'nobody noticed')
   t.match(await page.getByLabel('Figures').innerText(), /TTFT\s+\d.*\nITL\s+\d/)

@@ -11,7 +11,7 @@ import { loadRegistry } from '../../src/plugins/load-registry.js'
 import { serve } from '../serve-process.js'
 import { findBrowser, startBrowser, type Visit, watchPage } from './browser.js'
 import { chatsAndBranches, keepsAll, richAnswers, stops, toolsByHand } from './chat.js'
-import { asksForKey, keepsChat, keysPage, usage } from './keys.js'
+import { asksForKey, keepsChat, keysPage, switchedOff, usage } from './keys.js'
 import { lab } from './lab.js'
 import { keyboard, models } from './models.js'
 import { newcomer } from './newcomer.js'
@@ -103,11 +103,7 @@ t.test('the page, used as a person would', { skip }, async (t) => {
   await keyedStep('a user chats, whatever else is refused', async (t, visit) => {
     await keepsChat(t, visit, { user: user.secret, admin: secret })
   })
-  await step('keys: a server that has none', async (t, { page }) => {
-    await page.getByRole('link', { name: 'Keys' }).click()
-    await page.getByText(/asks for no keys/).waitFor()
-    t.equal(await page.getByLabel('Name').count(), 0)
-  })
+  await step('keys and usage: off, nothing is asked', switchedOff)
 })
 
 t.test('a setting turns it off', async (t) => {

@@ -9,6 +9,7 @@ import { usePull } from './models/use-pull.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
 import { Server, type ServerError } from './server/server.js'
 import { ServerContext } from './server/server-context.js'
+import { isOff, SwitchedOff } from './parts/switched-off.js'
 import { ThemeButton } from './parts/theme-button.js'
 import { UsagePage } from './usage/usage-page.js'
 
@@ -50,7 +51,12 @@ export function App(): JSX.Element {
         <strong class="name">cLLM</strong>
         <nav aria-label="Pages">
           {pages.map(([id, label]) => (
-            <a key={id} href={`#${id}`} aria-current={id === page ? 'page' : undefined}>
+            <a
+              key={id}
+              class={isOff(id) ? 'off' : undefined}
+              href={`#${id}`}
+              aria-current={id === page ? 'page' : undefined}
+            >
               {label}
             </a>
           ))}
@@ -74,8 +80,9 @@ export function App(): JSX.Element {
           <ChatPage models={models} />
         </div>
         {page === 'models' && <ModelsPage pull={pull} />}
-        {page === 'keys' && <KeysPage />}
-        {page === 'usage' && <UsagePage />}
+        {page === 'keys' && !isOff(page) && <KeysPage />}
+        {page === 'usage' && !isOff(page) && <UsagePage />}
+        {isOff(page) && <SwitchedOff feature={page} />}
         {page === 'lab' && <LabPage />}
         {page === 'scheduler' && <SchedulerPage models={models} request={detail} />}
       </main>

@@ -25,14 +25,21 @@ const types: Readonly<Record<string, string>> = {
   woff2: 'font/woff2',
 }
 
-/** The files of a folder, by their paths in it. Files of other types are left out. */
-export async function readPageFiles(folder: URL): Promise<ReadonlyMap<string, PageFile>> {
+/**
+ * The files of a folder, by their paths in it. Files of other types are left out. `index.html` lists the server's
+ * features, so that the page asks for nothing that this server lacks.
+ */
+export async function readPageFiles(
+  folder: URL,
+  features: readonly string[] = ['all'],
+): Promise<ReadonlyMap<string, PageFile>> {
   const entries = await readdir(folder, { recursive: true })
   const names = entries.map((name) => name.replaceAll('\\', '/'))
   const files = names.map(async (name) => {
     const type = types[name.slice(name.lastIndexOf('.') + 1)]
     if (type === undefined) return []
-    const plain = await readFile(new URL(name, folder))
+    const read = await readFile(new URL(name, folder))
+    const plain = name === 'index.html' ? withFeatures(read, features) : read
     const hash = createHash('sha256').update(plain).digest('base64url').slice(0, 22)
     const isHashed = name.startsWith('assets/')
     const file = { type, etag: `"${hash}"`, plain, isHashed }
@@ -41,4 +48,12 @@ export async function readPageFiles(folder: URL): Promise<ReadonlyMap<string, Pa
     return [[name, { ...file, gzip: await gzip(plain) }]] as const
   })
   return new Map((await Promise.all(files)).flat())
+}
+
+const featureList = '<meta name="cllm-features" content="'
+
+function withFeatures(page: Buffer, features: readonly string[]): Buffer {
+  return Buffer.from(
+    page.toString().replace(`${featureList}all"`, `${featureList}${features.join(' ')}"`),
+  )
 }

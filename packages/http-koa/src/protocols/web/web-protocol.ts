@@ -9,6 +9,8 @@ import { type PageFile, readPageFiles } from './page-files.js'
 export interface WebProtocolOptions {
   /** The folder with the built page, `pageFolder` of `@cllm/web`; default: no page is served. */
   readonly page?: URL
+  /** What the page shows tabs for: protocols by name, and `keys`; default: all that the page has. */
+  readonly features?: () => readonly string[]
 }
 
 interface WebContext {
@@ -79,10 +81,10 @@ async function send(ctx: KoaContext, { files }: WebContext, name: string): Promi
 }
 
 /** Reads the files of the page when they are first asked for. */
-function lazily(folder: URL): WebContext['files'] {
+function lazily(folder: URL, features?: () => readonly string[]): WebContext['files'] {
   let reading: Promise<ReadonlyMap<string, PageFile>> | undefined
   return async () => {
-    reading ??= readPageFiles(folder).catch((cause: unknown) => {
+    reading ??= readPageFiles(folder, features?.()).catch((cause: unknown) => {
       reading = undefined
       const message = 'The web page is not there: `pnpm build` makes it'
       throw new CllmError('not_found', message, { cause })
@@ -95,7 +97,7 @@ function lazily(folder: URL): WebContext['files'] {
  * The web page at `/ui`, and at `/` for browsers. Its files need no key: the page asks for one and
  * sends it with what it asks the other protocols.
  */
-export function webProtocol({ page }: WebProtocolOptions = {}): KoaProtocol {
+export function webProtocol({ page, features }: WebProtocolOptions = {}): KoaProtocol {
   if (page === undefined) return { name: 'web', mount() {} }
   return {
     name: 'web',
@@ -106,7 +108,7 @@ export function webProtocol({ page }: WebProtocolOptions = {}): KoaProtocol {
         if (ctx.accepts('json', 'html') !== 'html') return await next()
         ctx.redirect('ui/')
       })
-      mountRoutes(router, routes, { files: lazily(page) })
+      mountRoutes(router, routes, { files: lazily(page, features) })
     },
   }
 }
@@ -115,5 +117,12 @@ export function webProtocol({ page }: WebProtocolOptions = {}): KoaProtocol {
 export const web = defineProtocol({
   name: 'web',
   doc: 'The web page under `/ui`, and at `/` for browsers: chat, live view, lab, models, keys.',
-  create: (_options, { page }) => webProtocol(page === undefined ? {} : { page }),
+  create(_options, { page, keys, protocols }) {
+    if (page === undefined) return webProtocol()
+    const features = (): string[] => {
+      const mounted = protocols.filter(({ routes }) => routes !== undefined)
+      return [...mounted.map(({ name }) => name), ...(keys === undefined ? [] : ['keys'])]
+    }
+    return webProtocol({ page, features })
+  },
 })

@@ -3,16 +3,27 @@ import { type IncomingMessage, request } from 'node:http'
 import { pathToFileURL } from 'node:url'
 import { CllmError, type EngineActivity, SimulatedClock } from '@cllm/core'
 import { drive, runUntilIdle } from '@cllm/core/testing'
-import { adminProtocol, hashKey, keyRing, nativeProtocol, webProtocol } from '@cllm/http-koa'
+import {
+  adminProtocol,
+  hashKey,
+  keyRing,
+  type KeyStore,
+  type KoaProtocol,
+  nativeProtocol,
+  type ProtocolContext,
+  webProtocol,
+} from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { LiveFeed } from '../../../src/protocols/admin/live-feed.js'
+import { usage } from '../../../src/protocols/usage/usage-protocol.js'
+import { web } from '../../../src/protocols/web/web-protocol.js'
 import { serve, until } from '../../serve.js'
 
 const browser = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
 
 function pageOf(t: Test): URL {
   const folder = t.testdir({
-    'index.html': '<!doctype html><title>cLLM</title>',
+    'index.html': '<!doctype html><meta name="cllm-features" content="all" /><title>cLLM</title>',
     'notes.txt': 'of no type that is served',
     assets: {
       'a-3.woff2': 'a font',
@@ -80,6 +91,24 @@ t.test('the page: files, headers, and who is sent to it', async (t) => {
   ]) {
     t.equal((await get(`/ui/${path}`)).status, 404, path)
   }
+})
+
+t.test('the page lists what the server has', async (t) => {
+  const page = pageOf(t)
+  const listed = async (context: Partial<ProtocolContext>): Promise<string | undefined> => {
+    const protocols: KoaProtocol[] = []
+    const all = { defaults: {}, started: 0, protocols, page, ...context }
+    protocols.push(web.create({}, all), nativeProtocol(), usage.create({}, all))
+    const server = await serve({ protocols })
+    t.teardown(server.close)
+    const text = await (await server.get('/ui/')).text()
+    return /name="cllm-features" content="(.*?)"/.exec(text)?.[1]
+  }
+  t.equal(await listed({}), 'web native')
+  t.equal(await listed({ keys: {} as KeyStore }), 'web native keys')
+  const server = await serve({ protocols: [webProtocol({ page }), nativeProtocol()] })
+  t.teardown(server.close)
+  t.match(await (await server.get('/ui/')).text(), /content="all"/)
 })
 
 t.test('the page needs no key, and what it asks does; not built, it says so', async (t) => {

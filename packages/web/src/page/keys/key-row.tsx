@@ -38,10 +38,10 @@ export function KeyRow({
   return (
     <tr>
       <th scope="row">{name}</th>
-      <td>{tenant}</td>
-      <td>{role}</td>
+      <td data-label="tenant">{tenant}</td>
+      <td data-label="role">{role}</td>
       {limits.map(([limit, label]) => (
-        <td class="number" key={limit}>
+        <td class="number" key={limit} data-label={label.toLowerCase()}>
           {draft === undefined ? (
             (key[limit]?.toLocaleString('en-US') ?? withoutLimit(limit))
           ) : (

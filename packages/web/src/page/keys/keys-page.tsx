@@ -53,7 +53,7 @@ export function KeysPage(): JSX.Element {
             makes the same ones.
           </p>
           <div class="scroll" tabIndex={0} role="region" aria-label="Keys">
-            <table>
+            <table class="stacks">
               <thead>
                 <tr>
                   <ColumnHeads names={['name', 'tenant', 'role']} />

@@ -73,7 +73,7 @@ export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
         </p>
       )}
       <div class="scroll" tabIndex={0} role="region" aria-label="Models">
-        <table>
+        <table class="stacks">
           <thead>
             <tr>
               <ColumnHeads names={['model', 'state']} />
@@ -108,14 +108,22 @@ function Row({
   return (
     <tr>
       <th scope="row">{id}</th>
-      <td>
+      <td data-label="state">
         {status.value}
         {status.error !== undefined && <span class="problem"> {status.error}</span>}
       </td>
-      <td class="number">{size === null ? '–' : formatBytes(size)}</td>
-      <td class="number">{users}</td>
-      <td class="number">{waiting}</td>
-      <td class="number">{expires === null ? '–' : new Date(expires).toLocaleTimeString()}</td>
+      <td class="number" data-label="size">
+        {size === null ? '–' : formatBytes(size)}
+      </td>
+      <td class="number" data-label="requests">
+        {users}
+      </td>
+      <td class="number" data-label="waiting for it">
+        {waiting}
+      </td>
+      <td class="number" data-label="unloads at">
+        {expires === null ? '–' : new Date(expires).toLocaleTimeString()}
+      </td>
       <td>
         <button
           class="quiet"

@@ -22,7 +22,7 @@ export function EndedRequests({
         <p class="hint">None in the last minute.</p>
       ) : (
         <div class="scroll" tabIndex={0} role="region" aria-label="The last ones">
-          <table>
+          <table class="stacks">
             <thead>
               <tr>
                 <ColumnHeads names={['request', 'tenant', 'state']} />
@@ -36,14 +36,18 @@ export function EndedRequests({
                 .reverse()
                 .map((one) => (
                   <tr key={one.id}>
-                    <td>
+                    <td data-label="request">
                       <RequestLink id={one.id} />
                     </td>
-                    <td>{one.tenant}</td>
-                    <td>{one.state.replace('_', ' ')}</td>
-                    <td class="number">{formatMs(one.queueMs)}</td>
-                    <td class="number">{one.generatedTokens}</td>
-                    <td>{cachedText(one)}</td>
+                    <td data-label="tenant">{one.tenant}</td>
+                    <td data-label="state">{one.state.replace('_', ' ')}</td>
+                    <td class="number" data-label="waited">
+                      {formatMs(one.queueMs)}
+                    </td>
+                    <td class="number" data-label="answer tokens">
+                      {one.generatedTokens}
+                    </td>
+                    <td data-label="cached">{cachedText(one)}</td>
                   </tr>
                 ))}
             </tbody>

@@ -9,6 +9,8 @@ interface Props {
   readonly state: LiveState
 }
 
+const count = (tokens: number): string => tokens.toLocaleString('en-US')
+
 /** The slots with what they hold: the KV cache. */
 export function Slots({ state }: Props): JSX.Element {
   const { slots, slotTokens, kvPool } = state
@@ -24,7 +26,7 @@ export function Slots({ state }: Props): JSX.Element {
         <table>
           <thead>
             <tr>
-              <ColumnHeads names={['slot', 'request', 'state', 'tokens']} />
+              <ColumnHeads names={['slot', 'request', 'state', `tokens of ${count(slotTokens)}`]} />
             </tr>
           </thead>
           <tbody>
@@ -34,13 +36,15 @@ export function Slots({ state }: Props): JSX.Element {
                 <td>{request === undefined ? '–' : <RequestLink id={request} />}</td>
                 <td>{state === 'idle' && tokens > 0 ? 'kept for reuse' : state}</td>
                 <td>
-                  <meter
-                    min={0}
-                    max={slotTokens}
-                    value={tokens}
-                    aria-label={`Tokens in slot ${slot}`}
-                  />{' '}
-                  {tokens} of {slotTokens}
+                  <div class="filled">
+                    <meter
+                      min={0}
+                      max={slotTokens}
+                      value={tokens}
+                      aria-label={`Tokens in slot ${slot}`}
+                    />
+                    {count(tokens)}
+                  </div>
                 </td>
               </tr>
             ))}

@@ -63,7 +63,7 @@ export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element {
       <h2>Queue: {waiting}</h2>
       {queue.length > 0 && (
         <div class="scroll queue" tabIndex={0} role="region" aria-label="Requests that wait">
-          <table>
+          <table class="stacks">
             <thead>
               <tr>
                 <ColumnHeads
@@ -74,14 +74,16 @@ export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element {
             <tbody>
               {queue.map((one) => (
                 <tr key={one.id}>
-                  <td>
+                  <td data-label="request">
                     <RequestLink id={one.id} />
                   </td>
-                  <td>{one.tenant}</td>
-                  <td>{formatMs(now - one.arrival)}</td>
-                  <td>{one.predictedMs === undefined ? '–' : formatMs(one.predictedMs)}</td>
-                  <td>{formatMs(one.slotInMs)}</td>
-                  <td>{reasonText(mainReason(one.reasons))}</td>
+                  <td data-label="tenant">{one.tenant}</td>
+                  <td data-label="waits">{formatMs(now - one.arrival)}</td>
+                  <td data-label="predicted TTFT">
+                    {one.predictedMs === undefined ? '–' : formatMs(one.predictedMs)}
+                  </td>
+                  <td data-label="slot in">{formatMs(one.slotInMs)}</td>
+                  <td data-label="why">{reasonText(mainReason(one.reasons))}</td>
                 </tr>
               ))}
             </tbody>

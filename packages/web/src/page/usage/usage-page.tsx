@@ -3,7 +3,6 @@ import { useEffect, useState } from 'preact/hooks'
 import { ColumnHeads } from '../parts/column-heads.js'
 import { download } from '../parts/download.js'
 import { useServer } from '../server/server-context.js'
-import { ServerError } from '../server/server.js'
 
 type Sum = Readonly<Record<string, string | number | null>>
 
@@ -37,7 +36,7 @@ export function UsagePage(): JSX.Element {
         setFound(usage)
         setTold('')
       })
-      .catch((error: unknown) => gone.signal.aborted || setTold(reasonOf(error)))
+      .catch((error: Error) => gone.signal.aborted || setTold(error.message))
     return () => gone.abort()
   }, [server, query])
 
@@ -46,7 +45,7 @@ export function UsagePage(): JSX.Element {
       const response = await server.call(`admin/usage?${query}&format=csv`)
       download('usage.csv', await response.text())
     } catch (error) {
-      setTold(reasonOf(error))
+      setTold((error as Error).message)
     }
   }
 
@@ -100,7 +99,7 @@ function UsageTable({
     <>
       <p class="hint">{days} (UTC). Cached tokens are those of prompts that were found computed.</p>
       <div class="scroll" tabIndex={0} role="region" aria-label="Usage">
-        <table>
+        <table class="stacks">
           <thead>
             <tr>
               <ColumnHeads names={groups} />
@@ -111,10 +110,12 @@ function UsageTable({
             {usage.map((sum) => (
               <tr key={groups.map((name) => sum[name]).join('\n')}>
                 {groups.map((name) => (
-                  <td key={name}>{sum[name] ?? '–'}</td>
+                  <td key={name} data-label={name}>
+                    {sum[name] ?? '–'}
+                  </td>
                 ))}
                 {counts.map((name) => (
-                  <td class="number" key={name}>
+                  <td class="number" key={name} data-label={inWords(name)}>
                     {Number(sum[name]).toLocaleString('en-US')}
                   </td>
                 ))}
@@ -125,9 +126,4 @@ function UsageTable({
       </div>
     </>
   )
-}
-
-function reasonOf(error: unknown): string {
-  if (!(error instanceof ServerError) || error.status !== 404) return (error as Error).message
-  return 'This server does not note what is used: it was started without --usage FOLDER.'
 }

@@ -1,0 +1,42 @@
+import type { JSX } from 'preact'
+import { CopyButton } from './copy-button.js'
+
+/** The tabs that a server can lack, and the command that starts one with them. */
+const features = {
+  keys: {
+    title: 'Keys',
+    why: 'This server was started without a key file, so there are no API keys to manage.',
+    command:
+      'cllm keys add ops --role admin --api-keys keys.json && cllm serve --api-keys keys.json',
+  },
+  usage: {
+    title: 'Usage',
+    why: 'This server was started without a usage folder, so it does not record usage.',
+    command: 'cllm serve --usage usage',
+  },
+} as const
+
+/** A feature that the server lists in the page's head when it has it. */
+export type Feature = keyof typeof features
+
+/** Whether a tab needs a feature that this server lacks. */
+export function isOff(tab: string): tab is Feature {
+  if (!(tab in features)) return false
+  const listed = document.querySelector<HTMLMetaElement>('meta[name=cllm-features]')?.content
+  return listed !== undefined && listed !== 'all' && !listed.split(' ').includes(tab)
+}
+
+/** A tab without its feature: why it is empty, and the command that switches the feature on. */
+export function SwitchedOff({ feature }: { readonly feature: Feature }): JSX.Element {
+  const { title, why, command } = features[feature]
+  return (
+    <>
+      <h1>{title}</h1>
+      <p>{why} To switch it on:</p>
+      <div class="secret">
+        <code>{command}</code>
+        <CopyButton text={command} />
+      </div>
+    </>
+  )
+}
