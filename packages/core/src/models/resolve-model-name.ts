@@ -3,7 +3,10 @@ import { CllmError } from '../errors/cllm-error.js'
 /** Stands for every name that is not known. */
 const anyName = '*'
 
-/** The name of the model that is meant: by default the first. Throws `model_not_found`. */
+/**
+ * The name of the model that is meant: by default the first. A name may end with `:latest`, as Ollama's
+ * lists have it. Throws `model_not_found`.
+ */
 export function resolveModelName(
   names: readonly string[],
   aliases: ReadonlyMap<string, string>,
@@ -11,7 +14,9 @@ export function resolveModelName(
 ): string {
   const name = id ?? names[0] ?? ''
   if (names.includes(name)) return name
-  const meant = aliases.get(name) ?? aliases.get(anyName)
+  const untagged = name.replace(/:latest$/, '')
+  if (names.includes(untagged)) return untagged
+  const meant = aliases.get(name) ?? aliases.get(untagged) ?? aliases.get(anyName)
   if (meant !== undefined && names.includes(meant)) return meant
   const known = [...names, ...aliases.keys()].join(', ')
   const message = `model: expected one of ${known}, instead got "${name.slice(0, 100)}"`

@@ -360,6 +360,9 @@ t.test('aliases', async (t) => {
   const aliased = new ModelPool({ models, clock, aliases: { small: 'b' } })
   t.equal(aliased.nameOf('small'), 'b')
   t.equal(aliased.nameOf(), 'a')
+  t.equal(aliased.nameOf('b:latest'), 'b', 'as lists of Ollama have it')
+  t.equal(aliased.nameOf('small:latest'), 'b')
+  t.throws(() => aliased.nameOf('large:latest'), { message: /instead got "large:latest"/ })
   t.throws(() => aliased.nameOf('large'), { message: /one of a, b, small, instead got "large"/ })
   const any = new ModelPool({ models, clock, aliases: { '*': 'b' } })
   t.same(

@@ -115,7 +115,15 @@ export function textOf(content: string | readonly unknown[], field: string, role
 
 function partText(part: unknown, field: string): string {
   if (typeof part === 'string') return part
-  const { type, text } = (isObject(part) ? part : {}) as { type?: unknown; text?: unknown }
+  const {
+    type,
+    refusal,
+    text = refusal,
+  } = (isObject(part) ? part : {}) as {
+    type?: unknown
+    text?: unknown
+    refusal?: unknown
+  }
   if (typeof text === 'string' && isTextType(type)) return text
   if (typeof type === 'string' && !isTextType(type)) {
     throw noImages(field, type.replace(/_url$|^input_/g, ''))

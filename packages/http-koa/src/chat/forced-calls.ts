@@ -27,7 +27,8 @@ export async function forcedCalls(
   tools: readonly ToolDefinition[],
   several?: boolean,
 ): Promise<ForcedCalls> {
-  const { json, form: called, isOwn } = await writtenCalls(client, form, tools, several)
+  const { json, form: read, isOwn } = await writtenCalls(client, form, tools, several)
+  const called = { ...read, forced: tools.map((tool) => tool.function.name) }
   const held = { type: 'json-schema', ...json } as const
   const end = thoughtsEnd(form)
   if (end !== undefined) {

@@ -1,5 +1,5 @@
 import { CllmError, type SamplingParams } from '@cllm/core'
-import type { z } from 'zod'
+import { z } from 'zod'
 import type { RequestSettings } from '../request/build-request.js'
 import { integer, largest, number, text } from './fields.js'
 import { list } from './list.js'
@@ -7,6 +7,15 @@ import { expectedField } from '../request/expected-field.js'
 
 const fewBreakers = 'an array of up to 32 strings of 1 to 40 characters'
 const breaker = text.min(1, fewBreakers).max(40, fewBreakers)
+
+/** Some clients send the list as JSON in a text. */
+function fromJson(value: unknown): unknown {
+  try {
+    return typeof value === 'string' ? JSON.parse(value) : value
+  } catch {
+    return value
+  }
+}
 
 /** The samplers that need the logits, and the window of penalties, in llama-server's names. */
 export const samplerFields = {
@@ -20,10 +29,12 @@ export const samplerFields = {
   dry_base: number(0, 100).optional(),
   dry_allowed_length: integer(0, largest).optional(),
   dry_penalty_last_n: integer(-1, largest).optional(),
-  dry_sequence_breakers: list(breaker, fewBreakers, {
-    least: [1, fewBreakers],
-    most: [32, fewBreakers],
-  }).optional(),
+  dry_sequence_breakers: z
+    .preprocess(
+      fromJson,
+      list(breaker, fewBreakers, { least: [1, fewBreakers], most: [32, fewBreakers] }),
+    )
+    .optional(),
   mirostat: integer(0, 2).optional(),
   mirostat_tau: number(0, 100).optional(),
   mirostat_eta: number(0, 100).optional(),

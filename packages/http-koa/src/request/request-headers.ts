@@ -19,6 +19,10 @@ export function tenantOf(ctx: KoaContext): string | undefined {
   throw expectedField(tenantHeader, `${expected}, instead got ${tenant.length} characters`)
 }
 
+/** Whether a client of Anthropic's asks, for whom some routes of OpenAI's answer in another form. */
+export const isAnthropic = (ctx: Pick<KoaContext, 'get'>): boolean =>
+  ctx.get('anthropic-version') !== ''
+
 /** Whether the client asks for a queue forecast: `x-cllm-forecast: true`. */
 export function isForecastWanted(ctx: KoaContext): boolean {
   return ctx.get(forecastHeader).toLowerCase() === 'true'

@@ -1,16 +1,23 @@
 import type { Timings, Usage } from '@cllm/core'
 import type { EndEvent } from './generation.js'
 
-/** Token counts in OpenAI's form. With several answers, the prompt counts once. */
-export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[]) {
+/**
+ * Token counts in OpenAI's form. With several answers, the prompt counts once.
+ *
+ * @param reasoningTokens - those of all answers to a chat; other answers say nothing of it
+ */
+export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[], reasoningTokens?: number) {
   const [first] = ends
   const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.usage ?? {}
-  const generated = ends.reduce((sum, { usage }) => sum + usage.generatedTokens, 0)
+  const generated = sum(ends.map(({ usage }) => usage.generatedTokens))
   return {
     prompt_tokens: promptTokens,
     completion_tokens: generated,
     total_tokens: promptTokens + generated,
     prompt_tokens_details: { cached_tokens: cachedTokens },
+    ...(reasoningTokens !== undefined && {
+      completion_tokens_details: { reasoning_tokens: reasoningTokens },
+    }),
   }
 }
 
@@ -44,3 +51,7 @@ export function timingsOf({
 
 /** JSON has no infinity. */
 const ratio = (value: number, by: number): number => (by > 0 ? value / by : 0)
+
+/** The sum of numbers. */
+export const sum = (numbers: readonly number[]): number =>
+  numbers.reduce((total, number) => total + number, 0)

@@ -20,6 +20,7 @@ import { handleErrors, isClientGone } from '../errors/error-handler.js'
 import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-context.js'
 import { OpenConnections } from './open-connections.js'
 import { refuseBadHttp } from './refuse-bad-http.js'
+import { isAnthropic } from '../request/request-headers.js'
 import { logRequests } from './log-requests.js'
 import { listenAt, type Listening } from './listen-at.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
@@ -142,6 +143,7 @@ export class KoaTransport implements Transport {
       // a base URL that ends with a slash, with a path behind it
       if (ctx.path.includes('//')) ctx.path = ctx.path.replaceAll(/\/{2,}/g, '/')
       ctx.set('X-Request-Id', identify(ctx.get('X-Request-Id'), this.#services.random))
+      if (isAnthropic(ctx)) ctx.set('request-id', ctx.response.get('X-Request-Id'))
       this.#connections.begin(ctx.req.socket, ctx.res)
       await next()
       // A whole answer is sent from now on; a stream may have nothing to send for as long.

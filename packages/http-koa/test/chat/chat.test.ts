@@ -185,6 +185,45 @@ t.test('arguments come as they are written', async (t) => {
   t.equal(text.join(''), 'Done.')
 })
 
+t.test('a forced call that is cut off is a call with what there is of its arguments', async (t) => {
+  const written =
+    '<tool_call>{"name": "get_weather", "arguments": {"city": "Pa}\\"ris"}}</tool_call>'
+  const from = written.indexOf('{"city')
+  const form = { tools, format, thinks: false, thinkingIsOpen: false }
+  for (const streams of [false, true]) {
+    for (let length = 1; length <= written.length; length++) {
+      const cut = written.slice(0, length)
+      const into = createAnswerParser({ ...form, forced: ['get_weather'] }, streams)
+      const parts = [...letters(cut).flatMap((letter) => [...into.push(letter)]), ...into.end()]
+      const [first, ...others] = parts
+      t.match(first, { type: 'call', call: { name: 'get_weather' } }, cut)
+      const given = [
+        first?.type === 'call' ? first.call.arguments : '',
+        ...others.map((part) => (part.type === 'arguments' ? part.text : part.type)),
+      ].join('')
+      t.ok(written.slice(from).startsWith(given) || JSON.parse(given), `${cut}: ${given}`)
+    }
+    const either = createAnswerParser({ ...form, forced: names }, streams)
+    t.same([...either.push('<tool_call>{"name": "get'), ...either.end()], [], 'of which tool')
+    t.same(createAnswerParser({ ...form, forced: ['add'] }, streams).end(), [], 'nothing came')
+  }
+})
+
+t.test('tokens of reasoning are counted', async (t) => {
+  for (const streams of [false, true]) {
+    const into = createAnswerParser({ tools, format, thinks: true, thinkingIsOpen: false }, streams)
+    for (const piece of ['<think>', 'so', ' it', ' is', '</think>', 'a', 'b']) into.push(piece)
+    into.end()
+    t.equal(into.reasoningTokens, 4)
+    const plain = createAnswerParser(
+      { tools, format, thinks: true, thinkingIsOpen: false },
+      streams,
+    )
+    for (const piece of ['a', 'b']) plain.push(piece)
+    t.equal(plain.reasoningTokens, 0)
+  }
+})
+
 t.test('strict calls begin in one way only', async (t) => {
   const begins = { marked: commonCalls.slice(0, 1), bare: bareCalls.slice(0, 1) }
   const answers: [begin: 'marked' | 'bare', answer: string, isCall: boolean][] = [

@@ -20,6 +20,8 @@ export interface AnswerParser {
   push(text: string): readonly AnswerPart[]
   /** What was held back until the end. */
   end(): readonly AnswerPart[]
+  /** Tokens up to the last of the reasoning, where each was pushed by itself. */
+  readonly reasoningTokens: number
 }
 
 /** The number of trailing characters that may be the start of one of these marks. */

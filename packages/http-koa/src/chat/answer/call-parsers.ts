@@ -3,46 +3,76 @@ import type { AnswerReader } from './answer-reader.js'
 import type { ReadPart } from './read-part.js'
 import { isObject } from '../../fields/is-object.js'
 
-/** Gives arguments as they come: then what breaks off, or is no JSON, shows as such. */
-export class StreamedCalls implements AnswerParser {
+/** What both parsers share: they count, and know answers that are held to calls. */
+abstract class CallParser implements AnswerParser {
+  reasoningTokens = 0
   readonly #reader: AnswerReader
+  readonly #forced: readonly string[] | undefined
+  #pushes = 0
+  #hasCalls = false
+  /** Text where there can be none but a call that was cut off. */
+  #cut = ''
 
-  constructor(reader: AnswerReader) {
+  /** @param forced - the tools of which the answer calls one and holds nothing else */
+  constructor(reader: AnswerReader, forced?: readonly string[]) {
     this.#reader = reader
+    this.#forced = forced
   }
 
   push(text: string): readonly AnswerPart[] {
-    return this.#reader.push(text).filter(isShown)
+    const parts = this.#take(this.#reader.push(text))
+    this.#pushes++
+    if (parts.some(({ type }) => type === 'reasoning')) this.reasoningTokens = this.#pushes
+    return parts
   }
 
   end(): readonly AnswerPart[] {
-    return this.#reader.end().filter(isShown)
+    const parts = this.#take(this.#reader.end())
+    const [only] = this.#forced ?? []
+    const isNamed = only !== undefined && this.#forced?.length === 1
+    if (!isNamed || this.#hasCalls || this.#cut.trim() === '') return parts
+    return [...parts, { type: 'call', call: { name: only, arguments: '' } }]
+  }
+
+  /** The parts to show of those that were read. */
+  protected abstract shown(parts: readonly ReadPart[], isForced: boolean): readonly AnswerPart[]
+
+  #take(read: readonly ReadPart[]): readonly AnswerPart[] {
+    const isForced = this.#forced !== undefined
+    const parts = this.shown(read, isForced)
+    if (!isForced) return parts
+    return parts.filter((part) => {
+      if (part.type === 'call') this.#hasCalls = true
+      if (part.type === 'text') this.#cut += part.text
+      return part.type !== 'text'
+    })
+  }
+}
+
+/** Gives arguments as they come: then what breaks off, or is no JSON, shows as such. */
+export class StreamedCalls extends CallParser {
+  protected shown(parts: readonly ReadPart[]): readonly AnswerPart[] {
+    return parts.filter(isShown)
   }
 }
 
 const isShown = (part: ReadPart): part is AnswerPart =>
   part.type !== 'call-end' && part.type !== 'dropped'
 
-/** Gives whole calls; one that breaks off, or whose arguments are no JSON object, becomes text. */
-export class WholeCalls implements AnswerParser {
-  readonly #reader: AnswerReader
+/**
+ * Gives whole calls. One that breaks off, or whose arguments are no JSON object, becomes text; in an answer
+ * that is held to calls it is a call with what there is of its arguments.
+ */
+export class WholeCalls extends CallParser {
   #call: ToolCall | undefined
   /** Whether the last call is text now: then so is what belongs to it. */
   #isBroken = false
 
-  constructor(reader: AnswerReader) {
-    this.#reader = reader
+  protected shown(parts: readonly ReadPart[], isForced: boolean): readonly AnswerPart[] {
+    return parts.flatMap((part) => this.#join(part, isForced))
   }
 
-  push(text: string): readonly AnswerPart[] {
-    return this.#reader.push(text).flatMap((part) => this.#join(part))
-  }
-
-  end(): readonly AnswerPart[] {
-    return this.#reader.end().flatMap((part) => this.#join(part))
-  }
-
-  #join(part: ReadPart): AnswerPart[] {
+  #join(part: ReadPart, isForced: boolean): AnswerPart[] {
     switch (part.type) {
       case 'call':
         this.#call = part.call
@@ -55,7 +85,8 @@ export class WholeCalls implements AnswerParser {
       case 'call-end': {
         const call = this.#call
         this.#call = undefined
-        const given = call !== undefined && part.isWhole ? objectText(call.arguments) : undefined
+        const whole = call !== undefined && part.isWhole ? objectText(call.arguments) : undefined
+        const given = whole ?? (isForced ? call?.arguments : undefined)
         if (call !== undefined && given !== undefined) {
           this.#isBroken = false
           return [{ type: 'call', call: { ...call, arguments: given } }]

@@ -10,6 +10,7 @@ export interface CollectedAnswer {
   readonly calls: readonly ToolCall[]
   /** The logprobs of all tokens, if requested. */
   readonly logprobs: readonly TokenLogprobs[]
+  readonly reasoningTokens: number
   readonly end: EndEvent
 }
 
@@ -35,6 +36,7 @@ export async function collectAnswer(
     reasoning: textOf('reasoning'),
     calls: parts.flatMap((part) => (part.type === 'call' ? [part.call] : [])),
     logprobs,
+    reasoningTokens: parser.reasoningTokens,
     end: end!,
   }
 }

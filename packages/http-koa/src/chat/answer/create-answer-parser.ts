@@ -15,6 +15,8 @@ export interface AnswerForm {
   readonly thinks: boolean
   /** Whether the prompt already opens the reasoning. */
   readonly thinkingIsOpen: boolean
+  /** The tools of which the answer calls one and holds nothing else; default: it may hold anything. */
+  readonly forced?: readonly string[]
 }
 
 /**
@@ -23,14 +25,14 @@ export interface AnswerForm {
  * @param streams - whether the arguments of tool calls are streamed, instead of whole calls
  */
 export function createAnswerParser(form: AnswerForm, streams = false): AnswerParser {
-  const { tools, format, mostCalls = Infinity, thinks, thinkingIsOpen } = form
+  const { tools, format, mostCalls = Infinity, thinks, thinkingIsOpen, forced } = form
   const reader = new AnswerReader({
     format: thinks ? format : { ...format, thinking: undefined },
     tools: new Map(tools.map((tool) => [tool.function.name, tool])),
     mostCalls,
     thinkingIsOpen: thinks && thinkingIsOpen && format.thinking !== undefined,
   })
-  return streams ? new StreamedCalls(reader) : new WholeCalls(reader)
+  return streams ? new StreamedCalls(reader, forced) : new WholeCalls(reader, forced)
 }
 
 const probe: readonly ChatMessage[] = [{ role: 'user', content: 'Hello' }]

@@ -20,6 +20,7 @@ import {
   tokensUpTo,
   upToMark,
 } from './cache-control.js'
+import { clientTool } from './client-tools.js'
 import { blocksSchema, messagesSchema } from './content-blocks.js'
 import { outputConstraint, outputFields } from './output-format.js'
 import { toChatMessages } from './to-chat-messages.js'
@@ -190,8 +191,13 @@ function forcedTools({ tool_choice: choice, tools = [] }: PromptFields): ForcedT
 
 function toolOf(tool: z.output<typeof toolSchema>, index = 0): ToolDefinition {
   const { type, name, description, input_schema: parameters } = tool
-  if (type !== undefined && type !== null && type !== 'custom') {
-    throw unsupported(`tools.${index}`, `${type.slice(0, 40)} is run by Anthropic's servers only`)
+  if (type === undefined || type === null || type === 'custom') {
+    return toTool({ name, description, parameters })
   }
-  return toTool({ name, description, parameters })
+  const known = clientTool(type)
+  if (known !== undefined) return toTool({ name, ...known })
+  const why = type.startsWith('computer_')
+    ? 'answers with images, and this server computes text only'
+    : "is run by Anthropic's servers only"
+  throw unsupported(`tools.${index}`, `${type.slice(0, 40)} ${why}`)
 }

@@ -4,7 +4,8 @@ import { readWithin } from '../../body/read-within.js'
 import { readQuery } from '../../fields/read-query.js'
 import type { HandledRoute } from '../../routes/api-route.js'
 import type { KoaContext } from '../../routes/koa-context.js'
-import { isUnderWay } from './batch-objects.js'
+import { isAnthropic } from '../../request/request-headers.js'
+import { type FileObject, isUnderWay } from './batch-objects.js'
 import { newId } from './batch-runner.js'
 import { askingOwner, type BatchesContext, findFile, maySee, pageOf } from './batches-context.js'
 
@@ -32,7 +33,8 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
       const { purpose, order, ...page } = readQuery(ctx, querySchema)
       const files = (await store.list('files')).filter(maySee).map(({ object }) => object)
       const wanted = files.filter((file) => purpose === undefined || file.purpose === purpose)
-      ctx.body = pageOf(order === 'asc' ? wanted.toReversed() : wanted, page)
+      const listed = pageOf(order === 'asc' ? wanted.toReversed() : wanted, page)
+      ctx.body = isAnthropic(ctx) ? { ...listed, data: listed.data.map(anthropicForm) } : listed
     },
   },
   {
@@ -40,7 +42,8 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
     path: '/v1/files/:id',
     summary: 'One file, without its content',
     async handle(ctx, { store }) {
-      ctx.body = (await findFile(store, ctx.params['id'] ?? '')).object
+      const { object } = await findFile(store, ctx.params['id'] ?? '')
+      ctx.body = isAnthropic(ctx) ? anthropicForm(object) : object
     },
   },
   {
@@ -76,6 +79,17 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
     },
   },
 ]
+
+/** A file as Anthropic's clients read it. */
+const anthropicForm = ({ id, bytes, created_at, filename }: FileObject) => ({
+  type: 'file',
+  id,
+  filename,
+  mime_type: 'application/jsonl',
+  size_bytes: bytes,
+  created_at: new Date(created_at * 1000).toISOString(),
+  downloadable: true,
+})
 
 async function upload(ctx: KoaContext, { store, fileLimitBytes }: BatchesContext): Promise<void> {
   const form = await readForm(ctx, fileLimitBytes)

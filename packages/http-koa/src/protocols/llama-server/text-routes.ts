@@ -1,4 +1,4 @@
-import type { EngineClient, TokenId } from '@cllm/core'
+import { CllmError, type EngineClient, type TokenId } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages } from '../../chat/chat-messages.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
@@ -13,24 +13,77 @@ import { abortOnClose } from '../../stream/abort-on-close.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { bosText } from '../../request/prompt-text.js'
 
-/** The body of `POST /tokenize`. */
+/** What makes a prompt of a conversation. */
+const chatFields = {
+  add_generation_prompt: boolean.optional(),
+  continue_final_message: boolean.optional(),
+  chat_template_kwargs: object.optional(),
+  reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
+  tools: toolsSchema.optional(),
+  tool_choice: z.unknown().optional(),
+  parallel_tool_calls: boolean.optional(),
+  model: name.optional(),
+}
+
+/** The body of `POST /tokenize`: llama-server's, or vLLM's with a `prompt` or `messages`. */
 export const tokenizeSchema = z.object({
-  content: text,
+  content: text.optional(),
   add_special: boolean.optional(),
   parse_special: boolean.optional(),
   with_pieces: boolean.optional(),
-  model: name.optional(),
+  prompt: text.optional(),
+  add_special_tokens: boolean.optional(),
+  return_token_strs: boolean.optional(),
+  messages: messagesSchema.optional(),
+  ...chatFields,
 })
 
-/** `POST /tokenize`: the tokens of a text. */
+type TokenizeFields = z.output<typeof tokenizeSchema>
+
+/** `POST /tokenize`: the tokens of a text or a conversation. */
 export async function tokenize(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const fields = await readFields(ctx, tokenizeSchema, llama.unknownFields)
+  if (fields.content === undefined) {
+    ctx.body = await tokenizeForVllm(ctx, fields, llama)
+    return
+  }
   const options = { addBos: fields.add_special ?? false, special: fields.parse_special ?? true }
   const client = llama.directory.open(fields.model)
   const tokens = await client.tokenize(fields.content, options)
   const signal = abortOnClose(ctx)
   const areTexts = fields.with_pieces === true
   ctx.body = { tokens: areTexts ? await withPieces(client, tokens, signal) : tokens }
+}
+
+/** The tokens of a prompt or a conversation, in vLLM's form. */
+async function tokenizeForVllm(
+  ctx: KoaContext,
+  { prompt, messages, ...fields }: TokenizeFields,
+  { directory }: LlamaServerContext,
+): Promise<object> {
+  const client = directory.open(fields.model)
+  const tokens =
+    messages !== undefined
+      ? (await renderChat(ctx, client, { ...fields, messages })).tokens
+      : await client.tokenize(given(prompt), { addBos: fields.add_special_tokens ?? true })
+  const { limits } = await client.info()
+  const pieces = fields.return_token_strs === true ? await textsOf(client, tokens) : null
+  return {
+    count: tokens.length,
+    max_model_len: limits.contextSize,
+    tokens,
+    token_strs: pieces,
+  }
+}
+
+const textsOf = async (client: EngineClient, tokens: readonly TokenId[]) =>
+  await Promise.all(tokens.map(async (token) => await client.detokenize([token])))
+
+function given(prompt: string | undefined): string {
+  if (prompt !== undefined) return prompt
+  throw new CllmError('invalid_request', 'Missing required field: content', {
+    details: { field: 'content', expected: 'a string', received: 'undefined' },
+  })
 }
 
 /** Tokens that a character has at most. */
@@ -73,26 +126,30 @@ export const detokenizeSchema = z.object({ tokens: tokenIds, model: name.optiona
 /** `POST /detokenize`: the text of tokens. */
 export async function detokenize(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const fields = await readFields(ctx, detokenizeSchema, llama.unknownFields)
-  ctx.body = { content: await llama.directory.open(fields.model).detokenize(fields.tokens) }
+  const content = await llama.directory.open(fields.model).detokenize(fields.tokens)
+  // as vLLM's clients read it
+  ctx.body = { content, prompt: content }
 }
 
 /** The body of `POST /apply-template`. */
-export const applyTemplateSchema = z.object({
-  messages: messagesSchema,
-  add_generation_prompt: boolean.optional(),
-  continue_final_message: boolean.optional(),
-  chat_template_kwargs: object.optional(),
-  reasoning_effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish(),
-  tools: toolsSchema.optional(),
-  tool_choice: z.unknown().optional(),
-  parallel_tool_calls: boolean.optional(),
-  model: name.optional(),
-})
+export const applyTemplateSchema = z.object({ messages: messagesSchema, ...chatFields })
 
 /** `POST /apply-template`: a conversation as the model's template writes it. */
 export async function applyTemplate(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
   const fields = await readFields(ctx, applyTemplateSchema, llama.unknownFields)
   const client = llama.directory.open(fields.model)
+  const { text: rendered } = await renderChat(ctx, client, fields)
+  const start = await bosText(client)
+  // a prompt gets it anyway
+  ctx.body = { prompt: rendered.startsWith(start) ? rendered.slice(start.length) : rendered }
+}
+
+/** A conversation as a chat renders it. */
+async function renderChat(
+  ctx: KoaContext,
+  client: EngineClient,
+  fields: z.output<typeof applyTemplateSchema>,
+): ReturnType<EngineClient['applyTemplate']> {
   const { prompt } = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
     tools:
@@ -104,8 +161,5 @@ export async function applyTemplate(ctx: KoaContext, llama: LlamaServerContext):
       variables: { ...thinkingVariables(fields.reasoning_effort), ...fields.chat_template_kwargs },
     },
   })
-  const { text: rendered } = await client.applyTemplate(prompt.messages, prompt.template)
-  const start = await bosText(client)
-  // a prompt gets it anyway
-  ctx.body = { prompt: rendered.startsWith(start) ? rendered.slice(start.length) : rendered }
+  return await client.applyTemplate(prompt.messages, prompt.template)
 }

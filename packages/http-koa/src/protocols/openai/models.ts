@@ -1,6 +1,7 @@
 import { type AdaptedModel, defined, type EngineInfo } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { peekInfo } from '../../engines/model-queries.js'
+import { isAnthropic } from '../../request/request-headers.js'
 import type { OpenAiContext } from './openai-context.js'
 
 /** `GET /v1/models`, in Anthropic's form for its clients. */
@@ -25,9 +26,6 @@ export async function showModel(ctx: KoaContext, openAi: OpenAiContext): Promise
   const model = await describe(ctx.params['id'] ?? '', openAi, adapted)
   ctx.body = isAnthropic(ctx) ? anthropicForm(model) : model
 }
-
-/** Both APIs have this route: Anthropic's clients say which one they mean. */
-const isAnthropic = (ctx: KoaContext): boolean => ctx.get('anthropic-version') !== ''
 
 const anthropicForm = ({ id, created }: { readonly id: string; readonly created: number }) => ({
   type: 'model',

@@ -1,7 +1,10 @@
 import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
 import { expectedField } from '../../request/expected-field.js'
 
-/** What `response_format` asks for. llama-server's clients put the schema beside `json_object`. */
+/**
+ * What `response_format` asks for. llama-server's clients put the schema beside `json_object`, those of
+ * Hugging Face send it as the `value` of `json`, and a pattern as that of `regex`.
+ */
 export function formatConstraint(
   format: Readonly<Record<string, unknown>> | undefined,
 ): FieldConstraint | undefined {
@@ -15,6 +18,13 @@ export function formatConstraint(
     case 'json_object':
       if (format?.['schema'] === undefined) return { field, constraint: { type: 'json' } }
       return ofSchema(format['schema'], `${field}.schema`)
+    case 'json':
+      return ofSchema(format?.['value'], `${field}.value`)
+    case 'regex': {
+      const pattern = format?.['value']
+      if (typeof pattern !== 'string') throw expectedField(`${field}.value`, 'a regular expression')
+      return { field, constraint: { type: 'regex', pattern } }
+    }
     case 'json_schema': {
       const inner = asSchema(format?.['json_schema'])
       const schema = typeof inner === 'object' ? inner['schema'] : undefined

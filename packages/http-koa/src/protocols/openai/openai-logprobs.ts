@@ -2,9 +2,15 @@ import type { LikelyToken, PromptTokenLogprobs, TokenLogprobs } from '@cllm/core
 
 const named = ({ text, bytes, logprob }: LikelyToken) => ({ token: text, logprob, bytes })
 
+/** The probability of a token as a response has it. */
+export const responseLogprob = (token: TokenLogprobs): object => ({
+  ...named(token),
+  top_logprobs: token.top.map(named),
+})
+
 /** Probabilities as a chat has them. */
 export const chatLogprobs = (tokens: readonly TokenLogprobs[]): object => ({
-  content: tokens.map((token) => ({ ...named(token), top_logprobs: token.top.map(named) })),
+  content: tokens.map(responseLogprob),
   refusal: null,
 })
 

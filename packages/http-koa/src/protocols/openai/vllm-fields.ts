@@ -10,6 +10,7 @@ export const vllmFields = {
   include_stop_str_in_output: boolean.optional(),
   prompt_logprobs: integer(-1, largest).optional(),
   truncate_prompt_tokens: integer(-1, largest).optional(),
+  return_token_ids: boolean.optional(),
 }
 
 const vllmSchema = z.object(vllmFields)
@@ -28,6 +29,9 @@ export function refuseVllmFields(fields: z.output<typeof vllmSchema>): void {
   }
   if (fields.include_stop_str_in_output === true) {
     throw unsupported('include_stop_str_in_output', 'an answer ends before its stop text')
+  }
+  if (fields.return_token_ids === true) {
+    throw unsupported('return_token_ids', '/tokenize has the tokens of a text')
   }
   if (fields.prompt_logprobs !== undefined) {
     throw unsupported('prompt_logprobs', '/v1/completions has them with echo and logprobs')

@@ -135,6 +135,32 @@ testEach('conformance', async (t) => {
   )
 })
 
+testEach('the id of a request, and tools that the client runs', async (t) => {
+  const calls = (tokens: readonly number[]): number => {
+    const text = tokenizer.decode(tokens)
+    const [, name = ''] = /"name":"(\w+)","description/.exec(text) ?? []
+    const written = text.split('assistant\n').at(-1) ?? ''
+    const called = `{"name":"${name}","arguments":{"command":"ls"}}`
+    const { length } = tokenizer.encode(written, { addBos: false })
+    return tokenizer.encode(called, { addBos: false })[length] ?? 1
+  }
+  const { ask, post } = await start(t, { script: calls })
+  const headers = { 'Content-Type': 'application/json', 'anthropic-version': '2023-06-01' }
+  for (const body of [asks('euro'), {}]) {
+    const response = await post(path, body, { headers })
+    t.equal(response.headers.get('request-id'), response.headers.get('x-request-id'))
+  }
+  for (const [type, name] of [
+    ['bash_20250124', 'bash'],
+    ['text_editor_20250728', 'str_replace_based_edit_tool'],
+    ['memory_20250818', 'memory'],
+  ]) {
+    const { status, json } = await ask({ ...asks('run'), tools: [{ type, name }] })
+    t.equal(status, 200, JSON.stringify(json))
+    t.match(json, { content: [{ type: 'tool_use', name, input: { command: 'ls' } }] })
+  }
+})
+
 testEach('messages', async (t) => {
   const { ask, stream } = await start(t)
   const { json } = await ask({ ...asks('euro'), model: 'fake', metadata: { user_id: 'u' } })
@@ -271,7 +297,14 @@ testEach('what cannot be answered', async (t) => {
     [asks([{ type: 'text' }]), /^messages\.0\.content\.0\.text: expected a string/],
     [asks([5]), /^messages\.0\.content\.0: expected a content block/],
     [{ ...asks('a'), system: [image] }, /^system\.0: /],
-    [{ ...asks('a'), tools: [{ type: 'web_search_20250305', name: 'web_search' }] }, /^tools\.0: /],
+    [
+      { ...asks('a'), tools: [{ type: 'web_search_20250305', name: 'web_search' }] },
+      /^tools\.0: .*is run by Anthropic/,
+    ],
+    [
+      { ...asks('a'), tools: [{ type: 'computer_20250124', name: 'computer' }] },
+      /^tools\.0: .*answers with images/,
+    ],
     [{ ...asks('a'), thread: { type: 'create' } }, /^thread: .*nothing is stored/],
     [{ ...asks('a'), output_format: { type: 'xml' } }, /^output_format.schema: expected a JSON/],
     [

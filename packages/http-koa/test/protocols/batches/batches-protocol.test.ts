@@ -141,6 +141,12 @@ testEach('a batch answers each line as a request would be', async (t) => {
   t.match((await mine.get('/v1/files?purpose=batch_output')).body.data, { length: 2 })
   t.match((await mine.get(`/v1/batches?after=${batch.id}`)).body, { data: [], has_more: false })
   t.equal((await mine.get('/v1/files?after=file-of-before')).status, 400)
+  const headers = { 'anthropic-version': '2023-06-01' }
+  const described = { type: 'file', id: uploaded.id, filename: 'lines.jsonl', size_bytes: Number }
+  const forAnthropic = await (await fetch(`${url}/v1/files?purpose=batch`, { headers })).json()
+  t.match(forAnthropic, { data: [described], first_id: uploaded.id, has_more: false })
+  const one = await (await fetch(`${url}/v1/files/${uploaded.id}`, { headers })).json()
+  t.match(one, { ...described, mime_type: 'application/jsonl', created_at: /Z$/ })
   const { mode } = await stat(join(folder, 'files', `${uploaded.id}.jsonl`))
   t.equal(mode & 0o777, 0o600)
   const removed = await fetch(`${url}/v1/files/${uploaded.id}`, { method: 'DELETE' })

@@ -169,7 +169,22 @@ testEach('the routes of llama-server', async (t) => {
       .encode('a€', { addBos: false })
       .map((id, index) => ({ id, piece: ['a', [226], [130, 172]][index] })),
   })
-  t.same((await ask('/detokenize', { tokens: tokenizer.encode('€') })).json, { content: '€' })
+  t.same((await ask('/detokenize', { tokens: tokenizer.encode('€') })).json, {
+    content: '€',
+    prompt: '€',
+  })
+  const forVllm = { max_model_len: 100, token_strs: null }
+  const tokens = tokenizer.encode('euro')
+  t.same((await ask('/tokenize', { prompt: 'euro' })).json, {
+    ...forVllm,
+    count: tokens.length,
+    tokens,
+  })
+  const bare = { prompt: 'eu', add_special_tokens: false, return_token_strs: true }
+  t.match((await ask('/tokenize', bare)).json, { count: 2, token_strs: ['e', 'u'] })
+  const hi = [{ role: 'user', content: 'Hi' }]
+  const templated = (await ask('/tokenize', { messages: hi })).json
+  t.equal(tokenizer.decode(templated['tokens'] as number[]), 'user\nHi\nassistant\n')
   const messages = [{ role: 'user', content: [{ type: 'text', text: 'Hi' }] }]
   t.same((await ask('/apply-template', { messages })).json, {
     prompt: '<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n',
@@ -214,6 +229,7 @@ testEach('the routes of llama-server', async (t) => {
     ['/completion', { prompt: 'a', n_probs: 21 }, /n_probs/],
     ['/completion', { prompt: 'a', logit_bias: [[1, 'x']] }, /logit_bias/],
     ['/tokenize', { content: 5 }, /content: expected a string/],
+    ['/tokenize', {}, /Missing required field: content/],
     ['/detokenize', { tokens: [100_000] }, /./],
     ['/apply-template', { messages: [] }, /messages/],
   ]

@@ -1,4 +1,5 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import type { GenerateRequest } from '@cllm/core'
 import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/core/testing'
 import { anthropicProtocol, openAiProtocol, usageProtocol } from '@cllm/http-koa'
 import type { Test } from 'tap'
@@ -290,6 +291,56 @@ testEach('tools', async (t) => {
   })
 })
 
+testEach('a forced call that max_tokens cuts is a call, whole and streamed', async (t) => {
+  const { ask, stream, client } = await start(t)
+  const info = await client.info()
+  const submit = client.submit.bind(client)
+  // the script keeps to what the answer is held to
+  Object.assign(client, {
+    info: async () => ({ ...info, capabilities: { ...info.capabilities, grammar: true } }),
+    submit: ({ sampling, ...request }: GenerateRequest) =>
+      submit({ ...request, sampling: { temperature: sampling?.temperature ?? 0 } }),
+  })
+  const cut = { ...user('euro'), tools: [tool], tool_choice: 'required', max_tokens: 50 }
+  const called = { name: 'get_weather', arguments: /^\{"city": ?"P?/ }
+  t.match((await ask(chat, cut)).json, {
+    choices: [
+      { message: { content: null, tool_calls: [{ function: called }] }, finish_reason: 'length' },
+    ],
+  })
+  type Delta = { content?: string; tool_calls?: [{ function: { arguments: string } }] }
+  const chunks = await stream(chat, cut)
+  const deltas = chunks.flatMap(({ choices }) => (choices as [{ delta: Delta }])[0].delta)
+  const given = deltas.flatMap(({ tool_calls: calls = [] }) =>
+    calls.map((call) => call.function.arguments),
+  )
+  t.match(given.join(''), /^\{"city": ?"P?/)
+  t.equal(deltas.map(({ content }) => content ?? '').join(''), '')
+  t.match((await ask(chat, { ...cut, max_tokens: 5 })).json, {
+    choices: [
+      {
+        message: { content: null, tool_calls: [{ function: { ...called, arguments: '' } }] },
+        finish_reason: 'length',
+      },
+    ],
+  })
+})
+
+testEach('what other clients send', async (t) => {
+  const { ask } = await start(t)
+  const refusal = { role: 'assistant', content: [{ type: 'refusal', refusal: 'No.' }] }
+  const messages = [refusal, { role: 'user', content: 'euro' }]
+  t.equal((await ask(chat, { messages })).status, 200)
+  const texts = { ...user('euro'), modalities: ['text'], dry_sequence_breakers: '["\\n", ":"]' }
+  const { json } = await ask(chat, texts)
+  t.match(json, {
+    choices: [{ message: { content: 'a€ b' } }],
+    usage: { completion_tokens_details: { reasoning_tokens: 0 } },
+  })
+  const { json: models } = await ask('/v1/completions', { prompt: 'euro', model: 'fake:latest' })
+  t.match(models, { choices: [{ text: 'a€ b' }] }, 'a name as /api/tags lists it')
+})
+
 testEach("Mistral's completions of gaps", async (t) => {
   const { ask, stream, backend } = await start(t, { backend: { canInfill: true } })
   const path = '/v1/fim/completions'
@@ -571,6 +622,19 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     [chat, { messages: [{ role: 'king', content: 'a' }] }, 'invalid_request', /^messages.0.role$/],
     [chat, { messages: [{ role: 'user' }] }, 'invalid_request', /^messages.0.content$/],
     [chat, { messages: undefined }, 'invalid_request', /^messages$/],
+    [chat, { modalities: ['text', 'audio'] }, 'unsupported', /^modalities$/],
+    [chat, { return_token_ids: true }, 'unsupported', /^return_token_ids$/],
+    [chat, { dry_sequence_breakers: '[5]' }, 'invalid_request', /^dry_sequence_breakers/],
+    [chat, { dry_sequence_breakers: '\n' }, 'invalid_request', /^dry_sequence_breakers$/],
+    [
+      chat,
+      { response_format: { type: 'json', value: { type: 'object' } } },
+      'unsupported',
+      /^response_format$/,
+    ],
+    [chat, { response_format: { type: 'json' } }, 'invalid_request', /^response_format.value$/],
+    [chat, { response_format: { type: 'regex', value: 'a' } }, 'unsupported', /^response_format$/],
+    [chat, { response_format: { type: 'regex' } }, 'invalid_request', /^response_format.value$/],
     [chat, { temperature: 'hot' }, 'invalid_request', /^temperature$/],
     [chat, { min_tokens: 3 }, 'unsupported', /^min_tokens$/],
     [chat, { functions: [{ name: 'f' }] }, 'unsupported', /^functions$/],

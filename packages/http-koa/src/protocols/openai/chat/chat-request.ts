@@ -16,6 +16,7 @@ import { toTool } from '../../../chat/tool-prompt.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { withModelDefaults } from '../../../request/model-defaults.js'
 import { boolean, integer, largest, object } from '../../../fields/fields.js'
+import { list } from '../../../fields/list.js'
 import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
 import type { ThinkingLimit } from '../../../request/limit-thinking.js'
 import { unsupported } from '../../../request/unsupported.js'
@@ -52,6 +53,7 @@ export const chatSchema = z.object({
   reasoning_budget: integer(-1, largest).optional(),
   add_generation_prompt: boolean.optional(),
   continue_final_message: boolean.optional(),
+  modalities: list(z.string('text'), 'an array of modalities').optional(),
 })
 
 /** A checked body. */
@@ -77,6 +79,10 @@ export async function toChatRequest(
   const logprobs = logprobsOf(fields)
   if ((fields.functions ?? []).length > 0) {
     throw unsupported('functions', 'OpenAI has replaced them: use tools and tool_choice')
+  }
+  const other = fields.modalities?.find((modality) => modality !== 'text')
+  if (other !== undefined) {
+    throw unsupported('modalities', `answers are text only, instead got ${other.slice(0, 40)}`)
   }
   const functions = functionsOfChat(fields.tools ?? [], logger)
   const { offered, choice } = allowedTools(fields.tool_choice, functions)

@@ -11,7 +11,7 @@ import { openAiErrorBody } from '../openai-error.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { promptProgress } from '../../../request/prompt-progress.js'
 import { StreamTimings } from '../../../request/stream-timings.js'
-import { timingsOf, usageOf } from '../../../request/usage.js'
+import { sum, timingsOf, usageOf } from '../../../request/usage.js'
 import { failStream } from '../../../stream/fail-stream.js'
 
 /** What all chunks of a stream have in common. */
@@ -114,7 +114,9 @@ export async function streamChat(
       ends.push(event)
     }
     if (includeUsage) {
-      const usage = JSON.stringify(usageOf(ends))
+      const usage = JSON.stringify(
+        usageOf(ends, sum(answers.map(({ parser }) => parser.reasoningTokens))),
+      )
       const timings = JSON.stringify(timingsOf(ends[0]!))
       response.write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
     }

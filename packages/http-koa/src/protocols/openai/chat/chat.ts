@@ -16,7 +16,7 @@ import { streamChat } from './chat-stream.js'
 import { openModel } from '../../../engines/open-model.js'
 import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { chatLogprobs } from '../openai-logprobs.js'
-import { timingsOf, usageOf } from '../../../request/usage.js'
+import { sum, timingsOf, usageOf } from '../../../request/usage.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
 export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
@@ -54,7 +54,7 @@ export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): P
       logprobs: fields.logprobs === true ? chatLogprobs(answer.logprobs) : null,
       finish_reason: finishOf(answer.end.reason, answer.calls.length > 0),
     })),
-    usage: usageOf(ends),
+    usage: usageOf(ends, sum(answers.map(({ reasoningTokens }) => reasoningTokens))),
     timings: timingsOf(ends[0]!),
     ...((fields.verbose ?? openAi.isVerbose()) && { __verbose: await verboseOf(client, request) }),
   }

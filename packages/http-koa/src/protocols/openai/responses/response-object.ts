@@ -1,7 +1,8 @@
-import { requestId } from '@cllm/core'
+import { requestId, type TokenLogprobs } from '@cllm/core'
 import type { KoaContext } from '../../../routes/koa-context.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { secondsNow } from '../openai-context.js'
+import { responseLogprob } from '../openai-logprobs.js'
 import type { ResponsesFields } from './responses-request.js'
 
 /** The kinds of items in an answer: reasoning, a message, a call of a function or a free-form tool. */
@@ -32,13 +33,22 @@ export interface OutputItem {
   readonly callId: string
   /** Of a call: the tool. */
   readonly name: string
+  /** Of a message: those of its tokens, if they are wanted. */
+  readonly logprobs: readonly TokenLogprobs[]
 }
 
 /** An item whose text is still to come. */
 export function newItem(ctx: KoaContext, kind: ItemKind, name = ''): OutputItem {
   const { random } = ctx.state.transport
   const callId = isCall(kind) ? `call_${requestId(random)}` : ''
-  return { kind, id: `${prefixes[kind]}_${requestId(random)}`, text: '', callId, name }
+  return {
+    kind,
+    id: `${prefixes[kind]}_${requestId(random)}`,
+    text: '',
+    callId,
+    name,
+    logprobs: [],
+  }
 }
 
 /** Whether an item is a call. */
@@ -46,10 +56,10 @@ export const isCall = (kind: ItemKind): boolean =>
   kind === 'function_call' || kind === 'custom_tool_call'
 
 /** A part of an item's content. */
-export const partOf = ({ kind, text }: OutputItem): object => ({
+export const partOf = ({ kind, text, logprobs }: OutputItem): object => ({
   type: textEvents[kind],
   text,
-  ...(kind === 'message' ? { annotations: [], logprobs: [] } : {}),
+  ...(kind === 'message' ? { annotations: [], logprobs: logprobs.map(responseLogprob) } : {}),
 })
 
 /** An item as OpenAI writes it; one that is not done has no content yet. */
@@ -65,6 +75,17 @@ export function itemBody(item: OutputItem, isDone: boolean): object {
   }
 }
 
+/** What is answered to fields of which this server makes nothing: their values, or OpenAI's own. */
+const echoed = {
+  background: false,
+  max_tool_calls: null,
+  prompt_cache_key: null,
+  safety_identifier: null,
+  service_tier: 'default',
+  top_logprobs: 0,
+  user: null,
+} as const
+
 /** The members that a response has from start to end. */
 export const responseHead = (ctx: KoaContext, fields: ResponsesFields, model: string) => ({
   id: `resp_${requestId(ctx.state.transport.random)}`,
@@ -75,8 +96,15 @@ export const responseHead = (ctx: KoaContext, fields: ResponsesFields, model: st
   instructions: fields.instructions ?? null,
   max_output_tokens: fields.max_output_tokens ?? null,
   metadata: fields.metadata ?? {},
+  ...Object.fromEntries(
+    Object.entries(echoed).map(([name, value]) => [
+      name,
+      fields[name as keyof typeof echoed] ?? value,
+    ]),
+  ),
   parallel_tool_calls: fields.parallel_tool_calls ?? true,
   previous_response_id: null,
+  reasoning: { effort: fields.reasoning?.effort ?? null, summary: null },
   store: false,
   temperature: fields.temperature ?? null,
   text: fields.text ?? { format: { type: 'text' } },
@@ -87,17 +115,23 @@ export const responseHead = (ctx: KoaContext, fields: ResponsesFields, model: st
 })
 
 /** The members that a response has at its end. */
-export function responseEnd({ reason, usage }: EndEvent, items: readonly OutputItem[]) {
+export function responseEnd(
+  ctx: KoaContext,
+  { reason, usage }: EndEvent,
+  items: readonly OutputItem[],
+  reasoningTokens: number,
+) {
   const isCut = reason === 'length'
   return {
     status: isCut ? 'incomplete' : 'completed',
+    completed_at: isCut ? null : secondsNow(ctx),
     incomplete_details: isCut ? { reason: 'max_output_tokens' } : null,
     output: items.map((item) => itemBody(item, true)),
     usage: {
       input_tokens: usage.promptTokens,
       input_tokens_details: { cached_tokens: usage.cachedTokens },
       output_tokens: usage.generatedTokens,
-      output_tokens_details: { reasoning_tokens: 0 },
+      output_tokens_details: { reasoning_tokens: reasoningTokens },
       total_tokens: usage.promptTokens + usage.generatedTokens,
     },
   }

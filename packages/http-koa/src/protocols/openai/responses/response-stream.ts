@@ -1,3 +1,4 @@
+import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart, ToolCall } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import type { KoaContext } from '../../../routes/koa-context.js'
@@ -8,6 +9,7 @@ import { timingsOf } from '../../../request/usage.js'
 import { startEventStream } from '../../../stream/start-event-stream.js'
 import { CustomInput } from '../tools/custom-tools.js'
 import { openAiErrorBody } from '../openai-error.js'
+import { responseLogprob } from '../openai-logprobs.js'
 import {
   isCall,
   itemBody,
@@ -25,22 +27,21 @@ type Send = (type: string, members: object) => void
 const kinds = { text: 'message', reasoning: 'reasoning' } as const
 
 /** Extra members of a kind's text events. */
-const extras = {
-  message: { logprobs: [] },
-  reasoning: {},
-  function_call: {},
-  custom_tool_call: {},
-} as const
+const extrasOf = (kind: ItemKind, logprobs: readonly TokenLogprobs[]): object =>
+  kind === 'message' ? { logprobs: logprobs.map(responseLogprob) } : {}
 
 /** The items of an answer, streamed event by event. */
 class ItemStream {
   readonly items: OutputItem[] = []
   /** Those of the latest token, when they are shown. */
   timings: object | undefined
+  /** Those of the tokens that the next piece of text is made of. */
+  logprobs: TokenLogprobs[] = []
   readonly #ctx: KoaContext
   readonly #send: Send
   readonly #customs: ReadonlySet<string>
   #text: string[] = []
+  #logprobs: TokenLogprobs[] = []
   /** Of the last item, where that is a call of a free-form tool. */
   #input: CustomInput | undefined
 
@@ -83,10 +84,12 @@ class ItemStream {
   #add(kind: ItemKind, text: string): void {
     if (this.items.at(-1)?.kind !== kind) this.#begin(kind)
     this.#text.push(text)
+    const logprobs = kind === 'message' ? this.logprobs.splice(0) : []
+    this.#logprobs.push(...logprobs)
     this.#send(`response.${textEvents[kind]}.delta`, {
       ...this.#place,
       delta: text,
-      ...extras[kind],
+      ...extrasOf(kind, logprobs),
       ...(this.timings !== undefined && { timings: this.timings }),
     })
   }
@@ -105,15 +108,20 @@ class ItemStream {
     this.#addInput(this.#input?.end() ?? '')
     this.#input = undefined
     const output_index = this.items.length - 1
-    const item = { ...this.items[output_index]!, text: this.#text.join('') }
-    const { kind, text, name } = item
+    const item = {
+      ...this.items[output_index]!,
+      text: this.#text.join(''),
+      logprobs: this.#logprobs,
+    }
+    const { kind, text, name, logprobs } = item
     this.items[output_index] = item
     this.#text = []
+    this.#logprobs = []
     const done = `response.${textEvents[kind]}.done`
     if (kind === 'function_call') this.#send(done, { ...this.#place, name, arguments: text })
     else if (kind === 'custom_tool_call') this.#send(done, { ...this.#place, input: text })
     else {
-      this.#send(done, { ...this.#place, text, ...extras[kind] })
+      this.#send(done, { ...this.#place, text, ...extrasOf(kind, logprobs) })
       this.#send('response.content_part.done', { ...this.#place, part: partOf(item) })
     }
     this.#send('response.output_item.done', { output_index, item: itemBody(item, true) })
@@ -157,6 +165,7 @@ export async function streamResponse(
   const begun = {
     ...head,
     status: 'in_progress',
+    completed_at: null,
     incomplete_details: null,
     output: [],
     usage: null,
@@ -171,11 +180,14 @@ export async function streamResponse(
         continue
       }
       if (event.type === 'token') answer.timings = hasTimings ? timings.onToken() : undefined
+      if (event.type === 'token' && event.logprobs !== undefined) {
+        answer.logprobs.push(event.logprobs)
+      }
       answer.push(parser.push(event.text))
       if (event.type !== 'end') continue
       answer.push(parser.end())
       answer.end()
-      const ended = { ...head, ...responseEnd(event, answer.items) }
+      const ended = { ...head, ...responseEnd(ctx, event, answer.items, parser.reasoningTokens) }
       send(`response.${ended.status}`, {
         response: ended,
         ...(hasTimings && { timings: timingsOf(event) }),

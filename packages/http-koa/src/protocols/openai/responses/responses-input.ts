@@ -4,6 +4,7 @@ import { argumentsOf, contentSchema, textOf } from '../../../chat/chat-messages.
 import { list } from '../../../fields/list.js'
 import { customArguments } from '../tools/custom-tools.js'
 import { expectedField } from '../../../request/expected-field.js'
+import { unsupported } from '../../../request/unsupported.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
 
@@ -62,6 +63,8 @@ export function toMessages(
         break
       case 'reasoning': // earlier reasoning is not shown to the model again
         break
+      case 'item_reference':
+        throw unsupported(field, 'nothing is stored here; send the item itself')
       default:
         // what only OpenAI's servers can do was not done here
         logger.warn({ field, type: item.type?.slice(0, 40) }, 'an item of the input is passed over')

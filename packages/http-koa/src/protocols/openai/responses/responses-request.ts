@@ -7,7 +7,7 @@ import { prepareChat } from '../../../chat/prepare-chat.js'
 import { toTool } from '../../../chat/tool-prompt.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { withModelDefaults } from '../../../request/model-defaults.js'
-import { boolean, integer, object } from '../../../fields/fields.js'
+import { boolean, integer, largest, object } from '../../../fields/fields.js'
 import { list } from '../../../fields/list.js'
 import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
 import { unsupported } from '../../../request/unsupported.js'
@@ -59,6 +59,11 @@ export const responsesSchema = z.object({
   conversation: z.unknown().optional(),
   prompt: z.unknown().optional(),
   top_logprobs: integer(0, 20).optional(),
+  include: list(z.string('a string'), 'an array of strings').optional(),
+  max_tool_calls: integer(1, largest).optional(),
+  prompt_cache_key: z.string('a string').optional(),
+  safety_identifier: z.string('a string').optional(),
+  service_tier: z.string('a string').optional(),
   chat_template_kwargs: object.optional(),
   reasoning: z
     .looseObject({ effort: z.enum(efforts, `one of ${efforts.join(', ')}`).nullish() }, 'an object')
@@ -101,7 +106,13 @@ export async function toResponsesRequest(
   const answer = await answerChat(client, prepared, { asked, forced })
   const { prompt, form, constraint, afterThinking, marks } = answer
   const maxTokens = toMaxTokens(fields.max_output_tokens)
-  const settings = { ...(await sharedSettings(fields, client)), maxTokens, constraint, marks }
+  const settings = {
+    ...(await sharedSettings(fields, client)),
+    maxTokens,
+    constraint,
+    logprobs: logprobsOf(fields),
+    marks,
+  }
   return {
     request: buildRequest(prompt, settings, withModelDefaults(client, defaults)),
     form,
@@ -140,7 +151,9 @@ function refuse(fields: ResponsesFields): void {
     if (fields[field] !== undefined) throw unsupported(field, nothingStored)
   }
   if (fields.background === true) throw unsupported('background', nothingStored)
-  if ((fields.top_logprobs ?? 0) > 0) {
-    throw unsupported('top_logprobs', 'use /v1/chat/completions for logprobs')
-  }
+}
+
+/** How many of the likeliest tokens to return with each token; undefined: no logprobs. */
+function logprobsOf({ include = [], top_logprobs: top = 0 }: ResponsesFields): number | undefined {
+  return top > 0 || include.includes('message.output_text.logprobs') ? top : undefined
 }

@@ -32,21 +32,23 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
     await streamResponse(ctx, generation, form, { head, hasTimings, customs })
     return
   }
-  const { content, reasoning, calls, end } = await collectAnswer(generation, form)
+  const { content, reasoning, calls, end, ...answer } = await collectAnswer(generation, form)
   const item = (kind: ItemKind, text: string, name?: string) => ({
     ...newItem(ctx, kind, name),
     text,
   })
   const items = [
     ...(reasoning === '' ? [] : [item('reasoning', reasoning)]),
-    ...(content === '' && calls.length > 0 ? [] : [item('message', content)]),
+    ...(content === '' && calls.length > 0
+      ? []
+      : [{ ...item('message', content), logprobs: answer.logprobs }]),
     ...calls.map(({ name, arguments: given }) =>
       customs.has(name)
         ? item('custom_tool_call', customInput(given), name)
         : item('function_call', given, name),
     ),
   ]
-  ctx.body = { ...head, ...responseEnd(end, items) }
+  ctx.body = { ...head, ...responseEnd(ctx, end, items, answer.reasoningTokens) }
 }
 
 /** `POST /v1/responses/input_tokens`: the tokens of an input, without an answer. */

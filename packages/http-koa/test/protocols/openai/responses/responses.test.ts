@@ -77,6 +77,40 @@ testEach('text in and out', async (t) => {
   })
 })
 
+testEach('fields are answered, and log probabilities', async (t) => {
+  const { ask, stream } = await start(t)
+  const unasked = await ask({ input: 'euro' })
+  t.match(unasked.json, {
+    background: false,
+    completed_at: Number,
+    max_tool_calls: null,
+    prompt_cache_key: null,
+    reasoning: { effort: null, summary: null },
+    safety_identifier: null,
+    service_tier: 'default',
+    top_logprobs: 0,
+    user: null,
+    output: [{ content: [{ logprobs: [] }] }],
+  })
+  const given = { prompt_cache_key: 'k', safety_identifier: 's', user: 'u', max_tool_calls: 3 }
+  const asked = { input: 'euro', ...given, reasoning: { effort: 'low' }, top_logprobs: 2 }
+  const first = { token: 'a', logprob: Number, bytes: [97], top_logprobs: [{ token: String }, {}] }
+  const { json } = await ask(asked)
+  const output = [{ content: [{ text: 'a€ b', logprobs: [first, {}, {}, {}] }] }]
+  t.match(json, { ...given, reasoning: { effort: 'low' }, top_logprobs: 2, output })
+  const events = await stream(asked)
+  t.match(
+    events.find(({ type }) => type === 'response.output_text.delta'),
+    { delta: 'a', logprobs: [first] },
+  )
+  t.match(events.at(-1), { response: { completed_at: Number, output } })
+  t.match(events[0], { response: { completed_at: null } })
+  const include = ['message.output_text.logprobs']
+  t.match((await ask({ input: 'euro', include })).json, {
+    output: [{ content: [{ logprobs: [{ token: 'a', top_logprobs: [] }, {}, {}, {}] }] }],
+  })
+})
+
 testEach('a stream has the documented events in their order', async (t) => {
   const { stream } = await start(t)
   const events = await stream({ input: 'euro' })
@@ -286,6 +320,7 @@ testEach('what cannot be done is refused, and a failure ends the stream', async 
     [{ input: [{ type: 'function_call', name: 'a', arguments: '[' }] }, /^input.0.arguments$/],
     [{ input: [{ type: 'function_call_output' }] }, /^input.0.call_id$/],
     [{ input: [{ content: 'a' }] }, /^input.0.role$/],
+    [{ input: [{ type: 'item_reference', id: 'msg_1' }] }, /^input.0$/],
   ]
   for (const [body, param] of cases) {
     const { status, json } = await ask({ input: 'a', ...body })
