@@ -64,7 +64,12 @@ export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-mo
 
 // Engines in other processes.
 export * from './remote/channel.js'
-export { assertEngineCall, type CallForwarder, type EngineCallName } from './remote/engine-calls.js'
+export {
+  assertEngineCall,
+  type CallForwarder,
+  type EngineCallName,
+  withSignal,
+} from './remote/engine-calls.js'
 export * from './remote/engine-host.js'
 export type { EngineTelemetry, QueuedRequest } from './remote/engine-telemetry.js'
 export * from './remote/remote-engine-client.js'

@@ -1,5 +1,5 @@
 import { CllmError, type TokenId } from '@cllm/core'
-import type { TextParts } from './text-parts.js'
+import { escape, type TextParts } from './text-parts.js'
 import { TokenAttribute } from './token-attribute.js'
 import type { ControlToken, Vocabulary } from './vocabulary.js'
 
@@ -128,8 +128,4 @@ function unusedCharacter(value: unknown): string {
       '(U+E000 to U+F8FF): these have them all',
     { details: { field: 'messages' } },
   )
-}
-
-function escape(text: string): string {
-  return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&')
 }

@@ -65,15 +65,16 @@ export class LlamaCppTokenizer implements Tokenizer {
   }
 
   renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat {
-    const { text, tokens } = this.#template.render(messages, options)
-    return { text, tokens: [...this.#withBos(tokens)].flat() }
+    const { text, tokens } = this.renderChatInParts(messages, options)
+    return { text, tokens: [...tokens].flat() }
   }
 
   renderChatInParts(
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
-  ): Iterable<TokenId[]> {
-    return this.#withBos(this.#template.render(messages, options).tokens)
+  ): { readonly text: string; readonly tokens: Iterable<TokenId[]> } {
+    const { text, tokens } = this.#template.render(messages, options)
+    return { text, tokens: this.#withBos(tokens) }
   }
 
   *#withBos(parts: Iterable<TokenId[]>): Generator<TokenId[], void> {

@@ -6,12 +6,18 @@ import { TokenAttribute, VocabularyType } from './token-attribute.js'
 
 const nothing = new Uint8Array(0)
 const encoder = new TextEncoder()
+const decoder = new TextDecoder()
 const silent = TokenAttribute.Control | TokenAttribute.Unknown
 const textual = TokenAttribute.Normal | TokenAttribute.UserDefined | TokenAttribute.Byte
 /** How byte-pair vocabularies spell a space. */
 const spelledSpace = '\u0120'
-/** A space between letters (\u0109, \u010a, \u010d and \u0120 spell white space). */
-const acrossGap = /[^\P{L}\u0109\u010a\u010d\u0120][ \u2581\u0120][^\P{L}\u0109\u010a\u010d\u0120]/u
+/** What follows a letter in a token (\u0109, \u010a, \u010d, \u0120 and \u2581 spell white space). */
+const behindLetter = /([^\P{L}\u0109\u010a\u010d\u0120])([!-@[-`{-~ \n\u010a\u0120\u2581])/gu
+const spelledGaps: Readonly<Record<string, string>> = {
+  '\u010a': '\n',
+  '\u0120': ' ',
+  '\u2581': ' ',
+}
 
 /** A token that only special parsing makes of text, such as `<|im_end|>`. */
 export interface ControlToken {
@@ -43,8 +49,10 @@ export class Vocabulary {
   readonly eosText: string
   /** Whether the tokenizer adds a space in front of each text. */
   readonly addsSpace: boolean
-  /** Whether a token has the end of one word and the beginning of the next. */
-  readonly joinsWords: boolean
+  /** The spaces, newlines, digits and ASCII punctuation that a token has behind a letter. */
+  readonly joined: ReadonlySet<string>
+  /** Characters that special tokens begin with, have nowhere else, and take no white space before. */
+  readonly markStarts: ReadonlySet<string>
 
   readonly #controlTexts: ReadonlyMap<TokenId, string>
   readonly #model: NativeModel
@@ -63,12 +71,20 @@ export class Vocabulary {
     const endOfGeneration = new Set<TokenId>()
     const byInnerByte = new Map<number, TokenId[]>()
     let maxTokenBytes = 1
-    let joinsWords = false
+    const joined = new Set<string>()
+    const starts = new Set<string>()
+    const notStarts = new Set<string>()
     for (let id = 0; id < this.size; id++) {
       const attributes = model.getTokenAttributes(id)
       const text = model.getTokenString(id)
-      joinsWords ||= acrossGap.test(text)
       const isControl = (attributes & silent) !== 0
+      const isMark = (attributes & (silent | TokenAttribute.UserDefined)) !== 0
+      if ((attributes & TokenAttribute.Byte) === 0) this.#addJoined(joined, text, isMark)
+      if (isMark) {
+        if ((attributes & TokenAttribute.StripsLeft) === 0) starts.add(text.charAt(0))
+        else notStarts.add(text.charAt(0))
+        for (let at = 1; at < text.length; at++) notStarts.add(text.charAt(at))
+      }
       if (isControl) controlTokens.push({ id, text, attributes })
       if (model.isEogToken(id)) endOfGeneration.add(id)
       maxTokenBytes = Math.max(maxTokenBytes, this.#longest(text, isControl))
@@ -79,7 +95,8 @@ export class Vocabulary {
       else others.push(id)
     }
     this.maxTokenBytes = this.#collapses() ? Infinity : maxTokenBytes
-    this.joinsWords = joinsWords
+    this.joined = joined
+    this.markStarts = new Set([...starts].filter((character) => !notStarts.has(character)))
     this.controlTokens = controlTokens
     this.#controlTexts = new Map(controlTokens.map(({ id, text }) => [id, text]))
     this.infill = findInfillTokens(model, controlTokens)
@@ -147,6 +164,19 @@ export class Vocabulary {
   #firstByte(text: string, attributes: number): number {
     if ((attributes & TokenAttribute.Byte) !== 0) return Number.parseInt(text.slice(1, -1), 16) || 0
     return (this.#spellsBytes ? spelledBytes(text.charAt(0))?.[0] : undefined) ?? 0
+  }
+
+  /** Adds what a token has behind letters; the texts of marks are not spelled. */
+  #addJoined(joined: Set<string>, text: string, isMark: boolean): void {
+    for (const { index, 1: letter, 2: next } of text.matchAll(behindLetter)) {
+      const spelled = spelledGaps[next!]
+      if (spelled !== undefined && isMark) continue
+      if (this.#spellsBytes && !isMark && letter! > '~') {
+        const before = spelledBytes(text.slice(0, index + 1))
+        if (before !== undefined && !/[\p{L}\ufffd]$/u.test(decoder.decode(before))) continue
+      }
+      joined.add(spelled ?? next!)
+    }
   }
 
   /** Whether any amount of text can become one token. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { ChatMessage, TokenId, Tokenizer } from '@cllm/core'
 import { bool, text, uint32 } from '@cllm/gguf'
-import { array, assert, constantFrom, integer, oneof, property, string } from 'fast-check'
+import { array, assert, boolean, constantFrom, integer, oneof, property, string } from 'fast-check'
 import t, { type Test } from 'tap'
 import { openLlama } from '../../src/native/open-llama.js'
 import { Decoder } from '../../src/text/decoder.js'
@@ -265,6 +265,67 @@ t.test('long texts in parts give the tokens of the whole', async (t) => {
     )
     const long = 'one and two '.repeat(3000)
     t.ok([...parts.tokenize(long, false)].length > 5, `${kind}: it is cut`)
+  }
+})
+
+t.test('no text makes llama.cpp tokenize more than some thousand characters at once', async (t) => {
+  const llama = await openLlama('off', recordingLogger())
+  for (const kind of ['tiny', 'llama'] as const) {
+    const modelPath = await tinyModel(t, kind)
+    const settings = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
+    const { native, vocabularySize } = await llama.loadModel({ ...settings, modelPath })
+    const lengths: number[] = []
+    const watched = Object.create(native, {
+      tokenize: {
+        value: (text: string, special: boolean) => {
+          lengths.push(text.length)
+          return native.tokenize(text, special)
+        },
+      },
+    }) as typeof native
+    const vocabulary = new Vocabulary(native, vocabularySize)
+    const parts = new TextParts(watched, vocabulary)
+    const marks = kind === 'tiny' ? ['<|im_start|>', '<|im_end|>'] : ['<s>', '</s>']
+    const whole = (text: string, special: boolean) => Array.from(native.tokenize(text, special))
+    const inParts = (text: string, special: boolean) => [...parts.tokenize(text, special)].flat()
+
+    const dense = marks.join('').repeat(3000)
+    lengths.length = 0
+    t.same(inParts(dense, true), whole(dense, true), `${kind}: cut between special tokens`)
+    t.ok(
+      Math.max(...lengths) <= 4096,
+      `${kind}: soon, as they take time that grows with the square`,
+    )
+    for (const character of ['😀', 'a', ' ', '\n', '7', '.', 'x.', '中', '中文，', '</']) {
+      const text = character.repeat(20_000)
+      lengths.length = 0
+      const tokens = inParts(text, true)
+      t.ok(Math.max(...lengths) <= 8193, `${kind}: ${character}`)
+      const spelled = native.detokenize(Uint32Array.from(tokens), false)
+      t.ok(spelled.trimStart() === text.trimStart(), `${kind}: ${character} is the same text`)
+    }
+    const word = constantFrom('word', ' ', '\n', '12', '.', ', ', "'s", 'é', '中', '_', ...marks)
+    assert(
+      property(array(word, { minLength: 1, maxLength: 12 }), boolean(), (words, special) => {
+        const text = `${words.join('')}then`.repeat(800)
+        return inParts(text, special).join() === whole(text, special).join()
+      }),
+      { numRuns: 30 },
+    )
+  }
+})
+
+t.test('the event loop turns while a prompt of a megabyte is tokenized', async (t) => {
+  for (const native of ['ffi', 'addon'] as const) {
+    const { tokenizer } = await openTiny(t, { kind: 'llama', contextSize: 8192, native })
+    for (const text of ['<s></s>'.repeat(10_000), '😀'.repeat(30_000), 'x'.repeat(2 ** 20)]) {
+      let parts = 0
+      for (const part of tokenizer.encodeInParts!(text)) {
+        parts++
+        t.ok(part.length <= 4 * 8193)
+      }
+      t.ok(parts >= text.length / 8193, `${native}: ${parts} parts`)
+    }
   }
 })
 

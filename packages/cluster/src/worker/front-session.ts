@@ -9,6 +9,7 @@ import {
   noRecorder,
   type RequestEvent,
   type ToEngine,
+  withSignal,
 } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
 import { addEvent, forEachEvent, type StepEvents } from '../link/step-events.js'
@@ -127,12 +128,14 @@ export class FrontSession {
     try {
       if (ofFront.has(name)) throw new CllmError('unsupported', `A worker does not ${name} for one`)
       if (name !== 'recordingParts') assertEngineCall(name)
-      const more = name === 'embed' ? [{ signal: controller.signal }] : []
       const method = this.client[name as keyof EngineCalls] as
         | ((...values: readonly unknown[]) => Promise<unknown>)
         | undefined
       if (method === undefined) throw noRecorder()
-      const value = await method.apply(this.client, [...message.arguments, ...more])
+      const value = await method.apply(
+        this.client,
+        withSignal(name, message.arguments, controller.signal),
+      )
       if (!this.link.send({ type: 'result', call, value })) throw tooLarge()
     } catch (error) {
       this.link.send({ type: 'error', call, error: CllmError.from(error).serialize() })

@@ -3,6 +3,7 @@ import type {
   EmbedOptions,
   EngineCalls,
   EngineInfo,
+  TokenizeOptions,
 } from '../contracts/engine/engine-client.js'
 import type { Prompt } from '../contracts/engine/generate-request.js'
 import type { EngineActivity } from '../contracts/engine/engine-activity.js'
@@ -17,15 +18,17 @@ import type { SchedulerInfo } from '../contracts/scheduling/scheduler-info.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
-  EncodeOptions,
   RenderedChat,
   TokenId,
+  Tokenizer,
 } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { checkTokens } from '../engine/input/check-fields.js'
+import { longText } from '../engine/input/tokenize-in-parts.js'
 import type { Engine } from '../engine/engine.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 import { defined } from '../defined.js'
+import { cancelled } from './cancelled.js'
 
 /** Answers the calls of clients on the engine itself. */
 export class EngineControl implements EngineCalls {
@@ -37,10 +40,17 @@ export class EngineControl implements EngineCalls {
   ) {}
 
   /** The tokens of a text. */
-  async tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]> {
+  async tokenize(text: string, { signal, ...options }: TokenizeOptions = {}): Promise<TokenId[]> {
     const { tokenizer, parts } = this.engine
-    const inParts = tokenizer.encodeInParts?.(text, options)
-    return await parts.join(inParts ?? [tokenizer.encode(text, options)], () => this.#ensureOpen())
+    const ensureWanted = () => {
+      this.#ensureOpen()
+      if (signal?.aborted === true) throw cancelled(signal)
+    }
+    ensureWanted()
+    const inParts = text.length > longText ? tokenizer.encodeInParts?.(text, options) : undefined
+    return inParts === undefined
+      ? tokenizer.encode(text, options)
+      : await parts.join(inParts, ensureWanted)
   }
 
   /** The text of tokens. Throws `invalid_token`. */
@@ -48,6 +58,13 @@ export class EngineControl implements EngineCalls {
     const { tokenizer } = this.engine
     checkTokens('tokens', tokens, tokenizer)
     return tokenizer.decode(tokens)
+  }
+
+  /** The text or the bytes of each token. Throws `invalid_token`. */
+  async pieces(tokens: readonly TokenId[]): Promise<(string | number[])[]> {
+    const { tokenizer } = this.engine
+    checkTokens('tokens', tokens, tokenizer)
+    return tokens.map((token) => pieceOf(tokenizer, token))
   }
 
   /** The embedding of an input. Throws `unsupported`. */
@@ -60,7 +77,10 @@ export class EngineControl implements EngineCalls {
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
   ): Promise<RenderedChat> {
-    return this.engine.tokenizer.renderChat(messages, options)
+    const { tokenizer, parts } = this.engine
+    const chat = tokenizer.renderChatInParts?.(messages, options)
+    if (chat === undefined) return tokenizer.renderChat(messages, options)
+    return { text: chat.text, tokens: await parts.join(chat.tokens, () => this.#ensureOpen()) }
   }
 
   /** What the engine serves. */
@@ -154,5 +174,17 @@ export class EngineControl implements EngineCalls {
       new CllmError('shutting_down', 'The engine is shutting down'),
     )
     await this.engine.backend.dispose()
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+function pieceOf(tokenizer: Tokenizer, token: TokenId): string | number[] {
+  const bytes = tokenizer.bytesOf?.(token)
+  if (bytes === undefined) return tokenizer.decode([token])
+  try {
+    return utf8.decode(bytes)
+  } catch {
+    return [...bytes]
   }
 }

@@ -5,6 +5,7 @@ import { CllmError } from '../errors/cllm-error.js'
 export const engineCalls = [
   'tokenize',
   'detokenize',
+  'pieces',
   'embed',
   'applyTemplate',
   'info',
@@ -36,7 +37,19 @@ export function assertEngineCall(name: string): asserts name is keyof EngineCall
 }
 
 /** Whether a call can be abandoned: its last argument may be options with a signal. */
-export const takesSignal = (name: EngineCallName): boolean => name === 'embed'
+export const takesSignal = (name: EngineCallName): boolean =>
+  name === 'embed' || name === 'tokenize'
+
+/** The arguments of a call that came from elsewhere, with a signal where it takes one. */
+export function withSignal(
+  name: EngineCallName,
+  given: readonly unknown[],
+  signal: AbortSignal,
+): unknown[] {
+  if (!takesSignal(name)) return [...given]
+  const [first, options] = given
+  return [first, { ...(options as object | undefined), signal }]
+}
 
 /**
  * A client that forwards all calls through `forward`: it has a method for each entry of the table of

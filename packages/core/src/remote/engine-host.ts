@@ -3,7 +3,7 @@ import type { Engine } from '../engine/engine.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 import { TelemetryBuffer } from './engine-telemetry.js'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
-import { assertEngineCall, takesSignal } from './engine-calls.js'
+import { assertEngineCall, withSignal } from './engine-calls.js'
 import { EngineControl } from '../client/engine-control.js'
 import { Heartbeat } from './heartbeat.js'
 import { defined } from '../defined.js'
@@ -54,10 +54,7 @@ async function answer(
   calls.set(call, controller)
   try {
     assertEngineCall(name)
-    const [first, options] = message.arguments
-    const given = takesSignal(name)
-      ? [first, { ...(options as object | undefined), signal: controller.signal }]
-      : [...message.arguments]
+    const given = withSignal(name, message.arguments, controller.signal)
     const method = control[name] as (...values: readonly unknown[]) => Promise<unknown>
     send({ type: 'result', call, value: await method.apply(control, given) })
   } catch (error) {

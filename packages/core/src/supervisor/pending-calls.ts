@@ -8,6 +8,7 @@ type Answer = FromEngine & { readonly type: 'result' | 'error' }
 const patient: ReadonlySet<EngineCallName> = new Set([
   'tokenize',
   'detokenize',
+  'pieces',
   'applyTemplate',
   'embed',
   'setScheduler',

@@ -16,6 +16,7 @@ const toAnyone: CallKind = { ...toOne, isPatient: true }
 const table: Partial<Readonly<Record<EngineCallName, CallKind>>> = {
   tokenize: toAnyone,
   detokenize: toAnyone,
+  pieces: toAnyone,
   applyTemplate: toAnyone,
   embed: toAnyone,
   getScheduler: toAnyone,

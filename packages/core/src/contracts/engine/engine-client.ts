@@ -54,6 +54,12 @@ export interface EmbedOptions {
   readonly adapters?: readonly AdapterChoice[]
 }
 
+/** How a text is tokenized. */
+export interface TokenizeOptions extends EncodeOptions {
+  /** When it aborts, the call rejects with `cancelled`, and what is left of a long text is not read. */
+  readonly signal?: AbortSignal
+}
+
 /** What a request's stream carries, in this order: one `start`, any `progress`, tokens, one `end`. */
 export type GenerateEvent =
   /** The request is valid and waits for its turn. */
@@ -128,9 +134,14 @@ export interface EngineInfo {
 /** Calls on an engine besides generation. Failures are {@link CllmError}s. */
 export interface EngineCalls {
   /** The tokens of a text. */
-  tokenize(text: string, options?: EncodeOptions): Promise<TokenId[]>
+  tokenize(text: string, options?: TokenizeOptions): Promise<TokenId[]>
   /** The text of tokens. Throws `invalid_token`. */
   detokenize(tokens: readonly TokenId[]): Promise<string>
+  /**
+   * The text of each token, with its leading space; of one that is no whole text, as a part of a character,
+   * its bytes. Empty for control tokens. Throws `invalid_token`.
+   */
+  pieces(tokens: readonly TokenId[]): Promise<(string | number[])[]>
   /**
    * The embedding of an input. It is computed between two steps of generation. Throws `unsupported`
    * where the backend has none, and what a request with such adapters throws. When the signal aborts it rejects with `cancelled`, and an input that

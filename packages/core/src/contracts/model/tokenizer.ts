@@ -119,9 +119,9 @@ export interface Tokenizer {
   isEndOfGeneration(token: TokenId): boolean
   /** A conversation as the model's template writes it. */
   renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat
-  /** The tokens of {@link renderChat}, a part at a time as {@link encodeInParts} gives them. */
+  /** {@link renderChat} with its tokens a part at a time, as {@link encodeInParts} gives them. */
   renderChatInParts?(
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
-  ): Iterable<readonly TokenId[]>
+  ): { readonly text: string; readonly tokens: Iterable<readonly TokenId[]> }
 }

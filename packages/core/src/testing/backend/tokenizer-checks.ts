@@ -138,8 +138,10 @@ export async function checkTokenizer(t: TestContext, { tokenizer }: Backend): Pr
       messages,
       [...messages, { role: 'assistant', content }, { role, content }],
     ]) {
-      const parts: readonly (readonly TokenId[])[] = [...tokenizer.renderChatInParts(long)]
-      const { tokens } = tokenizer.renderChat(long)
+      const inParts = tokenizer.renderChatInParts(long)
+      const parts: readonly (readonly TokenId[])[] = [...inParts.tokens]
+      const { text, tokens } = tokenizer.renderChat(long)
+      assert.equal(inParts.text, text)
       assert.deepEqual(parts.flat(), tokens, 'a conversation in parts has the tokens of the whole')
     }
   })

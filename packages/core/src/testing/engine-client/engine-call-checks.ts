@@ -17,6 +17,14 @@ export async function checkCalls(t: TestContext, client: EngineClient): Promise<
     assert.equal(whole.length - (await client.tokenize(text, { addBos: false })).length, 1, 'BOS')
     const error = await failureOf(client.detokenize([4, 999_999]), 'invalid_token')
     assert.equal(error.details['received'], '999999', 'the details of the failure')
+    const pieces = await client.pieces(plain)
+    const bytes = pieces.flatMap((piece) =>
+      typeof piece === 'string' ? [...new TextEncoder().encode(piece)] : piece,
+    )
+    assert.equal(new TextDecoder().decode(Uint8Array.from(bytes)), text)
+    await failureOf(client.pieces([4, 999_999]), 'invalid_token')
+    const left = client.tokenize(text, { signal: AbortSignal.abort() })
+    await failureOf(left, 'cancelled')
   })
 
   await check(t, 'writes conversations as the template does', async () => {

@@ -16,8 +16,12 @@ class PartsTokenizer extends FakeTokenizer {
     }
   }
 
-  *renderChatInParts(messages: readonly ChatMessage[]): Generator<readonly TokenId[], void> {
-    const { tokens } = this.renderChat(messages)
+  renderChatInParts(messages: readonly ChatMessage[]) {
+    const { text, tokens } = this.renderChat(messages)
+    return { text, tokens: this.#inParts(tokens) }
+  }
+
+  *#inParts(tokens: readonly TokenId[]): Generator<readonly TokenId[], void> {
     for (let start = 0; start < tokens.length; start += 1000) {
       this.parts++
       yield tokens.slice(start, start + 1000)
@@ -53,6 +57,22 @@ t.test('long prompts are tokenized in parts, with steps in between', async (t) =
     t.equal(tokens.length, 2)
   }
   t.same(await client.tokenize(text), tokenizer.encode(text))
+  tokenizer.parts = 0
+  const rendering = client.applyTemplate(messages)
+  t.equal(tokenizer.parts, 1)
+  t.same(await rendering, tokenizer.renderChat(messages))
+})
+
+t.test('a text is not tokenized to its end for a client that left', async (t) => {
+  const { client, engine, tokenizer } = partsRig(2048)
+  const leaving = new AbortController()
+  const counting = client.tokenize(text, { signal: leaving.signal })
+  await setImmediate()
+  leaving.abort()
+  await t.rejects(counting, { code: 'cancelled' })
+  t.ok(tokenizer.parts < 5)
+  await t.rejects(client.tokenize('x', { signal: leaving.signal }), { code: 'cancelled' })
+  await engine.close()
 })
 
 t.test('many long prompts are tokenized one after the other, one part a turn', async (t) => {

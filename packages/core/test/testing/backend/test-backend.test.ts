@@ -99,9 +99,10 @@ const broken: [string, RegExp, () => Backend][] = [
     /a conversation is rendered.*in parts has the tokens of the whole/s,
     () =>
       withTokenizer((tokenizer) => ({
-        renderChatInParts: (messages: readonly ChatMessage[]) => [
-          tokenizer.renderChat(messages.slice(0, 1)).tokens,
-        ],
+        renderChatInParts: (messages: readonly ChatMessage[]) => {
+          const { tokens } = tokenizer.renderChat(messages.slice(0, 1))
+          return { text: tokenizer.renderChat(messages).text, tokens: [tokens] }
+        },
       })),
   ],
   [

@@ -49,10 +49,12 @@ export async function tokenize(ctx: KoaContext, llama: LlamaServerContext): Prom
   }
   const options = { addBos: fields.add_special ?? false, special: fields.parse_special ?? true }
   const client = llama.directory.open(fields.model)
-  const tokens = await client.tokenize(fields.content, options)
   const signal = abortOnClose(ctx)
-  const areTexts = fields.with_pieces === true
-  ctx.body = { tokens: areTexts ? await withPieces(client, tokens, signal) : tokens }
+  const tokens = await client.tokenize(fields.content, { ...options, signal })
+  if (fields.with_pieces === true) {
+    const pieces = await piecesOf(client, tokens, signal)
+    ctx.body = { tokens: pieces.map((piece, nth) => ({ id: tokens[nth], piece })) }
+  } else ctx.body = { tokens }
 }
 
 /** The tokens of a prompt or a conversation, in vLLM's form. */
@@ -62,12 +64,16 @@ async function tokenizeForVllm(
   { directory }: LlamaServerContext,
 ): Promise<object> {
   const client = directory.open(fields.model)
+  const signal = abortOnClose(ctx)
   const tokens =
     messages !== undefined
       ? (await renderChat(ctx, client, { ...fields, messages })).tokens
-      : await client.tokenize(given(prompt), { addBos: fields.add_special_tokens ?? true })
+      : await client.tokenize(given(prompt), {
+          addBos: fields.add_special_tokens ?? true,
+          signal,
+        })
   const { limits } = await client.info()
-  const pieces = fields.return_token_strs === true ? await textsOf(client, tokens) : null
+  const pieces = fields.return_token_strs === true ? await textsOf(client, tokens, signal) : null
   return {
     count: tokens.length,
     max_model_len: limits.contextSize,
@@ -76,8 +82,13 @@ async function tokenizeForVllm(
   }
 }
 
-const textsOf = async (client: EngineClient, tokens: readonly TokenId[]) =>
-  await Promise.all(tokens.map(async (token) => await client.detokenize([token])))
+/** The tokens' texts; U+FFFD for parts of a character. */
+async function textsOf(client: EngineClient, tokens: readonly TokenId[], signal: AbortSignal) {
+  const pieces = await piecesOf(client, tokens, signal)
+  return pieces.map((piece) =>
+    typeof piece === 'string' ? piece : new TextDecoder().decode(Uint8Array.from(piece)),
+  )
+}
 
 function given(prompt: string | undefined): string {
   if (prompt !== undefined) return prompt
@@ -86,36 +97,14 @@ function given(prompt: string | undefined): string {
   })
 }
 
-/** Tokens that a character has at most. */
-const longestRun = 4
+/** Tokens of a call: more would hold up the engine. */
+const piecesOfCall = 4096
 
-/** The tokens with their texts, until the client leaves; parts of a character have their bytes. */
-async function withPieces(
-  client: EngineClient,
-  tokens: readonly TokenId[],
-  signal: AbortSignal,
-): Promise<object[]> {
-  const pieces: object[] = []
-  // a text that begins loses its first space
-  const before = await client.tokenize('a', { addBos: false })
-  const { length } = await client.detokenize(before)
-  let run: TokenId[] = []
-  for (const [index, token] of tokens.entries()) {
-    if (signal.aborted) break
-    run.push(token)
-    const text = (await client.detokenize([...before, ...run])).slice(length)
-    const isWhole = text !== '' && !text.includes('\ufffd')
-    if (!isWhole && run.length < longestRun && index < tokens.length - 1) continue
-    const [only] = run
-    if (isWhole && run.length === 1) pieces.push({ id: only, piece: text })
-    else {
-      const bytes = [...new TextEncoder().encode(text)]
-      const last = run.length - 1
-      pieces.push(
-        ...run.map((id, nth) => ({ id, piece: nth < last ? [bytes[nth] ?? 0] : bytes.slice(nth) })),
-      )
-    }
-    run = []
+/** What each token stands for, until the client leaves; of a part of a character its bytes. */
+async function piecesOf(client: EngineClient, tokens: readonly TokenId[], signal: AbortSignal) {
+  const pieces: (string | number[])[] = []
+  for (let at = 0; at < tokens.length && !signal.aborted; at += piecesOfCall) {
+    pieces.push(...(await client.pieces(tokens.slice(at, at + piecesOfCall))))
   }
   return pieces
 }

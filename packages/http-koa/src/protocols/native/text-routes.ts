@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { readJsonBody } from '../../body/read-json-body.js'
+import { abortOnClose } from '../../stream/abort-on-close.js'
 import { name, text, tokenIds } from '../../fields/fields.js'
 import { parseFields } from '../../fields/parse-fields.js'
 import type { KoaContext } from '../../routes/koa-context.js'
@@ -11,7 +12,9 @@ export const encodeSchema = z.object({ text, model: name.optional() })
 /** `POST /encode`: the tokens of a text, as a prompt has them. */
 export async function encode(ctx: KoaContext, native: NativeContext): Promise<void> {
   const fields = parseFields(encodeSchema, await readJsonBody(ctx))
-  const tokens = await native.directory.open(fields.model).tokenize(fields.text)
+  const tokens = await native.directory
+    .open(fields.model)
+    .tokenize(fields.text, { signal: abortOnClose(ctx) })
   ctx.body = { success: true, data: { tokens, length: tokens.length } }
 }
 
