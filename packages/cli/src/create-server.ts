@@ -1,5 +1,7 @@
 import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
 import {
+  CllmError,
+  checkServerParts,
   createServer as createServerOnInstances,
   type EngineOptions,
   type LoadableModel,
@@ -42,19 +44,43 @@ export interface ServerByName extends ServerParts {
   readonly pluginsFolder?: string
 }
 
+const partNames: Readonly<Record<keyof ServerByName, true>> = {
+  model: true,
+  policy: true,
+  policyOptions: true,
+  backendName: true,
+  backend: true,
+  backendOptions: true,
+  use: true,
+  options: true,
+  plugins: true,
+  pluginsFolder: true,
+  transports: true,
+  clock: true,
+  random: true,
+  logger: true,
+}
+
 /**
  * Creates a server. With instances of a backend or of engines, it runs in this process. With a
  * model's name, it checks all names and options, makes the transports, fetches the model and starts
  * the engine in a separate process, which `close` ends.
  *
- * @throws `invalid_configuration`, `invalid_policy` or the errors of plug-ins before anything is
+ * @throws `invalid_configuration` (also for parts that are unknown or missing), `invalid_policy` or the errors of plug-ins before anything is
  *   fetched; then what `resolveModel` and the engine throw
  */
 export async function createServer(
   parts: ServerByName | ServerInProcess | ServerOnEngines,
 ): Promise<Server> {
   if ('engines' in parts) return createServerOnInstances(parts)
-  if (!('model' in parts)) return createServerOnInstances({ fallbackPolicy, ...parts })
+  if (!('model' in parts) && 'backend' in parts) {
+    return createServerOnInstances({ fallbackPolicy, ...parts })
+  }
+  checkServerParts(parts, Object.keys(partNames), [['model', 'backend', 'engines']])
+  if (typeof parts.model !== 'string') {
+    const message = 'createServer: model: expected a path, hf:owner/repo[:quant] or a name'
+    throw new CllmError('invalid_configuration', message, { details: { field: 'model' } })
+  }
   const model = await loadable(parts)
   const { transports, clock, random, logger } = parts
   const given = { ...(clock && { clock }), ...(logger && { logger }), ...(random && { random }) }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
-import type { CommandIo, RunCommand } from './commands/command-io.js'
+import { CommandFailed, type CommandIo, type RunCommand } from './commands/command-io.js'
 import { commands } from './commands/help/command-table.js'
 import { suggestion } from './config/suggestion.js'
 
@@ -44,6 +44,7 @@ const report = (error: unknown, io: CommandIo): number => {
     io.stderr.write('interrupted\n')
     return interrupted
   }
+  if (error instanceof CommandFailed) return failure
   if (!CllmError.isInstance(error)) {
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
     io.stderr.write(`unexpected error: ${text}\n`)

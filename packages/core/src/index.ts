@@ -41,6 +41,7 @@ export * from './errors/failure-of.js'
 
 // A server, or an engine alone.
 export * from './server/create-engine.js'
+export * from './server/check-server-parts.js'
 export * from './server/create-server.js'
 export * from './server/static-directory.js'
 export type { ClosableDirectory } from './server/closable-directory.js'

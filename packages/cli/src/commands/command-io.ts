@@ -25,6 +25,9 @@ export interface CommandIo {
   readonly signal: AbortSignal
 }
 
+/** A command ended because another process failed, which has said why on standard error. */
+export class CommandFailed extends Error {}
+
 /** Runs a command; `argv` excludes the command's name. Returns the exit code. */
 export type RunCommand = (argv: string[], io: CommandIo) => Promise<number>
 

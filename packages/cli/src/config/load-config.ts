@@ -5,7 +5,7 @@ import convict from 'convict'
 import { checkCluster } from './checks/check-cluster.js'
 import { checkEngine } from './checks/check-engine.js'
 import { checkLayer } from './checks/check-layer.js'
-import { checkModels } from './checks/check-models.js'
+import { checkModels, warnOfModels } from './checks/check-models.js'
 import { checkPolicy } from './checks/check-policy.js'
 import { checkSecurity } from './checks/check-security.js'
 import { checkServer } from './checks/check-server.js'
@@ -173,7 +173,11 @@ export const loadConfig = ({
   return {
     config: toConfig(settings),
     sources: new Map([...settings].map(([name, { source }]) => [name, source])),
-    warnings: [...layers.flatMap((layer) => layer.warnings), ...security.warnings],
+    warnings: [
+      ...layers.flatMap((layer) => layer.warnings),
+      ...security.warnings,
+      ...warnOfModels(settings),
+    ],
     file,
     pluginsFolder: isFromFile ? fileFolder : cwd,
   }

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
 import { namedTemplate } from './named-templates.js'
@@ -21,14 +22,20 @@ export const resolveModelSpec = (spec: string, folder: string): string => {
   return isPath(spec) ? path.resolve(folder, spec) : spec
 }
 
-/** Whether a chat template is given as text and not as a file. */
+/** Whether a chat template is given as Jinja and not as a file. */
 export const isInlineTemplate = (template: string): boolean => /\{\{|\{%/.test(template)
 
+/** Whether it is given as text without Jinja, which is every prompt then: words without a path or an ending. */
+export const isPlainTemplate = (template: string): boolean =>
+  /\s/.test(template) && !/[/\\]|\.\w+$/.test(template)
+
 /** The same for a chat template. */
-export const resolveTemplate = (template: string | null, folder: string): string | null =>
-  template === null || isInlineTemplate(template) || namedTemplate(template) !== undefined
-    ? template
-    : path.resolve(folder, template)
+export const resolveTemplate = (template: string | null, folder: string): string | null => {
+  if (template === null || isInlineTemplate(template) || namedTemplate(template) !== undefined)
+    return template
+  const file = path.resolve(folder, template)
+  return isPlainTemplate(template) && !existsSync(file) ? template : file
+}
 
 /** The same for a plugin, which can also be the name of a package. */
 export const resolvePluginName = (use: string, folder: string): string =>

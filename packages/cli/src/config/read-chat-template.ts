@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
 import { namedTemplate, templateNames } from './named-templates.js'
-import { isInlineTemplate } from './paths.js'
+import { isInlineTemplate, isPlainTemplate } from './paths.js'
 
 /**
  * The text of `model.chat_template`, which is the template itself, a file with it, or the name of one that
@@ -11,7 +11,7 @@ import { isInlineTemplate } from './paths.js'
  */
 export const readChatTemplate = (template: string | null): string | undefined => {
   if (template === null) return undefined
-  if (isInlineTemplate(template)) return template
+  if (isInlineTemplate(template) || isPlainTemplate(template)) return template
   const named = namedTemplate(template)
   if (named !== undefined) return named
   try {

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { parseKeepAlive } from '@cllm/http-koa'
 import { resolveAdapters } from './adapters.js'
 import { resolveModelSpec, resolveTemplate } from './paths.js'
@@ -18,9 +19,13 @@ export interface ServedModel extends OwnSettings {
   readonly spec: string
 }
 
-/** Parses `NAME=SPEC`; undefined if the text before the `=` is part of a path. */
+/**
+ * Parses `NAME=SPEC`, where NAME may be `owner/model`; undefined if the text before the `=` is part of a
+ * path, as in `./a/b=c.gguf` or `a/b=c.gguf` where there is such a file.
+ */
 export const readPair = (text: string): readonly [name: string, value: string] | undefined => {
-  const [, name, value] = /^([^=/\\~]+)=(.+)$/.exec(text) ?? []
+  const [, name, value] = /^([^=/\\~]+|[^=/\\~.][^=/\\~]*\/[^=/\\~]+)=(.+)$/.exec(text) ?? []
+  if (name?.includes('/') && existsSync(text)) return undefined
   return name === undefined || value === undefined ? undefined : [name.trim(), value.trim()]
 }
 

@@ -1,12 +1,15 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { pathToFileURL } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
 import { localSources } from '../models/local-sources.js'
 import { childrenOf, gone, quickModel, serve, story } from '../plain-process.js'
-import { model } from '../serve-process.js'
+import { bin, model } from '../serve-process.js'
 
 const whole = /"done":true,"generated_tokens":150/
 /** As long for the quick model. */
@@ -134,4 +137,36 @@ t.test('the engine does not outlive its parent', async (t) => {
   t.same(await exit, [null, 'SIGKILL'])
   await t.rejects(stream.text())
   await gone(engine)
+})
+
+t.test('a server ends with the package manager that started it', async (t) => {
+  const tools = JSON.stringify(new URL('../../../../tools/end-with-launchers.mjs', import.meta.url))
+  const main = JSON.stringify(pathToFileURL(bin))
+  const script = `import { endWithLaunchers } from ${tools}; endWithLaunchers(); await import(${main})`
+  const flags = ['cllm', 'serve', ...quickModel, '--port', '0', '--log-level', 'silent']
+  const words = ['-e', script, '--', ...flags].map((word) => `'${word}'`).join(' ')
+  // As npx does: the shell between the two gets none of its signals.
+  const npx = `/* npx */ require('child_process').spawn('sh', ['-c', ${JSON.stringify(`node --input-type=module ${words}; true`)}], { stdio: 'inherit' })`
+  const manager = spawn(process.execPath, ['-e', npx], {
+    env: plainEnvironment(process.env),
+    stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
+  })
+  t.teardown(() => {
+    try {
+      process.kill(-manager.pid!, 'SIGKILL')
+    } catch {
+      // The whole group has ended.
+    }
+  })
+  const [line] = (await once(createInterface(manager.stdout), 'line')) as [string]
+  const url = line.replace('listening on ', '')
+  t.equal((await fetch(`${url}/health/live`)).status, 200)
+  manager.kill('SIGTERM')
+  const isThere = async (): Promise<boolean> =>
+    await fetch(`${url}/health/live`).then(
+      () => true,
+      () => false,
+    )
+  while (await isThere());
 })

@@ -81,6 +81,36 @@ t.test('files that cannot be used are told before the model is fetched', async (
   }
 })
 
+t.test('serve says what the 2-bit model is, and what to take instead', async (t) => {
+  const cache = t.testdir({ 'tinyllama-1.1b-chat-iq2_xxs.gguf': 'no GGUF' })
+  let said = ''
+  const code = await dispatch(['serve', '--port', '0', '--model', 'tinyllama-1.1b-chat'], {
+    stdout: { write: (text) => (said += text) },
+    stderr: { write: (text) => (said += text) },
+    env: { CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'silent' },
+    signal: new AbortController().signal,
+  })
+  t.equal(code, 1)
+  t.match(said, /^tinyllama-1\.1b-chat: a 2-bit model .* `cllm pull qwen3-0\.6b`, or --model FILE\n/)
+})
+
+t.test('createServer: what JavaScript has wrong is named', async (t) => {
+  const create = async (parts: object) => await createLlmServer(parts as ServerByName)
+  const transports: ServerByName['transports'] = []
+  const wrong: readonly [object, RegExp][] = [
+    [{}, /^createServer: model or backend or engines is missing$/],
+    [{ model: 'stories15m', policy: 'chunked+fcfs' }, /transports is missing: .*\[koaTransport\(/],
+    [{ model: 'stories15m', port: 8080, transports }, /no part "port" \(there are model, .*transports/],
+    [{ model: 'stories15m', polcy: 'x', transports }, /no part "polcy" .*did you mean "policy"\?/],
+    [{ model: 'stories15m', transports: [{}] }, /transports: expected a list such as/],
+    [{ model: 15, transports }, /model: expected a path/],
+    [{ backend: {}, transports }, /policy is missing/],
+  ]
+  for (const [parts, message] of wrong) {
+    await t.rejects(create(parts), { code: 'invalid_configuration', message }, String(message))
+  }
+})
+
 t.test('createServer: what is wrong is told before the model is looked for', async (t) => {
   const transports = [koaTransport({ port: 0, protocols: [nativeProtocol()] })]
   const create = async (more: Partial<ServerByName>) =>

@@ -13,6 +13,7 @@ import { AnswerPrinter } from '../../src/commands/chat/answer-printer.js'
 import { Conversation } from '../../src/commands/chat/conversation.js'
 import { ServerClient } from '../../src/commands/server/server-client.js'
 import { dispatch } from '../../src/dispatch.js'
+import { catalogSampling } from '../../src/models/catalog/catalog-sampling.js'
 import { firstChildOf, gone } from '../plain-process.js'
 import { bin, model, serve } from '../serve-process.js'
 
@@ -117,6 +118,46 @@ t.test('cllm run says what is wrong', async (t) => {
   for (const [argv, env, code, message] of cases) {
     t.match(await inside(argv, env), { code, stdout: '', stderr: message }, argv.join(' '))
   }
+})
+
+t.test('cllm run without a model, or with one that is not here, takes the running one', async (t) => {
+  const [answer, cache] = [await answerTo('Once upon a time'), t.testdir({})]
+  t.match(await inside(['run', 'Once upon a time', ...greedy]), { code: 0, stdout: answer.trimEnd() })
+  const other = await inside(['run', 'qwen3-0.6b', 'Once upon a time', ...greedy], {
+    ...here,
+    CLLM_CACHE: cache,
+  })
+  t.match(other, { code: 0, stdout: answer.trimEnd() })
+  t.match(other.stderr, /^qwen3-0\.6b is not downloaded.* this is stories, which the server at http/)
+})
+
+t.test('cllm run says once why its server did not start', async (t) => {
+  const { code, stdout, stderr } = await cllm(['run', './none.gguf', 'x', ...ownServer], nowhere)
+  t.match({ code, stdout }, { code: 1, stdout: '' })
+  t.match(stderr, /^error: cannot read the model .*none\.gguf: there is no such file\n$/)
+})
+
+t.test('answers of the 2-bit model end, in a terminal too', async (t) => {
+  t.ok((catalogSampling('tinyllama-1.1b-chat').repetitionPenalty ?? 1) > 1)
+  const bodies: unknown[] = []
+  const client = {
+    async *events(_path: string, body: unknown) {
+      bodies.push(body)
+    },
+  } as unknown as ServerClient
+  const { signal } = new AbortController()
+  const limits: readonly [string, Record<string, unknown>, number | undefined][] = [
+    ['tinyllama-1.1b-chat', {}, 512],
+    ['tinyllama-1.1b-chat', { max_tokens: 2000 }, 2000],
+    ['qwen3-0.6b', {}, undefined],
+  ]
+  for (const [model, parameters] of limits) {
+    for await (const _ of new Conversation(client, model, { parameters }).ask('Hi', signal));
+  }
+  t.same(
+    bodies.map((body) => (body as { max_tokens?: number }).max_tokens),
+    limits.map(([, , limit]) => limit),
+  )
 })
 
 t.test('cllm run starts a server of its own, and Ctrl-C ends both', async (t) => {

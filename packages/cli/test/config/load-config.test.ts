@@ -567,6 +567,22 @@ t.test('names of models and aliases with slashes', (t) => {
   t.same(Object.keys(models.served), ['Qwen/Qwen3:Q8', 'b'])
   t.same(models.aliases, { 'meta/llama': 'b' })
   t.throws(() => load({ flags: ['--models', '=a.gguf'] }), /names with their specs/)
+  const named = load({ flags: ['--model', 'Qwen/Qwen3=b.gguf'] }).config.models.served
+  t.same(named, { 'Qwen/Qwen3': { spec: '/home/me/b.gguf' } })
+  const folder = t.testdir({ models: { 'a=b.gguf': '' } })
+  const file = join(folder, 'models/a=b.gguf')
+  for (const path of [file, './models/a=b.gguf', 'a/b/c=d.gguf', '~/models/c=d.gguf']) {
+    t.same(load({ flags: ['--model', path] }).config.models.served, {}, `${path} is a path`)
+  }
+  t.end()
+})
+
+t.test('a chat template of plain words is taken as it is', (t) => {
+  const flags = ['--chat-template', 'This is not a chat template']
+  const { config, warnings } = load({ flags })
+  t.equal(readChatTemplate(config.model.chat_template), 'This is not a chat template')
+  t.match(warnings, [/^--chat-template: .* every prompt is "This is not a chat template"/])
+  t.equal(load({ flags: ['--chat-template', 'my own.jinja'] }).config.model.chat_template, '/home/me/my own.jinja')
   t.end()
 })
 

@@ -10,6 +10,7 @@ import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { createEngine, type EngineParts } from './create-engine.js'
 import type { ClosableDirectory } from './closable-directory.js'
 import { AdapterDirectory } from '../models/adapters/adapter-directory.js'
+import { checkServerParts } from './check-server-parts.js'
 import { StaticDirectory } from './static-directory.js'
 
 /** Parts of every server besides its engines. */
@@ -52,8 +53,36 @@ export interface Server {
   close(graceMs?: number): Promise<void>
 }
 
-/** Creates a server from instances. */
+const partNames: Readonly<Record<keyof (ServerOnDirectory & ServerOnEngines & ServerInProcess), true>> =
+  {
+    transports: true,
+    clock: true,
+    random: true,
+    logger: true,
+    engines: true,
+    directory: true,
+    backend: true,
+    draftBackend: true,
+    policy: true,
+    fallbackPolicy: true,
+    tokenizer: true,
+    options: true,
+    stateFiles: true,
+    stateMemory: true,
+    slotFiles: true,
+    observers: true,
+    registry: true,
+    use: true,
+  }
+
+/**
+ * Creates a server from instances.
+ *
+ * @throws `invalid_configuration` for parts that are unknown or missing
+ */
 export function createServer(parts: ServerOnDirectory | ServerOnEngines | ServerInProcess): Server {
+  const own = 'backend' in parts ? [['policy']] : []
+  checkServerParts(parts, Object.keys(partNames), [['backend', 'engines', 'directory'], ...own])
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
   const directory = 'directory' in parts ? parts.directory : directoryOf(parts, random)
   const context = { directory, clock, random, logger }

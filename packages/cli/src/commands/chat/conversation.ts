@@ -1,4 +1,5 @@
 import { CllmError } from '@cllm/core'
+import { answerLimit } from '@cllm/web'
 import type { ServerClient } from '../server/server-client.js'
 import { type AnswerPart, type Message, streamAnswer } from './chat-stream.js'
 
@@ -102,9 +103,11 @@ export class Conversation {
     const { system, parameters, think } = this.settings
     const first: readonly Message[] =
       system === undefined ? [] : [{ role: 'system', content: system }]
+    const limit = answerLimit(this.model)
     const body = {
       model: this.model,
       messages: [...first, ...messages],
+      ...(limit === undefined ? {} : { max_tokens: limit }),
       ...parameters,
       ...(think === undefined
         ? {}

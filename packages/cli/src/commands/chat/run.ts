@@ -28,20 +28,21 @@ const flags = {
 
 /** `cllm run` */
 export const run = defineCommand({
-  usage: 'run <model> [<prompt>] [-- <flags of cllm serve>]',
+  usage: 'run [<model>] [<prompt>] [-- <flags of cllm serve>]',
   doc: `
-Chats with a model in the terminal, or answers a prompt. What is piped in is added to the prompt:
-\`git diff | cllm run MODEL "Review this."\` Uses the running server if it serves the model, and
-starts one for this command if not; the flags behind \`--\` are for that one.
+Chats with a model in the terminal, or answers a prompt. Piped input is added to the prompt:
+\`git diff | cllm run MODEL "Review this."\` Without a model, it is the running server's. If no server
+runs, or it serves other models, the command starts one of its own; flags behind \`--\` go to that one.
+A model that is not downloaded gives way to the only one that a running server has.
 
 In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
   flags,
   async run({ flags, words, rest }, io) {
-    const [spec = '', prompt] = words
+    const [spec, prompt] = modelAndPrompt(words)
     if (flags.think && flags.nothink) throw wrong('--think and --nothink exclude each other')
     const isChat = prompt === undefined && io.stdin?.isTTY === true
     const question = isChat ? '' : await questionOf(prompt, io)
-    if (isChat && io.stdout.isTTY === true) io.stderr.write(`opening ${spec} …\n`)
+    if (isChat && io.stdout.isTTY === true) io.stderr.write(`opening ${spec ?? 'a model'} …\n`)
     const server = await openServer(spec, flags, [...oneChat, ...rest], io)
     try {
       const conversation = new Conversation(server.client, server.model, {
@@ -62,6 +63,12 @@ In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
   },
 })
 
+/** A single argument with a space is a prompt: no model's name has one, and a path has a separator. */
+function modelAndPrompt([first, second]: readonly string[]): readonly (string | undefined)[] {
+  const isPrompt = second === undefined && /\s/.test(first ?? '') && !/[\\/]|\.gguf$/.test(first!)
+  return isPrompt ? [undefined, first] : [first, second]
+}
+
 function parameter(text: string): readonly [string, unknown] {
   const [, name, value] = /^([^=]+)=(.*)$/s.exec(text) ?? []
   if (name === undefined || value === undefined) throw new Error('expected NAME=VALUE')
@@ -77,7 +84,7 @@ async function questionOf(prompt: string | undefined, { stdin }: CommandIo): Pro
   const piped = stdin === undefined || stdin.isTTY === true ? '' : (await text(stdin)).trimEnd()
   const question = [prompt ?? '', piped].filter((part) => part !== '').join('\n\n')
   if (question !== '') return question
-  throw wrong('a prompt is missing: give one behind the model, pipe one in, or run in a terminal')
+  throw wrong('a prompt is missing: write it behind the model, pipe it in, or run this in a terminal')
 }
 
 /** Answers once. Nothing but the answer goes to standard output. */

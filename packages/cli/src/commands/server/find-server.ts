@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { modelName } from '../../models/resolve-model.js'
-import { readModels } from './model-states.js'
+import { readModels, type ServedModelState } from './model-states.js'
 import { ServerClient, type ServerAddress } from './server-client.js'
 
 /** How long a server on this machine may take to say that it is there, in milliseconds. */
@@ -12,29 +12,44 @@ export interface Found {
   readonly model: string
 }
 
+/** What answers at an address, as far as a model is concerned. */
+export type Search =
+  | { readonly kind: 'serves'; readonly found: Found }
+  /** A server with other models: the only one that it has loaded, or its only one. */
+  | { readonly kind: 'other'; readonly names: readonly string[]; readonly found: Found | undefined }
+  | { readonly kind: 'none' }
+
 /**
- * The running server at this address, if it serves the model; undefined where no server of ours
- * answers, or it serves other models.
+ * Looks for a model on the server at this address.
  *
+ * @param spec - undefined: whichever model the server has
  * @throws CllmError what a server answers that is there but refuses, such as `unauthenticated`, and
  *   `target_unavailable` where its certificate is not trusted
  */
-export async function findServer(address: ServerAddress, spec: string): Promise<Found | undefined> {
+export async function findServer(
+  address: ServerAddress,
+  spec: string | undefined,
+): Promise<Search> {
   const client = new ServerClient(address)
-  const served = await stateNames(client)
-  if (served === undefined) return undefined
-  const names = namesOf(spec)
+  const states = await statesOf(client)
+  if (states === undefined) return { kind: 'none' }
+  const served = states.map(({ name }) => name)
+  const names = spec === undefined ? [] : namesOf(spec)
   const own = names.find((name) => served.includes(name))
-  if (own !== undefined) return { client, model: own }
-  for (const model of names) if (await knowsAlias(client, model)) return { client, model }
-  return undefined
+  if (own !== undefined) return { kind: 'serves', found: { client, model: own } }
+  for (const model of names) {
+    if (await knowsAlias(client, model)) return { kind: 'serves', found: { client, model } }
+  }
+  const loaded = states.filter(({ state }) => state === 'loaded').map(({ name }) => name)
+  const [model, ...more] = loaded.length > 0 ? loaded : served
+  const isOnly = model !== undefined && more.length === 0
+  return { kind: 'other', names: served, found: isOnly ? { client, model } : undefined }
 }
 
-/** The names of all models; undefined where something else answers, or nothing. */
-async function stateNames(client: ServerClient): Promise<readonly string[] | undefined> {
+/** All models; undefined where something else answers, or nothing. */
+async function statesOf(client: ServerClient): Promise<readonly ServedModelState[] | undefined> {
   try {
-    const states = await readModels(client, AbortSignal.timeout(patienceMs))
-    return states.map(({ name }) => name)
+    return await readModels(client, AbortSignal.timeout(patienceMs))
   } catch (error) {
     if (CllmError.isInstance(error) && (error.details['isNamed'] === true || isUntrusted(error)))
       throw error

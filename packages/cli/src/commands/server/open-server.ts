@@ -1,6 +1,9 @@
 import { CllmError } from '@cllm/core'
+import { loadConfig } from '../../config/load-config.js'
+import { downloadedModel } from '../../models/downloaded-models.js'
 import type { CommandIo } from '../command-io.js'
 import type { Values } from '../flags/flags.js'
+import { configFlags, modelsFolder } from '../model/models-folder.js'
 import { findServer, servedNames, type Found } from './find-server.js'
 import { startServer } from './own-server.js'
 import { ServerClient } from './server-client.js'
@@ -16,34 +19,57 @@ export interface OpenServer extends Found {
 
 /**
  * The running server that the flags name, or one that is started for this command when none serves
- * the model.
+ * the model. A running server with one model serves that one in place of a model that is not
+ * downloaded, and says so on standard error.
  *
+ * @param spec - undefined: the running server's model, or else one that the started server chooses
  * @param own - flags of `cllm serve` for a server that is started
  * @throws CllmError `model_not_found` when the server at `--url` does not serve the model, and what
  *   starting one throws
  */
 export async function openServer(
-  spec: string,
+  spec: string | undefined,
   flags: Values<typeof serverFlags>,
   own: readonly string[],
   io: CommandIo,
 ): Promise<OpenServer> {
   const address = serverAddress(flags, io)
-  const found = await findServer(address, spec)
-  if (found !== undefined) return { ...found, isOwn: false, close: async () => {} }
-  if (flags.url !== undefined) {
-    const names = await servedNames(new ServerClient(address))
-    const message = `the server at ${address.url.origin} does not serve ${spec}: expected one of ${names.join(', ')}`
-    throw new CllmError('model_not_found', message)
-  }
-  const config = flags.config === undefined ? [] : ['--config', flags.config]
-  const server = await startServer([...config, '--model', spec, ...own], io)
+  const search = await findServer(address, spec)
+  const running = (found: Found): OpenServer => ({ ...found, isOwn: false, close: async () => {} })
+  if (search.kind === 'serves') return running(search.found)
+  const { origin } = address.url
+  if (search.kind === 'other') {
+    const { names, found } = search
+    if (found !== undefined && spec === undefined) return running(found)
+    if (flags.url !== undefined || spec === undefined) {
+      const problem = spec === undefined ? 'serves several models' : `does not serve ${spec}`
+      const message = `the server at ${origin} ${problem}: expected one of ${names.join(', ')}`
+      throw new CllmError('model_not_found', message)
+    }
+    if (found !== undefined && !(await isHere(spec, flags.config, io))) {
+      const note = `${spec} is not downloaded (\`cllm pull ${spec}\`); this is ${found.model}, which the server at ${origin} serves`
+      io.stderr.write(`${note}\n`)
+      return running(found)
+    }
+  } else if (flags.url !== undefined) await servedNames(new ServerClient(address)) // says why
+  const named = spec === undefined ? [] : ['--model', spec]
+  const server = await startServer([...configFlags(flags.config), ...named, ...own], io)
   try {
     const client = new ServerClient(server)
-    const [model = spec] = await servedNames(client)
+    const [model = spec ?? ''] = await servedNames(client)
     return { client, model, isOwn: true, close: () => server.close() }
   } catch (error) {
     await server.close()
     throw error
   }
+}
+
+/** Whether a server of its own would have the model without a download; a path or `hf:…` is taken at its word. */
+async function isHere(spec: string, file: string | undefined, { env }: CommandIo): Promise<boolean> {
+  if (/[\\/:]|\.gguf$/i.test(spec)) return true
+  const loaded = loadConfig({ argv: configFlags(file), env, listens: false })
+  return await downloadedModel(modelsFolder(loaded, env), spec).then(
+    () => true,
+    () => false,
+  )
 }

@@ -3,16 +3,15 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { CllmError } from '@cllm/core'
 import { killAtExit } from '../../kill-at-exit.js'
-import type { CommandIo } from '../command-io.js'
+import { CommandFailed, type CommandIo } from '../command-io.js'
 
 const bin = fileURLToPath(new URL('../../../bin/cllm.js', import.meta.url))
 const listening = 'listening on '
 
 /** Nobody else's business, whatever the service's configuration says: its address, keys, batches, usage, cluster. */
 const alone =
-  '--host 127.0.0.1 --port 0 --log-level error --no-tls-cert --no-tls-key --no-api-keys ' +
+  '--host 127.0.0.1 --port 0 --log-level silent --no-tls-cert --no-tls-key --no-api-keys ' +
   '--requests-per-minute 0 --tokens-per-minute 0 --no-batches --batch-share 0 --no-usage ' +
   '--no-cluster --no-cluster-keys --no-cluster-batches --workers 1'
 
@@ -30,7 +29,7 @@ export interface OwnServer {
  * progress and its errors show on standard error.
  *
  * @param flags - of `cllm serve`; the environment and its configuration file hold, too, but for what is the service's
- * @throws CllmError `engine_unavailable` when it does not start; the reason is on standard error
+ * @throws CommandFailed when it does not start; the reason is on standard error
  */
 export async function startServer(flags: readonly string[], io: CommandIo): Promise<OwnServer> {
   const apiKey = randomBytes(32).toString('base64url')
@@ -68,5 +67,5 @@ async function urlOf(stdout: NodeJS.ReadableStream, exited: Promise<unknown>): P
   })
   const url = await Promise.race([found, exited.then(() => undefined)])
   if (url !== undefined) return url
-  throw new CllmError('engine_unavailable', 'the server for this command did not start')
+  throw new CommandFailed('the server for this command did not start')
 }

@@ -5,6 +5,7 @@ import type { Setting } from '../layers/setting.js'
 import { suggestion } from '../suggestion.js'
 import { accepts, type ValueFormat } from '../options/value-format.js'
 import { keepAlive } from '../served-models.js'
+import { isPlainTemplate } from '../paths.js'
 
 const { hang_timeout: _, prepare_timeout: __, ...perModel } = schema.engine
 const formats: Readonly<Record<string, ValueFormat<unknown>>> = {
@@ -49,6 +50,13 @@ export const checkModels = (settings: ReadonlyMap<string, Setting>): readonly st
     if (name !== '*' && !names.includes(name)) problems.push(unknownModel(preload, name, names))
   }
   return problems
+}
+
+/** Warnings about the models. */
+export const warnOfModels = (settings: ReadonlyMap<string, Setting>): readonly string[] => {
+  const { label, value } = settings.get('model.chat_template')!
+  if (typeof value !== 'string' || !isPlainTemplate(value)) return []
+  return [`${label}: a template without {{ … }}: every prompt is ${JSON.stringify(value)}`]
 }
 
 const unknownModel = ({ label }: Setting, name: string, names: readonly string[]): string =>

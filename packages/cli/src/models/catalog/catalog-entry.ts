@@ -66,6 +66,8 @@ export interface CatalogEntry {
   readonly shape?: CatalogShape
   /** What its authors recommend, or was measured here; a request's own values go first. */
   readonly sampling?: Partial<SamplingParams>
+  /** What a server says of it at its start. Default: nothing. */
+  readonly advice?: string
   /** Tried in this order. */
   readonly sources: readonly [CatalogSource, ...CatalogSource[]]
 }

@@ -1,4 +1,4 @@
-import { CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
+import { batchPriority, CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import { abortOnClose } from '../../stream/abort-on-close.js'
 import type { KoaContext } from '../../routes/koa-context.js'
@@ -10,7 +10,7 @@ import type { NativeContext } from './native-context.js'
 /** The body of `POST /benchmark`. */
 export const benchmarkSchema = z.object({
   model: name.optional(),
-  requests: integer(1, 10_000).default(40),
+  requests: integer(1, 1000).default(40),
   concurrency: integer(1, 1024).default(8),
   max_tokens: integer(1, largest).default(50),
   prompt: text.min(1, 'a non-empty string').default('Hello, world! How are you today?'),
@@ -24,7 +24,7 @@ interface Finished {
 
 /**
  * `POST /benchmark`: runs requests on the serving engine at the given concurrency, without the prefix
- * cache. The figures leave out HTTP and clients; `cllm bench` includes them.
+ * cache and behind those of all clients. The figures leave out HTTP and clients; `cllm bench` includes them.
  */
 export async function benchmark(ctx: KoaContext, native: NativeContext): Promise<void> {
   const options = parseFields(benchmarkSchema, await readJsonBody(ctx))
@@ -37,6 +37,7 @@ export async function benchmark(ctx: KoaContext, native: NativeContext): Promise
     sampling: { temperature: options.temperature },
     fallbackSampling: native.defaults.sampling,
     cache: false,
+    priority: batchPriority,
   }
   const begin = clock.now()
   const finished: Finished[] = []

@@ -1,4 +1,5 @@
 import {
+  batchPriority,
   CllmError,
   type EngineClient,
   type EngineInfo,
@@ -52,12 +53,22 @@ testEach('POST /benchmark', async (t) => {
   })
   t.match(await bench({}), { data: { total_requests: 40, successful_requests: 40 } })
   for (const [body, message] of [
-    [{ requests: 0 }, 'requests: expected an integer from 1 to 10000, instead got 0'],
+    [{ requests: 0 }, 'requests: expected an integer from 1 to 1000, instead got 0'],
     [{ concurrency: 'x' }, 'concurrency: expected an integer from 1 to 1024, instead got "x"'],
     [{ prompt: '' }, 'prompt: expected a non-empty string, instead got ""'],
   ] as const) {
     t.match(await bench(body), { success: false, error: message, code: 'invalid_request' })
   }
+})
+
+testEach('POST /benchmark lets requests of clients go first', async (t) => {
+  const server = await serve({ backend: { script, stepMs: () => 10, slots: 1 } })
+  t.teardown(() => server.close())
+  const answer = json(server.post('/benchmark', { requests: 2, concurrency: 2, max_tokens: 20 }))
+  const queue = async () => (await drive(server.clock, server.client.activity())).queue
+  await until(async () => (await queue()).length > 0)
+  t.match(await queue(), [{ priority: batchPriority }])
+  t.match(await drive(server.clock, answer), { data: { successful_requests: 2 } })
 })
 
 testEach('POST /encode and /decode', async (t) => {

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { download } from '../parts/download.js'
 import { useServer } from '../server/server-context.js'
 import { type Conversation, shownTurns } from './conversation.js'
-import { keepSettings, readSettings } from './settings.js'
+import { keepSettings, readSettings, withAnswerLimit } from './settings.js'
 import { SettingsForm } from './settings-form.js'
 import { toMarkdown } from './to-markdown.js'
 import { TurnView } from './turn-view.js'
@@ -13,7 +13,7 @@ import { type Chat, useChat } from './use-chat.js'
 export function ChatPage({ models }: { readonly models: readonly string[] }): JSX.Element {
   const server = useServer()
   const [settings, setSettings] = useState(readSettings)
-  const chat = useChat(server, settings)
+  const chat = useChat(server, withAnswerLimit(settings, models))
   const { conversation, coming } = chat
   const turns = shownTurns(conversation)
   const end = useRef<HTMLDivElement>(null)

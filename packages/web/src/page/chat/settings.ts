@@ -1,3 +1,5 @@
+import { answerLimit } from '../../answer-limits.js'
+
 /** What the chat asks with; texts are as they were typed, and an empty one is the server's default. */
 export interface ChatSettings {
   readonly model: string
@@ -39,3 +41,10 @@ export function readSettings(): ChatSettings {
 /** Keeps settings in this browser. */
 export const keepSettings = (settings: ChatSettings): void =>
   localStorage.setItem(name, JSON.stringify(settings))
+
+/** The settings, with the limit for answers of their model where they have none; `models`: the default first. */
+export function withAnswerLimit(settings: ChatSettings, models: readonly string[]): ChatSettings {
+  if (settings.maxTokens.trim() !== '') return settings
+  const limit = answerLimit(settings.model || (models[0] ?? ''))
+  return limit === undefined ? settings : { ...settings, maxTokens: String(limit) }
+}
