@@ -1,8 +1,8 @@
 // How many answers of a model end by themselves, with and without a repetition penalty.
 // node benchmarks/endings.mjs [MODEL] [--tokens 512]
 import { parseArgs } from 'node:util'
-import { createServer } from 'cllm'
-import { koaTransport, openAiProtocol } from '@cllm/http-koa'
+import { createServer } from '../packages/cli/dist/index.js'
+import { koaTransport, openAiProtocol } from '../packages/http-koa/dist/index.js'
 
 const { values, positionals } = parseArgs({
   options: { tokens: { type: 'string', default: '512' } },

@@ -21,7 +21,7 @@ export function endWithLaunchers() {
 function launchers() {
   const above = []
   let count = 0
-  for (let pid = process.ppid; pid > 1; ) {
+  for (let pid = process.ppid; pid > 1;) {
     const [, parent, command] = /^\s*(\d+)\s+(.*)$/s.exec(ask(pid)) ?? []
     if (parent === undefined) break
     above.push(pid)

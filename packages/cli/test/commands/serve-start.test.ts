@@ -91,7 +91,10 @@ t.test('serve says what the 2-bit model is, and what to take instead', async (t)
     signal: new AbortController().signal,
   })
   t.equal(code, 1)
-  t.match(said, /^tinyllama-1\.1b-chat: a 2-bit model .* `cllm pull qwen3-0\.6b`, or --model FILE\n/)
+  t.match(
+    said,
+    /^tinyllama-1\.1b-chat: a 2-bit model .* `cllm pull qwen3-0\.6b`, or --model FILE\n/,
+  )
 })
 
 t.test('createServer: what JavaScript has wrong is named', async (t) => {
@@ -100,7 +103,10 @@ t.test('createServer: what JavaScript has wrong is named', async (t) => {
   const wrong: readonly [object, RegExp][] = [
     [{}, /^createServer: model or backend or engines is missing$/],
     [{ model: 'stories15m', policy: 'chunked+fcfs' }, /transports is missing: .*\[koaTransport\(/],
-    [{ model: 'stories15m', port: 8080, transports }, /no part "port" \(there are model, .*transports/],
+    [
+      { model: 'stories15m', port: 8080, transports },
+      /no part "port" \(there are model, .*transports/,
+    ],
     [{ model: 'stories15m', polcy: 'x', transports }, /no part "polcy" .*did you mean "policy"\?/],
     [{ model: 'stories15m', transports: [{}] }, /transports: expected a list such as/],
     [{ model: 15, transports }, /model: expected a path/],

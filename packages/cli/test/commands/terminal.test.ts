@@ -120,16 +120,25 @@ t.test('cllm run says what is wrong', async (t) => {
   }
 })
 
-t.test('cllm run without a model, or with one that is not here, takes the running one', async (t) => {
-  const [answer, cache] = [await answerTo('Once upon a time'), t.testdir({})]
-  t.match(await inside(['run', 'Once upon a time', ...greedy]), { code: 0, stdout: answer.trimEnd() })
-  const other = await inside(['run', 'qwen3-0.6b', 'Once upon a time', ...greedy], {
-    ...here,
-    CLLM_CACHE: cache,
-  })
-  t.match(other, { code: 0, stdout: answer.trimEnd() })
-  t.match(other.stderr, /^qwen3-0\.6b is not downloaded.* this is stories, which the server at http/)
-})
+t.test(
+  'cllm run without a model, or with one that is not here, takes the running one',
+  async (t) => {
+    const [answer, cache] = [await answerTo('Once upon a time'), t.testdir({})]
+    t.match(await inside(['run', 'Once upon a time', ...greedy]), {
+      code: 0,
+      stdout: answer.trimEnd(),
+    })
+    const other = await inside(['run', 'qwen3-0.6b', 'Once upon a time', ...greedy], {
+      ...here,
+      CLLM_CACHE: cache,
+    })
+    t.match(other, { code: 0, stdout: answer.trimEnd() })
+    t.match(
+      other.stderr,
+      /^qwen3-0\.6b is not downloaded.* this is stories, which the server at http/,
+    )
+  },
+)
 
 t.test('cllm run says once why its server did not start', async (t) => {
   const { code, stdout, stderr } = await cllm(['run', './none.gguf', 'x', ...ownServer], nowhere)
@@ -143,6 +152,7 @@ t.test('answers of the 2-bit model end, in a terminal too', async (t) => {
   const client = {
     async *events(_path: string, body: unknown) {
       bodies.push(body)
+      yield {}
     },
   } as unknown as ServerClient
   const { signal } = new AbortController()

