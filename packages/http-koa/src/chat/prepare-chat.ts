@@ -1,17 +1,10 @@
-import type {
-  ChatMessage,
-  ChatRenderOptions,
-  EngineClient,
-  OutputConstraint,
-  Prompt,
-} from '@cllm/core'
-import { chatFormatOf } from './format/chat-format-of.js'
-import { type AnswerForm, promptEnd } from './answer/create-answer-parser.js'
+import { createHash } from 'node:crypto'
+import type { ChatMessage, ChatRenderOptions, EngineClient, Prompt } from '@cllm/core'
 import { preambleOf } from '../request/model-defaults.js'
+import type { AnswerForm } from './answer/create-answer-parser.js'
+import type { ChatFormat, ToolDefinition } from './format/chat-format.js'
+import { chatFormatOf, promptEndOf } from './format/known-templates.js'
 import { type Preamble, withPreamble } from './preamble.js'
-import { thinkingVariables } from './thinking-variables.js'
-import { strictCalls } from './strict-calls.js'
-import { promptWithTools, type ToolDefinition } from './tool-prompt.js'
 
 /** A conversation to answer. */
 export interface Chat {
@@ -32,12 +25,8 @@ export interface PreparedChat {
   /** The conversation with what comes before it, before the tools are put into it. */
   readonly messages: readonly ChatMessage[]
   readonly form: AnswerForm
-  /** The constraint that strict tools need. */
-  readonly calls?: OutputConstraint
-  /** The same where the thoughts that the prompt opens were ended in it. */
-  readonly callsAfterThinking?: OutputConstraint
   /** Names of the strict tools; absent: none is. */
-  readonly strict?: readonly string[]
+  readonly strict?: readonly string[] | undefined
 }
 
 /** Puts the tools into the prompt as the model's template wants them. */
@@ -52,7 +41,7 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   const { thinkingIsOpen, suffix } =
     template.continueFinalMessage === true || template.addGenerationPrompt === false
       ? { thinkingIsOpen: false, suffix: undefined }
-      : await promptEnd(client, format, variables)
+      : await promptEndOf(client, variables)
   const form: AnswerForm = {
     tools,
     ...(mostCalls === undefined ? {} : { mostCalls }),
@@ -64,16 +53,80 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
     messages: rendered.messages,
     template: { ...template, variables, ...(suffix === undefined ? {} : { suffix }) },
   }
-  if (strict.length === 0) return { prompt, messages, form }
-  const { constraint, call } = strictCalls(tools, strict, form)
-  // what the model writes its own way counts as well where no mark of it can be held to a schema
-  const own = call.head === '' && format.own !== undefined ? [format.own] : []
-  const kept = { ...form, format: { ...format, calls: [...own, call] } }
-  const prepared = { prompt, messages, form: kept, calls: constraint, strict }
-  if (!thinkingIsOpen) return prepared
-  const after = strictCalls(tools, strict, { ...form, thinkingIsOpen: false })
-  return { ...prepared, callsAfterThinking: after.constraint }
+  return { prompt, messages, form, ...(strict.length > 0 && { strict }) }
 }
 
 const toBoolean = (reasoning: unknown): boolean | undefined =>
   typeof reasoning === 'boolean' ? reasoning : undefined
+
+/** How hard a client asks a model to think, from not at all. */
+export const efforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh'] as const
+
+/**
+ * The variables with which templates are told whether and how hard to think: they know it under several
+ * names.
+ */
+export function thinkingVariables(
+  effort: boolean | string | null | undefined,
+): Readonly<Record<string, unknown>> {
+  if (effort === undefined || effort === null) return {}
+  const thinks = effort !== false && effort !== 'none'
+  return {
+    enable_thinking: thinks,
+    thinking: thinks,
+    ...(typeof effort === 'string' && thinks ? { reasoning_effort: effort } : {}),
+  }
+}
+
+/** The input of a template. */
+export interface ToolPrompt {
+  readonly messages: readonly ChatMessage[]
+  readonly variables: Readonly<Record<string, unknown>>
+}
+
+/** Adds the tools to the prompt: through the template, or in a system message if it has no tools. */
+export function promptWithTools(
+  messages: readonly ChatMessage[],
+  tools: readonly ToolDefinition[],
+  { showsTools, shortIds }: Pick<ChatFormat, 'showsTools' | 'shortIds'>,
+): ToolPrompt {
+  if (showsTools) {
+    const variables = tools.length === 0 ? {} : { tools }
+    return { messages: shortIds ? messages.map(withShortIds) : messages, variables }
+  }
+  const plain = messages.map(inWords)
+  if (tools.length === 0) return { messages: plain, variables: {} }
+  const [first, ...others] = plain
+  if (first?.role !== 'system') {
+    return { messages: [{ role: 'system', content: instructions(tools) }, ...plain], variables: {} }
+  }
+  const content = `${first.content}\n\n${instructions(tools)}`
+  return { messages: [{ ...first, content }, ...others], variables: {} }
+}
+
+const instructions = (tools: readonly ToolDefinition[]): string =>
+  `You can call these tools:\n${tools.map((tool) => JSON.stringify(tool.function)).join('\n')}\n` +
+  `To call one, answer with nothing but JSON: {"name": "the tool", "arguments": {…}}`
+
+/** Mistral's templates take ids of nine letters and digits only. */
+function withShortIds(message: ChatMessage): ChatMessage {
+  const { tool_calls: calls, tool_call_id: answered } = message
+  return {
+    ...message,
+    ...(calls && { tool_calls: calls.map((call) => ({ ...call, id: shortId(call.id ?? '') })) }),
+    ...(answered !== undefined && { tool_call_id: shortId(answered) }),
+  }
+}
+
+const shortId = (id: string): string =>
+  /^[a-zA-Z0-9]{9}$/.test(id) ? id : createHash('sha256').update(id).digest('hex').slice(0, 9)
+
+/** Calls and results as plain text, for templates without tools. */
+function inWords({ role, content, name, tool_calls: calls }: ChatMessage): ChatMessage {
+  if (role === 'tool') {
+    return { role: 'user', content: `Result of ${name ?? 'the tool'}: ${content}` }
+  }
+  if (calls === undefined || calls.length === 0) return { role, content }
+  const called = calls.map((call) => JSON.stringify(call.function)).join('\n')
+  return { role, content: content === '' ? called : `${content}\n${called}` }
+}

@@ -1,13 +1,13 @@
 import type { EngineClient } from '@cllm/core'
 import * as fc from 'fast-check'
 import t from 'tap'
-import type { AnswerParser, AnswerPart } from '../../src/chat/answer/answer-part.js'
+import type { AnswerParser, AnswerPart, ReadPart } from '../../src/chat/answer/answer-part.js'
 import { AnswerReader } from '../../src/chat/answer/answer-reader.js'
-import type { ReadPart } from '../../src/chat/answer/read-part.js'
-import { createAnswerParser, promptEnd } from '../../src/chat/answer/create-answer-parser.js'
+import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
 import { JsonScanner } from '../../src/chat/answer/json-scanner.js'
-import { promptWithTools } from '../../src/chat/tool-prompt.js'
+import { promptEnd } from '../../src/chat/format/known-templates.js'
+import { promptWithTools } from '../../src/chat/prepare-chat.js'
 
 t.test('ids of calls are such as the templates of Mistral take', async (t) => {
   const call = { type: 'function', function: { name: 'add', arguments: {} } } as const

@@ -4,10 +4,9 @@ import { type AnswerForm, createAnswerParser } from '../../src/chat/answer/creat
 import type { CallFormat } from '../../src/chat/format/chat-format.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
 import { harmonyFormat } from '../../src/chat/format/harmony.js'
-import { forcedCalls } from '../../src/chat/forced-calls.js'
-import { holdAnswer } from '../../src/chat/hold-answer.js'
+import { strictCalls } from '../../src/chat/calls/strict-calls.js'
+import { planAnswer } from '../../src/chat/plan-answer.js'
 import { prepareChat } from '../../src/chat/prepare-chat.js'
-import { strictCalls } from '../../src/chat/strict-calls.js'
 
 const tools = [
   { type: 'function' as const, function: { name: 'add', parameters: { type: 'object' } } },
@@ -114,12 +113,14 @@ t.test('a mark that holds the name has the arguments of its own tool behind it',
 })
 
 /** A tokenizer of words, some of which are control tokens. */
-const clientWith = (control: RegExp = /^$/) =>
-  ({
+const clientWith = (control: RegExp = /^$/) => {
+  const model = {}
+  return {
     tokenize: async (text: string) => [text],
     detokenize: async ([text]: string[]) => (control.test(text!) ? '' : text),
-    info: async () => ({ capabilities: { grammar: true } }),
-  }) as unknown as EngineClient
+    info: async () => ({ model, capabilities: { grammar: true } }),
+  } as unknown as EngineClient
+}
 
 t.test("a forced call comes behind the thoughts, in the model's own words", async (t) => {
   const thinking = { open: '<think>', close: '</think>' }
@@ -133,7 +134,11 @@ t.test("a forced call comes behind the thoughts, in the model's own words", asyn
   const prompt = { messages: [{ role: 'user', content: 'a' }] }
   const form = (thinkingIsOpen: boolean) => ({ tools, format, thinks: true, thinkingIsOpen })
   const force = async (given: object, control?: RegExp) =>
-    await forcedCalls(clientWith(control), { prompt, form: form(false), ...given }, tools, false)
+    await planAnswer(
+      clientWith(control),
+      { prompt, form: form(false), ...given },
+      { forced: { tools, several: false } },
+    )
   const wholly = (pattern: string, text: string) => new RegExp(`^(?:${pattern})$`).test(text)
 
   const closed = await force({})
@@ -200,16 +205,24 @@ t.test('several calls may be forced, in the format of each family', async (t) =>
   for (const [own, answer, next] of cases) {
     const format = { own, calls: [...commonCalls, ...bareCalls], frame: { open: '', closings: [] } }
     const form = { tools, format, thinks: false, thinkingIsOpen: false }
-    const forced = await forcedCalls(clientWith(), { prompt, form }, tools, true)
+    const forced = await planAnswer(
+      clientWith(),
+      { prompt, form },
+      { forced: { tools, several: true } },
+    )
     t.equal((forced.constraint as { next?: string }).next, next, answer)
     t.notMatch(forced.constraint, { schema: { maxItems: 1 } })
     const parser = createAnswerParser(forced.form)
     const parts = Array.from(answer).flatMap((sign) => [...parser.push(sign)])
     const calls = [...parts, ...parser.end()].filter(({ type }) => type !== 'text')
     t.match(calls, [{ call: { name: 'add' } }, { call: { arguments: '{"a":1}' } }], answer)
-    const single = await forcedCalls(clientWith(), { prompt, form }, tools, false)
+    const single = await planAnswer(
+      clientWith(),
+      { prompt, form },
+      { forced: { tools, several: false } },
+    )
     t.equal((single.constraint as { next?: string }).next, undefined)
-    const unsaid = await forcedCalls(clientWith(), { prompt, form }, tools)
+    const unsaid = await planAnswer(clientWith(), { prompt, form }, { forced: { tools } })
     t.equal((unsaid.constraint as { next?: string }).next, own && next, 'in its own words alone')
   }
 })
@@ -232,7 +245,7 @@ t.test("a mark that holds the tool's name stands before no JSON that has it", as
   t.match([constraint, call.head], [{ trigger: /<function=$/, before: 'add>' }, inTag.head])
   t.notOk(JSON.stringify(constraint).includes('0002'), 'no sign that no token has')
   const prompt = { messages: [{ role: 'user', content: 'a' }] }
-  const forced = await forcedCalls(clientWith(), { prompt, form }, tools)
+  const forced = await planAnswer(clientWith(), { prompt, form }, { forced: { tools } })
   t.match(forced.constraint, { type: 'json-schema', before: undefined })
   const parser = createAnswerParser(forced.form)
   t.match([...parser.push(json), ...parser.end()], [{ type: 'call', call: { name: 'add' } }])
@@ -249,7 +262,7 @@ t.test('what is written by force has few blanks, and ids as long as are read', a
   const format = { own, calls: [own], frame: { open: '', closings: [] } }
   const form = { tools, format, thinks: false, thinkingIsOpen: false }
   const prompt = { messages: [{ role: 'user', content: 'a' }] }
-  const { constraint } = await forcedCalls(clientWith(), { prompt, form }, tools)
+  const { constraint } = await planAnswer(clientWith(), { prompt, form }, { forced: { tools } })
   const { before = '' } = constraint as { before?: string }
   const takes = (text: string) => new RegExp(`^(?:${before})$`).test(text)
   t.ok(takes('\n\n<call id=7>\n'))
@@ -266,13 +279,11 @@ t.test('JSON beside tools is an answer of that form, or a call', async (t) => {
   const prompt = { messages: [{ role: 'user', content: 'a' }] }
   const schema = { type: 'object', properties: { b: {} } }
   const asked = [{ field: 'response_format', constraint: { type: 'json-schema', schema } as const }]
-  const { constraint: calls, call } = strictCalls(tools, ['add'], form)
-  const strict = { ...form, format: { ...format, calls: [call] } }
   for (const prepared of [
     { prompt, form },
-    { prompt, form: strict, calls, strict: ['add'] },
+    { prompt, form, strict: ['add'] },
   ]) {
-    const held = await holdAnswer(clientWith(), prepared, asked)
+    const held = await planAnswer(clientWith(), prepared, { asked })
     t.match(held.constraint, {
       type: 'json-schema',
       schema,
@@ -280,19 +291,19 @@ t.test('JSON beside tools is an answer of that form, or a call', async (t) => {
     })
     t.match(readAll(held.form, `<tool_call>${json}</tool_call>`), [{ call: { name: 'add' } }])
     t.match(readAll(held.form, '{"b": 1}'), [{ type: 'text', text: '{"b": 1}' }])
-    const bare = await holdAnswer(clientWith(/tool_call/), prepared, asked)
+    const bare = await planAnswer(clientWith(/tool_call/), prepared, { asked })
     t.match(bare.constraint, { schema, or: { before: undefined } }, 'marks that are no text')
     t.match(readAll(bare.form, json), [{ call: { name: 'add' } }])
   }
-  const forced = await forcedCalls(clientWith(), { prompt, form }, tools)
-  const called = await holdAnswer(clientWith(), { prompt, form }, asked, forced)
+  const forced = await planAnswer(clientWith(), { prompt, form }, { forced: { tools } })
+  const called = await planAnswer(clientWith(), { prompt, form }, { asked, forced: { tools } })
   t.same(called.constraint, forced.constraint, 'a call that is forced is no answer')
   const grammar = [{ field: 'grammar', constraint: { type: 'gbnf', grammar: 'a' } as const }]
   for (const [fields, more] of [
     [[...asked, ...grammar], undefined],
-    [grammar, forced],
+    [grammar, { tools }],
   ] as const) {
-    await t.rejects(holdAnswer(clientWith(), { prompt, form }, fields, more), {
+    await t.rejects(planAnswer(clientWith(), { prompt, form }, { asked: fields, forced: more }), {
       code: 'invalid_request',
       message: /expected nothing beside/,
     })
@@ -319,7 +330,7 @@ t.test('strict calls are held to behind thoughts that were ended', async (t) => 
     template: {},
   })
   t.ok(prepared.form.thinkingIsOpen)
-  const { constraint, afterThinking } = await holdAnswer(client, prepared, [])
+  const { constraint, afterThinking } = await planAnswer(client, prepared)
   const begins = (held: unknown, text: string) =>
     new RegExp((held as { trigger: string }).trigger).test(text)
   t.notOk(begins(constraint, json))
@@ -333,7 +344,7 @@ t.test('JSON comes behind thoughts that the prompt has opened', async (t) => {
   const form = { tools: [], format, thinks: true, thinkingIsOpen: true }
   const prompt = { messages: [{ role: 'user', content: 'a' }] }
   const asked = [{ field: 'format', constraint: { type: 'json' } as const }]
-  const held = await holdAnswer(clientWith(), { prompt, form }, asked)
+  const held = await planAnswer(clientWith(), { prompt, form }, { asked })
   const schema = { type: 'object' }
   t.match(held, {
     constraint: { type: 'triggered-json', schema, or: undefined },
@@ -346,13 +357,13 @@ t.test('JSON comes behind thoughts that the prompt has opened', async (t) => {
     { type: 'text', text: '{}' },
   ])
   const regex = [{ field: 'guided_regex', constraint: { type: 'regex', pattern: 'a' } as const }]
-  const other = await holdAnswer(clientWith(), { prompt, form }, regex)
+  const other = await planAnswer(clientWith(), { prompt, form }, { asked: regex })
   t.match(other, {
     prompt: { template: { suffix: '</think>' } },
     form: { thinks: false, thinkingIsOpen: false },
     constraint: { type: 'regex' },
   })
   const closed = { ...form, thinkingIsOpen: false }
-  const without = await holdAnswer(clientWith(), { prompt, form: closed }, asked)
+  const without = await planAnswer(clientWith(), { prompt, form: closed }, { asked })
   t.match(without, { form: { thinks: false }, constraint: { type: 'json' } })
 })

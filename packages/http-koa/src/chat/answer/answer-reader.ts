@@ -1,10 +1,8 @@
 import type { CallFormat, ChatFormat } from '../format/chat-format.js'
-import { possibleStart } from './answer-part.js'
+import { possibleStart, type ReadPart, Thoughts } from './answer-part.js'
 import type { CallReader } from './call/call-reader.js'
 import { type CallMatch, type OpenedCall, openCall, type Tools } from './call/open-call.js'
 import { AnswerMarks } from './answer-marks.js'
-import type { ReadPart } from './read-part.js'
-import { Thoughts } from './thoughts.js'
 
 /** Characters within which most calls have begun. */
 const longestHead = 1024

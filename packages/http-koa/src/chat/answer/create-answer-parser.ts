@@ -1,9 +1,7 @@
-import type { ChatMessage, EngineClient } from '@cllm/core'
-import type { ChatFormat } from '../format/chat-format.js'
-import type { ToolDefinition } from '../tool-prompt.js'
-import type { AnswerParser } from './answer-part.js'
+import type { ChatFormat, ToolDefinition } from '../format/chat-format.js'
+import { isObject } from '../../fields/is-object.js'
+import type { AnswerParser, AnswerPart, ReadPart, ToolCall } from './answer-part.js'
 import { AnswerReader } from './answer-reader.js'
-import { StreamedCalls, WholeCalls } from './call-parsers.js'
 
 /** What an answer may hold. */
 export interface AnswerForm {
@@ -35,35 +33,112 @@ export function createAnswerParser(form: AnswerForm, streams = false): AnswerPar
   return streams ? new StreamedCalls(reader, forced) : new WholeCalls(reader, forced)
 }
 
-const probe: readonly ChatMessage[] = [{ role: 'user', content: 'Hello' }]
+/** What both parsers share: they count, and know answers that are held to calls. */
+abstract class CallParser implements AnswerParser {
+  reasoningTokens = 0
+  readonly #reader: AnswerReader
+  readonly #forced: readonly string[] | undefined
+  #pushes = 0
+  #hasCalls = false
+  /** Text where there can be none but a call that was cut off. */
+  #cut = ''
 
-/** The end of a prompt: whether it opens the reasoning, and what ends that where none is wanted. */
-export interface PromptEnd {
-  readonly thinkingIsOpen: boolean
-  readonly suffix?: string
+  /** @param forced - the tools of which the answer calls one and holds nothing else */
+  constructor(reader: AnswerReader, forced?: readonly string[]) {
+    this.#reader = reader
+    this.#forced = forced
+  }
+
+  push(text: string): readonly AnswerPart[] {
+    const parts = this.#take(this.#reader.push(text))
+    this.#pushes++
+    if (parts.some(({ type }) => type === 'reasoning')) this.reasoningTokens = this.#pushes
+    return parts
+  }
+
+  end(): readonly AnswerPart[] {
+    const parts = this.#take(this.#reader.end())
+    const [only] = this.#forced ?? []
+    const isNamed = only !== undefined && this.#forced?.length === 1
+    if (!isNamed || this.#hasCalls || this.#cut.trim() === '') return parts
+    return [...parts, { type: 'call', call: { name: only, arguments: '' } }]
+  }
+
+  /** The parts to show of those that were read. */
+  protected abstract shown(parts: readonly ReadPart[], isForced: boolean): readonly AnswerPart[]
+
+  #take(read: readonly ReadPart[]): readonly AnswerPart[] {
+    const isForced = this.#forced !== undefined
+    const parts = this.shown(read, isForced)
+    if (!isForced) return parts
+    return parts.filter((part) => {
+      if (part.type === 'call') this.#hasCalls = true
+      if (part.type === 'text') this.#cut += part.text
+      return part.type !== 'text'
+    })
+  }
 }
 
-/**
- * How the template, with these variables, ends a prompt. Where a client wants no reasoning and the
- * template cannot leave it out, the prompt gets an empty one.
- */
-export async function promptEnd(
-  client: EngineClient,
-  { thinking }: Pick<ChatFormat, 'thinking'>,
-  variables: Readonly<Record<string, unknown>>,
-): Promise<PromptEnd> {
-  if (thinking === undefined) return { thinkingIsOpen: false }
-  const { open, close } = thinking
-  const rendered = async (more: object) =>
-    (await client.applyTemplate(probe, { variables: { ...variables, ...more } })).text
-  const text = await rendered({})
-  const isOpen = text.trimEnd().endsWith(open)
-  // a channel is a part of each answer
-  if (variables['enable_thinking'] !== false || /channel/.test(open)) {
-    return { thinkingIsOpen: isOpen }
+/** Gives arguments as they come: then what breaks off, or is no JSON, shows as such. */
+class StreamedCalls extends CallParser {
+  protected shown(parts: readonly ReadPart[]): readonly AnswerPart[] {
+    return parts.filter(isShown)
   }
-  if (isOpen) return { thinkingIsOpen: false, suffix: close }
-  const isClosed = text.trimEnd().endsWith(close)
-  const isSame = !isClosed && text === (await rendered({ enable_thinking: true, thinking: true }))
-  return { thinkingIsOpen: false, ...(isSame ? { suffix: open + close } : {}) }
+}
+
+const isShown = (part: ReadPart): part is AnswerPart =>
+  part.type !== 'call-end' && part.type !== 'dropped'
+
+/**
+ * Gives whole calls. One that breaks off, or whose arguments are no JSON object, becomes text; in an answer
+ * that is held to calls it is a call with what there is of its arguments.
+ */
+class WholeCalls extends CallParser {
+  #call: ToolCall | undefined
+  /** Whether the last call is text now: then so is what belongs to it. */
+  #isBroken = false
+
+  protected shown(parts: readonly ReadPart[], isForced: boolean): readonly AnswerPart[] {
+    return parts.flatMap((part) => this.#join(part, isForced))
+  }
+
+  #join(part: ReadPart, isForced: boolean): AnswerPart[] {
+    switch (part.type) {
+      case 'call':
+        this.#call = part.call
+        return []
+      case 'arguments':
+        if (this.#call !== undefined) {
+          this.#call = { ...this.#call, arguments: this.#call.arguments + part.text }
+        }
+        return []
+      case 'call-end': {
+        const call = this.#call
+        this.#call = undefined
+        const whole = call !== undefined && part.isWhole ? objectText(call.arguments) : undefined
+        const given = whole ?? (isForced ? call?.arguments : undefined)
+        if (call !== undefined && given !== undefined) {
+          this.#isBroken = false
+          return [{ type: 'call', call: { ...call, arguments: given } }]
+        }
+        this.#isBroken = true
+        return [{ type: 'text', text: part.raw }]
+      }
+      case 'dropped':
+        return this.#isBroken ? [{ type: 'text', text: part.text }] : []
+      default:
+        this.#isBroken = false
+        return [part]
+    }
+  }
+}
+
+/** A JSON object without white space between its parts; undefined for other texts. */
+function objectText(text: string): string | undefined {
+  try {
+    const value: unknown = JSON.parse(text)
+    return isObject(value) ? JSON.stringify(value) : undefined
+  } catch {
+    return undefined
+  }
 }

@@ -74,3 +74,27 @@ export interface ChatFormat {
   /** Whether the template wants ids of nine letters and digits. */
   readonly shortIds: boolean
 }
+
+/** A tool as chat templates know it. */
+export interface ToolDefinition {
+  readonly type: 'function'
+  readonly function: {
+    readonly name: string
+    readonly description?: string | undefined
+    readonly parameters?: Readonly<Record<string, unknown>> | undefined
+  }
+}
+
+/** A tool of a client, whose description and parameters may be left out. */
+export const toTool = (tool: {
+  readonly name: string
+  readonly description?: string | null | undefined
+  readonly parameters?: Readonly<Record<string, unknown>> | null | undefined
+}): ToolDefinition => ({
+  type: 'function',
+  function: {
+    name: tool.name,
+    ...(typeof tool.description === 'string' ? { description: tool.description } : {}),
+    ...(tool.parameters ? { parameters: tool.parameters } : {}),
+  },
+})

@@ -1,4 +1,4 @@
-import type { ToolDefinition } from '../../chat/tool-prompt.js'
+import type { ToolDefinition } from '../../chat/format/chat-format.js'
 
 const text = { type: 'string' }
 const line = { type: 'integer' }

@@ -1,10 +1,9 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
-import { answerChat, type ForcedTools } from '../../chat/answer-chat.js'
-import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
-import { thinkingVariables } from '../../chat/thinking-variables.js'
-import { toTool, type ToolDefinition } from '../../chat/tool-prompt.js'
+import { toTool, type ToolDefinition } from '../../chat/format/chat-format.js'
+import { type ForcedTools, planAnswer } from '../../chat/plan-answer.js'
+import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
 import { boolean, integer, largest, number, object, text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
@@ -131,8 +130,8 @@ export async function toMessageRequest(
 ): Promise<MessageRequest> {
   const prepared = await toPrompt(fields, client)
   const wanted = { forced: forcedTools(fields), asked: [outputConstraint(fields)] }
-  const answer = await answerChat(client, prepared, wanted)
-  const { prompt, form, constraint, afterThinking, marks } = answer
+  const plan = await planAnswer(client, prepared, wanted)
+  const { prompt, form, constraint, afterThinking, marks } = plan
   const budget = fields.thinking?.budget_tokens
   const mark = await keptBy(fields, client)
   const settings = {

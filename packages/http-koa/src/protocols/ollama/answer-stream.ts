@@ -9,7 +9,7 @@ import {
   type TokenId,
   type TokenLogprobs,
 } from '@cllm/core'
-import { answerChat } from '../../chat/answer-chat.js'
+import { planAnswer } from '../../chat/plan-answer.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
 import { buildRequest } from '../../request/build-request.js'
@@ -61,7 +61,7 @@ export async function answer(
 ): Promise<void> {
   const { model } = fields
   const asked = [ollamaConstraint(fields)]
-  const { prompt, form, constraint, marks } = await answerChat(client, prepared, { asked })
+  const { prompt, form, constraint, marks } = await planAnswer(client, prepared, { asked })
   const { limits } = await client.info()
   const { logger, clock } = ctx.state.transport
   const loadMs = clock.now() - started

@@ -1,4 +1,4 @@
-import { thinkingVariables } from '../../chat/thinking-variables.js'
+import { thinkingVariables } from '../../chat/prepare-chat.js'
 import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import { keepAliveField } from '../../fields/keep-alive-field.js'

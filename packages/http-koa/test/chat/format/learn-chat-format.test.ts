@@ -1,11 +1,11 @@
 import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import t from 'tap'
 import { AnswerReader } from '../../../src/chat/answer/answer-reader.js'
-import type { ReadPart } from '../../../src/chat/answer/read-part.js'
+import type { ReadPart } from '../../../src/chat/answer/answer-part.js'
 import { createAnswerParser } from '../../../src/chat/answer/create-answer-parser.js'
 import { learnChatFormat } from '../../../src/chat/format/learn-chat-format.js'
 import type { RenderProbe } from '../../../src/chat/format/probe.js'
-import type { ToolDefinition } from '../../../src/chat/tool-prompt.js'
+import type { ToolDefinition } from '../../../src/chat/format/chat-format.js'
 
 type Call = ChatToolCall['function']
 

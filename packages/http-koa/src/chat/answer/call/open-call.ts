@@ -1,5 +1,4 @@
-import type { CallFormat } from '../../format/chat-format.js'
-import type { ToolDefinition } from '../../tool-prompt.js'
+import type { CallFormat, ToolDefinition } from '../../format/chat-format.js'
 import type { ToolCall } from '../answer-part.js'
 import { JsonScanner } from '../json-scanner.js'
 import { readToolCalls } from '../read-tool-calls.js'

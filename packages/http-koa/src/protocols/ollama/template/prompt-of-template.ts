@@ -1,5 +1,5 @@
 import type { ChatMessage, EngineClient, TokenId } from '@cllm/core'
-import type { ToolDefinition } from '../../../chat/tool-prompt.js'
+import type { ToolDefinition } from '../../../chat/format/chat-format.js'
 import { beginsWith } from '../../../request/prompt-text.js'
 import { renderGoTemplate, renderTurns, type TemplatePiece } from './render-go-template.js'
 import { TemplateObject } from './template-values.js'

@@ -6,13 +6,11 @@ import {
   type OutputConstraint,
 } from '@cllm/core'
 import { z } from 'zod'
-import { messagesSchema, toChatMessages } from '../../../chat/chat-messages.js'
-import { answerChat } from '../../../chat/answer-chat.js'
-import { turnOptions } from '../../../chat/turn-options.js'
+import { messagesSchema, toChatMessages, turnOptions } from '../../../chat/chat-messages.js'
 import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
-import { efforts, thinkingVariables } from '../../../chat/thinking-variables.js'
-import { prepareChat } from '../../../chat/prepare-chat.js'
-import { toTool } from '../../../chat/tool-prompt.js'
+import { toTool } from '../../../chat/format/chat-format.js'
+import { planAnswer } from '../../../chat/plan-answer.js'
+import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { withModelDefaults } from '../../../request/model-defaults.js'
 import { boolean, integer, largest, object } from '../../../fields/fields.js'
@@ -101,8 +99,8 @@ export async function toChatRequest(
     schemaConstraint(fields.json_schema),
     ...guidedConstraints(fields),
   ]
-  const answer = await answerChat(client, prepared, { asked, forced })
-  const { prompt, form, constraint, afterThinking, marks } = answer
+  const plan = await planAnswer(client, prepared, { asked, forced })
+  const { prompt, form, constraint, afterThinking, marks } = plan
   const settings = await sharedSettings(fields, client)
   const maxTokens = toMaxTokens(fields.max_completion_tokens) ?? settings.maxTokens
   return {

@@ -1,10 +1,9 @@
 import type { EngineClient, Logger } from '@cllm/core'
 import { z } from 'zod'
-import { efforts, thinkingVariables } from '../../../chat/thinking-variables.js'
-import { answerChat } from '../../../chat/answer-chat.js'
 import { fitConversation } from '../../../chat/fit-conversation.js'
-import { prepareChat } from '../../../chat/prepare-chat.js'
-import { toTool } from '../../../chat/tool-prompt.js'
+import { toTool } from '../../../chat/format/chat-format.js'
+import { planAnswer } from '../../../chat/plan-answer.js'
+import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { withModelDefaults } from '../../../request/model-defaults.js'
 import { boolean, integer, largest, object } from '../../../fields/fields.js'
@@ -103,8 +102,8 @@ export async function toResponsesRequest(
     schemaConstraint(fields.json_schema),
     ...guidedConstraints(fields),
   ]
-  const answer = await answerChat(client, prepared, { asked, forced })
-  const { prompt, form, constraint, afterThinking, marks } = answer
+  const plan = await planAnswer(client, prepared, { asked, forced })
+  const { prompt, form, constraint, afterThinking, marks } = plan
   const maxTokens = toMaxTokens(fields.max_output_tokens)
   const settings = {
     ...(await sharedSettings(fields, client)),

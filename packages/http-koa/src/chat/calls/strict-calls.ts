@@ -1,10 +1,9 @@
 import type { EitherJson, JsonSchema, OutputConstraint } from '@cllm/core'
-import { longestAny } from './answer/call/match-mark.js'
-import type { AnswerForm } from './answer/create-answer-parser.js'
+import { longestAny } from '../answer/call/match-mark.js'
+import type { AnswerForm } from '../answer/create-answer-parser.js'
 import { callsSchema } from './calls-schema.js'
-import { anyText, type CallFormat, toolName } from './format/chat-format.js'
-import { isTag, segmentsOf } from './format/segments.js'
-import type { ToolDefinition } from './tool-prompt.js'
+import { anyText, type CallFormat, type ToolDefinition, toolName } from '../format/chat-format.js'
+import { isTag, segmentsOf } from '../format/segments.js'
 
 /** How strict calls are written, and what holds the model to it. */
 export interface StrictCalls {

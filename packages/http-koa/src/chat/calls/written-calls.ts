@@ -1,10 +1,10 @@
 import { defined, type EngineClient, type JsonSchema, type SurroundedJson } from '@cllm/core'
-import type { AnswerForm } from './answer/create-answer-parser.js'
+import type { AnswerForm } from '../answer/create-answer-parser.js'
 import { callsSchema } from './calls-schema.js'
-import { anyText, type CallFormat } from './format/chat-format.js'
-import { bareCalls } from './format/common-calls.js'
+import type { CallFormat, ToolDefinition } from '../format/chat-format.js'
+import { bareCalls } from '../format/common-calls.js'
+import { areText } from '../format/known-templates.js'
 import { closingOf, fewSpaces, nextOf, objectKeys, patternOf, strictForm } from './strict-calls.js'
-import type { ToolDefinition } from './tool-prompt.js'
 
 /** How a grammar has a model write calls. */
 export interface WrittenCalls {
@@ -53,15 +53,4 @@ function schemaIn(
   if (keys.isList !== true) return callsSchema(tools, keys)
   const items = callsSchema(tools, keys, '#/items')
   return { type: 'array', items, minItems: 1, ...(several ? {} : { maxItems: 1 }) }
-}
-
-/** Whether a model writes these marks as text: a grammar does not know control tokens. */
-export async function areText(client: EngineClient, ...marks: readonly string[]): Promise<boolean> {
-  const parts = marks.flatMap((mark) => mark.split(anyText)).filter((part) => /\S/.test(part))
-  const shown = await Promise.all(
-    parts.map(async (part) =>
-      client.detokenize(await client.tokenize(part.trim(), { addBos: false })),
-    ),
-  )
-  return shown.every((text, index) => text.trim() === parts[index]!.trim())
 }

@@ -1,5 +1,5 @@
 import type { JsonSchema } from '@cllm/core'
-import type { ToolDefinition } from './tool-prompt.js'
+import type { ToolDefinition } from '../format/chat-format.js'
 
 /** How a model names the parts of a call. */
 export interface CallKeys {

@@ -1,0 +1,146 @@
+import { createHash } from 'node:crypto'
+import type { ChatMessage, EngineClient, EngineInfo } from '@cllm/core'
+import { anyText, type ChatFormat } from './chat-format.js'
+import { learnChatFormat } from './learn-chat-format.js'
+import type { RenderProbe } from './probe.js'
+
+/** The end of a prompt: whether it opens the reasoning, and what ends that where none is wanted. */
+export interface PromptEnd {
+  readonly thinkingIsOpen: boolean
+  readonly suffix?: string
+}
+
+/** What was learnt of a template. */
+interface KnownTemplate {
+  readonly format: Promise<ChatFormat>
+  /** By the hash of the variables. */
+  readonly ends: Map<string, Promise<PromptEnd>>
+}
+
+/** By the text of the template. */
+const known = new Map<string, KnownTemplate>()
+/** Templates that are remembered. */
+const mostTemplates = 64
+/** Sets of variables that are remembered of a template: clients may send any. */
+const mostEnds = 256
+
+/**
+ * The format of the model that an engine serves, learnt from its chat template once.
+ *
+ * @throws what the engine throws when it cannot be reached
+ */
+export async function chatFormatOf(client: EngineClient): Promise<ChatFormat> {
+  return await templateOf(client, await client.info()).format
+}
+
+/**
+ * How the template of an engine's model, with these variables, ends a prompt. It is rendered the first
+ * time alone.
+ *
+ * @throws what the engine throws when it cannot be reached
+ */
+export async function promptEndOf(
+  client: EngineClient,
+  variables: Readonly<Record<string, unknown>>,
+): Promise<PromptEnd> {
+  const { format, ends } = templateOf(client, await client.info())
+  const { thinking } = await format
+  if (thinking === undefined) return { thinkingIsOpen: false }
+  const key = createHash('sha256').update(JSON.stringify(variables)).digest('base64')
+  return await remembered(ends, key, mostEnds, () => promptEnd(client, { thinking }, variables))
+}
+
+function templateOf(client: EngineClient, { model }: EngineInfo): KnownTemplate {
+  const source = String(model.details?.['chatTemplate'] ?? '')
+  const learnt = known.get(source)
+  if (learnt !== undefined) return learnt
+  const format = learnChatFormat(source, probeOf(client))
+  const template = { format, ends: new Map() }
+  keep(known, source, template, mostTemplates)
+  format.catch(() => known.delete(source))
+  return template
+}
+
+/** What a promise has brought under this key; a promise that failed is made again. */
+async function remembered<T>(
+  all: Map<string, Promise<T>>,
+  key: string,
+  most: number,
+  make: () => Promise<T>,
+): Promise<T> {
+  const there = all.get(key)
+  if (there !== undefined) return await there
+  const made = make()
+  keep(all, key, made, most)
+  made.catch(() => all.delete(key))
+  return await made
+}
+
+/** Adds to a map that forgets what came first. */
+function keep<T>(all: Map<string, T>, key: string, value: T, most: number): void {
+  all.set(key, value)
+  const [oldest] = all.keys()
+  if (all.size > most && oldest !== undefined) all.delete(oldest)
+}
+
+/** A template may refuse a conversation: that is an answer too. An engine that is gone is none. */
+const probeOf =
+  (client: EngineClient): RenderProbe =>
+  async (messages, options) => {
+    try {
+      return (await client.applyTemplate(messages, options)).text
+    } catch (error) {
+      if ((error as { code?: unknown }).code === 'invalid_request') return undefined
+      throw error
+    }
+  }
+
+const hello: readonly ChatMessage[] = [{ role: 'user', content: 'Hello' }]
+
+/**
+ * How the template, with these variables, ends a prompt. Where a client wants no reasoning and the
+ * template cannot leave it out, the prompt gets an empty one.
+ */
+export async function promptEnd(
+  client: EngineClient,
+  { thinking }: Pick<ChatFormat, 'thinking'>,
+  variables: Readonly<Record<string, unknown>>,
+): Promise<PromptEnd> {
+  if (thinking === undefined) return { thinkingIsOpen: false }
+  const { open, close } = thinking
+  const rendered = async (more: object) =>
+    (await client.applyTemplate(hello, { variables: { ...variables, ...more } })).text
+  const text = await rendered({})
+  const isOpen = text.trimEnd().endsWith(open)
+  // a channel is a part of each answer
+  if (variables['enable_thinking'] !== false || /channel/.test(open)) {
+    return { thinkingIsOpen: isOpen }
+  }
+  if (isOpen) return { thinkingIsOpen: false, suffix: close }
+  const isClosed = text.trimEnd().endsWith(close)
+  const isSame = !isClosed && text === (await rendered({ enable_thinking: true, thinking: true }))
+  return { thinkingIsOpen: false, ...(isSame ? { suffix: open + close } : {}) }
+}
+
+/** Whether texts are tokens of texts, by model and text. */
+const texts = new WeakMap<EngineInfo['model'], Map<string, Promise<boolean>>>()
+const mostTexts = 256
+
+/** Whether a model writes these marks as text: a grammar does not know control tokens. */
+export async function areText(client: EngineClient, ...marks: readonly string[]): Promise<boolean> {
+  const { model } = await client.info()
+  const known = texts.get(model) ?? new Map<string, Promise<boolean>>()
+  texts.set(model, known)
+  const parts = marks.flatMap((mark) => mark.split(anyText)).map((part) => part.trim())
+  const shown = await Promise.all(
+    parts
+      .filter((part) => part !== '')
+      .map((part) => remembered(known, part, mostTexts, () => isText(client, part))),
+  )
+  return shown.every(Boolean)
+}
+
+async function isText(client: EngineClient, mark: string): Promise<boolean> {
+  const shown = await client.detokenize(await client.tokenize(mark, { addBos: false }))
+  return shown.trim() === mark
+}

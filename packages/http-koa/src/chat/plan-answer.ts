@@ -1,0 +1,173 @@
+import type { EngineClient, OutputConstraint, Prompt, SurroundedJson } from '@cllm/core'
+import { type FieldConstraint, onlyConstraint } from '../request/constraint.js'
+import type { AnswerForm } from './answer/create-answer-parser.js'
+import {
+  escaped,
+  fewSpaces,
+  shownTools,
+  type StrictCalls,
+  strictCalls,
+  thoughtsEnd,
+} from './calls/strict-calls.js'
+import { writtenCalls } from './calls/written-calls.js'
+import type { ToolDefinition } from './format/chat-format.js'
+import { areText } from './format/known-templates.js'
+import { marksOf } from './format/marks-of.js'
+import type { PreparedChat } from './prepare-chat.js'
+
+/** All that an engine's request has of a conversation, and how its answer is read. */
+export interface AnswerPlan {
+  readonly prompt: Prompt
+  /** How the answer is read. */
+  readonly form: AnswerForm
+  /** What the answer is held to; undefined: nothing. */
+  readonly constraint: OutputConstraint | undefined
+  /** The same where the thoughts were ended. */
+  readonly afterThinking?: OutputConstraint | undefined
+  /** What the model may write around text, reasoning and calls. */
+  readonly marks: readonly string[] | undefined
+}
+
+/** Tools of which an answer must call one, and nothing else. */
+export interface ForcedTools {
+  readonly tools: readonly ToolDefinition[]
+  /**
+   * Whether it may be several calls; default: where the model has its own way to write them, as a model
+   * that was never taught any may not come to an end.
+   */
+  readonly several?: boolean | undefined
+}
+
+/** What a client asks of an answer. */
+export interface WantedAnswer {
+  /** The fields that may ask for a form; at most one does. */
+  readonly asked?: readonly (FieldConstraint | undefined)[]
+  readonly forced?: ForcedTools | undefined
+}
+
+/** A conversation for the engine, as `prepareChat` makes it or with another prompt. */
+export type PlannedChat = Pick<PreparedChat, 'form' | 'strict'> & { readonly prompt: Prompt }
+
+type Held = Omit<AnswerPlan, 'prompt' | 'marks'>
+
+/**
+ * Plans the answer to a conversation. JSON and tools go together: the answer is either JSON of the form that
+ * is asked for or a call of a tool, and where calls are forced it is a call. A prompt that opens the thoughts
+ * has them come first; other grammars have no room for them, so they are closed.
+ *
+ * @throws CllmError `invalid_request` when two fields ask for something, or `unsupported`
+ */
+export async function planAnswer(
+  client: EngineClient,
+  { prompt, form: whole, strict = [] }: PlannedChat,
+  { asked = [], forced }: WantedAnswer = {},
+): Promise<AnswerPlan> {
+  const calls = strict.length === 0 ? undefined : strictCalls(whole.tools, strict, whole)
+  const form = calls === undefined ? whole : strictForm(whole, calls)
+  const marks = marksOf(form.format)
+  const wanted = await onlyConstraint(client, asked)
+  const isJson = wanted?.type === 'json' || wanted?.type === 'json-schema'
+  const held = async (): Promise<Held> => {
+    if (forced !== undefined) return await forcedCalls(client, prompt, form, forced)
+    if (wanted !== undefined) return await jsonAnswer(client, form, strict, wanted)
+    if (calls === undefined) return { form, constraint: undefined }
+    const after = whole.thinkingIsOpen && { ...whole, thinkingIsOpen: false }
+    const afterThinking = after ? strictCalls(whole.tools, strict, after).constraint : undefined
+    return { form, constraint: calls.constraint, afterThinking }
+  }
+  if (wanted === undefined || isJson) {
+    const plan = await held()
+    const field = forced !== undefined ? 'tool_choice' : 'tools'
+    const { constraint } = plan
+    if (wanted === undefined) await onlyConstraint(client, [constraint && { field, constraint }])
+    return { prompt, marks, ...plan }
+  }
+  const beside = [forced && 'tool_choice', calls && 'tools'].filter((field) => field !== undefined)
+  await onlyConstraint(client, [
+    ...asked,
+    ...beside.map((field) => ({ field, constraint: wanted })),
+  ])
+  return { ...closed(prompt, form), marks, constraint: wanted }
+}
+
+/** Strict calls are read in the one way in which they are held to be written. */
+function strictForm(form: AnswerForm, { call }: StrictCalls): AnswerForm {
+  const { format } = form
+  // what the model writes its own way counts as well where no mark of it can be held to a schema
+  const own = call.head === '' && format.own !== undefined ? [format.own] : []
+  return { ...form, format: { ...format, calls: [...own, call] } }
+}
+
+/**
+ * Holds an answer to a call of one of these tools, written as the model writes calls where its marks are
+ * text, else as bare JSON. A thinking model may think first, and does where its prompt opens the
+ * thoughts.
+ */
+async function forcedCalls(
+  client: EngineClient,
+  prompt: Prompt,
+  form: AnswerForm,
+  { tools, several }: ForcedTools,
+): Promise<Held> {
+  const { json, form: read, isOwn } = await writtenCalls(client, form, tools, several)
+  const called = { ...read, forced: tools.map((tool) => tool.function.name) }
+  const held = { type: 'json-schema', ...json } as const
+  const end = thoughtsEnd(form)
+  if (end !== undefined) {
+    const constraint = { ...held, type: 'triggered-json', trigger: end } as const
+    return { form: called, constraint, afterThinking: held }
+  }
+  const template = 'messages' in prompt ? prompt.template : undefined
+  const { enable_thinking: wish = true } = template?.variables ?? {}
+  const { thinking } = form.format
+  const mayThink =
+    isOwn && form.thinks && thinking !== undefined && thinking.open !== '' && wish !== false
+  if (!mayThink || !(await areText(client, thinking.open, thinking.close))) {
+    return { form: { ...called, thinks: false }, constraint: held, afterThinking: held }
+  }
+  const thoughts = `(?:${fewSpaces}${escaped(thinking.open)}${upTo(thinking.close)}${escaped(thinking.close)})?`
+  const constraint = { ...held, before: `${thoughts}${json.before ?? ''}` }
+  return { form: called, constraint, afterThinking: held }
+}
+
+/** Any text in which nothing begins as the mark does. */
+function upTo(mark: string): string {
+  const [first = '', second = ''] = Array.from(mark, escapedInClass)
+  return second === '' ? `[^${first}]*` : `(?:[^${first}]|[${first}][^${second}])*`
+}
+
+const escapedInClass = (sign: string): string => (/[\\\]^-]/.test(sign) ? `\\${sign}` : sign)
+
+/** Holds an answer to JSON, or to a call where there are tools; those that are not strict have any arguments. */
+async function jsonAnswer(
+  client: EngineClient,
+  form: AnswerForm,
+  strict: readonly string[],
+  wanted: OutputConstraint,
+): Promise<Held> {
+  const schema = wanted.type === 'json-schema' ? wanted.schema : { type: 'object' }
+  let [read, or]: [AnswerForm, SurroundedJson?] = [form]
+  if (form.tools.length > 0) {
+    const several = form.mostCalls === 1 ? false : undefined
+    const written = await writtenCalls(client, form, shownTools(form.tools, strict), several)
+    ;[read, or] = [written.form, written.json]
+  }
+  const held = { type: 'json-schema', schema, ...(or && { or }) } as const
+  const trigger = thoughtsEnd(form)
+  if (trigger === undefined) {
+    return { form: { ...read, thinks: false }, constraint: or === undefined ? wanted : held }
+  }
+  const constraint = { ...held, type: 'triggered-json', trigger } as const
+  return { form: read, constraint, afterThinking: held }
+}
+
+/** The prompt with its thoughts closed, if it opens any. */
+function closed(prompt: Prompt, form: AnswerForm): Pick<AnswerPlan, 'prompt' | 'form'> {
+  const { thinking } = form.format
+  const kept = { ...form, thinks: false }
+  if (!form.thinks || !form.thinkingIsOpen || thinking === undefined || !('messages' in prompt)) {
+    return { prompt, form: kept }
+  }
+  const template = { ...prompt.template, suffix: thinking.close }
+  return { prompt: { ...prompt, template }, form: { ...kept, thinkingIsOpen: false } }
+}
