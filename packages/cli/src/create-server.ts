@@ -82,10 +82,10 @@ export async function createServer(
     throw new CllmError('invalid_configuration', message, { details: { field: 'model' } })
   }
   const model = await loadable(parts)
-  const { transports, clock, random, logger } = parts
+  const { transports, clock, random, logger, presets = [] } = parts
   const given = { ...(clock && { clock }), ...(logger && { logger }), ...(random && { random }) }
   const pool = new ModelPool({ models: [model], ...given })
-  const server = createServerOnInstances({ directory: pool, transports, ...given })
+  const server = createServerOnInstances({ directory: pool, presets, transports, ...given })
   try {
     await pool.load()
     return server

@@ -6,7 +6,6 @@ import { bareCalls, commonCalls } from '../src/chat/format/common-calls.js'
 import { createAnswerParser } from '../src/chat/answer/create-answer-parser.js'
 import { parseKeepAlive } from '../src/fields/keep-alive.js'
 import { jsonErrorPosition } from '../src/body/json-error-position.js'
-import { renderGoTemplate } from '../src/protocols/ollama/template/render-go-template.js'
 import { list } from '../src/fields/list.js'
 import { isDeeperThan } from '../src/body/json-depth.js'
 import {
@@ -65,7 +64,6 @@ async function isLinear(work: (length: number) => unknown): Promise<boolean> {
 t.test('parsers of fields take linear time', async (t) => {
   const parsers: Readonly<Record<string, (text: string) => unknown>> = {
     keepAlive: parseKeepAlive,
-    goTemplate: (text) => renderGoTemplate(text, { System: 's', Prompt: 'p' }, 1_000_000),
     jsonErrorPosition: (text) => jsonErrorPosition(text.slice(0, 100_000)),
     jsonDepth: (text) => isDeeperThan(text, 100),
   }
@@ -177,17 +175,6 @@ t.test('no field of any route holds the process', async (t) => {
       )
       await check(`${path}: ${field}: a long list`, () => send(server, route, json))
     }
-  }
-  const template = {
-    ...validBodies['/api/generate'],
-    template: '{{.Prompt}}<|im_end|>'.repeat(5000),
-  }
-  const prompts = ['a'.repeat(20_000), 'a']
-  for (const prompt of prompts) {
-    const asked = server.post('/api/generate', { ...template, prompt })
-    const answer = await asked
-    t.equal(answer.status, 400)
-    t.match(await answer.json(), { error: /template: expected a prompt of at most \d+ characters/ })
   }
   t.same(held, [])
   await checkUnharmed(t, server)

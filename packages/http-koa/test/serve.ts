@@ -7,8 +7,10 @@ import {
   StaticDirectory,
   SimulatedClock,
   type EngineClient,
+  type ClosableDirectory,
   type EngineOptions,
   type Logger,
+  type ModelPreset,
   type PluginRegistry,
   type SchedulerPolicy,
 } from '@cllm/core'
@@ -48,6 +50,9 @@ export interface ServeOptions {
   readonly bodyLimitBytes?: number
   readonly port?: number
   readonly host?: string | readonly string[]
+  /** The server's models, in place of those of its engine. */
+  readonly directory?: (models: ClosableDirectory) => ClosableDirectory
+  readonly presets?: readonly ModelPreset[]
   readonly engine?: Partial<EngineOptions>
   readonly registry?: PluginRegistry
   readonly fallbackPolicy?: () => SchedulerPolicy
@@ -83,9 +88,11 @@ export async function serve(options: ServeOptions = {}) {
     ...(options.fallbackPolicy === undefined ? {} : { fallbackPolicy: options.fallbackPolicy }),
   })
   const models = new StaticDirectory([[backend.model.id, engine]])
-  const directory = options.backend?.adapters === true ? new AdapterDirectory(models) : models
+  const all = options.backend?.adapters === true ? new AdapterDirectory(models) : models
+  const directory = options.directory?.(all) ?? all
   const server = createServer({
     directory,
+    presets: options.presets ?? [],
     clock,
     logger,
     transports: [

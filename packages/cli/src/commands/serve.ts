@@ -2,6 +2,7 @@ import { createServer, systemClock } from '@cllm/core'
 import { koaTransport, type LogLevelControl } from '@cllm/http-koa'
 import { holdFolders } from '../batches/hold-folder.js'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
+import { toPresets } from '../config/presets.js'
 import { createProtocols } from '../create-protocols.js'
 import { openKeyRing, type OpenKeyRing } from '../keys/open-key-ring.js'
 import type { LevelledLogger } from '../logger.js'
@@ -80,6 +81,7 @@ async function serveModels(
   ]
   const server = createServer({
     directory: models.directory,
+    presets: toPresets(loaded.config.models.presets),
     transports: [koaTransport({ ...transport, protocols, isReady: () => isReady })],
     clock: systemClock,
     logger,

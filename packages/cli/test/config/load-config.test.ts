@@ -11,6 +11,7 @@ import { renderConfig } from '../../src/commands/config.js'
 import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/option-list.js'
 import { toEngineSettings, toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
+import { toPresets } from '../../src/config/presets.js'
 import { namedTemplate, templateNames } from '../../src/config/named-templates.js'
 import { readChatTemplate } from '../../src/config/read-chat-template.js'
 import { toTransportOptions } from '../../src/to-transport-options.js'
@@ -341,6 +342,47 @@ t.test('several models', async (t) => {
   ])
   t.match(problemsOf({ yaml: 'models: { keep_alve: 5m }' }), [/did you mean models\.keep_alive/])
   t.match(problemsOf({ flags: ['--keep-alive', 'soon'] }), [/expected a number of seconds or a/])
+})
+
+t.test('presets', (t) => {
+  const yaml = `models:
+  presets:
+    brief: { from: a, system: Be brief., parameters: { temperature: 0.3, max_tokens: 9, stop: x } }
+    plain: { from: b }
+  a: stories15m
+  aliases: { b: a }
+`
+  const { config } = load({ yaml })
+  t.same(toPresets(config.models.presets), [
+    {
+      name: 'brief',
+      from: 'a',
+      system: 'Be brief.',
+      maxTokens: 9,
+      sampling: { temperature: 0.3 },
+      stop: ['x'],
+    },
+    { name: 'plain', from: 'b', sampling: {} },
+  ])
+  const wrong = {
+    p: { from: 'c', sytem: 'x', parameters: { temprature: 1 } },
+    q: { parameters: { top_p: 2 } },
+  }
+  const flags = ['--model', 'a=stories15m', '--presets', JSON.stringify(wrong)]
+  const problems = problemsOf({ flags })
+  for (const problem of [
+    /presets: p: unknown setting sytem; did you mean system/,
+    /presets: p: unknown parameter temprature; did you mean temperature/,
+    /presets: q: from: expected the name of a model, got/,
+    /presets: q: parameters: top_p: expected a number from 0 to 1, instead got 2/,
+    /presets: expected one of a, got c/,
+  ]) {
+    t.ok(
+      problems.some((one) => problem.test(one)),
+      String(problem),
+    )
+  }
+  t.end()
 })
 
 t.test('every kind of problem says what was expected, what came, and where', async (t) => {

@@ -3,6 +3,7 @@ import { systemRandom } from '../clock/system-random.js'
 import { LocalEngineClient } from '../client/local-engine-client.js'
 import type { Clock, Random } from '../contracts/clock.js'
 import type { EngineClient } from '../contracts/engine/engine-client.js'
+import type { ModelPreset } from '../contracts/engine/model-preset.js'
 import type { EngineDirectory } from '../contracts/engine/engine-directory.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
 import type { TransportAddress, TransportFactory } from '../contracts/transport.js'
@@ -11,12 +12,15 @@ import { createEngine, type EngineParts } from './create-engine.js'
 import type { ClosableDirectory } from './closable-directory.js'
 import { AdapterDirectory } from '../models/adapters/adapter-directory.js'
 import { checkServerParts } from './check-server-parts.js'
+import { withPresets } from '../models/presets.js'
 import { StaticDirectory } from './static-directory.js'
 
 /** Parts of every server besides its engines. */
 export interface ServerParts {
   /** How clients reach it; see `koaTransport` of `@cllm/http-koa`. */
   readonly transports: readonly TransportFactory[]
+  /** Further names of its models, with values for what requests leave out. Default: none. */
+  readonly presets?: readonly ModelPreset[]
   readonly clock?: Clock
   readonly random?: Random
   readonly logger?: Logger
@@ -57,6 +61,7 @@ const partNames: Readonly<
   Record<keyof (ServerOnDirectory & ServerOnEngines & ServerInProcess), true>
 > = {
   transports: true,
+  presets: true,
   clock: true,
   random: true,
   logger: true,
@@ -85,7 +90,8 @@ export function createServer(parts: ServerOnDirectory | ServerOnEngines | Server
   const own = 'backend' in parts ? [['policy']] : []
   checkServerParts(parts, Object.keys(partNames), [['backend', 'engines', 'directory'], ...own])
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
-  const directory = 'directory' in parts ? parts.directory : directoryOf(parts, random)
+  const models = 'directory' in parts ? parts.directory : directoryOf(parts, random)
+  const directory = withPresets(models, parts.presets)
   const context = { directory, clock, random, logger }
   const transports = parts.transports.map((create) => create(context))
 

@@ -1,11 +1,7 @@
-import type { ChatMessage } from '@cllm/core'
+import type { ChatMessage, ModelPreset } from '@cllm/core'
 
 /** What comes before every conversation with a model. */
-export interface Preamble {
-  /** Counts where the client says nothing as the system. */
-  readonly system?: string | undefined
-  readonly messages: readonly ChatMessage[]
-}
+export type Preamble = Pick<ModelPreset, 'system' | 'messages'>
 
 /** A conversation with what comes before it. */
 export function withPreamble(
@@ -13,7 +9,7 @@ export function withPreamble(
   messages: readonly ChatMessage[],
 ): readonly ChatMessage[] {
   if (preamble === undefined) return messages
-  const { system = '', messages: before } = preamble
+  const { system = '', messages: before = [] } = preamble
   const hasSystem = messages[0]?.role === 'system' || system === ''
   return [...(hasSystem ? [] : [{ role: 'system', content: system }]), ...before, ...messages]
 }

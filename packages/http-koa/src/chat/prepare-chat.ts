@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
 import type { ChatMessage, ChatRenderOptions, EngineClient, Prompt } from '@cllm/core'
-import { preambleOf } from '../request/model-defaults.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import type { ChatFormat, ToolDefinition } from './format/chat-format.js'
 import { chatFormatOf, promptEndOf } from './format/known-templates.js'
@@ -15,15 +14,13 @@ export interface Chat {
   readonly template: ChatRenderOptions
   /** Most tool calls in an answer; default: any number. */
   readonly mostCalls?: number | undefined
-  /** What comes before the messages; default: what the model has of its own. */
+  /** What comes before the messages; default: that of the preset that the client was opened by. */
   readonly preamble?: Preamble
 }
 
 /** A conversation for the engine, and what its answer may hold. */
 export interface PreparedChat {
   readonly prompt: Extract<Prompt, { messages: unknown }>
-  /** The conversation with what comes before it, before the tools are put into it. */
-  readonly messages: readonly ChatMessage[]
   readonly form: AnswerForm
   /** Names of the strict tools; absent: none is. */
   readonly strict?: readonly string[] | undefined
@@ -31,7 +28,7 @@ export interface PreparedChat {
 
 /** Puts the tools into the prompt as the model's template wants them. */
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
-  const { tools, template, mostCalls, strict = [], preamble = preambleOf(client) } = chat
+  const { tools, template, mostCalls, strict = [], preamble = client.preset } = chat
   const [format, { model }] = await Promise.all([chatFormatOf(client), client.info()])
   const messages = withPreamble(preamble, chat.messages)
   const rendered = promptWithTools(messages, tools, format)
@@ -53,7 +50,7 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
     messages: rendered.messages,
     template: { ...template, variables, ...(suffix === undefined ? {} : { suffix }) },
   }
-  return { prompt, messages, form, ...(strict.length > 0 && { strict }) }
+  return { prompt, form, ...(strict.length > 0 && { strict }) }
 }
 
 const toBoolean = (reasoning: unknown): boolean | undefined =>

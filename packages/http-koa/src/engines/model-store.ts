@@ -16,13 +16,13 @@ export interface BlobStore {
   /**
    * Keeps a file.
    *
-   * @throws `invalid_request` when its bytes have another SHA-256
+   * @throws `invalid_request` when its bytes have another SHA-256, `body_too_large` when there is no room
    */
   add(digest: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>
   /**
    * Serves the model in a file under a name.
    *
-   * @throws `invalid_request` when there is no such file, `model_invalid` when it is not a GGUF
+   * @throws `invalid_request` when there is no such file, or none with the head of a model
    */
   serve(name: string, digest: string): Promise<void>
 }

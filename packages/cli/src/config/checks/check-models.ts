@@ -4,6 +4,7 @@ import type { ServedModel } from '../served-models.js'
 import type { Setting } from '../layers/setting.js'
 import { suggestion } from '../suggestion.js'
 import { accepts, type ValueFormat } from '../options/value-format.js'
+import { checkPresets, type PresetSettings } from '../presets.js'
 import { keepAlive } from '../served-models.js'
 import { isPlainTemplate } from '../paths.js'
 
@@ -32,9 +33,12 @@ export const checkModels = (settings: ReadonlyMap<string, Setting>): readonly st
   const served = settings.get('models.served')!
   const models = served.value as Readonly<Record<string, ServedModel>>
   const names = Object.keys(models)
-  const problems = Object.entries(models).flatMap(([name, model]) =>
+  const problems: string[] = Object.entries(models).flatMap(([name, model]) =>
     checkOne(`${served.label}: ${name}`, model),
   )
+  const presets = settings.get('models.presets')!
+  const byName = presets.value as Readonly<Record<string, PresetSettings>>
+  problems.push(...checkPresets(presets.label, byName))
   if (names.length === 0) return problems
   for (const path of ['model.id', 'model.chat_template']) {
     const { value, label } = settings.get(path)!
@@ -44,6 +48,10 @@ export const checkModels = (settings: ReadonlyMap<string, Setting>): readonly st
   for (const name of Object.values(aliases.value as Readonly<Record<string, string | null>>)) {
     if (name === null || names.includes(name)) continue
     problems.push(unknownModel(aliases, name, names))
+  }
+  const nameable = [...names, ...Object.keys(aliases.value as object)]
+  for (const { from } of Object.values(byName)) {
+    if (typeof from === 'string' && !nameable.includes(from)) problems.push(unknownModel(presets, from, nameable))
   }
   const preload = settings.get('models.preload')!
   for (const name of preload.value as readonly string[]) {

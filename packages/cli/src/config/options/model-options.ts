@@ -1,5 +1,6 @@
 import { option } from './option.js'
 import { resolvePath } from '../paths.js'
+import { presets } from '../presets.js'
 import {
   aliases,
   keepAlive,
@@ -34,6 +35,16 @@ export const modelOptions = {
     arg: 'model-alias',
     placeholder: 'ALIAS=NAME',
     normalize: normalizeAliases,
+  }),
+  presets: option({
+    doc:
+      'Further names for models, with values for the fields that requests leave out, in every API: ' +
+      '`NAME: { from: MODEL, system: TEXT, parameters: { temperature: 0.3, stop: [TEXT] } }`. ' +
+      '`parameters` has the names of `api.defaults`, and `stop`. As a flag: JSON.',
+    default: {},
+    format: presets(),
+    arg: 'presets',
+    placeholder: 'JSON',
   }),
   tags: option<readonly string[]>({
     doc: 'Words that lists of models show with each model, for clients that sort by them.',

@@ -1,33 +1,47 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { createWriteStream } from 'node:fs'
-import { mkdir, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, readdir, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { CllmError } from '@cllm/core'
 import type { BlobStore } from '@cllm/http-koa'
-import { checkGguf } from '../fetch/check-file.js'
+
+/** Bytes of all files together. */
+const defaultLimitBytes = 64 * 2 ** 30
 
 /** Files that clients send, in a folder of the cache, under their SHA-256. */
 export class BlobFiles implements BlobStore {
+  /** The digest of each model's file, by the model's name. */
+  readonly #served = new Map<string, string>()
+
   /** @param onModel - serves the model of a file under a name */
   constructor(
     private readonly folder: string,
     private readonly onModel: (name: string, path: string) => void,
+    private readonly limitBytes = defaultLimitBytes,
   ) {}
 
   async has(digest: string): Promise<boolean> {
     return (await stat(this.#pathOf(digest)).catch(() => undefined)) !== undefined
   }
 
+  /**
+   * Keeps a file. Files without a model make room for it, the oldest first.
+   *
+   * @throws `invalid_request` when its bytes have another SHA-256, `body_too_large` when the files of models
+   *   leave no room for it
+   */
   async add(digest: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
     await mkdir(this.folder, { recursive: true })
     const part = join(this.folder, `${randomUUID()}.part`)
     const hash = createHash('sha256')
+    let room = this.limitBytes - total((await this.#files()).filter(({ isServed }) => isServed))
     const hashing = new Transform({
       transform(chunk: Buffer, _, done) {
         hash.update(chunk)
-        done(null, chunk)
+        room -= chunk.length
+        done(room < 0 ? noRoom() : null, chunk)
       },
     })
     try {
@@ -41,19 +55,77 @@ export class BlobFiles implements BlobStore {
     } finally {
       await rm(part, { force: true })
     }
+    await this.#shrink(digest)
   }
 
   async serve(name: string, digest: string): Promise<void> {
-    if (!(await this.has(digest))) {
-      const message = `files: there is no blob sha256:${digest}: send it to /api/blobs first`
-      throw new CllmError('invalid_request', message, { details: { field: 'files' } })
-    }
     const path = this.#pathOf(digest)
-    await checkGguf(path)
+    if (!(await this.has(digest)))
+      throw wrongFile(`there is no blob sha256:${digest}: send it to /api/blobs first`)
+    // a server's process does without the rest of it
+    const { readModelShape } = await import('@cllm/backend-llamacpp')
+    const shape = await readModelShape(path).catch((cause: unknown) => {
+      throw wrongFile(`blob sha256:${digest}: ${withoutPath(CllmError.from(cause).message, path)}`)
+    })
+    if (shape.vocabularySize === 0) {
+      throw wrongFile(`blob sha256:${digest}: expected a model with token_embd.weight`)
+    }
+    this.#served.set(name, digest)
     this.onModel(name, path)
+  }
+
+  /** Whether a model was made of a file here. */
+  isOf(name: string): boolean {
+    return this.#served.has(name)
+  }
+
+  /** Forgets a model, and deletes its file unless another model has it. */
+  async remove(name: string): Promise<void> {
+    const digest = this.#served.get(name)
+    this.#served.delete(name)
+    if (digest !== undefined && ![...this.#served.values()].includes(digest)) {
+      await rm(this.#pathOf(digest), { force: true })
+    }
+  }
+
+  /** Deletes files without a model, the oldest first, until all fit the limit; the newest stays. */
+  async #shrink(newest: string): Promise<void> {
+    const files = await this.#files()
+    let bytes = total(files)
+    for (const { path, size, isServed } of files) {
+      if (bytes <= this.limitBytes) return
+      if (isServed || path === this.#pathOf(newest)) continue
+      await rm(path, { force: true })
+      bytes -= size
+    }
+  }
+
+  /** The oldest first. */
+  async #files() {
+    const served = new Set([...this.#served.values()].map((digest) => this.#pathOf(digest)))
+    const names = (await readdir(this.folder)).filter((name) => name.startsWith('sha256-'))
+    const files = names.map(async (name) => {
+      const path = join(this.folder, name)
+      const { size, mtimeMs } = await stat(path)
+      return { path, size, mtimeMs, isServed: served.has(path) }
+    })
+    return (await Promise.all(files)).toSorted((a, b) => a.mtimeMs - b.mtimeMs)
   }
 
   #pathOf(digest: string): string {
     return join(this.folder, `sha256-${digest}`)
   }
 }
+
+/** A message for clients, who are not told where files are. */
+export const withoutPath = (message: string, path: string): string =>
+  message.replaceAll(path, 'the file')
+
+const total = (files: readonly { readonly size: number }[]): number =>
+  files.reduce((sum, { size }) => sum + size, 0)
+
+const noRoom = (): CllmError =>
+  new CllmError('body_too_large', 'The files of models leave no room for this one')
+
+const wrongFile = (problem: string): CllmError =>
+  new CllmError('invalid_request', `files: ${problem}`, { details: { field: 'files' } })

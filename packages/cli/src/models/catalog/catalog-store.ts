@@ -1,7 +1,7 @@
 import { rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError, type ModelPool } from '@cllm/core'
-import type { BlobStore, ModelMemory, ModelStore, PullProgress } from '@cllm/http-koa'
+import type { ModelMemory, ModelStore, PullProgress } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { cacheFolder } from '../cache-folder.js'
@@ -10,7 +10,7 @@ import { findEntry } from './find-entry.js'
 import type { FetchProgress } from '../fetch/fetch-progress.js'
 import { resolveModel } from '../resolve-model.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
-import { BlobFiles } from './blob-files.js'
+import { BlobFiles, withoutPath } from './blob-files.js'
 import { knownModel } from './known-model.js'
 import { memoryFor } from './memory-of.js'
 import type { LoadableModels } from '../served/loadable-models.js'
@@ -22,10 +22,8 @@ type PullOptions = Parameters<ModelStore['pull']>[1]
  * paths or addresses.
  */
 export class CatalogStore implements ModelStore {
-  readonly blobs: BlobStore
+  readonly blobs: BlobFiles
   readonly #folder: string
-  /** Models that were made of files that clients sent. */
-  readonly #sent = new Set<string>()
 
   constructor(
     private readonly pool: ModelPool,
@@ -34,9 +32,16 @@ export class CatalogStore implements ModelStore {
     private readonly io: CommandIo,
   ) {
     this.#folder = loaded.config.models.cache ?? cacheFolder({ env: io.env })
-    this.blobs = new BlobFiles(join(this.#folder, 'blobs'), (name, spec) => {
-      this.#sent.add(name)
-      pool.add(sources.of(name, { spec }))
+    this.blobs = new BlobFiles(join(this.#folder, 'blobs'), (name, path) => {
+      const model = sources.of(name, { spec: path })
+      pool.add({
+        ...model,
+        load: async (context) =>
+          await model.load(context).catch((cause: unknown) => {
+            const { code, message } = CllmError.from(cause)
+            throw new CllmError(code, withoutPath(message, path), { cause })
+          }),
+      })
     })
   }
 
@@ -57,10 +62,10 @@ export class CatalogStore implements ModelStore {
   }
 
   async remove(name: string): Promise<void> {
-    if (this.#sent.delete(name)) {
+    if (this.blobs.isOf(name)) {
       this.sources.specs.delete(name)
-      // the file stays: other models may be made of it
-      return await this.pool.remove(name)
+      await this.pool.remove(name)
+      return await this.blobs.remove(name)
     }
     const entry = entryOf(this.#specOf(name))
     if (entry === undefined) {

@@ -1,10 +1,12 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { readdir, writeFile } from 'node:fs/promises'
+import { readdir, readFile, writeFile } from 'node:fs/promises'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join, resolve } from 'node:path'
 import { Readable } from 'node:stream'
+import { CllmError } from '@cllm/core'
+import { resolveModel } from 'cllm'
 import t from 'tap'
 import { cacheFolder, layoutsFolder, nativeFolder } from '../../../src/models/cache-folder.js'
 import { BlobFiles } from '../../../src/models/catalog/blob-files.js'
@@ -166,23 +168,63 @@ t.test('a server without a model chooses one', async (t) => {
 t.test('files that clients send are kept by their SHA-256', async (t) => {
   const folder = join(t.testdir(), 'blobs')
   const served: [name: string, path: string][] = []
-  const blobs = new BlobFiles(folder, (...model) => served.push(model))
+  const model = await readFile((await resolveModel('stories15m')).path)
+  const blobs = new BlobFiles(folder, (...one) => served.push(one), model.length + 20)
   const { signal } = new AbortController()
-  const send = async (digest: string, text: string, until = signal) =>
-    await blobs.add(digest, Readable.from([Buffer.from(text)]), until)
-  const digestOf = (text: string) => createHash('sha256').update(text).digest('hex')
-  const [gguf, other] = [digestOf('GGUF and more'), digestOf('no model')]
+  const send = async (digest: string, bytes: Uint8Array | string, until = signal) =>
+    await blobs.add(digest, Readable.from([Buffer.from(bytes)]), until)
+  const digestOf = (bytes: Uint8Array | string) => createHash('sha256').update(bytes).digest('hex')
+  const [gguf, other] = [digestOf(model), digestOf('no model')]
+  const paths = async () => (await readdir(folder)).map((name) => name.slice('sha256-'.length))
   t.notOk(await blobs.has(gguf))
   await t.rejects(send(gguf, 'others'), { code: 'invalid_request', details: { field: 'digest' } })
-  await t.rejects(send(gguf, 'GGUF and more', AbortSignal.abort()))
+  await t.rejects(send(gguf, model, AbortSignal.abort()))
   t.same(await readdir(folder), [], 'nothing is left of them')
-  await send(gguf, 'GGUF and more')
+  await send(gguf, model)
   await send(other, 'no model')
   t.ok(await blobs.has(gguf))
   await blobs.serve('mine', gguf)
-  t.same(served, [['mine', join(folder, `sha256-${gguf}`)]])
-  await t.rejects(blobs.serve('mine', other), { code: 'model_invalid' })
-  await t.rejects(blobs.serve('mine', digestOf('none')), { code: 'invalid_request' })
+  await blobs.serve('same', gguf)
+  t.same(served[0], ['mine', join(folder, `sha256-${gguf}`)])
+  await t.rejects(blobs.serve('none', digestOf('none')), { code: 'invalid_request' })
+
+  const next = digestOf('0123456789abc')
+  await send(next, '0123456789abc')
+  t.same(
+    (await paths()).toSorted(),
+    [gguf, next].toSorted(),
+    'the oldest without a model made room',
+  )
+  const large = '0123456789abcdef01234'
+  await t.rejects(send(digestOf(large), large), { code: 'body_too_large' })
+  await blobs.remove('mine')
+  t.ok(await blobs.has(gguf), 'another model has this file')
+  await blobs.remove('same')
+  t.same(await paths(), [next], 'its last model is gone')
+})
+
+t.test('a broken GGUF is refused before a model is made of it', async (t) => {
+  const folder = join(t.testdir(), 'blobs')
+  const served: string[] = []
+  const blobs = new BlobFiles(folder, (name) => served.push(name))
+  const model = await readFile((await resolveModel('stories15m')).path)
+  const { signal } = new AbortController()
+  const broken = [
+    Buffer.from('no model'),
+    Buffer.from('GGUF and more'),
+    model.subarray(0, 100),
+    model.subarray(0, 100_000),
+    Buffer.concat([model.subarray(0, 8), Buffer.alloc(4096, 255)]),
+    Buffer.concat([model.subarray(0, 8), Buffer.alloc(4096)]),
+  ]
+  for (const [index, bytes] of broken.entries()) {
+    const digest = createHash('sha256').update(bytes).digest('hex')
+    await blobs.add(digest, Readable.from([bytes]), signal)
+    const error = await blobs.serve('broken', digest).then(() => undefined, CllmError.from)
+    t.match(error, { code: 'invalid_request', details: { field: 'files' } }, String(index))
+    t.notMatch(error?.message, folder, 'clients are not told where files are')
+  }
+  t.same(served, [])
 })
 
 t.test('how many layers fit on a GPU', async (t) => {

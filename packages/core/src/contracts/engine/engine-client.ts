@@ -6,6 +6,7 @@ import type { EngineActivity } from './engine-activity.js'
 import type { EngineStatistics } from './engine-statistics.js'
 import type { SlotAction, SlotActionResult } from './slot-files.js'
 import type { GenerateRequest, Prompt } from './generate-request.js'
+import type { ModelPreset } from './model-preset.js'
 import type { PromptLogprobs, TokenLogprobs } from './logprobs.js'
 import type { PromptProgress } from './prompt-progress.js'
 import type { Recording } from './recording.js'
@@ -202,6 +203,8 @@ export interface EngineCalls {
  * implementation to all of this.
  */
 export interface EngineClient extends EngineCalls {
+  /** The preset by whose name the model was opened. Default: none. */
+  readonly preset?: ModelPreset
   /**
    * Generates. A failure, also of validation, is thrown by the iterator. Leaving the iteration early
    * or aborting the signal cancels the request and frees its slot within one step; the message of a

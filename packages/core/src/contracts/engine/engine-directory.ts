@@ -2,6 +2,7 @@ import type { CllmError } from '../../errors/cllm-error.js'
 import type { AdapterChoice } from '../model/adapter.js'
 import type { EngineClient, EngineInfo } from './engine-client.js'
 import type { EngineStatistics } from './engine-statistics.js'
+import type { ModelPresets } from './model-preset.js'
 import type { Recording } from './recording.js'
 import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
 
@@ -69,17 +70,19 @@ export interface AdaptedModel {
   readonly name: string
   /** The model's name. */
   readonly model: string
-  /** Default: none, as with models that clients have made of this one. */
+  /** Default: none, as with presets. */
   readonly adapter?: string
 }
 
 /** The engines that transports can reach. */
 export interface EngineDirectory {
+  /** Further names of models, with values for what requests leave out. Default: there are none. */
+  readonly presets?: ModelPresets
   /** How models come into memory. Default: as many as there are, by the requests for them. */
   readonly loading?: ModelLoading | undefined
   /** Names of the models, the default one first. */
   list(): readonly string[]
-  /** Models with adapters, or made of others, which are not in `list`: `open` takes their names. Default: none. */
+  /** Models with adapters, and presets, which are not in `list`: `open` takes their names. Default: none. */
   adapted?(): readonly AdaptedModel[]
   /** The model's own name for a name or alias, or the default one. Throws `model_not_found`. */
   nameOf(id?: string): string

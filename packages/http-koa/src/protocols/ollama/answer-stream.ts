@@ -19,6 +19,7 @@ import { withOverrides } from '../../request/protocol-defaults.js'
 import { ollamaDefaults } from './ollama-defaults.js'
 import { chunkHead, type OllamaContext } from './ollama-context.js'
 import { ollamaErrorBody } from './ollama-error.js'
+import { parametersOf } from './models/ollama-preset.js'
 import {
   ollamaConstraint,
   optionsSchema,
@@ -65,7 +66,7 @@ export async function answer(
   const { limits } = await client.info()
   const { logger, clock } = ctx.state.transport
   const loadMs = clock.now() - started
-  const said = { ...fields, options: { ...slotOptions(ollama, model), ...fields.options } }
+  const said = { ...fields, options: { ...slotOptions(client), ...fields.options } }
   const settings = {
     ...toSettings(said, limits.contextSize, ollama.unknownOptions, logger),
     logprobs: fields.logprobs === true ? (fields.top_logprobs ?? 0) : undefined,
@@ -92,8 +93,8 @@ export async function answer(
 }
 
 /** What a made model says of the slot, which is read with the request: the engine has no defaults for it. */
-function slotOptions({ visible }: OllamaContext, model: string): SharedFields['options'] {
-  const { num_ctx, num_keep } = optionsSchema.parse(visible.find(model)?.parameters ?? {})
+function slotOptions({ preset }: EngineClient): SharedFields['options'] {
+  const { num_ctx, num_keep } = optionsSchema.parse(parametersOf(preset))
   return defined({ num_ctx, num_keep })
 }
 

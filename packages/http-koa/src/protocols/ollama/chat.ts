@@ -1,9 +1,8 @@
-import { type ChatMessage, type EngineClient, type Prompt, requestId } from '@cllm/core'
+import { type ChatMessage, requestId } from '@cllm/core'
 import { z } from 'zod'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
-import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
-import { type Chat, prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
+import { prepareChat } from '../../chat/prepare-chat.js'
 import { toTool } from '../../chat/format/chat-format.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { object, text } from '../../fields/fields.js'
@@ -13,8 +12,7 @@ import { noImages } from '../../request/no-images.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
 import { loadOrUnload } from './models/load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
-import { sharedFields, type SharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
-import { promptOfTemplate } from './template/prompt-of-template.js'
+import { sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
 
 const roles = ['system', 'user', 'assistant', 'tool'] as const
 
@@ -92,35 +90,8 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
   }
   const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
   const prepared = await prepareChat(client, fits)
-  const own = ollama.visible.find(fields.model)?.template
-  const { prompt, form } = await byTemplate(ctx, client, own, {
-    fields,
-    tools: chat.tools,
-    prepared,
-  })
+  const { prompt, form } = prepared
   await answer(ctx, client, ollama, { route: '/api/chat', fields, prompt, form, words, started })
-}
-
-/** The prompt as the template of a model that was made of another one writes it. */
-async function byTemplate(
-  ctx: KoaContext,
-  client: EngineClient,
-  template: string | undefined,
-  {
-    fields,
-    tools,
-    prepared,
-  }: { readonly fields: SharedFields; readonly prepared: PreparedChat } & Pick<Chat, 'tools'>,
-): Promise<{ readonly prompt: Prompt; readonly form: AnswerForm }> {
-  if (template === undefined || template === '') return prepared
-  const { think } = fields
-  const { bodyLimitBytes: limit, clock } = ctx.state.transport
-  const said = { messages: prepared.messages, tools, think, now: clock.now() }
-  const { tokens, text } = await promptOfTemplate(client, template, said, limit)
-  const { form } = prepared
-  const open = form.format.thinking?.open ?? ''
-  const thinkingIsOpen = open !== '' && text.trimEnd().endsWith(open)
-  return { prompt: { tokens }, form: { ...form, thinkingIsOpen } }
 }
 
 /** A tool's result says which call it answers by its name or by its id; templates show the name. */

@@ -1,18 +1,16 @@
 import type { EngineClient, Prompt, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
-import { withPreamble } from '../../chat/preamble.js'
 import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { boolean, isTokenList, text } from '../../fields/fields.js'
 import { readFields } from '../../fields/read-fields.js'
 import { beginsWith } from '../../request/prompt-text.js'
 import { gapPrompt } from '../../request/gap-prompt.js'
-import { preambleOf } from '../../request/model-defaults.js'
 import { noImages } from '../../request/no-images.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
-import { promptOfTemplate } from './template/prompt-of-template.js'
 import { loadOrUnload } from './models/load-model.js'
+import { refuseTemplate } from './models/ollama-preset.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, thinkVariables } from './ollama-fields.js'
 
@@ -56,10 +54,8 @@ export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<
     answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
     return
   }
-  // a template makes no more of a prompt than a body can say
-  const limit = ctx.state.transport.bodyLimitBytes
-  const own = ollama.visible.find(fields.model)?.template
-  const { prompt, form } = await prepare(client, fields, { limit, own, now: started })
+  refuseTemplate(fields.template)
+  const { prompt, form } = await prepare(client, fields)
   await answer(ctx, client, ollama, {
     route: '/api/generate',
     fields,
@@ -82,38 +78,17 @@ const plain: AnswerForm = {
 async function prepare(
   client: EngineClient,
   fields: GenerateFields,
-  {
-    limit,
-    own = '',
-    now,
-  }: {
-    readonly limit: number
-    /** The template of a model that was made of another one. */
-    readonly own: string | undefined
-    readonly now: number
-  },
 ): Promise<{ prompt: Prompt; form: AnswerForm }> {
   const text = fields.prompt ?? ''
   if (fields.raw === true) return { prompt: { text }, form: plain }
   const suffix = fields.suffix ?? ''
-  const template = fields.template ?? own
-  const made = preambleOf(client)
-  // a system of the request's goes before the model's
-  const before = { messages: [], ...made, system: fields.system ?? made?.system }
-  const user = { role: 'user', content: text }
-  if (suffix !== '' && !template.includes('.Suffix')) {
-    return { prompt: await gapPrompt(client, { text }, suffix), form: plain }
-  }
-  if (template !== '') {
-    const messages = withPreamble({ ...before, messages: [] }, [user])
-    const said = { messages, tools: [], think: fields.think, suffix, now }
-    const { tokens } = await promptOfTemplate(client, template, said, limit)
-    return { prompt: { tokens }, form: plain }
-  }
+  if (suffix !== '') return { prompt: await gapPrompt(client, { text }, suffix), form: plain }
+  const { preset } = client
   const isFollowing = (fields.context ?? []).length > 0
   const chat = {
-    messages: [user],
-    preamble: isFollowing ? { messages: [] } : before,
+    messages: [{ role: 'user', content: text }],
+    // a system of the request's goes before the preset's
+    preamble: isFollowing ? {} : { ...preset, system: fields.system ?? preset?.system },
     tools: [],
     template: { variables: thinkVariables(fields) },
   }

@@ -1,12 +1,9 @@
-import { CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
+import { CllmError, type EngineClient, type EngineDirectory, type ModelPresets } from '@cllm/core'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { mayChangeServer } from '../../security/request-scope.js'
 import type { ModelStore } from '../../engines/model-store.js'
 import type { UnknownFields } from '../../fields/unknown-fields.js'
-import type { MadeModels } from './models/made-models.js'
-import type { VisibleModels } from './models/visible-models.js'
 import type { DefaultOverrides } from '../../request/protocol-defaults.js'
-import { untagged } from './untagged.js'
 
 /** What the handlers of Ollama's API share. */
 export interface OllamaContext {
@@ -18,14 +15,19 @@ export interface OllamaContext {
   /** When the server started, in milliseconds since the epoch. */
   readonly started: number
   readonly store: ModelStore | undefined
-  /** Models that clients have made. */
-  readonly made: MadeModels
-  /** Those of them that can be asked. */
-  readonly visible: VisibleModels
+}
+
+/** A name without Ollama's `:latest`. */
+export const untagged = (name: string): string => name.replace(/:latest$/, '')
+
+/** The presets of the server. Throws `unsupported` where it keeps none. */
+export function presetsOf({ directory }: Pick<OllamaContext, 'directory'>): ModelPresets {
+  if (directory.presets !== undefined) return directory.presets
+  throw new CllmError('unsupported', 'This server keeps no presets of its models')
 }
 
 /**
- * The engine of a model, whose name may end with Ollama's `:latest`, or that a client has made.
+ * The engine of a model, or of a preset, whose name may end with Ollama's `:latest`.
  *
  * @param keepAliveMs - counts where the request may change the server, since it is for all requests
  */

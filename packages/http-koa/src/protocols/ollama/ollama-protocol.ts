@@ -13,9 +13,6 @@ import {
 } from '../../request/protocol-defaults.js'
 import { addBlob, hasBlob, push, pushSchema } from './models/blobs.js'
 import { copy, copySchema, create, createSchema } from './models/create.js'
-import { withMadeModels } from './models/made-directory.js'
-import { MadeModels } from './models/made-models.js'
-import { VisibleModels } from './models/visible-models.js'
 import { ollamaDefaults } from './ollama-defaults.js'
 import { chat, chatSchema } from './chat.js'
 import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
@@ -95,7 +92,7 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
   {
     method: 'post',
     path: '/api/create',
-    summary: 'Make a model of another one',
+    summary: 'Make a preset of a model',
     body: createSchema,
     answers: streams,
     handle: create,
@@ -139,11 +136,9 @@ const routes: readonly HandledRoute<OllamaContext>[] = [
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */
 export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol {
-  const made = new MadeModels()
   return {
     name: 'ollama',
     routes,
-    around: (directory, { logger }) => withMadeModels(directory, made, logger),
     errors: {
       covers: (path) => /^\/api(\/|$)/.test(path),
       status: statusElsewhere,
@@ -159,8 +154,6 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
         unknownOptions: new UnknownFields(),
         started: options.started ?? 0,
         store: options.store,
-        made,
-        visible: new VisibleModels(made, directory),
       })
     },
   }

@@ -1,11 +1,13 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import { CllmError, type GenerateRequest, overriding } from '@cllm/core'
+import { CllmError, type ClosableDirectory, type GenerateRequest, overriding } from '@cllm/core'
 import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
 import {
+  anthropicProtocol,
   type BlobStore,
   type KoaProtocol,
+  llamaServerProtocol,
   nativeProtocol,
   ollamaProtocol,
   openAiProtocol,
@@ -14,8 +16,6 @@ import t, { type Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'
 import { rawRequest, serve, until } from '../../serve.js'
 import { serveDirectory } from '../../serve-directory.js'
-import { renderGoTemplate } from '../../../src/protocols/ollama/template/render-go-template.js'
-import { TemplateObject } from '../../../src/protocols/ollama/template/template-values.js'
 
 type Json = Record<string, unknown>
 
@@ -259,23 +259,56 @@ testEach('every API knows the models that are made here', async (t) => {
   t.match(await chat('brief'), { error: { code: 'model_not_found' } })
 })
 
-/** The same protocol on an engine that serves further models, all the same one. */
-const serving = (protocol: KoaProtocol, names: readonly string[]): KoaProtocol => ({
-  ...protocol,
-  around(directory, surroundings) {
+testEach('presets of the configuration count in every API', async (t) => {
+  const preset = {
+    name: 'brief',
+    from: 'fake',
+    system: 'Be brief.',
+    maxTokens: 2,
+    sampling: { temperature: 0, repetitionPenalty: 1.5 },
+    stop: ['x'],
+  }
+  const protocols = [openAiProtocol(), anthropicProtocol(), ollamaProtocol(), llamaServerProtocol()]
+  const { ask, get } = await start(t, { protocols, presets: [preset] })
+  const body = { model: 'brief', messages: [{ role: 'user', content: 'euro' }], stream: false }
+  const prompt = turn('system', 'Be brief.') + turn('user', 'euro') + answers
+  const length = new FakeTokenizer().encode(prompt).length
+  t.match((await ask('/v1/chat/completions', body)).json, {
+    model: 'brief',
+    usage: { prompt_tokens: length, completion_tokens: 2 },
+  })
+  t.match((await ask('/v1/messages', { ...body, max_tokens: 9 })).json, {
+    usage: { input_tokens: 1, cache_read_input_tokens: length - 1 },
+  })
+  t.match((await ask('/api/chat', body)).json, { prompt_eval_count: length, eval_count: 2 })
+  t.match((await ask('/completion', { model: 'brief', prompt: 'euro' })).json, {
+    tokens_predicted: 2,
+    generation_settings: { repeat_penalty: 1.5, stop: ['x'] },
+  })
+  const { json } = await ask('/api/show', { model: 'brief' })
+  t.match(json, {
+    system: 'Be brief.',
+    modelfile: /^FROM fake\nSYSTEM Be brief.\nPARAMETER num_predict 2\nPARAMETER stop x\n/,
+  })
+  const { data } = (await (await get('/v1/models')).json()) as { data: Json[] }
+  t.match(data, [{ id: 'fake' }, { id: 'brief', parent: 'fake' }])
+})
+
+/** The same models, and further names of them. */
+const serving =
+  (names: readonly string[]) =>
+  (models: ClosableDirectory): ClosableDirectory => {
     const base = (id: string | undefined) => (names.includes(id ?? '') ? undefined : id)
-    const more = overriding(directory, {
-      list: () => [...directory.list(), ...names],
-      nameOf: (id) => (names.includes(id ?? '') ? id! : directory.nameOf(id)),
-      open: (id, options) => directory.open(base(id), options),
+    return overriding(models, {
+      list: () => [...models.list(), ...names],
+      nameOf: (id) => (names.includes(id ?? '') ? id! : models.nameOf(id)),
+      open: (id, options) => models.open(base(id), options),
       status: (id) => {
-        const status = directory.status(base(id))
+        const status = models.status(base(id))
         return names.includes(id ?? '') ? { ...status, name: id! } : status
       },
     })
-    return protocol.around!(more, surroundings)
-  },
-})
+  }
 
 testEach('a model of a file is asked alike in every API', async (t) => {
   const served: string[] = []
@@ -290,7 +323,8 @@ testEach('a model of a file is asked alike in every API', async (t) => {
     remove: async (name: string) => void served.splice(served.indexOf(name), 1),
   }
   const { ask, post, get, url, backend, id } = await start(t, {
-    protocols: [openAiProtocol(), serving(ollamaProtocol({ store }), served)],
+    protocols: [openAiProtocol(), ollamaProtocol({ store })],
+    directory: serving(served),
   })
   const messages = [{ role: 'user', content: 'euro' }]
   const own = {
@@ -384,8 +418,6 @@ testEach('what a model says of its own counts in full, and gives way to the requ
     stream: false,
   }
   await ask('/api/create', { model: 'own', ...own })
-  const template = '{{ range .Messages }}{{ .Role }}:{{ .Content }};{{ end }}'
-  await ask('/api/create', { model: 'templated', ...own, template })
   const say = async (path: string, body: object) => {
     // the engine of this test refuses to shift a context
     const { warning } = await ask(path, { model: 'own', stream: false, ...body })
@@ -413,10 +445,6 @@ testEach('what a model says of its own counts in full, and gives way to the requ
     stop: ['y'],
   })
 
-  const { prompt } = await say('/api/chat', { model: 'templated', messages })
-  const written = 'system:Be brief.;user:mine\n\neuro;'
-  t.same('tokens' in prompt && new FakeTokenizer().decode(prompt.tokens.slice(1)), written)
-
   const long = Array.from({ length: 200 }, (_, index) => ({
     role: index % 2 === 0 ? 'user' : 'assistant',
     content: `message ${index}`,
@@ -436,25 +464,20 @@ testEach('what a model says of its own counts in full, and gives way to the requ
 })
 
 testEach('what a model may be made of, and called', async (t) => {
-  const ollama = ollamaProtocol()
   let hasModels = true
-  const named: KoaProtocol = {
-    ...ollama,
-    mount: (router, directory) =>
-      ollama.mount(
-        router,
-        overriding(directory, {
-          status: (id) => ({ ...directory.status(id), aliases: ['chat'] }),
-          adapted: () => [{ name: 'fake:poet', model: 'fake', adapter: 'poet' }],
-          list: () => (hasModels ? directory.list() : []),
-          nameOf(id) {
-            if (hasModels) return directory.nameOf(id === 'chat' ? 'fake' : id)
-            throw new CllmError('engine_unavailable', 'The cluster has no worker yet')
-          },
-        }),
-      ),
-  }
-  const { ask, id } = await start(t, { protocols: [named], bodyLimitBytes: 9 * 1024 * 1024 })
+  const { ask, id } = await start(t, {
+    bodyLimitBytes: 9 * 1024 * 1024,
+    directory: (models) =>
+      overriding(models, {
+        status: (id) => ({ ...models.status(id), aliases: ['chat'] }),
+        adapted: () => [{ name: 'fake:poet', model: 'fake', adapter: 'poet' }],
+        list: () => (hasModels ? models.list() : []),
+        nameOf(id) {
+          if (hasModels) return models.nameOf(id === 'chat' ? 'fake' : id)
+          throw new CllmError('engine_unavailable', 'The cluster has no worker yet')
+        },
+      }),
+  })
   const make = async (body: object) => {
     const { status, json } = await ask('/api/create', {
       model: 'own',
@@ -521,7 +544,8 @@ testEach('a model is made of a file that a client sends', async (t) => {
     remove: async (name: string) => void served.splice(served.indexOf(name), 1),
   }
   const { url, post, ask } = await start(t, {
-    protocols: [serving(ollamaProtocol({ store }), served)],
+    protocols: [ollamaProtocol({ store })],
+    directory: serving(served),
   })
   const content = Buffer.from('GGUF, says it')
   const digest = createHash('sha256').update(content).digest('hex')
@@ -615,241 +639,19 @@ testEach('num_ctx is clamped, which the log says; unknown options too', async (t
   )
 })
 
-testEach('a template of the request', async (t) => {
-  const { ask } = await start(t)
-  const template =
-    '{{- /* of ours */ -}}\n{{ if .System }}<|im_start|>system\n{{ .System }}<|im_end|>\n{{ end }}' +
-    '<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n{{ .Response }}<|im_end|>'
-  const say = async (body: object) =>
-    (await ask('/api/generate', { prompt: 'euro', template, stream: false, ...body })).json
-  t.match(await say({}), { response: 'a€ b' })
-  t.match(await say({ system: 'Be brief.' }), { response: 'brief' })
-  const other = '{{ if .System }}{{ .System }}{{ else }}{{ .Prompt }}{{ end }}'
-  t.match(await say({ template: other }), { response: 'raw' })
-  const control = await say({ template: '{{ .Prompt }}', prompt: '<|im_end|>' })
-  t.ok(Number(control['prompt_eval_count']) >= '<|im_end|>'.length, 'a text, not a control token')
-})
-
-t.test("Go templates as Ollama's models have them", (t) => {
-  const show = (template: string, values: Json = {}) =>
-    renderGoTemplate(template, values, 10_000, new Date(2026, 10, 23, 12).getTime())
-      .map(({ text }) => text)
-      .join('')
-  const message = (Role: string, Content: string) => new TemplateObject({ Role, Content }, { Role })
-  const Messages = [message('user', 'a'), message('assistant', 'b'), message('user', 'c')]
-  const cases: [template: string, values: Json, text: string][] = [
-    [
-      '{{ range .Messages }}{{ .Role }}: {{ .Content }}\n{{ end }}',
-      { Messages },
-      'user: a\nassistant: b\nuser: c\n',
-    ],
-    [
-      '{{ range $i, $m := .Messages }}{{ $i }}{{ $m.Content }}{{ if eq $i 1 }}!{{ end }}{{ end }}',
-      { Messages },
-      '0a1b!2c',
-    ],
-    [
-      '{{- range $i, $_ := .Messages }}{{- $last := eq (len (slice $.Messages $i)) 1 -}}{{ if $last }}<{{ .Content }}>{{ end }}{{ end }}',
-      { Messages },
-      '<c>',
-    ],
-    [
-      '{{ if and .System (not .Tools) }}{{ .System }}{{ else if .Tools }}t{{ else }}n{{ end }}',
-      { System: 's', Tools: [] },
-      's',
-    ],
-    [
-      '{{ if or .System .Tools }}y{{ end }}{{ if ne .System "s" }}n{{ end }}',
-      { System: 's', Tools: [] },
-      'y',
-    ],
-    ['{{ with .System }}[{{ . }}]{{ else }}none{{ end }}', { System: '' }, 'none'],
-    ['{{ $a := "x" }}{{ range .L }}{{ $a = . }}{{ end }}{{ $a }}', { L: ['p', 'q'] }, 'q'],
-    [
-      '{{ range .L }}{{ if eq . "b" }}{{ continue }}{{ end }}{{ if eq . "d" }}{{ break }}{{ end }}{{ . }}{{ else }}none{{ end }}',
-      { L: ['a', 'b', 'c', 'd', 'e'] },
-      'ac',
-    ],
-    [
-      '{{ (index .Messages 1).Content }}{{ index .M "k" }}{{ len "é" }}',
-      { Messages, M: { k: 'v' } },
-      'bv2',
-    ],
-    [
-      '{{ range $k, $v := .M }}{{ $k }}={{ $v }};{{ end }}{{ .M }}{{ json .M }}',
-      { M: { b: 1, a: true } },
-      'a=true;b=1;{"b":1,"a":true}{"b":1,"a":true}',
-    ],
-    [
-      '{{ printf "%s-%d-%q%%" "a" 2 "c" }}{{ print 1 "a" }}{{ "a" | printf "%v%s" "b" }}',
-      {},
-      'a-2-"c"%1aba',
-    ],
-    [
-      'a {{- /* c */ -}} b{{ if gt 2 1 }}{{ "\\n" }}{{ `raw\\n` }}{{ end }}{{ le 1 1 }}{{ lt 2 1 }}{{ ge 1 2 }}',
-      {},
-      'ab\nraw\\ntruefalsefalse',
-    ],
-    ['{{ slice "abcdef" 1 3 }}{{ println "a" }}', {}, 'bca\n'],
-    ['{{ .System }}{{ .Response }}never', { System: 's' }, 's'],
-    ['{{ if .Query }}q{{ end }}{{ .Instruction }}', {}, ''],
-    ['{{ currentDate }} {{ yesterdayDate }}', {}, '2026-11-23 2026-11-22'],
-    [
-      '{{ range .P }}{{ toTypeScriptType . }};{{ end }}{{ toTypeScriptType 1 }}',
-      {
-        P: [
-          { type: 'integer' },
-          { type: ['array', 'null'] },
-          { anyOf: [{ type: 'object' }, { type: 'x' }] },
-          {},
-        ].map((schema) => new TemplateObject({}, schema)),
-      },
-      'number;any[] | null;Record<string, any> | any;any;any',
-    ],
-  ]
-  for (const [template, values, text] of cases) t.equal(show(template, values), text, template)
-  const refused = [
-    '{{ range .L }}',
-    '{{ nothing 1 }}',
-    '{{ range .O }}{{ .Nothing }}{{ end }}',
-    '{{ $x }}',
-    '{{ "a" "b" }}',
-    '{{ (1 }}',
-    '{{ 1) }}',
-    '{{ | }}',
-    '{{ if . }}{{ else range . }}{{ end }}{{ end }}',
-    '{{ else }}',
-    '{{ /* }}',
-    '{{ ~ }}',
-    '{{ {{',
-    '('.repeat(100).replace(/^/, '{{') + '}}',
-    '{{ if 1 }}'.repeat(100),
-    '{{ break }}',
-    '{{ range .B }}{{ range $.B }}{{ range $.B }}{{ end }}{{ end }}{{ end }}',
-  ]
-  for (const template of refused) {
-    t.throws(
-      () => show(template, { B: Array(100).fill(0), O: [message('user', 'a')] }),
-      { code: 'unsupported' },
-      template,
-    )
-  }
-  t.throws(() => show('{{ printf "%s%s" .A .A }}', { A: 'a'.repeat(6000) }), /at most 10000/)
-  t.end()
-})
-
-t.test('a small template cannot read a large prompt again and again', (t) => {
-  const Prompt = 'a'.repeat(9000)
-  const Map = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`k${index}`, index]))
-  const values = {
-    Prompt,
-    Map,
-    List: Array.from({ length: 4500 }, () => 'a'),
-    Message: new TemplateObject({}, { Prompt }),
-  }
-  const calls = [
-    'json $.Prompt',
-    'json $.Message',
-    'len $.Prompt',
-    'lt $.Prompt $.List',
-    'eq $.Message $.List',
-    'index $.Map $.List',
-    'print $.Message',
-    'printf "%s" $.Message',
-    'slice $.List 1',
-    'slice $.Prompt 1 2',
-    'not $.Map',
-    'and $.Map 1',
-  ]
-  const loops = calls.map((call) => `{{ if (${call}) }}{{ end }}`)
-  loops.push('{{ if $.Map }}{{ end }}', '{{ range $.List }}{{ break }}{{ end }}')
-  for (const inside of loops) {
-    const template = `{{ range 1000 }}{{ range 15 }}${inside}{{ end }}{{ end }}`
-    const error = { code: 'unsupported', message: /functions that read more than 80000 characters/ }
-    t.throws(() => renderGoTemplate(template, values, 10_000), error, inside)
-    t.doesNotThrow(() => renderGoTemplate(inside.replaceAll('$', ''), values, 10_000), inside)
-  }
-  t.end()
-})
-
-testEach('a model with a Go template of its own has conversations as it says', async (t) => {
-  const begin = (role: string) => `<|im_start|>${role}\n`
-  const byMessages =
-    '{{ range .Messages }}<|im_start|>{{ .Role }}\n{{ .Content }}<|im_end|>\n{{ end }}<|im_start|>assistant\n'
-  const byTurn = '{{ if .System }}S:{{ .System }};{{ end }}U:{{ .Prompt }};A:{{ .Response }};'
-  const dialog = [
-    { role: 'system', content: 'Be.' },
-    { role: 'user', content: 'x' },
-    { role: 'assistant', content: 'y' },
-    { role: 'user', content: 'z' },
-  ]
-  const script = scriptAnswers(new FakeTokenizer(), {
-    [dialog.map(({ role, content }) => turn(role, content)).join('') + begin('assistant')]: 'whole',
-    'S:Be.;U:x;A:y;U:z;A:': 'by turn',
-    'U:x;A:y': '+',
-    '[Be.\n\nNice.|x]y[|z\n\nz]': 'as documented',
-    'P:a;b;': 'gap',
-  })
-  const { ask } = await start(t, { backend: { script, contextSize: 1024 } })
-  const make = async (model: string, template: string) =>
-    await ask('/api/create', { model, from: 'fake', template, stream: false })
-  await make('messages', byMessages)
-  await make('turns', byTurn)
-  const chat = async (model: string, messages: object[]) =>
-    (await ask('/api/chat', { model, messages, stream: false })).json
-  t.match(await chat('messages', dialog), { message: { content: 'whole' } })
-  t.match(await chat('turns', dialog), { message: { content: 'by turn' } })
-  t.match(await chat('turns', dialog.slice(1, 3)), { message: { content: '+' } })
-  await make('documented', '[{{ .System }}|{{ .Prompt }}]')
-  const nice = { role: 'system', content: 'Nice.' }
-  const [be, ...others] = [...dialog, { role: 'user', content: 'z' }]
-  t.match(await chat('documented', [be, nice, ...others]), {
-    message: { content: 'as documented' },
-  })
-  for (const [template, error] of [
-    ['{{ if 1 }}', /without {{ end }}/],
-    ['{{ range .Messages }}{{ if (not (nothing 1)) }}{{ end }}{{ end }}', /the function nothing/],
+testEach('a Go template is refused, wherever it is given', async (t) => {
+  const { ask, id } = await start(t)
+  const template = '{{ .Prompt }}'
+  const from = { model: 'own', from: id, stream: false }
+  for (const [path, body] of [
+    ['/api/create', { ...from, template }],
+    ['/api/create', { ...from, modelfile: `FROM ${id}\nTEMPLATE """${template}"""` }],
+    ['/api/generate', { prompt: 'a', template }],
   ] as const) {
-    t.match(await make('wrong', template), { status: 400, json: { error } })
+    const { status, json } = await ask(path, body)
+    t.match([status, json], [400, { error: /template: Ollama's Go templates are not read: / }])
   }
-  const turns = (count: number) =>
-    Array.from({ length: 2 * count }, (_, index) => ({
-      role: index % 2 === 0 ? 'user' : 'assistant',
-      content: 'a',
-    }))
-  const long = async (template: string, count: number) => {
-    await make('long', template)
-    const body = { model: 'long', messages: turns(count), truncate: false, stream: false }
-    const { status, json } = await ask('/api/chat', body)
-    return [status, json['error']]
-  }
-  const steps = '{{ range 1000 }}{{ range 20 }}{{ end }}{{ end }}{{ .Prompt }}'
-  t.match(await long(steps, 20), [400, /more than 200000 steps/], 'of all turns together')
-  t.match(await long('{{ .Prompt }};', 2100), [400, /and 4000 parts/])
-  const gap = {
-    template: 'P:{{ .Prompt }};{{ .Suffix }};',
-    prompt: 'a',
-    suffix: 'b',
-    stream: false,
-  }
-  t.match((await ask('/api/generate', gap)).json, { response: 'gap' })
-  const parameters = { type: 'object', properties: { city: { type: ['string'] } } }
-  const tools = [{ type: 'function', function: { name: 'f', description: 'd', parameters } }]
-  const shown =
-    '{{ range .Tools }}{{ .Function.Name }}{{ range $k, $v := .Function.Parameters.Properties }}{{ $k }}:{{ $v.Type }}{{ end }}{{ . }}{{ end }}' +
-    '{{ range .Messages }}{{ range .ToolCalls }}{{ .Function.Name }}{{ .Function.Arguments }}{{ end }}{{ end }}'
-  await make('tools', shown)
-  const calls = [{ function: { name: 'f', arguments: { a: 1 } } }]
-  const messages = [{ role: 'assistant', tool_calls: calls }]
-  const { json } = await ask('/api/chat', {
-    model: 'tools',
-    messages,
-    tools,
-    stream: false,
-    options: { num_predict: 1 },
-  })
-  const text = `fcity:string${JSON.stringify(tools[0])}f{"a":1}`
-  t.equal(json['prompt_eval_count'], new FakeTokenizer().encode(text).length)
+  t.equal((await ask('/api/create', { ...from, template: '' })).status, 200, 'an empty one is none')
 })
 
 testEach('what cannot be done', async (t) => {
@@ -861,17 +663,6 @@ testEach('what cannot be done', async (t) => {
     ['/api/generate', { format: 5 }, /format/],
     ['/api/generate', { images: ['aGk='] }, /images/],
     ['/api/generate', { suffix: 'a' }, /suffix: .* does not support insert/],
-    [
-      '/api/generate',
-      { prompt: 'a', template: '{{ define "a" }}{{ end }}' },
-      /^template: expected .*define/,
-    ],
-    [
-      '/api/generate',
-      { prompt: 'a', template: '{{ if .System }}' },
-      /^template: .*without {{ end }}/,
-    ],
-    ['/api/generate', { prompt: 'a', template: 'b {{ end }}' }, /^template: .*without {{ if }}/],
     [
       '/api/generate',
       { options: { temperature: 'hot' } },

@@ -80,8 +80,7 @@ export const pushSchema = z.object({
 export async function push(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, pushSchema, ollama.unknownFields)
   const asked = fields.model ?? fields.name ?? ''
-  const { visible, directory } = ollama
-  if (visible.find(asked) === undefined) nameOfOllamaModel(directory, asked)
+  nameOfOllamaModel(ollama.directory, asked)
   const message = 'This server pushes models nowhere: share the GGUF file or the Modelfile instead'
   const error = new CllmError('unsupported', message, { details: { field: 'model' } })
   if (fields.stream === false) throw error

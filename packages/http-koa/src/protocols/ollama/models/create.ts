@@ -1,3 +1,4 @@
+import type { ModelPreset } from '@cllm/core'
 import { z } from 'zod'
 import { boolean, object, text } from '../../../fields/fields.js'
 import { list } from '../../../fields/list.js'
@@ -7,12 +8,10 @@ import type { KoaContext } from '../../../routes/koa-context.js'
 import { startNdjson } from '../../../stream/start-ndjson.js'
 import { parseFields } from '../../../fields/parse-fields.js'
 import { blobsOf, ggufIn } from './blobs.js'
-import type { MadeModel } from './made-models.js'
 import { readModelfile } from './modelfile.js'
-import { checkTemplate } from '../template/check-template.js'
-import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
+import { nameOfOllamaModel, type OllamaContext, presetsOf, untagged } from '../ollama-context.js'
 import { optionsSchema } from '../ollama-fields.js'
-import { untagged } from '../untagged.js'
+import { parametersOf, refuseTemplate, withParameters } from './ollama-preset.js'
 
 const messageSchema = z.object({ role: text, content: text }, 'a message')
 
@@ -42,7 +41,7 @@ export const copySchema = z.object({
   destination: text.min(1, 'a name'),
 })
 
-/** `POST /api/create`: a model made of one that is served, with other words and options. */
+/** `POST /api/create`: a preset of a served model, or of a GGUF file that the client has sent. */
 export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, createSchema, ollama.unknownFields)
   refuse(fields)
@@ -52,27 +51,26 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
     fields.modelfile === undefined
       ? { from: fields.from ?? '', parameters: {}, messages: [] }
       : readModelfile(fields.modelfile)
-  const base = digest === undefined ? ollama.visible.find(file.from) : undefined
+  refuseTemplate(fields.template ?? ('template' in file ? file.template : undefined))
+  const presets = presetsOf(ollama)
+  const base = digest === undefined ? presets.find(file.from) : undefined
   const from =
     digest === undefined ? (base?.from ?? nameOfOllamaModel(ollama.directory, file.from)) : name
   const given = { ...file.parameters, ...fields.parameters }
   const { parameters } = parseFields(parametersSchema, { parameters: given })
-  const model: MadeModel = {
-    ...base,
-    ...file,
+  const words = {
     from,
     name,
     system: fields.system ?? ('system' in file ? file.system : undefined) ?? base?.system,
-    template: fields.template ?? ('template' in file ? file.template : undefined) ?? base?.template,
-    parameters: { ...base?.parameters, ...parameters },
     messages:
       fields.messages ?? (file.messages.length > 0 ? file.messages : (base?.messages ?? [])),
   }
-  ollama.visible.check(model)
-  checkTemplate(model.template ?? '')
+  const { logger } = ctx.state.transport
+  const preset = withParameters(words, { ...parametersOf(base), ...parameters }, logger)
+  presets.check(preset)
   if (digest !== undefined) await blobsOf(ollama).serve(name, digest)
   if (fields.quantize !== undefined) await ensureQuantized(ollama, from, fields.quantize)
-  ollama.made.add(model)
+  presets.add(preset)
   if (fields.stream === false) {
     ctx.body = { status: 'success' }
     return
@@ -115,24 +113,23 @@ function refuse({ adapters, path }: z.output<typeof createSchema>): void {
 /** `POST /api/copy`: another name for a model. */
 export async function copy(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const { source, destination } = await readFields(ctx, copySchema, ollama.unknownFields)
-  const { made, visible, directory } = ollama
-  const known = visible.find(source)
-  const from = known?.from ?? nameOfOllamaModel(directory, source)
-  const copied = { parameters: {}, messages: [], ...known, from, name: destination }
-  visible.check(copied)
-  made.add(copied)
+  const presets = presetsOf(ollama)
+  const known = presets.find(source)
+  const from = known?.from ?? nameOfOllamaModel(ollama.directory, source)
+  const copied = { ...known, from, name: destination }
+  presets.check(copied)
+  presets.add(copied)
   ctx.status = 200
   ctx.body = ''
 }
 
 /** What a Modelfile of a model would say. */
-export function modelfileOf(name: string, model: MadeModel | undefined): string {
+export function modelfileOf(name: string, model: ModelPreset | undefined): string {
   const quoted = (text: string) => (text.includes('\n') ? `"""${text}"""` : text)
   return [
     `FROM ${model?.from ?? untagged(name)}`,
-    ...(model?.template === undefined ? [] : [`TEMPLATE ${quoted(model.template)}`]),
     ...(model?.system === undefined ? [] : [`SYSTEM ${quoted(model.system)}`]),
-    ...Object.entries(model?.parameters ?? {}).flatMap(([key, value]) =>
+    ...Object.entries(parametersOf(model)).flatMap(([key, value]) =>
       (Array.isArray(value) ? (value as unknown[]) : [value]).map(
         (one) => `PARAMETER ${key} ${String(one)}`,
       ),

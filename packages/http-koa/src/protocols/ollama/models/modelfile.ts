@@ -1,9 +1,14 @@
 import { CllmError } from '@cllm/core'
-import type { MadeModel } from './made-models.js'
 import { expectedField } from '../../../request/expected-field.js'
 
-/** What a Modelfile says; the name is said elsewhere. */
-export type Modelfile = Omit<MadeModel, 'name'>
+/** A Modelfile, whose name comes beside it. */
+export interface Modelfile {
+  readonly from: string
+  readonly system?: string | undefined
+  readonly template?: string | undefined
+  readonly parameters: Readonly<Record<string, unknown>>
+  readonly messages: readonly { readonly role: string; readonly content: string }[]
+}
 
 const quotes = '"""'
 /** Parameters that may be given several times, each a text. */

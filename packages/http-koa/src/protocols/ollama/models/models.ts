@@ -7,6 +7,7 @@ import { infoOf, peekInfo, loadedModels } from '../../../engines/model-queries.j
 import { boolean, text } from '../../../fields/fields.js'
 import { readFields } from '../../../fields/read-fields.js'
 import { modelfileOf } from './create.js'
+import { parametersOf } from './ollama-preset.js'
 import { nameOfOllamaModel, type OllamaContext, taggedName, timeText } from '../ollama-context.js'
 
 /** `GET /api/version`. */
@@ -22,15 +23,12 @@ export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void
       ...(ollama.directory.adapted?.() ?? [])
         .filter(({ adapter }) => adapter !== undefined)
         .map(({ name }) => describe(name, ollama)),
-      ...ollama.visible
-        .list()
-        .filter(isAnother)
-        .map(async ({ name, from }) => ({
-          ...(await describe(from, ollama)),
-          name: taggedName(name),
-          model: taggedName(name),
-          digest: digestOf(name),
-        })),
+      ...(ollama.directory.presets?.list() ?? []).filter(isAnother).map(async ({ name, from }) => ({
+        ...(await describe(from, ollama)),
+        name: taggedName(name),
+        model: taggedName(name),
+        digest: digestOf(name),
+      })),
     ]),
   }
 }
@@ -108,8 +106,8 @@ export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const fields = await readFields(ctx, showSchema, ollama.unknownFields)
   const { directory } = ollama
   const asked = fields.model ?? fields.name ?? ''
-  const made = ollama.visible.find(asked)
-  const name = nameOfOllamaModel(directory, made?.from ?? asked)
+  const preset = directory.presets?.find(asked)
+  const name = nameOfOllamaModel(directory, preset?.from ?? asked)
   const info = await peekInfo(directory, name)
   const template = String(info?.model.details?.['chatTemplate'] ?? '')
   const thinks = thinkingInSource(template) !== undefined
@@ -117,12 +115,12 @@ export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void
     info?.capabilities.generates === false || /bert|embed/i.test(info?.model.architecture ?? '')
   ctx.body = {
     license: '',
-    modelfile: modelfileOf(asked, made),
-    parameters: Object.entries(made?.parameters ?? {})
+    modelfile: modelfileOf(asked, preset),
+    parameters: Object.entries(parametersOf(preset))
       .map(([key, value]) => `${key.padEnd(30)} ${JSON.stringify(value)}`)
       .join('\n'),
-    template: made?.template ?? info?.model.details?.['chatTemplate'] ?? '',
-    ...(made?.system === undefined ? {} : { system: made.system }),
+    template: info?.model.details?.['chatTemplate'] ?? '',
+    ...(preset?.system === undefined ? {} : { system: preset.system }),
     details: info === undefined ? unknownDetails : detailsOf(info.model),
     model_info: info === undefined ? {} : shapeOf(info),
     capabilities: isEmbedding

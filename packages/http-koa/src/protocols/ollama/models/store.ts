@@ -5,10 +5,9 @@ import type { KoaContext } from '../../../routes/koa-context.js'
 import type { ModelStore, PullProgress } from '../../../engines/model-store.js'
 import { boolean, text } from '../../../fields/fields.js'
 import { readFields } from '../../../fields/read-fields.js'
-import type { OllamaContext } from '../ollama-context.js'
+import { type OllamaContext, untagged } from '../ollama-context.js'
 import { ollamaErrorBody } from '../ollama-error.js'
 import { startNdjson } from '../../../stream/start-ndjson.js'
-import { untagged } from '../untagged.js'
 import { expectedField } from '../../../request/expected-field.js'
 import { failStream } from '../../../stream/fail-stream.js'
 
@@ -53,9 +52,10 @@ export async function pull(ctx: KoaContext, ollama: OllamaContext): Promise<void
 export async function remove(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
   const fields = await readFields(ctx, deleteSchema, ollama.unknownFields)
   const name = nameIn(fields)
-  const made = ollama.visible.find(name)
-  ollama.made.remove(name)
-  if (made === undefined || made.from === name) await ensure(ollama.store).remove(name)
+  const { presets } = ollama.directory
+  const preset = presets?.find(name)
+  presets?.remove(name)
+  if (preset === undefined || preset.from === name) await ensure(ollama.store).remove(name)
   ctx.status = 200
   ctx.body = ''
 }
