@@ -55,6 +55,7 @@ const partNames: Readonly<Record<keyof ServerByName, true>> = {
   options: true,
   plugins: true,
   pluginsFolder: true,
+  presets: true,
   transports: true,
   clock: true,
   random: true,

@@ -51,7 +51,8 @@ export const checkModels = (settings: ReadonlyMap<string, Setting>): readonly st
   }
   const nameable = [...names, ...Object.keys(aliases.value as object)]
   for (const { from } of Object.values(byName)) {
-    if (typeof from === 'string' && !nameable.includes(from)) problems.push(unknownModel(presets, from, nameable))
+    if (typeof from === 'string' && !nameable.includes(from))
+      problems.push(unknownModel(presets, from, nameable))
   }
   const preload = settings.get('models.preload')!
   for (const name of preload.value as readonly string[]) {
