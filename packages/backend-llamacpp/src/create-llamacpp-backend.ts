@@ -1,21 +1,18 @@
 import { availableParallelism } from 'node:os'
-import { type Backend, type Clock, CllmError, type Logger, silentLogger } from '@cllm/core'
+import { type Backend, type Clock, CllmError, type Logger } from '@cllm/core'
 import { openLlama } from './native/open-llama.js'
 import {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
-  forAddon,
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { checkPlan, shareCells } from './model/fit-memory.js'
 import { cellsOf } from './model/memory-plan.js'
-import { findLayout } from './layout/find-layout.js'
 import { memoryKind } from './model/memory-kind.js'
 import { type ModelShape, readModelShape } from './model/model-shape.js'
-import type { ChosenFunctions } from './native/ffi/choose-functions.js'
-import type { LlamaRuntime } from './native/native.js'
+import type { LlamaRuntime, NativeDoor } from './native/native.js'
 import { openBackend } from './model/open-backend.js'
-import type { ContextSettings } from './model/open-context.js'
+import { type ContextSettings, outputsPerPass } from './model/open-context.js'
 import { chooseThreads, type CoreShare } from './threads/threads-for.js'
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
@@ -37,11 +34,6 @@ export interface LlamaCppDependencies {
    * CPU with `native: 'ffi'`. One for another CPU can end the process. Default: node-llama-cpp's.
    */
   readonly library?: string | undefined
-  /**
-   * The folder in which is kept what load each model had, by which `kvUnified: 'auto'` chooses the layout
-   * of its KV cells. Default: each slot has its own.
-   */
-  readonly layouts?: string | undefined
 }
 
 /** A backend whose forward passes can be measured. */
@@ -67,55 +59,38 @@ export async function createLlamaCppBackend(
   const llama = await openLlama(checked.gpu, dependencies.logger)
   const { logger, cores = { cores: availableParallelism(), engines: 1 } } = dependencies
   const threads = chooseThreads(checked.threads, llama.mathCores, cores, logger)
-  const { native } = checked
-  const library = native === 'ffi' ? dependencies.library : undefined
-  const functions = native === 'addon' ? undefined : await llama.chooseFunctions(library)
-  // Before anything is planned: the addon does not have all that the C API has, such as one pool of cells.
-  const usable = functions === undefined ? forAddon(checked) : checked
-  return await load(llama, functions, shape, { ...usable, contextSize, threads }, dependencies)
+  const door = await llama.openDoor(checked.native, dependencies.library)
+  door.check(checked)
+  const outputs = door.isFull ? outputsPerPass(checked) : checked.batchSize
+  const settings = { ...checked, contextSize, threads, outputs }
+  return await load(llama, door, shape, settings, dependencies)
 }
 
 async function load(
   llama: LlamaRuntime,
-  functions: ChosenFunctions | undefined,
+  door: NativeDoor,
   shape: ModelShape,
   wanted: ContextSettings,
   dependencies: LlamaCppDependencies,
 ): Promise<MeasurableBackend> {
-  const settings = await shareCells(llama, shape, wanted, dependencies)
+  const settings = door.isFull ? await shareCells(llama, shape, wanted, dependencies) : wanted
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
-  const { modelPath, gpuLayers, mmap, mlock } = settings
-  const { ignoreMemoryCheck: ignoreMemory, placement = {} } = settings
-  const loaded = await llama
-    .loadModel({
-      modelPath,
-      gpuLayers,
-      mmap,
-      mlock,
-      ignoreMemory,
-      contextSize: cellsOf(settings),
-      path: functions === undefined ? 'addon' : 'ffi',
-      placement,
-      functions,
-    })
+  const { modelPath, ignoreMemoryCheck: ignoreMemory } = settings
+  const loaded = await door
+    .loadModel({ ...settings, ignoreMemory, contextSize: cellsOf(settings) })
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
+  const close = () => loaded.dispose()
   const model = {
     llama,
+    door,
     loaded,
     memoryBytes,
     shape: { ...shape, ...memoryKind(loaded.native, shape) },
   }
-  const close = () => loaded.dispose()
   try {
-    const { kvUnified, journal } = await findLayout(
-      { ...model, settings },
-      dependencies,
-      (kvUnified) =>
-        openBackend(model, { ...settings, kvUnified }, { ...dependencies, logger: silentLogger }),
-    )
-    return await openBackend(model, { ...settings, kvUnified }, { ...dependencies, journal, close })
+    return await openBackend(model, settings, { ...dependencies, close })
   } catch (error) {
     await close()
     throw error

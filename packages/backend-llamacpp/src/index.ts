@@ -5,6 +5,8 @@ export {
   checkLlamaCppOptions,
   type LlamaCppOptions,
   maxSlots,
+  type PlacementOptions,
+  type RopeOptions,
 } from './llamacpp-options.js'
 export { type MemoryPlan, type MemorySettings, planMemory } from './model/memory-plan.js'
 export { type ModelShape, readModelShape } from './model/model-shape.js'
@@ -12,9 +14,8 @@ export { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-ty
 export * from './native/build/measure-libraries.js'
 export { readKnownTemplates } from './native/build/read-templates.js'
 export * from './native/gpu-in-use.js'
-export type { GpuKind, NativePath, PlacementOptions, RopeOptions } from './native/native.js'
+export type { GpuKind, JinjaTemplate, NativePath } from './native/native.js'
 export * from './plugin.js'
 export { type CoreShare, threadsFor } from './threads/threads-for.js'
 export { largeVocabulary, nucleusCandidates } from './sampling/nucleus-candidates.js'
 export * from './text/template-compiler.js'
-export type { JinjaTemplate } from './native/jinja-template.js'

@@ -19,10 +19,9 @@ import {
 } from '@cllm/core'
 import type { LlamaCppAdapters } from './model/llamacpp-adapters.js'
 import type { Embedder } from './model/embedder.js'
-import type { LoadJournal } from './layout/load-journal.js'
 import { nativeAdapters } from './model/llamacpp-adapters.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
-import type { NativeContext } from './native/native.js'
+import type { NativeContext } from './native/native-context.js'
 import type { AdaptiveThreads } from './threads/adaptive-threads.js'
 import type { ChunkTile } from './slots/chunk-tile.js'
 import { BatchFiller } from './slots/batch-filler.js'
@@ -57,8 +56,6 @@ export interface LlamaCppBackendParts {
   readonly threads?: AdaptiveThreads | undefined
   /** Ends forward passes while it is true; default: no step can be left. */
   readonly setAborting?: ((isAborting: boolean) => void) | undefined
-  /** What notes the steps, where they decide on the layout of the cells. */
-  readonly journal?: LoadJournal | undefined
   readonly clock: Clock
   /** Frees the model. */
   readonly close: () => Promise<void>
@@ -167,7 +164,6 @@ export class LlamaCppBackend implements Backend {
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
     this.#filler.tookAll(batch, items, decodeMs)
     this.#filler.takeOff(batch, items)
-    this.#parts.journal?.took(batch)
     return { outputs, scores, decodeMs, sampleMs }
   }
 
@@ -214,7 +210,6 @@ export class LlamaCppBackend implements Backend {
 
   shift(slot: SlotId, keep: number, discard: number): void {
     this.#parts.cells.shift(slot, keep, discard)
-    this.#parts.journal?.shifted()
   }
 
   release(slot: SlotId): void {
@@ -232,7 +227,6 @@ export class LlamaCppBackend implements Backend {
   async dispose(): Promise<void> {
     if (this.#disposed) return
     this.#disposed = true
-    await this.#parts.journal?.close()
     await this.#parts.samplers.dispose()
     await this.#parts.embedder.dispose()
     await this.#parts.context.dispose()

@@ -1,165 +1,121 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { isQuantized, type KvCacheType, kvCacheTypes } from './model/kv-cache-type.js'
-import type {
-  GpuKind,
-  NativePath,
-  PlacementOptions,
-  PoolingType,
-  RopeOptions,
-} from './native/native.js'
+import { isQuantized, kvCacheTypes } from './model/kv-cache-type.js'
+import { unknownToAddon } from './native/addon/unknown-options.js'
 import { poolingTypes } from './native/pooling-types.js'
 
 /** The largest number of sequences in one llama.cpp context. */
 export const maxSlots = 256
 
-/** Settings of the llama.cpp backend. Everything but the file has a default. */
-export interface LlamaCppOptions {
+const optional = <T extends z.ZodType>(type: T) => z.exactOptional(type)
+const listOf = <T extends z.ZodType>(type: T) => z.array(type).readonly()
+
+/** How positions are stretched beyond the context that a model was trained with. */
+const rope = z.strictObject({
+  scaling: optional(z.enum(['none', 'linear', 'yarn'])),
+  freqBase: optional(z.number().positive()),
+  /** Factor on the frequencies: 0.5 doubles the context. */
+  freqScale: optional(z.number().positive()),
+  /** The context that the model was trained with, for YaRN. */
+  yarnOriginalContext: optional(z.int().min(1)),
+})
+
+/** Where a model's weights go. */
+const placement = z.strictObject({
+  /** Names of devices, as llama.cpp has them; default: all GPUs. */
+  devices: optional(listOf(z.string().min(1)).refine((names) => names.length > 0)),
+  splitMode: optional(z.enum(['none', 'layer', 'row'])),
+  /** The GPU that is used with `splitMode` `none`. */
+  mainGpu: optional(z.int().min(0)),
+  /** Each GPU's share. */
+  tensorSplit: optional(z.array(z.number().min(0)).min(1).max(16).readonly()),
+  /** Tensors whose name matches a pattern go to a device. */
+  overrideTensors: optional(
+    listOf(z.strictObject({ pattern: z.string().min(1), device: z.string().min(1) })),
+  ),
+})
+
+const options = z.strictObject({
   /** The GGUF file; of a model in several files, the first. */
-  readonly modelPath: string
+  modelPath: z.string().min(1),
   /** The name that clients see; by default the file's name without `.gguf`. */
-  readonly modelId?: string
+  modelId: optional(z.string().min(1)),
   /**
    * Threads of a forward pass. By default their number follows the machine: it starts as `threadsFor`
    * says, and goes up to the physical performance cores while other processes leave them free. More
    * than the logical cores of this process become as many, with a warning.
    */
-  readonly threads?: number
-  /** What computes. `auto` (default) is the best of what this machine has. */
-  readonly gpu?: 'auto' | 'off' | GpuKind
-  /** Layers on the GPU: a number, `max`, or `auto` (default): as many as fit beside the slots. */
-  readonly gpuLayers?: number | 'auto' | 'max'
-  /** Sequences in memory at once, 1 to 256; default 8. Each costs `contextSize` cells. */
-  readonly slots?: number
+  threads: optional(z.int().min(1).max(512)),
+  /** What computes. `auto` is the best of what this machine has. */
+  gpu: z.enum(['auto', 'off', 'metal', 'cuda', 'vulkan']).default('auto'),
+  /** Layers on the GPU; `auto`: as many as fit beside the slots. */
+  gpuLayers: z.union([z.int().min(0), z.enum(['auto', 'max'])]).default('auto'),
+  /** Sequences in memory at once. Each costs `contextSize` cells. */
+  slots: z.int().min(1).max(maxSlots).default(8),
   /**
    * Tokens per slot; by default the smaller of 4,096 (with `kvTokens`: of that) and the training
    * context. What is larger than the training context becomes that, with a warning.
    */
-  readonly contextSize?: number
-  /** Tokens per step over all sequences; default 512, at least `slots`. */
-  readonly batchSize?: number
-  /** Keys and values; default `f16`. Quantized ones, such as `q8_0`, half as large, need flash attention. */
-  readonly kvCacheType?: KvCacheType
-  /** Default `auto`: where the model allows it. */
-  readonly flashAttention?: boolean | 'auto'
-  /** Maps the file instead of reading it, so that processes share it; default true. */
-  readonly mmap?: boolean
-  /** Keeps the weights from being swapped out; default false. */
-  readonly mlock?: boolean
+  contextSize: optional(z.int().min(1)),
+  /** Tokens per step over all sequences, at least `slots`. */
+  batchSize: z.int().min(1).max(65_536).default(512),
+  /** Keys and values. Quantized ones, such as `q8_0`, half as large, need flash attention. */
+  kvCacheType: z.enum(kvCacheTypes).default('f16'),
+  /** `auto`: where the model allows it. */
+  flashAttention: z.union([z.boolean(), z.literal('auto')]).default('auto'),
+  /** Maps the file instead of reading it, so that processes share it. */
+  mmap: z.boolean().default(true),
+  /** Keeps the weights from being swapped out. */
+  mlock: z.boolean().default(false),
   /** A chat template in Jinja that replaces the model's own. */
-  readonly chatTemplate?: string
+  chatTemplate: optional(z.string().min(1)),
   /** Whether the model thinks where a client does not say; default: as its template does by itself. */
-  readonly reasoning?: boolean
-  /** Loads even when the memory does not seem to suffice; default false. */
-  readonly ignoreMemoryCheck?: boolean
+  reasoning: optional(z.boolean()),
+  /** Loads even when the memory does not seem to suffice. */
+  ignoreMemoryCheck: z.boolean().default(false),
   /**
-   * How llama.cpp is reached: through the C API (`ffi`, default) of the library that was built on this
-   * machine, if the caller has one, or else of node-llama-cpp's libraries; through the C API of these in
-   * any case (`prebuilt`); or through node-llama-cpp's addon (`addon`), which is slower and knows none of
-   * the settings below. Where the C API cannot be used it becomes `addon`, with a warning, unless a
-   * setting needs it.
+   * How llama.cpp is reached: through its C API (`ffi`), in the library that was built on this machine if
+   * the caller has one, or else in node-llama-cpp's; or through node-llama-cpp's addon (`addon`), which is
+   * slower and knows none of the settings below. Where the C API cannot be used it becomes `addon`, with a
+   * warning, unless a setting needs it.
    */
-  readonly native?: NativePath | 'prebuilt'
+  native: z.enum(['ffi', 'addon']).default('ffi'),
   /** Tokens that are computed at once, at most `batchSize`, which is the default. */
-  readonly ubatchSize?: number
+  ubatchSize: optional(z.int().min(1)),
   /**
    * Whether all slots share their KV cells: then a step is one pass over the weights, and a copied
-   * prefix takes no memory. `auto` (default), with layers on a GPU: whichever computes the steps that the
-   * model had when it was loaded before in less time, as measured when it is loaded again; otherwise off.
-   * `measured`: so on CPUs, too.
+   * prefix takes no memory. Default: `off`, and `on` where the memory does not suffice for that.
    */
-  readonly kvUnified?: 'auto' | 'measured' | 'on' | 'off'
+  kvUnified: optional(z.enum(['on', 'off'])),
   /**
    * Tokens that all slots hold together: one pool of KV cells, from which each request takes what it
    * needs, up to `contextSize`. Makes `kvUnified` on. Default: each slot has cells for `contextSize`
    * tokens.
    */
-  readonly kvTokens?: number
+  kvTokens: optional(z.int().min(1)),
   /**
    * How the tokens of a text become its embedding; default: as the model says, else `last`. `none` gives
    * the vector of each token, of any length.
    */
-  readonly pooling?: PoolingType
-  /** How positions are stretched beyond the training context; default: as the model says. */
-  readonly rope?: RopeOptions
-  /** Which devices hold which weights; default: all GPUs by layers. */
-  readonly placement?: PlacementOptions
-  /** How long threads poll for the next pass before they sleep, 0 to 100; default 50. */
-  readonly poll?: number
-}
-
-/** {@link LlamaCppOptions} with the defaults that do not depend on model or machine. */
-export type CheckedLlamaCppOptions = LlamaCppOptions &
-  Required<
-    Omit<
-      LlamaCppOptions,
-      | 'modelId'
-      | 'threads'
-      | 'contextSize'
-      | 'chatTemplate'
-      | 'reasoning'
-      | 'ubatchSize'
-      | 'kvTokens'
-      | 'pooling'
-      | 'rope'
-      | 'placement'
-    >
-  >
-
-const optional = <T extends z.ZodType>(type: T) => z.exactOptional(type)
+  pooling: optional(z.enum(poolingTypes)),
+  /** Default: as the model says. */
+  rope: optional(rope),
+  /** Default: all GPUs by layers. */
+  placement: optional(placement),
+  /** How long threads poll for the next pass before they sleep, 0 to 100. */
+  poll: z.int().min(0).max(100).default(50),
+})
 
 /** Checks {@link LlamaCppOptions} and fills in defaults. */
-export const llamaCppOptionsSchema = z
-  .strictObject({
-    modelPath: z.string().min(1),
-    modelId: optional(z.string().min(1)),
-    threads: optional(z.int().min(1).max(512)),
-    gpu: z.enum(['auto', 'off', 'metal', 'cuda', 'vulkan']).default('auto'),
-    gpuLayers: z.union([z.int().min(0), z.enum(['auto', 'max'])]).default('auto'),
-    slots: z.int().min(1).max(maxSlots).default(8),
-    contextSize: optional(z.int().min(1)),
-    batchSize: z.int().min(1).max(65_536).default(512),
-    kvCacheType: z.enum(kvCacheTypes).default('f16'),
-    flashAttention: z.union([z.boolean(), z.literal('auto')]).default('auto'),
-    mmap: z.boolean().default(true),
-    mlock: z.boolean().default(false),
-    chatTemplate: optional(z.string().min(1)),
-    reasoning: optional(z.boolean()),
-    ignoreMemoryCheck: z.boolean().default(false),
-    native: z.enum(['ffi', 'prebuilt', 'addon']).default('ffi'),
-    ubatchSize: optional(z.int().min(1)),
-    kvUnified: z.enum(['auto', 'measured', 'on', 'off']).default('auto'),
-    kvTokens: optional(z.int().min(1)),
-    pooling: optional(z.enum(poolingTypes)),
-    rope: optional(
-      z.strictObject({
-        scaling: optional(z.enum(['none', 'linear', 'yarn'])),
-        freqBase: optional(z.number().positive()),
-        freqScale: optional(z.number().positive()),
-        yarnOriginalContext: optional(z.int().min(1)),
-      }),
-    ),
-    placement: optional(
-      z.strictObject({
-        devices: optional(z.array(z.string().min(1)).min(1)),
-        splitMode: optional(z.enum(['none', 'layer', 'row'])),
-        mainGpu: optional(z.int().min(0)),
-        tensorSplit: optional(z.array(z.number().min(0)).min(1).max(16)),
-        overrideTensors: optional(
-          z.array(z.strictObject({ pattern: z.string().min(1), device: z.string().min(1) })),
-        ),
-      }),
-    ),
-    poll: z.int().min(0).max(100).default(50),
-  })
-  .refine((options) => options.batchSize >= options.slots, {
+export const llamaCppOptionsSchema = options
+  .refine(({ batchSize, slots }) => batchSize >= slots, {
     path: ['batchSize'],
     error: ({ input }) => {
       const { batchSize, slots } = input as { batchSize: number; slots: number }
       return `expected at least one token per slot (${slots}), got ${batchSize}`
     },
   })
-  .refine((options) => !isQuantized(options.kvCacheType) || options.flashAttention !== false, {
+  .refine((given) => !isQuantized(given.kvCacheType) || given.flashAttention !== false, {
     path: ['flashAttention'],
     error: ({ input }) => {
       const { kvCacheType } = input as { kvCacheType: string }
@@ -168,7 +124,7 @@ export const llamaCppOptionsSchema = z
   })
   .refine(({ kvTokens, kvUnified }) => kvTokens === undefined || kvUnified !== 'off', {
     path: ['kvUnified'],
-    error: "kvTokens is one pool for all slots: expected kvUnified 'on' or 'auto', got 'off'",
+    error: "kvTokens is one pool for all slots: expected kvUnified 'on', got 'off'",
   })
   .refine(({ kvTokens, contextSize }) => (contextSize ?? 0) <= (kvTokens ?? Infinity), {
     path: ['kvTokens'],
@@ -177,56 +133,31 @@ export const llamaCppOptionsSchema = z
       return `expected at least contextSize (${contextSize}), got ${kvTokens}`
     },
   })
-  .refine((options) => options.native !== 'addon' || ffiOptionsOf(options).length === 0, {
+  .refine((given) => given.native !== 'addon' || unknownToAddon(given).length === 0, {
     path: ['native'],
     error:
       "ubatchSize, kvUnified, kvTokens, pooling, rope, placement, poll and kvCacheTypes other than 'f16' " +
       "and 'q8_0' need native 'ffi', got 'addon'",
   })
 
-interface FfiOptions {
-  readonly kvCacheType: KvCacheType
-  readonly kvUnified: string
-  readonly poll: number
-  readonly ubatchSize?: unknown
-  readonly kvTokens?: unknown
-  readonly pooling?: unknown
-  readonly rope?: unknown
-  readonly placement?: unknown
-}
+/** Settings of the llama.cpp backend. Everything but the file has a default. */
+export type LlamaCppOptions = Readonly<z.input<typeof options>>
 
-/** The names of the options that the addon does not have. */
-function ffiOptionsOf(options: FfiOptions): string[] {
-  const { kvCacheType, kvUnified, poll, ubatchSize, kvTokens, pooling, rope, placement } = options
-  const given = Object.entries({ ubatchSize, kvTokens, pooling, rope, placement })
-  return [
-    ...given.filter(([, option]) => option !== undefined).map(([name]) => name),
-    ...(kvCacheType === 'f16' || kvCacheType === 'q8_0' ? [] : ['kvCacheType']),
-    ...(['on', 'measured'].includes(kvUnified) && kvTokens === undefined ? ['kvUnified'] : []),
-    ...(poll === 50 ? [] : ['poll']),
-  ]
-}
+/** {@link LlamaCppOptions} with the defaults that do not depend on model or machine. */
+export type CheckedLlamaCppOptions = Readonly<z.output<typeof options>>
 
-/**
- * The same options for the addon, where the C API cannot be used.
- * @throws CllmError `invalid_configuration` that names those which the addon does not have: it would
- * give other answers, or fail later
- */
-export function forAddon<Options extends FfiOptions>(
-  options: Options,
-): Options & { readonly native: 'addon' } {
-  const names = ffiOptionsOf(options)
-  if (names.length === 0) return { ...options, native: 'addon' }
-  const message = `${names.join(', ')}: expected llama.cpp's C API, which cannot be used here: the log says why`
-  throw new CllmError('invalid_configuration', message, { details: { field: names[0] } })
-}
+/** How positions are stretched; see {@link LlamaCppOptions}. */
+export type RopeOptions = Readonly<z.output<typeof rope>>
+
+/** Where a model's weights go; see {@link LlamaCppOptions}. */
+export type PlacementOptions = Readonly<z.output<typeof placement>>
 
 /**
  * Checks options and fills in defaults.
  * @throws CllmError `invalid_configuration` that names every wrong option.
  */
-export function checkLlamaCppOptions(options: LlamaCppOptions): CheckedLlamaCppOptions {
-  const result = llamaCppOptionsSchema.safeParse(options)
+export function checkLlamaCppOptions(given: LlamaCppOptions): CheckedLlamaCppOptions {
+  const result = llamaCppOptionsSchema.safeParse(given)
   if (result.success) {
     const isPool = result.data.kvTokens !== undefined
     return isPool ? { ...result.data, kvUnified: 'on' } : result.data

@@ -3,13 +3,12 @@ import { join } from 'node:path'
 import { PluginRegistry, registerPlugin, SimulatedClock, systemClock } from '@cllm/core'
 import { float32, uint32 } from '@cllm/gguf'
 import t from 'tap'
-import { openLlama } from '../src/native/open-llama.js'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
 import { checkLlamaCppOptions, type LlamaCppOptions } from '../src/llamacpp-options.js'
 import { checkMemory, paddedContext, planMemory, poolThatFits } from '../src/model/memory-plan.js'
 import { type ModelShape, readModelShape } from '../src/model/model-shape.js'
 import { createLlamaCppPlugin } from '../src/plugin.js'
-import { generate, openTiny, recordingLogger, tinyModel } from './open-tiny.js'
+import { generate, loadModel, openTiny, recordingLogger, tinyModel } from './open-tiny.js'
 import { writeTinyModel } from './tiny-models.js'
 
 const settings = {
@@ -58,7 +57,6 @@ t.test('options', async (t) => {
     mlock: false,
     ignoreMemoryCheck: false,
     native: 'ffi',
-    kvUnified: 'auto',
     poll: 50,
   })
   const wrong: [object, RegExp][] = [
@@ -122,12 +120,11 @@ t.test('the memory plan', async (t) => {
 })
 
 t.test('it covers what llama.cpp allocates', async (t) => {
-  const llama = await openLlama('off', recordingLogger())
   for (const kind of ['tiny', 'llama', 'gemma3', 'mamba'] as const) {
     const modelPath = await tinyModel(t, kind)
     const shape = await readModelShape(modelPath)
     const options = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false } as const
-    const loaded = await llama.loadModel({ ...options, modelPath, path: 'addon' })
+    const loaded = await loadModel({ ...options, modelPath, path: 'addon' })
     for (const tried of [
       { ...settings, contextSize: 256 },
       { ...settings, slots: 2, contextSize: 512, batchSize: 32 },

@@ -10,6 +10,14 @@ import { writeSyntheticModel } from '@cllm/gguf'
 import type { Test } from 'tap'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
 import type { LlamaCppOptions } from '../src/llamacpp-options.js'
+import type { AddonModel } from '../src/native/addon/addon-types.js'
+import type {
+  LoadedModel,
+  LoadModelOptions,
+  LogitsModel,
+  NativePath,
+} from '../src/native/native.js'
+import { openLlama } from '../src/native/open-llama.js'
 import { writeTinyModel } from './tiny-models.js'
 
 /** A line that was logged. */
@@ -42,6 +50,19 @@ export async function tinyModel(
   if (kind === 'tiny') await writeSyntheticModel({ like: 'tiny', out, seed: 1 })
   else await writeTinyModel(out, kind)
   return out
+}
+
+/** Loads a model through one of the ways to llama.cpp. */
+export async function loadModel(
+  options: LoadModelOptions & { readonly path: 'addon' },
+): Promise<AddonModel>
+export async function loadModel(options: LoadModelOptions): Promise<LogitsModel>
+export async function loadModel({
+  path = 'ffi',
+  ...options
+}: LoadModelOptions & { readonly path?: NativePath }): Promise<LoadedModel> {
+  const llama = await openLlama('off', recordingLogger())
+  return await (await llama.openDoor(path)).loadModel(options)
 }
 
 /** Loads such a model; it is disposed of with the test. */

@@ -4,8 +4,8 @@ import type { SamplerFactory } from '../sampling/token-sampler.js'
 import { ChunkTile } from '../slots/chunk-tile.js'
 import { cellsOf } from './memory-plan.js'
 import type { ModelShape } from './model-shape.js'
-import { type ContextSettings, type OpenContext, outputsPerPass } from './open-context.js'
-import { embeddingTokens, inputsPerPass } from './open-embeddings.js'
+import type { ContextSettings, OpenContext } from './open-context.js'
+import { embeddingTokens } from './open-embeddings.js'
 
 /** Queries in one tile of flash attention on the CPU (`GGML_FA_TILE_Q`). */
 const chunkMultiple = 64
@@ -34,8 +34,8 @@ export function limitsOf(
     ...(kvTokens !== undefined && { kvTokens: cellsOf(settings) }),
     batchSize,
     embeddingTokens: embeddingTokens(settings),
-    embeddingInputs: inputsPerPass(loaded),
-    outputs: outputsPerPass(settings),
+    embeddingInputs: loaded.embeddingInputs,
+    outputs: settings.outputs,
     ...(isTiled && { chunkMultiple }),
   }
 }
@@ -43,7 +43,7 @@ export function limitsOf(
 /** What a loaded model can do. */
 export function capabilitiesOf(
   { gpu }: LlamaRuntime,
-  { path }: LoadedModel,
+  { loadAdapter }: LoadedModel,
   { looksAhead, slidingWindow, isRecurrent }: ModelShape,
   { stateful }: OpenContext,
   samplers: SamplerFactory,
@@ -61,7 +61,7 @@ export function capabilitiesOf(
     drawLogprobs: samplers.seesLogits,
     promptLogprobs: true,
     embeddings: true,
-    lora: path === 'ffi' && stateful !== undefined,
+    lora: loadAdapter !== undefined && stateful !== undefined,
     samplers: samplers.seesLogits,
     drafts: generates && isPlain,
     contextShift: canShift,

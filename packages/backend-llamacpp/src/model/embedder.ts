@@ -1,6 +1,9 @@
 import { CllmError, type TokenId } from '@cllm/core'
-import type { AppliedNativeAdapter, LogitsContext } from '../native/logits-context.js'
-import type { NativeContext } from '../native/native.js'
+import type {
+  AppliedNativeAdapter,
+  LogitsContext,
+  NativeContext,
+} from '../native/native-context.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
 /** What one pass takes. */

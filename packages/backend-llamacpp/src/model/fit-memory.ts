@@ -2,7 +2,7 @@ import type { Logger } from '@cllm/core'
 import type { FreeMemory, LlamaRuntime } from '../native/native.js'
 import { checkMemory, gigabytes, planMemory, poolThatFits } from './memory-plan.js'
 import type { ModelShape } from './model-shape.js'
-import { type ContextSettings, outputsPerPass } from './open-context.js'
+import type { ContextSettings } from './open-context.js'
 
 /** What is known of the memory besides what llama.cpp says, and who is told. */
 export interface MemoryDependencies {
@@ -18,12 +18,11 @@ export async function shareCells(
   settings: ContextSettings,
   { logger, availableMemory }: MemoryDependencies,
 ): Promise<ContextSettings> {
-  const { kvTokens, kvUnified, native, ignoreMemoryCheck, slots, contextSize } = settings
-  const isFixed = kvTokens !== undefined || kvUnified === 'off' || native === 'addon'
+  const { kvTokens, kvUnified, ignoreMemoryCheck, slots, contextSize } = settings
+  const isFixed = kvTokens !== undefined || kvUnified === 'off'
   if (isFixed || ignoreMemoryCheck) return settings
   const free = await freeMemory(llama, availableMemory)
-  const sizes = { ...settings, outputs: outputsPerPass(settings) }
-  const pool = poolThatFits(shape, sizes, free)
+  const pool = poolThatFits(shape, settings, free)
   if (pool === undefined) return settings
   logger.warn(
     { slots, contextSize, kvTokens: pool },
@@ -48,7 +47,7 @@ export async function checkPlan(
   settings: ContextSettings,
   { logger, availableMemory }: MemoryDependencies,
 ): Promise<number> {
-  const plan = planMemory(shape, { ...settings, outputs: outputsPerPass(settings) })
+  const plan = planMemory(shape, settings)
   const free = await freeMemory(llama, availableMemory)
   if (!settings.ignoreMemoryCheck) checkMemory(plan, settings, free)
   // A field named `text` would be hidden in the log, as users' texts are.

@@ -12,8 +12,8 @@ import type {
   AppliedNativeAdapter,
   LogitsContext,
   NativeAdapter,
-} from '../native/logits-context.js'
-import type { FfiLoadedModel } from '../native/native.js'
+} from '../native/native-context.js'
+import type { LoadedModel } from '../native/native.js'
 import { type AdapterBase, checkAdapter } from './check-adapter.js'
 
 /** An adapter in memory. */
@@ -39,7 +39,7 @@ export class LlamaCppAdapters implements BackendAdapters {
   #applied = ''
 
   constructor(
-    private readonly model: Pick<FfiLoadedModel, 'loadAdapter'>,
+    private readonly model: { readonly loadAdapter: NonNullable<LoadedModel['loadAdapter']> },
     private readonly context: Pick<LogitsContext, 'setAdapters'>,
     private readonly base: AdapterBase,
   ) {}

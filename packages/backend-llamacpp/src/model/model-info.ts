@@ -1,33 +1,15 @@
 import { basename } from 'node:path'
 import type { ModelInfo } from '@cllm/core'
-import type { LoadedModel } from '../native/native.js'
 import type { NativeModel } from '../native/native-model.js'
 import type { ChatTemplate } from '../text/chat-template.js'
 import type { Vocabulary } from '../text/vocabulary.js'
-import type { ModelShape } from './model-shape.js'
+import type { OpenModel } from './open-backend.js'
 import type { ContextSettings } from './open-context.js'
-
-/** What computes: the library that was built on this machine, or node-llama-cpp's, or its addon. */
-function nativeOf(loaded: LoadedModel): 'built' | 'prebuilt' | 'addon' {
-  if (loaded.path === 'addon') return 'addon'
-  return loaded.library === undefined ? 'prebuilt' : 'built'
-}
 
 /** What clients see of a model. */
 export function modelInfo(
-  loaded: LoadedModel,
-  shape: ModelShape,
-  {
-    modelId,
-    modelPath,
-    threads,
-    kvUnified,
-    mmap,
-    mlock,
-    memoryBytes,
-    pooling,
-    reasoning,
-  }: ContextSettings & { readonly memoryBytes: number },
+  { door, loaded, shape, memoryBytes }: OpenModel,
+  { modelId, modelPath, threads, kvUnified, mmap, mlock, pooling, reasoning }: ContextSettings,
   vocabulary: Vocabulary,
   template: ChatTemplate,
 ): ModelInfo {
@@ -52,7 +34,7 @@ export function modelInfo(
       keyValueHeads: shape.keyValueHeads,
       headSize: shape.keyLength,
       gpuLayers,
-      native: nativeOf(loaded),
+      native: door.name,
       threads: threads.most,
       kvUnified: kvUnified === 'on',
       mmap,

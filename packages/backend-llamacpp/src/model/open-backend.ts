@@ -2,7 +2,7 @@ import { CellPool, CllmError } from '@cllm/core'
 import type { LlamaCppDependencies } from '../create-llamacpp-backend.js'
 import { ConstraintGrammars } from '../grammar/constraint-grammars.js'
 import { LlamaCppBackend, type LlamaCppBackendParts } from '../llamacpp-backend.js'
-import type { LlamaRuntime, LoadedModel } from '../native/native.js'
+import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
 import { SlotCells } from '../slots/slot-cells.js'
 import { ChatTemplate } from '../text/chat-template.js'
 import { compileTemplate } from '../text/compile-template.js'
@@ -17,24 +17,25 @@ import { cellsOf } from './memory-plan.js'
 import { modelInfo } from './model-info.js'
 import type { ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, openContext } from './open-context.js'
-import { embeddingTokens, inputsPerPass, openEmbeddings } from './open-embeddings.js'
+import { embeddingTokens, openEmbeddings } from './open-embeddings.js'
 import { openStates } from './open-states.js'
 
 /** A model in memory. */
 export interface OpenModel {
   readonly llama: LlamaRuntime
+  readonly door: NativeDoor
   readonly loaded: LoadedModel
   readonly shape: ModelShape
   /** Bytes that it takes with its slots. */
   readonly memoryBytes: number
 }
 
-/** What a backend works with besides its model; without `close`, the model outlives it. */
+/** What a backend works with besides its model. */
 export type BackendDependencies = Pick<
   LlamaCppDependencies,
   'clock' | 'logger' | 'availableMemory'
 > &
-  Partial<Pick<LlamaCppBackendParts, 'journal' | 'close'>>
+  Pick<LlamaCppBackendParts, 'close'>
 
 /**
  * Makes the context of a model, and the backend that computes in it.
@@ -55,12 +56,13 @@ export async function openBackend(
 }
 
 function assemble(
-  { llama, loaded, shape, memoryBytes }: OpenModel,
+  model: OpenModel,
   opened: OpenContext,
   settings: ContextSettings,
   dependencies: BackendDependencies,
 ): LlamaCppBackend {
-  const { clock, logger, journal, close = async () => {} } = dependencies
+  const { llama, loaded, shape } = model
+  const { clock, logger, close } = dependencies
   const { modelPath, slots, contextSize: slotSize, kvTokens } = settings
   const { native, vocabularySize, chatTemplate: own } = loaded
   if (vocabularySize === 0) {
@@ -86,12 +88,16 @@ function assemble(
     shifting: capabilities.contextShift === true ? stateful : undefined,
     ...(kvTokens !== undefined && { pool: new CellPool(cellsOf(settings), slots) }),
   })
+  const { loadAdapter } = loaded
   const adapters =
-    loaded.path === 'ffi' && stateful !== undefined
-      ? new LlamaCppAdapters(loaded, stateful, { modelPath, architecture: shape.architecture })
+    loadAdapter !== undefined && stateful !== undefined
+      ? new LlamaCppAdapters({ loadAdapter }, stateful, {
+          modelPath,
+          architecture: shape.architecture,
+        })
       : undefined
   return new LlamaCppBackend({
-    model: modelInfo(loaded, shape, { ...settings, memoryBytes }, vocabulary, template),
+    model: modelInfo(model, settings, vocabulary, template),
     limits: limitsOf(llama, loaded, settings),
     capabilities,
     tokenizer,
@@ -110,13 +116,12 @@ function assemble(
       vocabulary,
       {
         tokens: embeddingTokens(settings),
-        inputs: inputsPerPass(loaded),
+        inputs: loaded.embeddingInputs,
         eachToken: settings.pooling === 'none',
       },
     ),
     grammars: new ConstraintGrammars(loaded.parseGrammar, vocabulary),
     clock,
-    journal,
     close,
   })
 }

@@ -1,9 +1,8 @@
 import { type Clock, CllmError, type Logger, type Tokenizer } from '@cllm/core'
 import type { CheckedLlamaCppOptions } from '../llamacpp-options.js'
-import type { LogitsContext } from '../native/logits-context.js'
-import type { LoadedModel, NativeContext } from '../native/native.js'
+import type { LoadedModel } from '../native/native.js'
+import { givesLogits, type LogitsContext, type NativeContext } from '../native/native-context.js'
 import { isQuantized } from './kv-cache-type.js'
-import { AddonSamplers } from '../sampling/addon-samplers.js'
 import { ChainSamplers } from '../sampling/chain-samplers.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
 import { AdaptiveThreads } from '../threads/adaptive-threads.js'
@@ -23,6 +22,8 @@ const lookUpThreads = 2
 export type ContextSettings = Omit<CheckedLlamaCppOptions, 'threads'> & {
   readonly contextSize: number
   readonly threads: ThreadRange
+  /** Logits that one pass can give out. */
+  readonly outputs: number
 }
 
 /** A context, and what draws from it. */
@@ -48,65 +49,62 @@ export async function openContext(
   contextSize: number,
   clock: Clock,
 ): Promise<OpenContext> {
-  const { slots: sequences, batchSize, flashAttention, kvCacheType } = settings
-  const options = { contextSize, sequences, batchSize, flashAttention, kvCacheType }
-  if (loaded.path === 'ffi') {
-    const { ubatchSize, kvUnified, rope, poll } = settings
-    const threads = loaded.onGpu === 'all' ? fewThreads(settings.threads) : settings.threads
-    const context = await loaded.createContext({
-      ...options,
-      threads: threads.most,
-      outputs: outputsPerPass(settings),
-      kvUnified: kvUnified === 'on',
-      poll,
-      ...(ubatchSize !== undefined && { ubatchSize }),
-      ...(rope !== undefined && { rope }),
-    })
-    if (context !== undefined) {
-      const drawing = drawThreads(loaded, settings)
-      const samplers = (vocabulary: Vocabulary, tokenizer: Tokenizer, logger: Logger) =>
-        new ChainSamplers(context, vocabulary, tokenizer, { threads: drawing, logger })
-      return {
-        context,
-        stateful: context,
-        samplers,
-        ...(loaded.onGpu === 'none' && {
-          setAborting: (isAborting: boolean) => context.setAborting(isAborting),
-        }),
-        ...adaptThreads(context, loaded, threads, clock),
-      }
+  const { slots: sequences, kvUnified, kvCacheType } = settings
+  const threads = loaded.onGpu === 'all' ? fewThreads(settings.threads) : settings.threads
+  const options = {
+    ...settings,
+    contextSize,
+    sequences,
+    threads: threads.most,
+    startThreads: threads.start,
+    kvUnified: kvUnified === 'on',
+    // of the context for embeddings alone
+    pooling: undefined,
+  }
+  const context = await loaded.createContext(options)
+  if (context !== undefined && givesLogits(context)) {
+    const drawing = drawThreads(loaded, settings)
+    return {
+      context,
+      stateful: context,
+      samplers: (vocabulary, tokenizer, logger) =>
+        new ChainSamplers(context, vocabulary, tokenizer, { threads: drawing, logger }),
+      ...(loaded.onGpu === 'none' && {
+        setAborting: (isAborting: boolean) => context.setAborting(isAborting),
+      }),
+      ...adaptThreads(context, loaded, threads, clock),
     }
-  } else {
-    const context = await loaded.createContext({ ...options, threads: settings.threads.start })
-    if (context !== undefined) {
-      const create = () => loaded.createSampler()
-      const samplers = (vocabulary: Vocabulary) => new AddonSamplers(create, context, vocabulary)
-      return { context, samplers }
-    }
+  }
+  if (context !== undefined) {
+    return { context, samplers: (vocabulary) => context.createSamplers!(vocabulary) }
   }
   if (isQuantized(kvCacheType)) {
     throw new CllmError(
       'invalid_configuration',
       `llama.cpp refuses kvCacheType '${kvCacheType}' here: it needs flash attention and heads of ` +
         `a multiple of 32 numbers; use 'f16'`,
-      { details: { field: 'kvCacheType', ...options } },
+      { details: { field: 'kvCacheType', ...detailsOf(settings, contextSize) } },
     )
   }
   throw new CllmError(
     'insufficient_memory',
     `llama.cpp could not allocate ${sequences} slots of ${settings.contextSize} tokens: lower ` +
       `slots or contextSize`,
-    { details: options },
+    { details: detailsOf(settings, contextSize) },
   )
+}
+
+function detailsOf(settings: ContextSettings, contextSize: number) {
+  const { slots: sequences, batchSize, flashAttention, kvCacheType } = settings
+  return { contextSize, sequences, batchSize, flashAttention, kvCacheType }
 }
 
 /** Logits for each slot and for some drafts; each takes 4 bytes per entry of the vocabulary. */
 export function outputsPerPass({
   slots,
   batchSize,
-  native,
-}: Pick<ContextSettings, 'slots' | 'batchSize' | 'native'>): number {
-  return native === 'addon' ? batchSize : Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
+}: Pick<ContextSettings, 'slots' | 'batchSize'>): number {
+  return Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
 }
 
 /** Where a GPU has all layers, the CPU looks up tokens: waking more threads takes longer than that. */
@@ -126,7 +124,6 @@ function adaptThreads(
   { start, most }: ThreadRange,
   clock: Clock,
 ): Pick<OpenContext, 'threads'> {
-  context.setThreads(start)
   if (start === most || gpuLayers !== 0) return {}
   const set = (threads: number) => context.setThreads(threads)
   const load = new MachineLoad(clock)

@@ -10,9 +10,6 @@ import type { ContextSettings } from './open-context.js'
 /** The largest number of tokens in an embedding input. */
 const longestEmbedding = 2048
 
-/** Inputs that one pass of embeddings takes through the C API. */
-const embeddingInputs = 16
-
 /**
  * The context of embeddings: each input is a sequence, and all share the cells. Its memory is checked
  * like that of the slots.
@@ -29,7 +26,7 @@ export async function openEmbeddings(
   await checkPlan(llama, { ...shape, sizeBytes: 0 }, single, dependencies)
   const context = await loaded.createContext({
     contextSize: paddedContext(size),
-    sequences: inputsPerPass(loaded),
+    sequences: loaded.embeddingInputs,
     kvUnified: true,
     batchSize: size,
     threads: settings.threads.start,
@@ -47,7 +44,3 @@ export async function openEmbeddings(
 export function embeddingTokens({ contextSize }: ContextSettings): number {
   return Math.min(contextSize, longestEmbedding)
 }
-
-/** The addon gives out the embedding of one sequence only. */
-export const inputsPerPass = ({ path }: LoadedModel): number =>
-  path === 'ffi' ? embeddingInputs : 1

@@ -1,8 +1,8 @@
 import { setImmediate } from 'node:timers/promises'
 import { type Logger, silentLogger } from '@cllm/core'
-import { loadAddonModel } from './addon.js'
-import { chooseFunctions } from './ffi/choose-functions.js'
-import type { GpuKind, LlamaRuntime, LoadedModel, LoadModelOptions } from './native.js'
+import { addonDoor } from './addon/addon-door.js'
+import type { FfiDoor } from './ffi/ffi-door.js'
+import type { GpuKind, LlamaRuntime, LoadModelOptions, NativeDoor } from './native.js'
 import { hasNoGpu } from './open/cpu-addon.js'
 import { openForCpu, type OpenedLlama, openWhole } from './open/opened-llama.js'
 
@@ -46,27 +46,42 @@ export async function openLlama(
   return {
     ...llama,
     compileJinja: (source) => new llama.bindings.AddonJinjaRenderer(source),
-    // A library that was built here computes on the CPU alone.
-    chooseFunctions: (library) =>
-      chooseFunctions(logger, llama.gpu === false ? library : undefined),
-    loadModel: (async (options) => await loadModel(llama, options)) as LlamaRuntime['loadModel'],
+    openDoor: async (path, library) =>
+      path === 'addon'
+        ? addonDoor(llama)
+        : // A library that was built here computes on the CPU alone.
+          await openFfiDoor(llama, llama.gpu === false ? library : undefined),
   }
 }
 
-async function loadModel(runtime: OpenedLlama, options: LoadModelOptions): Promise<LoadedModel> {
-  const { path = 'ffi', functions } = options
-  if (path === 'addon') return await loadAddonModel(runtime, options)
-  const chosen = functions ?? (await chooseFunctions(logger, undefined))
-  if (chosen === undefined) return await loadAddonModel(runtime, options)
-  const { loadFfiModel } = await import('./ffi/load-ffi-model.js')
-  const gpuLayers = await gpuLayersOf(runtime, options)
-  reasons.length = 0
+/** The C API of llama.cpp, or the addon where it cannot be used, as where koffi has no binary. */
+async function openFfiDoor(runtime: OpenedLlama, library?: string): Promise<NativeDoor> {
+  let door: FfiDoor
   try {
-    return await loadFfiModel(chosen, { ...options, gpuLayers })
-  } catch (cause) {
-    for (let turn = 0; turn < turnsOfLog && reasons.length === 0; turn++) await setImmediate()
-    const [reason] = reasons
-    throw reason === undefined ? cause : new Error(reason, { cause })
+    // Not at the top: where koffi's binary is missing it throws while it is imported.
+    const { ffiDoor } = await import('./ffi/ffi-door.js')
+    door = ffiDoor(logger, library)
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    logger.warn(
+      { reason },
+      `llama.cpp's C API cannot be used (${reason}): running on node-llama-cpp's addon, which is slower`,
+    )
+    return addonDoor(runtime)
+  }
+  return {
+    ...door,
+    async loadModel(options) {
+      const gpuLayers = await gpuLayersOf(runtime, options)
+      reasons.length = 0
+      try {
+        return await door.loadModel({ ...options, gpuLayers })
+      } catch (cause) {
+        for (let turn = 0; turn < turnsOfLog && reasons.length === 0; turn++) await setImmediate()
+        const [reason] = reasons
+        throw reason === undefined ? cause : new Error(reason, { cause })
+      }
+    },
   }
 }
 

@@ -6,7 +6,7 @@ import type {
   TokenId,
   Tokenizer,
 } from '@cllm/core'
-import type { LogitsContext } from '../native/logits-context.js'
+import type { LogitsContext } from '../native/native-context.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 import type { GrammarFilter } from './chain/constraint-filter.js'
 import { ChainSampler } from './chain/chain-sampler.js'

@@ -2,13 +2,21 @@ import { CllmError, type TokenId } from '@cllm/core'
 import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
 import type { GrammarReading } from '../grammar/budget/grammar-reading.js'
 import { type GrammarStart, TriggerSearch } from '../grammar/trigger-search.js'
-import type { NativeGrammar, NativeGrammarState, NativeSamplerConfig } from '../native/native.js'
+import type { NativeGrammar, NativeGrammarState } from '../native/native.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
 /** The bias of what ends generation where it should not: still more than what a grammar forbids. */
 const never = -1e9
 /** The least bias of other tokens. */
 const least = -1e6
+
+/** What a draw is held to. */
+export interface DrawConfig {
+  tokenBiasKeys?: Uint32Array
+  tokenBiasValues?: Float32Array
+  /** Where the grammar is. */
+  grammarEvaluationState?: NativeGrammarState
+}
 
 /** Biases of tokens. */
 interface Biases {
@@ -48,7 +56,7 @@ export class ConstraintTrack {
   #isFree = false
   #biases: Biases = { keys: new Uint32Array(0), values: new Float32Array(0) }
   /** Those while the grammar does not hold yet. */
-  #freeBiases: Pick<NativeSamplerConfig, 'tokenBiasKeys' | 'tokenBiasValues'> = {}
+  #freeBiases: Pick<DrawConfig, 'tokenBiasKeys' | 'tokenBiasValues'> = {}
 
   constructor(
     grammar: ConstraintGrammar,
@@ -68,7 +76,7 @@ export class ConstraintTrack {
    * Takes out what a grammar would count as text though clients never see it: control tokens, and
    * bytes that UTF-8 does not have. No bias of a request may forbid all that the grammar allows.
    */
-  limit({ tokenBiasKeys, tokenBiasValues }: NativeSamplerConfig): void {
+  limit({ tokenBiasKeys, tokenBiasValues }: DrawConfig): void {
     if (tokenBiasKeys !== undefined && tokenBiasValues !== undefined) {
       this.#freeBiases = { tokenBiasKeys, tokenBiasValues }
     }
@@ -91,12 +99,7 @@ export class ConstraintTrack {
   }
 
   /** Makes the configuration ready for the draw after `position`. */
-  prepare(
-    config: NativeSamplerConfig,
-    position: number,
-    start: number,
-    tokens: readonly TokenId[],
-  ): void {
+  prepare(config: DrawConfig, position: number, start: number, tokens: readonly TokenId[]): void {
     this.#follow(position, start, tokens)
     if (this.#reading?.isStale === true) this.#drop()
     this.#state ??= this.#begin()

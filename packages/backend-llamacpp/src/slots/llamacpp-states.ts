@@ -1,5 +1,5 @@
 import type { RestoreOptions, SaveOptions, SlotId, SlotStates } from '@cllm/core'
-import type { LogitsContext } from '../native/logits-context.js'
+import type { LogitsContext } from '../native/native-context.js'
 import type { SlotCells } from './slot-cells.js'
 
 /** What {@link LlamaCppStates} works on. */

@@ -1,6 +1,5 @@
 import { type CellPool, CllmError, type SlotId } from '@cllm/core'
-import type { LogitsContext } from '../native/logits-context.js'
-import type { NativeContext } from '../native/native.js'
+import type { LogitsContext, NativeContext } from '../native/native-context.js'
 
 /** What a model's memory is like. */
 export interface CellOptions {

@@ -1,6 +1,6 @@
 import { CllmError, type ChatMessage, type ChatRenderOptions, type TokenId } from '@cllm/core'
 import type { Logger } from '@cllm/core'
-import type { JinjaTemplate } from '../native/jinja-template.js'
+import type { JinjaTemplate } from '../native/native.js'
 import { compileTemplate } from './compile-template.js'
 import type { PlainTextGuard } from './plain-text-guard.js'
 import type { Vocabulary } from './vocabulary.js'

@@ -1,5 +1,5 @@
 import { Template } from '@huggingface/jinja'
-import type { JinjaTemplate } from '../native/jinja-template.js'
+import type { JinjaTemplate } from '../native/native.js'
 
 /**
  * Compiles a chat template. Where the renderer in JavaScript cannot read or render it, llama.cpp's takes

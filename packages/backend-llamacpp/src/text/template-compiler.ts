@@ -1,6 +1,6 @@
 import type { Logger } from '@cllm/core'
 import { openLlama } from '../native/open-llama.js'
-import type { JinjaTemplate } from '../native/jinja-template.js'
+import type { JinjaTemplate } from '../native/native.js'
 import { compileTemplate } from './compile-template.js'
 
 /**

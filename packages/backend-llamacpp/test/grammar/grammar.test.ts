@@ -9,9 +9,8 @@ import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
 import { LinearPattern } from '../../src/grammar/pattern/linear-pattern.js'
 import { jsonGbnf, schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 import { TriggerSearch } from '../../src/grammar/trigger-search.js'
-import { openLlama } from '../../src/native/open-llama.js'
 import { Vocabulary } from '../../src/text/vocabulary.js'
-import { recordingLogger, tinyModel } from '../open-tiny.js'
+import { loadModel, tinyModel } from '../open-tiny.js'
 
 const encoder = new TextEncoder()
 const trieOf = (texts: readonly string[]) =>
@@ -64,11 +63,10 @@ t.test('ambiguity inside of a token, which llama.cpp follows reading by reading'
 })
 
 t.test('readings are those of llama.cpp', async (t) => {
-  const llama = await openLlama('off', recordingLogger())
   const modelPath = await tinyModel(t)
   const model = { modelPath, gpuLayers: 0, contextSize: 64, mmap: true, mlock: false } as const
   // The C API's states refuse the first bytes of a character that cannot follow, llama.cpp the last.
-  const loaded = await llama.loadModel({ ...model, path: 'addon' })
+  const loaded = await loadModel({ ...model, path: 'addon' })
   t.teardown(() => loaded.dispose())
   const vocabulary = new Vocabulary(loaded.native, loaded.vocabularySize)
   const grammars = [

@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { silentLogger } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
 import t from 'tap'
+import { loadModel } from '../open-tiny.js'
 import { openLlama } from '../../src/native/open-llama.js'
 import { checkBindings } from '../../src/native/open/addon-bindings.js'
 import { hasNoGpu, openCpuAddon } from '../../src/native/open/cpu-addon.js'
@@ -20,7 +21,7 @@ t.test('every native call that is used', async (t) => {
   t.ok(free.ram > 1e8, 'free memory is in bytes')
   t.match(free, { vram: 0, unified: false })
 
-  const loaded = await llama.loadModel({
+  const loaded = await loadModel({
     modelPath,
     gpuLayers: 'auto',
     contextSize: 512,

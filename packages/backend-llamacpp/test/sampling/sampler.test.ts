@@ -1,14 +1,13 @@
 import type { SamplingParams } from '@cllm/core'
 import { assert, asyncProperty, constantFrom, integer, property, record } from 'fast-check'
 import t from 'tap'
-import { openLlama } from '../../src/native/open-llama.js'
-import type { NativeSampler, NativeSamplerConfig } from '../../src/native/native.js'
+import type { NativeSampler, NativeSamplerConfig } from '../../src/native/addon/addon-types.js'
 import { nucleusCandidates } from '../../src/sampling/nucleus-candidates.js'
-import { SamplerPool } from '../../src/sampling/sampler-pool.js'
-import { LlamaCppSampler } from '../../src/sampling/sampler.js'
+import { SamplerPool } from '../../src/native/addon/sampler-pool.js'
+import { LlamaCppSampler } from '../../src/native/addon/addon-sampler.js'
 import { seedAt } from '../../src/sampling/seed-at.js'
 import type { Vocabulary } from '../../src/text/vocabulary.js'
-import { generate, openTiny, recordingLogger, sampling, tinyModel } from '../open-tiny.js'
+import { generate, loadModel, openTiny, sampling, tinyModel } from '../open-tiny.js'
 
 t.test('draws are a function of seed, position and history', async (t) => {
   const backend = await openTiny(t)
@@ -213,10 +212,9 @@ t.test('seeds', async (t) => {
 })
 
 t.test('draws follow the distribution, over positions and over seeds', async (t) => {
-  const llama = await openLlama('off', recordingLogger())
   const modelPath = await tinyModel(t)
   const settings = { contextSize: 256, sequences: 1, batchSize: 8, threads: 1 }
-  const loaded = await llama.loadModel({
+  const loaded = await loadModel({
     ...settings,
     modelPath,
     gpuLayers: 0,

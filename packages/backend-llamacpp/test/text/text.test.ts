@@ -3,11 +3,10 @@ import type { ChatMessage, TokenId, Tokenizer } from '@cllm/core'
 import { bool, text, uint32 } from '@cllm/gguf'
 import { array, assert, boolean, constantFrom, integer, oneof, property, string } from 'fast-check'
 import t, { type Test } from 'tap'
-import { openLlama } from '../../src/native/open-llama.js'
 import { Decoder } from '../../src/text/decoder.js'
 import { TextParts } from '../../src/text/text-parts.js'
 import { Vocabulary } from '../../src/text/vocabulary.js'
-import { openTiny, recordingLogger, tinyModel } from '../open-tiny.js'
+import { loadModel, openTiny, recordingLogger, tinyModel } from '../open-tiny.js'
 import { firstControl, turnToken, writeTinyModel } from '../tiny-models.js'
 import type { TemplateFixture } from './chat-templates/conversations.js'
 import { fixtures } from './chat-templates/fixtures.js'
@@ -53,11 +52,10 @@ t.test('text to tokens and back', async (t) => {
 })
 
 t.test('decoders give what llama.cpp gives, and go on anywhere', async (t) => {
-  const llama = await openLlama('off', recordingLogger())
   for (const kind of ['tiny', 'llama'] as const) {
     const modelPath = await tinyModel(t, kind)
     const settings = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
-    const loaded = await llama.loadModel({ ...settings, modelPath })
+    const loaded = await loadModel({ ...settings, modelPath })
     const { native, vocabularySize } = loaded
     const vocabulary = new Vocabulary(native, vocabularySize)
     const decode = (tokens: readonly TokenId[], before?: readonly TokenId[]): string => {
@@ -248,12 +246,11 @@ t.test('a text of all characters hides control tokens, or is refused', async (t)
 })
 
 t.test('long texts in parts give the tokens of the whole', async (t) => {
-  const llama = await openLlama('off', recordingLogger())
   const words = array(string({ unit: 'grapheme', maxLength: 8 }), { minLength: 1, maxLength: 40 })
   for (const kind of ['tiny', 'llama'] as const) {
     const modelPath = await tinyModel(t, kind)
     const settings = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
-    const { native, vocabularySize } = await llama.loadModel({ ...settings, modelPath })
+    const { native, vocabularySize } = await loadModel({ ...settings, modelPath })
     const parts = new TextParts(native, new Vocabulary(native, vocabularySize))
     assert(
       property(words, integer({ min: 1, max: 900 }), (words, times) => {
@@ -269,11 +266,10 @@ t.test('long texts in parts give the tokens of the whole', async (t) => {
 })
 
 t.test('no text makes llama.cpp tokenize more than some thousand characters at once', async (t) => {
-  const llama = await openLlama('off', recordingLogger())
   for (const kind of ['tiny', 'llama'] as const) {
     const modelPath = await tinyModel(t, kind)
     const settings = { gpuLayers: 0, contextSize: 256, mmap: true, mlock: false }
-    const { native, vocabularySize } = await llama.loadModel({ ...settings, modelPath })
+    const { native, vocabularySize } = await loadModel({ ...settings, modelPath })
     const lengths: number[] = []
     const watched = Object.create(native, {
       tokenize: {

@@ -9,7 +9,6 @@ import { cacheSize } from './memory/cache-size.js'
 import { stateFilesOf } from './memory/state-files.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { fingerprintOf } from './fingerprint.js'
-import { layoutsFolder } from '../models/cache-folder.js'
 import { loadAdapters } from './load-adapters.js'
 import { findNativeLibrary } from './native-library.js'
 import { openDraft } from './open-draft.js'
@@ -37,7 +36,6 @@ async function start(settings: EngineSettings): Promise<void> {
         availableMemory: () => availableMemory(settings.heldBytes),
         cores: { cores: availableCores(), engines },
         library,
-        layouts: settings.followsLoad === true ? layoutsFolder({ env: process.env }) : undefined,
       },
     })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)

@@ -32,8 +32,6 @@ export interface EngineSettings {
   readonly cache?: CacheSettings
   /** Bytes of RAM that other engines hold, which this one must not use; default 0. */
   readonly heldBytes?: number
-  /** Whether the layout of the KV cells may follow the load that the model had; default false. */
-  readonly followsLoad?: boolean
   /** Engines that may compute at once on this machine's cores, this one among them; default 1. */
   readonly engines?: number
 }

@@ -53,8 +53,6 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
     pluginsFolder: loaded.pluginsFolder,
     use: config.use,
     cache: toCacheSettings(config),
-    // Slots that share their cells cannot be shifted, and workers of a cluster are to compute the same.
-    followsLoad: !contextShift && config.cluster.url === null,
     log: { level: config.logging.level, file: config.logging.file },
   }
 }

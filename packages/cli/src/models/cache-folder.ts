@@ -29,14 +29,6 @@ export function nativeFolder(options: CacheFolderOptions): string {
   return ownFolder('native', options)
 }
 
-/**
- * The folder in which engines keep what load each model had: `layouts` in `$CLLM_CACHE` if that is set,
- * otherwise `cllm/layouts` in the user's cache folder. It need not exist.
- */
-export function layoutsFolder(options: CacheFolderOptions): string {
-  return ownFolder('layouts', options)
-}
-
 function ownFolder(name: string, options: CacheFolderOptions): string {
   const { CLLM_CACHE: own } = options.env
   return join(own ? resolve(own) : userFolder(options), name)

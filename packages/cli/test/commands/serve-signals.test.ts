@@ -1,6 +1,5 @@
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -51,24 +50,6 @@ t.test('SIGTERM after a model was fetched lets what runs finish', async (t) => {
   t.match(await late.json(), { code: 'shutting_down' })
   for (const stream of streams) t.match(await stream.text(), whole)
   t.same(await exit, [0, null])
-})
-
-t.test('what the load was is written down for a model whose KV layout is measured', async (t) => {
-  const CLLM_CACHE = t.testdir({})
-  const layouts = join(CLLM_CACHE, 'layouts')
-  for (const [flags, isKept] of [
-    [['--context-shift'], false],
-    [[], true],
-  ] as const) {
-    const own = ['--kv-unified', 'measured', ...flags]
-    const { child, generate, exit } = await serve(t, { CLLM_CACHE }, ...own)
-    t.match(await (await generate({ ...story, max_tokens: 5 })).text(), /"generated_tokens":5/)
-    child.kill('SIGTERM')
-    t.same(await exit, [0, null])
-    t.equal(existsSync(layouts), isKept, flags.join())
-  }
-  const [file = ''] = readdirSync(layouts)
-  t.match(JSON.parse(readFileSync(join(layouts, file), 'utf8')), { layout: 'own', costs: [] })
 })
 
 t.test('SIGTERM leaves requests their time that wait for a model', async (t) => {

@@ -228,10 +228,6 @@ t.test('latency limits', async (t) => {
   })
   const qwen = { name: 'q', spec: 'qwen3-0.6b', path: 'q.gguf', settings: {} }
   t.match(toEngineSettings(load({}), qwen).options.sampling, { temperature: 0.6, topK: 20 })
-  const follows = (...flags: string[]) => toEngineSettings(load({ flags }), qwen).followsLoad
-  t.equal(follows(), true)
-  t.equal(follows('--context-shift'), false)
-  t.equal(follows('--cluster', 'redis://localhost'), false)
 
   const wrong = /^--slo: expected limits such as ttft:300ms,itl:30ms/
   for (const text of ['300ms', 'ttft:fast', 'tpot:30ms', 'itl:0ms', 'itl:30', '{"itl":', '[]']) {

@@ -105,9 +105,9 @@ const skip = library === undefined && 'nothing was built in the cache: see `cllm
 t.test('a library that was built here computes as the prebuilt one does', { skip }, async (t) => {
   const modelPath = join(t.testdir(), 'tiny.gguf')
   await writeSyntheticModel({ like: 'tiny', out: modelPath, seed: 1 })
-  const compute = async (native: 'ffi' | 'prebuilt') => {
+  const compute = async (library?: string) => {
     const backend = await createLlamaCppBackend(
-      { modelPath, gpu: 'off', threads: 2, slots: 2, native },
+      { modelPath, gpu: 'off', threads: 2, slots: 2 },
       { clock: systemClock, logger: silentLogger, library },
     )
     const tokens = backend.tokenizer.encode('Once upon a time there was a <|im_end|> llama 🦙')
@@ -120,7 +120,7 @@ t.test('a library that was built here computes as the prebuilt one does', { skip
     await backend.dispose()
     return { native: details?.['native'], tokens, drawn: step.outputs.map(([one]) => one!) }
   }
-  const [built, prebuilt] = [await compute('ffi'), await compute('prebuilt')]
+  const [built, prebuilt] = [await compute(library), await compute()]
   t.same([built.native, prebuilt.native], ['built', 'prebuilt'])
   t.same(built.tokens, prebuilt.tokens)
   for (const [index, { logprobs }] of built.drawn.entries()) {

@@ -1,7 +1,7 @@
 import type { Clock, Logger } from '@cllm/core'
 import { chooseThreads, type CoreShare } from '../../threads/threads-for.js'
 import { openLlama } from '../open-llama.js'
-import type { LogitsContext } from '../logits-context.js'
+import type { NativeContext } from '../native-context.js'
 import { buildFailure } from './build-failure.js'
 import { type Candidate, type Figures, measuredWidths } from './build-info.js'
 
@@ -74,12 +74,12 @@ async function measureOnce(
   const llama = await openLlama('off', logger)
   const contextSize = widest * cellsPerSequence
   const place = { gpuLayers: 0, contextSize, mmap: true, mlock: false, ignoreMemory: true }
-  const functions = await llama.chooseFunctions(library)
-  const loaded = await llama.loadModel({ ...place, modelPath, functions })
+  const door = await llama.openDoor('ffi', library)
+  if (door.name !== (library === undefined ? 'prebuilt' : 'built')) {
+    throw buildFailure(`${library ?? 'the prebuilt library'} cannot be used here`)
+  }
+  const loaded = await door.loadModel({ ...place, modelPath })
   try {
-    if (loaded.path !== 'ffi' || loaded.library !== library) {
-      throw buildFailure(`${library ?? 'the prebuilt library'} cannot be used here`)
-    }
     const context = await loaded.createContext({
       contextSize,
       sequences: widest,
@@ -109,7 +109,7 @@ class TimedContext {
   #tokens = 0
 
   constructor(
-    private readonly context: LogitsContext,
+    private readonly context: NativeContext,
     private readonly stopwatch: Stopwatch,
     private readonly signal: AbortSignal,
     private readonly vocabularySize: number,

@@ -1,5 +1,5 @@
 import type { KvCacheType } from '../../model/kv-cache-type.js'
-import type { NativeContextOptions } from '../native.js'
+import type { NativeContextOptions } from '../native-context.js'
 import { poolingNumber } from '../pooling-types.js'
 import type { AbortFlag } from './abort-flag.js'
 import type { NativeFunctions } from './bind-functions.js'

@@ -1,4 +1,4 @@
-import type { NativeAdapter } from '../logits-context.js'
+import type { NativeAdapter } from '../native-context.js'
 import { type NativeFunctions, runAsync } from './bind-functions.js'
 import type { FfiModel } from './ffi-model.js'
 import type { Pointer } from './structs.js'

@@ -1,6 +1,10 @@
 import { CllmError } from '@cllm/core'
-import type { AppliedNativeAdapter, LogitsContext } from '../logits-context.js'
-import type { GpuShare, NativeContextOptions } from '../native.js'
+import type { GpuShare } from '../native.js'
+import type {
+  AppliedNativeAdapter,
+  LogitsContext,
+  NativeContextOptions,
+} from '../native-context.js'
 import { NativeCalls } from '../native-calls.js'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
 import { AbortFlag } from './abort-flag.js'
@@ -65,7 +69,7 @@ export class FfiContext implements LogitsContext {
     const params = contextParams(functions, abort, options)
     const context = await runAsync(functions.llama_init_from_model, model, params)
     if (context === null) return undefined
-    const { threads, poll = 50, batchSize } = options
+    const { threads, startThreads = threads, poll = 50, batchSize } = options
     let pool: ThreadPool | undefined
     try {
       pool = new ThreadPool(functions, threads, poll)
@@ -74,6 +78,7 @@ export class FfiContext implements LogitsContext {
       const vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
       const embeddingSize = functions.llama_model_n_embd_out(model)
       const sizes = { vocabularySize, embeddingSize, batchSize }
+      functions.llama_set_n_threads(context, startThreads, startThreads)
       return new FfiContext(functions, { context, ...sizes, pool, abort, onGpu })
     } catch (error) {
       functions.llama_free(context)

@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import type { PlacementOptions } from '../native.js'
+import type { PlacementOptions } from '../../llamacpp-options.js'
 import { addressOf, type NativeFunctions } from './bind-functions.js'
 import type { Pointer, Value } from './structs.js'
 

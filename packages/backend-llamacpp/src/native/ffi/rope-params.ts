@@ -1,4 +1,4 @@
-import type { RopeOptions } from '../native.js'
+import type { RopeOptions } from '../../llamacpp-options.js'
 
 /** `llama_rope_scaling_type`. */
 const ropeScalings = { none: 0, linear: 1, yarn: 2 } as const

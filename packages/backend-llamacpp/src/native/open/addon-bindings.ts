@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
-import type { JinjaTemplate } from '../jinja-template.js'
-import type { AddonContext, NativeGrammarState, NativeSampler } from '../native.js'
+import type { AddonContext, NativeSampler } from '../addon/addon-types.js'
+import type { JinjaTemplate, NativeGrammarState } from '../native.js'
 import type { NativeModel } from '../native-model.js'
 import { nodeLlamaCppVersion } from '../versions.js'
 

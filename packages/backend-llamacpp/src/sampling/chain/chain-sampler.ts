@@ -8,9 +8,8 @@ import {
 } from '@cllm/core'
 import type { ConstraintGrammar } from '../../grammar/constraint-grammars.js'
 import { refused } from '../../grammar/refuse.js'
-import type { NativeSamplerConfig } from '../../native/native.js'
 import { biasesOf } from '../biases-of.js'
-import { ConstraintTrack } from '../constraint-track.js'
+import { ConstraintTrack, type DrawConfig } from '../constraint-track.js'
 import { seedAt } from '../seed-at.js'
 import { allows, type GrammarFilter } from './constraint-filter.js'
 import { drawnLogprobs } from './drawn-logprobs.js'
@@ -48,7 +47,7 @@ const noneAllowed = (): CllmError => {
 
 /**
  * Draws the tokens of one sequence from logits that can be read: the same tokens as
- * {@link LlamaCppSampler} draws, as a function of seed, position and history alone.
+ * llama.cpp's samplers draw, as a function of seed, position and history alone.
  */
 export class ChainSampler implements Sampler {
   readonly #workspace: SamplerWorkspace
@@ -59,7 +58,7 @@ export class ChainSampler implements Sampler {
   readonly #constraint: ConstraintTrack | undefined
   readonly #filter: GrammarFilter | undefined
   /** Biases, and the state of the grammar, as the constraint last left them. */
-  readonly #config: NativeSamplerConfig
+  readonly #config: DrawConfig = {}
   /** What its draws depend on, where neither earlier tokens nor a grammar nor processors count. */
   readonly plain: PlainDrawSettings | undefined
   #bias: LogitBias | undefined
@@ -83,15 +82,9 @@ export class ChainSampler implements Sampler {
     const needsHistory = this.#chain.needsHistory || processors.length > 0
     this.#history = needsHistory ? new History(tokens) : undefined
     const biases = biasesOf(params, vocabulary)
-    this.#config = {
-      temperature: 0,
-      seed: 0,
-      ...(biases.size === 0
-        ? {}
-        : {
-            tokenBiasKeys: Uint32Array.from(biases.keys()),
-            tokenBiasValues: Float32Array.from(biases.values()),
-          }),
+    if (biases.size > 0) {
+      this.#config.tokenBiasKeys = Uint32Array.from(biases.keys())
+      this.#config.tokenBiasValues = Float32Array.from(biases.values())
     }
     if (constraint === undefined && !needsHistory) {
       const { tokenBiasKeys: keys, tokenBiasValues: values } = this.#config

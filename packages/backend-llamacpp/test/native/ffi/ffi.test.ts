@@ -4,14 +4,13 @@ import { writeSyntheticModel } from '@cllm/gguf'
 import t, { type Test } from 'tap'
 import type * as Create from '../../../src/create-llamacpp-backend.js'
 import type { LlamaCppOptions } from '../../../src/llamacpp-options.js'
-import type * as Addon from '../../../src/native/addon.js'
+import type * as Addon from '../../../src/native/addon/addon-door.js'
 import type * as OpenLlama from '../../../src/native/open-llama.js'
 import { openLlama } from '../../../src/native/open-llama.js'
 import * as openedLlama from '../../../src/native/open/opened-llama.js'
-import type * as Choose from '../../../src/native/ffi/choose-functions.js'
-import { loadFfiModel } from '../../../src/native/ffi/load-ffi-model.js'
+import { loadFfiModel } from '../../../src/native/ffi/ffi-door.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
-import type { LogitsContext } from '../../../src/native/logits-context.js'
+import type { LogitsContext } from '../../../src/native/native-context.js'
 import type { NativeModel } from '../../../src/native/native-model.js'
 import type { NativeFunctions } from '../../../src/native/ffi/bind-functions.js'
 import { parseFfiGrammar } from '../../../src/native/ffi/ffi-grammar.js'
@@ -20,15 +19,14 @@ import { GrammarReading } from '../../../src/grammar/budget/grammar-reading.js'
 import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
 import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
 import type { Vocabulary } from '../../../src/text/vocabulary.js'
-import { recordingLogger, sampling, tinyModel } from '../../open-tiny.js'
+import { loadModel, recordingLogger, sampling } from '../../open-tiny.js'
 
 async function loadTiny(t: Test) {
   const modelPath = join(t.testdir(), 'tiny.gguf')
   await writeSyntheticModel({ like: 'tiny', out: modelPath, seed: 1 })
   const llama = await openLlama('off', silentLogger)
   const options = { gpuLayers: 'auto', contextSize: 512, mmap: true, mlock: false } as const
-  const loaded = await llama.loadModel({ ...options, modelPath })
-  if (loaded.path !== 'ffi') throw new Error('the C API could not be used')
+  const loaded = await loadModel({ ...options, modelPath })
   t.teardown(() => loaded.dispose())
   return { llama, loaded, modelPath, options }
 }
@@ -43,8 +41,8 @@ const settings = {
 } as const
 
 t.test('a model says the same through the C API as through the addon', async (t) => {
-  const { llama, loaded, modelPath, options } = await loadTiny(t)
-  const addon = await llama.loadModel({ ...options, modelPath, path: 'addon' })
+  const { loaded, modelPath, options } = await loadTiny(t)
+  const addon = await loadModel({ ...options, modelPath, path: 'addon' })
   t.equal(loaded.vocabularySize, addon.vocabularySize)
   t.equal(loaded.chatTemplate, addon.chatTemplate)
   t.equal(loaded.gpuLayers, addon.gpuLayers)
@@ -124,8 +122,8 @@ t.test('a context', async (t) => {
 })
 
 t.test('however much of a model a GPU has, its passes are waited for', async (t) => {
-  const { llama, modelPath, options } = await loadTiny(t)
-  const chosen = (await llama.chooseFunctions())!
+  const { modelPath, options } = await loadTiny(t)
+  const functions = openFfi()
   const overrideTensors = [{ pattern: 'ffn_.*', device: 'CPU' }]
   const shares = [
     { onGpu: 'none', gpuLayers: 0 },
@@ -137,7 +135,7 @@ t.test('however much of a model a GPU has, its passes are waited for', async (t)
   ] as const
   const read: (readonly number[])[] = []
   for (const { onGpu, ...share } of shares) {
-    const loaded = await loadFfiModel(chosen, { ...options, modelPath, ...share })
+    const loaded = await loadFfiModel(functions, { ...options, modelPath, ...share })
     t.equal(loaded.onGpu, onGpu)
     const context = (await loaded.createContext({ ...settings, outputs: 4 }))!
     await decode(context, Uint32Array.of(5, 6, 7), [2])
@@ -182,7 +180,7 @@ t.test('a grammar', async (t) => {
 })
 
 t.test('what would end the process is refused', async (t) => {
-  const { loaded, llama, options } = await loadTiny(t)
+  const { loaded, options } = await loadTiny(t)
   const { native } = loaded
   for (const token of [-1, loaded.vocabularySize, 1.5]) {
     t.throws(() => native.getTokenString(token), RangeError)
@@ -200,10 +198,7 @@ t.test('what would end the process is refused', async (t) => {
   await other.loaded.dispose()
   await other.loaded.dispose()
   t.throws(() => other.loaded.native.tokenize('a', false), /disposed/)
-  await t.rejects(
-    llama.loadModel({ ...options, modelPath: 'missing.gguf' }),
-    /load.* missing\.gguf/,
-  )
+  await t.rejects(loadModel({ ...options, modelPath: 'missing.gguf' }), /load.* missing\.gguf/)
 })
 
 t.test('what is in use is freed when it is not any more', async (t) => {
@@ -237,8 +232,8 @@ t.test('what is in use is freed when it is not any more', async (t) => {
 })
 
 t.test('a context that is made by half is freed', async (t) => {
-  const { llama, options, modelPath } = await loadTiny(t)
-  const { functions } = (await llama.chooseFunctions())!
+  const { options, modelPath } = await loadTiny(t)
+  const functions = openFfi()
   let freed = 0
   const lacking = {
     ...functions,
@@ -248,8 +243,7 @@ t.test('a context that is made by half is freed', async (t) => {
       functions.llama_free(...context)
     },
   } as unknown as NativeFunctions
-  const choice = { functions: lacking, library: undefined }
-  const loaded = await loadFfiModel(choice, { ...options, modelPath, gpuLayers: 0 })
+  const loaded = await loadFfiModel(lacking, { ...options, modelPath, gpuLayers: 0 })
   await t.rejects(loaded.createContext(settings), /could not start 2 threads/)
   t.equal(freed, 1)
   await loaded.dispose()
@@ -281,14 +275,6 @@ t.test('libraries that are not what they should be', async (t) => {
   t.throws(() => openFfi({ ...libraries, llama: join(t.testdir(), 'none.so') }), /none\.so/)
 
   const logger = recordingLogger()
-  const choose = await t.mockImport<typeof Choose>('../../../src/native/ffi/choose-functions.js', {
-    '../../../src/native/ffi/open-ffi.js': {
-      openFfi() {
-        throw new Error('no such thing')
-      },
-      openBuiltFfi: undefined,
-    },
-  })
   let loads = 0
   const countingLoads = {
     ...openedLlama,
@@ -298,20 +284,26 @@ t.test('libraries that are not what they should be', async (t) => {
     },
   }
   const opened = '../../../src/native/open/opened-llama.js'
-  const addon = await t.mockImport<typeof Addon>('../../../src/native/addon.js', {
+  const addon = await t.mockImport<typeof Addon>('../../../src/native/addon/addon-door.js', {
     [opened]: countingLoads,
   })
   const module = await t.mockImport<typeof OpenLlama>('../../../src/native/open-llama.js', {
     [opened]: countingLoads,
-    '../../../src/native/addon.js': addon,
-    '../../../src/native/ffi/choose-functions.js': choose,
+    '../../../src/native/addon/addon-door.js': addon,
+    // as where koffi has no binary
+    '../../../src/native/ffi/ffi-door.js': {
+      ffiDoor() {
+        throw new Error('no such thing')
+      },
+    },
   })
   const modelPath = join(t.testdir(), 'tiny.gguf')
   await writeSyntheticModel({ like: 'tiny', out: modelPath, seed: 1 })
   const llama = await module.openLlama('off', logger)
   const options = { gpuLayers: 0, contextSize: 512, mmap: true, mlock: false } as const
-  const loaded = await llama.loadModel({ ...options, modelPath })
-  t.equal(loaded.path, 'addon')
+  const door = await llama.openDoor('ffi')
+  t.equal(door.name, 'addon')
+  const loaded = await door.loadModel({ ...options, modelPath })
   t.match(logger.lines, [{ level: 'warn', message: /no such thing.*slower/ }])
   await loaded.dispose()
 
@@ -341,33 +333,6 @@ t.test('libraries that are not what they should be', async (t) => {
   )
 })
 
-t.test("without koffi's binary the addon is used", async (t) => {
-  let imports = 0
-  const choose = await t.mockImport<typeof Choose>('../../../src/native/ffi/choose-functions.js', {
-    '../../../src/native/ffi/open-ffi.js': {
-      get openFfi() {
-        imports++
-        throw new Error('Cannot find the native Koffi module')
-      },
-    },
-  })
-  t.equal(imports, 0, 'not before it is needed')
-  const { openLlama } = await t.mockImport<typeof OpenLlama>('../../../src/native/open-llama.js', {
-    '../../../src/native/open/opened-llama.js': openedLlama,
-    '../../../src/native/ffi/choose-functions.js': choose,
-  })
-  const logger = recordingLogger()
-  const llama = await openLlama('off', logger)
-  const modelPath = await tinyModel(t)
-  const options = { gpuLayers: 0, contextSize: 512, mmap: true, mlock: false } as const
-  for (const path of ['ffi', 'addon'] as const) {
-    const loaded = await llama.loadModel({ ...options, modelPath, path })
-    t.equal(loaded.path, 'addon')
-    await loaded.dispose()
-  }
-  t.match(logger.lines, [{ level: 'warn', message: /Koffi.*slower/ }])
-})
-
 t.test('a built library that cannot be used', async (t) => {
   const { options, modelPath } = await loadTiny(t)
   const logger = recordingLogger()
@@ -375,12 +340,11 @@ t.test('a built library that cannot be used', async (t) => {
   const none = `${modelPath}-none.so`
   for (const library of [none, loadedLibraries().ggml]) {
     logger.lines.length = 0
-    const functions = await llama.chooseFunctions(library)
-    const loaded = await llama.loadModel({ ...options, modelPath, functions })
-    t.match(loaded, { path: 'ffi', library: undefined })
+    const door = await llama.openDoor('ffi', library)
+    t.equal(door.name, 'prebuilt')
     t.equal(logger.lines.length, 1)
     t.match(logger.lines, [{ level: 'warn', message: /(none\.so|llama_version).*prebuilt/ }])
-    await loaded.dispose()
+    await (await door.loadModel({ ...options, modelPath })).dispose()
   }
 })
 

@@ -1,16 +1,15 @@
 import type { SamplingParams } from '@cllm/core'
 import { array, assert, constantFrom, integer, property, record } from 'fast-check'
 import t, { type Test } from 'tap'
-import { openLlama } from '../../../src/native/open-llama.js'
 import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
 import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
-import { LogprobReader } from '../../../src/sampling/logprobs.js'
+import { LogprobReader } from '../../../src/native/addon/logprob-reader.js'
 import { topKOf } from '../../../src/sampling/nucleus-candidates.js'
-import { LlamaCppSampler } from '../../../src/sampling/sampler.js'
-import { SamplerPool } from '../../../src/sampling/sampler-pool.js'
+import { LlamaCppSampler } from '../../../src/native/addon/addon-sampler.js'
+import { SamplerPool } from '../../../src/native/addon/sampler-pool.js'
 import { seedAt } from '../../../src/sampling/seed-at.js'
 import { Vocabulary } from '../../../src/text/vocabulary.js'
-import { recordingLogger, sampling, tinyModel } from '../../open-tiny.js'
+import { loadModel, sampling, tinyModel } from '../../open-tiny.js'
 import { noise, peaked } from './logits.js'
 import { referenceDraw } from './reference-draw.js'
 
@@ -181,7 +180,6 @@ t.test('the same tokens as with the native sampler', async (t) => {
 
 /** A tiny model after one token, and what it made of it. */
 async function decodeTiny(t: Test) {
-  const llama = await openLlama('off', recordingLogger())
   const modelPath = await tinyModel(t)
   const settings = { contextSize: 256, sequences: 1, batchSize: 8, threads: 1 }
   const options = {
@@ -192,7 +190,7 @@ async function decodeTiny(t: Test) {
     mlock: false,
     path: 'addon',
   } as const
-  const loaded = await llama.loadModel(options)
+  const loaded = await loadModel(options)
   const context = await loaded.createContext({
     ...settings,
     flashAttention: 'auto',

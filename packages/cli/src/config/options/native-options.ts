@@ -6,13 +6,12 @@ import { decimal, integer, oneOf, orAuto, orNone, someTexts, toggle } from './va
 export const nativeOptions = {
   native: option({
     doc:
-      'How llama.cpp is reached: the C API of the library that `cllm native build` made, if there ' +
-      'is one (`ffi`), or of the prebuilt one in any case (`prebuilt`), or the addon of ' +
-      'node-llama-cpp (`addon`), which is slower.',
+      'How llama.cpp is reached: through its C API (`ffi`), in the library that `cllm native build` ' +
+      'made if there is one, or through the addon of node-llama-cpp (`addon`), which is slower.',
     default: 'ffi',
-    format: oneOf(['ffi', 'prebuilt', 'addon']),
+    format: oneOf(['ffi', 'addon']),
     arg: 'native',
-    placeholder: 'ffi|prebuilt|addon',
+    placeholder: 'ffi|addon',
   }),
   lora: option<readonly string[]>({
     doc:
@@ -60,12 +59,12 @@ export const nativeOptions = {
   }),
   kv_unified: option({
     doc:
-      'Whether all slots share their KV cells, so that a step is one pass. `auto`: on a GPU whichever takes ' +
-      'less time for the steps that the model had when it ran before, else off; `measured`: so on CPUs, too.',
-    default: 'auto',
-    format: oneOf(['auto', 'measured', 'on', 'off']),
+      'Whether all slots share their KV cells, so that a step is one pass; by default off, unless the ' +
+      'memory does not suffice for cells of their own.',
+    default: null,
+    format: orNone(oneOf(['on', 'off'])),
     arg: 'kv-unified',
-    placeholder: 'auto|measured|on|off',
+    placeholder: 'on|off',
   }),
   kv_tokens: option<number | 'auto'>({
     doc:

@@ -53,7 +53,7 @@ function tools(library: string, stop?: () => void): RunProgram {
 /** The file of the llama.cpp that this process has loaded. */
 async function prebuiltLlama(modelPath: string): Promise<string> {
   const services = { clock: systemClock, logger: silentLogger }
-  const options = { modelPath, gpu: 'off', threads: 1, native: 'prebuilt' } as const
+  const options = { modelPath, gpu: 'off', threads: 1 } as const
   const backend = await createLlamaCppBackend(options, services)
   t.equal(backend.model.details?.['native'], 'prebuilt')
   await backend.dispose()

@@ -8,7 +8,7 @@ import { Readable } from 'node:stream'
 import { CllmError } from '@cllm/core'
 import { resolveModel } from 'cllm'
 import t from 'tap'
-import { cacheFolder, layoutsFolder, nativeFolder } from '../../../src/models/cache-folder.js'
+import { cacheFolder, nativeFolder } from '../../../src/models/cache-folder.js'
 import { BlobFiles } from '../../../src/models/catalog/blob-files.js'
 import { catalog, DEFAULT_MODEL } from '../../../src/models/catalog/catalog.js'
 import { gpuLayersFor } from '../../../src/commands/model/fit.js'
@@ -69,7 +69,6 @@ t.test('the folder', async (t) => {
     join(home, '.cache', 'cllm', 'native'),
   )
   t.equal(nativeFolder({ env: { CLLM_CACHE: '/big' } }), join(resolve('/big'), 'native'))
-  t.equal(layoutsFolder({ env: { CLLM_CACHE: '/big' } }), join(resolve('/big'), 'layouts'))
 })
 
 t.test('progress', async (t) => {

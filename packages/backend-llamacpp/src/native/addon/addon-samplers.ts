@@ -1,10 +1,10 @@
 import { type OutputLogprobs, type Sampler, type SamplingParams, type TokenId } from '@cllm/core'
-import type { AddonContext, NativeSampler } from '../native/native.js'
-import type { Vocabulary } from '../text/vocabulary.js'
-import { LogprobReader } from './logprobs.js'
-import { LlamaCppSampler } from './sampler.js'
+import type { SamplerFactory, SamplerParts, TokenSampler } from '../../sampling/token-sampler.js'
+import type { Vocabulary } from '../../text/vocabulary.js'
+import { LlamaCppSampler } from './addon-sampler.js'
+import type { AddonContext, NativeSampler } from './addon-types.js'
+import { LogprobReader } from './logprob-reader.js'
 import { SamplerPool } from './sampler-pool.js'
-import type { SamplerFactory, SamplerParts, TokenSampler } from './token-sampler.js'
 
 /** Samplers of node-llama-cpp's addon, which draws on a thread of its own. */
 export class AddonSamplers implements SamplerFactory {

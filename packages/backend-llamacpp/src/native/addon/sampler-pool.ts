@@ -1,4 +1,4 @@
-import type { NativeSampler, NativeSamplerConfig } from '../native/native.js'
+import type { NativeSampler, NativeSamplerConfig } from './addon-types.js'
 
 /** A native sampler that remembers its seed. */
 export class PooledSampler {

@@ -1,13 +1,13 @@
 import { CllmError, type Sampler, type SamplingParams } from '@cllm/core'
 import type { TokenId } from '@cllm/core'
-import { biasesOf } from './biases-of.js'
-import { ConstraintTrack } from './constraint-track.js'
-import type { NativeSampler, NativeSamplerConfig } from '../native/native.js'
-import { seedAt } from './seed-at.js'
-import type { SamplerConstraint } from './token-sampler.js'
-import { topKOf } from './nucleus-candidates.js'
+import { biasesOf } from '../../sampling/biases-of.js'
+import { ConstraintTrack } from '../../sampling/constraint-track.js'
+import { topKOf } from '../../sampling/nucleus-candidates.js'
+import { seedAt } from '../../sampling/seed-at.js'
+import type { SamplerConstraint } from '../../sampling/token-sampler.js'
+import type { Vocabulary } from '../../text/vocabulary.js'
+import type { NativeSampler, NativeSamplerConfig } from './addon-types.js'
 import type { PooledSampler, SamplerPool } from './sampler-pool.js'
-import type { Vocabulary } from '../text/vocabulary.js'
 
 const noTokens = new Uint32Array(0)
 

@@ -1,5 +1,5 @@
 import { CllmError, type OutputLogprobs, type TokenId, type TokenLogprob } from '@cllm/core'
-import type { AddonContext, NativeLogits, NativeSamplerConfig } from '../native/native.js'
+import type { AddonContext, NativeLogits, NativeSamplerConfig } from './addon-types.js'
 import type { PooledSampler, SamplerPool } from './sampler-pool.js'
 
 /** So far up that the token is the likeliest one, and small enough for a float32 to keep 4 digits. */

@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
-import type { AddonContext } from './native.js'
-import { NativeCalls } from './native-calls.js'
-import type { BoundContext } from './open/addon-bindings.js'
+import type { AddonContext } from './addon-types.js'
+import { NativeCalls } from '../native-calls.js'
+import type { BoundContext } from '../open/addon-bindings.js'
 
 /**
  * A context of the addon as the others are. The addon takes typed arrays, and outputs as indexes; a decode that

@@ -1,0 +1,112 @@
+import { CllmError } from '@cllm/core'
+import type { CheckedLlamaCppOptions } from '../../llamacpp-options.js'
+import { ModelContexts } from '../model-contexts.js'
+import type { LoadModelOptions, NativeDoor, NativeGrammar } from '../native.js'
+import type { NativeContextOptions } from '../native-context.js'
+import type { NativeModel } from '../native-model.js'
+import type { LlamaModel } from '../node-llama-cpp.js'
+import { type Bindings, changed, checkModel } from '../open/addon-bindings.js'
+import { bindingsOf, type OpenedLlama } from '../open/opened-llama.js'
+import { asNativeContext } from './addon-context.js'
+import { AddonSamplers } from './addon-samplers.js'
+import type { AddonContext, AddonModel } from './addon-types.js'
+import { unknownToAddon } from './unknown-options.js'
+
+/** The way to llama.cpp through node-llama-cpp's addon, which draws with samplers of its own. */
+export function addonDoor(runtime: OpenedLlama): NativeDoor & {
+  loadModel(options: LoadModelOptions): Promise<AddonModel>
+} {
+  return {
+    name: 'addon',
+    isFull: false,
+    check,
+    loadModel: async (options) => await loadAddonModel(runtime, options),
+  }
+}
+
+/** Options that the addon does not have would give other answers without it, or fail later. */
+function check(options: CheckedLlamaCppOptions): void {
+  const names = unknownToAddon(options)
+  if (names.length === 0) return
+  const message = `${names.join(', ')}: expected llama.cpp's C API, which cannot be used here: the log says why`
+  throw new CllmError('invalid_configuration', message, { details: { field: names[0] } })
+}
+
+async function loadAddonModel(
+  runtime: OpenedLlama,
+  { modelPath, gpuLayers, contextSize, mmap, mlock, ignoreMemory = false }: LoadModelOptions,
+): Promise<AddonModel> {
+  const llama = await runtime.llama()
+  const bindings = bindingsOf(llama)
+  const model: LlamaModel = await llama.loadModel({
+    modelPath,
+    gpuLayers: gpuLayers === 'auto' ? { fitContext: { contextSize } } : gpuLayers,
+    useMmap: mmap,
+    useMlock: mlock,
+    ignoreMemorySafetyChecks: ignoreMemory,
+  })
+  const native = checkModel((model as unknown as { _model?: unknown })._model)
+  const { tokenizer } = model.fileInfo.metadata
+  const contexts = new ModelContexts<AddonContext>()
+  return {
+    native,
+    vocabularySize: tokenizer?.ggml?.tokens?.length ?? 0,
+    chatTemplate: tokenizer?.chat_template,
+    gpuLayers: model.gpuLayers,
+    onGpu: model.gpuLayers === 0 ? 'none' : 'some',
+    // of several sequences it gives out the embedding of one
+    embeddingInputs: 1,
+    createSampler: () => new bindings.AddonSampler(native),
+    parseGrammar: (gbnf, root) => parseGrammar(bindings, native, gbnf, root),
+    createContext: async (options) =>
+      await contexts.add(() => createContext(bindings, native, options)),
+    async dispose() {
+      await contexts.dispose()
+      await model.dispose()
+    },
+  }
+}
+
+async function createContext(
+  bindings: Bindings,
+  model: NativeModel,
+  { kvCacheType, threads, startThreads = threads, ...options }: NativeContextOptions,
+): Promise<AddonContext | undefined> {
+  const type = bindings.getGgmlType(kvCacheType.toUpperCase())
+  if (type === undefined) throw changed(`getGgmlType('${kvCacheType.toUpperCase()}')`)
+  const { contextSize, sequences, batchSize, flashAttention, embeddings = false } = options
+  const bound = new bindings.AddonContext(model, {
+    contextSize,
+    sequences,
+    batchSize,
+    flashAttention,
+    embeddings,
+    threads: startThreads,
+    kvCacheKeyType: type,
+    kvCacheValueType: type,
+  })
+  if (!(await bound.init())) {
+    await bound.dispose()
+    return undefined
+  }
+  const context = asNativeContext(bound)
+  const createSampler = () => new bindings.AddonSampler(model)
+  return Object.assign(context, {
+    createSamplers: (vocabulary) => new AddonSamplers(createSampler, context, vocabulary),
+  } satisfies Pick<AddonContext, 'createSamplers'>)
+}
+
+function parseGrammar(
+  bindings: Bindings,
+  model: NativeModel,
+  gbnf: string,
+  rootRuleName: string,
+): NativeGrammar {
+  const { AddonGrammar, AddonGrammarEvaluationState, AddonSampler } = bindings
+  const grammar = new AddonGrammar(gbnf, { addonExports: bindings, rootRuleName })
+  const first = new AddonGrammarEvaluationState(model, grammar)
+  return {
+    begin: () => new AddonGrammarEvaluationState(first),
+    accept: (state, token) => AddonSampler.acceptGrammarEvaluationStateToken(state, token),
+  }
+}

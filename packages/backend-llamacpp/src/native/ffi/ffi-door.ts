@@ -1,0 +1,122 @@
+import type { Logger } from '@cllm/core'
+import { ModelContexts } from '../model-contexts.js'
+import type { GpuShare, LoadModelOptions, LogitsModel, NativeDoor } from '../native.js'
+import { runAsync, type NativeFunctions } from './bind-functions.js'
+import { FfiAdapter } from './ffi-adapter.js'
+import { FfiContext } from './ffi-context.js'
+import { parseFfiGrammar } from './ffi-grammar.js'
+import { FfiModel } from './ffi-model.js'
+import { openBuiltFfi, openFfi } from './open-ffi.js'
+import { placementOf } from './placement.js'
+
+/** Inputs that one pass of embeddings takes. */
+const embeddingInputs = 16
+
+/** `llama_load_mode`. */
+const loadModes = { none: 0, mmap: 1, mlock: 2, 'mmap+mlock': 3 } as const
+
+/** What was bound, by the library's file: once per process. */
+const bound = new Map<string | undefined, NativeFunctions>()
+
+/** The way to llama.cpp through its C API. */
+export interface FfiDoor extends NativeDoor {
+  /** @param options - with the layers on the GPU; −1 for all */
+  loadModel(options: LoadModelOptions & { readonly gpuLayers: number }): Promise<LogitsModel>
+}
+
+/**
+ * Binds the C functions of the library that was built on this machine, or of those that the addon has
+ * loaded where there is none or it cannot be used, with a warning.
+ * @throws Error that says why the C API cannot be used
+ */
+export function ffiDoor(logger: Logger, library: string | undefined): FfiDoor {
+  const built = library === undefined ? undefined : bindBuilt(library, logger)
+  const functions = built ?? bind(undefined, openFfi)
+  return {
+    name: built === undefined ? 'prebuilt' : 'built',
+    isFull: true,
+    check: () => {},
+    loadModel: async (options) => await loadFfiModel(functions, options),
+  }
+}
+
+function bindBuilt(library: string, logger: Logger): NativeFunctions | undefined {
+  try {
+    return bind(library, () => openBuiltFfi(library))
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error)
+    logger.warn(
+      { reason, library },
+      `the library that was built here cannot be used (${reason}): running on the prebuilt one; ` +
+        '`cllm native build` builds it again',
+    )
+    return undefined
+  }
+}
+
+function bind(library: string | undefined, open: () => NativeFunctions): NativeFunctions {
+  const known = bound.get(library)
+  if (known !== undefined) return known
+  const functions = open()
+  bound.set(library, functions)
+  return functions
+}
+
+/** Loads a model; `gpuLayers` -1: all of it on the GPU. */
+export async function loadFfiModel(
+  functions: NativeFunctions,
+  {
+    modelPath,
+    gpuLayers,
+    mmap,
+    mlock,
+    placement = {},
+  }: LoadModelOptions & { readonly gpuLayers: number },
+): Promise<LogitsModel> {
+  const { params, memory } = placementOf(functions, placement)
+  const pointer = await runAsync(functions.llama_model_load_from_file, modelPath, {
+    ...functions.llama_model_default_params(),
+    n_gpu_layers: gpuLayers,
+    load_mode: loadModes[mmap ? (mlock ? 'mmap+mlock' : 'mmap') : mlock ? 'mlock' : 'none'],
+    lazy_mode: 0,
+    ...params,
+  })
+  // llama.cpp has read what the parameters point to; until here the collector must not take it.
+  void memory.length
+  if (pointer === null) throw new Error('llama.cpp could not load it; its log says why')
+  const model = new FfiModel(functions, pointer)
+  const onGpu = shareOf(gpuLayers, functions.llama_model_n_layer(pointer), placement)
+  const contexts = new ModelContexts<FfiContext>()
+  let freed: Promise<void> | undefined
+  return {
+    native: model,
+    vocabularySize: model.vocabularySize,
+    chatTemplate: model.chatTemplate(),
+    gpuLayers,
+    onGpu,
+    embeddingInputs,
+    parseGrammar: (gbnf, root) => parseFfiGrammar(functions, model, gbnf, root),
+    createContext: async (options) =>
+      await contexts.add(() => FfiContext.create(functions, model.native, { ...options, onGpu })),
+    loadAdapter: async (path) =>
+      await contexts.during(() => FfiAdapter.load(functions, model, path)),
+    dispose: async () => await (freed ??= free()),
+  }
+
+  async function free(): Promise<void> {
+    model.close()
+    await contexts.dispose()
+    model.free()
+  }
+}
+
+/** The layer behind the last one gives the logits. */
+function shareOf(
+  gpuLayers: number,
+  layers: number,
+  { devices = [], overrideTensors = [] }: NonNullable<LoadModelOptions['placement']>,
+): GpuShare {
+  if (gpuLayers === 0) return 'none'
+  const isWhole = gpuLayers < 0 || gpuLayers > layers
+  return isWhole && overrideTensors.length === 0 && !devices.includes('CPU') ? 'all' : 'some'
+}

@@ -1,0 +1,122 @@
+import type { KvCacheType } from '../model/kv-cache-type.js'
+import type { RopeOptions } from '../llamacpp-options.js'
+import type { SamplerFactory } from '../sampling/token-sampler.js'
+import type { Vocabulary } from '../text/vocabulary.js'
+import type { PoolingType } from './pooling-types.js'
+
+/** How a context is made. */
+export interface NativeContextOptions {
+  /** Cells of all sequences together. */
+  readonly contextSize: number
+  readonly sequences: number
+  readonly batchSize: number
+  /** Threads of its passes, at most. */
+  readonly threads: number
+  /** Those that it begins with; default: all. */
+  readonly startThreads?: number
+  readonly flashAttention: boolean | 'auto'
+  readonly kvCacheType: KvCacheType
+  /** Computes embeddings; default false. */
+  readonly embeddings?: boolean
+  /** Of embeddings; default: as the model says. */
+  readonly pooling?: PoolingType | undefined
+  /** Logits that one forward pass can give out; default: of each token. */
+  readonly outputs?: number
+  /** Tokens that are computed at once; default: `batchSize`. */
+  readonly ubatchSize?: number
+  /** Whether all sequences share their cells; default false. */
+  readonly kvUnified?: boolean
+  readonly rope?: RopeOptions
+  /** How long threads poll for work before they sleep, 0 to 100; default 50. */
+  readonly poll?: number
+}
+
+/**
+ * llama.cpp's context: the KV cells of all sequences and the forward pass. A sequence id that it
+ * does not have ends the process.
+ */
+export interface NativeContext {
+  /** Samplers of its own; only of a context whose logits cannot be had. */
+  createSamplers?(vocabulary: Vocabulary): SamplerFactory
+  /** Begins an empty batch with room for `tokens` tokens. */
+  initBatch(tokens: number): void
+  /**
+   * Copies tokens of one sequence into the batch.
+   * @param outputs - the positions whose logits are wanted
+   */
+  addToBatch(
+    sequence: number,
+    position: number,
+    tokens: readonly number[],
+    outputs: readonly number[],
+  ): void
+  /** Resolves to false when the pass was aborted: what it has left in its sequences is to be removed. */
+  decodeBatch(): Promise<boolean>
+  disposeSequence(sequence: number): void
+  /** False when the model's memory cannot forget a part. */
+  removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean
+  /** Copies cells now and their data at the next forward pass. */
+  copySequenceStateFromOtherSequence(target: number, source: number): Promise<unknown>
+  /** −1 when the sequence is empty. */
+  getSequenceKvCacheMinPosition(sequence: number): number
+  /** −1 when the sequence is empty. */
+  getSequenceKvCacheMaxPosition(sequence: number): number
+  /**
+   * For a context that was made for embeddings, of up to {@link LoadedModel.embeddingInputs} sequences.
+   * A model that compares texts gives one number.
+   * @param tokens - up to the end of the sequence's, in the batch
+   */
+  getEmbedding(tokens: number, sequence: number): Float32Array
+  /** The vectors of this many tokens of the batch, from one on, where they are not made into one. */
+  getTokenEmbeddings?(first: number, count: number): Float32Array
+  getThreads(): number
+  dispose(): Promise<void>
+}
+
+/** An adapter in llama.cpp's memory; it is freed before its model. */
+export interface NativeAdapter {
+  free(): void
+}
+
+/** An adapter as forward passes apply it. */
+export interface AppliedNativeAdapter {
+  readonly adapter: NativeAdapter
+  readonly scale: number
+}
+
+/** A context that gives its logits out. */
+export interface LogitsContext extends NativeContext {
+  /**
+   * The logits of the batch's token with this index, where llama.cpp has them: to be read before the
+   * next forward pass. Undefined when they were not asked for.
+   */
+  logits(batchIndex: number): Float32Array | undefined
+  /** Where these logits are in the memory of this process. */
+  logitsAddress(batchIndex: number): bigint | undefined
+  /** Whether it keeps what it has computed; one that does not has embeddings only. */
+  hasMemory(): boolean
+  /** Threads of the forward passes from now on, up to as many as the context was made with. */
+  setThreads(threads: number): void
+  /**
+   * Whether the forward pass under way is to end, and any other one while this holds: as far as the CPU
+   * computes it.
+   */
+  setAborting(isAborting: boolean): void
+  /** The adapters of the forward passes from now on; freed ones must not be among them. */
+  setAdapters(adapters: readonly AppliedNativeAdapter[]): void
+  /** Whether positions can be changed: see `shiftSequence`. */
+  canShift(): boolean
+  /** Moves the tokens of a sequence from position `from` on by `by` positions, to where none is. */
+  shiftSequence(sequence: number, from: number, by: number): void
+  /** What a sequence holds, or what no cut brings back; undefined where there is no memory for it. */
+  saveSequence(
+    sequence: number,
+    partial: boolean,
+    allocate: (bytes: number) => Uint8Array | undefined,
+  ): Promise<Uint8Array | undefined>
+  /** Puts it back; false where llama.cpp refuses it. Other bytes than were saved may end the process. */
+  restoreSequence(sequence: number, state: Uint8Array, partial: boolean): Promise<boolean>
+}
+
+/** Whether a context gives its logits out. */
+export const givesLogits = (context: NativeContext): context is LogitsContext => 'logits' in context
