@@ -14,7 +14,7 @@ import { defined } from '../defined.js'
 
 const nothing = (): void => {}
 
-type SignalOption = NonNullable<Parameters<EngineCalls['embed']>[1]>
+type SignalOption = NonNullable<Parameters<EngineCalls['tokenize']>[1]>
 
 /** The engine of a pooled model: calls and requests wait until the model is loaded. */
 export class PooledEngineClient extends CallForwarder implements EngineClient {

@@ -1,55 +1,68 @@
 import type { EngineCalls } from '../contracts/engine/engine-client.js'
 import { CllmError } from '../errors/cllm-error.js'
 
-/** The names of all calls; forwarding clients and hosts are derived from this table. */
-export const engineCalls = [
-  'tokenize',
-  'detokenize',
-  'pieces',
-  'embed',
-  'applyTemplate',
-  'info',
-  'statistics',
-  'activity',
-  'explain',
-  'slotAction',
-  'cache',
-  'adapters',
-  'loadAdapter',
-  'unloadAdapter',
-  'getScheduler',
-  'setScheduler',
-  'noteService',
-  'drain',
-  'close',
-] as const satisfies readonly (keyof EngineCalls)[]
+/** How a call is made to an engine in another process. */
+export interface CallTraits {
+  /** Its second argument may be options with a signal: it can be abandoned. */
+  readonly takesSignal?: true
+  /** Any engine gives the same answer: it waits for the next one. */
+  readonly patient?: true
+  /** It hands the engine a client's data, which may crash it. */
+  readonly hasInput?: true
+  /** What its answer waits for: a forward pass or as much, or the end of a request. Default: for neither. */
+  readonly takes?: 'pass' | 'request'
+}
+
+/** All calls with their traits; forwarding clients and hosts are derived from this table. */
+export const engineCalls = {
+  tokenize: { takesSignal: true, patient: true, hasInput: true },
+  detokenize: { patient: true, hasInput: true },
+  pieces: { patient: true, hasInput: true },
+  embed: { takesSignal: true, patient: true, hasInput: true, takes: 'pass' },
+  applyTemplate: { patient: true, hasInput: true },
+  info: {},
+  statistics: {},
+  activity: {},
+  explain: {},
+  slotAction: { hasInput: true, takes: 'request' },
+  cache: {},
+  adapters: {},
+  loadAdapter: { hasInput: true, takes: 'pass' },
+  unloadAdapter: {},
+  getScheduler: {},
+  setScheduler: { patient: true, hasInput: true },
+  noteService: {},
+  drain: {},
+  close: { takes: 'pass' },
+} as const satisfies Record<keyof EngineCalls, CallTraits>
 
 /** The name of a call; `recordingParts` is one to a worker of a cluster alone. */
 export type EngineCallName = keyof EngineCalls | 'recordingParts'
 
 /** Throws `internal` if there is no such call. */
 export function assertEngineCall(name: string): asserts name is keyof EngineCalls {
-  if ((engineCalls as readonly string[]).includes(name)) return
-  throw new CllmError(
-    'internal',
-    `Expected one of ${engineCalls.join(', ')}, instead got "${name}"`,
-  )
+  if (Object.hasOwn(engineCalls, name)) return
+  const names = Object.keys(engineCalls).join(', ')
+  throw new CllmError('internal', `Expected one of ${names}, instead got "${name}"`)
 }
 
-/** Whether a call can be abandoned: its last argument may be options with a signal. */
-export const takesSignal = (name: EngineCallName): boolean =>
-  name === 'embed' || name === 'tokenize'
+/** The traits of a call. */
+export const traitsOf = (name: EngineCallName): CallTraits =>
+  name === 'recordingParts' ? {} : engineCalls[name]
 
-/** The arguments of a call that came from elsewhere, with a signal where it takes one. */
+/** The arguments of a call with the signal that ends it, where the call takes one. */
 export function withSignal(
   name: EngineCallName,
-  given: readonly unknown[],
+  values: readonly unknown[],
   signal: AbortSignal,
 ): unknown[] {
-  if (!takesSignal(name)) return [...given]
-  const [first, options] = given
+  if (!takesSignal(name)) return [...values]
+  const [first, options] = values
   return [first, { ...(options as object | undefined), signal }]
 }
+
+/** Whether a call can be abandoned. */
+export const takesSignal = (name: EngineCallName): boolean => traitsOf(name).takesSignal === true
 
 /**
  * A client that forwards all calls through `forward`: it has a method for each entry of the table of
@@ -63,7 +76,7 @@ export abstract class CallForwarder {
 
 export interface CallForwarder extends EngineCalls {}
 
-for (const name of engineCalls) {
+for (const name of Object.keys(engineCalls) as (keyof EngineCalls)[]) {
   Object.defineProperty(CallForwarder.prototype, name, {
     configurable: true,
     writable: true,

@@ -1,5 +1,10 @@
 import type { Random } from '../contracts/clock.js'
-import type { EngineClient, EngineInfo, GenerateEvent } from '../contracts/engine/engine-client.js'
+import type {
+  EngineClient,
+  EngineInfo,
+  GenerateEvent,
+  TokenizeOptions,
+} from '../contracts/engine/engine-client.js'
 import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { AdapterInfo } from '../contracts/model/adapter.js'
 import { CllmError } from '../errors/cllm-error.js'
@@ -80,7 +85,7 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
       if (name === 'loadAdapter' || name === 'unloadAdapter') await this.#noteAdapters()
       return answer
     }
-    const [input, { signal, ...others } = {}] = values as Parameters<EngineClient['embed']>
+    const [input, { signal, ...others } = {}] = values as [unknown, TokenizeOptions?]
     if (signal?.aborted === true) throw cancelled(signal)
     const call = this.#nextCall
     const answer = this.#call(name, [input, ...(isEmpty(others) ? [] : [others])])

@@ -59,7 +59,11 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (this.state === 'gone') return
     if (message.type === 'submit') this.#submit(message)
     else if (message.type === 'cancel') this.#cancel(message)
-    else if (message.type === 'leave') this.#leave(message)
+    else if (message.type === 'leave') {
+      this.#calls.onLeave(message.call)
+      if (this.state === 'up') this.#link?.channel.send(message)
+      this.#moveOn()
+    }
     else this.#call(message)
     this.#hangs.update()
   }
@@ -121,7 +125,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (this.#info !== undefined) this.logger.warn({ requests: size }, 'the engine is back')
     this.#onMessage({ type: 'ready', info })
     this.#info = info
-    for (const call of this.#calls.resume()) this.#pass(call)
+    const policy = this.#calls.policy()
+    if (policy !== undefined) this.#pass(policy)
     this.#moveOn()
   }
 
@@ -136,11 +141,14 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     // In place of one that cannot be sent, others may have their turn.
     while (isMore) {
       isMore = false
+      const { hasSuspects } = this.#requests
+      for (const call of this.#calls.take(hasSuspects)) isMore = !this.#pass(call) || isMore
+      if (this.#calls.hasSuspects) continue
       for (const message of this.#requests.take()) isMore = !this.#pass(message) || isMore
     }
     this.#watchHeld()
     if (this.#requests.size > 0 || this.#calls.isEmbedding) return
-    for (const call of this.#drains?.splice(0) ?? []) this.#resolve(call)
+    for (const call of this.#drains?.splice(0) ?? []) this.#onMessage({ type: 'result', call, value: null })
   }
 
   /** Sends what may be too deep or too large for a message: then that one ends, and no other. */
@@ -192,12 +200,6 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#link?.channel.send(message)
   }
 
-  #leave(message: ToEngine & { readonly type: 'leave' }): void {
-    this.#calls.onLeave(message.call)
-    this.#moveOn()
-    if (this.state === 'up') this.#link?.channel.send(message)
-  }
-
   #call(message: Call): void {
     const { call, name } = message
     if (name === 'drain') {
@@ -209,15 +211,11 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       this.#isClosing = true
       const error = new CllmError('shutting_down', 'The engine is shutting down')
       for (const entry of this.#requests.held()) this.#drop(entry, error)
-      if (this.state !== 'up') return this.#resolve(call)
+      if (this.state !== 'up') return this.#onMessage({ type: 'result', call, value: null })
     }
-    const answer = this.#calls.take(message, this.state === 'up' || this.#info === undefined)
+    const answer = this.#calls.add(message, this.state === 'up' || this.#info === undefined)
     if (answer !== undefined) this.#onMessage(answer)
-    else if (this.state === 'up' && !this.#pass(message)) this.#moveOn()
-  }
-
-  #resolve(call: number): void {
-    this.#onMessage({ type: 'result', call, value: null })
+    else this.#moveOn()
   }
 
   #kill(reason: string): void {

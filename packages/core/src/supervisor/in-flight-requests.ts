@@ -46,6 +46,11 @@ export class InFlightRequests {
     return this.#counts.checking + this.#counts.preparing > 0
   }
 
+  /** Whether a request is to be alone on the engine, or is. */
+  get hasSuspects(): boolean {
+    return this.#suspects > 0
+  }
+
   get(id: string): InFlightRequest | undefined {
     return this.#requests.get(id)
   }

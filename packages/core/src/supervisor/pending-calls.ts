@@ -1,46 +1,45 @@
 import { CllmError } from '../errors/cllm-error.js'
 import type { Call, FromEngine } from '../remote/channel.js'
-import type { EngineCallName } from '../remote/engine-calls.js'
+import { traitsOf } from '../remote/engine-calls.js'
 
 type Answer = FromEngine & { readonly type: 'result' | 'error' }
 
-/** Calls with the same answer from any engine: they wait for the next one. */
-const patient: ReadonlySet<EngineCallName> = new Set([
-  'tokenize',
-  'detokenize',
-  'pieces',
-  'applyTemplate',
-  'embed',
-  'setScheduler',
-])
-
-/** Calls that may wait for a forward pass, or a long one. */
-const slow: ReadonlySet<EngineCallName> = new Set(['embed', 'loadAdapter', 'close'])
-
-/** Calls that wait for as long as a request runs in a slot, and for a file: that may be long. */
-const endless: ReadonlySet<EngineCallName> = new Set(['slotAction'])
+interface PendingCall {
+  readonly call: Call
+  /** An engine crashed while it had this call: the next one gets it alone. */
+  isSuspect: boolean
+}
 
 /** Whether a message answers a call. */
 export const isAnswer = (message: FromEngine): message is Answer =>
   message.type === 'result' || message.type === 'error'
 
-/** Pending calls: some can wait for the next engine, the others fail with this one. */
+/**
+ * Pending calls: some can wait for the next engine, the others fail with this one. Calls that an engine had
+ * when it crashed are suspects, as requests are: the next engine gets them one at a time and before
+ * anything else, and the call that crashes it while it is alone fails with `engine_crashed`.
+ */
 export class PendingCalls {
-  readonly #open = new Map<number, { readonly call: Call; deaths: number }>()
-  #quick = 0
-  #endless = 0
+  /** Calls that no engine has. */
+  readonly #held = new Map<number, PendingCall>()
+  /** Calls that the engine has. */
+  readonly #sent = new Map<number, PendingCall>()
+  #alone: PendingCall | undefined
+  #suspects = 0
   #embeddings = 0
+  /** Calls that the engine has by what they take. */
+  readonly #counts = { nothing: 0, pass: 0, request: 0 }
   /** The policy that was set last. */
   #policy: readonly unknown[] | undefined
 
-  /** Whether a call is pending that an engine answers within a time that can be told. */
+  /** Whether the engine has a call that it answers within a time that can be told. */
   get isOwed(): boolean {
-    return this.#open.size > this.#endless
+    return this.#sent.size > this.#counts.request
   }
 
-  /** Whether a call is pending that needs no forward pass. */
+  /** Whether the engine has a call that needs no forward pass. */
   get isPreparing(): boolean {
-    return this.#quick > 0
+    return this.#counts.nothing > 0
   }
 
   /** Whether an embedding is pending: a drain waits for it. */
@@ -48,60 +47,109 @@ export class PendingCalls {
     return this.#embeddings > 0
   }
 
-  /** Takes a call; returns its answer when there is no engine and it cannot wait for one. */
-  take(call: Call, isUp: boolean): Answer | undefined {
-    if (!isUp && !patient.has(call.name)) return unavailable(call)
-    this.#open.set(call.call, { call, deaths: 0 })
-    this.#count(call, 1)
+  /** Whether a call is to be alone on the engine, or is. */
+  get hasSuspects(): boolean {
+    return this.#suspects > 0
+  }
+
+  /** Adds a call; returns its answer when there is no engine and it cannot wait for one. */
+  add(call: Call, isUp: boolean): Answer | undefined {
+    const { patient = false } = traitsOf(call.name)
+    if (!isUp && !patient) return unavailable(call)
+    this.#held.set(call.call, { call, isSuspect: false })
+    if (call.name === 'embed') this.#embeddings++
     return undefined
   }
 
-  /** The client abandoned the call: it is not repeated on another engine. */
+  /** The call that sets the next engine's policy, if one was set. */
+  policy(): Call | undefined {
+    if (this.#policy === undefined) return undefined
+    return { type: 'call', call: -1, name: 'setScheduler', arguments: this.#policy }
+  }
+
+  /**
+   * Takes the calls that the engine gets now, in order.
+   *
+   * @param isReserved a request is to be alone on the engine: it gets no input of clients besides
+   */
+  *take(isReserved: boolean): Iterable<Call> {
+    for (const pending of this.#held.values()) {
+      const { hasInput = false } = traitsOf(pending.call.name)
+      if (hasInput && (this.#alone !== undefined || (isReserved && !this.hasSuspects))) continue
+      if (hasInput && this.hasSuspects) {
+        if (!pending.isSuspect) continue
+        this.#alone = pending
+      }
+      this.#held.delete(pending.call.call)
+      this.#sent.set(pending.call.call, pending)
+      this.#count(pending, 1)
+      yield pending.call
+    }
+  }
+
+  /** The client abandoned the call: no further engine gets it. */
   onLeave(call: number): void {
     this.#remove(call)
   }
 
   /** An answer came; false when no client waits for it. */
   onAnswer({ type, call }: Answer): boolean {
-    const open = this.#open.get(call)
-    if (open === undefined) return false
-    this.#remove(call)
-    if (type === 'result' && open.call.name === 'setScheduler') this.#policy = open.call.arguments
+    const pending = this.#remove(call)
+    if (pending === undefined) return false
+    if (type === 'result' && pending.call.name === 'setScheduler') {
+      this.#policy = pending.call.arguments
+    }
     return true
   }
 
-  /** The first calls to the next engine: the active policy, then the calls that could wait. */
-  *resume(): Iterable<Call> {
-    const name = 'setScheduler'
-    if (this.#policy !== undefined) yield { type: 'call', call: -1, name, arguments: this.#policy }
-    for (const { call } of this.#open.values()) yield call
-  }
-
-  /** The engine exited. Returns the failures of calls that cannot wait, or may have crashed it twice. */
+  /** The engine exited. Returns the failures of calls that cannot wait, and of the one that crashed it alone. */
   onExit(): Answer[] {
     const failed: Answer[] = []
-    for (const [id, open] of this.#open) {
-      if (patient.has(open.call.name) && ++open.deaths < 2) continue
+    const alone = this.#alone
+    const sent = [...this.#sent]
+    for (const [id, pending] of [...sent, ...this.#held]) {
+      const { patient = false } = traitsOf(pending.call.name)
+      if (patient && pending !== alone) continue
       this.#remove(id)
-      failed.push(unavailable(open.call))
+      failed.push(pending === alone ? crashed(pending.call) : unavailable(pending.call))
     }
+    const waiting = [...this.#held]
+    this.#held.clear()
+    for (const [id, pending] of sent) {
+      if (!this.#sent.delete(id)) continue
+      this.#count(pending, -1)
+      if (!pending.isSuspect) this.#suspects++
+      pending.isSuspect = true
+      this.#held.set(id, pending)
+    }
+    for (const [id, pending] of waiting) this.#held.set(id, pending)
     return failed
   }
 
-  #remove(id: number): void {
-    const open = this.#open.get(id)
-    if (open === undefined || !this.#open.delete(id)) return
-    this.#count(open.call, -1)
+  #remove(id: number): PendingCall | undefined {
+    const sent = this.#sent.get(id)
+    const pending = sent ?? this.#held.get(id)
+    if (pending === undefined) return undefined
+    this.#sent.delete(id)
+    this.#held.delete(id)
+    if (sent !== undefined) this.#count(pending, -1)
+    if (pending.isSuspect) this.#suspects--
+    if (this.#alone === pending) this.#alone = undefined
+    if (pending.call.name === 'embed') this.#embeddings--
+    return pending
   }
 
-  #count({ name }: Call, change: 1 | -1): void {
-    if (endless.has(name)) this.#endless += change
-    else if (!slow.has(name)) this.#quick += change
-    if (name === 'embed') this.#embeddings += change
+  #count({ call }: PendingCall, change: 1 | -1): void {
+    this.#counts[traitsOf(call.name).takes ?? 'nothing'] += change
   }
 }
 
 function unavailable({ call }: Call): Answer {
   const error = new CllmError('engine_unavailable', 'The engine stopped and is being restarted')
   return { type: 'error', call, error: error.serialize() }
+}
+
+function crashed({ call, name }: Call): Answer {
+  const message = `The engine crashed while it answered this call alone: ${name}`
+  return { type: 'error', call, error: new CllmError('engine_crashed', message).serialize() }
 }

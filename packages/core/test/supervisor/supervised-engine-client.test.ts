@@ -305,6 +305,68 @@ t.test('a hang outside a forward pass costs seconds, not minutes', async (t) => 
   t.equal(clock.now(), 4000, 'the time can be set')
 })
 
+t.test('a call that its client left is handed to no further engine', async (t) => {
+  const encoded: [number, string][] = []
+  const { clock, client, run, submit, processes } = supervised({
+    onEncode: (process, text) => {
+      if (text === 'hello') return
+      encoded.push([processes.indexOf(process), text])
+      if (text === 'poison') process.hang()
+    },
+  })
+  await run(client.ready())
+  const left = new AbortController()
+  const abandoned = t.rejects(client.tokenize('poison', { signal: left.signal }), {
+    code: 'cancelled',
+  })
+  left.abort()
+  await abandoned
+  const canary = submit(greedy(promptOf(9), 3))
+  const { tokens, error } = await run(canary)
+  t.same([tokens.length, error], [3, undefined])
+  t.same(encoded, [[0, 'poison']])
+  t.equal(client.restarts, 1)
+  t.ok(clock.now() < 12_000, `after ${clock.now()} ms`)
+})
+
+t.test('a call that crashes engines fails alone, and no request beside it', async (t) => {
+  const poisoned = (process: FakeProcess, text: string) => void (text === 'poison' && process.kill())
+  const { clock, client, run, submit } = supervised({ onEncode: poisoned, slots: 2 })
+  await run(client.ready())
+  const running = submit(greedy(promptOf(9), 60))
+  await runUntilIdle(clock, clock.now() + 100)
+  const fresh = submit({ ...greedy([], 5), prompt: { text: 'innocent' } })
+  const calls = [client.tokenize('abc'), client.tokenize('poison'), client.tokenize('abc')]
+  const failed = t.rejects(calls[1] as Promise<TokenId[]>, {
+    code: 'engine_crashed',
+    message: /this call alone: tokenize/,
+  })
+  t.equal((await run(calls[0] as Promise<TokenId[]>)).length, 4)
+  await run(failed)
+  t.equal((await run(calls[2] as Promise<TokenId[]>)).length, 4)
+  for (const { tokens, error } of await run(Promise.all([running, fresh]))) {
+    t.same([tokens.length > 4, error], [true, undefined])
+  }
+  t.equal(client.restarts, 2, 'beside others, and alone')
+})
+
+t.test('while a request that may have crashed an engine is alone, no call is beside it', async (t) => {
+  const { clock, client, run, submit } = supervised({
+    onStep: (process, batch) => {
+      if (batch.some(({ tokens }) => tokens.includes(poison))) process.kill()
+    },
+    onEncode: (process, text) => void (text === 'poison' && process.kill()),
+  })
+  await run(client.ready())
+  const hostile = submit(greedy([5, poison], 5))
+  const call = t.rejects(client.tokenize('poison'), { code: 'engine_crashed' })
+  const innocent = submit(greedy(promptOf(9), 5))
+  await runUntilIdle(clock, clock.now() + 20)
+  t.match((await run(hostile)).error, { code: 'engine_crashed' })
+  await run(call)
+  t.same([(await run(innocent)).tokens.length, (await innocent).error], [5, undefined])
+})
+
 t.test('what cannot be sent fails, and nothing else', async (t) => {
   const { clock, client, run, submit, kill, processes } = supervised({ loadMs: 50, slots: 1 })
   // As JSON.stringify does with values that are nested too deep.
