@@ -34,6 +34,7 @@ export function sequenceOf(
       promptLogprobs: undefined,
       speculative: true,
       slot: undefined,
+      sample: undefined,
       contextSize: 1024,
       shift: undefined,
       describe: (token, { logprob }) => ({ token, text: '', logprob, top: [] }) as never,

@@ -84,8 +84,8 @@ export async function startGenerations(
   const refused = new AbortController()
   // A signal each: Node warns of a leak where more than ten listen to one.
   const either = () => AbortSignal.any([signal, refused.signal])
-  const starting = requests.map((request, index) =>
-    (index === 0 ? startFirst : start)(ctx, client, request, either()),
+  const starting = requests.map((request, sample) =>
+    (sample === 0 ? startFirst : start)(ctx, client, { ...request, sample }, either()),
   )
   try {
     return await Promise.all(starting)

@@ -51,6 +51,11 @@ export interface GenerateRequest {
    */
   readonly keepMs?: number
   /**
+   * Which of several samples for one client it is, from 0. Samples after the first yield to requests of
+   * others: they have all slots but one while others want any. Default: there is one.
+   */
+  readonly sample?: number
+  /**
    * The slot that it should have: it gets this one if that is idle when its turn comes, else another.
    * Default: the engine chooses by what the slots hold.
    */

@@ -40,7 +40,7 @@ export function resolveRequest(
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, cache = true, forecast = false, logprobs, drawLogprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
-  const { continued, deadlineMs, speculative = true, progress = false, pin = false, slot } = request
+  const { sample, continued, deadlineMs, speculative = true, progress = false, pin = false, slot } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)
@@ -56,6 +56,7 @@ export function resolveRequest(
   if (slot !== undefined) {
     checkNumber('slot', slot, { min: 0, max: context.limits.slots - 1, integer: true })
   }
+  if (sample !== undefined) checkNumber('sample', sample, { min: 0, integer: true })
   checkType('forecast', request.forecast, 'boolean')
   checkType('pin', request.pin, 'boolean')
   checkType('progress', request.progress, 'boolean')
@@ -84,6 +85,7 @@ export function resolveRequest(
     // What is found in a slot has no probabilities.
     cache: cache && promptLogprobs === undefined,
     slot,
+    sample,
     forecast,
     progress,
     pin,

@@ -41,6 +41,7 @@ export class StepPlanner {
 
   /** The next step. Throws `policy_failed`. */
   async next(now: number): Promise<PlannedStep> {
+    this.table.turnSamples(now)
     let plan = this.#plan(now)
     const visible = this.table.waiting.size
     this.#takeBack(plan, now)

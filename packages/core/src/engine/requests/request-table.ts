@@ -16,6 +16,7 @@ import { EngineObservers } from '../report/engine-observers.js'
 import type { StepPart } from '../loop/run-step.js'
 import { Expiry } from './expiry.js'
 import { RunningSet } from './running-set.js'
+import { SampleLane } from './sample-lane.js'
 import type { Sequence } from './sequence.js'
 import { WaitingQueue } from './waiting-queue.js'
 
@@ -36,6 +37,7 @@ export class RequestTable {
     @inject(InFlightPrefixSharing) private readonly sharing: InFlightPrefixSharing,
     @inject(WaitingQueue) readonly waiting: WaitingQueue,
     @inject(RunningSet) readonly running: RunningSet,
+    @inject(SampleLane) private readonly samples: SampleLane,
     @inject(AdapterTable) private readonly adapters: AdapterTable,
     @inject(EngineObservers) private readonly observers: EngineObservers,
   ) {}
@@ -75,6 +77,20 @@ export class RequestTable {
     this.waiting.add(sequence)
     this.#expiry.add(sequence)
     this.observers.onQueued(sequence, now)
+    if (!this.samples.add(sequence)) this.#enterQueue(sequence, now)
+  }
+
+  /** Samples make room for other requests, or have their turn. */
+  turnSamples(now: number): void {
+    const victim = this.samples.victim(this.pool.freeSlots)
+    if (victim !== undefined) {
+      this.preempt(victim, now)
+      this.samples.hold(victim)
+    }
+    for (const sequence of this.samples.release(now)) this.#enterQueue(sequence, now)
+  }
+
+  #enterQueue(sequence: Sequence, now: number): void {
     this.sharing.onWaiting(sequence, now)
     this.kv.onWaiting?.(sequence)
   }
@@ -188,6 +204,7 @@ export class RequestTable {
   /** Ends a request: its id and its slot are free. */
   remove(sequence: Sequence, state: EndState, now: number): void {
     this.waiting.remove(sequence)
+    this.samples.remove(sequence)
     this.sharing.onLeft(sequence)
     this.#giveBack(sequence, now)
     sequence.state = state

@@ -41,6 +41,8 @@ export interface SequenceRequest {
   readonly pin: boolean
   /** The same for this many milliseconds after its end. */
   readonly keepMs: number | undefined
+  /** Which of several samples it is, from 0; undefined: there is one. */
+  readonly sample: number | undefined
   /** The slot that it should have, if that is idle. */
   readonly slot: number | undefined
   /** Whether its `start` event has a forecast. */

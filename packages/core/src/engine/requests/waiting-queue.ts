@@ -15,6 +15,8 @@ export class WaitingQueue implements WaitingView {
   /** The order in which requests joined, so that held ones get their places back. */
   readonly #turns = new WeakMap<Sequence, number>()
   #nextTurn = 0
+  /** When those that did not join the queue at their arrival did so. */
+  readonly #since = new WeakMap<Sequence, number>()
   /** When the last of those that have not begun arrived, of all so far. */
   #latest = -Infinity
   #isSorted = true
@@ -73,10 +75,15 @@ export class WaitingQueue implements WaitingView {
     if (this.#queued.delete(id) || this.#begun.delete(id)) this.#held.set(id, sequence)
   }
 
-  /** Shows held requests again, at their places. */
-  unhold(sequences: Iterable<Sequence>): void {
+  /**
+   * Shows held requests again.
+   *
+   * @param since - the time by which they have their places; default: when each arrived
+   */
+  unhold(sequences: Iterable<Sequence>, since?: number): void {
     const back = [...sequences].filter(({ id }) => this.#held.delete(id))
     for (const sequence of back) {
+      if (since !== undefined) this.#since.set(sequence, since)
       const part = hasBegun(sequence) ? this.#begun : this.#queued
       part.set(sequence.id, sequence)
       this.#isSorted = false
@@ -89,7 +96,8 @@ export class WaitingQueue implements WaitingView {
     this.#isSorted = true
     const byTurn = (a: Sequence, b: Sequence): number => this.#turnOf(a) - this.#turnOf(b)
     this.#begun = sorted(this.#begun, byTurn)
-    this.#queued = sorted(this.#queued, (a, b) => a.arrival - b.arrival || byTurn(a, b))
+    const sinceOf = (one: Sequence): number => this.#since.get(one) ?? one.arrival
+    this.#queued = sorted(this.#queued, (a, b) => sinceOf(a) - sinceOf(b) || byTurn(a, b))
   }
 
   #turnOf(sequence: Sequence): number {

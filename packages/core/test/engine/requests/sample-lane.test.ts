@@ -1,0 +1,96 @@
+import { runUntilIdle } from '@cllm/core/testing'
+import t from 'tap'
+import {
+  type Answer,
+  collect,
+  expectedTokens,
+  greedy,
+  isDone,
+  promptOf,
+  rig,
+  type Rig,
+} from '../../rig.js'
+
+/** Samples of one request, with an answer of so many tokens each. */
+function samples({ client }: Rig, count: number, maxTokens: number, family = 0) {
+  return Array.from({ length: count }, (_, sample) =>
+    collect(client.submit({ ...greedy(promptOf(8, family), maxTokens), sample })),
+  )
+}
+
+const firstTokenMs = ({ end }: Answer): number => end?.timings.firstTokenMs ?? Infinity
+
+t.test('samples have all slots while nobody else wants any', async (t) => {
+  const made = rig({ slots: 4 })
+  const all = samples(made, 8, 20)
+  await made.run(Promise.all(all))
+  t.ok(made.clock.now() < 1000 + 2 * 20 * 10 + 100, `${made.clock.now() - 1000} ms for two rounds`)
+  t.ok(made.backend.steps.some(({ batch }) => batch.length === 4))
+  await isDone(t, made)
+})
+
+t.test('a request that comes beside 128 samples has its turn at once', async (t) => {
+  const made = rig({ slots: 4 })
+  const all = samples(made, 128, 100)
+  await runUntilIdle(made.clock, 1300)
+  const canaries = [1, 2].map((family) =>
+    collect(made.client.submit(greedy(promptOf(8, family), 2))),
+  )
+  for (const canary of await made.run(Promise.all(canaries))) {
+    t.ok(firstTokenMs(canary) <= 60, `${firstTokenMs(canary)} ms`)
+  }
+  const expected = expectedTokens(made.backend, promptOf(8), 100)
+  const answers = await made.run(Promise.all(all))
+  for (const { tokens } of answers) t.strictSame(tokens, expected)
+  const preempted = answers.filter(({ end }) => (end?.timings.preemptions ?? 0) > 0)
+  t.equal(preempted.length, 1, 'one sample has made room')
+  await isDone(t, made)
+})
+
+t.test('two clients with many samples, and others all the time: each goes on', async (t) => {
+  const made = rig({ slots: 3 })
+  const all = [...samples(made, 10, 30), ...samples(made, 10, 30, 1)]
+  let isOver = false
+  const others: Promise<Answer>[] = []
+  const keepAsking = async (family: number) => {
+    while (!isOver) {
+      const other = collect(made.client.submit(greedy(promptOf(8, family), 10)))
+      others.push(other)
+      await other
+    }
+  }
+  const asking = [2, 3].map(keepAsking)
+  for (const { tokens } of await made.run(Promise.all(all))) t.equal(tokens.length, 30)
+  isOver = true
+  await made.run(Promise.all(asking))
+  t.ok(others.length > 20, `${others.length} others`)
+  const waits = (await Promise.all(others.slice(2))).map(firstTokenMs)
+  t.ok(Math.max(...waits) < 500, `${Math.max(...waits)} ms at most`)
+  await isDone(t, made)
+})
+
+t.test('with one slot, others go between two samples', async (t) => {
+  const made = rig({ slots: 1 })
+  const all = samples(made, 4, 10)
+  await runUntilIdle(made.clock, 1050)
+  const canary = await made.run(collect(made.client.submit(greedy(promptOf(8, 1), 2))))
+  t.ok(firstTokenMs(canary) <= 100, `${firstTokenMs(canary)} ms`)
+  for (const { tokens, end } of await made.run(Promise.all(all))) {
+    t.same([tokens.length, end?.timings.preemptions], [10, 0])
+  }
+  await isDone(t, made)
+})
+
+t.test('samples that are cancelled leave the queue', async (t) => {
+  const made = rig({ slots: 2 })
+  const left = new AbortController()
+  const all = Array.from({ length: 6 }, (_, sample) =>
+    collect(made.client.submit({ ...greedy(promptOf(8), 50), sample }, { signal: left.signal })),
+  )
+  await runUntilIdle(made.clock, 1050)
+  left.abort()
+  for (const { error } of await made.run(Promise.all(all))) t.match(error, { code: 'cancelled' })
+  await isDone(t, made)
+  const wrong = await made.ask({ ...greedy(promptOf(8), 5), sample: -1 })
+  t.match(wrong.error, { code: 'invalid_request', details: { field: 'sample' } })
+})
