@@ -29,6 +29,8 @@ export interface WorkerRecord {
   readonly host: string
   /** Messages that it has refused so far: no front of its cluster can have sent them. */
   readonly refusedMessages: number
+  /** When it listed itself last, in milliseconds of its clock. */
+  readonly listedAt?: number
   /** Its load, when it was listed last. */
   readonly load: Pick<WorkerReport, 'slots' | 'open' | 'openTokens' | 'backlogTokens' | 'tokenMs'>
 }

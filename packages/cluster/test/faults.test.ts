@@ -605,6 +605,42 @@ async function startOne(clock: SimulatedClock, server: FakeServer, id: string, m
 const later = async (clock: SimulatedClock, ms: number) =>
   await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
 
+t.test('a worker that dies is lost once, however long the list still has it', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const lost: unknown[] = []
+  const warn = (fields: object, message: string) =>
+    void (message === 'a worker is lost' && lost.push(fields))
+  const logger = { ...silentLogger, warn }
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, logger })
+  const directory = new ClusterDirectory(front)
+  await front.start()
+  const mortal = await startOne(clock, server, 'mortal')
+  const silent = await startOne(clock, server, 'silent')
+  await later(clock, 1000)
+  t.equal(front.client('fake').workers.members.length, 2)
+  mortal.bus.die()
+  silent.bus.stop()
+  await later(clock, 2500)
+  t.same(lost, [
+    { worker: 'mortal', reason: 'it was silent for 2000 ms' },
+    { worker: 'silent', reason: 'it was silent for 2000 ms' },
+  ])
+  await later(clock, 10_000)
+  t.same(lost.filter((one) => (one as { worker: string }).worker === 'mortal').length, 1)
+  silent.bus.goOn()
+  await later(clock, 4000)
+  t.same(
+    front.client('fake').workers.members.map(({ record }) => record.id),
+    ['silent'],
+    'one that lists itself again is used again',
+  )
+  t.match(directory.status(), { state: 'loaded' })
+  await front.close()
+  await mortal.client.close()
+  await silent.worker.close()
+})
+
 t.test(
   'a request that comes now waits for as long as at the worker where it waits least',
   async (t) => {

@@ -303,6 +303,13 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     t.match(JSON.parse(health), { data: { healthy: true, workers: [{ state: 'up' }] } })
     t.match(health, '{"id":"old-1","state":"incompatible","slots":0,"open":0}')
     await stranger.withdraw('old-1')
+
+    const record = JSON.parse((await stranger.members()).get(last.id) ?? '{}') as object
+    await stranger.announce('dead-1', JSON.stringify({ ...record, id: 'dead-1' }), 600_000)
+    t.match((await run(t, 'cluster', '--cluster', url)).out, /dead-1 +│? *lost/)
+    const lost = await run(t, 'cluster', 'drain', 'dead-1', '--cluster', url)
+    t.match([lost.code, lost.err], [2, /dead-1 is lost/])
+    await stranger.withdraw('dead-1')
     await stranger.close()
 
     t.equal((await run(t, 'keys', 'revoke', 'anna', '--cluster', url)).code, 0)

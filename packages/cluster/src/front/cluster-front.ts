@@ -51,6 +51,8 @@ export class ClusterFront {
   readonly #links = new Map<string, Link<ToWorker, FromWorker>>()
   /** The links by their workers. */
   readonly #linked = new Map<string, Link<ToWorker, FromWorker>>()
+  /** The list's records of workers that are taken for dead; undefined: not read since. */
+  readonly #dead = new Map<string, string | undefined>()
   readonly #presence: PresenceWatch
   readonly #sleep: SleepWatch
   #incompatible: readonly IncompatibleWorker[] = []
@@ -64,7 +66,7 @@ export class ClusterFront {
     this.#times = { ...defaultLinkTimes, ...parts.times }
     this.#presence = new PresenceWatch(parts.bus, this.#clock, {
       ids: () => [...this.#linked.keys()],
-      onGone: (id) => this.#linked.get(id)?.close('its connection has ended'),
+      onGone: (id) => this.#linked.get(id)?.close('its connection has ended', true),
     })
     const own = frontMailbox(parts.id)
     this.#sleep = new SleepWatch({
@@ -156,12 +158,22 @@ export class ClusterFront {
     if (this.#isClosed) return
     const incompatible: IncompatibleWorker[] = []
     for (const [id, text] of members) {
-      if (this.#linked.has(id)) continue
+      if (this.#linked.has(id) || this.#isDead(id, text)) continue
       const record = readRecord(id, text)
       if (record?.kind === 'worker') this.#link(record)
       else if (record !== undefined) incompatible.push(record)
     }
+    for (const id of this.#dead.keys()) if (!members.has(id)) this.#dead.delete(id)
     this.#tellOf(incompatible)
+  }
+
+  /** A worker stays on the list for seconds after its death: it lives once it has listed itself again. */
+  #isDead(id: string, record: string): boolean {
+    if (!this.#dead.has(id)) return false
+    const before = this.#dead.get(id) ?? record
+    if (before !== record) return !this.#dead.delete(id)
+    this.#dead.set(id, record)
+    return true
   }
 
   /** Workers of other versions are told of once. */
@@ -197,9 +209,10 @@ export class ClusterFront {
       times: this.#times,
       send: (envelope) => bus.send(mailbox, envelope),
       isReachable: () => bus.isReachable,
-      onEnd: () => {
+      onEnd: (isSilent) => {
         this.#links.delete(id)
         this.#linked.delete(record.id)
+        if (isSilent) this.#dead.set(record.id, undefined)
       },
     })
     this.#links.set(id, link)

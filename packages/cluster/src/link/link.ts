@@ -30,8 +30,8 @@ export interface LinkParts {
   readonly send: (envelope: string) => void
   /** Whether the bus answers: while it does not, the other side may be silent. */
   readonly isReachable: () => boolean
-  /** It is closed, by either side: no envelope is for it any more. */
-  readonly onEnd?: () => void
+  /** It is closed, by either side or as the other one is silent: no envelope is for it any more. */
+  readonly onEnd?: (isSilent: boolean) => void
 }
 
 /**
@@ -84,17 +84,21 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
     if (message !== undefined) this.#onMessage(message)
   }
 
-  /** Closes it on both sides. */
-  close(reason: string): void {
+  /**
+   * Closes it on both sides.
+   *
+   * @param isSilent - whether the other side is taken for dead; default false
+   */
+  close(reason: string, isSilent = false): void {
     if (this.#closed !== undefined) return
     this.parts.send(writeEnvelope(this.id, 0))
-    this.#end(reason)
+    this.#end(reason, isSilent)
   }
 
-  #end(reason: string): void {
+  #end(reason: string, isSilent = false): void {
     this.#closed = reason
     this.#cancelTimer()
-    this.parts.onEnd?.()
+    this.parts.onEnd?.(isSilent)
     this.#onClose(reason)
   }
 
@@ -123,7 +127,9 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
       // If this check ran late, this process was busy and envelopes may still be unread.
       const isLate = now - due > silenceMs / 4
       if (isLate || !this.parts.isReachable()) this.#heardAt = now
-      if (now - this.#heardAt >= silenceMs) return this.close(`it was silent for ${silenceMs} ms`)
+      if (now - this.#heardAt >= silenceMs) {
+        return this.close(`it was silent for ${silenceMs} ms`, true)
+      }
       if (now - this.#sentAt >= heartbeatMs) this.#sendEnvelope()
       this.#watch()
     })

@@ -189,7 +189,8 @@ export class WorkerHost {
     const load = { slots, open, openTokens, backlogTokens, ...(tokenMs && { tokenMs }) }
     const { state } = this.#sessions
     const { refusedMessages } = this
-    const about = { state, info, fingerprint, host, refusedMessages, load }
+    const listedAt = this.#clock.now()
+    const about = { state, info, fingerprint, host, refusedMessages, load, listedAt }
     const record: WorkerRecord = { kind: 'worker', protocol, id, ...about }
     return JSON.stringify(record)
   }

@@ -61,6 +61,9 @@ Returns at once; \`cllm cluster\` shows when it is gone.`,
       if (its !== protocol) {
         throw wrong(`worker: ${id} is of another version of cllm, and does not understand this one`)
       }
+      if (workers.find((worker) => worker.id === id)?.state === 'lost') {
+        throw wrong(`worker: ${id} is lost: its process has ended, and its requests go on elsewhere`)
+      }
       await bus.deliver(workerMailbox(id), writeOrder({ order: 'drain', migrate: flags.migrate }))
     })
     io.stderr.write(`${id} drains\n`)
@@ -86,39 +89,51 @@ async function withBus<T>(
   }
 }
 
-type Listed = WorkerRecord | IncompatibleWorker
+type Listed =
+  | (Omit<WorkerRecord, 'state'> & { readonly state: WorkerRecord['state'] | 'lost' })
+  | (IncompatibleWorker & { readonly state: 'incompatible' })
 
+/** The workers on the list; those whose process has ended stay there for some seconds, as lost. */
 async function workersOn(bus: RedisBus): Promise<Listed[]> {
   const members = await bus.members()
   const records = [...members].flatMap(([id, text]) => readRecord(id, text) ?? [])
-  return records.sort((one, other) => (one.id < other.id ? -1 : 1))
+  const living = await bus.present(records.map(({ id }) => id))
+  return records
+    .map((one): Listed => {
+      if (one.kind === 'incompatible') return { ...one, state: one.kind }
+      return living?.has(one.id) === false ? { ...one, state: 'lost' } : one
+    })
+    .sort((one, other) => (one.id < other.id ? -1 : 1))
 }
 
 function summaryOf(worker: Listed) {
   const { id, host, protocol } = worker
   if (worker.kind === 'incompatible') {
-    return { id, state: worker.kind, model: worker.model, host, protocol }
+    return { id, state: worker.state, model: worker.model, host, protocol }
   }
-  const { state, info, load, fingerprint, refusedMessages } = worker
-  return { id, state, model: info.model.id, host, protocol, fingerprint, refusedMessages, ...load }
+  const { state, info, load, fingerprint, refusedMessages, listedAt } = worker
+  const about = { id, state, model: info.model.id, host, protocol, fingerprint, refusedMessages }
+  return { ...about, ...load, listedAt }
 }
 
 function table(workers: readonly Listed[]): string {
   if (workers.length === 0) return 'There are no workers.\n'
   const head = ['worker', 'state', 'model', 'open', 'slots', 'prompt tokens ahead', 'ms/token']
-  const rows = textTable([...head, 'fingerprint'])
+  const rows = textTable([...head, 'last seen', 'fingerprint'])
   const protocols = new Set<number>()
   for (const worker of workers) {
     const { id } = worker
     if (worker.kind === 'incompatible') {
       protocols.add(worker.protocol)
-      rows.push([id, worker.kind, worker.model, '', '', '', '', ''])
+      rows.push([id, worker.state, worker.model, '', '', '', '', '', ''])
       continue
     }
-    const { state, info, fingerprint, load } = worker
+    const { state, info, fingerprint, load, listedAt } = worker
     const { open, slots, backlogTokens, tokenMs } = load
     const cost = typeof tokenMs === 'number' ? tokenMs.toPrecision(3) : ''
-    rows.push([id, state, info.model.id, open, slots, backlogTokens, cost, fingerprint])
+    const seconds = listedAt === undefined ? '' : Math.max(0, (Date.now() - listedAt) / 1000)
+    const seen = seconds === '' ? '' : `${seconds.toFixed(0)} s ago`
+    rows.push([id, state, info.model.id, open, slots, backlogTokens, cost, seen, fingerprint])
   }
   const others = [...protocols].join(', ')
   const note =
