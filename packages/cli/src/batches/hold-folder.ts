@@ -1,8 +1,9 @@
+import { existsSync } from 'node:fs'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from '@cllm/core'
-import type { HoldFolder } from '@cllm/http-koa'
+import type { FolderHold, HoldFolder } from '@cllm/http-koa'
 import { takeFileLock } from '../models/fetch/file-lock.js'
 
 /** Milliseconds without a sign of life after which a process counts as dead. */
@@ -13,22 +14,25 @@ const lookMs = 500
 /**
  * Keeps a folder until this process ends, so that two servers, such as the old and the new one of a restart, do
  * not both compute its batches. Waits for as long as another process has it, or the file system fails, without keeping
- * this one alive. The signal fires when another process has taken it over, as this one stood still for 10 s.
+ * this one alive. It is lost when another process takes it over, as this one stood still for 10 s.
  */
 export const holdFolders =
   (logger: Logger): HoldFolder =>
   async (folder) => {
     let problem: string | undefined
-    const take = async (): Promise<AbortSignal | undefined> => {
+    const take = async (): Promise<FolderHold | undefined> => {
       const lost = new AbortController()
       const onLost = (cause: Error): void => {
-        logger.error({ folder, err: cause }, 'another server took over the batches')
+        const isGone = (cause as NodeJS.ErrnoException).code === 'ENOENT' && !existsSync(folder)
+        const what = isGone ? 'the folder was removed' : 'another server took over'
+        logger.error({ folder, err: cause }, `the batches are lost: ${what}`)
         lost.abort(cause)
       }
       try {
         await mkdir(folder, { recursive: true, mode: 0o700 })
-        const release = await takeFileLock(join(folder, '.lock'), { staleMs, onLost })
-        return release === undefined || lost.signal.aborted ? undefined : lost.signal
+        const lock = await takeFileLock(join(folder, '.lock'), { staleMs, onLost })
+        if (lock === undefined || lost.signal.aborted) return undefined
+        return { lost: lost.signal, isHeld: () => lock.isHeld() }
       } catch (error) {
         const { message } = error as Error
         // It is looked twice a second.
@@ -37,14 +41,14 @@ export const holdFolders =
         return undefined
       }
     }
-    let signal = await take()
-    if (signal !== undefined) return signal
+    let hold = await take()
+    if (hold !== undefined) return hold
     if (problem === undefined) {
       const message = 'another server has the batches; this one computes none until it ends'
       logger.warn({ folder }, message)
     }
     do await delay(lookMs, undefined, { ref: false })
-    while ((signal = await take()) === undefined)
+    while ((hold = await take()) === undefined)
     logger.info({ folder }, 'the batches are computed here now')
-    return signal
+    return hold
   }

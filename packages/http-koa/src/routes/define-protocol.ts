@@ -11,11 +11,16 @@ export interface LogLevelControl {
   level: string
 }
 
-/**
- * Keeps other processes from running what is in a folder; resolves when none does, with a signal that fires when one
- * has taken it over all the same.
- */
-export type HoldFolder = (folder: string) => Promise<AbortSignal>
+/** A folder that no other process works on. */
+export interface FolderHold {
+  /** Fires when another process has taken it over all the same. */
+  readonly lost: AbortSignal
+  /** Looks whether it is still this process's, which may have stood still: asked right before each write. */
+  isHeld(): boolean
+}
+
+/** Keeps other processes from running what is in a folder; resolves when none does. */
+export type HoldFolder = (folder: string) => Promise<FolderHold>
 
 /** What a server hands to each protocol it makes. */
 export interface ProtocolContext {

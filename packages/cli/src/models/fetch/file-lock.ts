@@ -1,4 +1,4 @@
-import { rmdirSync } from 'node:fs'
+import { rmdirSync, statSync } from 'node:fs'
 import { mkdir, rename, rmdir, stat, utimes } from 'node:fs/promises'
 
 /** The lifetime of a lock, and the callback for its loss. */
@@ -15,13 +15,13 @@ export interface FileLockOptions {
  * five times within `staleMs`. It is removed on release and when the process exits; after a crash
  * it becomes stale. The idea is from `proper-lockfile`, whose signal listeners would end the process.
  *
- * @returns a function that releases it, or undefined when another process holds it
+ * @returns undefined when another process holds it
  * @throws the file system's error
  */
 export async function takeFileLock(
   folder: string,
   options: FileLockOptions,
-): Promise<(() => Promise<void>) | undefined> {
+): Promise<FileLock | undefined> {
   if (!(await isMade(folder))) {
     const time = await timeOf(folder).catch(unlessMissing)
     // One that was released meanwhile may be another's by now: it is not removed.
@@ -30,13 +30,19 @@ export async function takeFileLock(
   }
   const lock = new FileLock(folder, options)
   await lock.renewed()
-  return async () => await lock.release()
+  return lock
 }
 
-class FileLock {
+/** File systems keep times to two seconds at worst. */
+const roundingMs = 2000
+
+/** A lock that this process has taken. */
+export class FileLock {
   /** The folder's modification time as stored by the file system, in milliseconds. */
   #time: number | undefined
   #renewedAt = performance.now()
+  /** The time that a renewal is about to store, in milliseconds. */
+  #renewingTo: number | undefined
   #timer: NodeJS.Timeout | undefined
   #isHeld = true
   #renewal: Promise<void> | undefined
@@ -64,6 +70,25 @@ class FileLock {
     this.#timer.unref()
   }
 
+  /** Looks whether it is still this process's; otherwise it is lost. */
+  isHeld(): boolean {
+    if (!this.#isHeld) return false
+    try {
+      const { mtimeMs } = statSync(this.folder)
+      const isOwn = mtimeMs === this.#time || this.#isRenewedTo(mtimeMs)
+      if (!isOwn) this.#lose(new Error(`${this.folder} was renewed by another process`))
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') return false
+      this.#lose(error as Error)
+    }
+    return this.#isHeld
+  }
+
+  #isRenewedTo(time: number): boolean {
+    return this.#renewingTo !== undefined && Math.abs(time - this.#renewingTo) < roundingMs
+  }
+
+  /** Lets it go. */
   async release(): Promise<void> {
     if (!this.#isHeld) return
     this.#end()
@@ -78,6 +103,7 @@ class FileLock {
         throw new Error(`${folder} was renewed by another process`)
       }
       const now = new Date()
+      this.#renewingTo = now.getTime()
       await utimes(folder, now, now)
       this.#time = await timeOf(folder)
       this.#renewedAt = performance.now()
@@ -87,6 +113,8 @@ class FileLock {
       if (!mayRecover || performance.now() - this.#renewedAt > options.staleMs) {
         this.#lose(error as Error)
       }
+    } finally {
+      this.#renewingTo = undefined
     }
   }
 

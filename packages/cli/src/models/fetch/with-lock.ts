@@ -31,15 +31,15 @@ export async function withLock<T>(
           new CllmError('model_unavailable', `another process took over ${path}`, { cause }),
         ),
     })
-  let release = await acquire()
-  if (release === undefined) onWait?.()
-  while (release === undefined) {
+  let lock = await acquire()
+  if (lock === undefined) onWait?.()
+  while (lock === undefined) {
     await delay(200, undefined, { signal })
-    release = await acquire()
+    lock = await acquire()
   }
   try {
     return await action(AbortSignal.any([signal, lost.signal]))
   } finally {
-    await release()
+    await lock.release()
   }
 }

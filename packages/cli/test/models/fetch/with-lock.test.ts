@@ -1,6 +1,6 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { readdir, readFile, rmdir, unlink, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, rmdir, unlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'
@@ -120,18 +120,22 @@ t.test("a folder of batches is one process's until that one ends", async (t) => 
   const said: string[] = []
   const say = (_: object, text: string): void => void said.push(text)
   const hold = holdFolders({ ...silentLogger, warn: say, info: say, error: say })
-  const lost = await hold(folder)
+  const { lost, isHeld } = await hold(folder)
   const keepAlive = setInterval(() => {}, 60_000)
   t.teardown(() => clearInterval(keepAlive))
   const waiting = hold(folder)
-  t.equal(lost.aborted, false)
+  t.same([lost.aborted, isHeld()], [false, true])
   while (said.length === 0) await new Promise(setImmediate)
   t.match(said, [/another server has the batches/])
   await rmdir(join(folder, '.lock')) // as at the other one's end
-  await waiting
+  const next = await waiting
   t.match(said[1], /computed here now/)
-  if (!lost.aborted) await once(lost, 'abort')
+  t.same([isHeld(), lost.aborted], [false, true], 'seen without waiting for a timer')
+  t.equal(next.isHeld(), true)
   t.match(said[2], /another server took over/)
+  await rm(folder, { recursive: true })
+  t.equal(next.isHeld(), false)
+  t.match(said[3], /the folder was removed/)
 
   said.length = 0
   const taken = join(t.testdirName, 'taken')
@@ -140,5 +144,5 @@ t.test("a folder of batches is one process's until that one ends", async (t) => 
   while (said.length === 0) await new Promise(setImmediate)
   t.same(said, ['the batches cannot be kept'])
   await unlink(taken)
-  t.equal((await patient).aborted, false, 'a file system that fails is asked again')
+  t.equal((await patient).lost.aborted, false, 'a file system that fails is asked again')
 })

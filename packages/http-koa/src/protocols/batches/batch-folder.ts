@@ -1,6 +1,5 @@
-import { createReadStream, type ReadStream } from 'node:fs'
+import { appendFileSync, createReadStream, type ReadStream } from 'node:fs'
 import {
-  appendFile,
   type FileHandle,
   mkdir,
   open,
@@ -39,7 +38,9 @@ export class BatchFolder implements BatchStore {
     await this.#make()
     const { id } = kept.object
     try {
-      await writeFile(this.contentOf(id), content, { mode: 0o600 })
+      await this.#checked(async () => {
+        await writeFile(this.contentOf(id), content, { mode: 0o600 })
+      })
       await this.put('files', kept)
     } catch (error) {
       // Nobody knows its id: what is written of it would stay.
@@ -48,12 +49,19 @@ export class BatchFolder implements BatchStore {
     }
   }
 
-  /** Adds a line to a file, whole or not at all once it is read again with {@link lines}. */
-  async append(file: string, line: object): Promise<void> {
+  /**
+   * Adds a line to a file, whole or not at all once it is read again with {@link lines}.
+   *
+   * @param isHeld - whether this process may write; it may have stood still until a moment ago
+   */
+  async append(file: string, line: object, isHeld: () => boolean = () => true): Promise<void> {
+    const text = `${JSON.stringify(line)}\n`
     await this.#inTurn(file, async () => {
       if (this.#torn.has(file)) await this.mend(file)
+      // In one turn of the event loop: between a look and a write that waits, others may have taken over.
+      if (!isHeld()) throw new Error('another server has the batches')
       this.#torn.add(file)
-      await appendFile(this.contentOf(file), `${JSON.stringify(line)}\n`, { mode: 0o600 })
+      await this.#checked(() => appendFileSync(this.contentOf(file), text, { mode: 0o600 }))
       this.#torn.delete(file)
     })
   }
@@ -67,8 +75,11 @@ export class BatchFolder implements BatchStore {
     if (!wellFormed.test(id)) return undefined
     try {
       const text = await readFile(this.#headOf(kind, id), 'utf8').catch(ifMissing(undefined))
-      return text === undefined ? undefined : (JSON.parse(text) as Stored<K>)
+      if (text !== undefined) return JSON.parse(text) as Stored<K>
+      if (this.#isMade) await this.#checked(async () => await stat(join(this.folder, kind)))
+      return undefined
     } catch (error) {
+      if (CllmError.isInstance(error)) throw error
       throw new CllmError('internal', `${this.#headOf(kind, id)} cannot be read`, { cause: error })
     }
   }
@@ -76,7 +87,7 @@ export class BatchFolder implements BatchStore {
   /** All of them, the newest first. */
   async list<K extends Kind>(kind: K): Promise<Stored<K>[]> {
     await this.#make()
-    const names = await readdir(join(this.folder, kind))
+    const names = await this.#checked(async () => await readdir(join(this.folder, kind)))
     const ids = names.filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -5))
     const all = await Promise.all(ids.map((id) => this.get(kind, id)))
     const known = all.filter((kept) => kept !== undefined)
@@ -158,8 +169,10 @@ export class BatchFolder implements BatchStore {
     await this.#make()
     const path = this.#headOf(kind, kept.object.id)
     try {
-      await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
-      await rename(`${path}.new`, path)
+      await this.#checked(async () => {
+        await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
+        await rename(`${path}.new`, path)
+      })
     } catch (error) {
       await rm(`${path}.new`, { force: true })
       throw error
@@ -176,6 +189,17 @@ export class BatchFolder implements BatchStore {
     this.#writing.set(id, last)
     void last.then(() => this.#writing.get(id) === last && this.#writing.delete(id))
     return await done
+  }
+
+  /** Says so where the folder was removed; a new one in its place would hide that all files are lost. */
+  async #checked<T>(work: () => T | Promise<T>): Promise<T> {
+    try {
+      return await work()
+    } catch (cause) {
+      if ((cause as NodeJS.ErrnoException).code !== 'ENOENT') throw cause
+      const message = 'The folder for batches was removed while the server runs; start it anew'
+      throw new CllmError('storage_failed', message, { cause })
+    }
   }
 
   #headOf(kind: Kind, id: string): string {

@@ -26,7 +26,7 @@ export function outputIds(batch: string): { readonly good: string; readonly bad:
 export async function openOutput(
   folder: BatchFolder,
   { owner, object }: Kept<BatchObject>,
-  random: Random,
+  { random, isHeld }: { readonly random: Random; readonly isHeld: () => boolean },
 ): Promise<BatchOutput> {
   const ids = outputIds(object.id)
   const done = { good: await readIds(folder, ids.good), bad: await readIds(folder, ids.bad) }
@@ -62,7 +62,7 @@ export async function openOutput(
       const request_id = requestId(random)
       const response = { status_code: status, request_id, body }
       const line = { id: `batch_req_${requestId(random)}`, custom_id, response, error: null }
-      await folder.append(ids[kind], line)
+      await folder.append(ids[kind], line, isHeld)
       done[kind].add(custom_id)
     },
     close: async (now) => ({

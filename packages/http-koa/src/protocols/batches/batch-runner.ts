@@ -8,6 +8,7 @@ import { answerLine } from './lines/answer-line.js'
 import type { BatchLine, SendLine } from './lines/line-sender.js'
 import type { BatchJobs } from './batch-store.js'
 import { type BatchOutput, openOutput, outputIds } from './batch-output.js'
+import type { FolderHold } from '../../routes/define-protocol.js'
 import { tryUntilDone } from './try-until-done.js'
 
 /** What a {@link BatchRunner} needs. */
@@ -19,8 +20,8 @@ export interface BatchRunnerParts {
   readonly logger: Logger
   /** Lines that are computed at a time. */
   readonly concurrency: number
-  /** Resolves when no other process runs the folder's batches, with a signal for when one does. */
-  readonly hold: () => Promise<AbortSignal>
+  /** Resolves when no other process runs the folder's batches. */
+  readonly hold: () => Promise<FolderHold>
 }
 
 /** An upload takes no longer than these milliseconds. */
@@ -40,8 +41,8 @@ export class BatchRunner implements BatchJobs {
   readonly #places: Places
   /** Batches that were made before this process may run any. */
   #early: string[] | undefined = []
-  /** Fires when another process runs them. */
-  #lost = new AbortController().signal
+  /** Its signal fires when another process runs them. */
+  #hold: FolderHold = { lost: new AbortController().signal, isHeld: () => true }
 
   constructor(private readonly parts: BatchRunnerParts) {
     this.#places = new Places(parts.concurrency)
@@ -49,8 +50,8 @@ export class BatchRunner implements BatchJobs {
 
   /** Goes on with what an earlier process has left, once that one has ended. */
   async resume(): Promise<void> {
-    const lost = await this.parts.hold()
-    this.#lost = lost
+    this.#hold = await this.parts.hold()
+    const { lost } = this.#hold
     lost.addEventListener('abort', () => void this.#holdAnew(), { once: true })
     const { folder, logger } = this.parts
     // those of before may be lost, those of now are not
@@ -82,7 +83,7 @@ export class BatchRunner implements BatchJobs {
       this.#early.push(id)
       return
     }
-    const lost = this.#lost
+    const hold = this.#hold
     this.#stops.set(id, new AbortController())
     const { folder, clock, logger } = this.parts
     // one whose key cannot be read now is run all the same
@@ -92,7 +93,8 @@ export class BatchRunner implements BatchJobs {
     const ended = before.then(async () => {
       const onError = (error: unknown) =>
         logger.error({ err: error, batch: id }, 'a batch stopped and is tried again')
-      await tryUntilDone(() => this.#run(id, lost), { clock, signal: lost, onError })
+      const { lost: signal } = hold
+      await tryUntilDone(() => this.#run(id, hold), { clock, signal, onError })
       this.#stops.delete(id)
       this.#outputs.delete(id)
       if (this.#last.get(hash) === ended) this.#last.delete(hash)
@@ -122,13 +124,13 @@ export class BatchRunner implements BatchJobs {
     })
   }
 
-  async #run(id: string, lost: AbortSignal): Promise<void> {
-    if (lost.aborted) return
+  async #run(id: string, { lost, isHeld }: FolderHold): Promise<void> {
+    if (!isHeld()) return
     const stopped = this.#stops.get(id)!.signal
     const checked = await this.#check(id)
-    if (checked === undefined || lost.aborted) return
+    if (checked === undefined || !isHeld()) return
     const { folder, random, clock } = this.parts
-    const output = await openOutput(folder, checked, random)
+    const output = await openOutput(folder, checked, { random, isHeld })
     this.#outputs.set(id, output)
     const { object } = checked
     const lines = this.#left(object, output)
@@ -153,7 +155,7 @@ export class BatchRunner implements BatchJobs {
         await Promise.allSettled(workers)
       }
     }
-    if (lost.aborted) return
+    if (!isHeld()) return
     await this.#finish(id, output, stopped.aborted || isCancelled)
   }
 

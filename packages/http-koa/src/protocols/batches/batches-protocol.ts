@@ -75,7 +75,7 @@ export function batchesProtocol({
   share = defaultShare,
   fileLimitBytes = 100 * 1024 * 1024,
   lines = openAiProtocol(),
-  holdFolder = async () => new AbortController().signal,
+  holdFolder = async () => ({ lost: new AbortController().signal, isHeld: () => true }),
 }: BatchesProtocolOptions): KoaProtocol {
   let throttle: Throttle = unthrottled
   let context: KoaTransportContext | undefined

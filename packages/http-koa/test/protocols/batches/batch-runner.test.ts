@@ -1,8 +1,9 @@
-import { mkdir, readdir, readFile, rename, rmdir, utimes, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
 import { type Logger, overriding, SimulatedClock, systemRandom } from '@cllm/core'
 import { type BatchObject, cancelBatch, isUnderWay, openAiProtocol } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
+import { outputIds } from '../../../src/protocols/batches/batch-output.js'
 import { BatchRunner, newId } from '../../../src/protocols/batches/batch-runner.js'
 import { lineSender, type SendLine } from '../../../src/protocols/batches/lines/line-sender.js'
 import { until } from '../../serve.js'
@@ -20,10 +21,14 @@ interface Setting {
   readonly send?: SendLine
   /** Throws where a method of the folder fails. */
   readonly before?: (method: string) => void
+  readonly isHeld?: () => boolean
 }
 
 /** Runs batches of a folder, some methods of which fail. */
-async function running(t: Test, { path = t.testdir({}), now = 1000, send, before }: Setting = {}) {
+async function running(
+  t: Test,
+  { path = t.testdir({}), now = 1000, send, before, isHeld = () => true }: Setting = {},
+) {
   const folder = new BatchFolder(path)
   const checked = (method: 'append' | 'update' | 'sizeOf' | 'get') => ({
     [method]: async (...given: unknown[]) => {
@@ -46,7 +51,7 @@ async function running(t: Test, { path = t.testdir({}), now = 1000, send, before
     random: systemRandom,
     logger,
     concurrency: 3,
-    hold: async () => new AbortController().signal,
+    hold: async () => ({ lost: new AbortController().signal, isHeld }),
     send: async (line, ...more) => {
       asked.push(line.custom_id)
       return (await send?.(line, ...more)) ?? { status: 200, body: 'fine', retryAfter: undefined }
@@ -174,6 +179,38 @@ t.test('other ends of lines may stand within a line', async (t) => {
   const second = await running(t, { path })
   t.match(await second.ended(id), { status: 'completed' }, 'it is gone on with')
   t.same(second.asked, [])
+})
+
+t.test('a server that stood still while another took over writes no line', async (t) => {
+  let isOurs = true
+  const setting: Setting = {
+    send: async (line) => {
+      if (line.custom_id === 'line-2') isOurs = false
+      return { status: 200, body: 'fine', retryAfter: undefined }
+    },
+    isHeld: () => isOurs,
+  }
+  const { create, folder, batch, log } = await running(t, setting)
+  const id = await create(linesOf(6))
+  await until(() => log.length > 0)
+  t.same(new Set(log), new Set(['an answer cannot be written']))
+  t.match(await batch(id), { status: 'in_progress' })
+  const { good } = outputIds(id)
+  for await (const { text } of folder.lines(good)) t.notMatch(text, 'line-2')
+})
+
+t.test('a folder that is removed is told of', async (t) => {
+  const path = t.testdir({})
+  const { folder, create, ended } = await running(t, { path })
+  const id = await create(linesOf(1))
+  await ended(id)
+  await rm(path, { recursive: true })
+  const gone = { code: 'storage_failed', status: 500, message: /was removed while the server runs/ }
+  await t.rejects(folder.get('batches', id), gone)
+  await t.rejects(folder.list('files'), gone)
+  await t.rejects(folder.append(newId('file-', systemRandom), {}), gone)
+  const file = newId('file-', systemRandom)
+  await t.rejects(folder.create({ object: fileOf(file) }, Buffer.from('a')), gone)
 })
 
 t.test('half a line that a full disk has left is cut off before the next', async (t) => {

@@ -261,7 +261,7 @@ t.test(
       await new Promise<void>((resolve) => (free = resolve))
       const lost = new AbortController()
       lose = () => lost.abort()
-      return lost.signal
+      return { lost: lost.signal, isHeld: () => !lost.signal.aborted }
     }
     const second = await batching(t, folder, {
       protocols: [batchesProtocol({ folder, holdFolder }), openAiProtocol()],
