@@ -56,7 +56,7 @@ async function answer(
     assertEngineCall(name)
     const given = withSignal(name, message.arguments, controller.signal)
     const method = control[name] as (...values: readonly unknown[]) => Promise<unknown>
-    send({ type: 'result', call, value: await method.apply(control, [...given]) })
+    send({ type: 'result', call, value: await method.apply(control, given) })
   } catch (error) {
     send({ type: 'error', call, error: CllmError.from(error).serialize() })
   } finally {

@@ -63,8 +63,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       this.#calls.onLeave(message.call)
       if (this.state === 'up') this.#link?.channel.send(message)
       this.#moveOn()
-    }
-    else this.#call(message)
+    } else this.#call(message)
     this.#hangs.update()
   }
 
@@ -148,7 +147,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     }
     this.#watchHeld()
     if (this.#requests.size > 0 || this.#calls.isEmbedding) return
-    for (const call of this.#drains?.splice(0) ?? []) this.#onMessage({ type: 'result', call, value: null })
+    for (const call of this.#drains?.splice(0) ?? [])
+      this.#onMessage({ type: 'result', call, value: null })
   }
 
   /** Sends what may be too deep or too large for a message: then that one ends, and no other. */

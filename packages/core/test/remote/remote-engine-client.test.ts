@@ -215,7 +215,7 @@ t.test('only calls are called', async (t) => {
   t.same(
     Object.keys(engineCalls).sort(),
     ['applyTemplate', 'close', 'detokenize', 'drain', 'embed', 'explain', 'getScheduler', 'info']
-      .concat('adapters', 'loadAdapter', 'unloadAdapter', 'noteService')
+      .concat('adapters', 'pieces', 'loadAdapter', 'unloadAdapter', 'noteService')
       .concat('activity', 'setScheduler', 'statistics', 'tokenize', 'slotAction', 'cache')
       .sort(),
   )

@@ -330,7 +330,8 @@ t.test('a call that its client left is handed to no further engine', async (t) =
 })
 
 t.test('a call that crashes engines fails alone, and no request beside it', async (t) => {
-  const poisoned = (process: FakeProcess, text: string) => void (text === 'poison' && process.kill())
+  const poisoned = (process: FakeProcess, text: string) =>
+    void (text === 'poison' && process.kill())
   const { clock, client, run, submit } = supervised({ onEncode: poisoned, slots: 2 })
   await run(client.ready())
   const running = submit(greedy(promptOf(9), 60))
@@ -350,22 +351,25 @@ t.test('a call that crashes engines fails alone, and no request beside it', asyn
   t.equal(client.restarts, 2, 'beside others, and alone')
 })
 
-t.test('while a request that may have crashed an engine is alone, no call is beside it', async (t) => {
-  const { clock, client, run, submit } = supervised({
-    onStep: (process, batch) => {
-      if (batch.some(({ tokens }) => tokens.includes(poison))) process.kill()
-    },
-    onEncode: (process, text) => void (text === 'poison' && process.kill()),
-  })
-  await run(client.ready())
-  const hostile = submit(greedy([5, poison], 5))
-  const call = t.rejects(client.tokenize('poison'), { code: 'engine_crashed' })
-  const innocent = submit(greedy(promptOf(9), 5))
-  await runUntilIdle(clock, clock.now() + 20)
-  t.match((await run(hostile)).error, { code: 'engine_crashed' })
-  await run(call)
-  t.same([(await run(innocent)).tokens.length, (await innocent).error], [5, undefined])
-})
+t.test(
+  'while a request that may have crashed an engine is alone, no call is beside it',
+  async (t) => {
+    const { clock, client, run, submit } = supervised({
+      onStep: (process, batch) => {
+        if (batch.some(({ tokens }) => tokens.includes(poison))) process.kill()
+      },
+      onEncode: (process, text) => void (text === 'poison' && process.kill()),
+    })
+    await run(client.ready())
+    const hostile = submit(greedy([5, poison], 5))
+    const call = t.rejects(client.tokenize('poison'), { code: 'engine_crashed' })
+    const innocent = submit(greedy(promptOf(9), 5))
+    await runUntilIdle(clock, clock.now() + 20)
+    t.match((await run(hostile)).error, { code: 'engine_crashed' })
+    await run(call)
+    t.same([(await run(innocent)).tokens.length, (await innocent).error], [5, undefined])
+  },
+)
 
 t.test('what cannot be sent fails, and nothing else', async (t) => {
   const { clock, client, run, submit, kill, processes } = supervised({ loadMs: 50, slots: 1 })

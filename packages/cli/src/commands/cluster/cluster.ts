@@ -62,7 +62,9 @@ Returns at once; \`cllm cluster\` shows when it is gone.`,
         throw wrong(`worker: ${id} is of another version of cllm, and does not understand this one`)
       }
       if (workers.find((worker) => worker.id === id)?.state === 'lost') {
-        throw wrong(`worker: ${id} is lost: its process has ended, and its requests go on elsewhere`)
+        throw wrong(
+          `worker: ${id} is lost: its process has ended, and its requests go on elsewhere`,
+        )
       }
       await bus.deliver(workerMailbox(id), writeOrder({ order: 'drain', migrate: flags.migrate }))
     })

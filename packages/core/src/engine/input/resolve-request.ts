@@ -40,7 +40,15 @@ export function resolveRequest(
   // What the closures below keep alive must not hold the prompt, which is long.
   const { session, cache = true, forecast = false, logprobs, drawLogprobs, marks = [] } = request
   const promptLogprobs = promptLogprobsOf(request)
-  const { sample, continued, deadlineMs, speculative = true, progress = false, pin = false, slot } = request
+  const {
+    sample,
+    continued,
+    deadlineMs,
+    speculative = true,
+    progress = false,
+    pin = false,
+    slot,
+  } = request
   checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
   checkNumber('priority', priority, {})
   checkDuration('deadlineMs', request.deadlineMs)

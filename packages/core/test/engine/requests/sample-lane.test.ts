@@ -50,10 +50,10 @@ t.test('a request that comes beside 128 samples has its turn at once', async (t)
 t.test('two clients with many samples, and others all the time: each goes on', async (t) => {
   const made = rig({ slots: 3 })
   const all = [...samples(made, 10, 30), ...samples(made, 10, 30, 1)]
-  let isOver = false
+  const over = new AbortController()
   const others: Promise<Answer>[] = []
   const keepAsking = async (family: number) => {
-    while (!isOver) {
+    while (!over.signal.aborted) {
       const other = collect(made.client.submit(greedy(promptOf(8, family), 10)))
       others.push(other)
       await other
@@ -61,7 +61,7 @@ t.test('two clients with many samples, and others all the time: each goes on', a
   }
   const asking = [2, 3].map(keepAsking)
   for (const { tokens } of await made.run(Promise.all(all))) t.equal(tokens.length, 30)
-  isOver = true
+  over.abort()
   await made.run(Promise.all(asking))
   t.ok(others.length > 20, `${others.length} others`)
   const waits = (await Promise.all(others.slice(2))).map(firstTokenMs)
