@@ -258,9 +258,10 @@ export class Engine {
       try {
         this.#appendPart(part, index, outcome, now)
       } catch (error) {
+        if (!CllmError.isInstance(error)) throw error
         // A backend that fails, or returns what it must not, may have left anything in the slot.
         part.request.isInDoubt = true
-        this.finisher.mark(part.request, CllmError.from(error, 'backend_failed'))
+        this.finisher.mark(part.request, error)
       }
     }
     return record
