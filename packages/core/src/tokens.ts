@@ -8,17 +8,21 @@ import type { Logger } from './contracts/logger.js'
 import type { SchedulerPolicy } from './contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from './contracts/model/tokenizer.js'
 import type { ModelSource } from './contracts/model-source.js'
+import type { AdapterTable } from './engine/adapters.js'
+import type { Embeddings } from './engine/embeddings.js'
 import type { EngineOptions } from './engine/engine-options.js'
+import type { SlotActions } from './engine/kv/states/slot-actions.js'
+import type { ActivityWatch } from './engine/report/activity-watch.js'
 import type { EngineCosts } from './engine/costs/engine-costs.js'
 import type {
   Admission,
+  Features,
   KVCacheManager,
   PrefixIndex,
   WaitPredictor,
 } from './engine/engine-parts.js'
 import type { FallbackPolicy } from './engine/policy/policy-runner.js'
-import type { DraftBackend } from './engine/speculation/draft-backend.js'
-import type { ProposerCatalog } from './engine/speculation/proposer-catalog.js'
+import type { DraftBackend, ProposerCatalog } from './engine/speculation/proposer-catalog.js'
 import type { SamplerCatalog } from './sampler/sampler-catalog.js'
 
 /**
@@ -68,6 +72,16 @@ export const KV_CACHE_MANAGER = token<KVCacheManager>('KVCacheManager')
 export const PREFIX_INDEX = token<PrefixIndex>('PrefixIndex')
 /** The {@link EngineCosts} that the engine's parts share. */
 export const ENGINE_COSTS = token<EngineCosts>('EngineCosts')
+/** The {@link AdapterTable}: the adapters that requests can name. */
+export const ADAPTERS = token<AdapterTable>('Adapters')
+/** The {@link ActivityWatch}: what requests do, for a live view. */
+export const ACTIVITY = token<ActivityWatch>('Activity')
+/** The {@link Embeddings}. */
+export const EMBEDDINGS = token<Embeddings>('Embeddings')
+/** The {@link SlotActions}: saves, restores and erases slots. */
+export const SLOT_ACTIONS = token<SlotActions>('SlotActions')
+/** The {@link Features} of the engine. */
+export const FEATURES = token<Features>('Features')
 /** An {@link EngineObserver}; all that are registered are added to the engine. */
 export const ENGINE_OBSERVER = token<EngineObserver>('EngineObserver')
 /** A {@link ModelSource}; the name that it is provided under is its scheme. Experimental. */

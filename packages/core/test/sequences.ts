@@ -1,7 +1,7 @@
-import { defaultSampling, type TokenId } from '@cllm/core'
+import { type TokenId, defaultSampling } from '@cllm/core'
 import { FakeTokenizer } from '@cllm/core/testing'
 import { Sequence, type SequenceRequest } from '../src/engine/requests/sequence.js'
-import { StopMatcher } from '../src/engine/output/stop-matcher.js'
+import { StopMatcher } from '../src/engine/output/output-processor.js'
 
 const decoder = new FakeTokenizer().createDecoder()
 

@@ -1,4 +1,4 @@
-import type { Engine, Logger } from '@cllm/core'
+import { ADAPTERS, type Engine, type Logger } from '@cllm/core'
 import type { EngineSettings } from './engine-settings.js'
 
 /**
@@ -13,7 +13,7 @@ export async function loadAdapters(
 ): Promise<void> {
   for (const source of adapters) {
     try {
-      await engine.between.adapters.load(source)
+      await engine.features.get(ADAPTERS).load(source)
     } catch (error) {
       if (!skipsAdapters) throw error
       const { name, path } = source

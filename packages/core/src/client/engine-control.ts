@@ -1,6 +1,7 @@
+import type { InjectionToken } from 'tsyringe'
 import type {
-  Embedding,
   EmbedOptions,
+  Embedding,
   EngineCalls,
   EngineInfo,
   TokenizeOptions,
@@ -23,12 +24,13 @@ import type {
   Tokenizer,
 } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { checkTokens } from '../engine/input/check-fields.js'
-import { longText } from '../engine/input/tokenize-in-parts.js'
+import { checkTokens } from '../engine/input/check-request.js'
 import type { Engine } from '../engine/engine.js'
+import { longText, PartQueue } from '../engine/input/resolve-prompt.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 import { defined } from '../defined.js'
 import { cancelled } from './cancelled.js'
+import { ACTIVITY, ADAPTERS, EMBEDDINGS, SLOT_ACTIONS, TOKENIZER } from '../tokens.js'
 
 /** Answers the calls of clients on the engine itself. */
 export class EngineControl implements EngineCalls {
@@ -41,7 +43,7 @@ export class EngineControl implements EngineCalls {
 
   /** The tokens of a text. */
   async tokenize(text: string, { signal, ...options }: TokenizeOptions = {}): Promise<TokenId[]> {
-    const { tokenizer, parts } = this.engine
+    const tokenizer = this.#get(TOKENIZER)
     const ensureWanted = () => {
       this.#ensureOpen()
       if (signal?.aborted === true) throw cancelled(signal)
@@ -50,26 +52,26 @@ export class EngineControl implements EngineCalls {
     const inParts = text.length > longText ? tokenizer.encodeInParts?.(text, options) : undefined
     return inParts === undefined
       ? tokenizer.encode(text, options)
-      : await parts.join(inParts, ensureWanted)
+      : await this.#get(PartQueue).join(inParts, ensureWanted)
   }
 
   /** The text of tokens. Throws `invalid_token`. */
   async detokenize(tokens: readonly TokenId[]): Promise<string> {
-    const { tokenizer } = this.engine
+    const tokenizer = this.#get(TOKENIZER)
     checkTokens('tokens', tokens, tokenizer)
     return tokenizer.decode(tokens)
   }
 
   /** The text or the bytes of each token. Throws `invalid_token`. */
   async pieces(tokens: readonly TokenId[]): Promise<(string | number[])[]> {
-    const { tokenizer } = this.engine
+    const tokenizer = this.#get(TOKENIZER)
     checkTokens('tokens', tokens, tokenizer)
     return tokens.map((token) => pieceOf(tokenizer, token))
   }
 
   /** The embedding of an input. Throws `unsupported`. */
   async embed(input: Prompt, options?: EmbedOptions): Promise<Embedding> {
-    return await this.engine.embeddings.embed(input, options)
+    return await this.#get(EMBEDDINGS).embed(input, options)
   }
 
   /** A conversation as the model's template writes it. */
@@ -77,10 +79,11 @@ export class EngineControl implements EngineCalls {
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
   ): Promise<RenderedChat> {
-    const { tokenizer, parts } = this.engine
+    const tokenizer = this.#get(TOKENIZER)
     const chat = tokenizer.renderChatInParts?.(messages, options)
     if (chat === undefined) return tokenizer.renderChat(messages, options)
-    return { text: chat.text, tokens: await parts.join(chat.tokens, () => this.#ensureOpen()) }
+    const ids = await this.#get(PartQueue).join(chat.tokens, () => this.#ensureOpen())
+    return { text: chat.text, tokens: ids }
   }
 
   /** What the engine serves. */
@@ -96,7 +99,7 @@ export class EngineControl implements EngineCalls {
   /** What happened since the frame of this number, and what goes on now. */
   async activity(cursor?: number): Promise<EngineActivity> {
     this.#ensureOpen()
-    return this.engine.activity.look(cursor)
+    return this.#get(ACTIVITY).look(cursor)
   }
 
   /** What happened to a request. Throws `request_not_found`. */
@@ -109,27 +112,27 @@ export class EngineControl implements EngineCalls {
 
   /** The saved states. */
   async cache(action: 'list' | 'drop'): Promise<readonly CachedState[]> {
-    return this.engine.between.slots.cache(action)
+    return this.#get(SLOT_ACTIONS).cache(action)
   }
 
   /** Saves, restores or erases an idle slot. */
   async slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult> {
-    return await this.engine.between.slots.run(slot, action)
+    return await this.#get(SLOT_ACTIONS).run(slot, action)
   }
 
   /** The adapters that requests can name. */
   async adapters(): Promise<readonly AdapterInfo[]> {
-    return this.engine.between.adapters.list()
+    return this.#get(ADAPTERS).list()
   }
 
   /** Loads an adapter. */
   async loadAdapter(source: AdapterSource): Promise<AdapterInfo> {
-    return await this.engine.between.adapters.load(source)
+    return await this.#get(ADAPTERS).load(source)
   }
 
   /** Takes an adapter away. Throws `model_not_found`. */
   async unloadAdapter(name: string): Promise<void> {
-    this.engine.between.adapters.unload(name)
+    this.#get(ADAPTERS).unload(name)
   }
 
   /** The active policy and the available ones. */
@@ -163,6 +166,10 @@ export class EngineControl implements EngineCalls {
     await this.#closing
   }
 
+  #get<Feature>(feature: InjectionToken<Feature>): Feature {
+    return this.engine.features.get(feature)
+  }
+
   #ensureOpen(): void {
     if (this.#closing === undefined) return
     throw new CllmError('shutting_down', 'The engine is shutting down')
@@ -170,9 +177,6 @@ export class EngineControl implements EngineCalls {
 
   async #close(): Promise<void> {
     await this.engine.close()
-    await this.engine.embeddings.close(
-      new CllmError('shutting_down', 'The engine is shutting down'),
-    )
     await this.engine.backend.dispose()
   }
 }

@@ -2,16 +2,15 @@ import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../contracts/model/backend.js'
 import type { EmbedOptions, Embedding } from '../contracts/engine/engine-client.js'
 import type { Prompt } from '../contracts/engine/generate-request.js'
-import type { TokenId, Tokenizer } from '../contracts/model/tokenizer.js'
+import type { TokenId } from '../contracts/model/tokenizer.js'
 import { cancelled } from '../client/cancelled.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
 import { embed } from './backend-calls.js'
-import { AdapterTable } from './adapters/adapter-table.js'
-import type { RequestAdapters } from './adapters/request-adapters.js'
-import { PartQueue } from './input/part-queue.js'
+import { AdapterTable, type RequestAdapters } from './adapters.js'
 import { resolvePrompt } from './input/resolve-prompt.js'
-import { WakeSignal } from './loop/wake-signal.js'
+import { InputContext } from './input/resolve-request.js'
+import { BetweenSteps, type LoopWork } from './loop/between-steps.js'
 
 interface Job {
   readonly tokens: readonly TokenId[]
@@ -26,31 +25,25 @@ interface Job {
  * inputs as the backend takes at once.
  */
 @injectable()
-export class Embeddings {
+export class Embeddings implements LoopWork {
   readonly #queue: Job[] = []
   /** Inputs that have no answer yet, those that are tokenized among them. */
   #pending = 0
   #pass: Promise<void> | undefined
-  #isStepping = false
-  #stepIsDue = false
+  /** Whether a step is computed, or comes next. */
+  #isPaused = false
   #closed: CllmError | undefined
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
-    @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
-    @inject(PartQueue) private readonly parts: PartQueue,
+    @inject(InputContext) private readonly context: InputContext,
     @inject(AdapterTable) private readonly adapters: AdapterTable,
-    @inject(WakeSignal) private readonly wake: WakeSignal,
+    @inject(BetweenSteps) private readonly between: BetweenSteps,
   ) {}
 
-  /** Whether inputs are being computed. */
+  /** Whether inputs have no answer yet. */
   get isBusy(): boolean {
-    return this.#pass !== undefined
-  }
-
-  /** Whether every input has its answer. */
-  get isIdle(): boolean {
-    return this.#pending === 0
+    return this.#pending > 0
   }
 
   /**
@@ -59,6 +52,7 @@ export class Embeddings {
    */
   async embed(input: Prompt, options: EmbedOptions = {}): Promise<Embedding> {
     const adapters = this.adapters.resolve(options.adapters)
+    this.between.add(this)
     const release = this.adapters.hold(adapters)
     this.#pending++
     try {
@@ -72,7 +66,7 @@ export class Embeddings {
   }
 
   #onAnswered(): void {
-    if (--this.#pending === 0) this.wake.notify()
+    if (--this.#pending === 0) this.between.notify()
   }
 
   async #embed(
@@ -80,7 +74,7 @@ export class Embeddings {
     adapters: RequestAdapters,
     signal: AbortSignal | undefined,
   ): Promise<Embedding> {
-    const { backend, tokenizer, parts } = this
+    const { backend } = this
     if (!backend.capabilities.embeddings || backend.embed === undefined) {
       throw new CllmError('unsupported', 'This backend has no embeddings', {
         details: { field: 'input', capability: 'embeddings' },
@@ -90,8 +84,7 @@ export class Embeddings {
       if (signal?.aborted === true) throw cancelled()
       if (this.#closed !== undefined) throw this.#closed
     }
-    const context = { tokenizer, parts, limits: backend.limits }
-    const tokens = await resolvePrompt(input, context, ensureWanted)
+    const tokens = await resolvePrompt(input, this.context, ensureWanted)
     ensureWanted()
     let onAbort = (): void => {}
     const vector = new Promise<readonly number[]>((resolve, reject) => {
@@ -100,7 +93,7 @@ export class Embeddings {
       onAbort = () => this.#leave(job)
       signal?.addEventListener('abort', onAbort, { once: true })
       this.#queue.push(job)
-      if (!this.#isStepping && !this.#stepIsDue) this.#next()
+      if (!this.#isPaused) this.#next()
     })
     try {
       return { vector: await vector, promptTokens: tokens.length }
@@ -109,26 +102,18 @@ export class Embeddings {
     }
   }
 
-  /** Waits for the pass that is under way; what {@link during} runs comes before the next one. */
-  async beforeStep(): Promise<void> {
-    this.#stepIsDue = true
-    await this.#pass
+  /** A pass that is under way is waited for. */
+  pause(): Promise<void> | undefined {
+    this.#isPaused = true
+    return this.#pass
   }
 
-  /** Runs a step, or what else no pass may be beside, and begins the next pass when it is over. */
-  async during<Result>(step: Promise<Result>): Promise<Result> {
-    this.#isStepping = true
-    this.#stepIsDue = false
-    try {
-      return await step
-    } finally {
-      this.#isStepping = false
-      this.#next()
-    }
+  resume(): void {
+    this.#isPaused = false
+    this.#next()
   }
 
-  /** Ends what waits with this error, and resolves when nothing is computed any more. */
-  async close(error: CllmError): Promise<void> {
+  async onClose(error: CllmError): Promise<void> {
     this.#closed = error
     for (const { reject } of this.#queue.splice(0)) reject(error)
     await this.#pass
@@ -169,7 +154,7 @@ export class Embeddings {
     }
     for (const release of releases) release()
     this.#pass = undefined
-    if (!this.#isStepping && !this.#stepIsDue) this.#next()
+    if (!this.#isPaused) this.#next()
   }
 
   /** Returns false when the pass failed and its inputs are still to be computed. */

@@ -1,10 +1,22 @@
+import type { InjectionToken } from 'tsyringe'
 import type { SlotId } from '../contracts/model/backend.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import type { Forecast } from '../contracts/engine/engine-client.js'
 import type { CacheStatistics } from '../contracts/engine/cache-statistics.js'
-import type { SlotStatistics } from '../contracts/engine/engine-statistics.js'
+import type { KvPoolStatistics, SlotStatistics } from '../contracts/engine/engine-statistics.js'
 import type { BlockChain } from './kv/block-chain.js'
+import type { LoopWork } from './loop/between-steps.js'
 import type { Sequence } from './requests/sequence.js'
+
+/**
+ * The features of an engine, each made when it is first asked for. Provided as `FEATURES`.
+ *
+ * @experimental may change in 0.x
+ */
+export interface Features {
+  /** The feature of this class or token. */
+  get<T>(feature: InjectionToken<T>): T
+}
 
 /**
  * Refuses requests before they join the queue. Provided as `ADMISSION`.
@@ -76,14 +88,18 @@ export interface Match {
 }
 
 /**
- * Gives slots to sequences and decides what of the KV cache is reused. Provided as
- * `KV_CACHE_MANAGER`.
+ * Gives slots to sequences and decides what of the KV cache is reused: the slots, the cells that they share
+ * and the tiers behind them. Provided as `KV_CACHE_MANAGER`; extend {@link BaseCacheManager} to write one.
+ * One that builds on `original()` must forward the observer's calls to it.
  *
  * @experimental may change in 0.x
  */
-export interface KVCacheManager {
+export interface KVCacheManager extends LoopWork, EngineObserver {
   readonly slots: readonly Slot[]
-  readonly freeCount: number
+  /** Slots that can be given out now: none while the KV cells are used up. */
+  readonly freeSlots: number
+  /** Whether all slots share one pool of KV cells (`limits.kvTokens`). */
+  readonly isPool: boolean
   /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
   lookUp(sequence: Sequence): number
   /**
@@ -91,17 +107,28 @@ export interface KVCacheManager {
    * and copying it is cheaper than computing it a second time.
    */
   producerOf(sequence: Sequence): PrefixProducer | undefined
+  /** No request is to wait for what this sequence computes. */
+  stopProducing(sequence: Sequence): void
+  /** A sequence waits for a slot from now on. */
+  onWaiting(sequence: Sequence): void
+  /**
+   * Makes room in the pool for a waiting sequence; false: it must wait until others have ended.
+   *
+   * @param answerTokens - how many more tokens a sequence is expected to generate
+   */
+  admits(sequence: Sequence, answerTokens: (sequence: Sequence) => number): Promise<boolean>
+  /** Makes room in the pool for this many tokens; false: running requests hold too much. */
+  fits(count: number): Promise<boolean>
+  /** The pool was used up, and a request lost its slot: none is admitted before another ends. */
+  onOverflow(): void
   /**
    * Whether a waiting sequence can be given a slot without keeping requests that decode waiting for long;
    * otherwise what that needs is made ready beside their steps, and it is asked again before the next
    * one. Where nothing else can be computed (`insists`), only what is being read for it is waited for.
-   * Default: it can.
    */
-  prepare?(sequence: Sequence, insists: boolean): boolean
-  /** Whether something is being read for requests that wait: its end wakes the loop. Default: nothing is. */
-  readonly isReading?: boolean
-  /** A sequence waits for a slot from now on. */
-  onWaiting?(sequence: Sequence): void
+  prepare(sequence: Sequence, insists: boolean): boolean
+  /** Whether something is being read for requests that wait: its end wakes the loop. */
+  readonly isReading: boolean
   /** Gives the sequence a free slot, with as much of its prefix as can be had without computing. */
   acquire(sequence: Sequence): Promise<void>
   /** The sequence has computed more of its tokens. */
@@ -115,33 +142,19 @@ export interface KVCacheManager {
    * Drops `discard` tokens after the first `keep` of a running sequence's slot, which nobody else may use
    * from then on.
    */
-  shift?(sequence: Sequence, keep: number, discard: number): void
-  /** No request is to wait for what this sequence computes. */
-  stopProducing(sequence: Sequence): void
+  shift(sequence: Sequence, keep: number, discard: number): void
   /** Takes the slot back and keeps its tokens for reuse, if they may be shared. */
   release(sequence: Sequence, now: number): void
-  /**
-   * Empties a slot without an owner, for its KV cells. Needed where all slots share their cells
-   * (`limits.kvTokens`).
-   */
-  evict?(slot: Slot): Promise<void>
+  /** Empties a slot without an owner. */
+  evict(slot: Slot): Promise<void>
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   move(from: Slot, to: Slot): Promise<boolean>
-  /** Whether something is to be done before the next step … */
-  readonly isDue?: boolean
-  /** … which this does. */
-  settle?(): Promise<void>
-  /**
-   * The engine has nothing to compute: does some work ahead, where its time has come. Resolves to when it
-   * is to be called again, milliseconds of the clock; undefined: when something has happened.
-   */
-  onIdle?(): Promise<number | undefined>
-  /** The loop has ended, and the backend is disposed of next. */
-  onClose?(): Promise<void>
-  /** What the tiers behind the slots hold; undefined without any. */
-  cache?(): CacheStatistics | undefined
   /** What each slot holds now. */
   statistics(): SlotStatistics[]
+  /** The pool of KV cells; undefined where each slot has its own. */
+  pool(): KvPoolStatistics | undefined
+  /** What the tiers behind the slots hold; undefined without any. */
+  cache(): CacheStatistics | undefined
 }
 
 /**

@@ -1,4 +1,4 @@
-import { inject, injectable, injectAll } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../contracts/model/backend.js'
 import type { Clock } from '../contracts/clock.js'
 import type { EngineInfo } from '../contracts/engine/engine-client.js'
@@ -7,34 +7,21 @@ import type { EngineObserver, StepRecord } from '../contracts/engine/engine-obse
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
-import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { cancelReason } from '../errors/cancel-reason.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { failureOf } from '../errors/failure-of.js'
 import * as tokens from '../tokens.js'
-import { BetweenSteps } from './loop/between-steps.js'
-import type { EngineCosts } from './costs/engine-costs.js'
-import { Embeddings } from './embeddings.js'
+import type { Features } from './engine-parts.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
-import { PartQueue } from './input/part-queue.js'
-import { KvPool } from './kv/kv-pool.js'
-import { SlotCompactor } from './kv/slot-compactor.js'
-import { MakeWay } from './loop/make-way.js'
+import { BetweenSteps } from './loop/between-steps.js'
+import { recordStep, runStep, type Step, type StepOutcome, type StepPart } from './loop/run-step.js'
+import { StepPlanner } from './loop/step-planner.js'
 import { OutputProcessor } from './output/output-processor.js'
-import type { KVCacheManager, WaitPredictor } from './engine-parts.js'
 import { type PolicyInForce, PolicyRunner } from './policy/policy-runner.js'
-import { ActivityWatch } from './report/activity-watch.js'
-import { Counters } from './report/counters.js'
 import { EngineObservers } from './report/engine-observers.js'
-import { recordStep } from './report/record-step.js'
-import { RequestTracker } from './report/request-tracker.js'
+import { EngineReport } from './report/engine-report.js'
 import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
-import { StepPlanner } from './loop/step-planner.js'
-import { runStep, type Step, type StepOutcome, type StepPart } from './loop/run-step.js'
-import { Speculator } from './speculation/speculator.js'
-import { WakeSignal } from './loop/wake-signal.js'
-import { defined } from '../defined.js'
 
 /**
  * Serves requests on one backend: an event-driven loop that plans a step, starts it, and turns the
@@ -52,33 +39,18 @@ export class Engine {
   /** @internal Engines are made by `createEngine`. */
   constructor(
     @inject(tokens.BACKEND) readonly backend: Backend,
-    @inject(tokens.TOKENIZER) readonly tokenizer: Tokenizer,
     @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(Embeddings) readonly embeddings: Embeddings,
-    @inject(ActivityWatch) readonly activity: ActivityWatch,
-    @inject(PartQueue) readonly parts: PartQueue,
+    @inject(tokens.FEATURES) readonly features: Features,
     @inject(InputProcessor) private readonly input: InputProcessor,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(KvPool) pool: KvPool,
     @inject(StepPlanner) private readonly planner: StepPlanner,
-    @inject(BetweenSteps) readonly between: BetweenSteps,
-    @inject(SlotCompactor) private readonly compactor: SlotCompactor,
+    @inject(BetweenSteps) private readonly between: BetweenSteps,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
-    @inject(RequestTracker) private readonly tracker: RequestTracker,
-    @inject(Counters) private readonly counters: Counters,
-    @inject(tokens.ENGINE_COSTS) costs: EngineCosts,
-    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
-    @inject(Speculator) private readonly speculator: Speculator,
-    @inject(MakeWay) private readonly makeWay: MakeWay,
     @inject(EngineObservers) private readonly observers: EngineObservers,
-    @injectAll(tokens.ENGINE_OBSERVER, { isOptional: true }) more: readonly EngineObserver[],
-    @inject(WakeSignal) private readonly wake: WakeSignal,
+    @inject(EngineReport) private readonly report: EngineReport,
   ) {
-    observers.add(policy, tracker, counters, costs, predictor, input, speculator, pool)
-    observers.add(makeWay, ...more)
     this.#done = this.#run()
     this.#done.catch(() => {}) // `failed` tells of it
   }
@@ -105,9 +77,7 @@ export class Engine {
 
   /** What happened to a request that is under way or was one of the last that ended. */
   explain(id: string): RequestReport | undefined {
-    const report = this.tracker.find(id)
-    const queuePosition = this.table.waiting.placeOf(id)
-    return report && { ...report, ...defined({ queuePosition }) }
+    return this.report.explain(id)
   }
 
   /** The active policy, and why the fallback took over if it did. */
@@ -119,27 +89,17 @@ export class Engine {
   setPolicy(policy: SchedulerPolicy): void {
     const { running, waiting } = this.table
     this.policy.replace(policy, this.clock.now(), running.list, waiting.all())
-    this.wake.notify()
+    this.between.notify()
   }
 
   /** What it serves. */
   info(): EngineInfo {
-    const { limits, capabilities } = this.backend
-    const { infill } = this.tokenizer
-    const { draftModel } = this.speculator
-    const more = defined({ infill, adapters: this.between.adapters.known, draftModel })
-    return { model: this.input.model, limits, capabilities, ...more }
+    return this.report.info()
   }
 
   /** Counters and what is going on now. */
   statistics(): EngineStatistics {
-    return {
-      ...this.table.statistics(),
-      waitMs: this.predictor.waitMs(this.table.waiting.total, this.clock.now()),
-      policyFaults: this.policy.faults,
-      interruptedSteps: this.makeWay.interruptedSteps,
-      ...this.counters.snapshot(),
-    }
+    return this.report.statistics()
   }
 
   /**
@@ -160,10 +120,9 @@ export class Engine {
     this.between.close(error)
     for (const sequence of this.table.all()) this.finisher.mark(sequence, error)
     this.#isClosed = true
-    this.wake.notify()
+    this.between.notify()
     await this.#done.catch(() => {})
-    await this.between.flush()
-    await this.kv.onClose?.()
+    await this.between.onClose(error)
   }
 
   /** Resolves when the loop has ended because a part of the engine failed, with the error. */
@@ -174,13 +133,13 @@ export class Engine {
     )
   }
 
+  /** Settle, plan, step, append; the tokens of a step are published while the next one is computed. */
   async #loop(): Promise<void> {
     while (!this.#isClosed) {
       const began = this.clock.now()
       this.finisher.settle(began)
       if (this.between.isDue) await this.between.settle()
-      // A draft model would keep the tokens of the last step waiting.
-      if (this.speculator.takesTime) this.#publish()
+      if (this.planner.takesTime) this.#publish()
       const step = await this.#startStep(began)
       this.#publish()
       const record = step && this.#append(step, await step.outcome)
@@ -190,10 +149,10 @@ export class Engine {
   }
 
   async #idle(): Promise<void> {
-    const again = (await this.kv.onIdle?.()) ?? Infinity
+    const again = await this.between.onIdle()
     if (again <= this.clock.now()) return
     const until = Math.min(again, this.table.wakesAt(this.#planWakesAt) ?? Infinity)
-    await this.wake.sleep(until === Infinity ? undefined : until)
+    await this.between.sleep(until === Infinity ? undefined : until)
   }
 
   /** The loop and its end: however it ends, every request gets an answer. */
@@ -222,7 +181,7 @@ export class Engine {
       const more = request.forecast && forecast !== undefined ? { forecast } : {}
       this.observers.onEvents([{ id, event: { type: 'start', id, promptTokens, ...more } }])
     }
-    this.wake.notify()
+    this.between.notify()
   }
 
   /** Plans a step and starts it, if there is anything to compute. */
@@ -231,17 +190,16 @@ export class Engine {
     if (this.table.isIdle) this.policy.onIdle(now)
     if (this.#isClosed || this.table.isIdle) return undefined
     try {
-      const { parts, wakeAt, isOutdated } = await this.planner.next(now)
+      const { parts, wakeAt, mayRest } = await this.planner.next(now)
       if (parts.length > 0) {
-        if (this.backend.layoutMs !== undefined) await this.compactor.defragment()
-        if (this.embeddings.isBusy) await this.embeddings.beforeStep()
+        await this.between.beforeStep()
         const startedAt = this.clock.now()
         this.observers.onStepStart(parts, startedAt)
-        return { parts, startedAt, outcome: this.embeddings.during(runStep(this.backend, parts)) }
+        const outcome = this.between.alone(() => runStep(this.backend, parts))
+        return { parts, startedAt, outcome }
       }
       this.#planWakesAt = wakeAt
-      const isWoken = wakeAt !== undefined || this.kv.isReading === true
-      if (!isWoken || isOutdated) this.wake.notify()
+      if (!mayRest) this.between.notify()
     } catch (error) {
       this.finisher.failAll(CllmError.from(error), now)
     }
@@ -295,6 +253,6 @@ export class Engine {
   }
 
   get #isIdle(): boolean {
-    return this.table.isIdle && !this.input.isBusy && this.embeddings.isIdle
+    return this.table.isIdle && !this.input.isBusy && !this.between.isBusy
   }
 }

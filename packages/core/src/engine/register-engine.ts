@@ -1,18 +1,18 @@
 import { type DependencyContainer, type InjectionToken, Lifecycle } from 'tsyringe'
-import { AdapterTable } from './adapters/adapter-table.js'
-import { BetweenSteps } from './loop/between-steps.js'
+import type { EngineObserver } from '../contracts/engine/engine-observer.js'
+import { AdapterTable } from './adapters.js'
+import { BetweenSteps, type LoopWork } from './loop/between-steps.js'
 import { EngineCosts } from './costs/engine-costs.js'
 import { FcfsWaitPredictor } from './costs/wait-predictor.js'
 import { Embeddings } from './embeddings.js'
 import { QueueLimits } from './input/admission.js'
 import { InputProcessor } from './input/input-processor.js'
-import { PartQueue } from './input/part-queue.js'
+import { InputContext } from './input/resolve-request.js'
+import { PartQueue } from './input/resolve-prompt.js'
 import { InFlightPrefixSharing } from './kv/in-flight-prefix-sharing.js'
-import { KvPool } from './kv/kv-pool.js'
 import { SlotCacheManager } from './kv/kv-cache-manager.js'
 import { BlockPrefixIndex } from './kv/prefix-index.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
-import { Checkpoints } from './kv/states/checkpoints.js'
 import { SlotActions } from './kv/states/slot-actions.js'
 import { StateCache } from './kv/states/state-cache.js'
 import { OutputProcessor } from './output/output-processor.js'
@@ -21,15 +21,15 @@ import { ActivityWatch } from './report/activity-watch.js'
 import { Counters } from './report/counters.js'
 import { EngineObservers } from './report/engine-observers.js'
 import { MakeWay } from './loop/make-way.js'
+import { EngineReport } from './report/engine-report.js'
 import { RequestTracker } from './report/request-tracker.js'
 import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
-import { RunningSet } from './requests/running-set.js'
-import { WaitingQueue } from './requests/waiting-queue.js'
+import { RunningSet, WaitingQueue } from './requests/request-sets.js'
 import { StepPlanner } from './loop/step-planner.js'
 import { Speculator } from './speculation/speculator.js'
-import { WakeSignal } from './loop/wake-signal.js'
 import { Engine } from './engine.js'
+import type { Features } from './engine-parts.js'
 import * as tokens from '../tokens.js'
 
 /** The parts that a plug-in can replace, by token. */
@@ -43,6 +43,15 @@ export const builtInParts: ReadonlyMap<InjectionToken<unknown>, InjectionToken<u
   [tokens.ADMISSION, QueueLimits],
 ])
 
+/** The others that have a token. */
+const shared: readonly (readonly [InjectionToken<unknown>, InjectionToken<unknown>])[] = [
+  [tokens.ENGINE_COSTS, EngineCosts],
+  [tokens.ACTIVITY, ActivityWatch],
+  [tokens.ADAPTERS, AdapterTable],
+  [tokens.EMBEDDINGS, Embeddings],
+  [tokens.SLOT_ACTIONS, SlotActions],
+]
+
 /** One of each in an engine. */
 const fixed = [
   ActivityWatch,
@@ -53,14 +62,14 @@ const fixed = [
   QueueLimits,
   SlotCacheManager,
   EngineCosts,
-  Checkpoints,
   Counters,
   Embeddings,
   Engine,
   EngineObservers,
+  EngineReport,
   InFlightPrefixSharing,
+  InputContext,
   InputProcessor,
-  KvPool,
   MakeWay,
   OutputProcessor,
   PartQueue,
@@ -75,13 +84,41 @@ const fixed = [
   StepPlanner,
   StateCache,
   WaitingQueue,
-  WakeSignal,
 ] as const
+
+/** What observes each engine, in this order; then come the observers of plug-ins. */
+const observing: readonly InjectionToken<EngineObserver>[] = [
+  PolicyRunner,
+  RequestTracker,
+  Counters,
+  tokens.ENGINE_COSTS,
+  tokens.WAIT_PREDICTOR,
+  InputProcessor,
+  Speculator,
+  tokens.KV_CACHE_MANAGER,
+  MakeWay,
+]
+
+/** What does work between the steps of each engine; other features do when they are first used. */
+const working: readonly InjectionToken<LoopWork>[] = [tokens.KV_CACHE_MANAGER, SlotCompactor]
 
 /** Registers the classes of an engine, one instance of each; nothing is made yet. */
 export function registerEngine(container: DependencyContainer): void {
   const once = { lifecycle: Lifecycle.ContainerScoped }
   for (const useClass of fixed) container.register<unknown>(useClass, { useClass }, once)
-  container.register(tokens.ENGINE_COSTS, { useToken: EngineCosts })
-  for (const [token, useToken] of builtInParts) container.register(token, { useToken })
+  for (const [token, useToken] of [...builtInParts, ...shared])
+    container.register(token, { useToken })
+  const features: Features = { get: (feature) => container.resolve(feature) }
+  container.registerInstance(tokens.FEATURES, features)
+}
+
+/** Makes the engine of what is registered, with its observers and the work between its steps. */
+export function startEngine(container: DependencyContainer): Engine {
+  const observers = container.resolve(EngineObservers)
+  for (const token of observing) observers.add(container.resolve(token))
+  if (container.isRegistered(tokens.ENGINE_OBSERVER))
+    observers.add(...container.resolveAll(tokens.ENGINE_OBSERVER))
+  const between = container.resolve(BetweenSteps)
+  for (const token of working) between.add(container.resolve(token))
+  return container.resolve(Engine)
 }

@@ -3,8 +3,8 @@ import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type {
   ArrivalRecord,
   EngineChange,
-  Recording,
   RecordedStep,
+  Recording,
 } from '../contracts/engine/recording.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
 import { defined } from '../defined.js'

@@ -3,7 +3,7 @@ import type { LogitProcessor, SamplerContext } from '../contracts/model/sampler.
 import type { SamplerChoice } from '../contracts/model/sampling.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { issuesOf } from '../errors/issues-of.js'
-import { invalidField } from '../engine/input/check-fields.js'
+import { invalidField } from '../engine/input/check-request.js'
 import { checkMade } from '../plugin/check-made.js'
 import { Definitions } from '../plugin/definitions.js'
 import { didYouMean } from '../errors/did-you-mean.js'

@@ -1,4 +1,4 @@
-import { container as root, type DependencyContainer, instanceCachingFactory } from 'tsyringe'
+import { type DependencyContainer, container as root, instanceCachingFactory } from 'tsyringe'
 import { systemClock } from '../clock/system-clock.js'
 import { systemRandom } from '../clock/system-random.js'
 import type { Backend } from '../contracts/model/backend.js'
@@ -6,17 +6,20 @@ import type { Clock, Random } from '../contracts/clock.js'
 import type { SlotFiles } from '../contracts/engine/slot-files.js'
 import type { StateFiles, StateMemorySource } from '../contracts/engine/state-files.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
-import { silentLogger, type Logger } from '../contracts/logger.js'
+import { type Logger, silentLogger } from '../contracts/logger.js'
 import type { PartToken } from '../contracts/part.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { Engine } from '../engine/engine.js'
-import { defaultEngineOptions, type EngineOptions } from '../engine/engine-options.js'
-import { checkDraftBackend, draftModelName } from '../engine/speculation/draft-backend.js'
-import type { ProposerCatalog } from '../engine/speculation/proposer-catalog.js'
+import type { Engine } from '../engine/engine.js'
+import { type EngineOptions, defaultEngineOptions } from '../engine/engine-options.js'
+import {
+  type ProposerCatalog,
+  checkDraftBackend,
+  draftModelName,
+} from '../engine/speculation/proposer-catalog.js'
 import type { FallbackPolicy } from '../engine/policy/policy-runner.js'
-import { builtInParts, registerEngine } from '../engine/register-engine.js'
+import { builtInParts, registerEngine, startEngine } from '../engine/register-engine.js'
 import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { type PartChoice, replaceableParts } from '../plugin/replaceable-parts.js'
 import { defined } from '../defined.js'
@@ -97,7 +100,7 @@ export function createEngine(parts: EngineParts): Engine {
   for (const observer of parts.observers ?? []) {
     container.registerInstance(tokens.ENGINE_OBSERVER, observer)
   }
-  return container.resolve(Engine)
+  return startEngine(container)
 }
 
 function checkSpeculation(

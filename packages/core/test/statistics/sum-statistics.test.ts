@@ -1,6 +1,6 @@
 import { type CacheStatistics, type EngineStatistics, pastOf, sumStatistics } from '@cllm/core'
-import { Counters } from '../../src/engine/report/counters.js'
 import t from 'tap'
+import { Counters } from '../../src/engine/report/counters.js'
 
 const tier = { states: 1, bytes: 10, limitBytes: 100, hits: 2, hitTokens: 20, misses: 3, saved: 4 }
 const rest = { skipped: 5, failed: 6, evictions: 7, saveMs: 8, loadMs: 9 }

@@ -3,14 +3,12 @@ import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
 import type { Forecast } from '../../contracts/engine/engine-client.js'
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 import * as tokens from '../../tokens.js'
-import type { KVCacheManager, WaitPredictor } from '../engine-parts.js'
-import { RunningSet } from '../requests/running-set.js'
+import type { WaitPredictor } from '../engine-parts.js'
+import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { WaitingQueue } from '../requests/waiting-queue.js'
-import { AnswerLengths } from './answer-lengths.js'
 import { QueueModel, type Work } from './queue-model.js'
 import type { EngineCosts } from './engine-costs.js'
-import { workOf } from './step-features.js'
+import { workOf } from './pass-costs.js'
 
 /** A queue model is reused for this many milliseconds; new requests only join it. */
 const freshMs = 20
@@ -46,7 +44,6 @@ export class FcfsWaitPredictor implements WaitPredictor {
   constructor(
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,
     @inject(RunningSet) private readonly running: RunningSet,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
     @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(tokens.BACKEND) { limits }: Backend,
   ) {
@@ -55,7 +52,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
 
   /** The forecast for a request that arrives now. */
   forecast(sequence: Sequence, now: number): Forecast {
-    const { waiting, kv } = this
+    const { waiting, running } = this
     const queue = this.#look(now)
     const { remainingTokens } = sequence
     const cells = this.#cellsOf(sequence)
@@ -63,7 +60,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
     const promptMs = Math.min(this.#aloneMs(remainingTokens), this.#sharedMs(remainingTokens))
     const work = { promptMs, steps: this.#parts(remainingTokens), cells }
     // What waits for cells waits behind all others, though slots are free.
-    const free = cells > 0 && queueMs > 0 ? 0 : kv.freeCount
+    const free = cells > 0 && queueMs > 0 ? 0 : this.#limits.slots - running.size
     return {
       position: Math.max(0, waiting.total - free + 1),
       queueMs,
@@ -179,5 +176,32 @@ export class FcfsWaitPredictor implements WaitPredictor {
   /** The expected number of chunks for this many tokens of a prompt. */
   #parts(tokens: number): number {
     return Math.max(1, (tokens * this.#promptParts) / this.#promptTokens)
+  }
+}
+
+/** Weight that the earlier answers keep with each new one. */
+const answerMemory = 0.98
+
+/**
+ * Learns the length of answers. Each token is assumed to be the last one with the same probability, so
+ * the remaining length does not depend on the tokens so far: the maximum likelihood estimate of an
+ * exponential distribution. An answer that was cut (by its limit or a cancel) counts with its tokens
+ * and without an end. If all answers reach their limits, the limit is predicted.
+ */
+export class AnswerLengths {
+  // Prior: one end in 256 tokens, with a small weight.
+  #ends = 0.25
+  #tokens = 64
+
+  /** An answer ended with this many tokens; `isWhole` unless it was cut. */
+  onEnded(tokens: number, isWhole: boolean): void {
+    this.#ends = answerMemory * this.#ends + (isWhole ? 1 : 0)
+    this.#tokens = answerMemory * this.#tokens + tokens
+  }
+
+  /** The expected number of further tokens, of which there are at most `limit`. */
+  expected(limit: number): number {
+    const rate = this.#ends / Math.max(1, this.#tokens)
+    return rate * limit < 1e-6 ? limit : -Math.expm1(-rate * limit) / rate
   }
 }

@@ -2,9 +2,8 @@ import { inject, injectable } from 'tsyringe'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { EngineOptions } from '../engine-options.js'
 import * as tokens from '../../tokens.js'
-import { KvPool } from '../kv/kv-pool.js'
-import type { Admission, WaitPredictor } from '../engine-parts.js'
-import { WaitingQueue } from '../requests/waiting-queue.js'
+import type { Admission, KVCacheManager, WaitPredictor } from '../engine-parts.js'
+import { WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /**
@@ -15,7 +14,7 @@ import type { Sequence } from '../requests/sequence.js'
 export class QueueLimits implements Admission {
   constructor(
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,
-    @inject(KvPool) private readonly pool: KvPool,
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
     @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(tokens.ENGINE_OPTIONS) private readonly limits: EngineOptions,
   ) {}
@@ -27,9 +26,9 @@ export class QueueLimits implements Admission {
    */
   checkCount(arriving: number, now: number): void {
     const { maxQueuedRequests: limit } = this.limits
-    const { waiting, pool, predictor } = this
+    const { waiting, kv, predictor } = this
     const waits = waiting.total + arriving
-    if (waits < limit + pool.freeSlots) return
+    if (waits < limit + kv.freeSlots) return
     const retryAfterMs = predictor.waitMs(waits - limit, now)
     const message = `${limit} requests are waiting, which is the limit`
     throw new CllmError('queue_full', message, { details: { limit, retryAfterMs } })
@@ -37,16 +36,16 @@ export class QueueLimits implements Admission {
 
   /** By tokens and by the time that it would wait. */
   check(sequence: Sequence, now: number): void {
-    const { waiting, pool } = this
-    if (waiting.total < pool.freeSlots) return
+    const { waiting, kv } = this
+    if (waiting.total < kv.freeSlots) return
     this.#checkTokens(sequence, now)
     this.#checkWait(sequence)
   }
 
   #checkTokens({ promptTokens }: Sequence, now: number): void {
     const { maxQueuedTokens: limit } = this.limits
-    const { waiting, pool, predictor } = this
-    if (limit === undefined || waiting.total <= pool.freeSlots) return
+    const { waiting, kv, predictor } = this
+    if (limit === undefined || waiting.total <= kv.freeSlots) return
     let over = waiting.promptTokens + promptTokens - limit
     if (over <= 0) return
     let place = 0

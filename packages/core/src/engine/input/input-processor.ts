@@ -1,21 +1,17 @@
 import { inject, injectable } from 'tsyringe'
-import type { Backend, ModelInfo } from '../../contracts/model/backend.js'
-import type { Clock, Random } from '../../contracts/clock.js'
+import type { Clock } from '../../contracts/clock.js'
 import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
-import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
+import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import type { EngineOptions } from '../engine-options.js'
-import { AdapterTable } from '../adapters/adapter-table.js'
+import { AdapterTable } from '../adapters.js'
 import { OutputProcessor } from '../output/output-processor.js'
 import type { Admission, KVCacheManager, WaitPredictor } from '../engine-parts.js'
 import { RequestTable } from '../requests/request-table.js'
-import type { SamplerCatalog } from '../../sampler/sampler-catalog.js'
 import { Sequence } from '../requests/sequence.js'
-import { PartQueue } from './part-queue.js'
 import { resolvePrompt } from './resolve-prompt.js'
-import { resolveRequest } from './resolve-request.js'
+import { InputContext, resolveRequest } from './resolve-request.js'
 
 /** A request that may join the queue, or why it may not. */
 export type Processed = Sequence | CllmError
@@ -37,27 +33,15 @@ export class InputProcessor implements EngineObserver {
   readonly #arriving = new Map<string, Arrival>()
 
   constructor(
-    @inject(tokens.BACKEND) private readonly backend: Backend,
-    @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
+    @inject(InputContext) private readonly context: InputContext,
+    @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
     @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(tokens.ADMISSION) private readonly admission: Admission,
-    @inject(RequestTable) private readonly table: RequestTable,
-    @inject(PartQueue) private readonly parts: PartQueue,
-    @inject(OutputProcessor) private readonly output: OutputProcessor,
-    @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(tokens.RANDOM) private readonly random: Random,
-    @inject(tokens.ENGINE_OPTIONS) private readonly options: EngineOptions,
-    @inject(tokens.SAMPLERS) private readonly samplers: SamplerCatalog,
     @inject(AdapterTable) private readonly adapters: AdapterTable,
+    @inject(RequestTable) private readonly table: RequestTable,
+    @inject(OutputProcessor) private readonly output: OutputProcessor,
   ) {}
-
-  /** The model, with the sampling that requests to this engine get for what they leave out. */
-  get model(): ModelInfo {
-    const { model } = this.backend
-    const sampling = { ...model.sampling, ...this.options.sampling }
-    return Object.keys(sampling).length === 0 ? model : { ...model, sampling }
-  }
 
   /** Whether requests are on their way to the queue. */
   get isBusy(): boolean {
@@ -119,17 +103,14 @@ export class InputProcessor implements EngineObserver {
   }
 
   #read(id: string, request: GenerateRequest): Sequence | Promise<Sequence> {
-    const { backend, tokenizer, parts, random, options, samplers, kv } = this
+    const { context, kv } = this
     const { continued, arrivedMsAgo = 0 } = request
     const now = this.clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
     this.#ensureOpen()
     const others = this.#arriving.size - Number(this.#arriving.has(id))
     if (continued === undefined) this.admission.checkCount(others, this.clock.now())
-    const { limits } = backend
-    const common = { backend, tokenizer, parts, limits, random, options, samplers }
     const adapters = this.adapters.resolve(request.adapters)
-    const context = { ...common, adapters, now }
-    const complete = resolveRequest(id, request, context)
+    const complete = resolveRequest(id, request, context, { adapters, now })
     const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
     const admit = (tokens: TokenId[]): Sequence => {
       const lookUp = (sequence: Sequence): number => kv.lookUp(sequence)

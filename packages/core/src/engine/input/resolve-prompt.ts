@@ -1,10 +1,12 @@
+import { inject, injectable } from 'tsyringe'
 import type { BackendLimits } from '../../contracts/model/backend.js'
 import type { Prompt } from '../../contracts/engine/generate-request.js'
 import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { checkTokens, invalidField } from './check-fields.js'
-import { inParts } from './tokenize-in-parts.js'
-import type { PartQueue } from './part-queue.js'
+import { checkTokens, invalidField } from './check-request.js'
+import type { Clock } from '../../contracts/clock.js'
+import * as tokens from '../../tokens.js'
+import { EngineObservers } from '../report/engine-observers.js'
 
 /** What a prompt is tokenized with and must fit into. */
 export interface PromptContext {
@@ -109,4 +111,96 @@ function promptTooLong(count: number, { limits }: PromptContext, more = ''): Cll
   return new CllmError('prompt_too_long', message, {
     details: { field: 'prompt', promptTokens: count, contextSize: limits.contextSize },
   })
+}
+
+/** Text of more UTF-16 units is tokenized a part at a time: it takes some milliseconds. */
+export const longText = 4096
+
+/**
+ * The tokens of a text or a conversation, a part at a time, or undefined where it is short or the
+ * tokenizer knows no parts.
+ */
+function inParts(
+  prompt: Exclude<Prompt, { readonly tokens: unknown }>,
+  tokenizer: Tokenizer,
+): Iterable<readonly TokenId[]> | undefined {
+  if ('messages' in prompt) {
+    const { messages, template } = prompt
+    const length = messages.reduce((sum, { content }) => sum + content.length, 0)
+    return length > longText ? tokenizer.renderChatInParts?.(messages, template).tokens : undefined
+  }
+  return prompt.text.length > longText ? tokenizer.encodeInParts?.(prompt.text) : undefined
+}
+
+interface LongText {
+  readonly parts: Iterator<readonly TokenId[]>
+  readonly tokens: TokenId[]
+  readonly check: (tokens: readonly TokenId[]) => void
+  readonly resolve: (tokens: TokenId[]) => void
+  readonly reject: (error: unknown) => void
+}
+
+/**
+ * Tokenizes long texts, one part in each turn of the event loop however many texts there are, so that
+ * steps and messages go on in between. The texts come one after the other: the first is computed while
+ * the next ones are tokenized.
+ */
+@injectable()
+export class PartQueue {
+  /** In the order in which they came. */
+  readonly #texts = new Set<LongText>()
+
+  constructor(
+    @inject(EngineObservers) private readonly observers: EngineObservers,
+    @inject(tokens.CLOCK) private readonly clock: Clock,
+  ) {}
+
+  /**
+   * Joins the parts.
+   *
+   * @param check - called in each turn, with the tokens so far; what it throws ends the work
+   */
+  async join(
+    parts: Iterable<readonly TokenId[]>,
+    check: (tokens: readonly TokenId[]) => void,
+  ): Promise<TokenId[]> {
+    return await new Promise((resolve, reject) => {
+      this.#texts.add({ parts: parts[Symbol.iterator](), tokens: [], check, resolve, reject })
+      if (this.#texts.size === 1) this.#turn()
+    })
+  }
+
+  #turn(): void {
+    for (const text of this.#texts) this.#attempt(text, () => text.check(text.tokens))
+    for (const text of this.#texts) if (this.#takePart(text)) break
+    // oxlint-disable-next-line no-restricted-globals -- yields to the event loop; no time is measured
+    if (this.#texts.size > 0) setImmediate(() => this.#turn())
+  }
+
+  /** Whether a part was tokenized. A text without another one is done. */
+  #takePart(text: LongText): boolean {
+    let isPart = false
+    this.#attempt(text, () => {
+      const { done, value } = text.parts.next()
+      if (done === true) {
+        this.#texts.delete(text)
+        text.resolve(text.tokens)
+        return
+      }
+      isPart = true
+      for (const token of value) text.tokens.push(token)
+      this.observers.onTokenized(this.clock.now())
+    })
+    return isPart
+  }
+
+  #attempt(text: LongText, work: () => void): void {
+    try {
+      work()
+    } catch (error) {
+      this.#texts.delete(text)
+      text.parts.return?.()
+      text.reject(error)
+    }
+  }
 }

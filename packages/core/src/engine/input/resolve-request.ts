@@ -1,29 +1,41 @@
+import { inject, injectable } from 'tsyringe'
 import type { Random } from '../../contracts/clock.js'
-import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
-import { defaultSampling, type SamplingParams } from '../../contracts/model/sampling.js'
-import type { TokenId } from '../../contracts/model/tokenizer.js'
-import type { Backend } from '../../contracts/model/backend.js'
+import type { ContextShift, GenerateRequest } from '../../contracts/engine/generate-request.js'
+import { type SamplingParams, defaultSampling } from '../../contracts/model/sampling.js'
+import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
+import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { groupWith, type RequestAdapters } from '../adapters/request-adapters.js'
-import { checkConstraint, type ConstraintJudge } from './check-constraint.js'
-import { checkContinuation, checkNumber, checkTokens, invalidField } from './check-fields.js'
-import { checkSampling } from './check-sampling.js'
+import { type RequestAdapters, groupWith } from '../adapters.js'
+import {
+  checkConstraint,
+  checkContinuation,
+  checkNumber,
+  checkSampling,
+  checkTokens,
+  invalidField,
+} from './check-request.js'
+import * as tokens from '../../tokens.js'
 import type { EngineOptions } from '../engine-options.js'
-import { checkLogprobs, describeLogprobs } from '../output/token-logprobs.js'
-import { resolveShift } from './resolve-shift.js'
-import type { PromptContext } from './resolve-prompt.js'
+import { StopMatcher, checkLogprobs, describeLogprobs } from '../output/output-processor.js'
+import { PartQueue, type PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from '../requests/sequence.js'
 import type { SamplerCatalog } from '../../sampler/sampler-catalog.js'
-import { StopMatcher } from '../output/stop-matcher.js'
 
-/** What a request is checked and completed with. */
-export interface ResolveContext extends PromptContext {
-  readonly backend: ConstraintJudge & Pick<Backend, 'model' | 'capabilities'>
-  readonly samplers: SamplerCatalog
-  readonly adapters: RequestAdapters
-  readonly random: Random
-  readonly options: EngineOptions
-  readonly now: number
+/** What requests are checked and completed with. */
+@injectable()
+export class InputContext implements PromptContext {
+  readonly limits: BackendLimits
+
+  constructor(
+    @inject(tokens.BACKEND) readonly backend: Backend,
+    @inject(tokens.TOKENIZER) readonly tokenizer: Tokenizer,
+    @inject(tokens.SAMPLERS) readonly samplers: SamplerCatalog,
+    @inject(tokens.RANDOM) readonly random: Random,
+    @inject(tokens.ENGINE_OPTIONS) readonly options: EngineOptions,
+    @inject(PartQueue) readonly parts: PartQueue,
+  ) {
+    this.limits = backend.limits
+  }
 }
 
 const defaultMaxTokens = 100
@@ -32,9 +44,10 @@ const defaultMaxTokens = 100
 export function resolveRequest(
   id: string,
   request: GenerateRequest,
-  context: ResolveContext,
+  context: InputContext,
+  { adapters, now }: { readonly adapters: RequestAdapters; readonly now: number },
 ): (prompt: readonly TokenId[]) => SequenceRequest {
-  const { tokenizer, now, options } = context
+  const { tokenizer, options } = context
   checkGenerates(context.backend)
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   // What the closures below keep alive must not hold the prompt, which is long.
@@ -71,7 +84,6 @@ export function resolveRequest(
   checkType('speculative', request.speculative, 'boolean')
   checkLogprobs(request, context.backend)
   checkContinuation(request.continued, maxTokens, context)
-  const { adapters } = context
   const stepGroup = groupWith(request.stepGroup, adapters)
   const shiftOf = resolveShift(request, context)
   const sampling = resolveSampling(request, context)
@@ -148,7 +160,7 @@ function checkMarks(marks: readonly string[]): void {
   if (!valid) throw invalidField('marks', 'an array of texts', marks)
 }
 
-function resolveSampling(request: GenerateRequest, context: ResolveContext): SamplingParams {
+function resolveSampling(request: GenerateRequest, context: InputContext): SamplingParams {
   const { sampling: given = {}, fallbackSampling = {} } = request
   checkIsObject('sampling', given)
   checkIsObject('fallbackSampling', fallbackSampling)
@@ -170,12 +182,58 @@ function checkIsObject(field: string, value: unknown): void {
   if (typeof value !== 'object' || value === null) throw invalidField(field, 'an object', value)
 }
 
-function checkBiases(biases: SamplingParams['logitBias'], { tokenizer }: ResolveContext): void {
+function checkBiases(biases: SamplingParams['logitBias'], { tokenizer }: InputContext): void {
   if (!Array.isArray(biases) || !biases.every(Array.isArray)) {
     throw invalidField('logitBias', 'an array of pairs of a token id and a number', biases)
   }
   for (const [token, bias] of biases) {
     checkTokens('logitBias', [token], tokenizer)
     checkNumber('logitBias', bias, {})
+  }
+}
+
+/** What leaves a full slot: the tokens from `keep` on, `discard` of them. */
+export interface ShiftPlan {
+  readonly keep: number
+  readonly discard: number
+}
+
+/** At least this many tokens of a slot are not kept. */
+const leastMoving = 4
+
+/**
+ * Checks what a request says of context shift; the result says what leaves a full slot, or undefined
+ * where the request ends then.
+ *
+ * @throws CllmError `invalid_request` or `unsupported`
+ */
+function resolveShift(
+  request: GenerateRequest,
+  { tokenizer, backend, limits, options }: InputContext,
+): ((prompt: readonly TokenId[]) => ShiftPlan) | undefined {
+  const { promptLogprobs, contextShift = options.contextShift ? {} : false } = request
+  if (contextShift === false) return undefined
+  if (typeof contextShift !== 'object' || contextShift === null) {
+    throw invalidField('contextShift', 'false or an object', contextShift)
+  }
+  const { keep = 0 }: ContextShift = contextShift
+  checkNumber('contextShift.keep', keep, { min: -1, integer: true })
+  if (backend.capabilities.contextShift !== true) {
+    const details = { field: 'contextShift', capability: 'contextShift' }
+    const message =
+      "contextShift: this model's memory, or the way it is laid out, cannot be shifted"
+    throw new CllmError('unsupported', message, { details })
+  }
+  if (promptLogprobs !== undefined) {
+    const message = 'contextShift: expected none with promptLogprobs'
+    throw new CllmError('invalid_request', message, { details: { field: 'contextShift' } })
+  }
+  return (prompt) => {
+    const [begin] = tokenizer.encode('')
+    const more = begin !== undefined && prompt[0] === begin ? 1 : 0
+    const { contextSize } = limits
+    const wanted = keep === -1 ? prompt.length : keep + more
+    const kept = Math.max(0, Math.min(contextSize - leastMoving, wanted))
+    return { keep: kept, discard: Math.max(1, Math.floor((contextSize - kept) / 2)) }
   }
 }

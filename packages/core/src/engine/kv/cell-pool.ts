@@ -1,3 +1,5 @@
+import type { SlotId } from '../../contracts/model/backend.js'
+
 /**
  * Counts the KV cells of a pool that sequences share, for a backend to know `freeTokens`: a copied
  * prefix lies in the same cells for both, until the last of them gives it back. Cells are numbers here,
@@ -60,4 +62,13 @@ export class CellPool {
   #giveBack(cell: number): void {
     if (--this.#owners[cell]! === 0) this.#spare.push(cell)
   }
+}
+
+/** The slots between these that are not of them, lowest first: a list for each gap. */
+export function slotGaps(slots: readonly SlotId[]): SlotId[][] {
+  const sorted = [...slots].sort((a, b) => a - b)
+  return sorted.flatMap((slot, index) => {
+    const count = (sorted[index + 1] ?? slot + 1) - slot - 1
+    return count > 0 ? [Array.from({ length: count }, (_, nth) => slot + 1 + nth)] : []
+  })
 }

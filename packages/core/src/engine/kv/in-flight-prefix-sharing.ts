@@ -4,9 +4,8 @@ import type { EngineCosts } from '../costs/engine-costs.js'
 import type { KVCacheManager } from '../engine-parts.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import type { Sequence } from '../requests/sequence.js'
-import { WaitingQueue } from '../requests/waiting-queue.js'
-import { blockSize } from './block-chain.js'
-import { minimumWait } from './prefix-index.js'
+import { WaitingQueue } from '../requests/request-sets.js'
+import { blockSize, minimumWait } from './block-chain.js'
 
 interface Group {
   /** When the consumers are released though the producer is not there yet. */

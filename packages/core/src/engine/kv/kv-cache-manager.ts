@@ -1,62 +1,45 @@
 import { inject, injectable } from 'tsyringe'
+import { minimumWait } from './block-chain.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
-import type { SlotStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import { truncate } from '../backend-calls.js'
-import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
-import { isFree, minimumWait } from './prefix-index.js'
-import { keptBy } from './slot-choice.js'
-import { SlotChooser } from './slot-chooser.js'
+import type { PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
+import { BaseCacheManager } from './base-cache-manager.js'
+import { isFree } from './prefix-index.js'
+import { SlotChooser, keptBy, originOf } from './slot-chooser.js'
 import { SlotFiller } from './slot-filler.js'
-import { Checkpoints } from './states/checkpoints.js'
-import { Pins } from './states/pins.js'
-import { SaveAhead } from './states/save-ahead.js'
+import { Checkpoints, Pins, SaveAhead } from './states/saving.js'
 import { whileHeld } from './states/saved-state.js'
 import { StateCache } from './states/state-cache.js'
-import { originOf } from './states/origin-of.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** Gives slots to sequences and reuses the tokens that earlier ones computed in them. */
 @injectable()
-export class SlotCacheManager implements KVCacheManager {
-  readonly slots: readonly Slot[]
+export class SlotCacheManager extends BaseCacheManager {
   /** What the last look-up of a waiting sequence found, and in which version of the index. */
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
   readonly #chooser: SlotChooser
   readonly #filler: SlotFiller
-  #free: number
+  readonly #checkpoints: Checkpoints
   readonly #pins: Pins
   readonly #ahead: SaveAhead
 
   constructor(
-    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(tokens.BACKEND) backend: Backend,
+    @inject(tokens.PREFIX_INDEX) index: PrefixIndex,
     @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(tokens.PREFIX_INDEX) private readonly index: PrefixIndex,
     @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(StateCache) private readonly states: StateCache,
-    @inject(Checkpoints) private readonly checkpoints: Checkpoints,
   ) {
-    const length = backend.limits.slots
-    this.slots = Array.from({ length }, (_, id) => ({
-      id,
-      chain: undefined,
-      length: 0,
-      blocks: 0,
-      owner: undefined,
-      usedAt: 0,
-    }))
-    this.#free = length
+    super(backend, index)
+    this.#checkpoints = new Checkpoints(states)
     this.#pins = new Pins(states, clock)
     this.#ahead = new SaveAhead(states, clock, costs)
     this.#chooser = new SlotChooser(this.slots, index, costs, backend, states)
     this.#filler = new SlotFiller(backend, clock, costs, states)
-  }
-
-  get freeCount(): number {
-    return this.#free
   }
 
   /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
@@ -73,14 +56,14 @@ export class SlotCacheManager implements KVCacheManager {
    * The running request that computes what this waiting sequence begins with, when waiting for that
    * and copying it is cheaper than computing it a second time.
    */
-  producerOf(sequence: Sequence): PrefixProducer | undefined {
+  override producerOf(sequence: Sequence): PrefixProducer | undefined {
     if (sequence.tokens.length <= minimumWait) return undefined
     const found = this.index.planned(sequence)
     if (found === undefined) return undefined
     const saved = found.shared - this.lookUp(sequence)
     const { costs } = this
     if (saved < minimumWait || costs.steps.tokensMs(saved) <= costs.copyMs) return undefined
-    this.checkpoints.want(found.sequence, found.shared)
+    this.#checkpoints.want(found.sequence, found.shared)
     return found
   }
 
@@ -88,9 +71,9 @@ export class SlotCacheManager implements KVCacheManager {
    * Whether `acquire` would keep requests that decode from their next token, and others from their turn,
    * for little more than copies take. Otherwise what it needs is made ready meanwhile.
    */
-  prepare(sequence: Sequence, insists: boolean): boolean {
+  override prepare(sequence: Sequence, insists: boolean): boolean {
     const { states } = this
-    const isAlone = this.#free === this.slots.length
+    const isAlone = this.slots.every(isFree)
     if (!states.isOn || (isAlone && !states.hasFiles)) return true
     const choice = this.#chooser.choose(sequence)
     if (!states.isAtHand(sequence, choice.found)) return false
@@ -99,12 +82,12 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   /** Whether files are being read. */
-  get isReading(): boolean {
+  override get isReading(): boolean {
     return this.states.isReading
   }
 
   /** A request waits from now on: what is in a file for it is read meanwhile. */
-  onWaiting(sequence: Sequence): void {
+  override onWaiting(sequence: Sequence): void {
     const held = () => Math.max(this.index.idle(sequence), this.index.running(sequence))
     this.states.readAhead(sequence, held, this.slots.length)
   }
@@ -123,40 +106,38 @@ export class SlotCacheManager implements KVCacheManager {
     await whileHeld(needed, async () => {
       await this.#beforeLoss(slot, keptBy(choice))
       this.index.drop(slot)
-      slot.owner = sequence
-      this.#free--
-      sequence.slot = slot.id
+      this.give(slot, sequence)
       await this.#filler.fill(choice, sequence)
     })
     if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
     if (states.isOn) sequence.origin = originOf(choice, sequence, known, states)
     if (sequence.computedTokens === 0) states.onMiss()
     costs.onReuse(sequence.computedTokens / sequence.tokens.length)
-    this.checkpoints.plan(sequence, known)
+    this.#checkpoints.plan(sequence, known)
     this.index.occupy(slot, sequence)
   }
 
   /** Whether `settle` has something to save before the next step. */
   get isDue(): boolean {
-    return this.checkpoints.isDue || this.#pins.isDue
+    return this.#checkpoints.isDue || this.#pins.isDue
   }
 
   async settle(): Promise<void> {
-    await this.checkpoints.settle()
+    await this.#checkpoints.settle()
     await this.#pins.settle()
   }
 
   /** The sequence has computed more of its tokens. */
   onAdvanced(sequence: Sequence): void {
-    this.checkpoints.onAdvanced(sequence)
-    const slot = this.slots[sequence.slot ?? -1]
-    if (slot?.owner === sequence) this.index.grow(slot, sequence)
+    this.#checkpoints.onAdvanced(sequence)
+    const slot = this.slotOf(sequence)
+    if (slot !== undefined) this.index.grow(slot, sequence)
   }
 
   /** Takes drafts that were not drawn off the slot. */
   truncate(sequence: Sequence, length: number): void {
-    const slot = this.slots[sequence.slot ?? -1]
-    if (slot?.owner !== sequence) return
+    const slot = this.slotOf(sequence)
+    if (slot === undefined) return
     const kept = truncate(this.backend, slot.id, length)
     const isLess = kept < sequence.computedTokens
     if (isLess) this.index.drop(slot)
@@ -167,8 +148,8 @@ export class SlotCacheManager implements KVCacheManager {
 
   /** Drops tokens of a full slot: what is left can be found by nobody. */
   shift(sequence: Sequence, keep: number, discard: number): void {
-    const slot = this.slots[sequence.slot ?? -1]
-    if (slot?.owner !== sequence) return
+    const slot = this.slotOf(sequence)
+    if (slot === undefined) return
     this.index.unplan(sequence)
     this.index.drop(slot)
     this.backend.shift?.(slot.id, keep, discard)
@@ -176,20 +157,16 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   /** No request is to wait for what this sequence computes. */
-  stopProducing(sequence: Sequence): void {
+  override stopProducing(sequence: Sequence): void {
     this.index.unplan(sequence)
   }
 
   /** Takes the slot back and keeps its tokens for reuse, if they may be shared. */
   release(sequence: Sequence, now: number): void {
-    const slot = this.slots[sequence.slot ?? -1]
-    if (slot === undefined || slot.owner !== sequence) return
+    const slot = this.slotOf(sequence)
+    if (slot === undefined) return
     this.index.drop(slot)
-    slot.length = sequence.slotTokens
-    slot.usedAt = now
-    slot.owner = undefined
-    sequence.slot = undefined
-    this.#free++
+    this.takeBack(slot, now)
     if (sequence.isShared) this.index.keep(slot, sequence)
     else this.#filler.empty(slot)
     if (sequence.finish !== undefined) this.#pins.add(slot, sequence.request, now)
@@ -236,15 +213,8 @@ export class SlotCacheManager implements KVCacheManager {
   }
 
   /** What the tiers behind the slots hold; undefined without any. */
-  cache(): CacheStatistics | undefined {
+  override cache(): CacheStatistics | undefined {
     return this.states.statistics()
-  }
-
-  statistics(): SlotStatistics[] {
-    return this.slots.map(({ id: slot, owner, length }) => {
-      const { id: request, state = 'idle', slotTokens: tokens = length } = owner ?? {}
-      return { slot, request, state, tokens }
-    })
   }
 
   /** What an idle slot is about to lose is saved, where that is wanted; false where there was no time. */

@@ -1,6 +1,5 @@
 import { injectable } from 'tsyringe'
-import { blockSize } from './block-chain.js'
-import { BlockIndex } from './block-index.js'
+import { BlockIndex, blockSize, minimumWait } from './block-chain.js'
 import type { Match, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
 
@@ -8,9 +7,6 @@ export const isFree = (slot: Slot): boolean => slot.owner === undefined
 
 /** Number of tokens in the slot. */
 export const heldTokens = (slot: Slot): number => slot.owner?.slotTokens ?? slot.length
-
-/** Fewer tokens than this are never worth waiting for. */
-export const minimumWait = 64
 
 /** Among slots with equally many matching blocks, a look-up compares the rest with this many. */
 const closelyRead = 8

@@ -1,13 +1,31 @@
+import type { Match, PrefixIndex, Slot } from '../engine-parts.js'
+import { type FoundState, type SavedState, lengthOf } from './states/saved-state.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import { layoutMs, preferSlot } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
-import type { Match, PrefixIndex, Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
 import { heldTokens, isFree, sharedLength } from './prefix-index.js'
-import { keptBy, type SlotChoice } from './slot-choice.js'
-import type { FoundState, SavedState } from './states/saved-state.js'
 import type { StateCache } from './states/state-cache.js'
-import { lengthOf } from './states/state-index.js'
+import type { CacheOrigin } from '../../contracts/engine/request-report.js'
+
+/**
+ * A slot for a sequence, and whose tokens it begins with: its own, a copy of the source's, or those of
+ * a saved state.
+ */
+export interface SlotChoice {
+  readonly slot: Slot
+  readonly source: Slot
+  readonly shared: number
+  readonly found?: FoundState
+  /** What the slot's, or the source's, tokens are cut back to, where that needs one. */
+  readonly checkpoint?: SavedState
+  /** What had more of its tokens, and seemed to cost more. */
+  readonly passedOver?: readonly ('copy' | 'state')[]
+}
+
+/** How many tokens of the sequence its slot keeps as they are. */
+export const keptBy = ({ slot, source, shared, found }: SlotChoice): number =>
+  slot === source && found === undefined ? shared : 0
 
 /** A match, as far as the slot can be cut back to it. */
 interface Reach extends Match {
@@ -175,3 +193,28 @@ export class SlotChooser {
 /** Empty slots first, then the least recently used. */
 const cheapestToLose = (a: Slot, b: Slot): number =>
   Number(a.length > 0) - Number(b.length > 0) || a.usedAt - b.usedAt || a.id - b.id
+
+/**
+ * Where the first tokens of a sequence were, or why they were nowhere.
+ *
+ * @param known - how many of them some conversation has
+ */
+export function originOf(
+  { slot, source, shared, found, checkpoint }: SlotChoice,
+  sequence: Sequence,
+  known: number,
+  { reader, cutsAnywhere }: Pick<StateCache, 'reader' | 'cutsAnywhere'>,
+): CacheOrigin {
+  const { computedTokens, request } = sequence
+  if (computedTokens > 0) {
+    if (found !== undefined) {
+      return { from: reader.isFromFile(found, sequence) ? 'disk' : 'ram' }
+    }
+    if (checkpoint !== undefined) return { from: 'checkpoint' }
+    return { from: slot === source ? 'slot' : 'copy' }
+  }
+  if (!request.cache) return { from: 'none', why: 'off' }
+  if (shared > 0) return { from: 'none', why: 'failed' }
+  if (known === 0) return { from: 'none', why: 'unknown' }
+  return { from: 'none', why: cutsAnywhere ? 'computing_is_faster' : 'cannot_be_cut' }
+}

@@ -4,6 +4,7 @@ import * as tokens from '../../tokens.js'
 import { layoutMs } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { KVCacheManager, Slot } from '../engine-parts.js'
+import type { LoopWork } from '../loop/between-steps.js'
 import { isFree } from './prefix-index.js'
 import { StateCache } from './states/state-cache.js'
 
@@ -32,7 +33,7 @@ const mostMoves = 4
  * been done (ski rental: Karlin, Manasse, Rudolph, Sleator, "Competitive snoopy caching", 1988).
  */
 @injectable()
-export class SlotCompactor {
+export class SlotCompactor implements LoopWork {
   #lostMs = 0
 
   constructor(
@@ -42,8 +43,12 @@ export class SlotCompactor {
     @inject(StateCache) private readonly states: StateCache,
   ) {}
 
-  /** Moves running requests to better slots, where that is worth it; called before each step. */
-  async defragment(): Promise<void> {
+  /** Moves running requests to better slots, where that is worth it. */
+  beforeStep(): Promise<void> | undefined {
+    return this.backend.layoutMs === undefined ? undefined : this.#defragment()
+  }
+
+  async #defragment(): Promise<void> {
     const used = this.kv.slots.filter((slot) => !isFree(slot))
     const layoutMs = this.#layoutMs(used)
     if (layoutMs <= 0) {

@@ -4,7 +4,7 @@ import { copyPrefix, truncate } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
-import type { SlotChoice } from './slot-choice.js'
+import type { SlotChoice } from './slot-chooser.js'
 import { heldTokens } from './prefix-index.js'
 import type { StateCache } from './states/state-cache.js'
 

@@ -1,47 +1,143 @@
 import { inject, injectable } from 'tsyringe'
+import type { Clock } from '../../contracts/clock.js'
 import type { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import { AdapterTable } from '../adapters/adapter-table.js'
-import { Embeddings } from '../embeddings.js'
-import { SlotActions } from '../kv/states/slot-actions.js'
-import type { KVCacheManager } from '../engine-parts.js'
 
-/** What may only be done while no step is computed. */
+/**
+ * What a feature does between the engine's steps. With {@link BetweenSteps.add} it takes part; the loop
+ * knows it by nothing else.
+ */
+export interface LoopWork {
+  /** Whether {@link settle} has something to do; asked in each turn of the loop. Default: never. */
+  readonly isDue?: boolean
+  /** Whether something is under way that a draining engine waits for. Default: nothing is. */
+  readonly isBusy?: boolean
+  /** Does what may only be done while no step is computed, before the next one is planned. */
+  settle?(): Promise<void>
+  /** A planned step is computed next: it waits for what this returns. */
+  beforeStep?(): Promise<void> | undefined
+  /** A step, or what else the backend does nothing beside, comes next: computes nothing until `resume`. */
+  pause?(): Promise<void> | undefined
+  /** It is over. */
+  resume?(): void
+  /**
+   * The engine has nothing to compute: does some work ahead, where its time has come. Resolves to when it
+   * is to be called again, milliseconds of the clock; undefined: when something has happened.
+   */
+  onIdle?(): Promise<number | undefined>
+  /** The engine is closed, or has failed: ends what waits with this error. */
+  close?(error: CllmError): void
+  /**
+   * The loop has ended, and the backend is disposed of next: ends what waits with this error, and resolves
+   * when nothing needs the backend any more.
+   */
+  onClose?(error: CllmError): Promise<void>
+}
+
+/** What comes between two steps: the work of features, and sleep while there is nothing to do. */
 @injectable()
 export class BetweenSteps {
-  /** @internal */
-  constructor(
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    /** Saves, restores and erases slots. */
-    @inject(SlotActions) readonly slots: SlotActions,
-    /** Loads and unloads adapters. */
-    @inject(AdapterTable) readonly adapters: AdapterTable,
-    @inject(Embeddings) private readonly embeddings: Embeddings,
-  ) {}
+  #works: readonly LoopWork[] = []
+  /** Whether a step, or what else nothing may be computed beside, is computed or comes next. */
+  #isAlone = false
+  #closed: CllmError | undefined
+  #isNotified = false
+  #wake: (() => void) | undefined
 
-  /** Whether something is due. */
+  constructor(@inject(tokens.CLOCK) private readonly clock: Clock) {}
+
+  /** Adds a feature, unless it takes part already. Throws what the engine was closed with. */
+  add(work: LoopWork): void {
+    if (this.#closed !== undefined) throw this.#closed
+    if (this.#works.includes(work)) return
+    this.#works = [...this.#works, work]
+    if (this.#isAlone) void work.pause?.()
+  }
+
+  /** Whether something may be done now. */
   get isDue(): boolean {
-    return this.kv.isDue === true || this.slots.isDue || this.adapters.isDue
+    return this.#works.some(({ isDue = false }) => isDue)
   }
 
-  /** Does what is due. */
+  /** Whether something is under way that a draining engine waits for. */
+  get isBusy(): boolean {
+    return this.#works.some(({ isBusy = false }) => isBusy)
+  }
+
+  /** Does what may be done now. */
   async settle(): Promise<void> {
-    if (this.kv.isDue === true) await this.kv.settle?.()
-    if (this.slots.isDue) await this.slots.settle()
-    if (!this.adapters.isDue) return
-    // Passes of embeddings are computed with adapters, too.
-    await this.embeddings.beforeStep()
-    await this.embeddings.during(this.adapters.settle())
+    for (const work of this.#works) if (work.isDue === true) await work.settle?.()
   }
 
-  /** Resolves when nothing is on its way to a file any more. */
-  async flush(): Promise<void> {
-    await this.slots.flush()
+  /** Makes ready for a planned step. */
+  async beforeStep(): Promise<void> {
+    for (const work of this.#works) {
+      const ready = work.beforeStep?.()
+      if (ready !== undefined) await ready
+    }
+    await this.#pause()
   }
 
-  /** Ends what waits with this error. */
+  /** Runs a step, or what else nothing may be computed beside: at once after {@link beforeStep}. */
+  alone<Result>(run: () => Promise<Result>): Promise<Result> {
+    const paused = this.#pause()
+    return paused === undefined ? this.#run(run) : paused.then(() => this.#run(run))
+  }
+
+  #pause(): Promise<unknown> | undefined {
+    this.#isAlone = true
+    const waits = this.#works.flatMap((work) => work.pause?.() ?? [])
+    return waits.length === 0 ? undefined : Promise.all(waits)
+  }
+
+  async #run<Result>(run: () => Promise<Result>): Promise<Result> {
+    try {
+      return await run()
+    } finally {
+      this.#isAlone = false
+      for (const work of this.#works) work.resume?.()
+    }
+  }
+
+  /** Does work ahead; resolves to when there is more, milliseconds of the clock, or Infinity. */
+  async onIdle(): Promise<number> {
+    let next = Infinity
+    for (const work of this.#works) next = Math.min(next, (await work.onIdle?.()) ?? Infinity)
+    return next
+  }
+
+  /** Ends what waits with this error, and takes nothing more. */
   close(error: CllmError): void {
-    this.slots.close(error)
-    this.adapters.close(error)
+    this.#closed ??= error
+    for (const work of this.#works) work.close?.(error)
+  }
+
+  /** Ends what still waits with this error; resolves when no feature needs the backend any more. */
+  async onClose(error: CllmError): Promise<void> {
+    for (const work of this.#works) await work.onClose?.(error)
+  }
+
+  /** Something has happened: the loop looks what it is. */
+  notify(): void {
+    this.#isNotified = true
+    this.#wake?.()
+  }
+
+  /** Resolves at the next notification (at once when there was one since the last sleep) or `until`. */
+  async sleep(until: number | undefined): Promise<void> {
+    if (!this.#isNotified) {
+      await new Promise<void>((resolve) => {
+        // A time is set while requests wait for it: a program that awaits them must not end before.
+        const keepsAlive = true
+        const cancel =
+          until === undefined ? undefined : this.clock.at(until, resolve, { keepsAlive })
+        this.#wake = () => {
+          cancel?.()
+          resolve()
+        }
+      })
+    }
+    this.#wake = undefined
+    this.#isNotified = false
   }
 }

@@ -4,7 +4,7 @@ import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
 import type { ComputedPart, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import * as tokens from '../../tokens.js'
-import { KvPool } from '../kv/kv-pool.js'
+import type { KVCacheManager } from '../engine-parts.js'
 import { RequestFinisher } from '../requests/request-finisher.js'
 import { RequestTable } from '../requests/request-table.js'
 
@@ -21,7 +21,7 @@ export class MakeWay implements EngineObserver {
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
-    @inject(KvPool) private readonly pool: KvPool,
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
   ) {}
@@ -53,6 +53,6 @@ export class MakeWay implements EngineObserver {
 
   get #hasRoom(): boolean {
     const { running } = this.table
-    return this.pool.freeSlots > 0 || running.list.some((sequence) => this.finisher.has(sequence))
+    return this.kv.freeSlots > 0 || running.list.some((sequence) => this.finisher.has(sequence))
   }
 }

@@ -4,12 +4,12 @@ import type { Clock } from '../../contracts/clock.js'
 import type { Plan, SchedulerState } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import { KvPool } from '../kv/kv-pool.js'
+import type { KVCacheManager } from '../engine-parts.js'
 import { PolicyRunner } from '../policy/policy-runner.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import { RequestFinisher } from '../requests/request-finisher.js'
 import { RequestTable } from '../requests/request-table.js'
-import { partsOf, type StepPart, tokensOf, withoutDrafts } from './run-step.js'
+import { type StepPart, partsOf, tokensOf, withoutDrafts } from './run-step.js'
 import { Speculator } from '../speculation/speculator.js'
 
 /** Admissions that took longer than this are a pause for requests that decode. */
@@ -21,8 +21,8 @@ export interface PlannedStep {
   readonly parts: readonly StepPart[]
   /** When the policy wants to be asked again, though nothing may happen before. */
   readonly wakeAt: number | undefined
-  /** Whether requests came into sight that the plan does not know. */
-  readonly isOutdated: boolean
+  /** Whether the next plan may wait until then, or until something has happened. */
+  readonly mayRest: boolean
 }
 
 /** Asks the policy what the next step is, and does what it takes: slots are given out and taken back. */
@@ -33,11 +33,16 @@ export class StepPlanner {
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
-    @inject(KvPool) private readonly pool: KvPool,
+    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
     @inject(Speculator) private readonly speculator: Speculator,
     @inject(EngineObservers) private readonly observers: EngineObservers,
   ) {}
+
+  /** Whether making a plan takes so long that tokens which are there should not wait for it. */
+  get takesTime(): boolean {
+    return this.speculator.takesTime
+  }
 
   /** The next step. Throws `policy_failed`. */
   async next(now: number): Promise<PlannedStep> {
@@ -60,14 +65,17 @@ export class StepPlanner {
       await this.#admit(plan, now, true)
       parts = this.#partsOf(plan)
     }
-    if (this.pool.isShared) parts = await this.#makeRoom(parts, now)
+    if (this.kv.isPool) parts = await this.#makeRoom(parts, now)
+    const { wakeAt } = plan
+    // Requests came into sight that the plan does not know.
     const isOutdated = this.table.waiting.size > visible
-    return { parts, wakeAt: plan.wakeAt, isOutdated }
+    const mayRest = !isOutdated && (wakeAt !== undefined || this.kv.isReading)
+    return { parts, wakeAt, mayRest }
   }
 
   #state(now: number): Omit<SchedulerState, 'running'> {
     const { waiting } = this.table
-    return { now, waiting, freeSlots: this.pool.freeSlots, limits: this.backend.limits }
+    return { now, waiting, freeSlots: this.kv.freeSlots, limits: this.backend.limits }
   }
 
   #plan(now: number): Plan {
@@ -109,11 +117,11 @@ export class StepPlanner {
     const { running } = this.table
     // Drafts are no reason to empty a slot.
     if (tokensOf(parts) > (this.backend.freeTokens ?? Infinity)) parts = parts.map(withoutDrafts)
-    while (!(await this.pool.fits(tokensOf(parts))) && running.size > 1) {
+    while (!(await this.kv.fits(tokensOf(parts))) && running.size > 1) {
       const victim = this.policy.victim(this.#state(now), running)
       if (victim === undefined) break
       this.table.preempt(victim, now)
-      this.pool.onOverflow()
+      this.kv.onOverflow()
       parts = parts.filter(({ request }) => request !== victim)
     }
     return parts

@@ -1,13 +1,15 @@
 import { injectable } from 'tsyringe'
 import type { AddressedEvent, GenerateEvent } from '../../contracts/engine/engine-client.js'
-import type { PromptLogprobs } from '../../contracts/engine/logprobs.js'
+import type { LikelyToken, PromptLogprobs, TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from '../requests/sequence.js'
 import { defined } from '../../defined.js'
-import { describePrompt } from './token-logprobs.js'
+import type { Backend, OutputLogprobs } from '../../contracts/model/backend.js'
+import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
+import { checkNumber } from '../input/check-request.js'
 
 /** Events to publish, and the requests that end with them. */
-export interface Published {
+interface Published {
   readonly events: readonly AddressedEvent[]
   /** With the error of each request that could not be detokenized. */
   readonly ended: ReadonlyMap<Sequence, CllmError | undefined>
@@ -125,5 +127,123 @@ function end(sequence: Sequence, text: string, now: number, stop?: string): Gene
     text,
     usage: sequence.usage(),
     timings: sequence.timings(now),
+  }
+}
+
+/** What became certain with a piece of text. */
+export interface StopMatch {
+  /** Text that no stop text can take back any more. */
+  readonly text: string
+  /** The stop text that was met; the text ends before it. */
+  readonly stop?: string
+}
+
+/**
+ * Finds stop texts in a stream of pieces. It holds back what may be the beginning of one and never
+ * lets a part of one through.
+ */
+export class StopMatcher {
+  #held = ''
+
+  constructor(private readonly stops: readonly string[]) {}
+
+  /** Adds a piece of text; returns what became certain with it. */
+  push(piece: string): StopMatch {
+    if (this.stops.length === 0) return { text: piece }
+    const text = this.#held + piece
+    const met = this.#find(text)
+    if (met !== undefined) {
+      this.#held = ''
+      return { text: text.slice(0, met.index), stop: met.stop }
+    }
+    const certain = text.length - this.#possibleStart(text)
+    this.#held = text.slice(certain)
+    return { text: text.slice(0, certain) }
+  }
+
+  /** Ends the text: gives out what was held back. */
+  end(): string {
+    const text = this.#held
+    this.#held = ''
+    return text
+  }
+
+  /** The stop text that is met first; of several at one place the longest. */
+  #find(text: string): { index: number; stop: string } | undefined {
+    let best: { index: number; stop: string } | undefined
+    for (const stop of this.stops) {
+      const index = text.indexOf(stop)
+      if (index === -1) continue
+      const better =
+        best === undefined ||
+        index < best.index ||
+        (index === best.index && stop.length > best.stop.length)
+      if (better) best = { index, stop }
+    }
+    return best
+  }
+
+  /** Length of the longest end of the text that begins a stop text. */
+  #possibleStart(text: string): number {
+    let longest = 0
+    for (const stop of this.stops) {
+      for (let length = Math.min(stop.length - 1, text.length); length > longest; length--) {
+        if (text.endsWith(stop.slice(0, length))) longest = length
+      }
+    }
+    return longest
+  }
+}
+
+/** Most of the likeliest tokens that can be asked for, as with OpenAI. */
+const mostLogprobs = 20
+
+/** What is said where the backend lacks the capability of the field's name. */
+const missing = {
+  logprobs: 'does not give probabilities',
+  drawLogprobs: 'does not give the probabilities of a draw',
+  promptLogprobs: 'does not give the probabilities of a prompt',
+} as const
+
+/** Throws `invalid_request`, or `unsupported` where the backend gives no such probabilities. */
+export function checkLogprobs(
+  request: Readonly<Partial<Record<keyof typeof missing, number>>>,
+  { capabilities }: Pick<Backend, 'capabilities'>,
+): void {
+  for (const field of ['logprobs', 'drawLogprobs', 'promptLogprobs'] as const) {
+    const count = request[field]
+    if (count === undefined) continue
+    checkNumber(field, count, { min: 0, max: mostLogprobs, integer: true })
+    if (capabilities[field] === true) continue
+    throw new CllmError('unsupported', `${field}: this backend ${missing[field]}`, {
+      details: { field, capability: field },
+    })
+  }
+}
+
+/** The log probabilities of a prompt's tokens for the client, when they were asked for. */
+function describePrompt(sequence: Sequence): PromptLogprobs | undefined {
+  const { request, tokens, promptTokens, promptLogprobs } = sequence
+  if (request.promptLogprobs === undefined || sequence.emittedTokens > 0) return undefined
+  const first = request.describe(tokens[0]!, { logprob: 0, top: [] })
+  const known = promptLogprobs
+    .slice(0, promptTokens - 1)
+    .map((logprobs, index) => request.describe(tokens[index + 1]!, logprobs))
+  return [{ ...first, logprob: null }, ...known]
+}
+
+/** Log probabilities for the client: with the texts of the tokens. */
+export function describeLogprobs(
+  tokenizer: Tokenizer,
+  token: TokenId,
+  { logprob, top }: OutputLogprobs,
+): TokenLogprobs {
+  const describe = (token: TokenId, logprob: number): LikelyToken => {
+    const bytes = tokenizer.bytesOf?.(token) ?? new TextEncoder().encode(tokenizer.decode([token]))
+    return { token, text: new TextDecoder().decode(bytes), bytes: [...bytes], logprob }
+  }
+  return {
+    ...describe(token, logprob),
+    top: top.map((other) => describe(other.token, other.logprob)),
   }
 }

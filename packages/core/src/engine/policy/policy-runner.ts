@@ -13,10 +13,8 @@ import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import type { EngineOptions } from '../engine-options.js'
 import { checkPlan } from './check-plan.js'
-import { Patience } from './patience.js'
-import type { RunningSet } from '../requests/running-set.js'
+import type { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import type { WaitingQueue } from '../requests/waiting-queue.js'
 import { defined } from '../../defined.js'
 import { synchronous } from '../../policy/synchronous.js'
 
@@ -208,4 +206,34 @@ function failed(policy: string, what: string, cause?: unknown): CllmError {
     details: { policy },
     ...defined({ cause }),
   })
+}
+
+/**
+ * Measures how long requests have waited in a row while none ran. Times are milliseconds of the
+ * engine's clock.
+ */
+class Patience {
+  #spent = 0
+  #since: number | undefined
+
+  constructor(private readonly limitMs: number) {}
+
+  /** Requests wait and none runs. Returns the time at which the limit is reached. */
+  wait(now: number): number {
+    this.#since ??= now
+    return this.#since + this.limitMs - this.#spent
+  }
+
+  /** No requests: pauses the timer and keeps what has accumulated. */
+  pause(now: number): void {
+    if (this.#since === undefined) return
+    this.#spent += now - this.#since
+    this.#since = undefined
+  }
+
+  /** A request ran. */
+  reset(): void {
+    this.#spent = 0
+    this.#since = undefined
+  }
 }

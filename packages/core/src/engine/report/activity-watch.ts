@@ -14,12 +14,10 @@ import type {
 } from '../../contracts/engine/engine-observer.js'
 import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
-import { KvPool } from '../kv/kv-pool.js'
 import type { KVCacheManager, WaitPredictor } from '../engine-parts.js'
 import { PolicyRunner } from '../policy/policy-runner.js'
-import { RunningSet } from '../requests/running-set.js'
+import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { WaitingQueue } from '../requests/waiting-queue.js'
 import { OpenFrame } from './activity-frame.js'
 import { EngineObservers } from './engine-observers.js'
 import { RequestTracker } from './request-tracker.js'
@@ -58,7 +56,6 @@ export class ActivityWatch implements EngineObserver {
     @inject(RequestTracker) private readonly tracker: RequestTracker,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(KvPool) private readonly pool: KvPool,
     @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
   ) {}
 
@@ -82,7 +79,7 @@ export class ActivityWatch implements EngineObserver {
       policy: this.policy.policy.name,
       slots: this.kv.statistics(),
       slotTokens: this.backend.limits.contextSize,
-      ...defined({ kvPool: this.pool.statistics(), cache: this.kv.cache?.() }),
+      ...defined({ kvPool: this.kv.pool(), cache: this.kv.cache() }),
       waiting: this.waiting.total,
       queue: this.#queue(now),
       frames,

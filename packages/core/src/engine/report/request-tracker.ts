@@ -18,9 +18,7 @@ import type {
 } from '../../contracts/scheduling/scheduler-policy.js'
 import * as tokens from '../../tokens.js'
 import type { Sequence } from '../requests/sequence.js'
-import { Timeline } from './timeline.js'
-import { Wait } from './wait.js'
-import { type CommonReason, WaitAttribution } from './wait-attribution.js'
+import { type CommonReason, Timeline, Wait, WaitAttribution } from './timeline.js'
 import { defined } from '../../defined.js'
 
 interface Entry {

@@ -1,7 +1,6 @@
 import type { TimelineEntry, WaitReason } from '../../contracts/engine/request-report.js'
 import { defined } from '../../defined.js'
 import type { Sequence } from '../requests/sequence.js'
-import type { Wait } from './wait.js'
 
 type Admitted = Pick<Sequence, 'slot' | 'computedTokens' | 'origin'>
 type Spans = Extract<TimelineEntry, { readonly untilMs: number }>
@@ -107,12 +106,150 @@ function spanning<Entry extends Spans>(before: Entry, { untilMs }: Spans): Entry
   return { ...before, untilMs }
 }
 
-type Reasons = Readonly<Partial<Record<WaitReason, number>>>
+type Reasons = Partial<Record<WaitReason, number>>
 
-function sum(a: Reasons, b: Reasons): Reasons {
+function sum(a: Readonly<Reasons>, b: Readonly<Reasons>): Reasons {
   const all = { ...a }
   for (const [reason, ms] of Object.entries(b) as [WaitReason, number][]) {
     all[reason] = (all[reason] ?? 0) + ms
   }
   return all
+}
+
+/** One wait of a request: for its first slot, or for one again after a preemption. */
+export class Wait {
+  #start: WaitStart
+  /** Since when it is held back for a prefix that another request computes. */
+  #heldSince: number | undefined
+  /** Reasons collected from the finished parts of this wait. */
+  #reasons: Reasons = {}
+
+  /**
+   * @param now - when it joined the queue: what comes before has no reason here
+   * @param since - when it began, which may have been elsewhere
+   */
+  constructor(
+    private readonly times: WaitAttribution,
+    private readonly sequence: Sequence,
+    now: number,
+    readonly since = now,
+  ) {
+    this.#start = times.begin(now)
+  }
+
+  hold(now: number): void {
+    this.#reasons = this.reasons(now)
+    this.#heldSince = now
+  }
+
+  release(now: number): void {
+    this.#reasons = this.reasons(now)
+    this.#start = this.times.begin(now)
+    this.#heldSince = undefined
+  }
+
+  /** Milliseconds by reason, up to now. */
+  reasons(now: number): Reasons {
+    const reasons = { ...this.#reasons }
+    if (this.#heldSince === undefined) {
+      this.times.explain(this.#start, this.sequence, now, reasons)
+    } else if (now > this.#heldSince) {
+      reasons.prefix = (reasons.prefix ?? 0) + now - this.#heldSince
+    }
+    return reasons
+  }
+}
+
+/** A reason that applies to all waiting requests. */
+export type CommonReason = Extract<WaitReason, 'step' | 'slots' | 'cells' | 'budget' | 'policy'>
+
+/** How long each common reason has applied up to a point in time. */
+interface Totals {
+  readonly at: number
+  readonly ms: Readonly<Record<CommonReason, number>>
+}
+
+/** The first admission of a request that came later than all admitted before it. */
+interface Overtaking {
+  readonly arrival: number
+  readonly deadline: number | undefined
+  readonly totals: Totals
+}
+
+/** Where a wait began. */
+type WaitStart = Totals
+
+/** After more admissions than this, a wait is attributed to a later overtaking than the first. */
+const mostOvertakings = 1024
+
+/**
+ * Attributes waits to reasons without reading the waiting requests: it sums up how long each reason
+ * applied, so that any wait is the difference of two sums.
+ */
+export class WaitAttribution {
+  readonly #ms: Record<CommonReason, number> = { step: 0, slots: 0, cells: 0, budget: 0, policy: 0 }
+  #reason: CommonReason = 'step'
+  #since = 0
+  /** By time and arrival, both rising. */
+  #overtakings: Overtaking[] = []
+
+  /** From now on requests wait for this reason. */
+  turn(reason: CommonReason, now: number): void {
+    this.#ms[this.#reason] += Math.max(0, now - this.#since)
+    this.#reason = reason
+    this.#since = now
+  }
+
+  /** Records an admission, which may have overtaken requests that arrived earlier. */
+  onAdmitted(arrival: number, deadline: number | undefined, now: number): void {
+    if (arrival <= (this.#overtakings.at(-1)?.arrival ?? -Infinity)) return
+    this.#overtakings.push({ arrival, deadline, totals: this.begin(now) })
+    if (this.#overtakings.length > 2 * mostOvertakings) {
+      this.#overtakings = this.#overtakings.slice(-mostOvertakings)
+    }
+  }
+
+  /** A wait begins. */
+  begin(now: number): WaitStart {
+    const ms = { ...this.#ms }
+    ms[this.#reason] += Math.max(0, now - this.#since)
+    return { at: now, ms }
+  }
+
+  /** Milliseconds by reason of a wait from `start` until now, put into `reasons`. */
+  explain(
+    start: WaitStart,
+    request: { readonly arrival: number; readonly deadline: number | undefined },
+    now: number,
+    reasons: Partial<Record<WaitReason, number>>,
+  ): void {
+    const overtaking = this.#overtakingOf(request.arrival, start.at, now)
+    const end = overtaking?.totals ?? this.begin(now)
+    for (const reason of ['step', 'slots', 'cells', 'budget', 'policy'] as const) {
+      add(reasons, reason, end.ms[reason] - start.ms[reason])
+    }
+    if (overtaking === undefined) return
+    const { deadline = Infinity } = request
+    const isSooner = (overtaking.deadline ?? Infinity) < deadline
+    add(reasons, isSooner ? 'deadline' : 'order', now - overtaking.totals.at)
+  }
+
+  /** The first admission of a later request since the wait began, found by halving. */
+  #overtakingOf(arrival: number, since: number, now: number): Overtaking | undefined {
+    let low = 0
+    let high = this.#overtakings.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      const { arrival: its, totals } = this.#overtakings[middle] as Overtaking
+      if (its > arrival && totals.at >= since) high = middle
+      else low = middle + 1
+    }
+    const found = this.#overtakings[low]
+    return found !== undefined && found.totals.at < now ? found : undefined
+  }
+}
+
+/** Adds milliseconds to a reason; none leave no trace. */
+function add(reasons: Partial<Record<WaitReason, number>>, reason: WaitReason, ms: number): void {
+  if (ms > 0) reasons[reason] = (reasons[reason] ?? 0) + ms
 }

@@ -5,7 +5,7 @@ import * as tokens from '../../tokens.js'
 import { OutputProcessor } from '../output/output-processor.js'
 import { endState } from '../report/counters.js'
 import { EngineObservers } from '../report/engine-observers.js'
-import { WakeSignal } from '../loop/wake-signal.js'
+import { BetweenSteps } from '../loop/between-steps.js'
 import { RequestTable } from './request-table.js'
 import type { Sequence } from './sequence.js'
 
@@ -19,7 +19,7 @@ export class RequestFinisher {
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
     @inject(EngineObservers) private readonly observers: EngineObservers,
-    @inject(WakeSignal) private readonly wake: WakeSignal,
+    @inject(BetweenSteps) private readonly between: BetweenSteps,
     @inject(tokens.LOGGER) private readonly logger: Logger,
   ) {}
 
@@ -31,7 +31,7 @@ export class RequestFinisher {
   /** Marks a request to end between this step and the next. The first error is the one that counts. */
   mark(sequence: Sequence, error?: CllmError): void {
     if (!this.#pending.has(sequence)) this.#pending.set(sequence, error)
-    this.wake.notify()
+    this.between.notify()
   }
 
   /** Ends what is marked or timed out. */
@@ -61,7 +61,7 @@ export class RequestFinisher {
     this.#ended(sequence, now, error)
     if (!sequence.isActive) return
     this.#pending.set(sequence, undefined)
-    this.wake.notify()
+    this.between.notify()
   }
 
   /** Ends all requests. */

@@ -7,18 +7,15 @@ import { defined } from '../../defined.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { createSampler } from '../backend-calls.js'
-import { AdapterTable } from '../adapters/adapter-table.js'
+import { AdapterTable } from '../adapters.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
-import { KvPool } from '../kv/kv-pool.js'
-import type { KVCacheManager } from '../engine-parts.js'
+import type { KVCacheManager, WaitPredictor } from '../engine-parts.js'
 import type { EndState } from '../report/counters.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import type { StepPart } from '../loop/run-step.js'
-import { Expiry } from './expiry.js'
-import { RunningSet } from './running-set.js'
+import { Expiry, RunningSet, WaitingQueue } from './request-sets.js'
 import { SampleLane } from './sample-lane.js'
 import type { Sequence } from './sequence.js'
-import { WaitingQueue } from './waiting-queue.js'
 
 /**
  * The requests that wait and those that have a slot. It moves them between their states, tells the
@@ -33,7 +30,7 @@ export class RequestTable {
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
     @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(KvPool) private readonly pool: KvPool,
+    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(InFlightPrefixSharing) private readonly sharing: InFlightPrefixSharing,
     @inject(WaitingQueue) readonly waiting: WaitingQueue,
     @inject(RunningSet) readonly running: RunningSet,
@@ -49,7 +46,7 @@ export class RequestTable {
   statistics(): Pick<EngineStatistics, 'waiting' | 'running' | 'slots' | 'cache' | 'kvPool'> {
     const { waiting, running, kv } = this
     const counts = { waiting: waiting.total, running: running.size, slots: kv.statistics() }
-    return { ...counts, ...defined({ cache: kv.cache?.(), kvPool: this.pool.statistics() }) }
+    return { ...counts, ...defined({ cache: kv.cache(), kvPool: kv.pool() }) }
   }
 
   find(id: string): Sequence | undefined {
@@ -82,7 +79,7 @@ export class RequestTable {
 
   /** Samples make room for other requests, or have their turn. */
   turnSamples(now: number): void {
-    const victim = this.samples.victim(this.pool.freeSlots)
+    const victim = this.samples.victim(this.kv.freeSlots)
     if (victim !== undefined) {
       this.preempt(victim, now)
       this.samples.hold(victim)
@@ -92,7 +89,7 @@ export class RequestTable {
 
   #enterQueue(sequence: Sequence, now: number): void {
     this.sharing.onWaiting(sequence, now)
-    this.kv.onWaiting?.(sequence)
+    this.kv.onWaiting(sequence)
   }
 
   /** Gives a waiting request a slot, or returns why it cannot run. */
@@ -130,14 +127,16 @@ export class RequestTable {
     insists: boolean,
   ): Promise<Map<Sequence, CllmError>> {
     const failed = new Map<Sequence, CllmError>()
+    const { predictor } = this
+    const answerTokens = (one: Sequence): number => predictor.answerTokens?.(one) ?? Infinity
     for (const id of admit) {
       const sequence = this.waiting.get(id)
       if (sequence === undefined || leaving.has(sequence)) continue
       if (!insists && this.sharing.defer(sequence, now)) continue
       // No other is admitted before it, however small: a large one would wait for ever.
-      if (!(await this.pool.admits(sequence))) break
+      if (!(await this.kv.admits(sequence, answerTokens))) break
       // Others go first: a plan admits no more than there are slots, so those that are held keep theirs.
-      if (this.kv.prepare?.(sequence, insists) === false) continue
+      if (!this.kv.prepare(sequence, insists)) continue
       const error = await this.admit(sequence, now)
       if (error !== undefined) failed.set(sequence, error)
     }
@@ -215,7 +214,7 @@ export class RequestTable {
   #makeRoom(sequence: Sequence, now: number): void {
     const { shift } = sequence.request
     if (shift === undefined || !sequence.needsRoom) return
-    this.kv.shift?.(sequence, shift.keep, shift.discard)
+    this.kv.shift(sequence, shift.keep, shift.discard)
     this.sharing.onProducerLost(sequence, now)
   }
 

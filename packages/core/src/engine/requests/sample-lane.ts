@@ -1,9 +1,8 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import * as tokens from '../../tokens.js'
-import { RunningSet } from './running-set.js'
+import { RunningSet, WaitingQueue } from './request-sets.js'
 import type { Sequence } from './sequence.js'
-import { WaitingQueue } from './waiting-queue.js'
 
 /**
  * The further samples of requests that ask for several. They have all slots while nobody else wants any, and

@@ -16,11 +16,11 @@ import type {
   SequenceView,
 } from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
-import type { ShiftPlan } from '../input/resolve-shift.js'
-import type { RequestAdapters } from '../adapters/request-adapters.js'
+import type { ShiftPlan } from '../input/resolve-request.js'
+import type { RequestAdapters } from '../adapters.js'
 import { BlockChain } from '../kv/block-chain.js'
 import type { SequenceDrafts } from '../speculation/sequence-drafts.js'
-import type { StopMatcher } from '../output/stop-matcher.js'
+import type { StopMatcher } from '../output/output-processor.js'
 
 /** A valid request with its defaults filled in; its prompt is the {@link Sequence}'s. */
 export interface SequenceRequest {

@@ -1,6 +1,5 @@
 import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
-import type { StepCostModel } from '../costs/step-cost-model.js'
-import type { Chunk } from '../costs/step-features.js'
+import type { Chunk, StepCostModel } from '../costs/pass-costs.js'
 
 /** Numbers of drafts that are weighed: with the token before them, kernels like multiples of 8. */
 const lengths = [1, 2, 3, 4, 5, 7, 11, 15, 23, 31, 47]

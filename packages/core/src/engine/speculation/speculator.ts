@@ -10,15 +10,12 @@ import { synchronous } from '../../policy/synchronous.js'
 import * as tokens from '../../tokens.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { EngineOptions } from '../engine-options.js'
-import type { RunningSet } from '../requests/running-set.js'
+import type { RunningSet } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { EngineAcceptance, SequenceAcceptance } from './acceptance.js'
+import { EngineAcceptance, SequenceAcceptance, SequenceDrafts } from './sequence-drafts.js'
 import { chooseDrafts } from './choose-drafts.js'
-import { type DraftBackend, draftModelName } from './draft-backend.js'
+import { type DraftBackend, type ProposerCatalog, draftModelName } from './proposer-catalog.js'
 import { DraftModel, type WantedGuess } from './draft-model.js'
-import type { ProposerCatalog } from './proposer-catalog.js'
-import { SequenceDrafts } from './sequence-drafts.js'
-import { TrialPace } from './trial-pace.js'
 
 /** Drafts of each request in a trial. */
 const triedDrafts = 2
@@ -170,5 +167,38 @@ export class Speculator implements EngineObserver {
           return Array.isArray(proposal.tokens) ? proposal : nothing
         }, nothing),
     }
+  }
+}
+
+/** Steps until the first trial, and at most between two. */
+const [first, longest] = [16, 1024]
+/** Steps in a row for which it seemed to pay, until it is believed to. */
+const believed = 4
+
+/**
+ * When something is tried that does not seem to pay: drafts, or a step without them. What it costs, and
+ * how often drafts are right, shows only where it is done. Ever more rarely, while nothing comes of it.
+ */
+class TrialPace {
+  #between = first
+  #left = first
+  #paying = 0
+
+  /** A step is to do without it; returns whether it is to try it. */
+  isDue(): boolean {
+    this.#paying = 0
+    if (--this.#left > 0) return false
+    this.#left = this.#between = Math.min(longest, 4 * this.#between)
+    return true
+  }
+
+  /** The trial could not be made yet: the next step is to try it again. */
+  retry(): void {
+    this.#left = 1
+  }
+
+  /** A step does it, as that seems to pay. */
+  onPaying(): void {
+    if (++this.#paying >= believed) this.#between = this.#left = first
   }
 }

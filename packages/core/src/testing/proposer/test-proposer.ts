@@ -5,7 +5,7 @@ import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { ProposerCatalog } from '../../engine/speculation/proposer-catalog.js'
 import { mixBits } from '../../hash.js'
 import { checkDefinition } from '../../plugin/check-definition.js'
-import { check, type TestContext } from '../test-context.js'
+import { type TestContext, check } from '../test-context.js'
 
 /** Options of {@link testProposer}. */
 export interface TestProposerOptions {

@@ -1,14 +1,11 @@
+import 'reflect-metadata'
 import { type Backend, type Chunk, StepCostModel, type StepRecord, nextNumber } from '@cllm/core'
 import * as fc from 'fast-check'
-import 'reflect-metadata'
 import t from 'tap'
-import { AnswerLengths } from '../../../src/engine/costs/answer-lengths.js'
+import { AnswerLengths, FcfsWaitPredictor } from '../../../src/engine/costs/wait-predictor.js'
 import type { EngineCosts } from '../../../src/engine/costs/engine-costs.js'
 import { QueueModel, type Work } from '../../../src/engine/costs/queue-model.js'
-import { FcfsWaitPredictor } from '../../../src/engine/costs/wait-predictor.js'
-import type { KVCacheManager } from '../../../src/engine/engine-parts.js'
-import { RunningSet } from '../../../src/engine/requests/running-set.js'
-import { WaitingQueue } from '../../../src/engine/requests/waiting-queue.js'
+import { RunningSet, WaitingQueue } from '../../../src/engine/requests/request-sets.js'
 import { promptOf } from '../../rig.js'
 import { sequenceOf } from '../../sequences.js'
 
@@ -286,18 +283,16 @@ t.test('AnswerLengths', async (t) => {
 function predictorOf() {
   const waiting = new WaitingQueue()
   const running = new RunningSet()
-  const kv = { freeCount: 1 }
   const prefillMs = ([chunk]: readonly { readonly tokens: number }[]) => chunk?.tokens ?? 0
   const tokensMs = (tokens: number): number => tokens
   const steps = { decodeMs: () => 10, prefillMs, tokensMs }
   const predictor = new FcfsWaitPredictor(
     waiting,
     running,
-    kv as KVCacheManager,
     { steps, reuseShare: 0 } as unknown as EngineCosts,
     { limits: { slots: 1, contextSize: 1000, batchSize: 512 } } as Backend,
   )
-  return { waiting, running, kv, predictor }
+  return { waiting, running, predictor }
 }
 
 const near = (found: number, expected: number): boolean => Math.abs(found - expected) < 1e-6
@@ -305,7 +300,7 @@ const near = (found: number, expected: number): boolean => Math.abs(found - expe
 const answerSteps = 256 * (1 - Math.exp(-1))
 
 t.test('FcfsWaitPredictor', async (t) => {
-  const { waiting, running, kv, predictor } = predictorOf()
+  const { waiting, running, predictor } = predictorOf()
   const newcomer = sequenceOf(promptOf(100))
   t.same(
     predictor.forecast(newcomer, 1000),
@@ -318,7 +313,6 @@ t.test('FcfsWaitPredictor', async (t) => {
   decoding.computedTokens = 10
   decoding.state = 'decoding'
   running.add(decoding)
-  kv.freeCount = 0
   t.equal(predictor.forecast(newcomer, 1010).queueMs, 0, 'for 20 ms it keeps what it worked out')
   const behind = predictor.forecast(newcomer, 1020)
   t.equal(behind.position, 1)
@@ -342,13 +336,12 @@ t.test('FcfsWaitPredictor', async (t) => {
 })
 
 t.test('FcfsWaitPredictor learns how slow steps and how long answers are', async (t) => {
-  const { running, kv, predictor } = predictorOf()
+  const { running, predictor } = predictorOf()
   const newcomer = sequenceOf(promptOf(100))
   const busy = sequenceOf(promptOf(10), { id: 'running', maxTokens: 257 })
   busy.append(5, undefined)
   busy.state = 'decoding'
   running.add(busy)
-  kv.freeCount = 0
   const before = predictor.forecast(newcomer, 0).queueMs
   const parts = [{ request: busy, tokens: 1, context: 10, isDecode: true }] as const
   const step = { parts, prefillTokens: 0, prefillSequences: 0 } as unknown as StepRecord

@@ -11,7 +11,7 @@ import {
 } from '@cllm/core'
 import { FakeBackend, FakeTokenizer, fakeTokenIds, firstComeFirstServed } from '@cllm/core/testing'
 import t from 'tap'
-import { checkSampling } from '../../../src/engine/input/check-sampling.js'
+import { checkSampling } from '../../../src/engine/input/check-request.js'
 import {
   WatchedBackend,
   collect,

@@ -1,10 +1,14 @@
+import 'reflect-metadata'
 import { runUntilIdle } from '@cllm/core/testing'
 import * as fc from 'fast-check'
-import 'reflect-metadata'
 import t from 'tap'
-import { BlockChain, blockSize } from '../../../src/engine/kv/block-chain.js'
-import { BlockIndex } from '../../../src/engine/kv/block-index.js'
-import { BlockPrefixIndex, minimumWait } from '../../../src/engine/kv/prefix-index.js'
+import {
+  BlockChain,
+  BlockIndex,
+  blockSize,
+  minimumWait,
+} from '../../../src/engine/kv/block-chain.js'
+import { BlockPrefixIndex } from '../../../src/engine/kv/prefix-index.js'
 import type { Slot } from '../../../src/engine/engine-parts.js'
 import {
   type RigOptions,

@@ -1,9 +1,9 @@
 import {
   type AddressedEvent,
-  createEngine,
-  defaultSampling,
   type GenerateRequest,
   type TokenId,
+  createEngine,
+  defaultSampling,
 } from '@cllm/core'
 import {
   FakeBackend,
@@ -14,8 +14,8 @@ import {
 } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { StopMatcher } from '../../../src/engine/output/stop-matcher.js'
-import { empty, greedy, isDone, policyOf, promptOf, rig, WatchedBackend } from '../../rig.js'
+import { StopMatcher } from '../../../src/engine/output/output-processor.js'
+import { WatchedBackend, empty, greedy, isDone, policyOf, promptOf, rig } from '../../rig.js'
 
 t.test('stop texts', async (t) => {
   const tokenizer = new FakeTokenizer()

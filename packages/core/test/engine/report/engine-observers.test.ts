@@ -1,4 +1,5 @@
 import {
+  ACTIVITY,
   CLOCK,
   ENGINE_OBSERVER,
   type EngineObserver,
@@ -15,7 +16,7 @@ import { FakeBackend, drive, firstComeFirstServed, runUntilIdle } from '@cllm/co
 import * as fc from 'fast-check'
 import t from 'tap'
 import { Counters, type StepTotals } from '../../../src/engine/report/counters.js'
-import { type CommonReason, WaitAttribution } from '../../../src/engine/report/wait-attribution.js'
+import { type CommonReason, WaitAttribution } from '../../../src/engine/report/timeline.js'
 import { collect, counting, greedy, policyOf, promptOf, rig } from '../../rig.js'
 
 /** Writes down what an observer is told of requests, in order. */
@@ -316,7 +317,7 @@ t.test('a live view: what each request did, in frames, while somebody asks', asy
     return { ...plan, run: state.now < 1050 ? plan.run.slice(0, 1) : plan.run }
   })
   const { engine, client, clock, run } = rig({ slots: 2, policy })
-  const watch = engine.activity
+  const watch = engine.features.get(ACTIVITY)
   t.equal(watch.isOn, false)
   t.match(watch.look(), { now: 1000, cursor: 0, lost: 0, policy: 'tested', frames: [] })
   const answers = ['a', 'b', 'c'].map((id, index) => {

@@ -1,13 +1,12 @@
-import { batchPriority, createEngine, type GenerateRequest, type TokenId } from '@cllm/core'
-import { FakeTokenizer, runUntilIdle, drive, firstComeFirstServed } from '@cllm/core/testing'
+import { type GenerateRequest, type TokenId, batchPriority, createEngine } from '@cllm/core'
+import { FakeTokenizer, drive, firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
 import { getEventListeners } from 'node:events'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { Expiry } from '../../../src/engine/requests/expiry.js'
 import type { Sequence } from '../../../src/engine/requests/sequence.js'
-import { WaitingQueue } from '../../../src/engine/requests/waiting-queue.js'
+import { Expiry, WaitingQueue } from '../../../src/engine/requests/request-sets.js'
 import {
   type Answer,
   collect,

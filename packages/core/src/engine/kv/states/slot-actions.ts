@@ -10,9 +10,8 @@ import type {
 import { CllmError } from '../../../errors/cllm-error.js'
 import * as tokens from '../../../tokens.js'
 import type { KVCacheManager, PrefixIndex, Slot } from '../../engine-parts.js'
-import { WakeSignal } from '../../loop/wake-signal.js'
+import { BetweenSteps, type LoopWork } from '../../loop/between-steps.js'
 import { BlockChain } from '../block-chain.js'
-import { KvPool } from '../kv-pool.js'
 import { StateCache } from './state-cache.js'
 
 interface Job {
@@ -45,11 +44,10 @@ interface Moved {
  * is left.
  */
 @injectable()
-export class SlotActions {
+export class SlotActions implements LoopWork {
   readonly #jobs: Job[] = []
   #writing: Promise<void> | undefined
   #reading: Reading | undefined
-  #closed: CllmError | undefined
 
   /** @internal */
   constructor(
@@ -58,9 +56,8 @@ export class SlotActions {
     @inject(tokens.PREFIX_INDEX) private readonly index: PrefixIndex,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.SLOT_FILES) private readonly place: { readonly files?: SlotFiles },
-    @inject(KvPool) private readonly pool: KvPool,
     @inject(StateCache) private readonly states: StateCache,
-    @inject(WakeSignal) private readonly wake: WakeSignal,
+    @inject(BetweenSteps) private readonly between: BetweenSteps,
   ) {}
 
   /**
@@ -74,10 +71,10 @@ export class SlotActions {
       const message = `expected a slot from 0 to ${this.kv.slots.length - 1}, got ${id}`
       throw new CllmError('invalid_request', message, { details: { field: 'id' } })
     }
+    this.between.add(this)
     return await new Promise((resolve, reject) => {
-      if (this.#closed !== undefined) throw this.#closed
       this.#jobs.push({ slot, action, resolve, reject })
-      this.wake.notify()
+      this.between.notify()
     })
   }
 
@@ -119,13 +116,12 @@ export class SlotActions {
   }
 
   /** Resolves when what was saved is in its file. */
-  async flush(): Promise<void> {
+  async onClose(): Promise<void> {
     await this.#writing
   }
 
   /** Ends what waits with this error. */
   close(error: CllmError): void {
-    this.#closed = error
     this.#reading = undefined
     for (const { reject } of this.#jobs.splice(0)) reject(error)
   }
@@ -159,7 +155,7 @@ export class SlotActions {
       this.#leave(job)
       job.reject(CllmError.from(error, 'backend_failed'))
     }
-    this.wake.notify()
+    this.between.notify()
   }
 
   #resolve({ slot, resolve }: Job, tokens: number, bytes: number, began: number): void {
@@ -173,7 +169,7 @@ export class SlotActions {
       job.reject(CllmError.from(error, 'backend_failed'))
     }
     this.#writing = undefined
-    this.wake.notify()
+    this.between.notify()
   }
 
   async #do({ slot, action }: Job, content: SlotContent | undefined): Promise<Moved> {
@@ -217,7 +213,7 @@ export class SlotActions {
   async #restore(slot: Slot, { head, data, bytes }: SlotContent): Promise<Moved> {
     const { length } = head.tokens
     this.#empty(slot)
-    await this.pool.fits(length)
+    await this.kv.fits(length)
     if ((await this.backend.states?.restore(slot.id, data, { tokens: length })) !== true) {
       throw new CllmError('backend_failed', `slot ${slot.id} cannot be restored`)
     }

@@ -1,31 +1,30 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
 import type { StateFiles, StateMemorySource } from '../../../contracts/engine/state-files.js'
-import type { CachedState, CacheStatistics } from '../../../contracts/engine/cache-statistics.js'
+import type { CacheStatistics, CachedState } from '../../../contracts/engine/cache-statistics.js'
 import type { Clock } from '../../../contracts/clock.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import * as tokens from '../../../tokens.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { EngineOptions } from '../../engine-options.js'
 import type { Slot } from '../../engine-parts.js'
-import { WakeSignal } from '../../loop/wake-signal.js'
+import { BetweenSteps } from '../../loop/between-steps.js'
 import type { Sequence } from '../../requests/sequence.js'
 import type { BlockChain } from '../block-chain.js'
-import { findInTiers } from './find-state.js'
-import { listStates } from './list-states.js'
+import { commonLength, findInTiers } from './state-index.js'
 import {
-  bytesOf,
-  filesOf,
   type FoundState,
   type KeptState,
   type SavedState,
+  StateWorth,
+  bytesOf,
+  filesOf,
+  listStates,
+  lengthOf,
 } from './saved-state.js'
 import { StateDisk } from './state-disk.js'
-import { commonLength, lengthOf } from './state-index.js'
-import { StateReader } from './state-reader.js'
-import { StateTransfer } from './state-transfer.js'
+import { StateReader, StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'
-import { StateWorth } from './state-worth.js'
 
 /** Milliseconds that a byte of new memory adds to saving: measured were 1.5 to 2.5 for a megabyte. */
 const newMemoryMs = 2e-6
@@ -55,7 +54,7 @@ export class StateCache {
     @inject(tokens.ENGINE_OPTIONS) { cacheRamBytes }: EngineOptions,
     @inject(tokens.STATE_FILES)
     { files, memory }: { readonly files?: StateFiles; readonly memory?: StateMemorySource },
-    @inject(WakeSignal) wake: WakeSignal,
+    @inject(BetweenSteps) between: BetweenSteps,
   ) {
     this.#states = cacheRamBytes > 0 ? states : undefined
     this.worth = new StateWorth(this.#states, () => this.#store, costs)
@@ -65,12 +64,12 @@ export class StateCache {
       this.#disk = new StateDisk(files, this.#states, clock, cacheRamBytes)
     }
     this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs)
-    this.reader = new StateReader(this.#store, this.#disk, clock, costs, () => wake.notify())
+    this.reader = new StateReader(this.#store, this.#disk, clock, costs, () => between.notify())
     this.#isListed = this.#disk === undefined
     void this.#disk?.ready.then(() => {
       this.#isListed = true
       this.#store.expect(this.#disk?.latestBytes ?? 0)
-      wake.notify()
+      between.notify()
     })
   }
 

@@ -1,9 +1,9 @@
 import type { Clock } from '../../../contracts/clock.js'
 import type { BlockChain } from '../block-chain.js'
 import type { StateMemorySource } from '../../../contracts/engine/state-files.js'
-import { type KeptState, memoryOf, type SavedState, tokenBytes } from './saved-state.js'
-import { lengthOf, StateIndex } from './state-index.js'
-import { sizeFor, StateMemory } from './state-memory.js'
+import { type KeptState, type SavedState, memoryOf, tokenBytes, lengthOf } from './saved-state.js'
+import { StateIndex } from './state-index.js'
+import { StateMemory, sizeFor } from './state-memory.js'
 
 /** Share of all bytes that the states which a tenant keeps for a time may take. */
 const tenantShare = 1 / 4

@@ -14,6 +14,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import {
+  SLOT_ACTIONS,
   type SlotFiles,
   SlotFolder,
   StateFolder,
@@ -117,7 +118,10 @@ t.test('what is kept for a time, within the share of its tenant', async (t) => {
   const made = caching({ slots: 1 }, 20_000)
   const keepMs = 600_000
   const pinned = () =>
-    made.engine.between.slots.cache('list').filter((state) => state.pinned).length
+    made.engine.features
+      .get(SLOT_ACTIONS)
+      .cache('list')
+      .filter((state) => state.pinned).length
   for (const family of [1, 2, 3]) await ask(t, made, promptOf(150, family), { keepMs })
   t.equal(pinned(), 2, 'a quarter has room for two')
   const other = await ask(t, made, promptOf(150, 4), { keepMs, tenant: 'other' })
@@ -136,7 +140,11 @@ t.test('what is kept for a time, within the share of its tenant', async (t) => {
 t.test('what is kept is saved when there is time, or nothing decodes', async (t) => {
   const made = caching({ slots: 3, stateMs: (bytes) => bytes / 16 })
   const keepMs = 600_000
-  const pinned = () => made.engine.between.slots.cache('list').filter((one) => one.pinned)
+  const pinned = () =>
+    made.engine.features
+      .get(SLOT_ACTIONS)
+      .cache('list')
+      .filter((one) => one.pinned)
   const steady = collect(made.client.submit(greedy(promptOf(20, 4), 600)))
   await runUntilIdle(made.clock, made.clock.now() + 100)
   // What a save costs is learned from the first ones.
@@ -182,7 +190,10 @@ t.test('what is kept goes on in the longer state that takes its place', async (t
   const { said } = await ask(t, made, promptOf(150, 1), { keepMs: 600_000 })
   const { said: more } = await ask(t, made, [...said, ...promptOf(80, 2)])
   await ask(t, made, promptOf(150, 3))
-  const kept = made.engine.between.slots.cache('list').filter((state) => state.pinned)
+  const kept = made.engine.features
+    .get(SLOT_ACTIONS)
+    .cache('list')
+    .filter((state) => state.pinned)
   t.match(kept, [{ tokens: more.length - 1 }])
   t.equal(kept.length, 1)
   await runUntilIdle(made.clock)
@@ -230,16 +241,16 @@ t.test('what is pinned is dropped for no other', async (t) => {
   const made = caching({ slots: 1 }, 4000)
   const pinned = await ask(t, made, promptOf(150, 1), { pin: true })
   for (const family of [2, 3, 4]) await ask(t, made, promptOf(150, family))
-  const states = made.engine.between.slots.cache('list')
+  const states = made.engine.features.get(SLOT_ACTIONS).cache('list')
   t.match(states[0], { pinned: true, tokens: 153 })
   t.ok(ramOf(made).evictions > 0, 'others are')
   t.equal((await ask(t, made, [...pinned.said, 5])).cached, 153, 'it is still there')
-  const listed = made.engine.between.slots.cache('list')
+  const listed = made.engine.features.get(SLOT_ACTIONS).cache('list')
   t.ok(listed.some(({ pinned, tokens }) => pinned && tokens === 153))
   const wrong = await made.ask({ ...greedy(promptOf(9), 1), pin: 'yes' as never })
   t.match(wrong.error, { code: 'invalid_request', details: { field: 'pin' } })
   await ask(t, made, promptOf(150, 2))
-  made.engine.between.slots.cache('drop')
+  made.engine.features.get(SLOT_ACTIONS).cache('drop')
   t.equal((await ask(t, made, [...pinned.said, 9])).cached, 0, 'until all is dropped')
   await runUntilIdle(made.clock)
   for (const [family, change] of [{ pin: true }, { keepMs: 600_000 }].entries()) {
@@ -249,7 +260,7 @@ t.test('what is pinned is dropped for no other', async (t) => {
     t.match((await stopped.ask(request)).end, { reason: 'stop', stop: text.at(-1) })
     await runUntilIdle(stopped.clock)
     t.match(
-      stopped.engine.between.slots.cache('list'),
+      stopped.engine.features.get(SLOT_ACTIONS).cache('list'),
       [{ pinned: true }],
       'after a stop text, too',
     )

@@ -3,16 +3,32 @@ import type {
   AdapterChoice,
   AdapterInfo,
   AdapterSource,
+  AppliedAdapter,
   LoadedAdapter,
-} from '../../contracts/model/adapter.js'
-import type { Backend } from '../../contracts/model/backend.js'
-import { CllmError } from '../../errors/cllm-error.js'
-import * as tokens from '../../tokens.js'
-import { checkNumber, invalidField } from '../input/check-fields.js'
-import { RunningSet } from '../requests/running-set.js'
-import { WaitingQueue } from '../requests/waiting-queue.js'
-import { WakeSignal } from '../loop/wake-signal.js'
-import { noAdapters, type RequestAdapters } from './request-adapters.js'
+} from '../contracts/model/adapter.js'
+import type { Backend } from '../contracts/model/backend.js'
+import { CllmError } from '../errors/cllm-error.js'
+import * as tokens from '../tokens.js'
+import { checkNumber, invalidField } from './input/check-request.js'
+import { RunningSet, WaitingQueue } from './requests/request-sets.js'
+import { BetweenSteps, type LoopWork } from './loop/between-steps.js'
+
+/** The adapters that a request is computed with. */
+export interface RequestAdapters {
+  /** Those with a scale other than 0, in an order of their own. */
+  readonly applied: readonly AppliedAdapter[]
+  /** The same for the same adapters with the same scales only; empty without any. */
+  readonly key: string
+}
+
+/** The model alone. */
+const noAdapters: RequestAdapters = { applied: [], key: '' }
+
+/** The step group of a request: of one group are only those with the same adapters. */
+export const groupWith = (
+  stepGroup: string | undefined,
+  { key }: RequestAdapters,
+): string | undefined => (key === '' ? stepGroup : JSON.stringify([stepGroup ?? '', key]))
 
 interface Entry {
   readonly info: AdapterInfo
@@ -34,7 +50,7 @@ const mostScale = 1000
  * taken away stays in memory until the last request that is computed with it has ended.
  */
 @injectable()
-export class AdapterTable {
+export class AdapterTable implements LoopWork {
   readonly #byName = new Map<string, Entry>()
   /** Adapters that no new request can name. */
   #leaving: LoadedAdapter[] = []
@@ -43,14 +59,13 @@ export class AdapterTable {
   readonly #holds = new Map<LoadedAdapter, number>()
   #jobs: Job[] = []
   #nextId = 0
-  #closed: CllmError | undefined
 
   /** @internal */
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,
     @inject(RunningSet) private readonly running: RunningSet,
-    @inject(WakeSignal) private readonly wake: WakeSignal,
+    @inject(BetweenSteps) private readonly between: BetweenSteps,
   ) {}
 
   /** All of them, or undefined where there is none. */
@@ -72,10 +87,10 @@ export class AdapterTable {
   async load(source: AdapterSource): Promise<AdapterInfo> {
     const info = this.#checked(source)
     this.#nextId = Math.max(this.#nextId, info.id + 1)
+    this.between.add(this)
     return await new Promise((resolve, reject) => {
-      if (this.#closed !== undefined) throw this.#closed
       this.#jobs.push({ source: info, resolve, reject })
-      this.wake.notify()
+      this.between.notify()
     })
   }
 
@@ -84,7 +99,7 @@ export class AdapterTable {
     const { loaded } = this.#find('name', name)
     this.#byName.delete(name)
     this.#leaving.push(loaded)
-    this.wake.notify()
+    this.between.notify()
   }
 
   /**
@@ -128,7 +143,7 @@ export class AdapterTable {
     for (const { adapter } of applied) this.#count(adapter, 1)
     return () => {
       for (const { adapter } of applied) this.#count(adapter, -1)
-      if (this.#leaving.length > 0) this.wake.notify()
+      if (this.#leaving.length > 0) this.between.notify()
     }
   }
 
@@ -137,8 +152,12 @@ export class AdapterTable {
     return this.#jobs.length > 0 || this.#leaving.some((adapter) => !this.#isUsed(adapter))
   }
 
-  /** Does it. */
+  /** Does it, beside no pass of embeddings, which are computed with adapters, too. */
   async settle(): Promise<void> {
+    await this.between.alone(async () => await this.#settle())
+  }
+
+  async #settle(): Promise<void> {
     for (const adapter of this.#leaving.filter((one) => !this.#isUsed(one))) {
       this.#leaving = this.#leaving.filter((one) => one !== adapter)
       this.#gone.add(adapter)
@@ -149,7 +168,6 @@ export class AdapterTable {
 
   /** Ends what waits with this error. */
   close(error: CllmError): void {
-    this.#closed = error
     for (const { reject } of this.#jobs.splice(0)) reject(error)
   }
 

@@ -1,7 +1,46 @@
+import TinyQueue from 'tinyqueue'
 import { injectable } from 'tsyringe'
+import { CllmError } from '../../errors/cllm-error.js'
+import type { Sequence } from './sequence.js'
 import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { WaitingView } from '../../contracts/scheduling/scheduler-policy.js'
-import type { Sequence } from './sequence.js'
+
+/** The requests with a slot, by admission and by id. */
+@injectable()
+export class RunningSet {
+  /** By admission. The same array for good, so that views of it stay true. */
+  readonly list: Sequence[] = []
+  readonly #byId = new Map<string, Sequence>()
+
+  get size(): number {
+    return this.list.length
+  }
+
+  /** Whether one of them waits for its next token. */
+  get isAnyDecoding(): boolean {
+    return this.list.some(({ state }) => state === 'decoding')
+  }
+
+  get(id: string): Sequence | undefined {
+    return this.#byId.get(id)
+  }
+
+  has(id: string): boolean {
+    return this.#byId.has(id)
+  }
+
+  add(sequence: Sequence): void {
+    this.list.push(sequence)
+    this.#byId.set(sequence.id, sequence)
+  }
+
+  remove(sequence: Sequence): void {
+    if (!this.#byId.delete(sequence.id)) return
+    const index = this.list.indexOf(sequence)
+    // -1 would take out the last one.
+    if (index !== -1) this.list.splice(index, 1)
+  }
+}
 
 /**
  * The requests without a slot: first those that have begun, as they were preempted or another engine lost
@@ -128,4 +167,57 @@ function sorted(
 /** Whether its client waits for the rest of its answer; nobody waits for a line of a batch. */
 function hasBegun(sequence: Sequence): boolean {
   return sequence.state === 'preempted' || (sequence.generatedTokens > 0 && !isOfBatch(sequence))
+}
+
+interface Entry {
+  readonly at: number
+  readonly sequence: Sequence
+}
+
+/** Up to this many entries, ended requests are not cleaned up. */
+const smallest = 64
+
+/** The requests with a time limit, the next to expire first. */
+export class Expiry {
+  #queue = new TinyQueue<Entry>([], sooner)
+  #cleanUpAt = smallest
+
+  add(sequence: Sequence): void {
+    const at = sequence.request.expires
+    if (at === undefined) return
+    this.#queue.push({ at, sequence })
+    if (this.#queue.length > this.#cleanUpAt) this.#cleanUp()
+  }
+
+  /** When the next one expires, or undefined. */
+  next(): number | undefined {
+    for (let entry = this.#queue.peek(); entry !== undefined; entry = this.#queue.peek()) {
+      if (entry.sequence.isActive) return entry.at
+      this.#queue.pop()
+    }
+    return undefined
+  }
+
+  /** Removes and yields timed-out requests with their errors. */
+  *due(now: number): Iterable<readonly [Sequence, CllmError]> {
+    for (let at = this.next(); at !== undefined && at <= now; at = this.next()) {
+      const sequence = this.#queue.pop()?.sequence
+      if (sequence !== undefined) yield [sequence, timedOut(sequence, now)]
+    }
+  }
+
+  /** Drops requests that ended long before their limit; amortized O(1) for each. */
+  #cleanUp(): void {
+    const active = this.#queue.data.filter((entry) => entry.sequence.isActive)
+    this.#queue = new TinyQueue(active, sooner)
+    this.#cleanUpAt = Math.max(smallest, 2 * active.length)
+  }
+}
+
+const sooner = (a: Entry, b: Entry): number => a.at - b.at
+
+function timedOut({ arrival }: Sequence, now: number): CllmError {
+  const seconds = ((now - arrival) / 1000).toFixed(1)
+  const message = `The request exceeded its time limit after ${seconds} s`
+  return new CllmError('timeout', message)
 }

@@ -1,0 +1,182 @@
+import type { Backend } from '../../contracts/model/backend.js'
+import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
+import type { KvPoolStatistics, SlotStatistics } from '../../contracts/engine/engine-statistics.js'
+import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
+import type { Sequence } from '../requests/sequence.js'
+
+/**
+ * The slots of a backend and the KV cells that they share, where they have none of their own; nothing
+ * behind them. Extend it to write a `KV_CACHE_MANAGER`.
+ *
+ * A request is admitted when there is room for its prompt and its expected answer beside those that run;
+ * idle slots are emptied for it, the longest unused first. Answers that grow longer than expected can use
+ * the cells up: then a running request has to give its slot back. Reserving what a request is expected to
+ * need, and preempting where that was too little, is how vLLM shares its blocks (Kwon et al., "Efficient
+ * Memory Management for Large Language Model Serving with PagedAttention", 2023).
+ *
+ * @experimental may change in 0.x
+ */
+export abstract class BaseCacheManager implements KVCacheManager {
+  readonly slots: readonly Slot[]
+  #freeCount: number
+  /** Whether a request was refused a slot for want of cells, and nothing has changed since. */
+  #isFull = false
+
+  constructor(
+    protected readonly backend: Backend,
+    protected readonly index: PrefixIndex,
+  ) {
+    const length = backend.limits.slots
+    const empty = { chain: undefined, length: 0, blocks: 0, owner: undefined, usedAt: 0 }
+    this.slots = Array.from({ length }, (_, id) => ({ id, ...empty }))
+    this.#freeCount = length
+  }
+
+  abstract lookUp(sequence: Sequence): number
+  abstract acquire(sequence: Sequence): Promise<void>
+  abstract onAdvanced(sequence: Sequence): void
+  abstract truncate(sequence: Sequence, length: number): void
+  abstract shift(sequence: Sequence, keep: number, discard: number): void
+  abstract release(sequence: Sequence, now: number): void
+  abstract evict(slot: Slot): Promise<void>
+  abstract move(from: Slot, to: Slot): Promise<boolean>
+
+  get freeSlots(): number {
+    return this.#isFull ? 0 : this.#freeCount
+  }
+
+  get isPool(): boolean {
+    return this.backend.freeTokens !== undefined
+  }
+
+  async admits(sequence: Sequence, answerTokens: (sequence: Sequence) => number): Promise<boolean> {
+    if (!this.isPool) return true
+    const [held] = this.index.matches(sequence, 'idle', 1)
+    const answerOf = (one: Sequence): number => {
+      const room = this.backend.limits.contextSize - one.tokens.length
+      const most = Math.min(one.maxTokens - one.generatedTokens, room)
+      return Math.max(0, Math.min(most, Math.ceil(answerTokens(one))))
+    }
+    const need = (): number => this.#missing(sequence) + this.#outstanding(answerOf)
+    if (await this.#makeRoom(() => need() + answerOf(sequence), held?.slot)) return true
+    // Alone it always fits.
+    this.onOverflow()
+    return !this.#isFull
+  }
+
+  async fits(count: number): Promise<boolean> {
+    return !this.isPool || (await this.#makeRoom(() => count, undefined))
+  }
+
+  onOverflow(): void {
+    this.#isFull = this.#isAnyUsed
+  }
+
+  pool(): KvPoolStatistics | undefined {
+    const { limits, freeTokens: free } = this.backend
+    return free === undefined ? undefined : { tokens: limits.kvTokens ?? free, free }
+  }
+
+  onQueued(): void {
+    this.#isFull = false
+  }
+
+  onPreempted(): void {
+    this.#isFull = false
+  }
+
+  /** What it needs of its prefix takes no cells of its own now. */
+  onReleased(): void {
+    this.#isFull = false
+  }
+
+  onFinished(): void {
+    this.#isFull = false
+  }
+
+  producerOf(_sequence: Sequence): PrefixProducer | undefined {
+    return undefined
+  }
+
+  stopProducing(_sequence: Sequence): void {}
+
+  prepare(_sequence: Sequence, _insists: boolean): boolean {
+    return true
+  }
+
+  get isReading(): boolean {
+    return false
+  }
+
+  onWaiting(_sequence: Sequence): void {}
+
+  cache(): CacheStatistics | undefined {
+    return undefined
+  }
+
+  statistics(): SlotStatistics[] {
+    return this.slots.map(({ id: slot, owner, length }) => {
+      const { id: request, state = 'idle', slotTokens: tokens = length } = owner ?? {}
+      return { slot, request, state, tokens }
+    })
+  }
+
+  /** The slot of a running sequence. */
+  protected slotOf(sequence: Sequence): Slot | undefined {
+    const slot = this.slots[sequence.slot ?? -1]
+    return slot?.owner === sequence ? slot : undefined
+  }
+
+  /** The free slot is the sequence's from now on. */
+  protected give(slot: Slot, sequence: Sequence): void {
+    slot.owner = sequence
+    sequence.slot = slot.id
+    this.#freeCount--
+  }
+
+  /** The slot has no owner any more, and keeps the tokens that it holds. */
+  protected takeBack(slot: Slot, now: number): void {
+    if (slot.owner === undefined) return
+    slot.length = slot.owner.slotTokens
+    slot.usedAt = now
+    slot.owner.slot = undefined
+    slot.owner = undefined
+    this.#freeCount++
+  }
+
+  get #isAnyUsed(): boolean {
+    return this.#freeCount < this.slots.length
+  }
+
+  /** Empties idle slots until there is room for `need()` tokens, `last` only after all others. */
+  async #makeRoom(need: () => number, last: Slot | undefined): Promise<boolean> {
+    const { backend } = this
+    const isThere = (): boolean => (backend.freeTokens ?? Infinity) >= need()
+    if (isThere()) return true
+    const idle = this.slots.filter(({ owner, length }) => owner === undefined && length > 0)
+    const most = idle.reduce((sum, { length }) => sum + length, backend.freeTokens ?? 0)
+    if (most < need() && this.#isAnyUsed) return false
+    const turn = (slot: Slot): number => (slot === last ? Infinity : slot.usedAt)
+    for (const slot of idle.toSorted((a, b) => turn(a) - turn(b))) {
+      await this.evict(slot)
+      if (isThere()) return true
+    }
+    return false
+  }
+
+  /** Tokens of a waiting request that no slot holds. */
+  #missing(sequence: Sequence): number {
+    const held = Math.max(this.index.idle(sequence), this.index.running(sequence))
+    return sequence.tokens.length - held
+  }
+
+  /** Tokens that the running requests are still expected to need. */
+  #outstanding(answerOf: (sequence: Sequence) => number): number {
+    let sum = 0
+    for (const { owner } of this.slots) {
+      if (owner === undefined) continue
+      sum += owner.tokens.length - owner.computedTokens + answerOf(owner)
+    }
+    return sum
+  }
+}

@@ -1,0 +1,208 @@
+import type { SlotId } from '../../../contracts/model/backend.js'
+import type { Sequence, SequenceRequest } from '../../requests/sequence.js'
+import { type BlockChain, blockSize, minimumWait } from '../block-chain.js'
+import { isFree } from '../prefix-index.js'
+import type { StateCache } from './state-cache.js'
+import type { Clock } from '../../../contracts/clock.js'
+import type { Slot } from '../../engine-parts.js'
+import type { KeptState } from './saved-state.js'
+import { commonLength } from './state-index.js'
+import type { EngineCosts } from '../../costs/engine-costs.js'
+
+/** Tokens at the end of a prompt that the next turn may write in another way: the opening of an answer. */
+const opening = 8
+
+interface Due {
+  readonly slot: SlotId
+  readonly chain: BlockChain
+  readonly length: number
+}
+
+/**
+ * Decides where checkpoints are saved for models whose slots cannot be cut: where two conversations have
+ * been seen to part, where another request waits for a prefix, and at the end of each prompt, as an
+ * answer is often written into the next prompt in another way. A chunk of the prompt ends there, and the
+ * checkpoint is saved before the next step.
+ */
+export class Checkpoints {
+  readonly #due: Due[] = []
+
+  constructor(private readonly cache: StateCache) {}
+
+  /** Whether some are to be saved before the next step. */
+  get isDue(): boolean {
+    return this.#due.length > 0
+  }
+
+  /**
+   * Plans those of a sequence that got its slot.
+   *
+   * @param known - how many of its tokens other conversations began with, whatever can be used of them
+   */
+  plan(sequence: Sequence, known: number): void {
+    sequence.stops = []
+    if (this.cache.cutsAnywhere || !sequence.request.cache) return
+    for (const place of [known, sequence.promptTokens - 1 - opening]) this.want(sequence, place)
+  }
+
+  /** Wants one after about this many tokens. */
+  want(sequence: Sequence, place: number): void {
+    const length = place - (place % blockSize)
+    const { chain, computedTokens, stops } = sequence
+    if (this.cache.cutsAnywhere || stops.includes(length)) return
+    if (length < minimumWait || length <= computedTokens || length >= sequence.tokens.length) return
+    if (this.cache.hasCheckpoint(chain, length)) return
+    sequence.stops = [...stops, length].toSorted((a, b) => a - b)
+  }
+
+  /** The sequence has computed more. */
+  onAdvanced({ slot, chain, computedTokens, stops }: Sequence): void {
+    while (stops.length > 0 && stops[0]! <= computedTokens) {
+      const length = stops.shift()!
+      if (length === computedTokens && slot !== undefined) this.#due.push({ slot, chain, length })
+    }
+  }
+
+  /** Saves those that are due. */
+  async settle(): Promise<void> {
+    for (const { slot, chain, length } of this.#due.splice(0)) {
+      await this.cache.saveCheckpoint(slot, chain, length)
+    }
+  }
+}
+
+/** A slot whose content is to be saved and kept. */
+interface Pin {
+  readonly slot: Slot
+  /** What it held then. */
+  readonly chain: BlockChain
+  readonly length: number
+  /** Until when; undefined: for good. */
+  readonly kept: KeptState | undefined
+}
+
+/**
+ * Saves what requests that have ended ask for: when nothing decodes, when there is time for it, or when the
+ * slot is about to lose it. Until then the slot keeps it.
+ */
+export class Pins {
+  /** The one that was asked for last comes last. */
+  readonly #bySlot = new Map<Slot, Pin>()
+
+  constructor(
+    private readonly states: StateCache,
+    private readonly clock: Clock,
+  ) {}
+
+  /** Whether something may be saved now. */
+  get isDue(): boolean {
+    for (const slot of this.#bySlot.keys()) if (isFree(slot)) return true
+    return false
+  }
+
+  /**
+   * A request has ended, and its slot is idle. What a slot holds is saved as it is then: the last turn of a
+   * conversation stands for all.
+   */
+  add(
+    slot: Slot,
+    { pin, keepMs, tenant }: Pick<SequenceRequest, 'pin' | 'keepMs' | 'tenant'>,
+    now: number,
+  ): void {
+    const { chain, length } = slot
+    if (chain === undefined || !this.states.isOn) return
+    let kept = pin || keepMs === undefined ? undefined : { until: now + keepMs, tenant }
+    if (!pin && kept === undefined) return
+    const older = this.#bySlot.get(slot)
+    if (older !== undefined && isThere(older)) kept = longer(kept, older.kept)
+    this.#bySlot.delete(slot)
+    this.#bySlot.set(slot, { slot, chain, length, kept })
+  }
+
+  /** Saves what there is time for. */
+  async settle(): Promise<void> {
+    for (const pin of this.#bySlot.values()) {
+      const { slot } = pin
+      if (this.#isOver(pin)) continue
+      if (!isFree(slot) || !this.states.hasTimeToSave(slot.length)) continue
+      this.#bySlot.delete(slot)
+      if (isThere(pin)) await this.states.pin(slot, pin.kept)
+    }
+  }
+
+  /** An idle slot is about to lose what is behind its first `kept` tokens. */
+  async beforeLoss(slot: Slot, kept: number): Promise<void> {
+    const pin = this.#bySlot.get(slot)
+    if (pin === undefined || kept >= pin.length || this.#isOver(pin)) return
+    this.#bySlot.delete(slot)
+    // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
+    const mayBeSkipped = pin.kept !== undefined && !this.states.hasTimeToSave(slot.length)
+    if (mayBeSkipped) this.states.transfer.onSkipped()
+    else if (isThere(pin)) await this.states.pin(slot, pin.kept)
+  }
+
+  /** Drops what was to be kept until now. */
+  #isOver(pin: Pin): boolean {
+    const isOver = pin.kept !== undefined && pin.kept.until <= this.clock.now()
+    if (isOver) this.#bySlot.delete(pin.slot)
+    return isOver
+  }
+}
+
+/** Of none, which is for good, and times the longest. */
+function longer(one: KeptState | undefined, other: KeptState | undefined): KeptState | undefined {
+  if (one === undefined || other === undefined) return undefined
+  return other.until > one.until ? other : one
+}
+
+/** Whether the slot holds it still, and maybe more: a request may have gone on with it. */
+const isThere = ({ slot, chain, length }: Pin): boolean =>
+  slot.chain !== undefined &&
+  slot.length >= length &&
+  commonLength(slot.chain, chain, length) === length
+
+/** A slot that was idle for this long, and for so many times what saving takes, is saved ahead. */
+const leastRestMs = 1000
+const restShare = 10
+
+/**
+ * Saves idle slots that would be lost otherwise, while there is nothing to compute. Not at once: the next
+ * turn of a conversation often comes soon, and would wait for it.
+ */
+export class SaveAhead {
+  /** What was saved, once: where not all fits, one would drop the other for ever. */
+  readonly #saved = new WeakMap<BlockChain, number>()
+
+  constructor(
+    private readonly states: StateCache,
+    private readonly clock: Clock,
+    private readonly costs: EngineCosts,
+  ) {}
+
+  /** Saves one slot whose time has come. Returns when to ask again, if at all. */
+  async run(slots: readonly Slot[]): Promise<number | undefined> {
+    const { transfer, worth, isOn, hasFiles } = this.states
+    const isNeeded = hasFiles || transfer.counts.saved + transfer.counts.skipped > 0
+    if (!isOn || !isNeeded) return undefined
+    const now = this.clock.now()
+    let next = Infinity
+    for (const slot of slots) {
+      const { chain, owner, length } = slot
+      const isNew = chain !== undefined && this.#saved.get(chain) !== length
+      if (owner !== undefined || !isNew || !worth.isWorthSaving(slot)) continue
+      const at = slot.usedAt + this.#restMs(length)
+      next = Math.min(next, at)
+      if (at > now) continue
+      this.#saved.set(chain, length)
+      await transfer.save(slot)
+      return now
+    }
+    return next === Infinity ? undefined : next
+  }
+
+  /** Milliseconds that a slot of so many tokens is idle before it is saved. */
+  #restMs(tokens: number): number {
+    const { states } = this.costs
+    return Math.max(leastRestMs, restShare * states.saveMs(states.bytesOf(tokens)))
+  }
+}
