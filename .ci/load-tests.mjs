@@ -2,16 +2,31 @@
 // takes longer than most tests. A file that is newer than the last build is compiled here, so that
 // a test can be edited and run again without one. `.taprc` imports this into each test's process.
 import { existsSync, readFileSync, statSync } from 'node:fs'
-import { register } from 'node:module'
+import { register, syncBuiltinESMExports } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { isMainThread } from 'node:worker_threads'
+import workers, { isMainThread } from 'node:worker_threads'
+
+/** What node was started with, for a process that runs a test file. */
+export const nodeArguments = [...process.execArgv]
+
+const coversNothing = process.env._TAPJS_PROCESSINFO_COVERAGE_ !== '1'
 
 if (isMainThread) {
-  register(import.meta.url)
+  const isSuite = process.argv[1]?.endsWith('.suite.mjs')
+  register(import.meta.url, { data: { isSuite } })
   // Nothing else compiles TypeScript here, nor in what a test forks.
   delete process.env.TAP_TYPE_STRIP_ONLY
   process.execArgv = ['--enable-source-maps', `--import=${import.meta.url}`]
+  // A thread needs none of what tap loads into a process, which takes seconds.
+  const inThread = new URL('load-tests-in-thread.mjs', import.meta.url).href
+  class Worker extends workers.Worker {
+    constructor(file, options) {
+      super(file, { execArgv: [`--import=${inThread}`], ...options })
+    }
+  }
+  if (coversNothing) workers.Worker = Worker
+  syncBuiltinESMExports()
 }
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -23,7 +38,6 @@ const outputs = [
   [/^examples\/(.+)\.ts$/, '.tsbuild/examples', '$1.js'],
 ]
 
-const coversNothing = process.env._TAPJS_PROCESSINFO_COVERAGE_ !== '1'
 const ours = /^file:.*\/packages\/[^/]+\/dist\/[^?]*\.js$/
 const theirs = /^file:.*\/node_modules\/[^?]*\.[cm]?js$/
 
@@ -32,9 +46,19 @@ const theirs = /^file:.*\/node_modules\/[^?]*\.[cm]?js$/
 // must see our sources.
 
 const resolved = new Map()
+/** What a library is in our tests. */
+const replaced = new Map([['fast-check', new URL('fast-check.mjs', import.meta.url).href]])
+const inOurTests = /\/(packages|examples)\/(.*\/)?test\/|\/\.tap\/fixtures\//
+
+export function initialize({ isSuite }) {
+  if (isSuite) replaced.set('tap', new URL('suite.mjs', import.meta.url).href)
+}
 
 export async function resolve(specifier, context, next) {
   const { parentURL } = context
+  if (replaced.has(specifier) && inOurTests.test(parentURL)) {
+    return { url: replaced.get(specifier), format: 'module', shortCircuit: true }
+  }
   const fromFile = parentURL?.startsWith('file:') === true
   if (fromFile && /^\.\.?\//.test(specifier)) {
     const url = new URL(specifier, parentURL)
@@ -73,7 +97,7 @@ export async function load(url, context, next) {
   }
   if (!/^file:.*\.ts(\?|$)/.test(url)) return await next(url, context)
   const path = fileURLToPath(url)
-  const source = withSeed(built(path) ?? (await compiled(path)))
+  const source = built(path) ?? (await compiled(path))
   return { format: 'module', source, shortCircuit: true }
 }
 
@@ -93,18 +117,6 @@ function isModuleFolder(folder) {
   else is = isModuleFolder(dirname(folder))
   typeOf.set(folder, is)
   return is
-}
-
-/**
- * Properties are checked with the same values in every run, so that a change is judged by what it
- * changes. `FAST_CHECK_SEED=random` looks for new ones, a number repeats a run.
- */
-function withSeed(source) {
-  const seed = Number(process.env.FAST_CHECK_SEED ?? 1)
-  if (Number.isNaN(seed) || !/from ['"]fast-check['"]/.test(source)) return source
-  const name = 'fastCheckOfThisRun'
-  const set = `${name}.configureGlobal({ ...${name}.readConfigureGlobal(), seed: ${seed} });`
-  return `import * as ${name} from 'fast-check';${set}${source}`
 }
 
 /** What `tsc -b` made of a file, with a source map that is right at the file's own place. */

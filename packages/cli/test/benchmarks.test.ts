@@ -1,3 +1,4 @@
+// slow: the load tests of benchmarks/ in short, 11 s
 import { execFile } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'

@@ -1,3 +1,4 @@
+// slow: fills the heaps of four processes, 3 s
 import { execFileSync } from 'node:child_process'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'

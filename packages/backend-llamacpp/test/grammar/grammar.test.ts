@@ -82,12 +82,14 @@ t.test('readings are those of llama.cpp', async (t) => {
   const trie = trieOf(['a'])
   const parts = constantFrom(...'aabbcc(){}[]",:1é☺ \n'.split(''), 'ab', '"a"', '":', '[1', '{"a"')
   const texts = array(parts, { maxLength: 12 })
+  let runs = 0
   let kept = 0
   for (const gbnf of grammars) {
     const native = loaded.parseGrammar(gbnf, 'root')
     const counted = CountedGrammar.parse(gbnf, 'root', 1, () => trie)
     assert(
       property(texts, (text) => {
+        runs++
         const state = native.begin()
         const reading = new GrammarReading(counted)
         for (const token of loaded.native.tokenize(text.join(''), false)) {
@@ -107,7 +109,7 @@ t.test('readings are those of llama.cpp', async (t) => {
       { numRuns: 400, seed: 3 },
     )
   }
-  t.ok(kept > 500, `${kept} tokens were kept`)
+  t.ok(kept > runs / 8, `${kept} tokens were kept`)
 })
 
 t.test('every invalid text fails with invalid_constraint', (t) => {

@@ -1,3 +1,4 @@
+// slow: the templates of all models that llama.cpp knows, 6 s
 import { execFileSync } from 'node:child_process'
 import t from 'tap'
 import { checkKnownTemplates } from '../../src/docs/models/render-models-docs.js'

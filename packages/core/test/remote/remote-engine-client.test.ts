@@ -337,6 +337,7 @@ const endEvent = (id: string): AddressedEvent => ({
 const nothing = { submit: () => {}, cancel: () => {} }
 
 t.test('every stream gets each of its events once and in order', async (t) => {
+  let runs = 0
   let parallel = 0
   await fc.assert(
     fc.asyncProperty(
@@ -344,6 +345,7 @@ t.test('every stream gets each of its events once and in order', async (t) => {
       fc.array(fc.integer({ min: 1, max: 6 }), { minLength: 1, maxLength: 10 }),
       fc.nat(3),
       async (owners, batchSizes, reads) => {
+        runs++
         const streams = new EventStreams()
         const ids = ['a', 'b', 'c', 'd']
         const readers = ids.map(async (id) => {
@@ -373,7 +375,7 @@ t.test('every stream gets each of its events once and in order', async (t) => {
     ),
     { numRuns: 200 },
   )
-  t.ok(parallel > 20, 'also to several reads at once')
+  t.ok(parallel > runs / 10, 'also to several reads at once')
 })
 
 t.test('a stream that is left cancels its request, once, and frees its id', async (t) => {

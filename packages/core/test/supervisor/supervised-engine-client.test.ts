@@ -85,6 +85,7 @@ const repeating = (content: readonly TokenId[]) =>
   content.length > 3 && (content[1] ?? 0) % 2 === 0 ? 20 + (content.length % 5) : undefined
 
 t.test('whenever the engine dies, every answer stays the same', async (t) => {
+  let runs = 0
   let restarts = 0
   let accepted = 0
   let broken = 0
@@ -114,6 +115,7 @@ t.test('whenever the engine dies, every answer stays the same', async (t) => {
       arrivals,
       fc.array(fc.integer({ min: 0, max: 150 }), { minLength: 1, maxLength: 5 }),
       async (given, deaths) => {
+        runs++
         const setting = { endProbability: 0.02, slots: 3, loadMs: 7, script: repeating }
         const drafting = { ...setting, engine: { speculative: 'ngram' } }
         const plain = given as [number, GenerateRequest][]
@@ -131,10 +133,10 @@ t.test('whenever the engine dies, every answer stays the same', async (t) => {
     ),
     { numRuns: 120 },
   )
-  t.ok(allBlamed < 12, `${allBlamed} requests were blamed for a kill`)
-  t.ok(restarts > 100, `${restarts} restarts`)
-  t.ok(accepted > 500, `${accepted} drafts accepted`)
-  t.ok(broken > 20, `${broken} texts with characters of several tokens`)
+  t.ok(allBlamed < runs / 10, `${allBlamed} requests were blamed for a kill`)
+  t.ok(restarts > (5 / 6) * runs, `${restarts} restarts`)
+  t.ok(accepted > 4 * runs, `${accepted} drafts accepted`)
+  t.ok(broken > runs / 6, `${broken} texts with characters of several tokens`)
 })
 
 const poison = 299

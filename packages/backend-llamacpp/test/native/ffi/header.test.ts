@@ -1,3 +1,4 @@
+// slow: reads llama.cpp's headers out of its git bundle, 2 s
 import { execFileSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'

@@ -1,3 +1,4 @@
+// slow: waits for faults that take seconds each, 25 s
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo, type Socket } from 'node:net'

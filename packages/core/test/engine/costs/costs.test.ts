@@ -222,9 +222,11 @@ const works = fc.array(
 )
 
 t.test('QueueModel: turns are in order, and more work is never sooner', async (t) => {
+  let runs = 0
   let waited = 0
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 5 }), works, works, works, (slots, all, queued, more) => {
+      runs++
       const running = all.slice(0, slots)
       const turnsOf = (now: readonly Work[], stepMs: number): number[] => {
         const model = new QueueModel(50, slots, now, stepMs)
@@ -246,7 +248,7 @@ t.test('QueueModel: turns are in order, and more work is never sooner', async (t
     }),
     { numRuns: 300 },
   )
-  t.ok(waited > 100, 'in most of them requests waited')
+  t.ok(waited > runs / 3, 'in most of them requests waited')
 })
 
 t.test('AnswerLengths', async (t) => {

@@ -32,9 +32,11 @@ const lists = fc.array(
 )
 
 t.test('BlockIndex finds what comparing token by token finds', async (t) => {
+  let runs = 0
   let found = 0
   fc.assert(
     fc.property(lists, fc.nat(7), (given, gone) => {
+      runs++
       const all = given.map(({ blocks, rest, scope }) => {
         const tokens = blocks.flatMap((kind) =>
           Array.from({ length: blockSize }, (_, at) => at * kind),
@@ -70,7 +72,7 @@ t.test('BlockIndex finds what comparing token by token finds', async (t) => {
     }),
     { numRuns: 300 },
   )
-  t.ok(found > 20)
+  t.ok(found > runs / 15)
 })
 
 t.test('BlockChain grows with its tokens', (t) => {
@@ -153,9 +155,11 @@ t.test('BlockPrefixIndex: what a running sequence has computed and will compute'
 })
 
 t.test('BlockPrefixIndex finds the longest prefix that any slot keeps', async (t) => {
+  let runs = 0
   let found = 0
   fc.assert(
     fc.property(lists, fc.array(fc.nat(8)), (given, dropped) => {
+      runs++
       const sequences = given.map(({ blocks, rest, scope }) => {
         const tokens = blocks.flatMap((kind) =>
           Array.from({ length: blockSize }, (_, at) => at * kind),
@@ -188,7 +192,7 @@ t.test('BlockPrefixIndex finds the longest prefix that any slot keeps', async (t
     }),
     { numRuns: 300 },
   )
-  t.ok(found > 20, 'often there was one')
+  t.ok(found > runs / 15, 'often there was one')
 })
 
 /** Every gap between slots in use makes a step 5 ms longer. */

@@ -260,9 +260,11 @@ const turns = fc.array(
 )
 
 t.test('the reasons add up to the wait, as counting millisecond by millisecond does', async (t) => {
+  let runs = 0
   let overtaken = 0
   fc.assert(
     fc.property(turns, fc.nat(60), (given, from) => {
+      runs++
       const waits = new WaitAttribution()
       const expected: Record<string, number> = {}
       let now = 0
@@ -294,7 +296,7 @@ t.test('the reasons add up to the wait, as counting millisecond by millisecond d
     }),
     { numRuns: 500 },
   )
-  t.ok(overtaken > 50, 'many of them were overtaken')
+  t.ok(overtaken > runs / 10, 'many of them were overtaken')
 })
 
 t.test('after very many admissions the wait still adds up', async (t) => {
