@@ -1,5 +1,5 @@
 // Every batching × order on simulated time: the real engine and policies, and a machine that takes as
-// long for each step as its cost model says. Writes the tables of docs/scheduling.md; the same code
+// long for each step as its cost model says. Writes the tables of benchmarks/scheduling.md; the same code
 // gives the same figures anywhere.
 import { readFile, writeFile } from 'node:fs/promises'
 import { batchingNames, orderNames } from '../packages/scheduler/dist/index.js'
@@ -128,7 +128,7 @@ ${await everyPair()}
 ${await targets()}
 `
 
-const path = new URL('../docs/scheduling.md', import.meta.url)
+const path = new URL('scheduling.md', import.meta.url)
 const page = await readFile(path, 'utf8')
 const [start, end] = ['<!-- measured: begin -->\n', '<!-- measured: end -->\n']
 const [before, rest] = page.split(start)

@@ -85,9 +85,6 @@ t.test('cllm serve takes it by name, and offers it with every batching', async (
 })
 
 t.test('the documentation shows this file', async (t) => {
-  const page = readFileSync(
-    new URL('../../../docs/writing-a-scheduler.md', import.meta.url),
-    'utf8',
-  )
+  const page = readFileSync(new URL('../../../docs/writing-a-plugin.md', import.meta.url), 'utf8')
   t.ok(page.includes(readFileSync(file, 'utf8').replace('// @ts-check\n', '')))
 })

@@ -16,6 +16,7 @@ export interface GeneratedPage {
 
 const folder = new URL('../../../../docs/', import.meta.url)
 const scheduling = new URL('scheduling.md', folder)
+const measured = new URL('../../../../benchmarks/scheduling.md', import.meta.url)
 
 /** Every generated page. */
 export const generatedDocs: readonly GeneratedPage[] = [
@@ -28,11 +29,11 @@ export const generatedDocs: readonly GeneratedPage[] = [
   { file: scheduling, render: () => renderSchedulingDocs(scheduling) },
   {
     file: new URL('images/policies-pauses.svg', folder),
-    render: () => renderPausesPicture(scheduling),
+    render: () => renderPausesPicture(measured),
   },
   {
     file: new URL('images/policies-goodput.svg', folder),
-    render: () => renderGoodputPicture(scheduling),
+    render: () => renderGoodputPicture(measured),
   },
   { file: new URL('recording.schema.json', folder), render: renderRecordingSchema },
 ]

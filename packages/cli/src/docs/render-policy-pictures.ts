@@ -24,22 +24,22 @@ const picture = (caption: string, title: string, rows: readonly (readonly [strin
   )
 
 /** How long a long prompt stalls the streams beside it, with each batching. */
-export const renderPausesPicture = (scheduling: URL): string =>
+export const renderPausesPicture = (measured: URL): string =>
   picture(
     'The longest pause of four streams while a 1,200-word prompt arrives, by batching',
     'longest pause, seconds',
-    tableWith(scheduling, 'batching', 'largest ITL ms').map(([name, text]) => [
+    tableWith(measured, 'batching', 'largest ITL ms').map(([name, text]) => [
       name,
       Number(text.replaceAll(',', '')) / 1000,
     ]),
   )
 
 /** Which share of an overload meets its limits, with each order of the default batching. */
-export const renderGoodputPicture = (scheduling: URL): string =>
+export const renderGoodputPicture = (measured: URL): string =>
   picture(
     'The share of requests that meet their limits at 1.5 times the load that can be served, by policy',
     'requests within their limits, %',
-    tableWith(scheduling, 'policy', 'goodput')
+    tableWith(measured, 'policy', 'goodput')
       .filter(([name]) => name.startsWith('adaptive+') || name === 'continuous+fcfs')
       .map(([name, text]): [string, number] => [name, Number.parseFloat(text)])
       .toSorted(([, a], [, b]) => b - a),

@@ -59,7 +59,7 @@ t.test('every plug-in of the page loads beside the others', async (t) => {
     const used = tests.some((test) => files[test]?.includes(`./${name}`))
     t.ok(used || name === 'count.js', `${name} is used by a test`)
   }
-  t.ok(registry.policyNames().includes('one-prompt+small-prompts'))
+  t.ok(registry.policyNames().includes('one-prompt+short-answers'))
 })
 
 t.test('the protocol of the page is served', async (t) => {
