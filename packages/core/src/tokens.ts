@@ -8,8 +8,8 @@ import type { Logger } from './contracts/logger.js'
 import type { SchedulerPolicy } from './contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from './contracts/model/tokenizer.js'
 import type { ModelSource } from './contracts/model-source.js'
-import type { AdapterTable } from './engine/adapters.js'
-import type { Embeddings } from './engine/embeddings.js'
+import type { AdapterTable } from './engine/features/adapters.js'
+import type { Embeddings } from './engine/features/embeddings.js'
 import type { EngineOptions } from './engine/engine-options.js'
 import type { SlotActions } from './engine/kv/states/slot-actions.js'
 import type { ActivityWatch } from './engine/report/activity-watch.js'
@@ -21,9 +21,9 @@ import type {
   PrefixIndex,
   WaitPredictor,
 } from './engine/engine-parts.js'
-import type { FallbackPolicy } from './engine/policy/policy-runner.js'
+import type { FallbackPolicy } from './engine/loop/policy-runner.js'
 import type { DraftBackend, ProposerCatalog } from './engine/speculation/proposer-catalog.js'
-import type { SamplerCatalog } from './sampler/sampler-catalog.js'
+import type { SamplerCatalog } from './engine/input/sampler-catalog.js'
 
 /**
  * A token for the container. `Symbol.for` makes it the same in every copy of the package; the type

@@ -1,7 +1,7 @@
 import { type TokenId, defaultSampling } from '@cllm/core'
 import { FakeTokenizer } from '@cllm/core/testing'
 import { Sequence, type SequenceRequest } from '../src/engine/requests/sequence.js'
-import { StopMatcher } from '../src/engine/output/output-processor.js'
+import { StopMatcher } from '../src/engine/requests/output-processor.js'
 
 const decoder = new FakeTokenizer().createDecoder()
 

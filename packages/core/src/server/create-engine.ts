@@ -18,7 +18,7 @@ import {
   checkDraftBackend,
   draftModelName,
 } from '../engine/speculation/proposer-catalog.js'
-import type { FallbackPolicy } from '../engine/policy/policy-runner.js'
+import type { FallbackPolicy } from '../engine/loop/policy-runner.js'
 import { builtInParts, registerEngine, startEngine } from '../engine/register-engine.js'
 import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { type PartChoice, replaceableParts } from '../plugin/replaceable-parts.js'

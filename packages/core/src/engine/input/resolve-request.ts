@@ -5,7 +5,7 @@ import { type SamplingParams, defaultSampling } from '../../contracts/model/samp
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { type RequestAdapters, groupWith } from '../adapters.js'
+import { type RequestAdapters, groupWith } from '../features/adapters.js'
 import {
   checkConstraint,
   checkContinuation,
@@ -16,10 +16,10 @@ import {
 } from './check-request.js'
 import * as tokens from '../../tokens.js'
 import type { EngineOptions } from '../engine-options.js'
-import { StopMatcher, checkLogprobs, describeLogprobs } from '../output/output-processor.js'
+import { StopMatcher, checkLogprobs, describeLogprobs } from '../requests/output-processor.js'
 import { PartQueue, type PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from '../requests/sequence.js'
-import type { SamplerCatalog } from '../../sampler/sampler-catalog.js'
+import type { SamplerCatalog } from './sampler-catalog.js'
 
 /** What requests are checked and completed with. */
 @injectable()

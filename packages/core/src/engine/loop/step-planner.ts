@@ -5,7 +5,7 @@ import type { Plan, SchedulerState } from '../../contracts/scheduling/scheduler-
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import type { KVCacheManager } from '../engine-parts.js'
-import { PolicyRunner } from '../policy/policy-runner.js'
+import { PolicyRunner } from './policy-runner.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import { RequestFinisher } from '../requests/request-finisher.js'
 import { RequestTable } from '../requests/request-table.js'

@@ -15,7 +15,7 @@ import type {
 import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
 import type { KVCacheManager, WaitPredictor } from '../engine-parts.js'
-import { PolicyRunner } from '../policy/policy-runner.js'
+import { PolicyRunner } from '../loop/policy-runner.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 import { OpenFrame } from './activity-frame.js'

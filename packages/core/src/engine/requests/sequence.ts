@@ -17,10 +17,10 @@ import type {
 } from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
 import type { ShiftPlan } from '../input/resolve-request.js'
-import type { RequestAdapters } from '../adapters.js'
+import type { RequestAdapters } from '../features/adapters.js'
 import { BlockChain } from '../kv/block-chain.js'
 import type { SequenceDrafts } from '../speculation/sequence-drafts.js'
-import type { StopMatcher } from '../output/output-processor.js'
+import type { StopMatcher } from './output-processor.js'
 
 /** A valid request with its defaults filled in; its prompt is the {@link Sequence}'s. */
 export interface SequenceRequest {

@@ -21,7 +21,7 @@ import { extendHash, hashTokens } from '../../hash.js'
 export type FakeScript = (content: readonly TokenId[]) => TokenId | undefined
 
 /** What a fake model is made of. */
-export interface FakeModelOptions {
+interface FakeModelOptions {
   /** Models of other names say other things. */
   readonly id: string
   /** How likely a text ends with each token, 0 to 1. */
@@ -115,4 +115,11 @@ export class FakeModel {
     if (end) logits[fakeTokenIds.endOfSequence] = 60
     return logits
   }
+}
+
+/** A vector of length 1 derived from the hash of an input. */
+export function fakeEmbedding(hash: number, size: number): number[] {
+  const vector = Array.from({ length: size }, (_, at) => extendHash(hash, at) / 2 ** 31 - 1)
+  const length = Math.hypot(...vector)
+  return vector.map((value) => value / length)
 }

@@ -6,7 +6,7 @@ import type {
   SchedulerPolicy,
   SchedulerState,
 } from '../../contracts/scheduling/scheduler-policy.js'
-import { checkPlan } from '../../engine/policy/check-plan.js'
+import { checkPlan } from '../../engine/loop/check-plan.js'
 import type { WorkloadRequest } from './policy-workload.js'
 import { SimulatedRequest } from './simulated-request.js'
 

@@ -4,9 +4,9 @@ import type { LogitProcessor } from '../../contracts/model/sampler.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { mixBits } from '../../hash.js'
 import { checkDefinition } from '../../plugin/check-definition.js'
-import { SamplerCatalog } from '../../sampler/sampler-catalog.js'
+import { SamplerCatalog } from '../../engine/input/sampler-catalog.js'
 import { FakeTokenizer } from '../fakes/fake-tokenizer.js'
-import { check, type TestContext } from '../test-context.js'
+import { type TestContext, check } from '../test-context.js'
 
 /** Options of {@link testSampler}. */
 export interface TestSamplerOptions {

@@ -12,7 +12,7 @@ interface Known {
 }
 
 /** What a plan is checked against. */
-export interface PlanContext {
+interface PlanContext {
   readonly waiting: Known
   readonly running: Known
   readonly freeSlots: number

@@ -5,13 +5,13 @@ import type {
   AdapterSource,
   AppliedAdapter,
   LoadedAdapter,
-} from '../contracts/model/adapter.js'
-import type { Backend } from '../contracts/model/backend.js'
-import { CllmError } from '../errors/cllm-error.js'
-import * as tokens from '../tokens.js'
-import { checkNumber, invalidField } from './input/check-request.js'
-import { RunningSet, WaitingQueue } from './requests/request-sets.js'
-import { BetweenSteps, type LoopWork } from './loop/between-steps.js'
+} from '../../contracts/model/adapter.js'
+import type { Backend } from '../../contracts/model/backend.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import * as tokens from '../../tokens.js'
+import { checkNumber, invalidField } from '../input/check-request.js'
+import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
+import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
 
 /** The adapters that a request is computed with. */
 export interface RequestAdapters {

@@ -1,20 +1,8 @@
-import {
-  type AddressedEvent,
-  type GenerateRequest,
-  type TokenId,
-  createEngine,
-  defaultSampling,
-} from '@cllm/core'
-import {
-  FakeBackend,
-  FakeTokenizer,
-  firstComeFirstServed,
-  runUntilIdle,
-  scriptAnswers,
-} from '@cllm/core/testing'
+import { type AddressedEvent, type GenerateRequest, type TokenId, createEngine, defaultSampling } from '@cllm/core'
+import { FakeBackend, FakeTokenizer, firstComeFirstServed, runUntilIdle, scriptAnswers } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { StopMatcher } from '../../../src/engine/output/output-processor.js'
+import { StopMatcher } from '../../../src/engine/requests/output-processor.js'
 import { WatchedBackend, empty, greedy, isDone, policyOf, promptOf, rig } from '../../rig.js'
 
 t.test('stop texts', async (t) => {

@@ -1,12 +1,12 @@
-import type { SamplerDefinition } from '../contracts/definition.js'
-import type { LogitProcessor, SamplerContext } from '../contracts/model/sampler.js'
-import type { SamplerChoice } from '../contracts/model/sampling.js'
-import { CllmError } from '../errors/cllm-error.js'
-import { issuesOf } from '../errors/issues-of.js'
-import { invalidField } from '../engine/input/check-request.js'
-import { checkMade } from '../plugin/check-made.js'
-import { Definitions } from '../plugin/definitions.js'
-import { didYouMean } from '../errors/did-you-mean.js'
+import type { SamplerDefinition } from '../../contracts/definition.js'
+import type { LogitProcessor, SamplerContext } from '../../contracts/model/sampler.js'
+import type { SamplerChoice } from '../../contracts/model/sampling.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import { issuesOf } from '../../errors/issues-of.js'
+import { invalidField } from './check-request.js'
+import { checkMade } from '../../plugin/check-made.js'
+import { Definitions } from '../../plugin/definitions.js'
+import { didYouMean } from '../../errors/did-you-mean.js'
 
 /** A request names no more than this many: each is run for every token. */
 const mostSamplers = 8
