@@ -3,7 +3,7 @@
 // model's logits. Nothing is loaded and no forward pass made.
 import { parseArgs } from 'node:util'
 import { ChainSampler } from '../packages/backend-llamacpp/dist/sampling/chain/chain-sampler.js'
-import { rawLogprobs } from '../packages/backend-llamacpp/dist/sampling/chain/raw-logprobs.js'
+import { rawLogprobs } from '../packages/backend-llamacpp/dist/sampling/chain/logprobs.js'
 import { SamplerWorkspace } from '../packages/backend-llamacpp/dist/sampling/chain/sampler-workspace.js'
 import { defaultSampling } from '../packages/core/dist/index.js'
 import { randomOf } from './lib/prompts.mjs'

@@ -1,19 +1,18 @@
 import { availableParallelism } from 'node:os'
-import { type Backend, type Clock, CllmError, type Logger } from '@cllm/core'
-import { openLlama } from './native/open-llama.js'
+import { type Backend, CllmError, type Clock, type Logger } from '@cllm/core'
 import {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
   type LlamaCppOptions,
 } from './llamacpp-options.js'
-import { checkPlan, shareCells } from './model/fit-memory.js'
-import { cellsOf } from './model/memory-plan.js'
-import { memoryKind } from './model/memory-kind.js'
-import { type ModelShape, readModelShape } from './model/model-shape.js'
-import type { LlamaRuntime, NativeDoor } from './native/native.js'
+import { cellsOf, checkPlan, shareCells } from './model/memory-plan.js'
+import { memoryKind, type ModelShape, readModelShape } from './model/model-shape.js'
 import { openBackend } from './model/open-backend.js'
+import { compileTemplate } from './text/chat-template.js'
 import { type ContextSettings, outputsPerPass } from './model/open-context.js'
-import { chooseThreads, type CoreShare } from './threads/threads-for.js'
+import type { JinjaTemplate, LlamaRuntime, NativeDoor } from './native/native.js'
+import { openLlama } from './native/open-llama.js'
+import { chooseThreads, type CoreShare } from './threads/cores.js'
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
@@ -124,4 +123,16 @@ function loadFailure(cause: unknown, path: string): CllmError {
     cause,
     details: { path },
   })
+}
+
+/**
+ * Compiles chat templates as a backend does, without a model.
+ *
+ * @throws CllmError as {@link createLlamaCppBackend} does where llama.cpp has no binary
+ */
+export async function createTemplateCompiler(
+  logger: Logger,
+): Promise<(source: string) => JinjaTemplate> {
+  const llama = await openLlama('off', logger)
+  return (source) => compileTemplate(source, (text) => llama.compileJinja(text))
 }

@@ -3,8 +3,8 @@ import {
   type BackendCapabilities,
   type BackendLimits,
   type BatchItem,
-  type Clock,
   CllmError,
+  type Clock,
   type LogitProcessor,
   type ModelInfo,
   type OutputConstraint,
@@ -17,20 +17,19 @@ import {
   type TokenId,
   type Tokenizer,
 } from '@cllm/core'
-import type { LlamaCppAdapters } from './model/llamacpp-adapters.js'
-import type { Embedder } from './model/embedder.js'
-import { nativeAdapters } from './model/llamacpp-adapters.js'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
+import { type LlamaCppAdapters, nativeAdapters } from './model/adapters.js'
+import type { Embedder } from './model/embedder.js'
 import type { NativeContext } from './native/native-context.js'
-import type { AdaptiveThreads } from './threads/adaptive-threads.js'
-import type { ChunkTile } from './slots/chunk-tile.js'
-import { BatchFiller } from './slots/batch-filler.js'
-import { preferSlot } from './slots/prefer-slot.js'
 import { PassDraws } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
+import { BatchFiller } from './slots/batch-filler.js'
+import type { ChunkTile } from './slots/chunk-tile.js'
+import { preferSlot } from './slots/prefer-slot.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { orderBatch, type StepPass, wantedPositions } from './slots/step-batch.js'
 import type { Vocabulary } from './text/vocabulary.js'
+import type { AdaptiveThreads } from './threads/adaptive-threads.js'
 
 /** The components of a {@link LlamaCppBackend}. */
 export interface LlamaCppBackendParts {

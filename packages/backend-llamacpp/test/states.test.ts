@@ -15,11 +15,11 @@ import {
 } from '@cllm/core'
 import { firstComeFirstServed } from '@cllm/core/testing'
 import * as fc from 'fast-check'
-import t, { type Test } from 'tap'
 import type { LlamaCppOptions } from '../src/llamacpp-options.js'
-import { sampleFile } from '../src/model/sample-file.js'
-import { stateKey } from '../src/model/state-key.js'
+import { sampleFile, stateKey } from '../src/model/sample-file.js'
 import { openTiny } from './open-tiny.js'
+
+import t, { type Test } from 'tap'
 
 type Kind = NonNullable<NonNullable<Parameters<typeof openTiny>[1]>['kind']>
 

@@ -1,7 +1,7 @@
 import { stat } from 'node:fs/promises'
 import { CllmError, type SamplingParams } from '@cllm/core'
 import { fileTypeName, type GgufHead, partsOf, readGgufFile } from '../native/gguf/gguf-file.js'
-import { samplingOf } from './recommended-sampling.js'
+import type { NativeModel } from '../native/native-model.js'
 
 /** A model's metadata from its GGUF file, read without loading the weights. */
 export interface ModelShape {
@@ -152,4 +152,48 @@ function largest(value: unknown): number {
 function sum(value: unknown, layers: number): number {
   if (!Array.isArray(value)) return largest(value) * layers
   return value.reduce<number>((total, number) => total + Number(number), 0)
+}
+
+/** What decides on where a slot can be cut. */
+export type MemoryKind = Pick<ModelShape, 'slidingWindow' | 'isRecurrent'>
+
+/**
+ * What the file says and what llama.cpp does, whichever allows less: the windows of some (Gemma 2,
+ * Llama 4) are in its code and not in the file.
+ */
+export function memoryKind(
+  native: Pick<NativeModel, 'slidingWindow' | 'isRecurrent'>,
+  shape: MemoryKind,
+): MemoryKind {
+  const window = Math.max(shape.slidingWindow ?? 0, native.slidingWindow?.() ?? 0)
+  return {
+    slidingWindow: window > 0 ? window : undefined,
+    isRecurrent: shape.isRecurrent || native.isRecurrent?.() === true,
+  }
+}
+
+type Range = readonly [name: keyof SamplingParams, min: number, max: number]
+
+/** llama.cpp's names for what a GGUF can recommend, and what is taken: out of range is left out. */
+const ranges: Readonly<Record<string, Range>> = {
+  temp: ['temperature', 0, 2],
+  top_k: ['topK', 0, 1e6],
+  top_p: ['topP', 0, 1],
+  min_p: ['minP', 0, 1],
+  penalty_repeat: ['repetitionPenalty', 0.01, 10],
+  penalty_last_n: ['penaltyLastN', 0, 2 ** 31 - 1],
+}
+
+/**
+ * The sampling that a GGUF recommends under `general.sampling`, as llama.cpp reads it. Left out are
+ * XTC and mirostat, which not every backend draws with.
+ */
+export function samplingOf(fields: Readonly<Record<string, unknown>>): Partial<SamplingParams> {
+  const known = Object.entries(ranges).flatMap(([key, [name, min, max]]) => {
+    const value = fields[key] === undefined ? NaN : Number(fields[key])
+    if (!(value >= min && value <= max)) return []
+    // Floats of 32 bits: 0.6 is written as 0.60000002384.
+    return [[name, Number(value.toPrecision(6))] as const]
+  })
+  return Object.fromEntries(known)
 }

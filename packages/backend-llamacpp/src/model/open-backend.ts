@@ -1,24 +1,32 @@
-import { CellPool, CllmError } from '@cllm/core'
+import {
+  type BackendCapabilities,
+  type BackendLimits,
+  CellPool,
+  CllmError,
+  type SlotStates,
+} from '@cllm/core'
 import type { LlamaCppDependencies } from '../create-llamacpp-backend.js'
 import { ConstraintGrammars } from '../grammar/constraint-grammars.js'
 import { LlamaCppBackend, type LlamaCppBackendParts } from '../llamacpp-backend.js'
-import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
-import { SlotCells } from '../slots/slot-cells.js'
-import { ChatTemplate } from '../text/chat-template.js'
-import { compileTemplate } from '../text/compile-template.js'
-import { PlainTextGuard } from '../text/plain-text-guard.js'
-import { TextParts } from '../text/text-parts.js'
-import { LlamaCppTokenizer } from '../text/tokenizer.js'
-import { Vocabulary } from '../text/vocabulary.js'
-import { capabilitiesOf, limitsOf, tileOf } from './capabilities-of.js'
-import { Embedder } from './embedder.js'
-import { LlamaCppAdapters } from './llamacpp-adapters.js'
+import type { CheckedLlamaCppOptions } from '../llamacpp-options.js'
+import { LlamaCppAdapters } from './adapters.js'
+import { Embedder, embeddingTokens, openEmbeddings } from './embedder.js'
 import { cellsOf } from './memory-plan.js'
 import { modelInfo } from './model-info.js'
 import type { ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, openContext } from './open-context.js'
-import { embeddingTokens, openEmbeddings } from './open-embeddings.js'
-import { openStates } from './open-states.js'
+import { stateKey } from './sample-file.js'
+import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
+import { llamaVersion } from '../native/versions.js'
+import type { SamplerFactory } from '../sampling/token-sampler.js'
+import { ChunkTile } from '../slots/chunk-tile.js'
+import { LlamaCppStates } from '../slots/llamacpp-states.js'
+import { SlotCells } from '../slots/slot-cells.js'
+import { ChatTemplate, compileTemplate } from '../text/chat-template.js'
+import { PlainTextGuard } from '../text/plain-text-guard.js'
+import { TextParts } from '../text/text-parts.js'
+import { LlamaCppTokenizer } from '../text/tokenizer.js'
+import { Vocabulary } from '../text/vocabulary.js'
 
 /** A model in memory. */
 export interface OpenModel {
@@ -123,5 +131,92 @@ function assemble(
     grammars: new ConstraintGrammars(loaded.parseGrammar, vocabulary),
     clock,
     close,
+  })
+}
+
+/** Queries in one tile of flash attention on the CPU (`GGML_FA_TILE_Q`). */
+const chunkMultiple = 64
+
+/** What computes short chunks in whole tiles of attention, where there are such: on the CPU alone. */
+export function tileOf(
+  { gpu }: LlamaRuntime,
+  { flashAttention, kvCacheType, kvUnified }: ContextSettings,
+): ChunkTile | undefined {
+  const isTiled = flashAttention !== false && ['f16', 'f32'].includes(kvCacheType)
+  return gpu === false && isTiled && kvUnified !== 'on' ? new ChunkTile(chunkMultiple) : undefined
+}
+
+/** How much a loaded model takes at once. */
+export function limitsOf(
+  { gpu }: LlamaRuntime,
+  loaded: LoadedModel,
+  settings: ContextSettings,
+): BackendLimits {
+  const { slots, contextSize, kvTokens, kvUnified, batchSize, flashAttention } = settings
+  // A GPU with one pool of cells computes prompts and decodes in one pass, in chunks of any size.
+  const isTiled = flashAttention !== false && (gpu === false || kvUnified !== 'on')
+  return {
+    slots,
+    contextSize,
+    ...(kvTokens !== undefined && { kvTokens: cellsOf(settings) }),
+    batchSize,
+    embeddingTokens: embeddingTokens(settings),
+    embeddingInputs: loaded.embeddingInputs,
+    outputs: settings.outputs,
+    ...(isTiled && { chunkMultiple }),
+  }
+}
+
+/** What a loaded model can do. */
+export function capabilitiesOf(
+  { gpu }: LlamaRuntime,
+  { loadAdapter }: LoadedModel,
+  { looksAhead, slidingWindow, isRecurrent }: ModelShape,
+  { stateful }: OpenContext,
+  samplers: SamplerFactory,
+  { kvUnified }: ContextSettings,
+): BackendCapabilities {
+  const generates = !looksAhead && stateful?.hasMemory() !== false
+  // From other memories a few tokens cannot be taken off.
+  const isPlain = slidingWindow === undefined && !isRecurrent
+  // Slots that share their cells share their positions, too.
+  const canShift = kvUnified !== 'on' && isPlain && stateful?.canShift() === true
+  return {
+    generates,
+    grammar: true,
+    logprobs: true,
+    drawLogprobs: samplers.seesLogits,
+    promptLogprobs: true,
+    embeddings: true,
+    lora: loadAdapter !== undefined && stateful !== undefined,
+    samplers: samplers.seesLogits,
+    drafts: generates && isPlain,
+    contextShift: canShift,
+    gpu,
+  }
+}
+
+/** What saves and restores the slots of a model, or undefined on the addon's path. */
+export function openStates(
+  { stateful: context }: OpenContext,
+  cells: SlotCells,
+  shape: ModelShape,
+  settings: Pick<
+    CheckedLlamaCppOptions,
+    'modelPath' | 'kvCacheType' | 'flashAttention' | 'slots' | 'rope' | 'kvUnified'
+  >,
+  { gpuLayers }: LoadedModel,
+): SlotStates | undefined {
+  if (context === undefined) return undefined
+  const { modelPath, kvCacheType, flashAttention, rope = {} } = settings
+  // llama.cpp notes how many slots have cells of their own, and refuses a state of another count.
+  const streams = settings.kvUnified === 'on' ? 1 : settings.slots
+  const more = { llamaVersion, kvCacheType, flashAttention, rope, streams, gpuLayers }
+  return new LlamaCppStates({
+    context,
+    cells,
+    cutsAnywhere: shape.slidingWindow === undefined && !shape.isRecurrent,
+    checkpointNeedsPrefix: shape.cacheElementsPerToken > 0,
+    key: () => stateKey(modelPath, more),
   })
 }

@@ -1,14 +1,13 @@
-import { type Clock, CllmError, type Logger, type Tokenizer } from '@cllm/core'
+import { CllmError, type Clock, type Logger, type Tokenizer } from '@cllm/core'
 import type { CheckedLlamaCppOptions } from '../llamacpp-options.js'
-import type { LoadedModel } from '../native/native.js'
-import { givesLogits, type LogitsContext, type NativeContext } from '../native/native-context.js'
 import { isQuantized } from './kv-cache-type.js'
+import { givesLogits, type LogitsContext, type NativeContext } from '../native/native-context.js'
+import type { LoadedModel } from '../native/native.js'
 import { ChainSamplers } from '../sampling/chain-samplers.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
-import { AdaptiveThreads } from '../threads/adaptive-threads.js'
-import { MachineLoad } from '../threads/machine-load.js'
-import type { ThreadRange } from '../threads/threads-for.js'
 import type { Vocabulary } from '../text/vocabulary.js'
+import { AdaptiveThreads } from '../threads/adaptive-threads.js'
+import { MachineLoad, type ThreadRange } from '../threads/cores.js'
 
 /** Logits that a forward pass gives out at least, if it has as many tokens. */
 const leastOutputs = 64

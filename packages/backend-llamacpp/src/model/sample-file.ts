@@ -1,4 +1,4 @@
-import type { Hash } from 'node:crypto'
+import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
 import { partsOf } from '../native/gguf/gguf-file.js'
 
@@ -39,4 +39,15 @@ export async function sampleFile(path: string, hash: Hash): Promise<void> {
 async function add(file: FileHandle, hash: Hash, into: Buffer, position: number): Promise<void> {
   const { bytesRead } = await file.read(into, 0, into.length, position)
   hash.update(into.subarray(0, bytesRead))
+}
+
+/**
+ * A hash of a model's file, as {@link sampleFile} reads it, by which states are told apart.
+ *
+ * @param more - what else must be the same
+ */
+export async function stateKey(path: string, more: object): Promise<string> {
+  const hash = createHash('sha256').update(JSON.stringify(more))
+  await sampleFile(path, hash)
+  return hash.digest('hex')
 }

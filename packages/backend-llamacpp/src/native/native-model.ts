@@ -1,4 +1,12 @@
-import type { NativePairFormat } from './pair-format.js'
+/** How a text and one that it is compared with are put together. */
+export interface NativePairFormat {
+  /** Tokens between them. */
+  readonly between: readonly number[]
+  /** Tokens behind both. */
+  readonly after: readonly number[]
+  /** A text with `{query}` and `{document}` instead, where the model has one. */
+  readonly template: string | undefined
+}
 
 /** The parts of llama.cpp's model used here. An id outside the vocabulary ends the process. */
 export interface NativeModel {

@@ -2,9 +2,9 @@ import { setImmediate } from 'node:timers/promises'
 import { type Logger, silentLogger } from '@cllm/core'
 import { addonDoor } from './addon/addon-door.js'
 import type { FfiDoor } from './ffi/ffi-door.js'
-import type { GpuKind, LlamaRuntime, LoadModelOptions, NativeDoor } from './native.js'
+import type { FreeMemory, GpuKind, LlamaRuntime, LoadModelOptions, NativeDoor } from './native.js'
 import { hasNoGpu } from './open/cpu-addon.js'
-import { openForCpu, type OpenedLlama, openWhole } from './open/opened-llama.js'
+import { type OpenedLlama, openForCpu, openWhole } from './open/opened-llama.js'
 
 /** llama.cpp is opened once per process. */
 const opened = new Map<string, Promise<OpenedLlama>>()
@@ -110,4 +110,37 @@ function log(isError: boolean, message: string): void {
   if (reason !== undefined) reasons.push(reason)
   const isFault = isError && !ofAborted.test(text)
   if (text !== '') logger[isFault ? 'error' : 'debug']({ component: 'llama.cpp' }, text)
+}
+
+/**
+ * What would compute with this `gpu` setting: the kind of GPU, or false for the CPU.
+ * @throws CllmError `invalid_configuration` when there is no such GPU here
+ */
+export async function gpuInUse(
+  gpu: 'auto' | 'off' | GpuKind,
+  logger: Logger,
+): Promise<GpuKind | false> {
+  return (await openLlama(gpu, logger)).gpu
+}
+
+/** The GPUs that would compute. */
+export interface GpuDevices {
+  readonly kind: GpuKind
+  readonly names: readonly string[]
+  /** Bytes that are free on all of them together, and of the machine. */
+  readonly free: FreeMemory
+}
+
+/**
+ * The GPUs with this `gpu` setting, and their free memory; undefined: the CPU computes.
+ * @throws CllmError `invalid_configuration` when there is no such GPU here
+ */
+export async function gpuDevices(
+  gpu: 'auto' | 'off' | GpuKind,
+  logger: Logger,
+): Promise<GpuDevices | undefined> {
+  const runtime = await openLlama(gpu, logger)
+  if (runtime.gpu === false) return undefined
+  const [names, free] = await Promise.all([runtime.gpuNames(), runtime.freeMemory()])
+  return { kind: runtime.gpu, names, free }
 }

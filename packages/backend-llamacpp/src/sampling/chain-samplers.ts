@@ -7,12 +7,11 @@ import type {
   Tokenizer,
 } from '@cllm/core'
 import type { LogitsContext } from '../native/native-context.js'
-import type { Vocabulary } from '../text/vocabulary.js'
-import type { GrammarFilter } from './chain/constraint-filter.js'
-import { ChainSampler } from './chain/chain-sampler.js'
+import { DrawThreads, type SharedDraw } from './ahead/draw-threads.js'
+import { ChainSampler, type GrammarFilter } from './chain/chain-sampler.js'
 import { SamplerWorkspace } from './chain/sampler-workspace.js'
-import { type SharedDraw, DrawThreads } from './ahead/draw-threads.js'
 import type { PreparedDraw, SamplerFactory, SamplerParts, TokenSampler } from './token-sampler.js'
+import type { Vocabulary } from '../text/vocabulary.js'
 
 const filter: GrammarFilter = {
   forbid: (state, ids, logits, size) => state.forbid?.(ids, logits, size),

@@ -1,7 +1,6 @@
 import { CllmError, type TokenId } from '@cllm/core'
 import { escape, type TextParts } from './text-parts.js'
-import { TokenAttribute } from './token-attribute.js'
-import type { ControlToken, Vocabulary } from './vocabulary.js'
+import { type ControlToken, TokenAttribute, type Vocabulary } from './vocabulary.js'
 
 /** The characters that marks are taken from: they mean nothing, so that hardly a text has them. */
 const privateUse = { first: 0xe000, last: 0xf8ff, each: /[\ue000-\uf8ff]/g }

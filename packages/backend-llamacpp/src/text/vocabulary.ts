@@ -1,8 +1,27 @@
-import { CllmError, type InfillTokens, type TokenId } from '@cllm/core'
-import { spelledBytes } from './byte-spelling.js'
-import { findInfillTokens } from './infill-tokens.js'
+import { byteAlphabet, CllmError, type InfillTokens, type TokenId } from '@cllm/core'
 import type { NativeModel } from '../native/native-model.js'
-import { TokenAttribute, VocabularyType } from './token-attribute.js'
+
+/** Bits of llama.cpp's token attributes. */
+export const TokenAttribute = {
+  Unknown: 1,
+  Normal: 4,
+  Control: 8,
+  UserDefined: 16,
+  Byte: 32,
+  StripsLeft: 128,
+  StripsRight: 256,
+} as const
+
+/** llama.cpp's kinds of vocabulary. */
+export const VocabularyType = {
+  None: 0,
+  SentencePiece: 1,
+  BytePair: 2,
+  WordPiece: 3,
+  Unigram: 4,
+  Rwkv: 5,
+  Plamo2: 6,
+} as const
 
 const nothing = new Uint8Array(0)
 const encoder = new TextEncoder()
@@ -213,4 +232,44 @@ export class Vocabulary {
 /** Whether UTF-8 never has this byte at the beginning of a character. */
 function isInner(byte: number): boolean {
   return (byte >= 0x80 && byte < 0xc2) || byte > 0xf4
+}
+
+const byteOf = new Map(byteAlphabet.map((character, byte) => [character, byte]))
+
+/** The bytes that a byte-pair token spells, or undefined if it is not spelled in bytes. */
+export function spelledBytes(text: string): Uint8Array | undefined {
+  const bytes = new Uint8Array(text.length)
+  for (let index = 0; index < text.length; index++) {
+    const byte = byteOf.get(text.charAt(index))
+    if (byte === undefined) return undefined
+    bytes[index] = byte
+  }
+  return bytes
+}
+
+/** How models spell these two tokens; llama.cpp does not expose the ids it finds. */
+const repositoryTexts = ['<|repo_name|>', '<fim-repo>', '<repo_name>', '<reponame>']
+const fileTexts = ['<|file_sep|>', '<|file_separator|>', '<file_sep>']
+
+/**
+ * The fill-in-the-middle tokens of a model, from its metadata or from the texts llama.cpp knows.
+ * Undefined unless prefix, suffix and middle all have one.
+ */
+export function findInfillTokens(
+  model: NativeModel,
+  controlTokens: readonly ControlToken[],
+): InfillTokens | undefined {
+  const [prefix, suffix, middle] = [model.prefixToken(), model.suffixToken(), model.middleToken()]
+  if (Math.min(prefix, suffix, middle) < 0) return undefined
+  const named = (name: 'repository' | 'file', texts: readonly string[]) => {
+    const id: TokenId | undefined = controlTokens.find(({ text }) => texts.includes(text))?.id
+    return id === undefined ? {} : { [name]: id }
+  }
+  return {
+    prefix,
+    suffix,
+    middle,
+    ...named('repository', repositoryTexts),
+    ...named('file', fileTexts),
+  }
 }

@@ -1,5 +1,5 @@
+import type { Clock } from '@cllm/core'
 import type { StepPass } from '../slots/step-batch.js'
-import { ThreadTuner, type ThreadTunerOptions } from './thread-tuner.js'
 
 /** Runs each pass of a context on as many threads as are fastest at the time. */
 export class AdaptiveThreads {
@@ -30,4 +30,178 @@ export class AdaptiveThreads {
   #tuner({ isDecode }: StepPass): ThreadTuner {
     return isDecode ? this.#decodes : this.#prompts
   }
+}
+
+/** A pass that takes this many times as long as those before it is slowed by something. */
+const slow = 1.5
+/** Slow passes in a row after which fewer threads are tried. */
+const slowPasses = 2
+/** Compared passes of a trial. */
+const trialPasses = 2
+/** A trial that took this many times as long ends at once. */
+const hopeless = 1.3
+/** What is tried must be this much quicker to be kept. */
+const better = 0.95
+/** The share of time that trials may cost, except where the machine's load calls for one. */
+const trialShare = 1 / 200
+/** Milliseconds between trials of fewer threads, and of more where cores are free. */
+const leastWait = { fewer: 10_000, more: 500 }
+
+/** What a {@link ThreadTuner} starts with. */
+export interface ThreadTunerOptions {
+  readonly clock: Clock
+  /** Threads at first. */
+  readonly start: number
+  /** Most threads that help. */
+  readonly most: number
+  /** Cores that other processes leave free. */
+  readonly load: { readonly freeCores: number }
+}
+
+/**
+ * Finds how many threads compute fastest, and follows the machine. llama.cpp's threads wait for each
+ * other hundreds of times a pass, so one that shares its core with another process delays them all:
+ * with a busy neighbour on one of two cores, one thread is three times as fast as two. What passes
+ * cost is measured as they run; another number is tried when passes become slow, when the system
+ * counts more free cores than are used, and seldom otherwise.
+ *
+ * One tuner for decodes and one for prompts, whose best numbers differ.
+ */
+export class ThreadTuner {
+  readonly #clock: Clock
+  readonly #most: number
+  readonly #load: { readonly freeCores: number }
+  readonly #costs = new PassCost()
+  #threads: number
+  #slow = 0
+  #trial: Trial | undefined
+  #next: Record<Direction, number>
+  /** Free cores when more threads were tried last in vain. */
+  #freeInVain = -Infinity
+
+  constructor({ clock, start, most, load }: ThreadTunerOptions) {
+    this.#clock = clock
+    this.#threads = start
+    this.#most = most
+    this.#load = load
+    this.#next = { fewer: clock.now() + leastWait.fewer, more: clock.now() }
+  }
+
+  /** Threads for the next pass of this many tokens. */
+  next(size: number): number {
+    if (this.#most === 1) return 1
+    if (this.#trial === undefined && this.#costs.of(this.#threads, size) !== undefined) {
+      const direction = this.#direction()
+      if (direction !== undefined) this.#trial = new Trial(direction, this.#threads)
+    }
+    return this.#trial?.threads ?? this.#threads
+  }
+
+  /** Learns how long a pass of `size` tokens took on this many threads. */
+  took(threads: number, size: number, ms: number): void {
+    const usual = this.#costs.of(this.#threads, size)
+    this.#costs.learn(threads, size, ms)
+    const trial = this.#trial
+    if (trial !== undefined && threads === trial.threads) {
+      trial.took(ms, usual)
+      if (trial.isOver) this.#decide(trial)
+      return
+    }
+    this.#slow = usual !== undefined && ms > slow * usual ? this.#slow + 1 : 0
+  }
+
+  #direction(): Direction | undefined {
+    const now = this.#clock.now()
+    if (this.#threads > 1 && (this.#slow >= slowPasses || now >= this.#next.fewer)) return 'fewer'
+    if (this.#threads === this.#most) return undefined
+    const { freeCores } = this.#load
+    const hasRoom = freeCores >= this.#threads + 0.5
+    const isFreer = freeCores > this.#freeInVain + 0.3
+    return hasRoom && (isFreer || now >= this.#next.more) ? 'more' : undefined
+  }
+
+  #decide(trial: Trial): void {
+    const { direction, threads, isBetter, lostMs } = trial
+    const now = this.#clock.now()
+    this.#trial = undefined
+    this.#slow = 0
+    this.#freeInVain = -Infinity
+    if (isBetter) {
+      this.#threads = threads
+      // The way back is not better; further on may be.
+      this.#next = { ...this.#next, fewer: now + leastWait.fewer, more: now + leastWait.more }
+      this.#next[direction] = now
+      return
+    }
+    if (direction === 'more') this.#freeInVain = this.#load.freeCores
+    this.#next[direction] = now + Math.max(leastWait[direction], lostMs / trialShare)
+  }
+}
+
+type Direction = 'fewer' | 'more'
+
+/** Some passes on another number of threads, compared with what they would have taken. */
+class Trial {
+  readonly direction: Direction
+  readonly threads: number
+  #passes = 0
+  #ratios: number[] = []
+  lostMs = 0
+
+  constructor(direction: Direction, from: number) {
+    this.direction = direction
+    this.threads = direction === 'more' ? from + 1 : from - 1
+  }
+
+  took(ms: number, usual: number | undefined): void {
+    this.#passes++
+    if (usual === undefined) return
+    this.#ratios.push(ms / usual)
+    this.lostMs += Math.max(0, ms - usual)
+  }
+
+  get isOver(): boolean {
+    const enough = this.#ratios.length >= trialPasses || this.#passes >= 4 * trialPasses
+    return enough || (this.#ratios[0] ?? 0) > hopeless
+  }
+
+  get isBetter(): boolean {
+    return this.#ratios.length >= trialPasses && Math.max(...this.#ratios) < better
+  }
+}
+
+/** Weight of a pass in the moving average, when it is as expected and when it is not. */
+const usual = 1 / 8
+const sudden = 1 / 2
+/** Passes that differ by more than this from the average show that something has changed. */
+const change = 0.3
+
+/** What passes of each size cost on a number of threads: moving averages in milliseconds. */
+export class PassCost {
+  /** Milliseconds a token. */
+  readonly #costs = new Map<number, number>()
+
+  /** Undefined for a size that nothing like was seen on this many threads. */
+  of(threads: number, size: number): number | undefined {
+    const known = this.#costs.get(key(threads, size))
+    return known === undefined ? undefined : known * size
+  }
+
+  learn(threads: number, size: number, ms: number): void {
+    const place = key(threads, size)
+    const known = this.#costs.get(place)
+    const measured = ms / size
+    if (known === undefined) {
+      this.#costs.set(place, measured)
+      return
+    }
+    const weight = Math.abs(measured / known - 1) > change ? sudden : usual
+    this.#costs.set(place, known + weight * (measured - known))
+  }
+}
+
+/** Prompts hardly ever have the same length: sizes above 16 are taken together by half powers of two. */
+function key(threads: number, size: number): number {
+  const bucket = size <= 16 ? size : 16 + Math.round(2 * Math.log2(size / 16))
+  return 128 * threads + bucket
 }

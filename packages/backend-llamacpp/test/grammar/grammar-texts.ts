@@ -1,6 +1,6 @@
 import type { JsonSchema } from '@cllm/core'
 import { CountedGrammar } from '../../src/grammar/budget/counted-grammar.js'
-import { charactersAt } from '../../src/grammar/budget/element-characters.js'
+import { charactersAt } from '../../src/grammar/budget/known-sets.js'
 import type { Stack } from '../../src/grammar/budget/stack-graph.js'
 import { buildTokenTrie } from '../../src/grammar/budget/token-trie.js'
 import { schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'

@@ -1,7 +1,7 @@
-import t from 'tap'
 import { silentLogger } from '@cllm/core'
-import { compileTemplate } from '../../src/text/compile-template.js'
-import { createTemplateCompiler } from '../../src/text/template-compiler.js'
+import t from 'tap'
+import { createTemplateCompiler } from '../../src/create-llamacpp-backend.js'
+import { compileTemplate } from '../../src/text/chat-template.js'
 
 t.test('what one renderer cannot do, the other one does', async (t) => {
   const compile = await createTemplateCompiler(silentLogger)

@@ -2,14 +2,15 @@ import { join } from 'node:path'
 import type { ChatMessage, TokenId, Tokenizer } from '@cllm/core'
 import { bool, text, uint32 } from '@cllm/gguf'
 import { array, assert, boolean, constantFrom, integer, oneof, property, string } from 'fast-check'
-import t, { type Test } from 'tap'
-import { Decoder } from '../../src/text/decoder.js'
 import { TextParts } from '../../src/text/text-parts.js'
+import { Decoder } from '../../src/text/tokenizer.js'
 import { Vocabulary } from '../../src/text/vocabulary.js'
 import { loadModel, openTiny, recordingLogger, tinyModel } from '../open-tiny.js'
-import { firstControl, turnToken, writeTinyModel } from '../tiny-models.js'
 import type { TemplateFixture } from './chat-templates/conversations.js'
 import { fixtures } from './chat-templates/fixtures.js'
+import { firstControl, turnToken, writeTinyModel } from '../tiny-models.js'
+
+import t, { type Test } from 'tap'
 
 const emoji = '\u{1F468}\u200D\u{1F469}\u200D\u{1F467}'
 const samples = [

@@ -1,12 +1,12 @@
-import { parseGbnf } from '../gbnf/gbnf-parser.js'
-import { checkRecursion } from '../gbnf/check-recursion.js'
-import { DrawCost } from './draw-cost.js'
-import type { GbnfRules } from '../gbnf/gbnf-rules.js'
 import { grammarLimits } from './grammar-limits.js'
+import { DrawCost } from './draw-cost.js'
 import { fewReadings } from './few-readings.js'
-import { refused } from '../refuse.js'
 import { type Stack, StackGraph, tooAmbiguous } from './stack-graph.js'
 import type { TokenTrie } from './token-trie.js'
+import { checkRecursion } from '../gbnf/check-recursion.js'
+import { parseGbnf } from '../gbnf/gbnf-parser.js'
+import type { GbnfRules } from '../gbnf/gbnf-rules.js'
+import { refused } from '../refuse.js'
 
 /** A parsed grammar within the limits of {@link grammarLimits}. */
 export class CountedGrammar {

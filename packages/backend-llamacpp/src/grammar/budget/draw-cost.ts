@@ -1,8 +1,8 @@
-import { type GbnfRules, matchesCharacter } from '../gbnf/gbnf-rules.js'
 import { grammarLimits } from './grammar-limits.js'
-import { refused } from '../refuse.js'
 import { type Stack, type StackGraph, tooAmbiguous } from './stack-graph.js'
 import type { TokenTrie } from './token-trie.js'
+import { type GbnfRules, matchesCharacter } from '../gbnf/gbnf-rules.js'
+import { refused } from '../refuse.js'
 
 /** Steps of one advance that are negligible beside the token comparisons. */
 const freeSteps = 64

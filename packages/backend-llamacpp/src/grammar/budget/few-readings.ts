@@ -1,12 +1,11 @@
 import { CllmError } from '@cllm/core'
+import { grammarLimits } from './grammar-limits.js'
+import { FirstSets, followSets } from './first-sets.js'
+import { KnownSets } from './known-sets.js'
+import { type Stack, StackGraph } from './stack-graph.js'
 import { alternativesOf, ElementKind, endsAlternative, type GbnfRules } from '../gbnf/gbnf-rules.js'
 import type { CodePointRange } from '../gbnf/gbnf-writer.js'
 import type { CodePointSet } from '../pattern/characters/code-point-set.js'
-import { FirstSets } from './first-sets.js'
-import { followSets } from './follow-sets.js'
-import { grammarLimits } from './grammar-limits.js'
-import { KnownSets } from './known-sets.js'
-import { type Stack, StackGraph } from './stack-graph.js'
 
 /** Stacks that the analysis visits before it gives up: some 30 ms. */
 const mostVisits = 20_000

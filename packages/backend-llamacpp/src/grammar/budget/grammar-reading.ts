@@ -1,7 +1,7 @@
 import type { CountedGrammar } from './counted-grammar.js'
-import { ElementKind, matchesCharacter } from '../gbnf/gbnf-rules.js'
 import { grammarLimits } from './grammar-limits.js'
 import { type Stack, tooAmbiguous } from './stack-graph.js'
+import { ElementKind, matchesCharacter } from '../gbnf/gbnf-rules.js'
 
 /**
  * The readings of a growing text, as llama.cpp computes them. They are found here first, so that

@@ -1,3 +1,4 @@
+import { grammarLimits } from './grammar-limits.js'
 import {
   afterElement,
   alternativesOf,
@@ -5,7 +6,6 @@ import {
   endsAlternative,
   type GbnfRules,
 } from '../gbnf/gbnf-rules.js'
-import { grammarLimits } from './grammar-limits.js'
 import { refused } from '../refuse.js'
 
 /** The position of a reading: an entry of a {@link StackGraph}. 0 is a reading at its end. */

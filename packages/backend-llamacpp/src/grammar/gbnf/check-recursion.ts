@@ -1,7 +1,7 @@
-import type { GbnfRules } from './gbnf-rules.js'
 import { grammarLimits } from '../budget/grammar-limits.js'
-import { refused } from '../refuse.js'
+import type { GbnfRules } from './gbnf-rules.js'
 import { emptyRules, firstRules } from './rule-graph.js'
+import { refused } from '../refuse.js'
 
 /** A rule on the search path. */
 interface Visit {

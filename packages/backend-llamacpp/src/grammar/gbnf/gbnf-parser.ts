@@ -1,6 +1,6 @@
+import { grammarLimits } from '../budget/grammar-limits.js'
 import { GbnfReader } from './gbnf-reader.js'
 import { ElementKind, type GbnfRules } from './gbnf-rules.js'
-import { grammarLimits } from '../budget/grammar-limits.js'
 
 /** Elements as pairs of kind and value. */
 type Rule = number[]

@@ -1,8 +1,8 @@
-import { characterRule } from '../pattern/character-rule.js'
-import { type CodePointSet, complement, union } from '../pattern/characters/code-point-set.js'
-import type { CodePointRange, GbnfWriter } from './gbnf-writer.js'
 import { GbnfReader } from './gbnf-reader.js'
 import { ElementKind } from './gbnf-rules.js'
+import type { CodePointRange, GbnfWriter } from './gbnf-writer.js'
+import { characterRule } from '../pattern/character-rule.js'
+import { type CodePointSet, complement, union } from '../pattern/characters/code-point-set.js'
 
 /**
  * Takes the rules of a grammar over into another one, where its texts stand inside a JSON string: quotes

@@ -1,6 +1,6 @@
 import { type CodePointSet, includes } from './characters/code-point-set.js'
-import { type Assertion, automataOf, type Nfa } from './nfa.js'
 import { wordCharacters } from './characters/pattern-characters.js'
+import { type Assertion, automataOf, type Nfa } from './nfa.js'
 import type { Spend } from '../schema/schema-budget.js'
 
 /** What is around a place in a text: a character of a word, another one, or nothing. */

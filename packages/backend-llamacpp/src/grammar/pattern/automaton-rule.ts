@@ -1,4 +1,4 @@
-import { type GbnfWriter } from '../gbnf/gbnf-writer.js'
+import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { Automata, type CharacterClass, type Reading } from './automata.js'
 import { characterRule } from './character-rule.js'
 import { type CodePointSet, union } from './characters/code-point-set.js'

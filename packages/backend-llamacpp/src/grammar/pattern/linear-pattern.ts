@@ -1,8 +1,8 @@
 import type { AST } from '@eslint-community/regexpp'
 import { includes } from './characters/code-point-set.js'
-import { type Assertion, assertionOf } from './nfa.js'
 import { charactersOf, wordCharacters } from './characters/pattern-characters.js'
-import { PatternProblem, parsePattern } from './parse-pattern.js'
+import { type Assertion, assertionOf } from './nfa.js'
+import { parsePattern, PatternProblem } from './parse-pattern.js'
 import { type PatternState, PatternStates } from './pattern-states.js'
 import type { Spend } from '../schema/schema-budget.js'
 

@@ -1,9 +1,9 @@
 import type { AST } from '@eslint-community/regexpp'
 import type { CodePointSet } from './characters/code-point-set.js'
-import { PatternProblem, parsePattern } from './parse-pattern.js'
-import type { Spend } from '../schema/schema-budget.js'
 import { charactersOf } from './characters/pattern-characters.js'
+import { parsePattern, PatternProblem } from './parse-pattern.js'
 import { type PatternState, PatternStates } from './pattern-states.js'
+import type { Spend } from '../schema/schema-budget.js'
 
 const anything: CodePointSet = [[0, 0x10ffff]]
 

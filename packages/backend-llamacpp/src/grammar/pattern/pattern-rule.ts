@@ -1,9 +1,9 @@
 import type { AST } from '@eslint-community/regexpp'
-import { characterRule } from './character-rule.js'
 import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
-import { jsonRule } from '../rules/json-rules.js'
-import { parsePattern, PatternProblem } from './parse-pattern.js'
+import { characterRule } from './character-rule.js'
 import { charactersOf } from './characters/pattern-characters.js'
+import { parsePattern, PatternProblem } from './parse-pattern.js'
+import { jsonRule } from '../rules/json-rules.js'
 import type { Spend } from '../schema/schema-budget.js'
 
 /** How many characters a string may have. */

@@ -1,8 +1,8 @@
 import { GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
+import { automatonRule } from './automaton-rule.js'
+import { parsePattern, PatternProblem } from './parse-pattern.js'
 import { refused } from '../refuse.js'
 import { SchemaBudget } from '../schema/schema-budget.js'
-import { automatonRule } from './automaton-rule.js'
-import { PatternProblem } from './parse-pattern.js'
 
 /**
  * A grammar whose texts a regular expression matches as a whole.
@@ -32,4 +32,30 @@ export function regexRule(writer: GbnfWriter, pattern: string): string {
     const reason = error.message
     throw refused(`The regular expression cannot be kept to: ${reason}`, { reason })
   }
+}
+
+/** A pattern that the strings match that a pattern does not match: by look-ahead from the beginning. */
+export function notPattern(pattern: string): string {
+  let alternatives
+  try {
+    ;({ alternatives } = parsePattern(pattern))
+  } catch (error) {
+    // whoever uses it says what is wrong
+    if (error instanceof PatternProblem) return pattern
+    throw error
+  }
+  const anywhere = alternatives.map(({ elements, raw }) => {
+    const [first] = elements
+    return first?.type === 'Assertion' && first.kind === 'start' ? raw : `[^]*${raw}`
+  })
+  return `^(?!${anywhere.join('|')})`
+}
+
+/** A pattern that all strings but these match. */
+export function noneOf(texts: readonly string[]): string {
+  return `^(?!(?:${texts.map((text) => escaped(text)).join('|')})$)`
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
 }

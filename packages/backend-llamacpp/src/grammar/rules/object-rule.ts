@@ -1,16 +1,16 @@
-import { acceptsName } from '../schema/accepts.js'
 import { literal } from '../gbnf/gbnf-writer.js'
-import type { Facts } from '../schema/facts.js'
-import { jsonRule } from './json-rules.js'
-import { freeKeys, listedNames } from './property-names.js'
-import { notPattern } from '../pattern/negated-pattern.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
+import { notPattern } from '../pattern/regex-to-gbnf.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
-import type { SchemaCompiler } from '../schema/schema-compiler.js'
-import { type Conjunction, whereOf } from '../schema/schema-document.js'
+import { jsonRule } from './json-rules.js'
+import { freeKeys, listedNames } from './property-names.js'
 import { pointerOf } from './string-rule.js'
 import { type Member, writeMembers } from './write-members.js'
+import { acceptsName } from '../schema/accepts.js'
+import type { Facts } from '../schema/facts.js'
+import type { SchemaCompiler } from '../schema/schema-compiler.js'
+import { type Conjunction, whereOf } from '../schema/schema-document.js'
 
 /** Further properties that must come are told apart by their first letters. */
 const letters = 26

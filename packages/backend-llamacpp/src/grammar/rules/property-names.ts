@@ -1,13 +1,14 @@
-import { type Facts, factsOf } from '../schema/facts.js'
-import { literal } from '../gbnf/gbnf-writer.js'
-import { keyRule } from './key-rule.js'
+import { type GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
+import { plainCharacters } from '../pattern/character-rule.js'
+import { type CodePointSet, difference, union } from '../pattern/characters/code-point-set.js'
+import { noneOf } from '../pattern/regex-to-gbnf.js'
 import { numberRule } from './number-rule.js'
-import { alternativesOf } from '../schema/ways/schema-alternatives.js'
+import { pointerOf, stringRule } from './string-rule.js'
+import { isOfNumbers, keepsTo } from '../schema/accepts.js'
+import { type Facts, factsOf } from '../schema/facts.js'
 import type { SchemaCompiler } from '../schema/schema-compiler.js'
 import type { Conjunction, SchemaDocument } from '../schema/schema-document.js'
-import { isOfNumbers, keepsTo } from '../schema/accepts.js'
-import { noneOf } from '../pattern/negated-pattern.js'
-import { pointerOf, stringRule } from './string-rule.js'
+import { alternativesOf } from '../schema/ways/schema-alternatives.js'
 
 /** The names that an `enum` or `const` allows; undefined where there is none. */
 export function listedNames(
@@ -68,4 +69,41 @@ function isAnyText({ types, values, patterns, formats, minLength, maxLength }: F
   const isText = types === undefined || types.includes('string')
   const hasRules = values !== undefined || patterns.length + formats.length > 0
   return isText && !hasRules && minLength === 0 && maxLength === Infinity
+}
+
+/** Names as a tree of their characters. */
+interface Branch {
+  readonly next: Map<number, Branch>
+  isName: boolean
+}
+
+/** Every JSON string without escapes that is none of these names, as GBNF. */
+export function keyRule(writer: GbnfWriter, names: Iterable<string>): string {
+  const root: Branch = { next: new Map(), isName: false }
+  for (const name of names) grow(root, name)
+  return writer.rule(`"\\"" ${rest(writer, root)}`)
+}
+
+function grow(root: Branch, name: string): void {
+  let branch = root
+  for (const character of name) {
+    const code = character.codePointAt(0) ?? 0
+    const next = branch.next.get(code) ?? { next: new Map<number, Branch>(), isName: false }
+    branch.next.set(code, next)
+    branch = next
+  }
+  branch.isName = true
+}
+
+/** What may follow in a key that has come so far, its closing quote included. */
+function rest(writer: GbnfWriter, { next, isName }: Branch): string {
+  const known: CodePointSet = union([...next.keys()].map((code) => [code, code] as const))
+  const other = oneOf(difference(plainCharacters, known))
+  const anything = writer.rule(`${oneOf(plainCharacters)}* "\\""`)
+  const parts = [`${other} ${anything}`, ...(isName ? [] : ['"\\""'])]
+  for (const [code, branch] of next) {
+    const isPlain = plainCharacters.some(([first, last]) => code >= first && code <= last)
+    if (isPlain) parts.push(`${oneOf([[code, code]])} ${rest(writer, branch)}`)
+  }
+  return writer.rule(parts.join(' | '))
 }

@@ -1,6 +1,6 @@
 import { defined, type JsonSchema } from '@cllm/core'
-import { PatternProblem } from '../pattern/parse-pattern.js'
 import { LinearPattern } from '../pattern/linear-pattern.js'
+import { PatternProblem } from '../pattern/parse-pattern.js'
 import { refusedSchema } from '../refuse.js'
 import { readDialects } from './dialects/read-dialects.js'
 import { SchemaBudget } from './schema-budget.js'

@@ -1,16 +1,16 @@
 import { CllmError } from '@cllm/core'
 import type { CheckedLlamaCppOptions } from '../../llamacpp-options.js'
-import { ModelContexts } from '../model-contexts.js'
-import type { LoadModelOptions, NativeDoor, NativeGrammar } from '../native.js'
-import type { NativeContextOptions } from '../native-context.js'
-import type { NativeModel } from '../native-model.js'
-import type { LlamaModel } from '../node-llama-cpp.js'
-import { type Bindings, changed, checkModel } from '../open/addon-bindings.js'
-import { bindingsOf, type OpenedLlama } from '../open/opened-llama.js'
 import { asNativeContext } from './addon-context.js'
 import { AddonSamplers } from './addon-samplers.js'
 import type { AddonContext, AddonModel } from './addon-types.js'
 import { unknownToAddon } from './unknown-options.js'
+import { ModelContexts } from '../native-calls.js'
+import type { NativeContextOptions } from '../native-context.js'
+import type { NativeModel } from '../native-model.js'
+import type { LoadModelOptions, NativeDoor, NativeGrammar } from '../native.js'
+import type { LlamaModel } from '../node-llama-cpp.js'
+import { type Bindings, changed, checkModel } from '../open/addon-bindings.js'
+import { bindingsOf, type OpenedLlama } from '../open/opened-llama.js'
 
 /** The way to llama.cpp through node-llama-cpp's addon, which draws with samplers of its own. */
 export function addonDoor(runtime: OpenedLlama): NativeDoor & {

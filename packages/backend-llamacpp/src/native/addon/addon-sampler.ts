@@ -1,13 +1,10 @@
-import { CllmError, type Sampler, type SamplingParams } from '@cllm/core'
-import type { TokenId } from '@cllm/core'
-import { biasesOf } from '../../sampling/biases-of.js'
-import { ConstraintTrack } from '../../sampling/constraint-track.js'
-import { topKOf } from '../../sampling/nucleus-candidates.js'
-import { seedAt } from '../../sampling/seed-at.js'
-import type { SamplerConstraint } from '../../sampling/token-sampler.js'
-import type { Vocabulary } from '../../text/vocabulary.js'
+import { CllmError, type Sampler, type SamplingParams, type TokenId } from '@cllm/core'
 import type { NativeSampler, NativeSamplerConfig } from './addon-types.js'
 import type { PooledSampler, SamplerPool } from './sampler-pool.js'
+import { ConstraintTrack } from '../../sampling/constraint-track.js'
+import { biasesOf, seedAt, topKOf } from '../../sampling/draw-settings.js'
+import type { SamplerConstraint } from '../../sampling/token-sampler.js'
+import type { Vocabulary } from '../../text/vocabulary.js'
 
 const noTokens = new Uint32Array(0)
 

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { llamaVersion, nodeLlamaCppVersion } from '../versions.js'
 
 /** How the library's threads work: on OpenMP, or on llama.cpp's own (`plain`). */
 export const variants = ['plain', 'openmp'] as const
@@ -72,4 +73,57 @@ export function parseBuildInfo(text: string): BuildInfo | undefined {
   } catch {
     return undefined
   }
+}
+
+/** A library that was built is used from this gain on: less is within what measurements differ by. */
+const leastGain = 1.01
+
+/** How many times as fast as another, over prefill and all widths: the geometric mean. */
+export function gainOver(figures: Figures, other: Figures): number {
+  const ratios = rates(figures).map((rate, index) => rate / rates(other)[index]!)
+  return Math.exp(ratios.reduce((sum, ratio) => sum + Math.log(ratio), 0) / ratios.length)
+}
+
+/** The fastest of those that were measured. */
+export function fastestOf(
+  figures: Readonly<Partial<Record<Candidate, Figures>>> & { readonly prebuilt: Figures },
+): Candidate {
+  let fastest: Candidate = 'prebuilt'
+  let gain = leastGain
+  for (const name of ['plain', 'openmp'] as const) {
+    const own = figures[name]
+    if (own === undefined || gainOver(own, figures.prebuilt) < gain) continue
+    fastest = name
+    gain = gainOver(own, figures.prebuilt)
+  }
+  return fastest
+}
+
+function rates({ prefill, decode }: Figures): number[] {
+  return [prefill, ...decode]
+}
+
+/** The versions that a library is built from now. */
+export const currentVersions = { llamaVersion, nodeLlamaCppVersion } as const
+
+/**
+ * Why a library must not be loaded here; undefined when it may be. One with instructions that the CPU
+ * lacks would end the process.
+ */
+export function misfitOf(info: BuildInfo, machine: Machine): string | undefined {
+  const { platform, arch, cpu, features } = info.machine
+  if (platform !== machine.platform || arch !== machine.arch) {
+    return `it was built for ${platform} ${arch}, and this is ${machine.platform} ${machine.arch}`
+  }
+  if (cpu !== machine.cpu) return `it was built for the CPU ${cpu}, and this is ${machine.cpu}`
+  const present = new Set(machine.features)
+  const missing = features.filter((feature) => !present.has(feature))
+  if (missing.length > 0) return `it was built for a CPU with ${missing.slice(0, 5).join(', ')}`
+  if (info.nodeLlamaCppVersion !== nodeLlamaCppVersion) {
+    return `it was built from node-llama-cpp ${info.nodeLlamaCppVersion}, and this is ${nodeLlamaCppVersion}`
+  }
+  if (info.llamaVersion !== llamaVersion) {
+    return `it is llama.cpp ${info.llamaVersion}, and this is ${llamaVersion}`
+  }
+  return undefined
 }

@@ -1,13 +1,21 @@
 import { copyFile, mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { buildFailure, reasonIn, toolMissing } from './build-failure.js'
 import type { Variant } from './build-info.js'
-import { type BuildProgress, shareOf } from './build-progress.js'
-import { checkTools } from './check-tools.js'
-import { type BuildFolders, buildArguments, configureArguments } from './cmake-arguments.js'
-import { cmakeProject, libraryName, outputFolder, toolchainFile } from './cmake-project.js'
+import {
+  buildArguments,
+  buildFailure,
+  type BuildFolders,
+  checkTools,
+  cmakeProject,
+  configureArguments,
+  libraryName,
+  outputFolder,
+  reasonIn,
+  type RunProgram,
+  toolchainFile,
+  toolMissing,
+} from './cmake-project.js'
 import { fetchSource } from './fetch-source.js'
-import type { RunProgram } from './run-program.js'
 
 /** How libraries are built. */
 export interface BuildOptions {
@@ -97,4 +105,18 @@ async function readToolchain(file: string): Promise<ReadonlyMap<string, string>>
       return [name, value.join('=').trim()]
     }),
   )
+}
+
+/** What a build is doing. */
+export type BuildProgress =
+  | { readonly kind: 'stage'; readonly text: string }
+  /** How much of the stage is done, from 0 to 1. */
+  | { readonly kind: 'share'; readonly done: number }
+
+/** How much is built, from 0 to 1, by a line of make's (`[ 43%] …`) or Ninja's (`[12/96] …`). */
+export function shareOf(line: string): number | undefined {
+  const percent = /^\[\s*(\d+)%\]/.exec(line)?.[1]
+  if (percent !== undefined) return Number(percent) / 100
+  const [, done, all] = /^\[(\d+)\/(\d+)\]/.exec(line) ?? []
+  return done === undefined || Number(all) === 0 ? undefined : Number(done) / Number(all)
 }

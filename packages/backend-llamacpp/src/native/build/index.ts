@@ -1,8 +1,9 @@
 export * from './build-info.js'
 export * from './build-libraries.js'
-export type { BuildProgress } from './build-progress.js'
-export { libraryName } from './cmake-project.js'
-export * from './fastest-candidate.js'
-export { currentVersions } from './fit-machine.js'
+export {
+  libraryName,
+  type ProgramOptions,
+  type ProgramResult,
+  type RunProgram,
+} from './cmake-project.js'
 export * from './library-store.js'
-export type * from './run-program.js'

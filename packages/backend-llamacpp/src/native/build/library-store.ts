@@ -11,8 +11,7 @@ import {
   writeFile,
 } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { type BuildInfo, type Machine, parseBuildInfo } from './build-info.js'
-import { misfitOf } from './fit-machine.js'
+import { type BuildInfo, type Machine, misfitOf, parseBuildInfo } from './build-info.js'
 
 /** The file beside a library that says what it is. */
 const infoFile = 'build.json'

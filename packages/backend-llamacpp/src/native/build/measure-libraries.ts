@@ -1,9 +1,9 @@
 import type { Clock, Logger } from '@cllm/core'
-import { chooseThreads, type CoreShare } from '../../threads/threads-for.js'
-import { openLlama } from '../open-llama.js'
-import type { NativeContext } from '../native-context.js'
-import { buildFailure } from './build-failure.js'
 import { type Candidate, type Figures, measuredWidths } from './build-info.js'
+import { buildFailure } from './cmake-project.js'
+import type { NativeContext } from '../native-context.js'
+import { openLlama } from '../open-llama.js'
+import { chooseThreads, type CoreShare } from '../../threads/cores.js'
 
 const promptTokens = 128
 const unmeasuredSteps = 2

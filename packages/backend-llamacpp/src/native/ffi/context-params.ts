@@ -1,10 +1,9 @@
+import type { RopeOptions } from '../../llamacpp-options.js'
 import type { KvCacheType } from '../../model/kv-cache-type.js'
+import { addressOf, type NativeFunctions } from './bind-functions.js'
+import type { Pointer, Value } from './structs.js'
 import type { NativeContextOptions } from '../native-context.js'
 import { poolingNumber } from '../pooling-types.js'
-import type { AbortFlag } from './abort-flag.js'
-import type { NativeFunctions } from './bind-functions.js'
-import { ropeParams } from './rope-params.js'
-import type { Value } from './structs.js'
 
 /** `ggml_type` of the numbers in KV cells. */
 const cellTypes: Readonly<Record<KvCacheType, number>> = {
@@ -49,5 +48,42 @@ export function contextParams(
     abort_callback_data: abort.data,
     ...ropeParams(rope),
     ...(pooling !== undefined && { pooling_type: poolingNumber(pooling) }),
+  }
+}
+
+/** `llama_rope_scaling_type`. */
+const ropeScalings = { none: 0, linear: 1, yarn: 2 } as const
+
+/** The members of `llama_context_params` that scale positions; those that are not set keep llama.cpp's default. */
+export function ropeParams({ scaling, freqBase, freqScale, yarnOriginalContext }: RopeOptions) {
+  return {
+    ...(scaling !== undefined && { rope_scaling_type: ropeScalings[scaling] }),
+    ...(freqBase !== undefined && { rope_freq_base: freqBase }),
+    ...(freqScale !== undefined && { rope_freq_scale: freqScale }),
+    ...(yarnOriginalContext !== undefined && { yarn_orig_ctx: yarnOriginalContext }),
+  }
+}
+
+/** As large as any `ggml_tensor`. */
+const bytes = 1024
+
+/**
+ * What llama.cpp asks after each operation of a forward pass whether to end it. The question is asked by its
+ * own threads, from which no JavaScript can be called: so the callback is `ggml_is_empty`, a function of
+ * ggml that looks whether one of a tensor's dimensions is 0, and its data is memory in which all numbers
+ * are 1 or all are 0, wherever that has its dimensions.
+ */
+export class AbortFlag {
+  readonly #numbers = new BigInt64Array(new ArrayBuffer(bytes)).fill(1n)
+  readonly callback: Pointer
+  readonly data: Pointer
+
+  constructor({ emptinessOfTensors }: Pick<NativeFunctions, 'emptinessOfTensors'>) {
+    this.callback = emptinessOfTensors
+    this.data = addressOf(this.#numbers)
+  }
+
+  set(isAborting: boolean): void {
+    this.#numbers.fill(isAborting ? 0n : 1n)
   }
 }

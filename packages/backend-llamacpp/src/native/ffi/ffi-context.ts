@@ -1,18 +1,16 @@
 import { CllmError } from '@cllm/core'
-import type { GpuShare } from '../native.js'
+import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
+import { AbortFlag, contextParams } from './context-params.js'
+import { FfiAdapter } from './ffi-model.js'
+import type { Pointer } from './structs.js'
+import { ThreadPool, TokenBatch } from './token-batch.js'
+import { NativeCalls } from '../native-calls.js'
 import type {
   AppliedNativeAdapter,
   LogitsContext,
   NativeContextOptions,
 } from '../native-context.js'
-import { NativeCalls } from '../native-calls.js'
-import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
-import { AbortFlag } from './abort-flag.js'
-import { contextParams } from './context-params.js'
-import { FfiAdapter } from './ffi-adapter.js'
-import type { Pointer } from './structs.js'
-import { ThreadPool } from './thread-pool.js'
-import { TokenBatch } from './token-batch.js'
+import type { GpuShare } from '../native.js'
 
 /** `LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`. */
 const partialOnly = 1

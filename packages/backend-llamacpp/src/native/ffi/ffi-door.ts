@@ -1,13 +1,12 @@
 import type { Logger } from '@cllm/core'
-import { ModelContexts } from '../model-contexts.js'
-import type { GpuShare, LoadModelOptions, LogitsModel, NativeDoor } from '../native.js'
-import { runAsync, type NativeFunctions } from './bind-functions.js'
-import { FfiAdapter } from './ffi-adapter.js'
+import { type NativeFunctions, runAsync } from './bind-functions.js'
 import { FfiContext } from './ffi-context.js'
 import { parseFfiGrammar } from './ffi-grammar.js'
-import { FfiModel } from './ffi-model.js'
+import { FfiAdapter, FfiModel } from './ffi-model.js'
 import { openBuiltFfi, openFfi } from './open-ffi.js'
 import { placementOf } from './placement.js'
+import { ModelContexts } from '../native-calls.js'
+import type { GpuShare, LoadModelOptions, LogitsModel, NativeDoor } from '../native.js'
 
 /** Inputs that one pass of embeddings takes. */
 const embeddingInputs = 16

@@ -1,7 +1,7 @@
-import type { NativeModel } from '../native-model.js'
-import type { NativePairFormat } from '../pair-format.js'
-import type { NativeFunctions } from './bind-functions.js'
+import { type NativeFunctions, runAsync } from './bind-functions.js'
 import type { Pointer } from './structs.js'
+import type { NativeAdapter } from '../native-context.js'
+import type { NativeModel, NativePairFormat } from '../native-model.js'
 
 const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
@@ -174,5 +174,42 @@ export class FfiModel implements NativeModel {
   /** Once, after {@link close}: when nothing that was made of it is there any more. */
   free(): void {
     this.#functions.llama_model_free(this.#model)
+  }
+}
+
+/** An adapter that was read through the C API. */
+export class FfiAdapter implements NativeAdapter {
+  readonly #functions: NativeFunctions
+  readonly #model: FfiModel
+  readonly #adapter: Pointer
+  #isFreed = false
+
+  private constructor(functions: NativeFunctions, model: FfiModel, adapter: Pointer) {
+    this.#functions = functions
+    this.#model = model
+    this.#adapter = adapter
+  }
+
+  /** Reads an adapter for a model; undefined where llama.cpp cannot, and its log says why. */
+  static async load(
+    functions: NativeFunctions,
+    model: FfiModel,
+    path: string,
+  ): Promise<FfiAdapter | undefined> {
+    const adapter = await runAsync(functions.llama_adapter_lora_init, model.native, path)
+    return adapter === null ? undefined : new FfiAdapter(functions, model, adapter)
+  }
+
+  /** For contexts of its model. */
+  get native(): bigint {
+    if (this.#isFreed || this.#adapter === null) throw new Error('the adapter was freed')
+    return this.#adapter
+  }
+
+  free(): void {
+    // a model frees its adapters with it
+    if (this.#isFreed || this.#model.isClosed) return
+    this.#isFreed = true
+    this.#functions.llama_adapter_lora_free(this.#adapter)
   }
 }

@@ -1,10 +1,10 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { viewMemory } from '../../native/ffi/bind-functions.js'
+import { type BoardDraw, DrawBoard, notDrawn } from './draw-board.js'
 import { Candidates } from '../chain/candidates/candidates.js'
 import { PlainDraw, type PlainDrawSettings } from '../chain/plain-draw.js'
-import { DrawRandom } from '../chain/random/draw-random.js'
-import { scanFor } from '../chain/scan/scan-for.js'
-import { type BoardDraw, DrawBoard, notDrawn } from './draw-board.js'
+import { DrawRandom } from '../chain/random.js'
+import { scanFor } from '../chain/sampler-workspace.js'
 
 /** What a thread that draws is started with. */
 export interface DrawWorkerData {

@@ -8,17 +8,14 @@ import {
 } from '@cllm/core'
 import type { ConstraintGrammar } from '../../grammar/constraint-grammars.js'
 import { refused } from '../../grammar/refuse.js'
-import { biasesOf } from '../biases-of.js'
-import { ConstraintTrack, type DrawConfig } from '../constraint-track.js'
-import { seedAt } from '../seed-at.js'
-import { allows, type GrammarFilter } from './constraint-filter.js'
-import { drawnLogprobs } from './drawn-logprobs.js'
-import { History } from './history.js'
-import { rawLogprobs } from './raw-logprobs.js'
-import type { SamplerWorkspace } from './sampler-workspace.js'
+import type { NativeGrammarState } from '../../native/native.js'
+import { drawnLogprobs, rawLogprobs } from './logprobs.js'
 import type { PlainDrawSettings } from './plain-draw.js'
+import type { SamplerWorkspace } from './sampler-workspace.js'
 import { SamplingChain } from './sampling-chain.js'
-import { LogitBias } from './steps/logit-bias.js'
+import { LogitBias } from './steps/logit-changes.js'
+import { ConstraintTrack, type DrawConfig } from '../constraint-track.js'
+import { biasesOf, seedAt } from '../draw-settings.js'
 
 /** What a {@link ChainSampler} is made with beside a request's parameters. */
 export interface ChainSamplerOptions {
@@ -181,5 +178,50 @@ export class ChainSampler implements Sampler {
     if (keys === undefined || values === undefined) return
     if (this.#bias?.tokens !== keys) this.#bias = new LogitBias(keys, values)
     this.#bias.apply(this.#workspace.scan.logits)
+  }
+}
+
+/** Asks llama.cpp which tokens a grammar allows next. */
+export interface GrammarFilter {
+  /** Sets the logits of those of the first `size` tokens to −Infinity that it does not allow. */
+  forbid(state: NativeGrammarState, ids: Int32Array, logits: Float32Array, size: number): void
+}
+
+const oneId = new Int32Array(1)
+const oneLogit = new Float32Array(1)
+
+/** Whether the grammar allows this token. */
+export function allows(filter: GrammarFilter, state: NativeGrammarState, token: TokenId): boolean {
+  oneId[0] = token
+  oneLogit[0] = 1
+  filter.forbid(state, oneId, oneLogit, 1)
+  return oneLogit[0] > -Infinity
+}
+
+/** The tokens of a sequence up to where it is drawn from. */
+export class History {
+  readonly #tokens: TokenId[]
+
+  /** @param tokens - those that the sequence had when its sampler was made */
+  constructor(tokens: readonly TokenId[]) {
+    this.#tokens = tokens.slice()
+  }
+
+  /**
+   * All tokens up to `position`. The list is the history's own and changes with the next call.
+   * @param tokens - the tokens of the batch item, starting at position `start`
+   * @throws CllmError `backend_failed` when tokens before `start` are not known
+   */
+  upTo(position: number, start: number, tokens: readonly TokenId[]): readonly TokenId[] {
+    const known = this.#tokens
+    if (start > known.length) {
+      throw new CllmError(
+        'backend_failed',
+        `the sampler knows ${known.length} tokens of its sequence, and is used at ${start}`,
+      )
+    }
+    known.length = start
+    for (let index = 0; index <= position - start; index++) known.push(tokens[index] ?? 0)
+    return known
   }
 }

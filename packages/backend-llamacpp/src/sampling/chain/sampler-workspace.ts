@@ -1,10 +1,11 @@
 import type { TokenId, Tokenizer } from '@cllm/core'
-import type { Vocabulary } from '../../text/vocabulary.js'
 import { Candidates } from './candidates/candidates.js'
-import { DrawRandom } from './random/draw-random.js'
 import type { DrawWorkspace } from './plain-draw.js'
-import { scanFor } from './scan/scan-for.js'
+import { DrawRandom } from './random.js'
+import { PlainScan } from './scan/plain-scan.js'
+import { SimdScan } from './scan/simd/simd-scan.js'
 import type { VocabularyScan } from './scan/vocabulary-scan.js'
+import type { Vocabulary } from '../../text/vocabulary.js'
 
 /**
  * What the draws of a model work on, one after the other: about 30 bytes for each entry of the
@@ -46,4 +47,9 @@ export class SamplerWorkspace implements DrawWorkspace {
   encode(text: string): readonly TokenId[] {
     return this.#tokenizer.encode(text, { addBos: false, special: false })
   }
+}
+
+/** A scan for a vocabulary of this size, with SIMD instructions where the machine has them. */
+export function scanFor(size: number, simd = SimdScan.isSupported()): VocabularyScan {
+  return simd ? new SimdScan(size) : new PlainScan(size)
 }

@@ -1,27 +1,22 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
-import { topKOf } from '../nucleus-candidates.js'
 import type { Candidates } from './candidates/candidates.js'
-import type { DrawRandom } from './random/draw-random.js'
+import type { DrawRandom } from './random.js'
 import type { ChainStep, FinalDraw, LogitChange } from './steps/chain-step.js'
-import { Dry } from './steps/dry.js'
-import { DynamicTemperatureDraw } from './steps/dynamic-temperature-draw.js'
-import { GreedyDraw } from './steps/greedy-draw.js'
-import { MinP } from './steps/min-p.js'
+import { DynamicTemperatureDraw, GreedyDraw, TemperatureDraw } from './steps/draws.js'
+import { type BreakerVocabulary, Dry } from './steps/dry.js'
+import { Penalties } from './steps/logit-changes.js'
 import { Mirostat } from './steps/mirostat.js'
-import { Penalties } from './steps/penalties.js'
-import type { BreakerVocabulary } from './steps/sequence-breakers.js'
-import { TemperatureDraw } from './steps/temperature-draw.js'
-import { TopK } from './steps/top-k.js'
-import { TopNSigma } from './steps/top-n-sigma.js'
-import { TopP } from './steps/top-p.js'
-import { Typical } from './steps/typical.js'
-import { Xtc } from './steps/xtc.js'
+import { MinP, TopK, TopNSigma, TopP, Typical, Xtc } from './steps/truncation.js'
+import { topKOf } from '../draw-settings.js'
 
 /** The vocabulary that a request's draws are from. */
 export interface ChainVocabulary extends BreakerVocabulary {
   /** In a large one `top_p` alone looks at the likeliest tokens only. */
   readonly size: number
 }
+
+/** With a threshold above this XTC does nothing. */
+const mostXtcThreshold = 0.5
 
 /**
  * The steps of a request's draws, in llama-server's order: penalties, DRY, top-nσ, top-k, typical,
@@ -62,14 +57,17 @@ export class SamplingChain {
 }
 
 function* changesOf(params: SamplingParams, vocabulary: BreakerVocabulary): Iterable<LogitChange> {
-  if (Penalties.isOn(params)) yield new Penalties(params)
-  if (Dry.isOn(params)) yield new Dry(params, vocabulary)
+  const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyLastN } = params
+  const hasPenalties = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
+  if (hasPenalties && penaltyLastN !== 0) yield new Penalties(params)
+  const { dryMultiplier, dryPenaltyLastN } = params
+  if (dryMultiplier > 0 && dryPenaltyLastN > 0) yield new Dry(params, vocabulary)
 }
 
 function* stepsOf(params: SamplingParams, vocabularySize: number): Iterable<ChainStep> {
   const { topP, minP, typicalP, minKeep, topNSigma, temperature, mirostat, mirostatTau } = params
   const { xtcProbability, xtcThreshold, dynamicTemperatureRange } = params
-  const hasXtc = Xtc.isOn(xtcProbability, xtcThreshold)
+  const hasXtc = xtcProbability > 0 && xtcThreshold <= mostXtcThreshold
   // the other steps never leave out the likeliest token
   if (temperature === 0 && (mirostat === 2 || (typicalP === 1 && !hasXtc))) return
   if (mirostat === 2) {

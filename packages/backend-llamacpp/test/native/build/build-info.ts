@@ -1,5 +1,8 @@
-import type { BuildInfo, Machine } from '../../../src/native/build/build-info.js'
-import { currentVersions } from '../../../src/native/build/fit-machine.js'
+import {
+  type BuildInfo,
+  currentVersions,
+  type Machine,
+} from '../../../src/native/build/build-info.js'
 
 /** A machine of tests. */
 export const machine: Machine = {

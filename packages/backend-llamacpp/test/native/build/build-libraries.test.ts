@@ -2,14 +2,22 @@ import { execFile } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
-import type { BuildProgress } from '../../../src/native/build/build-progress.js'
-import { shareOf } from '../../../src/native/build/build-progress.js'
-import { type BuildOptions, buildLibraries } from '../../../src/native/build/build-libraries.js'
-import { cmakeProject, libraryName } from '../../../src/native/build/cmake-project.js'
+import {
+  buildLibraries,
+  type BuildOptions,
+  type BuildProgress,
+  shareOf,
+} from '../../../src/native/build/build-libraries.js'
+import {
+  cmakeProject,
+  libraryName,
+  type ProgramResult,
+  type RunProgram,
+} from '../../../src/native/build/cmake-project.js'
 import { fetchSource } from '../../../src/native/build/fetch-source.js'
-import type { ProgramResult, RunProgram } from '../../../src/native/build/run-program.js'
 import { llamaFunctions } from '../../../src/native/ffi/functions.js'
+
+import t, { type Test } from 'tap'
 
 const missing = (program: string) =>
   Object.assign(new Error(`spawn ${program} ENOENT`), { code: 'ENOENT' })

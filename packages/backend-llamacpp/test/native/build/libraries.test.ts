@@ -1,16 +1,16 @@
-import { mkdir, readFile, readdir, truncate, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { silentLogger, systemClock } from '@cllm/core'
 import t from 'tap'
-import { openLlama } from '../../../src/native/open-llama.js'
 import {
   type BuildInfo,
   type Candidate,
+  fastestOf,
   type Figures,
+  gainOver,
+  misfitOf,
   parseBuildInfo,
 } from '../../../src/native/build/build-info.js'
-import { fastestOf, gainOver } from '../../../src/native/build/fastest-candidate.js'
-import { misfitOf } from '../../../src/native/build/fit-machine.js'
 import {
   chooseBuild,
   openWorkFolder,
@@ -21,8 +21,9 @@ import {
 } from '../../../src/native/build/library-store.js'
 import { measureLibraries } from '../../../src/native/build/measure-libraries.js'
 import { loadedLibraries } from '../../../src/native/ffi/open-ffi.js'
-import { recordingLogger, tinyModel } from '../../open-tiny.js'
+import { openLlama } from '../../../src/native/open-llama.js'
 import { buildInfo, machine } from './build-info.js'
+import { recordingLogger, tinyModel } from '../../open-tiny.js'
 
 t.test('which library is the fastest', async (t) => {
   const prebuilt = { prefill: 100, decode: [10, 20, 40] } as const

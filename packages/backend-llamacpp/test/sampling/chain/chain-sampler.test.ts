@@ -1,17 +1,17 @@
 import type { SamplingParams } from '@cllm/core'
 import { array, assert, constantFrom, integer, property, record } from 'fast-check'
-import t, { type Test } from 'tap'
+import { LlamaCppSampler } from '../../../src/native/addon/addon-sampler.js'
+import { LogprobReader } from '../../../src/native/addon/logprob-reader.js'
+import { SamplerPool } from '../../../src/native/addon/sampler-pool.js'
 import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
 import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
-import { LogprobReader } from '../../../src/native/addon/logprob-reader.js'
-import { topKOf } from '../../../src/sampling/nucleus-candidates.js'
-import { LlamaCppSampler } from '../../../src/native/addon/addon-sampler.js'
-import { SamplerPool } from '../../../src/native/addon/sampler-pool.js'
-import { seedAt } from '../../../src/sampling/seed-at.js'
+import { seedAt, topKOf } from '../../../src/sampling/draw-settings.js'
 import { Vocabulary } from '../../../src/text/vocabulary.js'
 import { loadModel, sampling, tinyModel } from '../../open-tiny.js'
 import { noise, peaked } from './logits.js'
 import { referenceDraw } from './reference-draw.js'
+
+import t, { type Test } from 'tap'
 
 const params = record({
   temperature: constantFrom(0, 0.2, 0.7, 1, 3),

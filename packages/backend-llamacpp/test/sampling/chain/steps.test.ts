@@ -12,29 +12,29 @@ import t from 'tap'
 import wabt from 'wabt'
 import { Candidates } from '../../../src/sampling/chain/candidates/candidates.js'
 import { RadixSort } from '../../../src/sampling/chain/candidates/radix-sort.js'
-import { DrawRandom } from '../../../src/sampling/chain/random/draw-random.js'
-import { MersenneTwister } from '../../../src/sampling/chain/random/mersenne-twister.js'
+import { DrawRandom, MersenneTwister } from '../../../src/sampling/chain/random.js'
 import { PlainScan } from '../../../src/sampling/chain/scan/plain-scan.js'
 import { simdModule } from '../../../src/sampling/chain/scan/simd/simd-module.js'
 import { SimdScan } from '../../../src/sampling/chain/scan/simd/simd-scan.js'
 import {
-  type VocabularyScan,
   blockSize,
   leastLogit,
+  type VocabularyScan,
 } from '../../../src/sampling/chain/scan/vocabulary-scan.js'
+import { SamplingChain } from '../../../src/sampling/chain/sampling-chain.js'
 import type { ChainStep, LogitChange } from '../../../src/sampling/chain/steps/chain-step.js'
-import { Dry } from '../../../src/sampling/chain/steps/dry.js'
-import { LogitBias } from '../../../src/sampling/chain/steps/logit-bias.js'
-import { MinP } from '../../../src/sampling/chain/steps/min-p.js'
+import { Dry, SequenceBreakers } from '../../../src/sampling/chain/steps/dry.js'
+import { LogitBias, Penalties } from '../../../src/sampling/chain/steps/logit-changes.js'
 import { Mirostat } from '../../../src/sampling/chain/steps/mirostat.js'
-import { Penalties } from '../../../src/sampling/chain/steps/penalties.js'
-import { SequenceBreakers } from '../../../src/sampling/chain/steps/sequence-breakers.js'
-import { TopK } from '../../../src/sampling/chain/steps/top-k.js'
-import { TopNSigma } from '../../../src/sampling/chain/steps/top-n-sigma.js'
-import { TopP } from '../../../src/sampling/chain/steps/top-p.js'
-import { Typical } from '../../../src/sampling/chain/steps/typical.js'
-import { Xtc } from '../../../src/sampling/chain/steps/xtc.js'
-import { seedAt } from '../../../src/sampling/seed-at.js'
+import {
+  MinP,
+  TopK,
+  TopNSigma,
+  TopP,
+  Typical,
+  Xtc,
+} from '../../../src/sampling/chain/steps/truncation.js'
+import { seedAt } from '../../../src/sampling/draw-settings.js'
 import { sampling } from '../../open-tiny.js'
 import { noise, peaked } from './logits.js'
 
@@ -232,9 +232,11 @@ t.test('an endless repetition has a finite penalty', async (t) => {
 })
 
 t.test('whether it is on', async (t) => {
-  t.notOk(Dry.isOn(sampling()))
-  t.ok(Dry.isOn(sampling({ dryMultiplier: 0.8 })))
-  t.notOk(Dry.isOn(sampling({ dryMultiplier: 0.8, dryPenaltyLastN: 0 })))
+  const isOn = (params: Partial<SamplingParams>) =>
+    new SamplingChain(sampling(params), { ...noVocabulary, size: 6 }).needsHistory
+  t.notOk(isOn({}))
+  t.ok(isOn({ dryMultiplier: 0.8 }))
+  t.notOk(isOn({ dryMultiplier: 0.8, dryPenaltyLastN: 0 }))
 })
 
 t.test('where breakers begin within tokens', async (t) => {
@@ -480,7 +482,7 @@ t.test('penalties look at as many tokens as they are told to', async (t) => {
   const penalized = (penaltyLastN: number): number[] => {
     const logits = new Float32Array(6)
     const params = sampling({ presencePenalty: 1, penaltyLastN })
-    if (Penalties.isOn(params)) new Penalties(params).apply(logits, [1, 2, 3, 4])
+    new SamplingChain(params, { ...noVocabulary, size: 6 }).change(logits, [1, 2, 3, 4])
     return [...logits.keys()].filter((id) => logits[id] !== 0)
   }
   t.same([0, 1, 3, 64].map(penalized), [[], [4], [2, 3, 4], [1, 2, 3, 4]])

@@ -1,6 +1,6 @@
 import type { AST } from '@eslint-community/regexpp'
-import { type CodePointSet, complement, union } from './code-point-set.js'
 import type { CodePointRange } from '../../gbnf/gbnf-writer.js'
+import { type CodePointSet, complement, union } from './code-point-set.js'
 import { propertyCharacters } from './property-characters.js'
 import type { Spend } from '../../schema/schema-budget.js'
 

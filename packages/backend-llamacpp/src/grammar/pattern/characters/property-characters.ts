@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache'
-import type { Spend } from '../../schema/schema-budget.js'
 import { type CodePointSet, union } from './code-point-set.js'
+import type { Spend } from '../../schema/schema-budget.js'
 
 const planeSize = 0x10000
 /** The planes in which characters differ; all others are unassigned or private as a whole. */

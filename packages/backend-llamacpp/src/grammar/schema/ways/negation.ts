@@ -1,5 +1,5 @@
+import { noneOf, notPattern } from '../../pattern/regex-to-gbnf.js'
 import { valueTypes } from '../facts.js'
-import { noneOf, notPattern } from '../../pattern/negated-pattern.js'
 import { heldProperties, type SchemaObject } from '../schema-keywords.js'
 
 type Raw = Readonly<Record<string, unknown>>

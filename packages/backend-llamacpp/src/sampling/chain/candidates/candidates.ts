@@ -1,8 +1,7 @@
 import type { TokenId } from '@cllm/core'
-import { blockSize, leastLogit, type VocabularyScan } from '../scan/vocabulary-scan.js'
-import { kthLargest } from './kth-largest.js'
-import { LikeliestFrom } from './likeliest-from.js'
+import { kthLargest, LikeliestFrom } from './likeliest-from.js'
 import { RadixSort } from './radix-sort.js'
+import { blockSize, leastLogit, type VocabularyScan } from '../scan/vocabulary-scan.js'
 
 /**
  * The tokens that are still in question in a draw. At first they are the whole vocabulary, which is
@@ -214,4 +213,18 @@ export class Candidates {
     ids.set(this.#otherIds.subarray(0, back), front)
     logits.set(this.#otherLogits.subarray(0, back), front)
   }
+}
+
+/**
+ * Computes the probabilities of the listed candidates into their weights. In single precision and in
+ * the order of the list, so that the sum rounds as llama.cpp's does.
+ * @returns the sum that the weights were divided by
+ */
+export function softmax(candidates: Candidates): number {
+  const { scan, weights, size, largest } = candidates
+  scan.weighListed(size, 1, largest)
+  let total = 0
+  for (let index = 0; index < size; index++) total = Math.fround(total + weights[index]!)
+  for (let index = 0; index < size; index++) weights[index] = weights[index]! / total
+  return total
 }

@@ -1,6 +1,6 @@
 import type { TokenId } from '@cllm/core'
 import type { Candidates } from '../candidates/candidates.js'
-import type { DrawRandom } from '../random/draw-random.js'
+import type { DrawRandom } from '../random.js'
 
 /** Changes the logits of single tokens before any is left out. */
 export interface LogitChange {

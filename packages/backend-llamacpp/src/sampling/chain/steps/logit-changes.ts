@@ -18,13 +18,6 @@ export class Penalties implements LogitChange {
     this.#frequency = fround(params.frequencyPenalty)
   }
 
-  /** Whether any penalty is on. */
-  static isOn(params: SamplingParams): boolean {
-    const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyLastN } = params
-    if (penaltyLastN === 0) return false
-    return repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
-  }
-
   apply(logits: Float32Array, history: readonly TokenId[]): void {
     const counts = this.#counts
     counts.clear()
@@ -37,6 +30,29 @@ export class Penalties implements LogitChange {
       // a negative logit that is divided would grow
       const repeated = fround(logit <= 0 ? logit * this.#repetition : logit / this.#repetition)
       logits[token] = repeated - fround(fround(count * this.#frequency) + this.#presence)
+    }
+  }
+}
+
+/** The largest number that a logit can be. */
+const mostLogit = 3.4028234663852886e38
+
+/** Adds to the logits of single tokens. */
+export class LogitBias implements LogitChange {
+  /** Whose logits it changes. */
+  readonly tokens: ArrayLike<number>
+  readonly #biases: ArrayLike<number>
+
+  /** @param biases - one for each of the tokens, which are in the vocabulary */
+  constructor(tokens: ArrayLike<number>, biases: ArrayLike<number>) {
+    this.tokens = tokens
+    this.#biases = biases
+  }
+
+  apply(logits: Float32Array): void {
+    for (let index = 0; index < this.tokens.length; index++) {
+      const token = this.tokens[index]!
+      logits[token] = Math.min(mostLogit, logits[token]! + Math.fround(this.#biases[index]!))
     }
   }
 }

@@ -1,8 +1,17 @@
-import type { TokenId } from '@cllm/core'
-import type { Candidates } from '../candidates/candidates.js'
-import type { DrawRandom } from '../random/draw-random.js'
+import type { SamplingParams, TokenId } from '@cllm/core'
+import { type Candidates, softmax } from '../candidates/candidates.js'
+import type { DrawRandom } from '../random.js'
 import { blockSize, leastLogit, leastWeight } from '../scan/vocabulary-scan.js'
 import type { FinalDraw } from './chain-step.js'
+
+/** Chooses the likeliest token; of equal ones the first. */
+export class GreedyDraw implements FinalDraw {
+  readonly temperature = 0
+
+  pick(candidates: Candidates): TokenId {
+    return candidates.likeliest
+  }
+}
 
 /** Tokens whose weight is below exp(−this) of the largest are not looked at in a first try. */
 const negligible = 20
@@ -76,4 +85,65 @@ export class TemperatureDraw implements FinalDraw {
     }
     return undefined
   }
+}
+
+const { fround } = Math
+
+/** Tokens this much less likely than the likeliest are never drawn, at temperature 1. */
+const neverDrawn = 34
+
+/**
+ * Draws at a temperature that follows the model's uncertainty: llama.cpp's `temp_ext`. The lower end of
+ * the range is reached where one token is certain, the upper one where all are equally likely.
+ */
+export class DynamicTemperatureDraw implements FinalDraw {
+  readonly #least: number
+  readonly #most: number
+  readonly #exponent: number
+  #temperature = 0
+
+  constructor(params: SamplingParams) {
+    const temperature = fround(params.temperature)
+    const range = fround(params.dynamicTemperatureRange)
+    this.#least = Math.max(0, fround(temperature - range))
+    this.#most = fround(temperature + range)
+    this.#exponent = fround(params.dynamicTemperatureExponent)
+  }
+
+  get temperature(): number {
+    return this.#temperature
+  }
+
+  pick(candidates: Candidates, random: DrawRandom): TokenId {
+    const share = random.uniform()
+    this.#temperature = this.#temperatureFor(candidates)
+    if (!(this.#temperature > 0)) return candidates.likeliest
+    return new TemperatureDraw(this.#temperature).pickBy(candidates, share)
+  }
+
+  #temperatureFor(candidates: Candidates): number {
+    const { size, counted } = candidates
+    if (size === 1) return 0
+    if (candidates.isWhole) {
+      candidates.keepFrom(candidates.largest - neverDrawn * Math.max(1, this.#most))
+    }
+    candidates.sort()
+    softmax(candidates)
+    const certainty = fround(entropyOf(candidates) / fround(Math.log(counted)))
+    const power = fround(Math.pow(Math.max(0, certainty), this.#exponent))
+    return fround(this.#least + fround(fround(this.#most - this.#least) * power))
+  }
+}
+
+/** The entropy of the candidates' probabilities in nats; these must be in their weights. */
+export function entropyOf({ weights, size }: Candidates): number {
+  let entropy = 0
+  for (let index = 0; index < size; index++) {
+    const probability = weights[index]!
+    if (probability > 0) {
+      const surprise = Math.fround(Math.log(probability))
+      entropy = Math.fround(entropy - Math.fround(probability * surprise))
+    }
+  }
+  return entropy
 }

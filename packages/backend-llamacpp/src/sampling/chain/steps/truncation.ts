@@ -1,0 +1,236 @@
+import { type Candidates, softmax } from '../candidates/candidates.js'
+import { RadixSort } from '../candidates/radix-sort.js'
+import type { DrawRandom } from '../random.js'
+import type { ChainStep } from './chain-step.js'
+
+/** Leaves the k likeliest tokens, sorted. */
+export class TopK implements ChainStep {
+  readonly #count: number
+
+  /** @param count - 1 or more */
+  constructor(count: number) {
+    this.#count = count
+  }
+
+  apply(candidates: Candidates): void {
+    if (candidates.isSorted) candidates.keepSorted(this.#count)
+    else candidates.keepTop(this.#count)
+  }
+}
+
+/**
+ * Leaves out tokens whose logit is more than n standard deviations below the largest. llama.cpp adds
+ * up in single precision; so the cut of a large vocabulary can differ in the fourth digit.
+ */
+export class TopNSigma implements ChainStep {
+  readonly #deviations: number
+
+  /** @param deviations - above 0 */
+  constructor(deviations: number) {
+    this.#deviations = Math.fround(deviations)
+  }
+
+  apply(candidates: Candidates): void {
+    const { largest, size, isWhole, scan } = candidates
+    if (size <= 1) return
+    const logits = isWhole ? scan.logits : candidates.logits
+    const mean = meanOf(logits, size, 0, 1)
+    const deviation = Math.sqrt(meanOf(logits, size, mean, 2))
+    const least = largest - this.#deviations * deviation
+    if (Number.isFinite(least)) candidates.mask(least)
+  }
+}
+
+/** The mean of (logit − `from`) ^ `power`, over those that can be drawn. */
+function meanOf(logits: Float32Array, size: number, from: number, power: 1 | 2): number {
+  let sum = 0
+  let count = 0
+  for (let index = 0; index < size; index++) {
+    const logit = logits[index]!
+    if (!(logit > -Infinity)) continue
+    const distance = logit - from
+    sum += power === 1 ? distance : distance * distance
+    count += 1
+  }
+  return count === 0 ? 0 : sum / count
+}
+
+/** This many tokens are sorted first, and then this many times more until they suffice. */
+const firstSorted = 256
+const growth = 8
+
+/**
+ * Nucleus sampling: leaves the likeliest tokens that together reach a probability. The sum is made in
+ * single precision, like llama.cpp's.
+ */
+export class TopP implements ChainStep {
+  readonly #reach: number
+  readonly #least: number
+
+  /**
+   * @param reach - below 1
+   * @param least - as many tokens stay, if there are as many
+   */
+  constructor(reach: number, least = 0) {
+    this.#reach = Math.fround(reach)
+    this.#least = least
+  }
+
+  apply(candidates: Candidates): void {
+    candidates.list()
+    const { size } = candidates
+    const total = softmax(candidates)
+    let sorted = candidates.isSorted ? size : 0
+    for (;;) {
+      const count = this.#count(candidates.weights, sorted)
+      if (count !== undefined || sorted === size) return candidates.keepSorted(count ?? size)
+      sorted = Math.min(size, Math.max(firstSorted, sorted * growth))
+      this.#sortFirst(candidates, sorted, total)
+    }
+  }
+
+  #sortFirst(candidates: Candidates, count: number, total: number): void {
+    const { scan, weights, largest } = candidates
+    candidates.sortFirst(count)
+    scan.weighListed(count, 1, largest)
+    for (let index = 0; index < count; index++) weights[index] = weights[index]! / total
+  }
+
+  /** How many of the sorted tokens reach it; undefined when all of them do not. */
+  #count(probabilities: Float32Array, sorted: number): number | undefined {
+    let sum = 0
+    for (let index = 0; index < sorted; index++) {
+      sum = Math.fround(sum + probabilities[index]!)
+      if (sum >= this.#reach && index + 1 >= this.#least) return index + 1
+    }
+    return undefined
+  }
+}
+
+/** Leaves out tokens whose probability is below this share of the likeliest one's. */
+export class MinP implements ChainStep {
+  readonly #below: number
+  readonly #least: number
+
+  /**
+   * @param share - above 0, at most 1
+   * @param least - as many tokens stay, if there are as many
+   */
+  constructor(share: number, least = 0) {
+    this.#least = least
+    this.#below = Math.fround(Math.log(Math.fround(share)))
+  }
+
+  apply(candidates: Candidates): void {
+    const from = Math.fround(candidates.largest + this.#below)
+    if (this.#least > 1 && !this.#hasEnough(candidates, from)) candidates.keepTop(this.#least)
+    else candidates.keepFrom(from)
+  }
+
+  #hasEnough(candidates: Candidates, from: number): boolean {
+    candidates.list()
+    const { size, logits } = candidates
+    let count = 0
+    for (let index = 0; index < size && count < this.#least; index++) {
+      if (logits[index]! >= from) count += 1
+    }
+    return count >= this.#least
+  }
+}
+
+const { fround } = Math
+
+/** Tokens this much less likely than the likeliest add nothing to the entropy. */
+const negligibleSurprise = 34
+
+/**
+ * Locally typical sampling: leaves the tokens whose surprise is nearest to the expected one, until
+ * they have a probability. They come out in this order, as from llama.cpp's `typical`.
+ */
+export class Typical implements ChainStep {
+  readonly #reach: number
+  readonly #least: number
+  readonly #sort = new RadixSort()
+  #places = new Int32Array(0)
+  #scores = new Float32Array(0)
+
+  /**
+   * @param reach - below 1
+   * @param least - as many tokens stay, if there are as many
+   */
+  constructor(reach: number, least = 0) {
+    this.#least = least
+    this.#reach = fround(reach)
+  }
+
+  apply(candidates: Candidates): void {
+    if (this.#least === 0) candidates.keepFrom(candidates.largest - negligibleSurprise)
+    candidates.sort()
+    softmax(candidates)
+    const { size, weights } = candidates
+    if (this.#places.length < size) {
+      this.#places = new Int32Array(size)
+      this.#scores = new Float32Array(size)
+    }
+    let entropy = 0
+    for (let index = 0; index < size; index++) {
+      const probability = weights[index]!
+      const surprise = fround(-Math.log(probability))
+      this.#scores[index] = surprise
+      // 0 × ∞ would make all of it NaN, as it does in llama.cpp
+      if (probability > 0) entropy = fround(entropy + fround(probability * surprise))
+    }
+    for (let index = 0; index < size; index++) {
+      this.#places[index] = index
+      this.#scores[index] = -Math.abs(fround(this.#scores[index]! - entropy))
+    }
+    this.#sort.sort(this.#places, this.#scores, size)
+    let sum = 0
+    let kept = 0
+    while (kept < size && !(sum > this.#reach && kept >= this.#least)) {
+      sum = fround(sum + weights[this.#places[kept]!]!)
+      kept += 1
+    }
+    candidates.keep(this.#places, kept)
+  }
+}
+
+/** Tokens this much less likely than the likeliest are never drawn, at temperature 1. */
+const negligible = 34
+
+/**
+ * XTC ("exclude top choices"): now and then leaves out the likeliest tokens, all but the last of those
+ * that have a probability.
+ */
+export class Xtc implements ChainStep {
+  readonly #probability: number
+  readonly #threshold: number
+  readonly #reach: number
+  readonly #least: number
+
+  /**
+   * @param probability - of striking, above 0
+   * @param temperature - of the draw after it
+   * @param least - as many tokens must stay, or none is left out
+   */
+  constructor(probability: number, threshold: number, temperature: number, least = 0) {
+    this.#least = least
+    this.#probability = Math.fround(probability)
+    this.#threshold = Math.fround(threshold)
+    this.#reach = negligible * Math.max(1, temperature)
+  }
+
+  apply(candidates: Candidates, random: DrawRandom): void {
+    if (candidates.size < 2 || random.chance() > this.#probability) return
+    // what becomes the likeliest token has the threshold's probability at least
+    const least = Math.max(this.#threshold, Number.MIN_VALUE)
+    if (candidates.isWhole && this.#least === 0)
+      candidates.keepFrom(candidates.largest + Math.log(least) - this.#reach)
+    candidates.sort()
+    softmax(candidates)
+    const { size, weights } = candidates
+    let above = 0
+    while (above < size && weights[above]! >= this.#threshold) above += 1
+    if (above > 1 && size - (above - 1) >= this.#least) candidates.dropFirst(above - 1)
+  }
+}
