@@ -902,7 +902,7 @@ t.test('of a request that has ended a front keeps no prompt', (t) => {
   requests.add(placed)
   requests.place(placed, 'worker', 7)
   t.equal(requests.find('one'), placed)
-  requests.end(placed)
+  requests.remove(placed)
   t.same(requests.find('one'), {
     id: 'one',
     worker: 'worker',

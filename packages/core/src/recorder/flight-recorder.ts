@@ -9,7 +9,6 @@ import type {
 } from '../contracts/engine/recording.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
 import type { QueuedRequest } from '../remote/engine-telemetry.js'
-import { RecentList } from './recent-list.js'
 import type { RecorderOptions } from './recorder-options.js'
 import { type Arrival, askedOf, type RecordingParts, writeRecording } from './write-recording.js'
 
@@ -179,3 +178,42 @@ const bytesOfArrival = (arrival: Arrival | undefined): number =>
 
 const bytesOfStep = (step: RecordedStep | undefined): number =>
   stepBytes + perChunk * (step?.chunks.length ?? 0)
+
+/** Something that was noted down at a time and takes some memory. */
+interface Noted {
+  readonly atMs: number
+}
+
+/** The latest of many things by time: the oldest ones go first, in constant time each. */
+class RecentList<T extends Noted> {
+  #items: T[] = []
+  #first = 0
+
+  get size(): number {
+    return this.#items.length - this.#first
+  }
+
+  get oldest(): T | undefined {
+    return this.#items[this.#first]
+  }
+
+  add(item: T): void {
+    this.#items.push(item)
+  }
+
+  /** Takes the oldest one out. */
+  drop(): T | undefined {
+    const item = this.oldest
+    if (item === undefined) return undefined
+    this.#first++
+    if (this.#first > 1024 && this.#first * 2 > this.#items.length) {
+      this.#items = this.#items.slice(this.#first)
+      this.#first = 0
+    }
+    return item
+  }
+
+  list(): readonly T[] {
+    return this.#items.slice(this.#first)
+  }
+}

@@ -1,5 +1,4 @@
-import type { Channel, FromEngine, ToEngine } from '../remote/channel.js'
-import type { StartEngine } from '../supervisor/engine-link.js'
+import type { FromEngine, ToEngine } from '../remote/channel.js'
 import type { AddressedEvent, Usage } from '../contracts/engine/engine-client.js'
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
@@ -14,7 +13,7 @@ import type { FlightRecorder } from './flight-recorder.js'
 type Asked = Pick<EngineStatistics, 'policyFaults' | 'interruptedSteps' | 'cache'>
 
 /**
- * Taps the channels on both sides of a supervisor: its counters survive the replacement of an engine,
+ * Sees the messages on both sides of a supervisor: its counters survive the replacement of an engine,
  * and the flight recorder sees what clients see. Exactly the events sent to clients are counted.
  */
 export class TelemetryTap {
@@ -30,45 +29,13 @@ export class TelemetryTap {
 
   constructor(private readonly recorder: FlightRecorder) {}
 
-  /** Starts engines and reads their telemetry. */
-  starting(start: StartEngine): StartEngine {
-    return () => {
-      const { channel, kill } = start()
-      const listening: Channel<ToEngine, FromEngine> = {
-        send: (message) => channel.send(message),
-        onMessage: (listener) =>
-          channel.onMessage((message) => {
-            this.#onEngineMessage(message)
-            listener(message)
-          }),
-        onClose: (listener) =>
-          channel.onClose((reason) => {
-            this.#onExit(reason)
-            listener(reason)
-          }),
-      }
-      return { channel: listening, kill }
-    }
-  }
-
-  /** The channel between clients and the supervisor. */
-  between(channel: Channel<ToEngine, FromEngine>): Channel<ToEngine, FromEngine> {
-    return {
-      send: (message) => {
-        this.#onClientMessage(message)
-        channel.send(message)
-      },
-      onMessage: (listener) => channel.onMessage((message) => listener(this.#onAnswer(message))),
-      onClose: (listener) => channel.onClose(listener),
-    }
-  }
-
   /** From now on the exit of an engine is intended. */
   close(): void {
     this.#isClosing = true
   }
 
-  #onEngineMessage(message: FromEngine): void {
+  /** An engine sent a message. */
+  onEngineMessage(message: FromEngine): void {
     if (message.type === 'ready') this.recorder.onReady(message.info, message.scheduler)
     if (message.telemetry === undefined) return
     const { steps, queued, busyMs } = message.telemetry
@@ -80,14 +47,16 @@ export class TelemetryTap {
     this.#counters.busyMs = this.#busyMsBefore + busyMs
   }
 
-  #onExit(reason: string): void {
+  /** An engine exited. */
+  onExit(reason: string): void {
     const { cache, ...counted } = this.#last
     this.#busyMsBefore = this.#counters.busyMs
     this.#before = { ...counted, ...defined({ cache: cache && emptied(cache) }) }
     if (!this.#isClosing) this.recorder.onExit(reason)
   }
 
-  #onClientMessage(message: ToEngine): void {
+  /** A client sends a message. */
+  onClientMessage(message: ToEngine): void {
     if (message.type === 'submit') this.recorder.onArrival(message.id, message.request)
     else if (message.type === 'call') {
       if (message.name === 'close') this.#isClosing = true
@@ -95,7 +64,8 @@ export class TelemetryTap {
     }
   }
 
-  #onAnswer(message: FromEngine): FromEngine {
+  /** A message goes to the clients; returns it with the counters of all engines so far. */
+  onAnswer(message: FromEngine): FromEngine {
     if (message.type === 'events') for (const event of message.events) this.#onEvent(event)
     if (message.type !== 'result' && message.type !== 'error') return message
     const name = this.#calls.get(message.call)

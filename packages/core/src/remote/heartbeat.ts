@@ -7,7 +7,7 @@ import type { FromEngine } from './channel.js'
 const tokenizingMs = 1000
 
 /** Whether a step was computed: requests are taken in and refused without one, too. */
-export const areOfStep = (events: readonly AddressedEvent[]): boolean =>
+const areOfStep = (events: readonly AddressedEvent[]): boolean =>
   events.some(({ event }) => ['token', 'progress', 'end'].includes(event.type))
 
 /**

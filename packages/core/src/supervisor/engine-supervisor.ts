@@ -3,13 +3,14 @@ import type { EngineInfo } from '../contracts/engine/engine-client.js'
 import type { Logger } from '../contracts/logger.js'
 import { cancelReason } from '../errors/cancel-reason.js'
 import { CllmError } from '../errors/cllm-error.js'
+import { withSeed } from '../fleet/in-flight-table.js'
 import { failureOf } from '../errors/failure-of.js'
+import type { TelemetryTap } from '../recorder/telemetry-tap.js'
 import { isAnswer, PendingCalls } from './pending-calls.js'
 import type { Call, Channel, FromEngine, Submission, ToEngine } from '../remote/channel.js'
 import type { EngineLink, StartEngine } from './engine-link.js'
 import { HangDetector } from './hang-detector.js'
-import type { InFlightRequest } from './in-flight-request.js'
-import { InFlightRequests } from './in-flight-requests.js'
+import { EngineRequest, EngineRequests } from './engine-requests.js'
 import { RestartDelays } from './restart-delays.js'
 import type { SupervisorOptions } from './supervisor-options.js'
 
@@ -25,7 +26,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   state: SupervisorState = 'starting'
   /** Engines after the first one. */
   restarts = 0
-  readonly #requests: InFlightRequests
+  readonly #requests: EngineRequests
   readonly #hangs: HangDetector
   readonly #calls = new PendingCalls()
   readonly #delays: RestartDelays
@@ -38,7 +39,11 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   #cancelTimer: (() => void) | undefined
   #cancelExpiry: (() => void) | undefined
   #onMessage: (message: FromEngine) => void = () => {}
+  /** Resolves when there is no engine and will be none, with the reason. */
+  readonly gone: Promise<string>
+  #onGone: (reason: string) => void = () => {}
   #goneReason: string | undefined
+  readonly #onState: ((state: SupervisorState) => void)[] = []
   #onClose: (reason: string) => void = () => {}
 
   constructor(
@@ -47,8 +52,10 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     private readonly clock: Clock,
     private readonly random: Random,
     private readonly logger: Logger,
+    private readonly telemetry: TelemetryTap,
   ) {
-    this.#requests = new InFlightRequests(clock)
+    this.gone = new Promise((resolve) => (this.#onGone = resolve))
+    this.#requests = new EngineRequests(clock)
     this.#delays = new RestartDelays(clock, options.restartDelaysMs)
     const debts = { isUp: () => this.state === 'up', requests: this.#requests, calls: this.#calls }
     this.#hangs = new HangDetector(clock, options, debts, (what) => this.#kill(what))
@@ -56,6 +63,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   }
 
   send(message: ToEngine): void {
+    this.telemetry.onClientMessage(message)
     if (this.state === 'gone') return
     if (message.type === 'submit') this.#submit(message)
     else if (message.type === 'cancel') this.#cancel(message)
@@ -77,6 +85,11 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (this.#goneReason !== undefined) listener(this.#goneReason)
   }
 
+  /** Calls back whenever an engine has become ready or is gone. */
+  onState(listener: (state: SupervisorState) => void): void {
+    this.#onState.push(listener)
+  }
+
   /** Ends the engine and all that is under way. */
   kill(): void {
     this.#isClosing = true
@@ -94,22 +107,30 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       this.#link = link
       // Late messages of an exited engine are ignored: its successor samples the same tokens again.
       link.channel.onMessage((message) => void (this.#link === link && this.#receive(message)))
-      link.channel.onClose((reason) => void (this.#link === link && this.#onExit(reason)))
+      link.channel.onClose((reason) => {
+        if (this.#link !== link) return
+        this.telemetry.onExit(reason)
+        this.#onExit(reason)
+        for (const listener of this.#onState) listener(this.state)
+      })
     } catch (error) {
       this.#onExit(String(error))
     }
   }
 
   #receive(message: FromEngine): void {
+    this.telemetry.onEngineMessage(message)
     this.#hangs.onMessage(message)
     if (message.type === 'ready') this.#ready(message.info)
-    else if (message.type === 'failed') this.#failed(message)
-    else if (message.type === 'preparing') this.#requests.onPhase(message.id, 'preparing')
+    else if (message.type === 'failed') {
+      this.#failure = message.error.message
+      if (this.#info === undefined) this.#tell(message)
+    } else if (message.type === 'preparing') this.#requests.onPhase(message.id, 'preparing')
     else if (message.type === 'prepared') this.#requests.onPhase(message.id, 'running')
     else if (message.type === 'events') {
       const events = this.#requests.onEvents(message.events)
-      if (events.length > 0) this.#onMessage({ type: 'events', events })
-    } else if (isAnswer(message) && this.#calls.onAnswer(message)) this.#onMessage(message)
+      if (events.length > 0) this.#tell({ type: 'events', events })
+    } else if (isAnswer(message) && this.#calls.onAnswer(message)) this.#tell(message)
     if (message.type === 'events' || isAnswer(message)) this.#moveOn()
     this.#hangs.update()
   }
@@ -122,16 +143,12 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#failure = undefined
     const { size } = this.#requests
     if (this.#info !== undefined) this.logger.warn({ requests: size }, 'the engine is back')
-    this.#onMessage({ type: 'ready', info })
+    this.#tell({ type: 'ready', info })
     this.#info = info
     const policy = this.#calls.policy()
     if (policy !== undefined) this.#pass(policy)
     this.#moveOn()
-  }
-
-  #failed(message: FromEngine & { readonly type: 'failed' }): void {
-    this.#failure = message.error.message
-    if (this.#info === undefined) this.#onMessage(message)
+    for (const listener of this.#onState) listener(this.state)
   }
 
   /** Submits what the engine may have now. */
@@ -148,7 +165,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#watchHeld()
     if (this.#requests.size > 0 || this.#calls.isEmbedding) return
     for (const call of this.#drains?.splice(0) ?? [])
-      this.#onMessage({ type: 'result', call, value: null })
+      this.#tell({ type: 'result', call, value: null })
   }
 
   /** Sends what may be too deep or too large for a message: then that one ends, and no other. */
@@ -161,34 +178,34 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       if (message.type === 'submit') this.#drop(this.#requests.get(message.id)!, error)
       else {
         this.#calls.onLeave(message.call)
-        this.#onMessage({ type: 'error', call: message.call, error: error.serialize() })
+        this.#tell({ type: 'error', call: message.call, error: error.serialize() })
       }
       return false
     }
   }
 
   #submit({ id, request }: Submission): void {
-    const error = this.#refusal(id)
-    if (error !== undefined) return this.#fail(id, error)
-    const { sampling } = request
-    // The next engine would choose another one.
-    const seed = sampling?.seed ?? this.random.uint32()
-    this.#requests.add(id, { ...request, sampling: { ...sampling, seed } })
+    try {
+      this.#ensureTaken(id)
+    } catch (error) {
+      return this.#fail(id, CllmError.from(error))
+    }
+    const seeded = withSeed(request, this.random)
+    this.#requests.add(new EngineRequest(id, seeded, this.clock.now()))
     this.#moveOn()
   }
 
-  #refusal(id: string): CllmError | undefined {
+  /** Throws why a new request is refused. */
+  #ensureTaken(id: string): void {
     if (this.#drains !== undefined || this.#isClosing) {
-      return new CllmError('shutting_down', 'The engine takes no new requests')
+      throw new CllmError('shutting_down', 'The engine takes no new requests')
     }
-    if (this.#requests.get(id) !== undefined) {
-      return new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
-    }
+    this.#requests.ensureFree(id)
     const limit = this.options.maxQueuedRequests
-    if (this.#info === undefined) return undefined
-    if (this.state === 'up' && !this.#requests.isHolding) return undefined
-    if (this.#requests.size < limit + this.#info.limits.slots) return undefined
-    return new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
+    if (this.#info === undefined) return
+    if (this.state === 'up' && !this.#requests.isHolding) return
+    if (this.#requests.size < limit + this.#info.limits.slots) return
+    throw new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
   }
 
   #cancel(message: ToEngine & { readonly type: 'cancel' }): void {
@@ -211,10 +228,10 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       this.#isClosing = true
       const error = new CllmError('shutting_down', 'The engine is shutting down')
       for (const entry of this.#requests.held()) this.#drop(entry, error)
-      if (this.state !== 'up') return this.#onMessage({ type: 'result', call, value: null })
+      if (this.state !== 'up') return this.#tell({ type: 'result', call, value: null })
     }
     const answer = this.#calls.add(message, this.state === 'up' || this.#info === undefined)
-    if (answer !== undefined) this.#onMessage(answer)
+    if (answer !== undefined) this.#tell(answer)
     else this.#moveOn()
   }
 
@@ -239,23 +256,9 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     const fields = { reason: why, delayMs: delay, requests: this.#requests.size }
     this.logger.error(fields, 'the engine is gone and is started again')
     this.#cancelTimer = this.clock.at(this.clock.now() + delay, () => this.#start())
-    for (const answer of this.#calls.onExit()) this.#onMessage(answer)
-    if (wasUp) this.#judge(why)
+    for (const answer of this.#calls.onExit()) this.#tell(answer)
+    if (wasUp) for (const [id, error] of this.#requests.onExit(why)) this.#fail(id, error)
     this.#moveOn()
-  }
-
-  /** Ends the request that crashed the engine, if known, and requests whose clients have left. */
-  #judge(why: string): void {
-    const requests = this.#requests
-    const culprit = requests.onExit()
-    const cancelled = (reason: string): CllmError => new CllmError('cancelled', reason)
-    if (culprit !== undefined) {
-      const { id, cancelReason: reason } = culprit
-      this.#fail(id, reason === undefined ? crashed(why) : cancelled(reason))
-    }
-    for (const entry of requests.all()) {
-      if (entry.cancelReason !== undefined) this.#drop(entry, cancelled(entry.cancelReason))
-    }
   }
 
   #end(reason: string): void {
@@ -264,6 +267,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#hangs.update()
     this.#cancelTimer?.()
     this.#cancelExpiry?.()
+    this.#onGone(reason)
     this.#onClose(reason)
   }
 
@@ -272,27 +276,24 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#cancelExpiry?.()
     this.#cancelExpiry = undefined
     if (!this.#requests.isHolding) return
-    let next = Infinity
-    for (const entry of this.#requests.held()) {
-      const timeout = entry.request.timeoutMs ?? this.options.requestTimeoutMs ?? Infinity
-      const expires = entry.arrival + timeout
-      if (expires <= this.clock.now()) {
-        const message = 'The request did not end within its time limit, for lack of an engine'
-        this.#drop(entry, new CllmError('timeout', message))
-      } else next = Math.min(next, expires)
+    const { late, next } = this.#requests.expired(this.options.requestTimeoutMs)
+    for (const entry of late) {
+      const message = 'The request did not end within its time limit, for lack of an engine'
+      this.#drop(entry, new CllmError('timeout', message))
     }
     if (next < Infinity) this.#cancelExpiry = this.clock.at(next, () => this.#moveOn())
   }
 
-  #drop(entry: InFlightRequest, error: CllmError): void {
+  #drop(entry: EngineRequest, error: CllmError): void {
     this.#requests.remove(entry)
     this.#fail(entry.id, error)
   }
 
+  #tell(message: FromEngine): void {
+    this.#onMessage(this.telemetry.onAnswer(message))
+  }
+
   #fail(id: string, error: CllmError): void {
-    this.#onMessage({ type: 'events', events: [{ id, event: failureOf(error) }] })
+    this.#tell({ type: 'events', events: [{ id, event: failureOf(error) }] })
   }
 }
-
-const crashed = (reason: string): CllmError =>
-  new CllmError('engine_crashed', `The engine crashed while running this request alone: ${reason}`)

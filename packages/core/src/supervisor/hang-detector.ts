@@ -1,16 +1,14 @@
 import type { FromEngine } from '../remote/channel.js'
 import type { Clock } from '../contracts/clock.js'
-import type { InFlightRequests } from './in-flight-requests.js'
-import { areOfStep } from '../remote/heartbeat.js'
+import type { EngineRequests } from './engine-requests.js'
 import { isAnswer, type PendingCalls } from './pending-calls.js'
 import type { SupervisorOptions } from './supervisor-options.js'
-import { Watchdog } from './watchdog.js'
 
 /** Work that an engine may have pending. */
 export interface EngineDebts {
   /** Whether there is an engine to do it. */
   readonly isUp: () => boolean
-  readonly requests: InFlightRequests
+  readonly requests: EngineRequests
   readonly calls: PendingCalls
 }
 
@@ -57,7 +55,58 @@ export class HangDetector {
 }
 
 /** Whether the engine's loop goes on; requests are read and answered while a step hangs, too. */
-function isFromLoop(message: FromEngine): boolean {
-  if (message.type === 'events') return areOfStep(message.events)
-  return message.type !== 'tokenizing'
+function isFromLoop({ type, telemetry }: FromEngine): boolean {
+  if (type === 'events') return (telemetry?.steps.length ?? 0) > 0
+  return type !== 'tokenizing'
+}
+
+/** Fires when no message has arrived for too long while work is pending. */
+class Watchdog {
+  #since = 0
+  #wasOwed = false
+  #cancel: (() => void) | undefined
+
+  /** @param patienceMs 0 switches it off */
+  constructor(
+    private readonly clock: Clock,
+    private readonly patienceMs: number,
+    private readonly isOwed: () => boolean,
+    private readonly onHang: () => void,
+  ) {}
+
+  /** The pending work may have changed: time counts from when there is some. */
+  update(): void {
+    const isOwed = this.isOwed()
+    if (isOwed && !this.#wasOwed) {
+      this.#since = this.clock.now()
+      if (this.#cancel === undefined && this.patienceMs > 0) this.#arm()
+    }
+    this.#wasOwed = isOwed
+    if (!isOwed) this.#stop()
+  }
+
+  /** A message arrived. */
+  progress(): void {
+    this.#since = this.clock.now()
+  }
+
+  #stop(): void {
+    this.#cancel?.()
+    this.#cancel = undefined
+  }
+
+  #arm(): void {
+    const at = this.#since + this.patienceMs
+    this.#cancel = this.clock.at(at, () => this.#look(at))
+  }
+
+  #look(at: number): void {
+    this.#cancel = undefined
+    if (!this.isOwed()) return
+    const now = this.clock.now()
+    // If this check ran late, the event loop was blocked and messages may still be unread.
+    if (now - at > this.patienceMs / 4) this.#since = now
+    if (now < this.#since + this.patienceMs) this.#arm()
+    else this.onHang()
+  }
 }

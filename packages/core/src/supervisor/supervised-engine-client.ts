@@ -11,7 +11,6 @@ import { noRecorder, type RecordingParts, writeRecording } from '../recorder/wri
 import type { StartEngine } from './engine-link.js'
 import { EngineSupervisor, type SupervisorState } from './engine-supervisor.js'
 import { RemoteEngineClient } from '../remote/remote-engine-client.js'
-import { watchedStarts } from './watched-starts.js'
 import { defaultSupervisorOptions, type SupervisorOptions } from './supervisor-options.js'
 
 /** Parts of a {@link SupervisedEngineClient}; all but `start` have defaults. */
@@ -44,38 +43,19 @@ export class SupervisedEngineClient extends RemoteEngineClient {
   readonly gone: Promise<string>
   readonly #supervisor: EngineSupervisor
   readonly #recorder: FlightRecorder
-  readonly #watch: TelemetryTap
-  readonly #listeners: ((state: SupervisorState) => void)[]
+  readonly #telemetry: TelemetryTap
 
   constructor({ start, options, ...parts }: SupervisedEngineParts) {
     const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
     const all = { ...defaultSupervisorOptions, ...options }
     const recorder = new FlightRecorder(clock, { ...defaultRecorderOptions, ...parts.recorder })
-    const watch = new TelemetryTap(recorder)
-    const listeners: ((state: SupervisorState) => void)[] = []
-    const starting = watchedStarts(watch.starting(start), () => {
-      for (const tell of listeners) tell(this.state)
-    })
-    const supervisor = new EngineSupervisor(starting, all, clock, random, logger)
-    let end: (reason: string) => void
-    const gone = new Promise<string>((resolve) => (end = resolve))
-    super(
-      watch.between({
-        send: (message) => supervisor.send(message),
-        onMessage: (listener) => supervisor.onMessage(listener),
-        onClose: (listener) =>
-          supervisor.onClose((reason) => {
-            end(reason)
-            listener(reason)
-          }),
-      }),
-      random,
-    )
-    this.gone = gone
+    const telemetry = new TelemetryTap(recorder)
+    const supervisor = new EngineSupervisor(start, all, clock, random, logger, telemetry)
+    super(supervisor, random)
+    this.gone = supervisor.gone
     this.#supervisor = supervisor
     this.#recorder = recorder
-    this.#watch = watch
-    this.#listeners = listeners
+    this.#telemetry = telemetry
   }
 
   /** The state of the engine. */
@@ -85,7 +65,7 @@ export class SupervisedEngineClient extends RemoteEngineClient {
 
   /** Calls back with the state whenever an engine has become ready or is gone. */
   onState(listener: (state: SupervisorState) => void): void {
-    this.#listeners.push(listener)
+    this.#supervisor.onState(listener)
   }
 
   /** Number of restarts. */
@@ -110,7 +90,7 @@ export class SupervisedEngineClient extends RemoteEngineClient {
 
   /** Ends the engine at once, for good. */
   kill(): void {
-    this.#watch.close()
+    this.#telemetry.close()
     this.#supervisor.kill()
   }
 }

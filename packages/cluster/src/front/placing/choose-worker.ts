@@ -40,7 +40,7 @@ export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number
   // Workers that have given this front up while it was stopped are not known to have done so yet.
   if (sleep.isCatchingUp) return { holdUntil: Infinity }
   const request = placed.routed
-  const ofBatch = isOfBatch(placed.entry.request)
+  const ofBatch = isOfBatch(placed.request)
   // A batch runs where no client has anything.
   const idle = ofBatch ? ({ clients }: Member) => clients === 0 : () => true
   const isFree = placed.drawnBy === undefined && !ofBatch

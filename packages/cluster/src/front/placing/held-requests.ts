@@ -80,7 +80,7 @@ export class HeldRequests {
   /** Streams that have begun go before requests that wait for their first token. */
   #turn(isDue: (hold: Hold) => boolean): void {
     const due = [...this.#held].filter(([, hold]) => isDue(hold)).map(([placed]) => placed)
-    const hasBegun = ({ entry }: PlacedRequest) => entry.tokens.length > 0
+    const hasBegun = ({ tokens }: PlacedRequest) => tokens.length > 0
     for (const placed of due.filter(hasBegun)) this.listener.onTurn(placed)
     for (const placed of due) if (!hasBegun(placed)) this.listener.onTurn(placed)
   }
@@ -93,6 +93,6 @@ export class HeldRequests {
   }
 }
 
-function limitOf({ entry }: PlacedRequest): number {
-  return entry.arrival + (entry.request.timeoutMs ?? Infinity)
+function limitOf({ arrival, request }: PlacedRequest): number {
+  return arrival + (request.timeoutMs ?? Infinity)
 }

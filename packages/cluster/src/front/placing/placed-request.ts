@@ -7,8 +7,8 @@ import {
 } from '@cllm/scheduler'
 import type { WorkerRecord } from '../../messages.js'
 
-/** A request of a front, with all that another worker needs to continue it. */
-export class PlacedRequest {
+/** A request of a front. */
+export class PlacedRequest extends InFlightRequest {
   /** The worker that has it, and the number of its placement there: what is said of earlier ones is not heard. */
   worker: string | undefined
   placement: number | undefined
@@ -16,18 +16,15 @@ export class PlacedRequest {
   readonly placements: number[] = []
   /** How often it went on at another worker. */
   moves = 0
-  /** How often it lost its worker. */
-  losses = 0
   /** Whether an engine died while it drew its tokens. */
   hasCrashed = false
   /** The worker that drew its tokens last. */
   drawnBy: WorkerRecord | undefined
-  readonly entry: InFlightRequest
   readonly characters: number
   readonly #prompt: PromptBlocks & { readonly promptTokens: number }
 
   constructor(id: string, request: GenerateRequest, tokensPerCharacter: number, clock: Clock) {
-    this.entry = new InFlightRequest(id, request, clock.now())
+    super(id, request, clock.now())
     const { prompt, tenant = '' } = request
     const text = textOf(request)
     this.characters = text?.length ?? 0
@@ -40,10 +37,6 @@ export class PlacedRequest {
           }
   }
 
-  get id(): string {
-    return this.entry.id
-  }
-
   /** Tokens of its prompt, estimated where only its text is known. */
   get promptTokens(): number {
     return this.#prompt.promptTokens
@@ -51,14 +44,9 @@ export class PlacedRequest {
 
   /** As a router sees it. */
   get routed(): RequestToPlace {
-    const { id, request } = this.entry
+    const { id, request } = this
     const { tenant = '', session, priority = 0, maxTokens = 100 } = request
     return { id, tenant, session, priority, maxTokens, moves: this.moves, ...this.#prompt }
-  }
-
-  /** The request as another worker goes on with it. */
-  request(now: number): GenerateRequest {
-    return this.entry.message(now).request
   }
 }
 

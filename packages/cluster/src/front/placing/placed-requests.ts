@@ -1,3 +1,4 @@
+import { InFlightTable } from '@cllm/core'
 import type { PlacedRequest } from './placed-request.js'
 
 const lastEnded = 1000
@@ -8,35 +9,19 @@ export type EndedRequest = Readonly<
 >
 
 /** The requests of a front: those under way, by their ids and by their placements, and the last that ended. */
-export class PlacedRequests {
-  readonly #requests = new Map<string, PlacedRequest>()
+export class PlacedRequests extends InFlightTable<PlacedRequest> {
   /** By their placements. */
   readonly #placed = new Map<number, PlacedRequest>()
   readonly #ended = new Map<string, EndedRequest>()
 
-  /** How many are under way. */
-  get size(): number {
-    return this.#requests.size
-  }
-
-  /** Those under way. */
-  get all(): PlacedRequest[] {
-    return [...this.#requests.values()]
-  }
-
   /** Those under way on a worker. */
   on(worker: string): PlacedRequest[] {
-    return this.all.filter((placed) => placed.worker === worker)
-  }
-
-  /** One that is under way. */
-  get(id: string): PlacedRequest | undefined {
-    return this.#requests.get(id)
+    return this.all().filter((placed) => placed.worker === worker)
   }
 
   /** One that is under way, or one of the last that ended. */
   find(id: string): EndedRequest | undefined {
-    return this.#requests.get(id) ?? this.#ended.get(id)
+    return this.get(id) ?? this.#ended.get(id)
   }
 
   /** The one that a worker means. What an earlier worker still says is not heard. */
@@ -48,14 +33,10 @@ export class PlacedRequests {
   /** The ids of all requests by the placements that they had. */
   idsByPlacement(): ReadonlyMap<string, string> {
     const ids = new Map<string, string>()
-    for (const { placements, id } of [...this.#ended.values(), ...this.#requests.values()]) {
+    for (const { placements, id } of [...this.#ended.values(), ...this]) {
       for (const placement of placements) ids.set(String(placement), id)
     }
     return ids
-  }
-
-  add(placed: PlacedRequest): void {
-    this.#requests.set(placed.id, placed)
   }
 
   /** It goes to a worker, by a placement that no other request has or had. */
@@ -73,13 +54,14 @@ export class PlacedRequests {
     placed.placement = undefined
   }
 
-  /** It has ended. */
-  end(placed: PlacedRequest): void {
+  /** It has ended, and is remembered for a while. */
+  override remove(placed: PlacedRequest): boolean {
     if (placed.placement !== undefined) this.#placed.delete(placed.placement)
-    this.#requests.delete(placed.id)
+    if (!super.remove(placed)) return false
     const { id, worker, placement, placements, moves } = placed
     this.#ended.set(id, { id, worker, placement, placements, moves })
     const [oldest] = this.#ended.keys()
     if (this.#ended.size > lastEnded && oldest !== undefined) this.#ended.delete(oldest)
+    return true
   }
 }

@@ -10,6 +10,7 @@ import {
   type Random,
   type RequestEvent,
   type RouterPolicy,
+  withSeed,
 } from '@cllm/core'
 import { chooseWorker, isExactOn } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
@@ -72,14 +73,12 @@ export class Placing {
   }
 
   submit(id: string, request: GenerateRequest): void {
-    const { sampling } = request
-    if (this.#requests.get(id) !== undefined) {
-      const message = `A request with the id "${id}" is under way`
-      return this.#tell(id, failureOf(new CllmError('duplicate_request', message)))
+    try {
+      this.#requests.ensureFree(id)
+    } catch (error) {
+      return this.#tell(id, failureOf(CllmError.from(error)))
     }
-    // The next worker would choose another one.
-    const seed = sampling?.seed ?? this.parts.random.uint32()
-    const seeded = { ...request, sampling: { ...sampling, seed } }
+    const seeded = withSeed(request, this.parts.random)
     const placed = new PlacedRequest(id, seeded, this.#tokensPerCharacter, this.parts.clock)
     this.#requests.add(placed)
     this.#place(placed)
@@ -90,13 +89,13 @@ export class Placing {
     if (placed === undefined) return
     const member = this.parts.members.get(placed.worker)
     if (member === undefined) return this.#fail(placed, new CllmError('cancelled', reason))
-    placed.entry.cancelReason ??= reason
+    placed.cancelReason ??= reason
     member.link.send({ type: 'cancel', placement: placed.placement!, reason })
   }
 
   /** Ends all that is under way. */
   failAll(error: CllmError): void {
-    for (const placed of this.#requests.all) {
+    for (const placed of this.#requests.all()) {
       this.#release(placed)
       this.#fail(placed, error)
     }
@@ -115,7 +114,7 @@ export class Placing {
     forEachEvent(events, (placement, event) => {
       const placed = this.#requests.heard(worker, placement)
       if (placed === undefined) return
-      const { tenant } = placed.entry.request
+      const { tenant } = placed.request
       if (tenant !== undefined) this.#service.onEvent(worker, tenant, event)
       const told = this.#take(placed, event, member, now)
       if (told !== undefined) fresh.push({ id: placed.id, event: told })
@@ -138,7 +137,7 @@ export class Placing {
   onRestarting(worker: string): void {
     if (!this.parts.members.table.hasEligible) return
     for (const placed of this.#requests.on(worker)) {
-      if (!placed.entry.isProven || placed.hasCrashed) continue
+      if (!placed.isProven || placed.hasCrashed) continue
       placed.hasCrashed = true
       this.#onLoss(placed)
     }
@@ -165,7 +164,7 @@ export class Placing {
   /** A client came to a worker: what it has of batches leaves it. */
   onClients(worker: string): void {
     for (const placed of this.#requests.on(worker))
-      if (isOfBatch(placed.entry.request)) this.#move(placed)
+      if (isOfBatch(placed.request)) this.#move(placed)
   }
 
   #take(
@@ -174,23 +173,17 @@ export class Placing {
     member: Member,
     now: number,
   ): RequestEvent | undefined {
-    const { entry } = placed
-    if (event.type === 'token') {
-      entry.onToken(event.token, now)
-      placed.drawnBy = member.record
-      return event
-    }
-    if (event.type === 'progress') return event
+    const isFresh = placed.take(event, now)
+    if (event.type === 'token') placed.drawnBy = member.record
+    if (event.type === 'token' || event.type === 'progress') return event
     if (event.type === 'start') {
       this.#learn(placed, event.promptTokens)
-      if (entry.isAccepted) return undefined
-      entry.isAccepted = true
-      return { ...event, id: placed.id }
+      return isFresh ? { ...event, id: placed.id } : undefined
     }
     if (
       event.type === 'error' &&
       isOfWorker(event.error.code) &&
-      entry.cancelReason === undefined
+      placed.cancelReason === undefined
     ) {
       this.#onLoss(placed)
       return undefined
@@ -202,15 +195,15 @@ export class Placing {
   }
 
   #onLoss(placed: PlacedRequest): void {
-    if (++placed.losses <= this.parts.options.maxMoves) return this.#move(placed)
+    if (++placed.deaths <= this.parts.options.maxMoves) return this.#move(placed)
     this.#release(placed)
-    const message = `${placed.losses} workers were lost while they ran this request`
+    const message = `${placed.deaths} workers were lost while they ran this request`
     this.#fail(placed, new CllmError('engine_crashed', message))
   }
 
   #move(placed: PlacedRequest): void {
     this.#release(placed)
-    const { cancelReason } = placed.entry
+    const { cancelReason } = placed
     placed.moves++
     if (cancelReason !== undefined) this.#fail(placed, new CllmError('cancelled', cancelReason))
     else this.#place(placed)
@@ -220,7 +213,7 @@ export class Placing {
     const now = this.parts.clock.now()
     const choice = chooseWorker(placed, this.parts, now)
     // A batch's requests wait for as long as clients have all workers.
-    const patienceMs = isOfBatch(placed.entry.request) ? Infinity : this.parts.options.patienceMs
+    const patienceMs = isOfBatch(placed.request) ? Infinity : this.parts.options.patienceMs
     if ('holdUntil' in choice) return this.#held.add(placed, choice.holdUntil, patienceMs)
     if ('error' in choice) return this.#fail(placed, choice.error)
     this.#held.delete(placed)
@@ -237,13 +230,13 @@ export class Placing {
     const { table } = this.parts.members
     const placement = table.place(member.record.id, routed, now)
     this.#requests.place(placed, member.record.id, placement)
-    placed.entry.isProven = false
-    const continuedTokens = placed.entry.tokens.length
+    placed.isProven = false
+    const continuedTokens = placed.tokens.length
     const isSent = member.link.send({
       type: 'place',
       placement,
       routed: { promptTokens, blocks, blockTokens, continuedTokens },
-      request: placed.request(now),
+      request: placed.continuedAt(now),
     })
     if (isSent) {
       this.counts.placed++
@@ -270,7 +263,7 @@ export class Placing {
 
   #remove(placed: PlacedRequest): void {
     this.#held.delete(placed)
-    this.#requests.end(placed)
+    this.#requests.remove(placed)
   }
 
   #fail(placed: PlacedRequest, error: CllmError): void {
