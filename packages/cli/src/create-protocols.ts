@@ -1,4 +1,4 @@
-import type { PluginRegistry, SamplingParams } from '@cllm/core'
+import { type PluginRegistry, type SamplingParams, samplingRows } from '@cllm/core'
 import {
   createKoaProtocols,
   type HoldFolder,
@@ -75,15 +75,13 @@ function setDefaults({ config, sources }: LoadedConfig) {
   const { defaults } = config.api
   const isSet = (name: keyof typeof defaults): boolean =>
     sources.get(`api.defaults.${name}`) !== 'default'
+  const set = samplingRows.flatMap(([name, { wire }]) => {
+    const field = wire as keyof typeof defaults
+    return field in defaults && isSet(field) ? [[name, defaults[field]]] : []
+  })
   const sampling: Partial<SamplingParams> = {
-    ...(isSet('temperature') && { temperature: defaults.temperature }),
+    ...(Object.fromEntries(set) as Partial<SamplingParams>),
     ...(defaults.seed !== null && { seed: defaults.seed }),
-    ...(isSet('top_k') && { topK: defaults.top_k }),
-    ...(isSet('top_p') && { topP: defaults.top_p }),
-    ...(isSet('min_p') && { minP: defaults.min_p }),
-    ...(isSet('repetition_penalty') && { repetitionPenalty: defaults.repetition_penalty }),
-    ...(isSet('presence_penalty') && { presencePenalty: defaults.presence_penalty }),
-    ...(isSet('frequency_penalty') && { frequencyPenalty: defaults.frequency_penalty }),
   }
   return { ...(isSet('max_tokens') && { maxTokens: defaults.max_tokens }), sampling }
 }

@@ -17,31 +17,13 @@ export const commonFields = {
   n_keep: integer(-1, largest).optional(),
 }
 
-/** Fields that several protocols share. */
+/** These fields of a body. */
 export type CommonFields = {
   readonly [Name in keyof typeof commonFields]?: z.output<(typeof commonFields)[Name]>
 }
 
-/** Fields with the same name in these protocols; their ranges differ. */
-export interface SamplingFields {
-  readonly temperature?: number | undefined
-  readonly top_k?: number | undefined
-  readonly top_p?: number | undefined
-  readonly min_p?: number | undefined
-  readonly seed?: number | undefined
-  readonly presence_penalty?: number | undefined
-  readonly frequency_penalty?: number | undefined
-}
-
-/** The settings from the fields with the same names. */
-export const commonSettings = (fields: CommonFields & SamplingFields): RequestSettings => ({
-  temperature: fields.temperature,
-  topK: fields.top_k,
-  topP: fields.top_p,
-  minP: fields.min_p,
-  seed: fields.seed,
-  presencePenalty: fields.presence_penalty,
-  frequencyPenalty: fields.frequency_penalty,
+/** The settings from these fields. */
+export const commonSettings = (fields: CommonFields): RequestSettings => ({
   ignoreEos: fields.ignore_eos,
   priority: fields.priority,
   deadlineMs: fields.deadline_ms,

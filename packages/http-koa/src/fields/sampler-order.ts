@@ -1,19 +1,23 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, samplingRows } from '@cllm/core'
 import { z } from 'zod'
 import type { RequestSettings } from '../request/build-request.js'
 
-/** llama-server's names in the order in which the steps run, with what switches each off. */
-const steps: readonly (readonly [names: readonly string[], off: RequestSettings])[] = [
-  [['penalties', 'e'], { repetitionPenalty: 1, presencePenalty: 0, frequencyPenalty: 0 }],
-  [['dry', 'd'], { dryMultiplier: 0 }],
-  [['top_n_sigma', 'n', 's'], { topNSigma: 0 }],
-  [['top_k', 'k'], { topK: 0 }],
-  [['typ_p', 'typical_p', 'y'], { typicalP: 1 }],
-  [['top_p', 'p'], { topP: 1 }],
-  [['min_p', 'm'], { minP: 0 }],
-  [['xtc', 'x'], { xtcProbability: 0 }],
-  [['temperature', 't'], { temperature: 1, dynamicTemperatureRange: 0 }],
+/** llama-server's steps in the order in which they run: each by its name, others and a letter. */
+const steps: readonly (readonly [name: string, ...others: string[]])[] = [
+  ['penalties', 'e'],
+  ['dry', 'd'],
+  ['top_n_sigma', 'n', 's'],
+  ['top_k', 'k'],
+  ['typ_p', 'typical_p', 'y'],
+  ['top_p', 'p'],
+  ['min_p', 'm'],
+  ['xtc', 'x'],
+  ['temperature', 't'],
 ]
+
+/** The names of the steps, in their order. */
+export const samplerSteps: readonly string[] = steps.map(([name]) => name)
+
 const ignored = new Set(['infill', 'i', 'adaptive_p', 'a'])
 
 /** llama-server's `samplers`: their names, or one letter for each. */
@@ -38,16 +42,17 @@ export function samplersLeftOut(given: string | readonly string[] | undefined): 
   const places = names
     .filter((name) => !ignored.has(name))
     .map((name) => {
-      const place = steps.findIndex(([known]) => known.includes(name))
+      const place = steps.findIndex((known) => known.includes(name))
       if (place >= 0) return place
-      const expected = steps.map(([[known]]) => known).join(', ')
+      const expected = samplerSteps.join(', ')
       const message = `samplers: expected ${expected}, instead got ${name.slice(0, 40)}`
       throw new CllmError('invalid_request', message, { details })
     })
   if (places.some((place, index) => index > 0 && place < places[index - 1]!)) {
-    const order = steps.map(([[known]]) => known).join(', ')
+    const order = samplerSteps.join(', ')
     throw new CllmError('unsupported', `samplers: they run in the order ${order}`, { details })
   }
-  const off = steps.filter((_, place) => !places.includes(place)).map(([, settings]) => settings)
-  return Object.assign({}, ...off) as RequestSettings
+  const left = samplerSteps.filter((_, place) => !places.includes(place))
+  const off = samplingRows.filter(([, { step = '' }]) => left.includes(step))
+  return Object.fromEntries(off.map(([name, row]) => [name, row.off ?? row.default]))
 }

@@ -47,11 +47,10 @@ export function buildRequest(
   settings: RequestSettings,
   defaults: ProtocolDefaults,
 ): GenerateRequest {
-  const { maxTokens, stop, logitBias, seed, topK, ...others } = settings
+  const { maxTokens, stop, logitBias, seed, ...others } = settings
   const same = Object.entries(others).filter(([name]) => !engineSettings.has(name))
   const sampling = defined({
     ...Object.fromEntries(same),
-    topK: topK === undefined ? undefined : Math.max(0, topK), // −1 is off with vLLM and llama.cpp
     seed: toSeed(seed),
     logitBias: logitBias && toPairs(logitBias),
   })

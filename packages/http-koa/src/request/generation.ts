@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest } from '@cllm/core'
 import { abortOnClose } from '../stream/abort-on-close.js'
 import type { KoaContext } from '../routes/koa-context.js'
-import { inFieldNames } from '../fields/sampler-fields.js'
+import { inFieldNames } from '../fields/sampling-fields.js'
 import { isForecastWanted, requestIdOf, tellForecast } from './request-headers.js'
 
 /** The events of a request that the engine has accepted. */

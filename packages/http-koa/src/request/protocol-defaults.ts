@@ -1,6 +1,7 @@
 import { defaultSampling, defined, type SamplingParams } from '@cllm/core'
 import { z } from 'zod'
-import { integer, largest, number } from '../fields/fields.js'
+import { integer, largest } from '../fields/fields.js'
+import { defaultsFields, samplingSettings } from '../fields/sampling-fields.js'
 
 /** The values of fields that a request leaves out. */
 export interface ProtocolDefaults {
@@ -38,14 +39,8 @@ export const effectiveSampling = (defaults: ProtocolDefaults): Omit<SamplingPara
 /** Options of a protocol that set its defaults, in the names of `api.defaults`. */
 export const defaultsOptions = z.object({
   max_tokens: integer(1, largest).optional(),
-  temperature: number(0, 2).optional(),
+  ...defaultsFields,
   seed: integer(0, 2 ** 32 - 1).optional(),
-  top_k: integer(0, largest).optional(),
-  top_p: number(0, 1).optional(),
-  min_p: number(0, 1).optional(),
-  repetition_penalty: number(0.01, 10).optional(),
-  presence_penalty: number(-2, 2).optional(),
-  frequency_penalty: number(-2, 2).optional(),
 })
 
 /** The operator's values for every protocol, with those of one protocol's options before them. */
@@ -54,16 +49,9 @@ export function overridesFrom(
   every: DefaultOverrides,
 ): DefaultOverrides {
   const { max_tokens: maxTokens = every.maxTokens } = options
-  const given = defined({
-    temperature: options.temperature,
-    seed: options.seed,
-    topK: options.top_k,
-    topP: options.top_p,
-    minP: options.min_p,
-    repetitionPenalty: options.repetition_penalty,
-    presencePenalty: options.presence_penalty,
-    frequencyPenalty: options.frequency_penalty,
-  })
-  const sampling = { ...every.sampling, ...given }
+  const sampling = {
+    ...every.sampling,
+    ...defined(samplingSettings(options)),
+  }
   return { ...(maxTokens === undefined ? {} : { maxTokens }), sampling }
 }

@@ -2,7 +2,7 @@ import type { Continuation } from '../../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Backend, BackendCapabilities } from '../../contracts/model/backend.js'
-import { type SamplingParams, defaultSampling } from '../../contracts/model/sampling.js'
+import { type SamplingParams, samplingRows } from '../../contracts/model/sampling.js'
 import type { OutputConstraint, SurroundedJson } from '../../contracts/model/output-constraint.js'
 
 /** What a number may be. */
@@ -72,43 +72,6 @@ const maximumSeed = 0xffff_ffff
 const mostBreakers = 32
 const longestBreaker = 40
 
-/** What the numbers may be. */
-const ranges: Readonly<Partial<Record<keyof SamplingParams, NumberRange>>> = {
-  temperature: { min: 0, max: 100 },
-  topK: { min: 0, integer: true },
-  topP: { min: 0, max: 1 },
-  minP: { min: 0, max: 1 },
-  typicalP: { min: 0, max: 1 },
-  topNSigma: { min: 0, max: 1000 },
-  dynamicTemperatureRange: { min: 0, max: 100 },
-  dynamicTemperatureExponent: { min: 0, max: 100 },
-  xtcProbability: { min: 0, max: 1 },
-  xtcThreshold: { min: 0, max: 1 },
-  dryMultiplier: { min: 0, max: 100 },
-  dryBase: { min: 1, max: 100 },
-  dryAllowedLength: { min: 0, integer: true },
-  dryPenaltyLastN: { min: 0, integer: true },
-  mirostatTau: { min: 0, max: 100 },
-  mirostatEta: { min: 0, max: 100 },
-  seed: { min: 0, max: maximumSeed, integer: true },
-  minKeep: { min: 0, integer: true },
-  penaltyLastN: { min: 0, integer: true },
-  repetitionPenalty: { min: 0.01, max: 100 },
-  presencePenalty: { min: -100, max: 100 },
-  frequencyPenalty: { min: -100, max: 100 },
-}
-
-/** These switch on what only a backend with the capability `samplers` does. */
-const switches = [
-  'typicalP',
-  'topNSigma',
-  'dynamicTemperatureRange',
-  'xtcProbability',
-  'dryMultiplier',
-  'mirostat',
-  'minKeep',
-] as const
-
 /**
  * Checks the numbers and texts of sampling parameters.
  *
@@ -118,16 +81,17 @@ export function checkSampling(
   sampling: SamplingParams,
   capabilities: Pick<BackendCapabilities, 'samplers'>,
 ): void {
-  for (const [field, range] of Object.entries(ranges)) {
-    checkNumber(field, sampling[field as keyof SamplingParams], range)
-  }
   const { mirostat, drySequenceBreakers, ignoreEos, samplers = [] } = sampling
   if (mirostat !== 0 && mirostat !== 2) throw invalidField('mirostat', '0 or 2', mirostat)
+  for (const [field, range] of samplingRows) checkNumber(field, sampling[field], range)
+  checkNumber('seed', sampling.seed, { min: 0, max: maximumSeed, integer: true })
   checkBreakers(drySequenceBreakers)
   if (typeof ignoreEos !== 'boolean') throw invalidField('ignoreEos', 'true or false', ignoreEos)
   if (capabilities.samplers === true) return
-  const changed = switches.find((field) => sampling[field] !== defaultSampling[field])
-  if (changed !== undefined) throw unsupported(changed)
+  const changed = samplingRows.find(
+    ([name, { extra, default: off }]) => extra === true && sampling[name] !== off,
+  )
+  if (changed !== undefined) throw unsupported(changed[0])
   if (samplers.length > 0) throw unsupported('samplers')
 }
 

@@ -5,8 +5,9 @@ import { toTool, type ToolDefinition } from '../../chat/format/chat-format.js'
 import { type ForcedTools, planAnswer } from '../../chat/plan-answer.js'
 import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
-import { boolean, integer, largest, number, object, text } from '../../fields/fields.js'
+import { boolean, integer, largest, object, text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
+import { samplingSettings, usualFields } from '../../fields/sampling-fields.js'
 import { buildRequest } from '../../request/build-request.js'
 import { withModelDefaults } from '../../request/model-defaults.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
@@ -78,9 +79,9 @@ export const messageSchema = z.object({
     most: [32, 'at most 32 strings'],
   }).optional(),
   stream: boolean.optional(),
-  temperature: number(0, 2).optional(),
-  top_k: integer(-1, largest).optional(),
-  top_p: number(0, 1).optional(),
+  temperature: usualFields.temperature,
+  top_k: usualFields.top_k,
+  top_p: usualFields.top_p,
   metadata: object.optional(),
   cache_control: cacheControl,
   ...outputFields,
@@ -136,6 +137,7 @@ export async function toMessageRequest(
   const mark = await keptBy(fields, client)
   const settings = {
     ...commonSettings(fields),
+    ...samplingSettings(fields),
     maxTokens: fields.max_tokens,
     stop: fields.stop_sequences,
     constraint,

@@ -3,11 +3,11 @@ import { z } from 'zod'
 import { buildRequest } from '../../request/build-request.js'
 import { withModelDefaults } from '../../request/model-defaults.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
-import { boolean, integer, largest, number, object, seed, text } from '../../fields/fields.js'
+import { boolean, integer, largest, object, seed, text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
-import { samplerFields, samplerSettings } from '../../fields/sampler-fields.js'
 import { samplersField, samplersLeftOut } from '../../fields/sampler-order.js'
+import { llamaFields, samplingSettings } from '../../fields/sampling-fields.js'
 import { slotOf } from '../../fields/slot-field.js'
 import { repeatRequest } from '../../request/generation.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
@@ -26,15 +26,9 @@ export const completionSchema = z.object({
   model: z.string('a name').optional(),
   n_predict: integer(-1, largest).optional(),
   max_tokens: integer(-1, largest).optional(),
-  temperature: number(0, 100).optional(),
-  top_k: integer(-1, largest).optional(),
-  top_p: number(0, 1).optional(),
-  min_p: number(0, 1).optional(),
+  ...llamaFields,
   seed: seed.optional(),
   stop: z.union([text, stops], 'a string or up to 32 strings').optional(),
-  repeat_penalty: number(0.01, 100).optional(),
-  presence_penalty: number(-100, 100).optional(),
-  frequency_penalty: number(-100, 100).optional(),
   logit_bias: logitBiasField.optional(),
   cache_prompt: boolean.optional(),
   stream: boolean.optional(),
@@ -54,7 +48,6 @@ export const completionSchema = z.object({
   t_max_predict_ms: integer(-1, largest).optional(),
   id_slot: integer(-1, largest).optional(),
   timings_per_token: boolean.optional(),
-  ...samplerFields,
   ...commonFields,
 })
 
@@ -76,8 +69,7 @@ export async function toCompletionRequests(
   const most = mostTokens(fields)
   const settings = {
     ...commonSettings(fields),
-    repetitionPenalty: fields.repeat_penalty,
-    ...samplerSettings(fields),
+    ...samplingSettings(fields),
     ...samplersLeftOut(fields.samplers),
     maxTokens: most === -1 ? Infinity : most === 0 ? 1 : most,
     constraint,

@@ -1,18 +1,7 @@
 import { defaultSampling, type EngineInfo, type GenerateRequest } from '@cllm/core'
 import { largest } from '../../fields/fields.js'
-
-/** llama-server's order, in its names. */
-const samplers = [
-  'penalties',
-  'dry',
-  'top_n_sigma',
-  'top_k',
-  'typ_p',
-  'top_p',
-  'min_p',
-  'xtc',
-  'temperature',
-]
+import { samplerSteps } from '../../fields/sampler-order.js'
+import { samplingEcho } from '../../fields/sampling-fields.js'
 
 /** What a request is generated with, in llama-server's names; what this server has not is off. */
 export function generationSettings(
@@ -37,32 +26,16 @@ export function generationSettings(
   const most = maxTokens === largest ? -1 : maxTokens
   const ends = sampling.ignoreEos ? endTokens(info) : []
   const { constraint } = sampling
+  const { mirostat, mirostat_tau, mirostat_eta, min_keep, ...numbers } = samplingEcho(sampling)
   return {
     n_predict: most,
     max_tokens: most,
     seed: sampling.seed ?? 4_294_967_295,
-    temperature: sampling.temperature,
-    dynatemp_range: sampling.dynamicTemperatureRange,
-    dynatemp_exponent: sampling.dynamicTemperatureExponent,
-    top_k: sampling.topK,
-    top_p: sampling.topP,
-    min_p: sampling.minP,
-    top_n_sigma: sampling.topNSigma === 0 ? -1 : sampling.topNSigma,
-    xtc_probability: sampling.xtcProbability,
-    xtc_threshold: sampling.xtcThreshold,
-    typical_p: sampling.typicalP,
-    repeat_last_n: sampling.penaltyLastN === largest ? -1 : sampling.penaltyLastN,
-    repeat_penalty: sampling.repetitionPenalty,
-    presence_penalty: sampling.presencePenalty,
-    frequency_penalty: sampling.frequencyPenalty,
-    dry_multiplier: sampling.dryMultiplier,
-    dry_base: sampling.dryBase,
-    dry_allowed_length: sampling.dryAllowedLength,
-    dry_penalty_last_n: sampling.dryPenaltyLastN,
+    ...numbers,
     dry_sequence_breakers: sampling.drySequenceBreakers,
-    mirostat: sampling.mirostat,
-    mirostat_tau: sampling.mirostatTau,
-    mirostat_eta: sampling.mirostatEta,
+    mirostat,
+    mirostat_tau,
+    mirostat_eta,
     adaptive_target: -1,
     adaptive_decay: 0,
     stop: request.stop ?? [],
@@ -76,7 +49,7 @@ export function generationSettings(
       ...sampling.logitBias.map(([token, bias]) => ({ token, bias })),
     ],
     n_probs: request.logprobs ?? request.drawLogprobs ?? 0,
-    min_keep: sampling.minKeep,
+    min_keep,
     grammar: constraint?.type === 'gbnf' ? constraint.grammar : '',
     grammar_lazy: constraint?.type === 'triggered-json',
     grammar_triggers: [],
@@ -85,7 +58,7 @@ export function generationSettings(
     reasoning_format: 'deepseek',
     reasoning_in_content: false,
     generation_prompt: '',
-    samplers,
+    samplers: samplerSteps,
     'speculative.types': 'none',
     'speculative.n_max': 0,
     'speculative.n_min': 0,

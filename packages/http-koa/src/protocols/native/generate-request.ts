@@ -8,13 +8,12 @@ import {
   largest,
   logitBias,
   name,
-  number,
   object,
   stop,
   text,
 } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
-import { samplerFields, samplerSettings } from '../../fields/sampler-fields.js'
+import { defaultsFields, samplingSettings, usualFields } from '../../fields/sampling-fields.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
 
 const fewSamplers = 'an array of up to 8 objects with a name'
@@ -28,18 +27,12 @@ export const generateSchema = z.object({
   model: name.optional(),
   prompt: text.min(1, 'a non-empty string'),
   max_tokens: integer(1, largest).optional(),
-  temperature: number(0, 2).optional(),
-  top_p: number(0, 1).optional(),
-  top_k: integer(0, largest).optional(),
-  min_p: number(0, 1).optional(),
+  ...usualFields,
+  ...defaultsFields,
   seed: integer(0, 2 ** 32 - 1).optional(),
-  repetition_penalty: number(0.01, 10).optional(),
-  presence_penalty: number(-2, 2).optional(),
-  frequency_penalty: number(-2, 2).optional(),
   logit_bias: logitBias.optional(),
   stop: stop.optional(),
   stream: boolean.optional(),
-  ...samplerFields,
   samplers: list(samplerChoice, fewSamplers, { most: [8, fewSamplers] }).optional(),
   ...commonFields,
   cache: boolean.optional(),
@@ -65,12 +58,11 @@ export function toNativeRequest(
     { text: fields.prompt },
     {
       ...commonSettings(fields),
-      ...samplerSettings(fields),
+      ...samplingSettings(fields),
       samplers: fields.samplers,
       stop,
       cache,
       maxTokens: fields.max_tokens,
-      repetitionPenalty: fields.repetition_penalty,
       logitBias: fields.logit_bias,
     },
     defaults,

@@ -3,23 +3,26 @@ import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import { keepAliveField } from '../../fields/keep-alive-field.js'
 import type { UnknownFields } from '../../fields/unknown-fields.js'
-import { boolean, integer, largest, number, object, seed } from '../../fields/fields.js'
+import { boolean, integer, largest, object, seed } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
-import { samplerFields, samplerSettings } from '../../fields/sampler-fields.js'
+import { llamaFields, samplingSettings } from '../../fields/sampling-fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
 import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
 
 const any = z.unknown().optional()
+
+/** The same fields, which may be null. */
+const nullable = <Shape extends Readonly<Record<string, z.ZodType>>>(shape: Shape) =>
+  Object.fromEntries(Object.entries(shape).map(([key, field]) => [key, field.nullable()])) as {
+    readonly [Key in keyof Shape]: z.ZodNullable<Shape[Key]>
+  }
 
 /** The known members of `options`; the last of them mean nothing here and are taken silently. */
 const knownOptions = z.object(
   {
     num_predict: integer(-2, largest).nullish(),
     num_ctx: integer(0, largest).nullish(),
-    temperature: number(0, 100).nullish(),
-    top_k: integer(-1, largest).nullish(),
-    top_p: number(0, 1).nullish(),
-    min_p: number(0, 1).nullish(),
+    ...nullable(llamaFields),
     seed: seed.nullish(),
     stop: z
       .union(
@@ -27,14 +30,6 @@ const knownOptions = z.object(
         'a string or up to 32 of them',
       )
       .nullish(),
-    repeat_penalty: number(0.01, 100).nullish(),
-    presence_penalty: number(-100, 100).nullish(),
-    frequency_penalty: number(-100, 100).nullish(),
-    typical_p: samplerFields.typical_p.nullish(),
-    mirostat: samplerFields.mirostat.nullish(),
-    mirostat_tau: samplerFields.mirostat_tau.nullish(),
-    mirostat_eta: samplerFields.mirostat_eta.nullish(),
-    repeat_last_n: samplerFields.repeat_last_n.nullish(),
     num_keep: integer(-1, largest).nullish(),
     num_batch: any,
     num_gpu: any,
@@ -107,7 +102,9 @@ export function toSettings(
 ): RequestSettings {
   unknownOptions.warn(options, knownOptions.shape, logger)
   const said = Object.fromEntries(
-    Object.entries(options).filter(([, value]) => value !== null),
+    Object.entries(options).filter(
+      ([key, value]) => value !== null && Object.hasOwn(knownOptions.shape, key),
+    ),
   ) as { [Key in keyof typeof options]?: Exclude<(typeof options)[Key], null> }
   if (isClamped(said.num_ctx, contextSize)) {
     logger.info(
@@ -118,16 +115,8 @@ export function toSettings(
   const most = said.num_predict
   return {
     maxTokens: most === undefined ? undefined : most > 0 ? most : Infinity,
-    temperature: said.temperature,
-    topK: said.top_k,
-    topP: said.top_p,
-    minP: said.min_p,
-    seed: said.seed,
     stop: typeof said.stop === 'string' ? [said.stop].filter(Boolean) : said.stop?.filter(Boolean),
-    repetitionPenalty: said.repeat_penalty,
-    presencePenalty: said.presence_penalty,
-    frequencyPenalty: said.frequency_penalty,
-    ...samplerSettings(said),
+    ...samplingSettings(said),
     ...(shift === true && { contextShift: { keep: said.num_keep ?? 0 } }),
   }
 }

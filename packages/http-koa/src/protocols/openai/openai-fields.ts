@@ -2,10 +2,10 @@ import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
 import type { RequestSettings } from '../../request/build-request.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
-import { boolean, integer, largest, number, object, seed } from '../../fields/fields.js'
+import { boolean, integer, largest, object, seed } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
-import { samplerFields, samplerSettings } from '../../fields/sampler-fields.js'
 import { samplersField, samplersLeftOut } from '../../fields/sampler-order.js'
+import { samplingSettings, usualFields } from '../../fields/sampling-fields.js'
 import { slotOf } from '../../fields/slot-field.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 import { guidedFields } from './guided-output.js'
@@ -19,10 +19,9 @@ export const maxTokensField = integer(-1, largest).refine((count) => count !== 0
 /** The fields that chat and text completions share: OpenAI's, then those of other local servers. */
 export const sharedFields = {
   model: z.string('a name').optional(),
-  temperature: number(0, 2).optional(),
-  top_p: number(0, 1).optional(),
-  presence_penalty: number(-2, 2).optional(),
-  frequency_penalty: number(-2, 2).optional(),
+  ...usualFields,
+  // as llama-server says it
+  repeat_penalty: usualFields.repetition_penalty,
   logit_bias: logitBiasField.optional(),
   seed: seed.optional(),
   // as Mistral's clients say it
@@ -39,13 +38,8 @@ export const sharedFields = {
   user: z.string('a string').optional(),
   max_tokens: maxTokensField.optional(),
   n_predict: maxTokensField.optional(),
-  top_k: integer(-1, largest).optional(),
-  min_p: number(0, 1).optional(),
-  repeat_penalty: number(0.01, 10).optional(),
-  repetition_penalty: number(0.01, 10).optional(),
   cache_prompt: boolean.optional(),
   ...commonFields,
-  ...samplerFields,
   samplers: samplersField.optional(),
   id_slot: integer(-1, largest).optional(),
   timings_per_token: boolean.optional(),
@@ -73,9 +67,8 @@ export async function sharedSettings(
   refuseVllmFields(fields)
   return {
     ...commonSettings(fields),
+    ...samplingSettings(fields),
     seed: fields.seed ?? fields.random_seed,
-    repetitionPenalty: fields.repeat_penalty ?? fields.repetition_penalty,
-    ...samplerSettings(fields),
     ...samplersLeftOut(fields.samplers),
     maxTokens: toMaxTokens(fields.max_tokens ?? fields.n_predict),
     logitBias: await readLogitBias(client, fields.logit_bias),

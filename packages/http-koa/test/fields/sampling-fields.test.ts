@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { llamaServerProtocol, nativeProtocol, ollamaProtocol } from '@cllm/http-koa'
 import t from 'tap'
-import { inFieldNames, samplerSettings } from '../../src/fields/sampler-fields.js'
+import { inFieldNames, samplingSettings } from '../../src/fields/sampling-fields.js'
 import { testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 
@@ -9,9 +9,9 @@ const defined = (settings: object) =>
   Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
 
 t.test('the settings of the fields', async (t) => {
-  t.same(defined(samplerSettings({})), {})
+  t.same(defined(samplingSettings({})), {})
   t.same(
-    samplerSettings({
+    samplingSettings({
       typical_p: 0.9,
       top_n_sigma: 1.5,
       dynatemp_range: 0.3,
@@ -48,14 +48,14 @@ t.test('the settings of the fields', async (t) => {
       penaltyLastN: 10,
     },
   )
-  t.match(samplerSettings({ repeat_last_n: -1 }), { penaltyLastN: 2 ** 31 - 1 })
+  t.match(samplingSettings({ repeat_last_n: -1 }), { penaltyLastN: 2 ** 31 - 1 })
   const older = { top_n_sigma: -1, dry_base: 0, dry_penalty_last_n: -1, mirostat: 0 }
-  t.same(defined(samplerSettings(older)), {
+  t.same(defined(samplingSettings(older)), {
     topNSigma: 0,
     dryPenaltyLastN: 2 ** 31 - 1,
     mirostat: 0,
   })
-  t.throws(() => samplerSettings({ mirostat: 1 }), {
+  t.throws(() => samplingSettings({ mirostat: 1 }), {
     code: 'invalid_request',
     message: 'mirostat: expected 0 or 2, instead got 1',
   })

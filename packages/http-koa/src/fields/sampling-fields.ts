@@ -1,0 +1,115 @@
+import { CllmError, type samplingFields, type SamplingNumber, samplingRows } from '@cllm/core'
+import { z } from 'zod'
+import { expectedField } from '../request/expected-field.js'
+import type { RequestSettings } from '../request/build-request.js'
+import { integer, largest, number, text } from './fields.js'
+import { list } from './list.js'
+
+type Fields = typeof samplingFields
+
+/** A field for each parameter, under its name in the APIs. */
+type SamplingShape<Name extends SamplingNumber = SamplingNumber> = {
+  readonly [Each in Name as Fields[Each]['wire']]: z.ZodOptional<z.ZodNumber>
+}
+type WithLlamaNames<Shape> = Omit<Shape, 'repetition_penalty'> & {
+  readonly repeat_penalty: z.ZodOptional<z.ZodNumber>
+}
+
+type Row = (typeof samplingRows)[number]
+type OptionNumber = {
+  [Name in SamplingNumber]: Fields[Name] extends { option: string } ? Name : never
+}
+
+/** A number in the range of a row. */
+function field([, row]: Row, isWide: boolean, takesBelow = true): z.ZodNumber {
+  const { min, max = largest } = isWide ? row : { ...row, ...row.usual }
+  const least = takesBelow ? (row.below?.from ?? min) : min
+  return row.integer === true ? integer(least, max) : number(least, max)
+}
+
+/** All fields, in the ranges of OpenAI or the wider ones of llama-server. */
+const shapeOf = (isLlama: boolean): object =>
+  Object.fromEntries(
+    samplingRows.map((row) => [
+      isLlama ? (row[1].llama ?? row[1].wire) : row[1].wire,
+      field(row, isLlama).optional(),
+    ]),
+  )
+
+const fewBreakers = 'an array of up to 32 strings of 1 to 40 characters'
+const breaker = text.min(1, fewBreakers).max(40, fewBreakers)
+
+/** Some clients send the list as JSON in a text. */
+function fromJson(value: unknown): unknown {
+  try {
+    return typeof value === 'string' ? JSON.parse(value) : value
+  } catch {
+    return value
+  }
+}
+
+const breakers = {
+  dry_sequence_breakers: z
+    .preprocess(
+      fromJson,
+      list(breaker, fewBreakers, { least: [1, fewBreakers], most: [32, fewBreakers] }),
+    )
+    .optional(),
+}
+
+/** The parameters in OpenAI's ranges. */
+export const usualFields = { ...(shapeOf(false) as SamplingShape), ...breakers }
+
+/** The parameters in llama-server's names and ranges. */
+export const llamaFields = { ...(shapeOf(true) as WithLlamaNames<SamplingShape>), ...breakers }
+
+/** The parameters that `api.defaults` has, as the engine takes them. */
+export const defaultsFields = Object.fromEntries(
+  samplingRows
+    .filter(([, row]) => row.option !== undefined)
+    .map((row) => [row[1].wire, field(row, false, false).optional()]),
+) as SamplingShape<OptionNumber[SamplingNumber]>
+
+/**
+ * The sampling parameters of a body, whose fields were checked.
+ *
+ * @throws `invalid_request` for mirostat 1, which only llama.cpp has
+ */
+export function samplingSettings(fields: object): Omit<RequestSettings, 'logitBias'> {
+  const given = fields as Readonly<Record<string, unknown>>
+  if (given['mirostat'] === 1) throw expectedField('mirostat', '0 or 2, instead got 1')
+  const settings: Record<string, unknown> = {
+    seed: given['seed'],
+    drySequenceBreakers: given['dry_sequence_breakers'],
+  }
+  for (const [name, { wire, llama = wire, min, below }] of samplingRows) {
+    const value = (given[llama] ?? given[wire]) as number | undefined
+    if (value !== undefined) settings[name] = below && value < min ? below.means : value
+  }
+  return settings
+}
+
+/** The parameters in llama-server's names, as its API shows them. */
+export function samplingEcho(sampling: Readonly<Record<SamplingNumber, number>>) {
+  const shown = samplingRows.map(([name, { wire, llama = wire, below }]) => {
+    const value = sampling[name]
+    const isBelow = echoesBelow.has(name) && value === below?.means
+    return [llama, isBelow ? below.from : value]
+  })
+  return Object.fromEntries(shown) as { readonly [name: string]: number }
+}
+
+/** llama-server shows these as −1 where they mean the same. */
+const echoesBelow: ReadonlySet<SamplingNumber> = new Set(['topNSigma', 'penaltyLastN'])
+
+/** The engine's refusal of one of these fields, with the field's name in place of cLLM's. */
+export function inFieldNames(error: unknown): unknown {
+  if (!CllmError.isInstance(error) || error.code !== 'unsupported') return error
+  const { details } = error
+  if (details['capability'] !== 'samplers') return error
+  const row = samplingRows.find(([name]) => name === details['field'])
+  if (row === undefined) return error
+  const [name, { wire: field }] = row
+  const message = error.message.replace(`${name}:`, `${field}:`)
+  return new CllmError('unsupported', message, { details: { ...details, field }, cause: error })
+}
