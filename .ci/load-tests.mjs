@@ -46,18 +46,24 @@ const theirs = /^file:.*\/node_modules\/[^?]*\.[cm]?js$/
 // must see our sources.
 
 const resolved = new Map()
-/** What a library is in our tests. */
-const replaced = new Map([['fast-check', new URL('fast-check.mjs', import.meta.url).href]])
-const inOurTests = /\/(packages|examples)\/(.*\/)?test\/|\/\.tap\/fixtures\//
+/** What is in the place of a library for the files whose URLs have a pattern. */
+const replaced = new Map()
+const replace = (library, file, pattern) =>
+  replaced.set(library, { url: new URL(file, import.meta.url).href, pattern })
+
+const ourTests = /\/(packages|examples)\/(.*\/)?test\/|\/\.tap\/fixtures\//
+replace('fast-check', 'fast-check.mjs', ourTests)
+replace('async-hook-domain', 'domain.mjs', /\/@tapjs\/core\//)
 
 export function initialize({ isSuite }) {
-  if (isSuite) replaced.set('tap', new URL('suite.mjs', import.meta.url).href)
+  if (isSuite) replace('tap', 'suite.mjs', ourTests)
 }
 
 export async function resolve(specifier, context, next) {
   const { parentURL } = context
-  if (replaced.has(specifier) && inOurTests.test(parentURL)) {
-    return { url: replaced.get(specifier), format: 'module', shortCircuit: true }
+  const other = replaced.get(specifier)
+  if (other?.pattern.test(parentURL)) {
+    return { url: other.url, format: 'module', shortCircuit: true }
   }
   const fromFile = parentURL?.startsWith('file:') === true
   if (fromFile && /^\.\.?\//.test(specifier)) {
