@@ -3,15 +3,15 @@
 // other: it is the innermost test that is not over.
 const running = []
 
-const onError = (type) => (error) => {
+const handlerOf = (type) => (error) => {
   // Who listens, too, sees to it.
-  if (process.listenerCount(type) === 1) running.at(-1).onerror(error, type)
+  if (process.listenerCount(type) === 1) running.at(-1).onError(error, type)
 }
-const handlers = ['uncaughtException', 'unhandledRejection'].map((type) => [type, onError(type)])
+const handlers = ['uncaughtException', 'unhandledRejection'].map((type) => [type, handlerOf(type)])
 
 export class Domain {
-  constructor(onerror) {
-    this.onerror = onerror
+  constructor(onError) {
+    this.onError = onError
     if (running.push(this) === 1) for (const [type, handle] of handlers) process.on(type, handle)
   }
 

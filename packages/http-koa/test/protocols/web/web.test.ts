@@ -43,7 +43,7 @@ t.test('the page: files, headers, and who is sent to it', async (t) => {
 
   const sent = await get('/', { accept: browser })
   t.same([sent.status, sent.headers.get('location')], [302, 'ui/'])
-  t.equal(sent.headers.get('vary'), 'Accept')
+  t.equal(sent.headers.get('vary'), 'Origin, Accept')
   t.match(await (await get('/')).json(), { data: { name: 'cLLM Server' } }, 'others get the API')
   t.equal((await get('/ui')).headers.get('location'), 'ui/', 'so that relative addresses are right')
 
