@@ -24,8 +24,7 @@ import type { NativeContext } from './native/native-context.js'
 import { PassDraws } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import { BatchFiller } from './slots/batch-filler.js'
-import type { ChunkTile } from './slots/chunk-tile.js'
-import { preferSlot } from './slots/prefer-slot.js'
+import { preferSlot } from './slots/slot-layout.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { orderBatch, type StepPass, wantedPositions } from './slots/step-batch.js'
 import type { Vocabulary } from './text/vocabulary.js'
@@ -49,8 +48,8 @@ export interface LlamaCppBackendParts {
   readonly adapters?: LlamaCppAdapters | undefined
   /** Whether all slots share their cells. */
   readonly kvUnified: boolean
-  /** How short chunks are computed, where attention has tiles; default: as they are. */
-  readonly tile?: ChunkTile | undefined
+  /** Queries in a tile of attention, where it has such. */
+  readonly tile?: number | undefined
   /** What chooses the threads of each pass; default: their number stays. */
   readonly threads?: AdaptiveThreads | undefined
   /** Ends forward passes while it is true; default: no step can be left. */
@@ -148,7 +147,7 @@ export class LlamaCppBackend implements Backend {
         }
         const decoded = clock.now()
         threads?.after(pass, decoded - started)
-        this.#filler.took(items, pass, decoded - started)
+        this.#filler.observePass(items, pass, decoded - started)
         await this.#draws.sample(items, pass.order, { outputs, scores })
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
@@ -161,8 +160,8 @@ export class LlamaCppBackend implements Backend {
       this.#canLeave = false
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
-    this.#filler.tookAll(batch, items, decodeMs)
-    this.#filler.takeOff(batch, items)
+    this.#filler.observeBatch(batch, items, decodeMs)
+    this.#filler.trimFill(batch, items)
     return { outputs, scores, decodeMs, sampleMs }
   }
 
@@ -187,7 +186,7 @@ export class LlamaCppBackend implements Backend {
       decodeMs += ms
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
-    this.#filler.takeOff(batch, items)
+    this.#filler.trimFill(batch, items)
     const outputs = batch.map(({ outputs: positions, tokens }) =>
       positions.map((position) => ({ position, token: tokens.at(-1)! })),
     )

@@ -23,10 +23,9 @@ import { join } from 'node:path'
 import { uint32 } from '@cllm/gguf'
 import t from 'tap'
 import { BatchFiller } from '../src/slots/batch-filler.js'
-import { ChunkTile } from '../src/slots/chunk-tile.js'
-import { preferSlot } from '../src/slots/prefer-slot.js'
+import { PassCosts } from '../src/slots/pass-costs.js'
 import type { SlotCells } from '../src/slots/slot-cells.js'
-import { SlotLayout } from '../src/slots/slot-layout.js'
+import { preferSlot, SlotLayout } from '../src/slots/slot-layout.js'
 import { orderBatch } from '../src/slots/step-batch.js'
 import type { Vocabulary } from '../src/text/vocabulary.js'
 import { generate, openTiny, sampling } from './open-tiny.js'
@@ -481,7 +480,16 @@ t.test('embeddings as the tokens are made into one', async (t) => {
 })
 
 t.test('what gaps between slots cost', async (t) => {
-  const rigid = new SlotLayout({ length: () => 10, canSpare: () => false })
+  const layoutOf = (length: (slot: number) => number, canSpare: boolean) => {
+    const costs = new PassCosts()
+    const decoded = (slots: readonly number[], ms: number) => {
+      const items = slots.map((slot) => ({ slot, position: length(slot), tokens: [1] }))
+      costs.observe('decode', items, ms)
+    }
+    const layout = new SlotLayout({ length, canSpare: () => canSpare }, costs)
+    return Object.assign(layout, { decoded })
+  }
+  const rigid = layoutOf(() => 10, false)
   t.equal(rigid.lostMs([0, 2, 4]), 0, 'nothing is known')
   rigid.decoded([], 100)
   // 20 ms for a pass and 2 for each sequence in it
@@ -499,7 +507,7 @@ t.test('what gaps between slots cost', async (t) => {
   t.strictSame(rigid.fillers([0, 2], [0, 2]), [], 'nothing can be computed there')
 
   const lengths = [0, 0, 0, 0, 0, 0, 0, 50_000]
-  const layout = new SlotLayout({ length: (slot) => lengths[slot] ?? 0, canSpare: () => true })
+  const layout = layoutOf((slot) => lengths[slot] ?? 0, true)
   for (let nth = 0; nth < 40; nth++) {
     layout.decoded([0, 1, 2], 26)
     layout.decoded([7], 72)
@@ -513,7 +521,24 @@ t.test('what gaps between slots cost', async (t) => {
 })
 
 t.test('when a short chunk is computed as a whole tile', (t) => {
-  const tile = new ChunkTile(64)
+  const costs = new PassCosts(64)
+  const cells = { length: () => 0, canSpare: () => true, rollBack: () => {} }
+  const parts = { cells, limits: { slots: 1, batchSize: 512 }, kvUnified: false }
+  const filler = new BatchFiller(parts, costs)
+  const chunk = (tokens: number, position: number) => ({
+    slot: 0,
+    position,
+    tokens: Array.from({ length: tokens }, () => 1),
+    outputs: [],
+  })
+  const tile = {
+    computed: (tokens: number, context: number, ms: number) =>
+      costs.observe('chunk', [chunk(tokens, context)], ms),
+    pays(tokens: number, context: number) {
+      const [item] = filler.filled([chunk(tokens, context)])
+      return item!.tokens.length > tokens
+    },
+  }
   // twice as fast as the costs to begin with
   for (const [tokens, context] of [
     [64, 0],
@@ -601,7 +626,7 @@ t.test('sequences beside drafts become equally long where one pass takes less ti
     // Each token takes a millisecond, and passes nothing.
     for (const batch of [between, [verify(0, 3), decode(1)], [verify(1, 1), verify(3, 5)]]) {
       const tokens = batch.reduce((sum, item) => sum + item.tokens.length, 0)
-      learned.tookAll(batch, batch, tokens)
+      learned.observeBatch(batch, batch, tokens)
     }
   }
   t.strictSame(lengths(learned, between), asTheyAre, 'by what was learned')
@@ -646,7 +671,7 @@ t.test('what is computed along stays within the batch', (t) => {
   const batch = [decode(0), decode(2), chunk]
   const lengths = (batchSize: number) => {
     const parts = { cells, limits: { slots: 4, batchSize }, kvUnified: false }
-    const items = new BatchFiller({ ...parts, tile: new ChunkTile(64) }).filled(batch)
+    const items = new BatchFiller({ ...parts, tile: 64 }).filled(batch)
     return items.map(({ slot, tokens }) => [slot, tokens.length])
   }
   t.strictSame(lengths(67), [

@@ -19,7 +19,6 @@ import { stateKey } from './sample-file.js'
 import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
 import { llamaVersion } from '../native/versions.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
-import { ChunkTile } from '../slots/chunk-tile.js'
 import { LlamaCppStates } from '../slots/llamacpp-states.js'
 import { SlotCells } from '../slots/slot-cells.js'
 import { ChatTemplate, compileTemplate } from '../text/chat-template.js'
@@ -137,13 +136,13 @@ function assemble(
 /** Queries in one tile of flash attention on the CPU (`GGML_FA_TILE_Q`). */
 const chunkMultiple = 64
 
-/** What computes short chunks in whole tiles of attention, where there are such: on the CPU alone. */
+/** Queries in a tile of attention, where there are such: on the CPU alone. */
 export function tileOf(
   { gpu }: LlamaRuntime,
   { flashAttention, kvCacheType, kvUnified }: ContextSettings,
-): ChunkTile | undefined {
+): number | undefined {
   const isTiled = flashAttention !== false && ['f16', 'f32'].includes(kvCacheType)
-  return gpu === false && isTiled && kvUnified !== 'on' ? new ChunkTile(chunkMultiple) : undefined
+  return gpu === false && isTiled && kvUnified !== 'on' ? chunkMultiple : undefined
 }
 
 /** How much a loaded model takes at once. */

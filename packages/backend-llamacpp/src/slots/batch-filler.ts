@@ -1,6 +1,5 @@
-import type { BackendLimits, BatchItem, SlotId, TokenId } from '@cllm/core'
-import type { ChunkTile } from './chunk-tile.js'
-import { type EqualLength, EqualLengths } from './equal-lengths.js'
+import { type BackendLimits, type BatchItem, slotGaps, type SlotId, type TokenId } from '@cllm/core'
+import { PassCosts } from './pass-costs.js'
 import type { SlotCells } from './slot-cells.js'
 import { SlotLayout } from './slot-layout.js'
 import type { StepPass } from './step-batch.js'
@@ -8,14 +7,20 @@ import type { StepPass } from './step-batch.js'
 /** What is computed along: its logits are not wanted, so any token will do. */
 const filler: TokenId = 0
 
+/**
+ * Tiles round differently. Behind fewer tokens they gain hardly anything, and short conversations are computed
+ * the same each time.
+ */
+const leastTiled = 256
+
 /** What a {@link BatchFiller} works with. */
 export interface BatchFillerParts {
   readonly cells: Pick<SlotCells, 'length' | 'canSpare' | 'rollBack'>
   readonly limits: Pick<BackendLimits, 'slots' | 'batchSize'>
   /** Whether all slots share their cells, so that gaps between them cost nothing. */
   readonly kvUnified: boolean
-  /** How short chunks are computed, where attention has tiles; default: as they are. */
-  readonly tile?: ChunkTile | undefined
+  /** Queries in a tile of attention, where it has such. */
+  readonly tile?: number | undefined
 }
 
 /**
@@ -25,41 +30,39 @@ export interface BatchFillerParts {
  */
 export class BatchFiller {
   readonly #parts: BatchFillerParts
+  readonly #costs: PassCosts
   readonly #layout: SlotLayout
-  readonly #equalLengths: EqualLengths
 
-  constructor(parts: BatchFillerParts) {
+  constructor(parts: BatchFillerParts, costs = new PassCosts(parts.tile)) {
     this.#parts = parts
-    this.#layout = new SlotLayout(parts.cells)
-    this.#equalLengths = new EqualLengths(parts.cells, parts.limits)
+    this.#costs = costs
+    this.#layout = new SlotLayout(parts.cells, costs)
   }
 
   /** The items of the batch in their order, some of them longer, and further ones. */
   filled(batch: readonly BatchItem[]): readonly BatchItem[] {
-    const equal = this.#parts.kvUnified ? undefined : this.#equalLengths.choose(batch)
-    if (equal !== undefined) return this.#ofLength(batch, equal)
+    const equal = this.#inOnePass(batch)
+    if (equal !== undefined) return equal
     const inTiles = this.#inTiles(batch)
     return [...inTiles, ...this.#betweenDecodes(inTiles)]
   }
 
   /** Learns how long a pass of these items took. */
-  took(items: readonly BatchItem[], { order, isDecode }: StepPass, milliseconds: number): void {
-    const [first, second] = order.map((index) => items[index]!)
-    if (isDecode) {
-      const slots = order.map((index) => items[index]!.slot)
-      this.#layout.decoded(slots, milliseconds)
-    } else if (first !== undefined && second === undefined) {
-      this.#parts.tile?.computed(first.tokens.length, first.position, milliseconds)
+  observePass(items: readonly BatchItem[], { order, isDecode }: StepPass, ms: number): void {
+    const passed = order.map((index) => items[index]!)
+    if (isDecode) this.#costs.observe('decode', passed, ms)
+    else if (passed.length === 1 && this.#costs.tile !== undefined) {
+      this.#costs.observe('chunk', passed, ms)
     }
   }
 
   /** Learns how long all passes of a batch took, computed as these items. */
-  tookAll(batch: readonly BatchItem[], items: readonly BatchItem[], milliseconds: number): void {
-    this.#equalLengths.computed(batch, items, milliseconds)
+  observeBatch(batch: readonly BatchItem[], items: readonly BatchItem[], ms: number): void {
+    if (isOfDrafts(batch)) this.#costs.observe('drafts', items, ms)
   }
 
   /** Takes off what these items have beyond the batch. */
-  takeOff(batch: readonly BatchItem[], items: readonly BatchItem[]): void {
+  trimFill(batch: readonly BatchItem[], items: readonly BatchItem[]): void {
     for (const [index, { slot, tokens }] of items.entries()) {
       if (tokens.length !== batch[index]?.tokens.length) this.#parts.cells.rollBack(slot)
     }
@@ -70,24 +73,46 @@ export class BatchFiller {
     return this.#parts.kvUnified ? 0 : this.#layout.lostMs(used)
   }
 
+  /**
+   * On the CPU, llama.cpp computes flash attention in tiles of queries, and a chunk with fewer query by query:
+   * behind some hundred tokens that takes longer than a tile, the rest of which may be any tokens.
+   */
   #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
-    const { cells, limits, tile } = this.#parts
+    const { cells, limits } = this.#parts
+    const { tile } = this.#costs
     if (tile === undefined) return batch
     let room = this.#room(batch)
     return batch.map((item) => {
       const { slot, position, tokens, drafts } = item
-      const missing = tile.size - tokens.length
+      const missing = tile - tokens.length
       const isShort = tokens.length > 1 && missing > 0 && drafts === undefined
-      if (!isShort || missing > room || !tile.pays(tokens.length, position)) return item
-      if (slot >= limits.slots || !cells.canSpare(slot, tile.size)) return item
+      if (!isShort || missing > room || position < leastTiled) return item
+      const whole = longer(item, tile)
+      if (this.#costs.of('chunk', [whole]) >= this.#costs.of('chunk', [item])) return item
+      if (slot >= limits.slots || !cells.canSpare(slot, tile)) return item
       room -= missing
-      return longer(item, tile.size)
+      return whole
     })
   }
 
-  #ofLength(batch: readonly BatchItem[], { length, idle }: EqualLength): readonly BatchItem[] {
-    const between = idle.map((slot) => this.#idleItem(slot))
-    return [...batch, ...between].map((item) => longer(item, length))
+  /**
+   * llama.cpp puts only sequences into one pass over the weights whose ids follow each other and that compute
+   * equally many tokens: where some verify drafts between others that do not, there is a pass for each few of
+   * them. With further tokens all of them are one.
+   */
+  #inOnePass(batch: readonly BatchItem[]): readonly BatchItem[] | undefined {
+    const { kvUnified, limits, cells } = this.#parts
+    if (kvUnified || !isOfDrafts(batch)) return undefined
+    const length = Math.max(...batch.map(({ tokens }) => tokens.length))
+    const idle = slotGaps(batch.map(({ slot }) => slot)).flat()
+    const slots = [...batch.map(({ slot }) => slot), ...idle]
+    const fits = length * slots.length <= limits.batchSize
+    const canSpare = (slot: SlotId) => slot < limits.slots && cells.canSpare(slot, length)
+    if (!fits || !slots.every(canSpare)) return undefined
+    const equal = [...batch, ...idle.map((slot) => this.#idleItem(slot))].map((item) =>
+      longer(item, length),
+    )
+    return this.#costs.of('drafts', equal) < this.#costs.of('drafts', batch) ? equal : undefined
   }
 
   #betweenDecodes(batch: readonly BatchItem[]): BatchItem[] {
@@ -116,4 +141,12 @@ function longer(item: BatchItem, length: number): BatchItem {
   const missing = length - item.tokens.length
   if (missing === 0) return item
   return { ...item, tokens: [...item.tokens, ...Array.from({ length: missing }, () => filler)] }
+}
+
+/** Whether several sequences decode, and some of them verify drafts. */
+function isOfDrafts(batch: readonly BatchItem[]): boolean {
+  const isDecode = ({ tokens, drafts }: BatchItem) => tokens.length === 1 || drafts !== undefined
+  return (
+    batch.length > 1 && batch.some(({ drafts }) => drafts !== undefined) && batch.every(isDecode)
+  )
 }
