@@ -35,7 +35,7 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const outputs = [
   [/^(packages\/[^/]+)\/test\/(.+)\.ts$/, '$1/.tsbuild', '$2.js'],
   [/^(packages\/[^/]+)\/src\/(.+)\.ts$/, '$1/dist', '$2.js'],
-  [/^examples\/(.+)\.ts$/, '.tsbuild/examples', '$1.js'],
+  [/^(examples|tools)\/(.+)\.ts$/, '.tsbuild/$1', '$2.js'],
 ]
 
 const ours = /^file:.*\/packages\/[^/]+\/dist\/[^?]*\.js$/

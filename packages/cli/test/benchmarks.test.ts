@@ -1,8 +1,11 @@
 // slow: the load tests of benchmarks/ in short, 11 s
 import { execFile } from 'node:child_process'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'
 import t from 'tap'
+import { words } from './run-cli.js'
 
 const script = (name: string) => new URL(`../../../benchmarks/${name}`, import.meta.url)
 
@@ -100,4 +103,23 @@ t.test('a request whose client leaves is not computed any further, in every phas
     slotsIdle: '4 of 4',
     phases: { queued: whole, prefill: whole, decode: whole },
   })
+})
+
+t.test('stages: the same work at every stage', async (t) => {
+  const report = join(t.testdir(), 'stages.html')
+  const work = ['--sequences', '2', '--prompt-tokens', '8', '--output-tokens', '6', '--rounds', '1']
+  const model = words('--model stories15m --gpu off --threads 1 --slots 2')
+  const printed = await run('stages.mjs', ...model, ...work, '--json', '--report', report)
+  const { stages } = printed as { stages: Record<string, number>[] }
+  t.same(
+    stages.map(({ stage }) => stage),
+    [0, 1, 2, 3, 4, 5],
+  )
+  for (const { stage, wallMs = 0, decodeMs = 0, steps = 0, overheadPerStepUs = -1 } of stages) {
+    t.ok(wallMs >= decodeMs && decodeMs > 0)
+    t.ok(overheadPerStepUs >= 0)
+    // Requests that come over a channel or HTTP may begin a step apart.
+    t.ok(steps >= 6 && steps <= 9, `stage ${stage}: ${steps} steps`)
+  }
+  t.match(await readFile(report, 'utf8'), '<svg')
 })

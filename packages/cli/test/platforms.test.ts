@@ -2,7 +2,6 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { killTree } from '@cllm/bench'
 import t from 'tap'
-import { enginePid } from '../src/commands/bench/engine-pid.js'
 import { replaceFile } from '../src/models/replace-file.js'
 import { stopSignal } from '../src/stop-signal.js'
 
@@ -55,6 +54,14 @@ t.test('a process and its children are ended as the system can', async (t) => {
 })
 
 t.test("the engine's process is found in what the system lists", async (t) => {
+  const script = new URL('../../../benchmarks/faults/engine-pid.mjs', import.meta.url)
+  const { enginePid } = (await import(String(script))) as {
+    enginePid(
+      server: number | undefined,
+      engine: number | undefined,
+      surroundings: { platform: NodeJS.Platform; run: (program: string) => Promise<string> },
+    ): { find(): Promise<number | undefined> }
+  }
   for (const [platform, program, end] of [
     ['win32', 'powershell.exe', '\r\n'],
     ['linux', 'ps', '\n'],

@@ -2,7 +2,7 @@ import { performance } from 'node:perf_hooks'
 import type { EngineClient } from '@cllm/core'
 import type { MachineModel, PassCosts } from '@cllm/simulation'
 import { median } from 'simple-statistics'
-import { promptsOf, workSampling } from '../stages/token-work.js'
+import { promptsOf, workSampling } from './token-work.js'
 
 const promptTokens = 8
 const outputTokens = 40

@@ -4,38 +4,6 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { runCli, words } from '../run-cli.js'
 
-t.test('stages: the same work at every stage', async (t) => {
-  const report = join(t.testdir(), 'stages.html')
-  const work = ['--sequences', '2', '--prompt-tokens', '8', '--output-tokens', '6', '--rounds', '1']
-  const argv = [
-    'bench',
-    'stages',
-    '--model',
-    'stories15m',
-    '--gpu',
-    'off',
-    '--threads',
-    '1',
-    '--slots',
-    '2',
-    ...work,
-  ]
-  const { code, stdout, stderr } = await runCli([...argv, '--json', '--report', report])
-  t.equal(code, 0, stderr)
-  const { stages } = JSON.parse(stdout) as { stages: Record<string, number>[] }
-  t.same(
-    stages.map(({ stage }) => stage),
-    [0, 1, 2, 3, 4, 5],
-  )
-  for (const { stage, wallMs = 0, decodeMs = 0, steps = 0, overheadPerStepUs = -1 } of stages) {
-    t.ok(wallMs >= decodeMs && decodeMs > 0)
-    t.ok(overheadPerStepUs >= 0)
-    // Requests that come over a channel or HTTP may begin a step apart.
-    t.ok(steps >= 6 && steps <= 9, `stage ${stage}: ${steps} steps`)
-  }
-  t.match(await readFile(report, 'utf8'), '<svg')
-})
-
 t.test('simulate, by name, with a wrong policy', async (t) => {
   const argv = ['simulate', '--requests', '20', '--json', '--policy']
   const { code, stdout } = await runCli([...argv, 'adaptive+sjf'])

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { nextNumber } from '@cllm/core'
 import { writeLoraAdapter } from '@cllm/gguf'
 import t, { type Test } from 'tap'
-import { enginePid } from '../../src/commands/bench/engine-pid.js'
+import { firstChildOf } from '../plain-process.js'
 import { model, run, serve, stop } from '../serve-process.js'
 
 const width = 288
@@ -114,7 +114,7 @@ t.test('adapters are models, and requests choose them', async (t) => {
   const busy = async () =>
     ((await json('/slots')) as { n_past: number }[]).every(({ n_past: tokens }) => tokens > 20)
   while (!(await busy()));
-  process.kill((await enginePid(server.child.pid, undefined).find())!, 'SIGKILL')
+  process.kill(await firstChildOf(server.child), 'SIGKILL')
   t.same(await Promise.all(streams), whole, 'as if nothing had happened')
   t.same(await tell(t, url, { model: 'stories:pirate' }), pirate, 'with the adapter loaded later')
 

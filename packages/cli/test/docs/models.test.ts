@@ -1,7 +1,7 @@
 // slow: the templates of all models that llama.cpp knows, 6 s
 import { execFileSync } from 'node:child_process'
 import t from 'tap'
-import { checkKnownTemplates } from '../../src/docs/models/render-models-docs.js'
+import { checkKnownTemplates } from '../../../../tools/docs/models/render-models-docs.js'
 
 /** The templates come as a git bundle. */
 function hasGit(): boolean {

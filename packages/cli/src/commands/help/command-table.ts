@@ -112,17 +112,9 @@ const table: Readonly<Record<string, Command>> = {
     summary: 'Measure scheduling policies on a model and compare them',
     load: async () => (await import('../hosted/bench-model.js')).policies,
   },
-  'bench faults': {
-    summary: 'Inject faults into a server and print a score card',
-    load: async () => (await import('../bench/bench-faults.js')).benchFaults,
-  },
   'bench engine': {
     summary: 'Measure the engine the way llama-bench measures llama.cpp',
     load: async () => (await import('../hosted/bench-model.js')).engine,
-  },
-  'bench stages': {
-    summary: 'Measure the time that each stage up to HTTP adds to native',
-    load: async () => (await import('../hosted/bench-model.js')).stages,
   },
   'bench calibrate': {
     summary: 'Measure step durations and fit a cost model for cllm simulate',

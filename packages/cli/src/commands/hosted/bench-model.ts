@@ -1,6 +1,5 @@
 import { benchEngine } from '../bench/bench-engine.js'
 import { benchPolicies } from '../bench/bench-policies.js'
-import { benchStages } from '../bench/bench-stages.js'
 import { benchCalibrate } from '../bench/calibrate.js'
 import { tune as tuneLoad } from '../bench/tune.js'
 import type { RunCommand } from '../command-io.js'
@@ -17,12 +16,6 @@ export const calibrate = engineLikeProcess(
 export const engine = engineLikeProcess(
   ['bench', 'engine'],
   async (argv, io) => await benchEngine(argv, io, await modelHost(io)),
-)
-
-/** `cllm bench stages` */
-export const stages = engineLikeProcess(
-  ['bench', 'stages'],
-  async (argv, io) => await benchStages(argv, io, await modelHost(io)),
 )
 
 /** `cllm bench policies` */

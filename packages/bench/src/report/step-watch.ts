@@ -1,7 +1,7 @@
 import { performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { EngineClient } from '@cllm/core'
-import { StepHistory, type StepBucket } from '../report/step-history.js'
+import { StepHistory, type StepBucket } from './step-history.js'
 
 /** Times between two looks: about a step of a small model with several sequences on a CPU. */
 const everyMs = 50

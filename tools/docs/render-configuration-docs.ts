@@ -1,7 +1,11 @@
-import { configVariable } from '../config/layers/environment-layer.js'
-import { configFlag } from '../config/layers/flags-layer.js'
-import { options, sectionOf, type PlacedOption } from '../config/options/option-list.js'
-import { ignoredKeys, mappedKeys } from '../config/layers/original-layout.js'
+import { configVariable } from '../../packages/cli/src/config/layers/environment-layer.js'
+import { configFlag } from '../../packages/cli/src/config/layers/flags-layer.js'
+import {
+  options,
+  sectionOf,
+  type PlacedOption,
+} from '../../packages/cli/src/config/options/option-list.js'
+import { ignoredKeys, mappedKeys } from '../../packages/cli/src/config/layers/original-layout.js'
 
 const intro = `# Configuration
 

@@ -1,14 +1,8 @@
 import { performance } from 'node:perf_hooks'
-import type { EngineClient } from '@cllm/core'
-import type { StageRun } from './stage-run.js'
-import { workSampling, type TokenWork } from './token-work.js'
+import { workSampling } from '../../packages/bench/dist/index.js'
 
 /** Does the work through an engine, in this process or another. */
-export async function runClient(
-  client: EngineClient,
-  { outputTokens: maxTokens }: TokenWork,
-  prompts: readonly (readonly number[])[],
-): Promise<StageRun> {
+export async function runClient(client, { outputTokens: maxTokens }, prompts) {
   const sampling = { ...workSampling, ignoreEos: true }
   return await timed(client, async () => {
     await Promise.all(
@@ -24,7 +18,7 @@ export async function runClient(
 }
 
 /** Measures the wall time of an action, together with the engine's own timings. */
-export async function timed(client: EngineClient, work: () => Promise<void>): Promise<StageRun> {
+export async function timed(client, work) {
   const before = await client.statistics()
   const began = performance.now()
   await work()

@@ -1,15 +1,9 @@
 import { performance } from 'node:perf_hooks'
-import { defaultSampling, type Backend, type BatchItem } from '@cllm/core'
-import type { StageRun } from './stage-run.js'
-import { workSampling, type TokenWork } from './token-work.js'
+import { defaultSampling } from '../../packages/core/dist/index.js'
+import { workSampling } from '../../packages/bench/dist/index.js'
 
 /** Does the work by calling the backend's `step`, or another function of its kind, and nothing else. */
-export async function runSteps(
-  backend: Backend,
-  work: TokenWork,
-  prompts: readonly (readonly number[])[],
-  step: Backend['step'] = (batch) => backend.step(batch),
-): Promise<StageRun> {
+export async function runSteps(backend, work, prompts, step = (batch) => backend.step(batch)) {
   const sequences = prompts.map((prompt, slot) => ({
     slot,
     tokens: [...prompt],
@@ -21,8 +15,8 @@ export async function runSteps(
   const isOver = () => sequences.every(({ tokens }) => tokens.length >= lengthOf(work))
   while (!isOver()) {
     let room = backend.limits.batchSize
-    const batch: BatchItem[] = []
-    const inBatch: typeof sequences = []
+    const batch = []
+    const inBatch = []
     for (const sequence of sequences) {
       const { slot, tokens, done: position, sampler } = sequence
       const end = Math.min(tokens.length, position + room)
@@ -50,4 +44,4 @@ export async function runSteps(
   return { wallMs, decodeMs, sampleMs, steps }
 }
 
-const lengthOf = ({ promptTokens, outputTokens }: TokenWork) => promptTokens + outputTokens
+const lengthOf = ({ promptTokens, outputTokens }) => promptTokens + outputTokens

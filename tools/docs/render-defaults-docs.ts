@@ -1,5 +1,5 @@
 import { threadsFor } from '@cllm/backend-llamacpp'
-import { catalog } from '../models/catalog/catalog.js'
+import { catalog } from '../../packages/cli/src/models/catalog/catalog.js'
 import { effectiveSampling, protocolDefaults } from '@cllm/http-koa'
 
 const threadRows = (): string => {

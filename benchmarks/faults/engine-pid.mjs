@@ -1,14 +1,10 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import type { EnginePid } from '@cllm/bench'
 
-/** Runs a program and returns what it writes to standard output. */
-type Run = (program: string, args: readonly string[]) => Promise<string>
-
-const runProgram: Run = async (program, args) => (await promisify(execFile)(program, args)).stdout
+const runProgram = async (program, args) => (await promisify(execFile)(program, args)).stdout
 
 /** The command that lists all processes: a line of id, parent's id and memory each. */
-const listing = (platform: NodeJS.Platform): readonly [string, ...string[]] =>
+const listing = (platform) =>
   platform === 'win32'
     ? [
         'powershell.exe',
@@ -22,11 +18,7 @@ const listing = (platform: NodeJS.Platform): readonly [string, ...string[]] =>
  * The engine's process: `engine` if given, otherwise the child of the server's process that uses
  * the most memory, as the system lists them.
  */
-export function enginePid(
-  server: number | undefined,
-  engine: number | undefined,
-  { platform = process.platform, run = runProgram }: { platform?: NodeJS.Platform; run?: Run } = {},
-): EnginePid {
+export function enginePid(server, engine, { platform = process.platform, run = runProgram } = {}) {
   return {
     find: async () =>
       engine ?? (server === undefined ? undefined : await largestChild(server, platform, run)),
@@ -35,17 +27,13 @@ export function enginePid(
         process.kill(pid, name)
       } catch (error) {
         // The process has already ended.
-        if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+        if (error.code !== 'ESRCH') throw error
       }
     },
   }
 }
 
-async function largestChild(
-  parent: number,
-  platform: NodeJS.Platform,
-  run: Run,
-): Promise<number | undefined> {
+async function largestChild(parent, platform, run) {
   const [program, ...args] = listing(platform)
   const rows = (await run(program, args))
     .split('\n')

@@ -1,25 +1,16 @@
-import { connect as connectPlain, type Socket } from 'node:net'
+import { connect as connectPlain } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import type { Target } from '../load/target.js'
-import { urlOf } from '../load/target.js'
-
-/** The server's answers on a connection. */
-export interface RawAnswer {
-  /** The status codes of the answers, in order. */
-  readonly statuses: readonly number[]
-  /** Whether the server closed or reset the connection. */
-  readonly isClosed: boolean
-}
+import { urlOf } from '../../packages/bench/dist/load/target.js'
 
 /** A connection without an HTTP client, which sends bytes unchanged. */
 export class RawConnection {
-  readonly #socket: Socket
-  readonly opened: Promise<boolean>
+  #socket
+  opened
   #received = ''
   #isClosed = false
-  #onNews: () => void = () => {}
+  #onNews = () => {}
 
-  constructor({ url }: Pick<Target, 'url'>) {
+  constructor({ url }) {
     const { hostname, protocol } = url
     const isTls = protocol === 'https:'
     const port = url.port === '' ? (isTls ? 443 : 80) : Number(url.port)
@@ -42,19 +33,19 @@ export class RawConnection {
   }
 
   /** Sends bytes; resolves when the system has accepted them or the connection is closed. */
-  async send(data: string | Buffer): Promise<void> {
+  async send(data) {
     if (this.#socket.destroyed) return
-    await new Promise<void>((resolve) => {
+    await new Promise((resolve) => {
       this.#socket.write(data, () => resolve())
       this.#socket.once('close', () => resolve())
     })
   }
 
   /** Waits until this many answers have begun, the server has closed, or the time is over. */
-  async answers(count: number, timeoutMs: number): Promise<RawAnswer> {
+  async answers(count, timeoutMs) {
     const statuses = () =>
       [...this.#received.matchAll(/HTTP\/1\.[01] (\d{3})/g)].map(([, code]) => Number(code))
-    await new Promise<void>((resolve) => {
+    await new Promise((resolve) => {
       const timer = setTimeout(resolve, timeoutMs)
       this.#onNews = () => {
         if (!this.#isClosed && statuses().filter((status) => status >= 200).length < count) return
@@ -67,16 +58,13 @@ export class RawConnection {
     return { statuses: statuses().filter((status) => status >= 200), isClosed }
   }
 
-  close(): void {
+  close() {
     this.#socket.destroy()
   }
 }
 
 /** The head of a POST to a target's API. */
-export function postHead(
-  target: Target,
-  headers: Readonly<Record<string, string | number>>,
-): string {
+export function postHead(target, headers) {
   const all = { host: target.url.host, ...target.headers, ...headers }
   const lines = Object.entries({ 'content-type': 'application/json', ...all })
   const { pathname } = urlOf(target, target.api.path)

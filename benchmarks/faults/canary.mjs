@@ -1,25 +1,26 @@
-import type { Ask } from '../apis/api.js'
-import type { Target } from '../load/target.js'
-import { Conversation } from './conversation.js'
+import { Conversation } from './conversation.mjs'
 
 /** A small request with a known answer, to check that a server works. */
 export class Canary {
-  static readonly ask: Ask = {
+  static ask = {
     prompt: 'Once upon a time there was a',
     maxTokens: 8,
     tenant: '',
     temperature: 0,
     ignoreEos: true,
   }
-  #expected: string | undefined
+  target
+  #expected
 
-  constructor(private readonly target: Target) {}
+  constructor(target) {
+    this.target = target
+  }
 
   /**
    * Sends the request until it is answered or the time is over. Returns undefined for a good
    * answer, otherwise the problem. All later answers must equal the first one.
    */
-  async problem(withinMs: number): Promise<string | undefined> {
+  async problem(withinMs) {
     const end = performance.now() + withinMs
     let problem = 'no time to send the request'
     for (let left = withinMs; left > 0; left = end - performance.now()) {

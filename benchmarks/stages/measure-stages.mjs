@@ -3,29 +3,12 @@ import {
   LocalEngineClient,
   PluginRegistry,
   systemRandom,
-  type Backend,
-  type EngineClient,
-} from '@cllm/core'
-import { median } from 'simple-statistics'
-import type { ModelHost, ModelSettings } from '../model-host.js'
-import { runClient } from './run-client.js'
-import { runHttp } from './run-http.js'
-import { runSteps } from './run-steps.js'
-import type { StageRun } from './stage-run.js'
-import { promptsOf, type TokenWork } from './token-work.js'
-
-/** What a stage took: the medians of its rounds. */
-export interface StageResult extends StageRun {
-  readonly stage: number
-  readonly name: string
-  readonly tokensPerSecond: number
-  /** Wall time beyond native forward passes, in microseconds. */
-  readonly overheadPerStepUs: number
-  readonly overheadPerTokenUs: number
-}
-
-type Prompts = readonly (readonly number[])[]
-type Runner = (prompts: Prompts) => Promise<StageRun>
+} from '../../packages/core/dist/index.js'
+import { median } from '../lib/statistics.mjs'
+import { runClient } from './run-client.mjs'
+import { runHttp } from './run-http.mjs'
+import { runSteps } from './run-steps.mjs'
+import { promptsOf } from '../../packages/bench/dist/index.js'
 
 const names = [
   'native decode alone',
@@ -37,14 +20,9 @@ const names = [
 ]
 
 /** Runs the same work at every stage, `rounds` times after an unmeasured round. */
-export async function measureStages(
-  host: ModelHost,
-  settings: ModelSettings,
-  work: TokenWork,
-  rounds: number,
-): Promise<StageResult[]> {
-  const runs = new Map<number, StageRun[]>()
-  const measure = async (stages: ReadonlyMap<number, Runner>, vocabularySize: number) => {
+export async function measureStages(host, settings, work, rounds) {
+  const runs = new Map()
+  const measure = async (stages, vocabularySize) => {
     for (let round = 0; round <= rounds; round++) {
       for (const [stage, run] of stages) {
         const result = await run(promptsOf(work, vocabularySize, 10 * round + stage))
@@ -57,13 +35,13 @@ export async function measureStages(
   const client = clientOn(backend, host, settings)
   try {
     const { vocabularySize } = backend.tokenizer
-    const native: Backend['step'] = (batch) => backend.forward?.(batch) ?? backend.step(batch)
-    const alone = new Map<number, Runner>([
+    const native = (batch) => backend.forward?.(batch) ?? backend.step(batch)
+    const alone = new Map([
       [0, (prompts) => runSteps(backend, work, prompts, native)],
       [1, (prompts) => runSteps(backend, work, prompts)],
     ])
     await measure(alone, vocabularySize)
-    const inProcess = new Map([[2, (prompts: Prompts) => runClient(client, work, prompts)]])
+    const inProcess = new Map([[2, (prompts) => runClient(client, work, prompts)]])
     await measure(inProcess, vocabularySize)
   } finally {
     // Closing the engine disposes of its backend.
@@ -72,7 +50,7 @@ export async function measureStages(
   const served = await host.serve(settings)
   try {
     const { vocabularySize } = (await served.client.info()).model
-    const stages = new Map<number, Runner>([
+    const stages = new Map([
       [3, (prompts) => runClient(served.client, work, prompts)],
       [4, (prompts) => runHttp(served, work, prompts, false)],
       [5, (prompts) => runHttp(served, work, prompts, true)],
@@ -84,12 +62,12 @@ export async function measureStages(
   return results(runs, work)
 }
 
-function clientOn(backend: Backend, host: ModelHost, { policy }: ModelSettings): EngineClient {
+function clientOn(backend, host, { policy }) {
   const engine = createEngine({ backend, policy: host.policies.createPolicy(policy, {}) })
   return new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
 }
 
-function results(runs: ReadonlyMap<number, readonly StageRun[]>, work: TokenWork): StageResult[] {
+function results(runs, work) {
   const all = names.map((_, stage) => {
     const run = middle(runs.get(stage) ?? [])
     // Nothing but its native calls counts for the first.
@@ -109,8 +87,8 @@ function results(runs: ReadonlyMap<number, readonly StageRun[]>, work: TokenWork
   })
 }
 
-function middle(runs: readonly StageRun[]): StageRun {
-  const of = (name: keyof StageRun) => median(runs.map((run) => run[name]))
+function middle(runs) {
+  const of = (name) => median(runs.map((run) => run[name]))
   return {
     wallMs: of('wallMs'),
     decodeMs: of('decodeMs'),

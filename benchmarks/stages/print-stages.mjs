@@ -3,19 +3,23 @@ import {
   formatNumber,
   htmlPage,
   htmlTable,
-  measureStages,
-  type ModelHost,
   schemaVersion,
-  stagePlot,
-  type StageResult,
   textTable,
-} from '@cllm/bench'
-import type { CommandIo } from '../command-io.js'
-import { exitCode } from './output/exit-code.js'
-import { flagsHelp, one, parseFlags, showsHelp, toggle, wrong } from '../flags/flags.js'
-import { modelFlags, readModel } from './flags/model-flags.js'
-import { integer } from '../flags/values.js'
-import { writeText } from './output/write-files.js'
+} from '../../packages/bench/dist/index.js'
+import { exitCode } from '../../packages/cli/dist/commands/bench/output/exit-code.js'
+import {
+  flagsHelp,
+  one,
+  parseFlags,
+  showsHelp,
+  toggle,
+  wrong,
+} from '../../packages/cli/dist/commands/flags/flags.js'
+import { modelFlags, readModel } from '../../packages/cli/dist/commands/bench/flags/model-flags.js'
+import { integer } from '../../packages/cli/dist/commands/flags/values.js'
+import { measureStages } from './measure-stages.mjs'
+import { stagePlot } from './stage-plot.mjs'
+import { writeText } from '../../packages/cli/dist/commands/bench/output/write-files.js'
 
 const flagTable = {
   ...modelFlags,
@@ -24,18 +28,18 @@ const flagTable = {
   'output-tokens': one('N', 'Generated tokens per request (default 64)', integer(2), 64),
   rounds: one('N', 'Rounds to take medians of (default 5)', integer(1, 100), 5),
   json: toggle('One JSON line and nothing else'),
-  report: one('FILE', 'Write an HTML report with a plot', (value: string) => value),
-} as const
+  report: one('FILE', 'Write an HTML report with a plot', (value) => value),
+}
 
-const usage = `Usage: cllm bench stages --model SPEC [flags]
+const usage = `Usage: node benchmarks/stages.mjs --model SPEC [flags]
 
 Runs the same prompts at each stage from the native forward pass to a stream over HTTP, each through
 the real component, and prints the time that each stage adds.
 
 ${flagsHelp(flagTable)}`
 
-/** `cllm bench stages` */
-export async function benchStages(argv: string[], io: CommandIo, host: ModelHost): Promise<number> {
+/** `benchmarks/stages.mjs` */
+export async function printStages(argv, io, host) {
   if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const { sequences, json, report } = flags
@@ -53,7 +57,7 @@ export async function benchStages(argv: string[], io: CommandIo, host: ModelHost
   const rows = stages.map(rowOf)
   io.stdout.write(json ? `${JSON.stringify(result)}\n` : `${textTable(head, rows)}\n`)
   if (report !== undefined) {
-    const title = `cllm bench stages: ${settings.model}`
+    const title = `stages: ${settings.model}`
     const body = `<h1>${escapeHtml(title)}</h1>${htmlTable(head, rows)}${stagePlot(stages)}`
     await writeText(report, htmlPage(title, body))
   }
@@ -70,7 +74,7 @@ const head = [
   'µs/token',
 ]
 
-function rowOf({ stage, name, ...result }: StageResult): string[] {
+function rowOf({ stage, name, ...result }) {
   const { tokensPerSecond, wallMs, decodeMs, sampleMs } = result
   const { overheadPerStepUs, overheadPerTokenUs } = result
   const numbers = [

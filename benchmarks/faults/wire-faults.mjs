@@ -1,13 +1,12 @@
-import { nextNumber } from '@cllm/core'
-import { urlOf } from '../load/target.js'
-import { Canary } from './canary.js'
-import type { Fault, FaultContext, FaultOutcome } from './fault.js'
-import { longAsk } from './long-ask.js'
-import { postHead, RawConnection, type RawAnswer } from './raw-connection.js'
+import { nextNumber } from '../../packages/core/dist/index.js'
+import { urlOf } from '../../packages/bench/dist/load/target.js'
+import { Canary } from './canary.mjs'
+import { longAsk } from './long-ask.mjs'
+import { postHead, RawConnection } from './raw-connection.mjs'
 
 const oversizedBytes = 32 * 1024 * 1024
 
-function refusal({ statuses, isClosed }: RawAnswer): FaultOutcome {
+function refusal({ statuses, isClosed }) {
   const [status] = statuses
   if (status !== undefined && status >= 400 && status < 500)
     return { verdict: 'pass', came: `${status}` }
@@ -18,7 +17,7 @@ function refusal({ statuses, isClosed }: RawAnswer): FaultOutcome {
 }
 
 /** Sends bytes on a new connection and judges the answer. */
-const refused = (name: string, make: (context: FaultContext) => string | Buffer): Fault => ({
+const refused = (name, make) => ({
   name,
   expected: 'a status from 400 to 499, or the connection is closed',
   run: async (context) => {
@@ -30,7 +29,7 @@ const refused = (name: string, make: (context: FaultContext) => string | Buffer)
   },
 })
 
-const halfOpen: Fault = {
+const halfOpen = {
   name: 'half-open sockets',
   expected: 'other clients are served meanwhile',
   run: async ({ target, options, canary }) => {
@@ -53,7 +52,7 @@ const halfOpen: Fault = {
   },
 }
 
-const pipelined: Fault = {
+const pipelined = {
   name: 'pipelined requests',
   expected: 'every request is answered',
   run: async ({ target, options }) => {
@@ -74,7 +73,7 @@ const pipelined: Fault = {
   },
 }
 
-const manyConnections: Fault = {
+const manyConnections = {
   name: 'many connections',
   expected: 'other clients are served meanwhile; each connection is answered or refused',
   run: async ({ target, options, canary }) => {
@@ -100,13 +99,13 @@ const manyConnections: Fault = {
 }
 
 /** Deterministic bytes that are not valid HTTP. */
-function noise(length: number): Buffer {
+function noise(length) {
   let state = 7
   return Buffer.from(Array.from({ length }, () => (state = nextNumber(state)) >>> 24))
 }
 
 /** Faults on connections that violate HTTP or its usual limits. */
-export const wireFaults: readonly Fault[] = [
+export const wireFaults = [
   halfOpen,
   // The blank line ends the head, for servers that wait for its end.
   refused('garbage bytes', () => Buffer.concat([noise(4096), Buffer.from('\r\n\r\n')])),

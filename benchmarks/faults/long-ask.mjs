@@ -1,8 +1,5 @@
-import type { Ask } from '../apis/api.js'
-import type { FaultOptions } from './fault.js'
-
 /** A long request; each number gives a different one. */
-export function longAsk({ words, tokens }: FaultOptions, number: number): Ask {
+export function longAsk({ words, tokens }, number) {
   const text = Array.from({ length: words }, (_, place) => lexicon[(place * 7 + number) % 12])
   const prompt = `Story ${number}: ${text.join(' ')}`
   return { prompt, maxTokens: tokens, tenant: '', temperature: 0, ignoreEos: true }

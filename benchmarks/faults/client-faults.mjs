@@ -1,12 +1,11 @@
-import { Conversation } from './conversation.js'
-import type { Fault, FaultContext, FaultOutcome } from './fault.js'
-import { longAsk } from './long-ask.js'
+import { Conversation } from './conversation.mjs'
+import { longAsk } from './long-ask.mjs'
 
-const pass = (came: string): FaultOutcome => ({ verdict: 'pass', came })
-const sleep = async (ms: number) => await new Promise((resolve) => setTimeout(resolve, ms))
+const pass = (came) => ({ verdict: 'pass', came })
+const sleep = async (ms) => await new Promise((resolve) => setTimeout(resolve, ms))
 
 /** Sends enough long requests to fill the server; resolves at the first token of any of them. */
-async function crowd({ target, options }: FaultContext): Promise<Conversation[]> {
+async function crowd({ target, options }) {
   const { clients, restartMs } = options
   const all = Array.from(
     { length: clients },
@@ -16,7 +15,7 @@ async function crowd({ target, options }: FaultContext): Promise<Conversation[]>
   return all
 }
 
-async function leaveAll(all: readonly Conversation[], phase: string): Promise<FaultOutcome> {
+async function leaveAll(all, phase) {
   for (const each of all) each.leave()
   await Promise.all(all.map(({ done }) => done))
   const refused = all.filter(({ heard }) => (heard.status ?? 200) !== 200).length
@@ -24,7 +23,7 @@ async function leaveAll(all: readonly Conversation[], phase: string): Promise<Fa
 }
 
 /** Faults where clients disconnect, each in a different phase of its request. */
-const disconnects: readonly Fault[] = [
+const disconnects = [
   {
     name: 'disconnect: queued',
     expected: 'cancelled requests leave the queue',
@@ -73,7 +72,7 @@ const disconnects: readonly Fault[] = [
   },
 ]
 
-const slowReader: Fault = {
+const slowReader = {
   name: 'slow reader',
   expected: 'other clients are served meanwhile; the answer completes or ends with an error',
   run: async ({ target, options, canary }) => {
@@ -93,4 +92,4 @@ const slowReader: Fault = {
 }
 
 /** Faults of clients that use valid HTTP. */
-export const clientFaults: readonly Fault[] = [...disconnects, slowReader]
+export const clientFaults = [...disconnects, slowReader]

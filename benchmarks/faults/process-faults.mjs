@@ -1,12 +1,8 @@
-import { Conversation } from './conversation.js'
-import type { Fault, FaultContext, FaultOutcome } from './fault.js'
-import { longAsk } from './long-ask.js'
+import { Conversation } from './conversation.mjs'
+import { longAsk } from './long-ask.mjs'
 
 /** Disturbs the engine's process while two streams run, and judges how they end. */
-async function disturb(
-  { target, options, engine }: FaultContext,
-  what: (pid: number, signal: NonNullable<FaultContext['engine']>['signal']) => Promise<void>,
-): Promise<FaultOutcome> {
+async function disturb({ target, options, engine }, what) {
   if (engine === undefined) return skip('needs --pid or --engine-pid')
   const pid = await engine.find()
   if (pid === undefined) return skip('the server has no engine process')
@@ -30,10 +26,10 @@ async function disturb(
   return { verdict: cut > 0 ? 'fail' : 'pass', came }
 }
 
-const skip = (came: string): FaultOutcome => ({ verdict: 'skip', came })
+const skip = (came) => ({ verdict: 'skip', came })
 
 /** Faults of the engine's process. */
-export const processFaults: readonly Fault[] = [
+export const processFaults = [
   {
     name: 'engine: kill -9',
     expected: 'streams continue or end with an error, and the server recovers by itself',

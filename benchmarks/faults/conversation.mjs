@@ -1,38 +1,23 @@
-import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
+import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
-import type { Api, ApiEvent, Ask } from '../apis/api.js'
-import { eventDecoder } from '../load/event-decoder.js'
-import { urlOf, type Target } from '../load/target.js'
-
-/** The parts of an answer that a client has received. */
-export interface Heard {
-  status?: number
-  text: string
-  /** Events with text. */
-  chunks: number
-  /** Whether the stream's final event arrived. */
-  ended: boolean
-  /** The server's error message. */
-  error?: string
-  /** How the connection broke, if it did. */
-  broken?: string
-}
+import { eventDecoder } from '../../packages/bench/dist/load/event-decoder.js'
+import { urlOf } from '../../packages/bench/dist/load/target.js'
 
 /** A request on its own connection, with a client that can pause, resume and disconnect. */
 export class Conversation {
-  readonly heard: Heard = { text: '', chunks: 0, ended: false }
+  heard = { text: '', chunks: 0, ended: false }
   /** Resolves when the whole request is sent, or cannot be sent. */
-  readonly sent: Promise<void>
+  sent
   /** Resolves at the answer's head, or when there will be no answer. */
-  readonly head: Promise<void>
+  head
   /** Resolves when the request has ended, well or not. */
-  readonly done: Promise<Heard>
-  readonly #request: ClientRequest
-  readonly #waiting: { readonly chunks: number; readonly resolve: () => void }[] = []
-  #response: IncomingMessage | undefined
+  done
+  #request
+  #waiting = []
+  #response
   #isOver = false
 
-  constructor(target: Target, ask: Ask, timeoutMs: number) {
+  constructor(target, ask, timeoutMs) {
     const { api, url, headers, extraBody, model } = target
     const named = model === undefined ? ask : { ...ask, model }
     const body = JSON.stringify({ ...api.body(named), ...extraBody })
@@ -70,43 +55,43 @@ export class Conversation {
   }
 
   /** Resolves after this many events with text, or at the end of the answer. */
-  async chunks(count: number): Promise<void> {
+  async chunks(count) {
     if (this.#isOver || this.heard.chunks >= count) return
-    await new Promise<void>((resolve) => this.#waiting.push({ chunks: count, resolve }))
+    await new Promise((resolve) => this.#waiting.push({ chunks: count, resolve }))
   }
 
   /** Closes the connection. */
-  leave(): void {
+  leave() {
     this.#request.destroy()
   }
 
   /** Stops reading; the connection stays open. */
-  pause(): void {
+  pause() {
     this.#response?.pause()
   }
 
-  resume(): void {
+  resume() {
     this.#response?.resume()
   }
 
-  #read(response: IncomingMessage, { api }: Target): void {
+  #read(response, { api }) {
     const { heard } = this
     this.#response = response
     heard.status = response.statusCode ?? 0
     response.setEncoding('utf8')
     response.on('error', ({ message }) => (heard.broken ??= message))
     if (heard.status !== 200) {
-      response.on('data', (text: string) => (heard.error = `${heard.error ?? ''}${text}`))
+      response.on('data', (text) => (heard.error = `${heard.error ?? ''}${text}`))
       return
     }
     const decoder = eventDecoder(api.framing, (data) => {
       if (data === '[DONE]') heard.ended = true
       else this.#take(readEvent(api, data))
     })
-    response.on('data', (text: string) => decoder.feed(text))
+    response.on('data', (text) => decoder.feed(text))
   }
 
-  #take(event: ApiEvent): void {
+  #take(event) {
     const { heard } = this
     if (event.error !== undefined) heard.error = event.error
     if (event.done === true) heard.ended = true
@@ -120,10 +105,10 @@ export class Conversation {
   }
 }
 
-function readEvent(api: Api, data: string): ApiEvent {
+function readEvent(api, data) {
   const error = `not an event of the API ${api.name}: ${data.slice(0, 80)}`
   try {
-    return api.read(JSON.parse(data) as Record<string, unknown>) ?? { error }
+    return api.read(JSON.parse(data)) ?? { error }
   } catch {
     return { error }
   }

@@ -1,37 +1,17 @@
-import type { Target } from '../load/target.js'
-import { Canary } from './canary.js'
-import { clientFaults } from './client-faults.js'
-import type { EnginePid, Fault, FaultOptions, FaultOutcome } from './fault.js'
-import { processFaults } from './process-faults.js'
-import { wireFaults } from './wire-faults.js'
+import { Canary } from './canary.mjs'
+import { clientFaults } from './client-faults.mjs'
+import { processFaults } from './process-faults.mjs'
+import { wireFaults } from './wire-faults.mjs'
 
 /** All faults, in the order of injection. */
 export const faults = [...clientFaults, ...wireFaults, ...processFaults]
-
-/** A line of the score card. */
-export interface FaultResult extends FaultOutcome {
-  readonly fault: string
-  readonly expected: string
-  /** Milliseconds until the canary was answered again; absent if it was not, or after a skip. */
-  readonly recoveryMs?: number
-}
-
-/** The faults to inject and their target. */
-export interface FaultRun {
-  readonly target: Target
-  readonly options: FaultOptions
-  readonly engine?: EnginePid
-  /** Names of faults, or prefixes of names. Default: all. */
-  readonly only?: readonly string[]
-  readonly signal: AbortSignal
-}
 
 /**
  * Injects one fault after another into a server, judges its behaviour, and checks that it answers
  * the canary in time afterwards. Yields each result when it is known; ends early when the signal
  * aborts or the server does not recover.
  */
-export async function* runFaults(run: FaultRun): AsyncGenerator<FaultResult> {
+export async function* runFaults(run) {
   const { target, options, engine, only = [], signal } = run
   const canary = new Canary(target)
   const problem = await canary.problem(options.restartMs)
@@ -39,8 +19,7 @@ export async function* runFaults(run: FaultRun): AsyncGenerator<FaultResult> {
     yield { fault: 'none', expected: 'the canary is answered', verdict: 'fail', came: problem }
     return
   }
-  const isAsked = ({ name }: Fault) =>
-    only.length === 0 || only.some((word) => name.startsWith(word))
+  const isAsked = ({ name }) => only.length === 0 || only.some((word) => name.startsWith(word))
   const asked = faults.filter(isAsked)
   for (const { name, expected, restarts = false, run: inject } of asked) {
     if (signal.aborted) return

@@ -1,19 +1,24 @@
 import {
-  type FaultResult,
-  faults,
   formatNumber,
   reachTarget,
-  runFaults,
   schemaVersion,
   textTable,
-} from '@cllm/bench'
-import type { CommandIo } from '../command-io.js'
-import { enginePid } from './engine-pid.js'
-import { exitCode } from './output/exit-code.js'
-import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from '../flags/flags.js'
-import { serveFlags } from './flags/load-flags.js'
-import { readTarget } from './flags/read-target.js'
-import { duration, integer } from '../flags/values.js'
+} from '../../packages/bench/dist/index.js'
+import { enginePid } from './engine-pid.mjs'
+import { faults, runFaults } from './run-faults.mjs'
+import { exitCode } from '../../packages/cli/dist/commands/bench/output/exit-code.js'
+import {
+  flagsHelp,
+  many,
+  one,
+  parseFlags,
+  showsHelp,
+  toggle,
+  wrong,
+} from '../../packages/cli/dist/commands/flags/flags.js'
+import { serveFlags } from '../../packages/cli/dist/commands/bench/flags/load-flags.js'
+import { readTarget } from '../../packages/cli/dist/commands/bench/flags/read-target.js'
+import { duration, integer } from '../../packages/cli/dist/commands/flags/values.js'
 
 const { target, api, model, 'api-key': apiKey, 'extra-body': extraBody } = serveFlags
 
@@ -44,9 +49,9 @@ const flagTable = {
   ),
   stop: one('TIME', 'How long the engine is paused (default 2s)', duration, 2000),
   json: toggle('One JSON line and nothing else'),
-} as const
+}
 
-const usage = `Usage: cllm bench faults --target URL [--api NAME] [--pid N] [flags]
+const usage = `Usage: node benchmarks/faults.mjs --target URL [--api NAME] [--pid N] [flags]
 
 Injects faults into a server, one after another, and prints a score card. After each fault the
 server must answer a small request, the canary, in time and with the same text as before. Do not run
@@ -60,8 +65,8 @@ Exit codes: 0 no fault failed, 1 some failed or the target cannot be reached, 2 
 130 interrupted.
 `
 
-/** `cllm bench faults` */
-export async function benchFaults(argv: string[], io: CommandIo): Promise<number> {
+/** `benchmarks/faults.mjs` */
+export async function injectFaults(argv, io) {
   if (showsHelp(argv, usage, io)) return exitCode.ok
   const flags = parseFlags(argv, flagTable)
   const { target: url, pid, only, json, recovery, restart, stop } = flags
@@ -74,7 +79,7 @@ export async function benchFaults(argv: string[], io: CommandIo): Promise<number
   const name = flags.api.at(-1) ?? 'cllm'
   const given = readTarget({ name: url.host, url, api: name, connections: 'new' }, flags, io.env)
   const load = { temperature: 0, ignoreEos: true, timeoutMs: restart }
-  const results: FaultResult[] = []
+  const results = []
   const run = runFaults({
     target: await reachTarget(given, load, io.signal),
     options: {
@@ -96,7 +101,7 @@ export async function benchFaults(argv: string[], io: CommandIo): Promise<number
     results.push(result)
     if (!json) io.stderr.write(`${result.verdict}: ${result.fault}\n`)
   }
-  const count = (verdict: string) => results.filter((each) => each.verdict === verdict).length
+  const count = (verdict) => results.filter((each) => each.verdict === verdict).length
   const totals = { passed: count('pass'), failed: count('fail'), skipped: count('skip') }
   const { href } = url
   const card = {
@@ -112,10 +117,7 @@ export async function benchFaults(argv: string[], io: CommandIo): Promise<number
   return totals.failed > 0 ? exitCode.failed : exitCode.ok
 }
 
-function table(
-  results: readonly FaultResult[],
-  { passed, failed, skipped }: Readonly<Record<'passed' | 'failed' | 'skipped', number>>,
-): string {
+function table(results, { passed, failed, skipped }) {
   const rows = results.map(({ fault, verdict, expected, came, recoveryMs }) => [
     fault,
     verdict,

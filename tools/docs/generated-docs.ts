@@ -14,7 +14,7 @@ export interface GeneratedPage {
   readonly render: () => string | Promise<string>
 }
 
-const folder = new URL('../../../../docs/', import.meta.url)
+const folder = new URL('../../docs/', import.meta.url)
 const scheduling = new URL('scheduling.md', folder)
 const measured = new URL('../../../../benchmarks/scheduling.md', import.meta.url)
 

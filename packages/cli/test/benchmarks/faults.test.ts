@@ -4,14 +4,28 @@ import { once } from 'node:events'
 import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { faults, type FaultResult } from '@cllm/bench'
 import { plainEnvironment } from '@cllm/core/testing'
 import { resolveModel } from 'cllm'
 import t, { type Test } from 'tap'
-import { benchFaults } from '../../../src/commands/bench/bench-faults.js'
-import { commandIo } from './command-io.js'
+import type { CommandIo } from '../../src/commands/command-io.js'
+import { commandIo } from '../commands/bench/command-io.js'
 
-const bin = fileURLToPath(new URL('../../../bin/cllm.js', import.meta.url))
+const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
+
+const script = (name: string) =>
+  String(new URL(`../../../../benchmarks/faults/${name}`, import.meta.url))
+const { injectFaults } = (await import(script('inject-faults.mjs'))) as {
+  injectFaults(argv: readonly string[], io: CommandIo): Promise<number>
+}
+const { faults } = (await import(script('run-faults.mjs'))) as {
+  readonly faults: readonly { readonly name: string }[]
+}
+
+interface FaultResult {
+  readonly fault: string
+  readonly verdict: 'pass' | 'fail' | 'skip'
+  readonly came: string
+}
 
 interface Card {
   readonly passed: number
@@ -23,7 +37,7 @@ interface Card {
 async function inject(url: string, ...more: readonly string[]) {
   const io = commandIo()
   const small = ['--clients', '4', '--tokens', '8', '--sockets', '20']
-  const code = await benchFaults(['--target', url, '--json', ...small, ...more], io)
+  const code = await injectFaults(['--target', url, '--json', ...small, ...more], io)
   return { code, card: JSON.parse(io.written.stdout) as Card }
 }
 
@@ -95,7 +109,7 @@ t.test('what is asked for must be there', async (t) => {
   await t.rejects(inject(url, '--only', 'flood'), {
     message: /--only: expected disconnect.*"flood"/,
   })
-  await t.rejects(benchFaults([], {} as never), { message: /--target is missing/ })
+  await t.rejects(injectFaults([], {} as never), { message: /--target is missing/ })
   const { code, card } = await inject(url, '--only', 'engine', '--only', 'clock')
   t.equal(code, 0)
   t.same(
@@ -130,7 +144,7 @@ t.test('cllm serve survives every fault', async (t) => {
   // Times are long: other tests may have the machine.
   const times = ['--recovery', '2m', '--restart', '2m', '--stop', '200ms']
   const argv = ['--target', url, '--pid', String(child.pid), '--clients', '8', '--tokens', '60']
-  const code = await benchFaults([...argv, ...times, '--json'], io)
+  const code = await injectFaults([...argv, ...times, '--json'], io)
   const card = JSON.parse(output) as { failed: number; faults: FaultResult[] }
   t.same(
     card.faults.filter(({ verdict }) => verdict === 'fail'),

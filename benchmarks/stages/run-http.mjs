@@ -1,21 +1,8 @@
-import type { EngineClient } from '@cllm/core'
-import { timed } from './run-client.js'
-import type { StageRun } from './stage-run.js'
-import { workSampling, type TokenWork } from './token-work.js'
-
-/** A server and the engine behind it. */
-export interface ServedEngine {
-  readonly url: URL
-  readonly client: EngineClient
-}
+import { timed } from './run-client.mjs'
+import { workSampling } from '../../packages/bench/dist/index.js'
 
 /** Does the work over HTTP, in whole answers or streams: `POST /v1/completions`. */
-export async function runHttp(
-  { url, client }: ServedEngine,
-  { outputTokens }: TokenWork,
-  prompts: readonly (readonly number[])[],
-  stream: boolean,
-): Promise<StageRun> {
+export async function runHttp({ url, client }, { outputTokens }, prompts, stream) {
   const { topK, topP, ...sampling } = workSampling
   const common = { max_tokens: outputTokens, ignore_eos: true, top_k: topK, top_p: topP }
   return await timed(client, async () => {

@@ -1,8 +1,7 @@
-import { rowChart } from '../report/chart/row-chart.js'
-import type { StageResult } from './measure-stages.js'
+import { rowChart } from '../../packages/bench/dist/report/chart/row-chart.js'
 
 /** Where the time of each stage goes, as a figure of HTML. */
-export function stagePlot(stages: readonly StageResult[]): string {
+export function stagePlot(stages) {
   const rows = stages.map(({ stage, name, wallMs, decodeMs, sampleMs }) => {
     const sampled = decodeMs + sampleMs
     const pieces = [
