@@ -16,7 +16,7 @@ export interface GeneratedPage {
 
 const folder = new URL('../../docs/', import.meta.url)
 const scheduling = new URL('scheduling.md', folder)
-const measured = new URL('../../../../benchmarks/scheduling.md', import.meta.url)
+const measured = new URL('../../benchmarks/scheduling.md', import.meta.url)
 
 /** Every generated page. */
 export const generatedDocs: readonly GeneratedPage[] = [

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
 import { CommandFailed, type CommandIo, type RunCommand } from './commands/command-io.js'
 import { commands } from './commands/help/command-table.js'
-import { suggestion } from './config/suggestion.js'
+import { suggestion } from './config/messages.js'
 
 /** @param group only the commands that begin with this word */
 const help = (group?: string): string => {

@@ -1,5 +1,5 @@
 import { dispatch } from './dispatch.js'
-import { stopSignal } from './stop-signal.js'
+import { stopSignal } from './process/stop-signal.js'
 
 const { stdout, stderr, env } = process
 process.exitCode = await dispatch(process.argv.slice(2), {

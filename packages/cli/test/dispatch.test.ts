@@ -15,8 +15,8 @@ import { parse, parseAllDocuments } from 'yaml'
 import { options } from '../src/config/options/option-list.js'
 import { loadConfig } from '../src/config/load-config.js'
 import { dispatch } from '../src/dispatch.js'
-import { LogLines } from '../src/log-lines.js'
-import { createLogger } from '../src/logger.js'
+import { LogLines } from '../src/process/log-lines.js'
+import { createLogger } from '../src/process/logger.js'
 
 const run = async (argv: string[], env: NodeJS.ProcessEnv = {}) => {
   const written = { stdout: '', stderr: '' }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { killTree } from '@cllm/bench'
 import t from 'tap'
 import { replaceFile } from '../src/models/replace-file.js'
-import { stopSignal } from '../src/stop-signal.js'
+import { stopSignal } from '../src/process/stop-signal.js'
 
 const refusal = (code: string) => Object.assign(new Error(code), { code })
 

@@ -1,5 +1,5 @@
 import type { Slo } from '../metrics/slo.js'
-import type { PolicyFactory } from '../model-host.js'
+import type { PolicyFactory } from '../calibrate/model-host.js'
 
 /**
  * The options of a policy with the limits of the goodput, where it keeps limits and none were given:

@@ -1,4 +1,4 @@
-import type { PolicyFactory } from '../model-host.js'
+import type { PolicyFactory } from '../calibrate/model-host.js'
 import type { Slo } from '../metrics/slo.js'
 import { withLimits } from '../simulate/policy-limits.js'
 

@@ -1,6 +1,6 @@
 import { defined } from '@cllm/core'
 import { cllmApi } from '../apis/cllm.js'
-import type { ModelHost, ModelSettings } from '../model-host.js'
+import type { ModelHost, ModelSettings } from '../calibrate/model-host.js'
 import { runLoad } from '../load/run-load.js'
 import { agentFor } from '../load/target.js'
 import type { RunRecord } from '../metrics/run-record.js'

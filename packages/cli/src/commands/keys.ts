@@ -1,5 +1,5 @@
 import type { ApiKey, KeyRole } from '@cllm/http-koa'
-import { textTable } from '../text-table.js'
+import { textTable } from '../process/text-table.js'
 import { loadConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { createKey, readKeyFile, updateKeyFile } from '../keys/key-file.js'
@@ -11,17 +11,21 @@ import { integer, orNone } from './flags/values.js'
 
 const fileFlags = {
   'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS', String),
-  cluster: one('URL', "Keys of a cluster, on its server, in place of a file's", String),
-  'cluster-ca': one('FILE', "Checks a `rediss://` server's certificate", String),
+  cluster: one('URL', 'Redis server of a cluster, for its keys instead of a file', String),
+  'cluster-ca': one(
+    'FILE',
+    'PEM file with the certificate authorities of a `rediss://` server',
+    String,
+  ),
   config: one('FILE', 'The YAML file of `cllm serve`, for its `security.api_keys`', String),
 }
 
 const addFlags = {
   tenant: one('NAME', "Tenant of the key's requests (default: the name of the key)", String),
-  role: one('ROLE', 'user may generate, admin may also change the server (default user)', roleOf),
+  role: one('ROLE', 'user generates, admin also changes the server (default user)', roleOf),
   'requests-per-minute': one('COUNT', "Limit for this key, instead of the server's", integer(1)),
   'tokens-per-minute': one('TOKENS', "Limit for this key, instead of the server's", integer(1)),
-  'tokens-per-month': one('TOKENS', 'Limit of a month (UTC), on servers with --usage', integer(1)),
+  'tokens-per-month': one('TOKENS', 'Monthly limit (UTC), on servers with --usage', integer(1)),
   ...fileFlags,
 }
 
@@ -75,9 +79,9 @@ export const listKeys = defineCommand({
 
 const newLimit = orNone(integer(1))
 const limitFlags = {
-  'requests-per-minute': one('COUNT', "Its limit; none: the server's", newLimit),
-  'tokens-per-minute': one('TOKENS', "Its limit; none: the server's", newLimit),
-  'tokens-per-month': one('TOKENS', 'Its limit of a month (UTC); none: no limit', newLimit),
+  'requests-per-minute': one('COUNT', 'Limit, or none for the server default', newLimit),
+  'tokens-per-minute': one('TOKENS', 'Limit, or none for the server default', newLimit),
+  'tokens-per-month': one('TOKENS', 'Monthly limit (UTC), or none', newLimit),
   ...fileFlags,
 }
 
@@ -85,8 +89,8 @@ const limitFlags = {
 export const limitKey = defineCommand({
   usage: 'keys limit <name>',
   doc: `
-Changes limits of a key in the file; what is not given stays. A running server with this file
-goes by them within a second.`,
+Changes limits of a key in the file; the other limits stay. A running server with this file
+applies them within a second.`,
   flags: limitFlags,
   async run({ flags, words: [name = ''] }, io) {
     const { 'requests-per-minute': requests, 'tokens-per-minute': tokens } = flags

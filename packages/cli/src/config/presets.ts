@@ -1,8 +1,7 @@
 import { CllmError, type ModelPreset } from '@cllm/core'
 import { presetParameterNames, presetParameters } from '@cllm/http-koa'
-import { describeValue } from './describe-value.js'
+import { describeValue, suggestion } from './messages.js'
 import { format, isRecord, type ValueFormat } from './options/value-format.js'
-import { suggestion } from './suggestion.js'
 
 /** A preset as the configuration has it. */
 export interface PresetSettings {

@@ -1,4 +1,5 @@
 import type { Setting } from './layers/setting.js'
+import type { CllmConfig } from './options/schema.js'
 
 /** The options that name a policy. */
 export const policyPaths = {
@@ -91,4 +92,12 @@ export const resolvePolicy = (
     policy: { path: policyPaths.policy, value, source, label: batching.label },
     problems,
   }
+}
+
+/** The options of the policy that a server starts with: `scheduler.slo` is the option `slo`. */
+export function policyOptionsOf({
+  policy_options: options,
+  slo,
+}: Pick<CllmConfig['scheduler'], 'policy_options' | 'slo'>): Readonly<Record<string, unknown>> {
+  return Object.keys(slo).length === 0 ? options : { slo, ...options }
 }

@@ -5,7 +5,7 @@ import type {
   PluginEntry,
   StateFolderOptions,
 } from '@cllm/core'
-import type { LogSettings } from '../logger.js'
+import type { LogSettings } from '../process/logger.js'
 
 /** The settings of an engine's process; sent to it as JSON. */
 export interface EngineSettings {

@@ -10,7 +10,7 @@ import {
   SupervisedEngineClient,
   type SupervisorOptions,
 } from '@cllm/core'
-import { killAtExit } from '../kill-at-exit.js'
+import { killAtExit } from '../process/kill-at-exit.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { childChannel } from './process-channel.js'
 import { threadPool } from './thread-pool.js'

@@ -1,5 +1,5 @@
 import type { SupervisorOptions } from '@cllm/core'
-import { policyOptionsOf } from '../config/policy-options.js'
+import { policyOptionsOf } from '../config/resolve-policy.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'

@@ -1,5 +1,5 @@
 import { CllmError, type PluginRegistry } from '@cllm/core'
-import { policyOptionsOf } from '../config/policy-options.js'
+import { policyOptionsOf } from '../config/resolve-policy.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { OwnSettings } from '../config/served-models.js'
 import { isDraftModel } from './is-draft-model.js'

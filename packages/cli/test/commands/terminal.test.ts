@@ -290,7 +290,7 @@ t.test('a running server is looked at, and its model is unloaded', async (t) => 
   const top = await cllm(['top', '--once'])
   t.match(top, { code: 0, stdout: /slots of stories[\s\S]* 1 .* idle .* of 256 / })
   t.notMatch(top.stdout, '\u001B')
-  t.match(await inside(['stop', 'stories']), { code: 0, stdout: /^stories is not in memory/ })
+  t.match(await inside(['stop', 'stories']), { code: 0, stdout: /^stories is unloaded/ })
   t.match(JSON.parse((await inside(['ps', '--json'])).stdout), [])
   t.match(await inside(['stop', 'nothing']), { code: 1, stderr: /nothing/ })
   t.match(await inside(['ps'], nowhere), { code: 1, stderr: /no server answers at .*:1: / })

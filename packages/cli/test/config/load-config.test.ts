@@ -14,7 +14,7 @@ import { toEngineSettings, toSupervisorOptions } from '../../src/engine/to-engin
 import { toPresets } from '../../src/config/presets.js'
 import { namedTemplate, templateNames } from '../../src/config/named-templates.js'
 import { readChatTemplate } from '../../src/config/read-chat-template.js'
-import { toTransportOptions } from '../../src/to-transport-options.js'
+import { toTransportOptions } from '../../src/http/to-transport-options.js'
 import { ignoredKeys, mappedKeys } from '../../src/config/layers/original-layout.js'
 
 interface Given {

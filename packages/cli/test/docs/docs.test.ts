@@ -2,6 +2,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { errorTable } from '@cllm/core'
 import t from 'tap'
 import ts from 'typescript'
+import type { RunCommand } from '../../src/commands/command-io.js'
 import { configHelp } from '../../src/commands/help/config-help.js'
 import { dispatch } from '../../src/dispatch.js'
 import { options } from '../../src/config/options/option-list.js'
@@ -70,6 +71,15 @@ t.test('every flag that a page names exists', async (t) => {
   const known = new Set(['--help', '--version'])
   for (const command of await commands()) {
     for (const flag of flagsIn(await help(...command.split(' ')))) known.add(flag)
+  }
+  for (const script of ['faults/inject-faults.mjs', 'stages/print-stages.mjs']) {
+    const url = new URL(`benchmarks/${script}`, root)
+    const [run] = Object.values((await import(url.href)) as Record<string, RunCommand>)
+    let printed = ''
+    const output = { write: (text: string) => (printed += text) }
+    const io = { stdout: output, stderr: output, env: {}, signal: new AbortController().signal }
+    await run!(['--help'], io)
+    for (const flag of flagsIn(printed)) known.add(flag)
   }
   t.ok(known.size > 100)
   for (const [path, text] of pages) {

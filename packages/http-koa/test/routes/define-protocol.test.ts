@@ -124,7 +124,7 @@ t.test("the operator's defaults, and those of one protocol's options", async (t)
   t.match(await ask('/api/generate', raw), { eval_count: 4 })
 })
 
-const root = new URL('../../../../', import.meta.url)
+const root = new URL('../../../..', import.meta.url)
 const read = (path: string) => readFileSync(new URL(path, root), 'utf8')
 
 t.test('the code of the README is that of the tested examples', (t) => {

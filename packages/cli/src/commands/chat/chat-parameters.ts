@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { requestDefaults } from '../../config/options/request-defaults.js'
 import { accepts, integer, type ValueFormat } from '../../config/options/value-format.js'
-import { suggestion } from '../../config/suggestion.js'
+import { suggestion } from '../../config/messages.js'
 
 const formats: Readonly<Record<string, ValueFormat<unknown>>> = {
   ...Object.fromEntries(

@@ -19,9 +19,9 @@ const oneChat = ['--slots', '1'] as const
 const flags = {
   system: one('TEXT', 'The system message', String),
   parameter: many('NAME=VALUE', 'Such as temperature=0 or max_tokens=200', parameter),
-  think: toggle('Let the model think, where it can'),
-  nothink: toggle('Let it not think'),
-  'hide-thinking': toggle('Do not show what it thinks'),
+  think: toggle('Turn thinking on'),
+  nothink: toggle('Turn thinking off'),
+  'hide-thinking': toggle('Hide the thinking'),
   verbose: toggle('Show figures after each answer'),
   ...serverFlags,
 }
@@ -31,9 +31,10 @@ export const run = defineCommand({
   usage: 'run [<model>] [<prompt>] [-- <flags of cllm serve>]',
   doc: `
 Chats with a model in the terminal, or answers a prompt. Piped input is added to the prompt:
-\`git diff | cllm run MODEL "Review this."\` Without a model, it is the running server's. If no server
-runs, or it serves other models, the command starts one of its own; flags behind \`--\` go to that one.
-A model that is not downloaded gives way to the only one that a running server has.
+\`git diff | cllm run MODEL "Review this."\` Without a model name, it uses the running server's model.
+If no server runs, or it does not serve the model, the command starts a server of its own; flags
+after \`--\` go to that server. If the model is not downloaded and the running server has a single
+model, it uses that one and says so.
 
 In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
   flags,

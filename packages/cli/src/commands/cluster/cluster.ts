@@ -8,7 +8,7 @@ import {
   writeOrder,
 } from '@cllm/cluster'
 import { didYouMean } from '@cllm/core'
-import { textTable } from '../../text-table.js'
+import { textTable } from '../../process/text-table.js'
 import { loadConfig } from '../../config/load-config.js'
 import { connectBus } from './connect-bus.js'
 import type { CommandIo } from '../command-io.js'
@@ -16,7 +16,7 @@ import { defineCommand } from '../flags/define-command.js'
 import { one, toggle, type Values, wrong } from '../flags/flags.js'
 
 const clusterFlags = {
-  cluster: one('URL', 'Its Redis or Valkey server; also CLLM_CLUSTER', String),
+  cluster: one('URL', 'Redis or Valkey server of the cluster; also CLLM_CLUSTER', String),
   'cluster-ca': one(
     'FILE',
     "Checks a `rediss://` server's certificate; also CLLM_CLUSTER_CA",
@@ -41,11 +41,11 @@ export const list = defineCommand({
 export const drain = defineCommand({
   usage: 'cluster drain <worker>',
   doc: `
-Tells a worker to take no new requests, and to end when its last one has. What takes longer than its
---drain-timeout goes on at another worker, and with --migrate at once what others continue exactly.
-Returns at once; \`cllm cluster\` shows when it is gone.`,
+Tells a worker to take no new requests and to stop after its last one. Requests that run longer than
+--drain-timeout move to other workers; with --migrate, they move at once. Returns immediately;
+\`cllm cluster\` shows when the worker is gone.`,
   flags: {
-    migrate: toggle('Let running requests go on at other workers at once'),
+    migrate: toggle('Move running requests to other workers at once'),
     ...clusterFlags,
   },
   async run({ flags, words: [id = ''] }, io) {

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { CllmError } from '@cllm/core'
-import { suggestion } from '../../config/suggestion.js'
+import { suggestion } from '../../config/messages.js'
 import type { CommandIo } from '../command-io.js'
 
 /** A flag of a command and how its values are read. */

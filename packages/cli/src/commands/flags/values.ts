@@ -1,39 +1,47 @@
-export { duration } from '../../config/options/duration.js'
+import {
+  accepts,
+  decimal,
+  format,
+  integer as wholeNumber,
+  oneOf,
+  type ValueFormat,
+} from '../../config/options/value-format.js'
 
-/** A whole number within limits. */
-export function integer(min: number, max = Number.MAX_SAFE_INTEGER) {
-  return (text: string): number => {
-    const value = /^\d+$/.test(text) ? Number(text) : NaN
-    if (value >= min && value <= max) return value
-    const range = max === Number.MAX_SAFE_INTEGER ? `from ${min}` : `from ${min} to ${max}`
-    throw new Error(`expected a whole number ${range}`)
+export { duration } from '../../config/options/value-format.js'
+
+/** Reads a flag's text by a format of the configuration. */
+function read<T>(values: ValueFormat<T>): (text: string) => T {
+  return (text) => {
+    const value = values.parse(text)
+    if (accepts(values, value)) return value as T
+    throw new Error(`expected ${values.expected}`)
   }
 }
 
-/** What `parse` takes, or the word none for null. */
+/** A whole number within limits. */
+export function integer(minimum: number, maximum?: number): (text: string) => number {
+  return read(wholeNumber({ minimum, ...(maximum === undefined ? {} : { maximum }) }))
+}
+
+/** The values of `parse`, or the word none for null. */
 export function orNone<T>(parse: (text: string) => T) {
   return (text: string): T | null => (text === 'none' ? null : parse(text))
 }
 
 /** A number from 0 up. */
-export function number(text: string): number {
-  if (/^\d*\.?\d+$/.test(text)) return Number(text)
-  throw new Error('expected a number from 0 up')
-}
+export const number = read(decimal({ minimum: 0 }))
 
 /** A number above 0. */
-export function positive(text: string): number {
-  const value = /^\d*\.?\d+$/.test(text) ? Number(text) : NaN
-  if (value > 0) return value
-  throw new Error('expected a number above 0')
-}
+export const positive = read(
+  format<number>(
+    'a number above 0',
+    (value) => typeof value === 'number' && value > 0,
+    decimal({ minimum: 0 }).parse,
+  ),
+)
 
 /** A number from 0 to 1. */
-export function share(text: string): number {
-  const value = /^\d*\.?\d+$/.test(text) ? Number(text) : NaN
-  if (value >= 0 && value <= 1) return value
-  throw new Error('expected a number from 0 to 1')
-}
+export const share = read(decimal({ minimum: 0, maximum: 1 }))
 
 /** Several values, separated by commas. */
 export function list<T>(parse: (text: string) => T) {
@@ -41,12 +49,8 @@ export function list<T>(parse: (text: string) => T) {
 }
 
 /** One of a few words. */
-export function word<T extends string>(...words: readonly T[]) {
-  return (text: string): T => {
-    const found = words.find((each) => each === text)
-    if (found !== undefined) return found
-    throw new Error(`expected ${words.join(', ')}`)
-  }
+export function word<const T extends string>(...words: readonly T[]): (text: string) => T {
+  return read(oneOf(words))
 }
 
 /** A machine's number and the time when it drains, such as `3@60`. */

@@ -1,4 +1,4 @@
-import { keepHeapSmall } from '../../small-heap.js'
+import { keepHeapSmall } from '../../process/small-heap.js'
 import type { RunCommand } from '../command-io.js'
 
 /** A command of `cllm`. */
@@ -15,7 +15,7 @@ const table: Readonly<Record<string, Command>> = {
     summary: 'Serve a model over HTTP',
     load: async () => {
       keepHeapSmall()
-      return (await import('../serve.js')).serve
+      return (await import('../serve/serve.js')).serve
     },
     help: async () => (await import('./serve-help.js')).help(),
   },
@@ -32,7 +32,7 @@ const table: Readonly<Record<string, Command>> = {
     load: async () => (await import('../cluster/cluster.js')).list,
   },
   'cluster drain': {
-    summary: 'Let a worker finish its requests and end',
+    summary: 'Stop a worker after its running requests',
     load: async () => (await import('../cluster/cluster.js')).drain,
   },
   run: {
@@ -40,15 +40,15 @@ const table: Readonly<Record<string, Command>> = {
     load: async () => (await import('../chat/run.js')).run,
   },
   list: {
-    summary: 'List the models that are downloaded',
+    summary: 'List the downloaded models',
     load: async () => (await import('../model/list.js')).run,
   },
   show: {
-    summary: 'Show what is known of a model',
+    summary: "Show a model's shape, size, memory and sampling defaults",
     load: async () => (await import('../model/show.js')).run,
   },
   fit: {
-    summary: 'Show which context and how many slots of a model fit here',
+    summary: 'Show the context sizes and slot counts of a model that fit into memory',
     load: async () => (await import('../model/fit.js')).run,
   },
   rm: {
@@ -64,7 +64,7 @@ const table: Readonly<Record<string, Command>> = {
     load: async () => (await import('../model/pull.js')).run,
   },
   ps: {
-    summary: 'List the models that a running server has in memory',
+    summary: 'List the loaded models of a running server',
     load: async () => (await import('../server/ps.js')).run,
   },
   stop: {
@@ -72,7 +72,7 @@ const table: Readonly<Record<string, Command>> = {
     load: async () => (await import('../server/stop.js')).run,
   },
   top: {
-    summary: 'Watch what a running server does',
+    summary: 'Watch the slots, queues and speed of a running server',
     load: async () => (await import('../server/top.js')).run,
   },
   launch: {
@@ -80,7 +80,7 @@ const table: Readonly<Record<string, Command>> = {
     load: async () => (await import('../launch/launch.js')).run,
   },
   config: {
-    summary: 'Show the effective configuration and where each value comes from',
+    summary: 'Show the effective configuration and the source of each value',
     load: async () => (await import('../config.js')).run,
     help: async () => (await import('../config.js')).help(),
   },
@@ -129,23 +129,23 @@ const table: Readonly<Record<string, Command>> = {
     load: async () => (await import('../hosted/bench-model.js')).tune,
   },
   native: {
-    summary: 'Show which library computes, and how fast the ones that were built are',
+    summary: 'Show the llama.cpp library in use, and the measured speed of local builds',
     load: async () => (await import('../native/native-status.js')).run,
   },
   'native build': {
-    summary: 'Compile llama.cpp for this machine, offline, and use it where it is faster',
+    summary: 'Compile llama.cpp for this machine, offline; it is used if it is faster',
     load: async () => (await import('../native/native-build.js')).run,
   },
   'native remove': {
-    summary: 'Remove what was built: the prebuilt library computes again',
+    summary: 'Delete local builds and use the prebuilt library',
     load: async () => (await import('../native/native-remove.js')).run,
   },
   'model synth': {
-    summary: "Write a model of another's shape with random weights",
+    summary: "Write a model with another model's shape and random weights",
     load: async () => (await import('../model/model-synth.js')).run,
   },
   completion: {
-    summary: 'Print a script that completes commands and flags in a shell',
+    summary: 'Print a shell script that completes commands and flags',
     load: async () => (await import('./completion.js')).run,
   },
 }

@@ -1,4 +1,4 @@
-import { describeValue } from '../../config/describe-value.js'
+import { describeValue } from '../../config/messages.js'
 import { configFlag } from '../../config/layers/flags-layer.js'
 import { options, sectionOf, type PlacedOption } from '../../config/options/option-list.js'
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { threadPool } from '../../engine/thread-pool.js'
-import { killAtExit } from '../../kill-at-exit.js'
+import { killAtExit } from '../../process/kill-at-exit.js'
 import type { RunCommand } from '../command-io.js'
 import { asksForHelp } from '../flags/flags.js'
 

@@ -4,8 +4,8 @@ import { constants, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import spawn from 'cross-spawn'
-import { suggestion } from '../../config/suggestion.js'
-import { ignoreInterrupts } from '../../stop-signal.js'
+import { suggestion } from '../../config/messages.js'
+import { ignoreInterrupts } from '../../process/stop-signal.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, type Values, wrong } from '../flags/flags.js'
@@ -29,10 +29,10 @@ const flags = {
 export const run = defineCommand({
   usage: 'launch <agent> [-- <arguments>]',
   doc: `
-Starts an installed coding agent against a server: ${names}. It is
-pointed there by environment variables, arguments or a configuration in a temporary folder; none of
-its own files is changed. Uses the running server, and starts one for the agent if none serves the
-model. What stands behind \`--\` goes to the agent.`,
+Starts an installed coding agent against a server: ${names}. The agent gets
+the address by environment variables, arguments or a configuration in a temporary folder; its own
+files stay unchanged. Uses the running server, or starts one if none serves the model. Arguments
+after \`--\` go to the agent.`,
   flags,
   async run({ flags, words: [name = ''], rest }, io) {
     const agent = Object.hasOwn(agents, name) ? agents[name] : undefined

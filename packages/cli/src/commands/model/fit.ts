@@ -1,6 +1,6 @@
 import { gpuDevices, type GpuDevices, type ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError, silentLogger } from '@cllm/core'
-import { textTable } from '../../text-table.js'
+import { textTable } from '../../process/text-table.js'
 import { loadConfig } from '../../config/load-config.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { memoryFor } from '../../models/catalog/memory-of.js'
@@ -16,7 +16,7 @@ const slotCounts = [1, 2, 4, 8, 16] as const
 const least = 2048
 
 const flags = {
-  'gpu-layers': one('N', 'Tell what fits with this many layers on the GPU', integer(0)),
+  'gpu-layers': one('N', 'Layers on the GPU (default: as many as fit)', integer(0)),
   json: toggle('Print JSON'),
   config: configFlag,
 }
@@ -25,10 +25,10 @@ const flags = {
 export const run = defineCommand({
   usage: 'fit <model>',
   doc: `
-Shows how much memory a model takes here: by context, in tokens per slot, and by number of slots.
-The model is a name of the catalog, downloaded or not, or a file. Figures are with a KV cache in
-f16; \`cllm serve --kv-cache-type q8_0\` takes half as much for it. Where there is a GPU, the most
-layers that fit on it are shown, or with \`--gpu-layers\` what fits with this many.`,
+Shows a model's memory on this machine, by context size (tokens per slot) and number of slots. The
+model is a name from the catalog, downloaded or not, or a file. Figures assume an f16 KV cache;
+\`cllm serve --kv-cache-type q8_0\` halves it. With a GPU, it also shows the number of layers that fit
+on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
     const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })

@@ -1,4 +1,4 @@
-import { textTable } from '../../text-table.js'
+import { textTable } from '../../process/text-table.js'
 import { loadConfig } from '../../config/load-config.js'
 import { downloadedModels } from '../../models/downloaded-models.js'
 import { formatBytes } from '../../models/format-bytes.js'
@@ -12,8 +12,8 @@ const flags = { json: toggle('Print JSON'), config: configFlag }
 export const run = defineCommand({
   usage: 'list',
   doc: `
-Lists the models that are downloaded. \`cllm models\` lists those that can be, and \`cllm ps\` those
-that a running server has in memory.`,
+Lists the downloaded models. \`cllm models\` lists the catalog, \`cllm ps\` the loaded models of a
+running server.`,
   flags,
   async run({ flags }, io) {
     const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })

@@ -15,8 +15,7 @@ export const run = defineCommand({
   usage: 'model synth',
   doc: `
 Writes a GGUF with the exact shape and quantization of a model and random weights, for benchmarks
-without a download: it runs as fast as the real model, and its output is noise. It needs --like and
---out.`,
+without a download: as fast as the real model, with noise for output. Needs --like and --out.`,
   flags,
   async run({ flags: { like, out, seed } }, io) {
     if (like === undefined) {

@@ -9,7 +9,7 @@ import { many } from '../flags/flags.js'
 import { configFlag, configFlags, modelsFolder } from './models-folder.js'
 
 const flags = {
-  plugin: many('NAME', "A plug-in, by package name or path; default: the configuration's", String),
+  plugin: many('NAME', "Plug-in, by package name or path (default: the configuration's)", String),
   config: configFlag,
 }
 
@@ -18,8 +18,8 @@ export const run = defineCommand({
   usage: 'pull <model>',
   doc: `
 Downloads a model, so that serving it needs no network, and prints the path of its file. The model
-is a name that \`cllm models\` lists, hf:owner/repository[:quantization], or scheme:rest with a
-plug-in that provides the scheme.`,
+is a name from \`cllm models\`, hf:owner/repository[:quantization], or scheme:rest with a plug-in for
+the scheme.`,
   flags,
   run: pull,
 })

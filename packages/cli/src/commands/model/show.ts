@@ -13,8 +13,8 @@ const flags = { json: toggle('Print JSON'), config: configFlag }
 export const run = defineCommand({
   usage: 'show <model>',
   doc: `
-Shows what is known of a model without loading it: its shape, its size, the memory that it takes,
-and the sampling defaults that it comes with. The model is a name of the catalog or a file.`,
+Shows a model's shape, size, memory and sampling defaults without loading it. The model is a name
+from the catalog or a file.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
     const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })

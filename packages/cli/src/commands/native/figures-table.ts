@@ -1,5 +1,5 @@
 import type { BuildInfo } from '@cllm/backend-llamacpp/native-build'
-import { textTable } from '../../text-table.js'
+import { textTable } from '../../process/text-table.js'
 
 /** Tokens per second of each library that was measured, and which was the fastest. */
 export function figuresTable({ fastest, measured }: BuildInfo): string {

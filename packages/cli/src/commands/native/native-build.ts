@@ -19,7 +19,7 @@ import { systemClock } from '@cllm/core'
 import { availableCores } from '../../engine/available-cores.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { thisMachine } from '../../engine/native-library.js'
-import { createLogger } from '../../logger.js'
+import { createLogger } from '../../process/logger.js'
 import { nativeFolder } from '../../models/cache-folder.js'
 import { resolveModel } from '../../models/resolve-model.js'
 import { synthModel } from '../../models/synth-model.js'
@@ -51,17 +51,9 @@ const flags = {
     variantsOf,
     variants,
   ),
-  jobs: one(
-    'N',
-    'Files to compile at once (default: one a core, as far as memory goes)',
-    compileJobs,
-  ),
-  model: one('SPEC', 'Measure with this model (default: 0.6B parameters, random weights)', String),
-  threads: one(
-    'N',
-    'Measure with this many threads (default: as `cllm serve` chooses)',
-    compileJobs,
-  ),
+  jobs: one('N', 'Files to compile at once (default: one per core, if memory allows)', compileJobs),
+  model: one('SPEC', 'Model to measure with (default: 0.6B parameters, random weights)', String),
+  threads: one('N', 'Threads to measure with (default: as for `cllm serve`)', compileJobs),
 }
 
 /** What is asked for. */
@@ -89,8 +81,8 @@ export async function nativeBuild(
     usage: 'native build',
     doc: `
 Compiles llama.cpp for this machine's CPU from the source in node-llama-cpp's package, without the
-network; this takes minutes and needs git, CMake and a C++ compiler. Then it measures what was built
-against the prebuilt library and keeps the fastest: \`cllm serve\` uses it from the next start on.`,
+network; this takes minutes and needs git, CMake and a C++ compiler. Then it compares the build with
+the prebuilt library and keeps the faster one: \`cllm serve\` uses it from the next start on.`,
     flags,
     async run(given) {
       const { variant, jobs, model, threads } = given.flags

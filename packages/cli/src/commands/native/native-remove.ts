@@ -7,14 +7,14 @@ import { withNativeLock } from './native-lock.js'
 export const run = defineCommand({
   usage: 'native remove',
   doc: `
-Removes the libraries that \`cllm native build\` has built: the prebuilt one computes again, from
-the next start on.`,
+Deletes the libraries built by \`cllm native build\`. The prebuilt library is used from the next
+start on.`,
   flags: {},
   async run(_, io) {
     const folder = nativeFolder({ env: io.env })
     const count = await withNativeLock(folder, io, async () => await removeBuilds(folder))
     const what = count === 1 ? 'one build' : `${count} builds`
-    io.stdout.write(count === 0 ? `nothing was built in ${folder}\n` : `removed ${what}\n`)
+    io.stdout.write(count === 0 ? `no local builds in ${folder}\n` : `deleted ${what}\n`)
     return 0
   },
 })

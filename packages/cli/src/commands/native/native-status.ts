@@ -22,9 +22,8 @@ const flags = {
 export const run = defineCommand({
   usage: 'native',
   doc: `
-Shows which llama.cpp library computes on this machine, where it came from, and what was measured
-when it was built. \`cllm native build\` builds one for this machine, \`cllm native remove\` removes
-it.`,
+Shows the llama.cpp library in use, its origin, and its measured speed. \`cllm native build\` builds
+a library for this machine, \`cllm native remove\` deletes it.`,
   flags,
   run: async (given, io) => await showStatus(given.flags, io),
 })
@@ -67,10 +66,10 @@ async function showStatus({ json, config }: Values<typeof flags>, io: CommandIo)
 
   /** Why nothing that was built computes. */
   function reason(): string {
-    if (misfit !== undefined) return `what was built is not used: ${misfit}`
-    if (build === undefined) return `nothing was built: \`cllm native build\` builds it`
-    if (build.library === undefined) return 'it was faster than what was built here'
-    if (gpu !== false) return 'what was built is for the CPU alone: it is used with `--gpu off`'
-    return `what was built is not used with \`engine.native\` ${engine.native}`
+    if (misfit !== undefined) return `local build not used: ${misfit}`
+    if (build === undefined) return `no local build: \`cllm native build\` makes one`
+    if (build.library === undefined) return 'local build not used: the prebuilt library is faster'
+    if (gpu !== false) return 'local build not used: it is for the CPU only (`--gpu off`)'
+    return `local build not used with \`engine.native\` ${engine.native}`
   }
 }

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { constants, setPriority } from 'node:os'
 import { createInterface } from 'node:readline'
 import type { ProgramResult, RunProgram } from '@cllm/backend-llamacpp/native-build'
-import { killAtExit } from '../../kill-at-exit.js'
+import { killAtExit } from '../../process/kill-at-exit.js'
 
 /** Characters of the output that are kept. */
 const keptOutput = 65_536

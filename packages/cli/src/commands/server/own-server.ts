@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { killAtExit } from '../../kill-at-exit.js'
+import { killAtExit } from '../../process/kill-at-exit.js'
 import { CommandFailed, type CommandIo } from '../command-io.js'
 
 const bin = fileURLToPath(new URL('../../../bin/cllm.js', import.meta.url))

@@ -1,4 +1,4 @@
-import { textTable } from '../../text-table.js'
+import { textTable } from '../../process/text-table.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'

@@ -7,9 +7,13 @@ import type { ServerAddress } from './server-client.js'
 
 /** The flags of the commands that talk to a running server. */
 export const serverFlags = {
-  url: one('URL', 'The server (default: where `cllm serve` listens here)', serverUrl),
-  'api-key': one('KEY', 'A key of the server; also CLLM_API_KEY', String),
-  config: one('FILE', 'The YAML file of `cllm serve`, for its address; also CLLM_CONFIG', String),
+  url: one(
+    'URL',
+    'URL of the server (default: the address of `cllm serve` on this machine)',
+    serverUrl,
+  ),
+  'api-key': one('KEY', 'API key; also CLLM_API_KEY', String),
+  config: one('FILE', 'YAML file of `cllm serve`, for its address; also CLLM_CONFIG', String),
 } as const
 
 /** The server that the flags name: by default where `cllm serve` would listen on this machine. */

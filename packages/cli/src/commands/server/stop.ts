@@ -6,13 +6,13 @@ import { serverAddress, serverFlags } from './server-flags.js'
 export const run = defineCommand({
   usage: 'stop <model>',
   doc: `
-Unloads a model from a running server's memory; its requests finish first. The next request for it
-loads it again. With keys, this needs an admin's.`,
+Unloads a model from a running server; its requests finish first. The next request for the model
+loads it again. With API keys, this needs an admin key.`,
   flags: serverFlags,
   async run({ flags, words: [model = ''] }, io) {
     const client = new ServerClient(serverAddress(flags, io))
     await client.send('POST', '/models/unload', { model }, io.signal)
-    io.stdout.write(`${model} is not in memory any more\n`)
+    io.stdout.write(`${model} is unloaded\n`)
     return 0
   },
 })

@@ -9,8 +9,8 @@ import { serverAddress, serverFlags } from './server-flags.js'
 import { renderActivity } from './render-activity.js'
 
 const flags = {
-  once: toggle('Print the figures once, for a pipe'),
-  interval: one('TIME', 'Between two looks (default 1s)', duration, 1000),
+  once: toggle('Print the figures once and exit'),
+  interval: one('TIME', 'Time between updates (default 1s)', duration, 1000),
   ...serverFlags,
 }
 
@@ -24,8 +24,8 @@ const eraseBelow = '\u001B[J'
 export const run = defineCommand({
   usage: 'top',
   doc: `
-Shows what a running server does: its models, their slots and queues, and tokens per second.
-Ctrl-C leaves. Where the output is no terminal, the figures are printed once.`,
+Shows the models of a running server with their slots, queues and tokens per second. Ctrl-C leaves.
+If the output is not a terminal, the figures are printed once.`,
   flags,
   async run({ flags }, io) {
     const client = new ServerClient(serverAddress(flags, io))

@@ -1,4 +1,4 @@
-import { describeValue } from '../describe-value.js'
+import { describeValue } from '../messages.js'
 import { options, type PlacedOption } from '../options/option-list.js'
 import type { Layer, Setting } from '../layers/setting.js'
 import { accepts } from '../options/value-format.js'

@@ -1,11 +1,9 @@
-import { describeValue } from '../describe-value.js'
+import { describeValue, suggestion } from '../messages.js'
 import { schema } from '../options/schema.js'
-import type { ServedModel } from '../served-models.js'
+import { type ServedModel, keepAlive } from '../served-models.js'
 import type { Setting } from '../layers/setting.js'
-import { suggestion } from '../suggestion.js'
 import { accepts, type ValueFormat } from '../options/value-format.js'
 import { checkPresets, type PresetSettings } from '../presets.js'
-import { keepAlive } from '../served-models.js'
 import { isPlainTemplate } from '../paths.js'
 
 const { hang_timeout: _, prepare_timeout: __, ...perModel } = schema.engine

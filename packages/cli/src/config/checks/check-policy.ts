@@ -1,8 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { batchingNames, createPolicy, defaultPolicyName, orderNames } from '@cllm/scheduler'
-import { policyOptionsOf } from '../policy-options.js'
-import { suggestion } from '../suggestion.js'
-import type { PolicyResolution } from '../resolve-policy.js'
+import { policyOptionsOf, type PolicyResolution } from '../resolve-policy.js'
+import { suggestion } from '../messages.js'
 import type { Setting } from '../layers/setting.js'
 
 const unknownPart = (kind: string, { value, label }: Setting, names: readonly string[]) => {

@@ -1,4 +1,4 @@
-import { suggestion } from '../suggestion.js'
+import { suggestion } from '../messages.js'
 import { options } from '../options/option-list.js'
 import type { Layer, Setting } from './setting.js'
 

@@ -1,4 +1,4 @@
-import { describeValue } from '../describe-value.js'
+import { describeValue } from '../messages.js'
 import { ignoredKeys, isAlreadySo, mappedKeys } from './original-layout.js'
 import { readYaml, type YamlEntry } from './read-yaml.js'
 import type { Layer, Setting } from './setting.js'

@@ -1,5 +1,5 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
-import { suggestion } from '../suggestion.js'
+import { suggestion } from '../messages.js'
 import { options, type PlacedOption } from '../options/option-list.js'
 import { modelPaths } from '../resolve-models.js'
 import { readPair } from '../served-models.js'

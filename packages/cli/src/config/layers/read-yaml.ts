@@ -1,7 +1,6 @@
 import { createRequire } from 'node:module'
 import type * as Yaml from 'yaml'
-import { describeValue } from '../describe-value.js'
-import { suggestion } from '../suggestion.js'
+import { describeValue, suggestion } from '../messages.js'
 import { ignoredKeys, mappedKeys } from './original-layout.js'
 import { options } from '../options/option-list.js'
 import { modelPaths } from '../resolve-models.js'

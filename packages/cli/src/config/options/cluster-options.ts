@@ -14,8 +14,9 @@ const redisUrl = () =>
 export const clusterOptions = {
   url: option<string | null>({
     doc:
-      'Redis (6.2 or later) or Valkey server of a cluster: `redis://user:password@host:port/db`, ' +
-      'or `rediss://` for TLS. Without it, this machine serves alone.',
+      'Redis (6.2 or later) or Valkey server of the cluster: ' +
+      '`redis://user:password@host:port/db`, or `rediss://` for TLS. Unset: this machine ' +
+      'serves alone.',
     default: null,
     format: orNone(redisUrl()),
     arg: 'cluster',
@@ -24,7 +25,9 @@ export const clusterOptions = {
     isSecret: true,
   }),
   ca: option<string | null>({
-    doc: "Certificates in PEM format that a `rediss://` server's is checked with, in place of the system's.",
+    doc:
+      'PEM file with the certificate authorities for a `rediss://` server, instead of the ' +
+      "system's.",
     default: null,
     format: orNone(text('a file')),
     arg: 'cluster-ca',
@@ -34,32 +37,33 @@ export const clusterOptions = {
   }),
   keys: option({
     doc:
-      'API keys of the whole cluster, on its server, written by `cllm keys --cluster URL`. They are every ' +
-      "front's within a second.",
+      "Take API keys from the cluster's server, where `cllm keys --cluster URL` writes " +
+      'them. All fronts see changes within a second.',
     default: false,
     format: toggle(),
     arg: 'cluster-keys',
   }),
   batches: option({
     doc:
-      'Files and batches (`/v1/files`, `/v1/batches`) of the whole cluster, on its server, which then ' +
-      'holds prompts and answers and needs persistence. Every front computes lines of them.',
+      "Keep files and batches (`/v1/files`, `/v1/batches`) on the cluster's server, which " +
+      'then holds prompts and answers and needs persistence. Every front computes lines of ' +
+      'every batch.',
     default: false,
     format: toggle(),
     arg: 'cluster-batches',
   }),
   drain_migrate: option({
     doc:
-      'A worker that is stopped or drained hands its running requests to other workers at once, where ' +
-      'these continue them exactly, instead of letting them finish.',
+      'When a worker is stopped or drained, hand its running requests to other workers at ' +
+      'once instead of letting them finish. The other workers continue them exactly.',
     default: false,
     format: toggle(),
     arg: 'drain-migrate',
   }),
   ready_file: option<string | null>({
     doc:
-      'File that `cllm worker` makes once it serves, writes again every 5 s, and removes when it is stopped or ' +
-      'drained: for probes, as a worker has no HTTP.',
+      'File for readiness probes, as a worker has no HTTP: `cllm worker` creates it when ' +
+      'it serves, writes it again every 5 s, and deletes it when it is stopped or drained.',
     default: null,
     format: orNone(text('a file')),
     arg: 'ready-file',
@@ -69,15 +73,15 @@ export const clusterOptions = {
   }),
   workers: option({
     doc:
-      'Engines of each model on this machine, each a process with `--slots` of its own; the router ' +
-      'chooses among them. They share the cores.',
+      'Engine processes per model on this machine, each with `--slots` slots; the router ' +
+      'distributes requests among them. They share the cores.',
     default: 1,
     format: integer({ minimum: 1, maximum: 64 }),
     arg: 'workers',
     placeholder: 'COUNT',
   }),
   router: option({
-    doc: "What chooses each request's worker: a built-in router, or a plugin's.",
+    doc: "Router that picks a worker for each request: a built-in one, or a plugin's.",
     default: 'prefix-wait',
     format: text('a name'),
     arg: 'router',

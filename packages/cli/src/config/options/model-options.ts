@@ -47,7 +47,7 @@ export const modelOptions = {
     placeholder: 'JSON',
   }),
   tags: option<readonly string[]>({
-    doc: 'Words that lists of models show with each model, for clients that sort by them.',
+    doc: 'Tags shown with each model in lists, for clients that sort by them.',
     default: [],
     format: someTexts('words'),
     arg: 'model-tags',
@@ -55,8 +55,8 @@ export const modelOptions = {
   }),
   preload: option<readonly string[]>({
     doc:
-      'Models to load before the server is ready, `*` for all; other models are loaded when they ' +
-      'are first used. A single model is always preloaded.',
+      'Models to load before the server is ready, `*` for all; the others are loaded on ' +
+      'first use. A single model is always preloaded.',
     default: [],
     format: someTexts('names of models'),
     arg: 'preload',
@@ -64,8 +64,8 @@ export const modelOptions = {
   }),
   max_loaded: option({
     doc:
-      'Models in memory at a time; the least recently used one is unloaded to make room. `auto` ' +
-      'keeps as many as fit into memory.',
+      'Maximum number of models in memory; the least recently used one is unloaded to make ' +
+      'room. `auto` is as many as fit.',
     default: 'auto',
     format: orAuto(integer({ minimum: 1 })),
     arg: 'max-loaded-models',
@@ -73,23 +73,23 @@ export const modelOptions = {
   }),
   autoload: option({
     doc:
-      'Whether a request loads its model. Otherwise it is refused with 400 while the model is not in ' +
-      'memory, and only `POST /models/load` and `--preload` load models.',
+      'Load a model when a request asks for it. Off: such a request is refused with 400, ' +
+      'and only `POST /models/load` and `--preload` load models.',
     default: true,
     format: toggle(),
     arg: 'models-autoload',
   }),
   keep_alive: option({
     doc:
-      'How long a model stays in memory after its last use: seconds, or a duration such as `5m`; ' +
-      '`-1` is forever. `auto` is forever for a single model, `5m` for several.',
+      'Time that a model stays in memory after its last use: seconds, or a duration such ' +
+      'as `5m`; `-1` is forever. `auto` is forever for a single model, `5m` for several.',
     default: 'auto',
     format: orAuto(keepAlive()),
     arg: 'keep-alive',
     placeholder: 'DURATION',
   }),
   cache: option<string | null>({
-    doc: "Folder for downloaded models; by default, one in the user's cache folder.",
+    doc: "Folder for downloaded models; by default one in the user's cache folder.",
     default: null,
     format: orNone(text('a folder')),
     arg: 'models-cache',

@@ -6,8 +6,8 @@ import { decimal, integer, oneOf, orAuto, orNone, someTexts, toggle } from './va
 export const nativeOptions = {
   native: option({
     doc:
-      'How llama.cpp is reached: through its C API (`ffi`), in the library that `cllm native build` ' +
-      'made if there is one, or through the addon of node-llama-cpp (`addon`), which is slower.',
+      'How llama.cpp is called: `ffi` uses its C API, in the library from `cllm native ' +
+      "build` if there is one; `addon` uses node-llama-cpp's addon, which is slower.",
     default: 'ffi',
     format: oneOf(['ffi', 'addon']),
     arg: 'native',
@@ -15,9 +15,9 @@ export const nativeOptions = {
   }),
   lora: option<readonly string[]>({
     doc:
-      'LoRA adapters (GGUF) to load beside the model, each with the name that clients use, as ' +
-      '`MODEL:NAME`, and its scale, by default 1. The flag can be repeated. With several models, ' +
-      'set it at the model that the adapters are for.',
+      'LoRA adapters (GGUF) to load with the model: the name that clients request as ' +
+      '`MODEL:NAME`, the file, and the scale (default 1). The flag can be repeated. With ' +
+      "several models, set it at the adapters' model.",
     default: [],
     format: adapters(),
     arg: 'lora',
@@ -25,9 +25,7 @@ export const nativeOptions = {
     resolve: resolveAdapters,
   }),
   reasoning: option({
-    doc:
-      'Whether the model thinks where a request does not say; `auto` is what its template does by ' +
-      'itself.',
+    doc: 'Thinking for requests that do not set it; `auto` follows the chat template.',
     default: 'auto',
     format: oneOf(['auto', 'on', 'off']),
     arg: 'reasoning',
@@ -35,14 +33,14 @@ export const nativeOptions = {
   }),
   context_shift: option({
     doc:
-      'Requests that do not say go on when their slot is full, without the older half of its tokens ' +
-      '(the field `context_shift`); otherwise they end with `length`.',
+      'When a slot fills up, drop its older half and continue, unless the request says ' +
+      'otherwise (field `context_shift`). Off: the answer ends with `length`.',
     default: false,
     format: toggle(),
     arg: 'context-shift',
   }),
   ubatch_size: option({
-    doc: 'Tokens computed at once, at most the batch size, which is the default.',
+    doc: 'Tokens per forward pass, at most the batch size, which is the default.',
     default: null,
     format: orNone(integer({ minimum: 1 })),
     arg: 'ubatch-size',
@@ -50,8 +48,9 @@ export const nativeOptions = {
   }),
   pooling: option({
     doc:
-      "How the vectors of a text's tokens become its embedding; by default as the model says, else " +
-      '`last`. With `none` the llama-server routes give the vector of each token.',
+      "How token vectors are combined into an embedding; by default the model's own way, " +
+      'or `last` if it has none. With `none`, the llama-server routes return one vector ' +
+      'per token.',
     default: null,
     format: orNone(oneOf(['none', 'mean', 'cls', 'last'])),
     arg: 'pooling',
@@ -59,8 +58,8 @@ export const nativeOptions = {
   }),
   kv_unified: option({
     doc:
-      'Whether all slots share their KV cells, so that a step is one pass; by default off, unless the ' +
-      'memory does not suffice for cells of their own.',
+      'Share one set of KV cells among all slots, so that a step is one forward pass. Off ' +
+      'by default, unless memory is too small for separate cells.',
     default: null,
     format: orNone(oneOf(['on', 'off'])),
     arg: 'kv-unified',
@@ -68,9 +67,9 @@ export const nativeOptions = {
   }),
   kv_tokens: option<number | 'auto'>({
     doc:
-      'Tokens that all slots hold together, in one pool: each request takes what it needs, up to the ' +
-      'context size. `auto`: each slot has cells for a whole context, which is never slower, where the ' +
-      'memory suffices for that; otherwise a pool of what fits.',
+      'KV cells for all slots together, in tokens: each request takes as many as it needs, ' +
+      'up to the context size. `auto` gives every slot cells for a whole context if memory ' +
+      'allows, which is never slower, and otherwise shares what fits.',
     default: 'auto',
     format: orAuto(integer({ minimum: 1 })),
     arg: 'kv-tokens',
@@ -78,63 +77,63 @@ export const nativeOptions = {
     normalize: (value) => value ?? 'auto',
   }),
   poll: option({
-    doc: 'How long compute threads poll for the next pass before they sleep, 0 to 100.',
+    doc: 'Polling of compute threads between passes, from 0 (sleep at once) to 100.',
     default: 50,
     format: integer({ minimum: 0, maximum: 100 }),
     arg: 'poll',
     placeholder: 'LEVEL',
   }),
   rope_scaling: option({
-    doc: 'How positions are stretched beyond the training context; by default as the model says.',
+    doc: "RoPE scaling beyond the training context; by default the model's.",
     default: null,
     format: orNone(oneOf(['none', 'linear', 'yarn'])),
     arg: 'rope-scaling',
     placeholder: 'none|linear|yarn',
   }),
   rope_freq_base: option({
-    doc: "RoPE's base frequency; by default the model's.",
+    doc: "Base frequency of RoPE; by default the model's.",
     default: null,
     format: orNone(decimal({ minimum: 1 })),
     arg: 'rope-freq-base',
     placeholder: 'NUMBER',
   }),
   rope_freq_scale: option({
-    doc: "Factor on RoPE's frequencies; 0.5 doubles the context.",
+    doc: 'Frequency factor of RoPE; 0.5 doubles the context.',
     default: null,
     format: orNone(decimal({ minimum: 0.001 })),
     arg: 'rope-freq-scale',
     placeholder: 'NUMBER',
   }),
   yarn_orig_ctx: option({
-    doc: 'The context that the model was trained with, for YaRN.',
+    doc: "Training context for YaRN, in tokens; by default the model's.",
     default: null,
     format: orNone(integer({ minimum: 1 })),
     arg: 'yarn-orig-ctx',
     placeholder: 'TOKENS',
   }),
   devices: option({
-    doc: "Devices to load the model on, by llama.cpp's names, such as `CUDA0,CUDA1`; default: all GPUs.",
+    doc: "Devices for the model, by llama.cpp's names, such as `CUDA0,CUDA1`; default: all GPUs.",
     default: [],
     format: someTexts('devices'),
     arg: 'devices',
     placeholder: 'NAME,…',
   }),
   split_mode: option({
-    doc: 'How a model is split over several GPUs.',
+    doc: 'Split of the model over several GPUs.',
     default: null,
     format: orNone(oneOf(['none', 'layer', 'row'])),
     arg: 'split-mode',
     placeholder: 'none|layer|row',
   }),
   main_gpu: option({
-    doc: 'The GPU for the whole model with `--split-mode none`, counted from 0.',
+    doc: 'GPU for the whole model with `--split-mode none`, counted from 0.',
     default: null,
     format: orNone(integer({ minimum: 0 })),
     arg: 'main-gpu',
     placeholder: 'NUMBER',
   }),
   tensor_split: option({
-    doc: "Each GPU's share of the model, such as `3,1`.",
+    doc: 'Share of the model per GPU, such as `3,1`.',
     default: [],
     format: someTexts('numbers'),
     arg: 'tensor-split',
@@ -142,14 +141,14 @@ export const nativeOptions = {
     normalize: (value) => (Array.isArray(value) ? value.map(String) : value),
   }),
   override_tensor: option({
-    doc: 'Tensors whose name matches a pattern go to a device, such as `ffn_.*_exps=CPU`.',
+    doc: 'Device for tensors by name pattern, such as `ffn_.*_exps=CPU`.',
     default: [],
     format: someTexts('PATTERN=DEVICE'),
     arg: 'override-tensor',
     placeholder: 'PATTERN=DEVICE,…',
   }),
   n_cpu_moe: option({
-    doc: 'Layers, counted from the first, whose experts stay on the CPU.',
+    doc: 'Number of layers, from the first, with their experts on the CPU.',
     default: 0,
     format: integer({ minimum: 0 }),
     arg: 'n-cpu-moe',

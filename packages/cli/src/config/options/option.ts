@@ -1,4 +1,5 @@
-import type { ValueFormat } from './value-format.js'
+import { type ValueFormat, emptyToNone, orNone, text } from './value-format.js'
+import { resolvePath } from '../paths.js'
 
 /** One setting. Its place in the schema is its path in the YAML file and in the configuration. */
 export interface Option<T> {
@@ -57,4 +58,16 @@ export const placeOptions = (tree: object, prefix = ''): readonly PlacedOption[]
   Object.entries(tree).flatMap(([name, node]: [string, object]) => {
     const path = `${prefix}${name}`
     return isOption(node) ? [{ ...node, path }] : placeOptions(node, `${path}.`)
+  })
+
+/** An option that names a folder; by default none. */
+export const folderOption = ({ doc, arg }: Pick<Option<unknown>, 'doc' | 'arg'>) =>
+  option<string | null>({
+    doc,
+    default: null,
+    format: orNone(text('a folder')),
+    arg,
+    placeholder: 'FOLDER',
+    normalize: emptyToNone,
+    resolve: resolvePath,
   })

@@ -32,7 +32,7 @@ const { temperature, ...others } = sampling
 /** Defaults for fields that a request leaves out: the branch `api.defaults` of the schema. */
 export const requestDefaults = {
   max_tokens: option({
-    doc: 'Most tokens to generate, if the request sets no limit.',
+    doc: 'Maximum answer length, in tokens, for requests without a limit.',
     default: 100,
     format: integer({ minimum: 1 }),
     arg: 'default-max-tokens',
@@ -40,7 +40,7 @@ export const requestDefaults = {
   }),
   temperature,
   seed: option<number | null>({
-    doc: 'Seed of what is drawn, so that equal requests have equal answers; by default random.',
+    doc: 'Sampling seed; equal requests then get equal answers. Random by default.',
     default: null,
     format: orNone(integer({ minimum: 0, maximum: 2 ** 32 - 1 })),
     arg: 'default-seed',

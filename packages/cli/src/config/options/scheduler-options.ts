@@ -24,7 +24,7 @@ export const schedulerOptions = {
     placeholder: 'NAME',
   }),
   policy: option({
-    doc: "Both as `batching+order`, or the name of a plugin's policy.",
+    doc: "Batching and order together, as `batching+order`, or the name of a plugin's policy.",
     default: defaultPolicyName,
     format: text('a name'),
     arg: 'policy',
@@ -39,10 +39,10 @@ export const schedulerOptions = {
   }),
   speculative: option({
     doc:
-      'What guesses next tokens, which are verified with each token where that is faster; answers ' +
-      'stay the same. `auto` is `ngram` where the model allows it, which looks the last tokens up in ' +
-      "prompt and answer; or the name of a plugin's proposer; or a smaller model of the same " +
-      'vocabulary, named as in `--model`, which guesses.',
+      'Speculation: guessed tokens are verified along with the next one where that is ' +
+      'faster; answers stay the same. `auto` is `ngram`, which looks the last tokens up in ' +
+      "prompt and answer, if the model allows it. Also the name of a plugin's proposer, or " +
+      'a smaller model with the same vocabulary, named as in `--model`.',
     default: 'auto',
     format: text('auto, off, a name or a model'),
     resolve: resolveModelSpec,
@@ -58,9 +58,9 @@ export const schedulerOptions = {
   }),
   slo: option<SloSetting>({
     doc:
-      'The latencies to keep: `ttft` to the first token, `itl` between two. In YAML or JSON also ' +
-      'those of a tenant in `tenants`, by name, and of a priority or a higher one in `priorities`. ' +
-      'The option `slo` of the policy, so for policies that have it, such as `adaptive`.',
+      'Latency limits: `ttft` to the first token, `itl` between two tokens. In YAML or ' +
+      'JSON, `tenants` sets limits by tenant and `priorities` by priority (and above). ' +
+      'Passed to the policy as `slo`; only some policies support it, such as `adaptive`.',
     default: {},
     format: slo(),
     normalize: normalizeSlo,
@@ -69,8 +69,8 @@ export const schedulerOptions = {
   }),
   max_queued_requests: option({
     doc:
-      'Requests that may wait when all slots are taken; further ones are refused with 429. With ' +
-      '0, a request that cannot start at once is refused.',
+      'Number of requests that may wait for a slot; further ones are refused with 429. ' +
+      'With 0, a request that cannot start at once is refused.',
     default: defaultEngineOptions.maxQueuedRequests,
     format: integer({ minimum: 0 }),
     arg: 'max-queued-requests',
@@ -78,8 +78,8 @@ export const schedulerOptions = {
   }),
   max_queued_tokens: option({
     doc:
-      'Total prompt tokens of waiting requests; a request beyond it is refused with 429, but one ' +
-      'request may always wait. 0 is no limit.',
+      'Prompt tokens of all waiting requests together; a request above the limit is ' +
+      'refused with 429, though one request may always wait. 0 is no limit.',
     default: 0,
     format: integer({ minimum: 0 }),
     arg: 'max-queued-tokens',
@@ -95,7 +95,9 @@ export const schedulerOptions = {
     placeholder: 'SECONDS',
   }),
   request_timeout: option({
-    doc: 'Seconds from arrival to end of a request, if it sets no limit itself; 0 is no limit.',
+    doc:
+      "Seconds from a request's arrival to its end, unless the request sets a limit; 0 is " +
+      'no limit.',
     default: 0,
     format: decimal({ minimum: 0, unit: 'seconds' }),
     arg: 'request-timeout',

@@ -52,7 +52,7 @@ export const schema = {
       resolve: resolveModelSpec,
     }),
     id: option<string | null>({
-      doc: 'The name that clients see; by default, derived from the spec.',
+      doc: 'Name of the model for clients; by default derived from the spec.',
       default: null,
       format: orNone(text('a name')),
       arg: 'model-id',
@@ -60,8 +60,8 @@ export const schema = {
     }),
     chat_template: option<string | null>({
       doc:
-        "A Jinja chat template instead of the model's own: a file, the template itself, or a name that " +
-        'llama-server knows, such as `chatml` or `llama3`.',
+        "Jinja chat template instead of the model's own: a file, the template itself, or a " +
+        'name from llama-server, such as `chatml` or `llama3`.',
       default: null,
       format: orNone(text('a file or a template')),
       arg: 'chat-template',
@@ -71,7 +71,7 @@ export const schema = {
   },
   engine: {
     backend: option({
-      doc: "The backend that runs the model: `llamacpp`, or the name of a plugin's backend.",
+      doc: "Backend that runs the model: `llamacpp`, or a plugin's.",
       default: 'llamacpp',
       format: text('a name'),
       arg: 'backend',
@@ -85,7 +85,7 @@ export const schema = {
       placeholder: 'JSON',
     }),
     slots: option({
-      doc: 'Most sequences that are held in memory and batched together.',
+      doc: 'Maximum number of sequences in memory, which are batched together.',
       default: 16,
       format: integer({ minimum: 1, maximum: 256 }),
       arg: 'slots',
@@ -101,7 +101,7 @@ export const schema = {
       placeholder: 'TOKENS',
     }),
     batch_size: option({
-      doc: 'Most tokens computed in one step, over all slots; at least one per slot.',
+      doc: 'Maximum number of tokens per step, over all slots; at least one per slot.',
       default: 512,
       format: integer({ minimum: 1, maximum: 65_536 }),
       arg: 'batch-size',
@@ -125,8 +125,8 @@ export const schema = {
     }),
     gpu_layers: option({
       doc:
-        "How many of the model's layers are on the GPU, if there is one; `auto` is as many as " +
-        'fit, a number beyond the last layer is all.',
+        "Number of the model's layers on the GPU; `auto` is as many as fit, a number " +
+        'beyond the last layer is all.',
       default: 'auto',
       format: orAuto(integer({ minimum: 0 })),
       arg: 'gpu-layers',
@@ -161,7 +161,7 @@ export const schema = {
       arg: 'mlock',
     }),
     ignore_memory_check: option({
-      doc: 'Load the model even if there seems to be too little memory.',
+      doc: 'Load the model even if memory seems too small.',
       default: false,
       format: toggle(),
       arg: 'ignore-memory-check',
@@ -169,8 +169,8 @@ export const schema = {
     ...nativeOptions,
     hang_timeout: option({
       doc:
-        'Seconds without a step, while requests wait, after which the engine is killed and ' +
-        'restarted; must be longer than the longest step. 0 is never.',
+        'Seconds without a finished step, while requests wait, before the engine is killed ' +
+        'and restarted; must be longer than the longest step. 0 is never.',
       default: 120,
       format: decimal({ minimum: 0, unit: 'seconds' }),
       arg: 'hang-timeout',
@@ -178,8 +178,9 @@ export const schema = {
     }),
     prepare_timeout: option({
       doc:
-        'Seconds without a sign of the engine, while it checks requests, tokenizes or compiles ' +
-        'grammars, after which it is killed and restarted; at most `hang_timeout`. 0 is never, as with `hang_timeout` 0.',
+        'Seconds without a sign of life while the engine checks requests, tokenizes or ' +
+        'compiles grammars, before it is killed and restarted; at most `hang_timeout`. 0 ' +
+        'is never, as with `hang_timeout` 0.',
       default: 10,
       format: decimal({ minimum: 0, unit: 'seconds' }),
       arg: 'prepare-timeout',
@@ -218,14 +219,14 @@ export const schema = {
   }),
   logging: {
     level: option({
-      doc: 'Lowest level of the lines that are logged.',
+      doc: 'Lowest level of log lines.',
       default: 'info',
       format: oneOf(['trace', 'debug', 'info', 'warn', 'error', 'silent']),
       arg: 'log-level',
       placeholder: 'trace|debug|info|warn|error|silent',
     }),
     file: option<string | null>({
-      doc: 'File to append log lines to, instead of standard error.',
+      doc: 'File for log lines, which are appended, instead of standard error.',
       default: null,
       format: orNone(text('a file')),
       arg: 'log-file',
@@ -234,7 +235,7 @@ export const schema = {
       resolve: resolvePath,
     }),
     content: option({
-      doc: 'Let log lines contain text from clients, such as why a body was refused.',
+      doc: 'Include text from clients in log lines, such as why a body was refused.',
       default: false,
       format: toggle(),
       arg: 'log-content',

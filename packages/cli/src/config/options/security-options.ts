@@ -16,8 +16,8 @@ const file = (particulars: { readonly doc: string; readonly arg: string }) =>
 export const securityOptions = {
   api_key: option<string | null>({
     doc:
-      'An API key with the admin role. Prefer the variable: other users of the machine can see ' +
-      'flags.',
+      'API key with the admin role. Prefer the variable: other users of the machine can ' +
+      'see flags.',
     default: null,
     format: orNone(text('a key')),
     arg: 'api-key',
@@ -42,14 +42,16 @@ export const securityOptions = {
     arg: 'isolate-tenants',
   }),
   requests_per_minute: option({
-    doc: 'Requests per minute for a key without a limit of its own; 0 is no limit.',
+    doc: 'Requests per minute for each key without its own limit; 0 is no limit.',
     default: 0,
     format: integer({ minimum: 0 }),
     arg: 'requests-per-minute',
     placeholder: 'COUNT',
   }),
   tokens_per_minute: option({
-    doc: 'Tokens per minute, prompt and answer, for a key without a limit; 0 is no limit.',
+    doc:
+      'Tokens per minute, prompt and answer, for each key without its own limit; 0 is no ' +
+      'limit.',
     default: 0,
     format: integer({ minimum: 0 }),
     arg: 'tokens-per-minute',
@@ -71,7 +73,7 @@ export const securityOptions = {
   }),
   tls_key: file({ doc: 'Private key of the certificate, in PEM format.', arg: 'tls-key' }),
   max_connections: option({
-    doc: 'Most open connections at a time; further ones are closed.',
+    doc: 'Maximum number of open connections; further ones are closed.',
     default: 4096,
     format: integer({ minimum: 1 }),
     arg: 'max-connections',
@@ -85,28 +87,28 @@ export const securityOptions = {
     placeholder: 'BYTES',
   }),
   header_timeout: option({
-    doc: 'Seconds that a client may take to send the head of a request.',
+    doc: 'Seconds for a client to send the head of a request.',
     default: 30,
     format: decimal({ minimum: 1, unit: 'seconds' }),
     arg: 'header-timeout',
     placeholder: 'SECONDS',
   }),
   body_timeout: option({
-    doc: 'Seconds for the body of a request, or for each MiB of a file for Ollama.',
+    doc: 'Seconds for a client to send the body of a request, or each MiB of a file for Ollama.',
     default: 120,
     format: decimal({ minimum: 1, unit: 'seconds' }),
     arg: 'body-timeout',
     placeholder: 'SECONDS',
   }),
   idle_timeout: option({
-    doc: 'Seconds that a connection stays open without a request.',
+    doc: 'Seconds before an idle connection is closed.',
     default: 65,
     format: decimal({ minimum: 1, unit: 'seconds' }),
     arg: 'idle-timeout',
     placeholder: 'SECONDS',
   }),
   json_depth: option({
-    doc: 'Deepest nesting of the JSON in a request.',
+    doc: 'Maximum nesting of the JSON in a request.',
     default: 100,
     format: integer({ minimum: 4 }),
     arg: 'json-depth',

@@ -1,6 +1,5 @@
-import { folderOption } from './folder-option.js'
+import { folderOption, option } from './option.js'
 import { type ProtocolChoice, protocolChoice } from '../protocol-names.js'
-import { option } from './option.js'
 import { decimal, format, integer, record, splitAtCommas, toggle } from './value-format.js'
 
 const addresses = format<string>(
@@ -12,8 +11,8 @@ const addresses = format<string>(
 export const serverOptions = {
   host: option({
     doc:
-      'Address to listen on, or several between commas, such as `127.0.0.1,::1`; `0.0.0.0` is all ' +
-      'addresses of the machine.',
+      'Address to listen on, or several separated by commas, such as `127.0.0.1,::1`; ' +
+      '`0.0.0.0` is every address of the machine.',
     default: '127.0.0.1',
     format: addresses,
     arg: 'host',
@@ -35,8 +34,8 @@ export const serverOptions = {
   }),
   bodies_limit: option({
     doc:
-      'Bytes of the bodies of all requests in progress together; beyond it, a body of more than ' +
-      '64 KiB is refused with 429. At least `body_limit`.',
+      'Total size of the bodies of all open requests, in bytes; above it, a body over 64 ' +
+      'KiB is refused with 429. At least `body_limit`.',
     default: 256 * 1024 * 1024,
     format: integer({ minimum: 64 * 1024 }),
     arg: 'bodies-limit',
@@ -44,17 +43,15 @@ export const serverOptions = {
   }),
   stream_limit: option({
     doc:
-      'Bytes of a streamed answer that may be buffered for a slow client; beyond it, the ' +
-      'stream is cut off and the request cancelled.',
+      'Buffer per streamed answer for a slow client, in bytes; when it is full, the stream ' +
+      'is cut off and the request cancelled.',
     default: 1024 * 1024,
     format: integer({ minimum: 1024 }),
     arg: 'stream-limit',
     placeholder: 'BYTES',
   }),
   protocols: option<ProtocolChoice>({
-    doc:
-      'The APIs to serve; a list in YAML. `all` is every built-in API and every API that ' +
-      'plugins add.',
+    doc: 'APIs to serve; a list in YAML. `all` is every built-in API and every API of a plugin.',
     default: 'all',
     format: protocolChoice,
     arg: 'protocols',
@@ -71,14 +68,14 @@ export const serverOptions = {
   }),
   batches: folderOption({
     doc:
-      'Folder for files and batches (`/v1/files`, `/v1/batches`), which are computed while no client ' +
-      'waits; it holds prompts and answers. Without one there are no batches.',
+      'Folder for files and batches (`/v1/files`, `/v1/batches`), which are computed while ' +
+      'no client waits; it holds prompts and answers. Unset: no batches.',
     arg: 'batches',
   }),
   batch_share: option({
     doc:
-      'Share of the time that batches get where clients never stop, while none waits for its first token; ' +
-      'with 0 they are computed only while no client waits for anything.',
+      'Share of compute time for batches while clients are always busy, as long as none ' +
+      'waits for a first token; with 0, batches run only while no client waits.',
     default: 0,
     format: decimal({ minimum: 0, maximum: 0.5 }),
     arg: 'batch-share',
@@ -86,18 +83,18 @@ export const serverOptions = {
   }),
   usage: folderOption({
     doc:
-      'Folder for what each key uses by day and model, without any text: `GET /admin/usage`, and the ' +
-      "keys' limits of a month. Without one usage is not noted.",
+      'Folder for usage records per key, day and model, without any text: for `GET ' +
+      '/admin/usage` and monthly limits of keys. Unset: usage is not recorded.',
     arg: 'usage',
   }),
   ui: option({
-    doc: 'The web page at `/ui`, and at `/` for browsers; without it only the APIs are served.',
+    doc: 'Serve the web page at `/ui`, and at `/` for browsers.',
     default: true,
     format: toggle(),
     arg: 'ui',
   }),
   drain_timeout: option({
-    doc: 'Seconds that running requests get to finish when the server is stopped.',
+    doc: 'Seconds for running requests to finish when the server is stopped.',
     default: 30,
     format: decimal({ minimum: 0, unit: 'seconds' }),
     arg: 'drain-timeout',

@@ -1,5 +1,4 @@
-import { duration } from './duration.js'
-import { format, isRecord, splitAtCommas, type ValueFormat } from './value-format.js'
+import { duration, format, isRecord, splitAtCommas, type ValueFormat } from './value-format.js'
 
 /** Latency limits in milliseconds, as the option `slo` of a policy takes them. */
 export type SloSetting = Readonly<Record<string, unknown>>

@@ -1,5 +1,5 @@
 import type { CatalogEntry } from './catalog-entry.js'
-import { moreModels, qwen3, qwen3Sampling } from './more-models.js'
+import { publishedModels } from './published-models.js'
 
 export type * from './catalog-entry.js'
 
@@ -95,24 +95,7 @@ const pinned: readonly CatalogEntry[] = [
       },
     ],
   },
-  {
-    name: 'qwen3-0.6b',
-    title: 'Qwen3 0.6B, Q4_K_M',
-    licence: 'Apache-2.0',
-    file: 'qwen3-0.6b-q4_k_m.gguf',
-    bytes: 396_705_472,
-    shape: qwen3(28, 1024, 3072, 16),
-    sampling: qwen3Sampling,
-    sources: [
-      {
-        kind: 'hugging-face',
-        uri: 'hf:unsloth/Qwen3-0.6B-GGUF/Qwen3-0.6B-Q4_K_M.gguf#50968a4468ef4233ed78cd7c3de230dd1d61a56b',
-        bytes: 396_705_472,
-        sha256: 'ac2d97712095a558e31573f62f466a3f9d93990898b0ec79d7c974c1780d524a',
-      },
-    ],
-  },
 ]
 
 /** The models with short names. */
-export const catalog: readonly CatalogEntry[] = [...pinned, ...moreModels]
+export const catalog: readonly CatalogEntry[] = [...pinned, ...publishedModels]

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { textTable } from '../../text-table.js'
+import { textTable } from '../../process/text-table.js'
 import { catalog as defaultCatalog, type CatalogEntry } from './catalog.js'
 import { formatBytes } from '../format-bytes.js'
 import { memoryFor, shapeOf } from './memory-of.js'

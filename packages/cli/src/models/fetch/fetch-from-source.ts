@@ -1,5 +1,5 @@
 import { CllmError, type ModelSource } from '@cllm/core'
-import { suggestion } from '../../config/suggestion.js'
+import { suggestion } from '../../config/messages.js'
 import type { FetchOptions } from './fetch-progress.js'
 
 type Sources = ReadonlyMap<string, ModelSource>

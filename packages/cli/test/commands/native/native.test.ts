@@ -71,7 +71,7 @@ async function tinyModel(t: Test) {
 t.test('a build is measured, kept, shown and removed', async (t) => {
   const { model, cache, native } = await tinyModel(t)
   const { io, written, run } = ioIn(cache)
-  t.match(await run('native'), { code: 0, stdout: /prebuilt library.*nothing was built/s })
+  t.match(await run('native'), { code: 0, stdout: /prebuilt library.*no local build/s })
   if (process.platform === 'win32') return // a library does not show its dependencies' functions
 
   const llama = tools(await prebuiltLlama(model))
@@ -99,8 +99,8 @@ t.test('a build is measured, kept, shown and removed', async (t) => {
   t.match(json, { runs: info.fastest, library: library ?? null, gpu: false, build: info })
   io.env['CLLM_NATIVE'] = 'addon'
   t.match(await run('native'), { stdout: /^the prebuilt addon of node-llama-cpp computes/ })
-  t.match(await run('native remove'), { code: 0, stdout: 'removed one build\n' })
-  t.match(await run('native remove'), { code: 0, stdout: /^nothing was built/ })
+  t.match(await run('native remove'), { code: 0, stdout: 'deleted one build\n' })
+  t.match(await run('native remove'), { code: 0, stdout: /^no local builds/ })
   t.same(await readdir(native), [])
 })
 

@@ -48,7 +48,7 @@ export const samplingFields = {
     default: 0.7,
     off: 1,
     step: 'temperature',
-    option: 'Randomness of sampling; 0 always takes the likeliest token.',
+    option: 'Sampling temperature; 0 always takes the likeliest token.',
   },
   /**
    * The temperature is between `temperature` − this and `temperature` + this, the higher the less
@@ -73,7 +73,7 @@ export const samplingFields = {
     below: { from: -1, means: 0 },
     default: 0,
     step: 'top_k',
-    option: 'Samples from the k likeliest tokens only; 0 is off.',
+    option: 'Sample from the k likeliest tokens; 0 is off.',
   },
   /** Nucleus sampling: the likeliest tokens up to this probability; 1 switches it off (default). */
   topP: {
@@ -83,7 +83,7 @@ export const samplingFields = {
     max: 1,
     default: 1,
     step: 'top_p',
-    option: 'Samples from the likeliest tokens only, up to this total probability; 1 is off.',
+    option: 'Sample from the likeliest tokens up to this total probability; 1 is off.',
   },
   /** Drops tokens below this share of the likeliest one's probability; 0 switches it off (default). */
   minP: {
@@ -93,7 +93,7 @@ export const samplingFields = {
     max: 1,
     default: 0,
     step: 'min_p',
-    option: "Drops tokens below this share of the likeliest token's probability; 0 is off.",
+    option: "Drop tokens below this share of the likeliest token's probability; 0 is off.",
   },
   /**
    * Drops tokens whose logit is further than this many standard deviations below the largest; 0
@@ -156,7 +156,7 @@ export const samplingFields = {
     usual: { min: 0.01, max: 10 },
     default: 1,
     step: 'penalties',
-    option: 'Divides the logits of recent tokens; 1 is off.',
+    option: 'Divisor for the logits of recent tokens; 1 is off.',
   },
   /** OpenAI's presence penalty, −2 to 2; default 0. */
   presencePenalty: {

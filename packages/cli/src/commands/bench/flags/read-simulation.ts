@@ -1,4 +1,4 @@
-import { builtInMachines } from '@cllm/simulation'
+import { builtInMachines, recordedMachine } from '@cllm/simulation'
 import {
   type Dataset,
   draftWarnings,
@@ -17,7 +17,6 @@ import {
 } from '@cllm/bench'
 import { defined } from '@cllm/core'
 import { createRouter as createBuiltIn } from '@cllm/scheduler'
-import { recordedMachine } from '@cllm/simulation'
 import { wrong, type parseFlags } from '../../flags/flags.js'
 import type { simulationFlags } from './simulate-flags.js'
 

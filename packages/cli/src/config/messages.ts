@@ -1,3 +1,5 @@
+import { didYouMean } from '@cllm/core'
+
 const longest = 60
 
 /** Formats a value for a message; long values are cut. */
@@ -6,3 +8,7 @@ export const describeValue = (value: unknown): string => {
   const json = JSON.stringify(value)
   return json.length > longest ? `${json.slice(0, longest)}…` : json
 }
+
+/** {@link didYouMean} as on a command line: without quotation marks. */
+export const suggestion = (name: string, candidates: Iterable<string>, prefix = ''): string =>
+  didYouMean(name, candidates, (nearest) => `${prefix}${nearest}`)

@@ -4,7 +4,7 @@ import type { Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
 import pino, { type DestinationStream } from 'pino'
 import type prettyPrinter from 'pino-pretty'
-import type { CllmConfig } from './config/options/schema.js'
+import type { CllmConfig } from '../config/options/schema.js'
 import { LogLines } from './log-lines.js'
 
 const load = createRequire(import.meta.url)

@@ -59,3 +59,9 @@ export function stopSignal(
 export function ignoreStopSignals(): void {
   for (const [name] of endingSignals(process.platform)) process.on(name, () => {})
 }
+
+/** Resolves when the signal is aborted, to nothing: beside reasons to end, it is none. */
+export async function stopped(signal: AbortSignal): Promise<undefined> {
+  if (signal.aborted) return
+  await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
+}

@@ -9,7 +9,7 @@ import {
   type SharedBatches,
 } from '@cllm/http-koa'
 import { pageFolder } from '@cllm/web'
-import type { LoadedConfig } from './config/load-config.js'
+import type { LoadedConfig } from '../config/load-config.js'
 
 /** The inputs of protocols besides the configuration. */
 export interface ProtocolSurroundings {

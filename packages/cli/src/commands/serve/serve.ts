@@ -1,20 +1,20 @@
 import { createServer, systemClock } from '@cllm/core'
 import { koaTransport, type LogLevelControl } from '@cllm/http-koa'
-import { holdFolders } from '../batches/hold-folder.js'
-import { loadConfig, type LoadedConfig } from '../config/load-config.js'
-import { toPresets } from '../config/presets.js'
-import { createProtocols } from '../create-protocols.js'
-import { openKeyRing, type OpenKeyRing } from '../keys/open-key-ring.js'
-import type { LevelledLogger } from '../logger.js'
-import type { Served } from '../models/served/served.js'
-import type { LoadingParts } from '../models/served/loadable-models.js'
-import { withChosenModel } from '../models/served/with-chosen-model.js'
-import { servedPool } from '../models/served/served-pool.js'
-import type { Tracing } from '../tracing/start-tracing.js'
-import { toTransportOptions } from '../to-transport-options.js'
-import type { CommandIo } from './command-io.js'
+import { holdFolders } from '../../batches/hold-folder.js'
+import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
+import { toPresets } from '../../config/presets.js'
+import { createProtocols } from '../../http/create-protocols.js'
+import { openKeyRing, type OpenKeyRing } from '../../keys/open-key-ring.js'
+import type { LevelledLogger } from '../../process/logger.js'
+import type { Served } from '../../models/served/served.js'
+import type { LoadingParts } from '../../models/served/loadable-models.js'
+import { withChosenModel } from '../../models/served/with-chosen-model.js'
+import { servedPool } from '../../models/served/served-pool.js'
+import type { Tracing } from '../../tracing/start-tracing.js'
+import { toTransportOptions } from '../../http/to-transport-options.js'
+import type { CommandIo } from '../command-io.js'
 import { prepareServing, type ServingParts } from './prepare-serving.js'
-import { stopped } from './stopped.js'
+import { stopped } from '../../process/stop-signal.js'
 
 /**
  * `cllm serve`: runs until the signal is aborted, or the engine of a single model dies and cannot be
@@ -124,7 +124,7 @@ async function firstLoad(models: Served, signal: AbortSignal): Promise<void> {
 /** The models of this machine, or of a cluster, whose client is loaded only then. */
 async function servedBy(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts): Promise<Served> {
   if (loaded.config.cluster.url === null) return servedPool(loaded, io, parts)
-  const { servedByCluster } = await import('./cluster/served-by-cluster.js')
+  const { servedByCluster } = await import('../cluster/served-by-cluster.js')
   return await servedByCluster(loaded, parts)
 }
 
@@ -132,7 +132,7 @@ async function servedBy(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts
 async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined> {
   const { otlp_endpoint: endpoint } = config.telemetry
   if (endpoint === null) return undefined
-  const { startTracing } = await import('../tracing/start-tracing.js')
+  const { startTracing } = await import('../../tracing/start-tracing.js')
   return startTracing(endpoint)
 }
 

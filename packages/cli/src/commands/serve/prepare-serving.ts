@@ -1,12 +1,12 @@
 import { protocolsPlugin } from '@cllm/http-koa'
-import type { LoadedConfig } from '../config/load-config.js'
-import { checkFiles } from '../engine/check-files.js'
-import { CrashFiles, crashFolder } from '../engine/crash-files.js'
-import { createLogger, type LevelledLogger } from '../logger.js'
-import type { LoadingParts } from '../models/served/loadable-models.js'
-import { checkChoices } from '../plugins/check-choices.js'
-import { loadRegistry } from '../plugins/load-registry.js'
-import type { CommandIo } from './command-io.js'
+import type { LoadedConfig } from '../../config/load-config.js'
+import { checkFiles } from '../../engine/check-files.js'
+import { CrashFiles, crashFolder } from '../../engine/crash-files.js'
+import { createLogger, type LevelledLogger } from '../../process/logger.js'
+import type { LoadingParts } from '../../models/served/loadable-models.js'
+import { checkChoices } from '../../plugins/check-choices.js'
+import { loadRegistry } from '../../plugins/load-registry.js'
+import type { CommandIo } from '../command-io.js'
 
 /** What a process that serves has before it loads a model. */
 export interface ServingParts extends LoadingParts {

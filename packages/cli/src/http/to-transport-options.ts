@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
 import { CllmError } from '@cllm/core'
 import type { CreateLimitCounter, KeyRing, KoaTransportOptions } from '@cllm/http-koa'
-import { splitAtCommas } from './config/options/value-format.js'
-import type { CllmConfig } from './config/options/schema.js'
+import { splitAtCommas } from '../config/options/value-format.js'
+import type { CllmConfig } from '../config/options/schema.js'
 
 /**
  * Converts the configuration to options of the HTTP transport.

@@ -1,0 +1,60 @@
+import type { Setting } from '../layers/setting.js'
+import { isQuantized, type KvCacheType } from '@cllm/backend-llamacpp/kv-cache-type'
+
+/** Problems with settings of the HTTP server that are each valid but contradict one another. */
+export const checkServer = (settings: ReadonlyMap<string, Setting>): readonly string[] => {
+  return [...checkBodies(settings), ...checkBatches(settings)]
+}
+
+function checkBodies(settings: ReadonlyMap<string, Setting>): readonly string[] {
+  const [one, all] = [settings.get('server.body_limit')!, settings.get('server.bodies_limit')!]
+  if (Number(all.value) >= Number(one.value)) return []
+  return [
+    `${all.label}: expected at least the largest body of one request (${one.label}: ` +
+      `${String(one.value)}), got ${String(all.value)}`,
+  ]
+}
+
+function checkBatches(settings: ReadonlyMap<string, Setting>): readonly string[] {
+  const [share, folder] = [settings.get('server.batch_share')!, settings.get('server.batches')!]
+  if (Number(share.value) === 0 || folder.value !== null) return []
+  return [`${share.label}: expected --batches, as it is the share of batches on this machine`]
+}
+
+/** Problems with engine settings that are each valid but contradict one another. */
+export const checkEngine = (settings: ReadonlyMap<string, Setting>): readonly string[] => {
+  const find = (name: string) => settings.get(`engine.${name}`)!
+  const [slots, batchSize] = [find('slots'), find('batch_size')]
+  const [cacheType, flashAttention] = [find('kv_cache_type'), find('flash_attention')]
+  const problems: string[] = []
+  if (Number(batchSize.value) < Number(slots.value)) {
+    problems.push(
+      `${batchSize.label}: expected at least one token for each of the ${String(slots.value)} slots ` +
+        `(${slots.label}), got ${String(batchSize.value)}`,
+    )
+  }
+  if (isQuantized(cacheType.value as KvCacheType) && flashAttention.value === false) {
+    problems.push(
+      `${flashAttention.label}: expected true or auto, got false: ${cacheType.label} ${String(cacheType.value)} needs flash attention`,
+    )
+  }
+  return problems
+}
+
+/** Problems with settings of a cluster that are each valid but contradict one another. */
+export const checkCluster = (settings: ReadonlyMap<string, Setting>): readonly string[] => {
+  const find = (name: string) => settings.get(`cluster.${name}`)!
+  const url = find('url')
+  const problems: string[] = []
+  for (const name of ['keys', 'batches']) {
+    const { value, label } = find(name)
+    if (value !== true || url.value !== null) continue
+    problems.push(`${label}: ${name} of a cluster need --cluster URL`)
+  }
+  const ca = find('ca')
+  const isPlain = typeof url.value === 'string' && !url.value.startsWith('rediss://')
+  if (ca.value !== null && isPlain) {
+    problems.push(`${ca.label}: is for TLS, and ${url.label} does not begin with rediss://`)
+  }
+  return problems
+}
