@@ -20,11 +20,11 @@ import {
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type LlamaCppAdapters, nativeAdapters } from './model/adapters.js'
 import type { Embedder } from './model/embedder.js'
-import type { NativeContext } from './native/native-context.js'
+import type { LogitsContext, NativeContext } from './native/native-context.js'
 import { PassDraws } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import { BatchFiller } from './slots/batch-filler.js'
-import { preferSlot } from './slots/slot-layout.js'
+import { preferSlot } from './slots/pass-costs.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { orderBatch, type StepPass, wantedPositions } from './slots/step-batch.js'
 import type { Vocabulary } from './text/vocabulary.js'
@@ -52,8 +52,8 @@ export interface LlamaCppBackendParts {
   readonly tile?: number | undefined
   /** What chooses the threads of each pass; default: their number stays. */
   readonly threads?: AdaptiveThreads | undefined
-  /** Ends forward passes while it is true; default: no step can be left. */
-  readonly setAborting?: ((isAborting: boolean) => void) | undefined
+  /** The context where its passes can be ended; default: no step can be left. */
+  readonly abortable?: Pick<LogitsContext, 'setAborting'> | undefined
   readonly clock: Clock
   /** Frees the model. */
   readonly close: () => Promise<void>
@@ -92,10 +92,10 @@ export class LlamaCppBackend implements Backend {
     this.tokenizer = parts.tokenizer
     if (parts.states !== undefined) this.states = parts.states
     if (parts.adapters !== undefined) this.adapters = parts.adapters
-    const { setAborting } = parts
-    if (setAborting !== undefined) {
+    const { abortable } = parts
+    if (abortable !== undefined) {
       this.interrupt = () => {
-        if (this.#canLeave) setAborting(true)
+        if (this.#canLeave) abortable.setAborting(true)
       }
     }
   }
@@ -156,7 +156,7 @@ export class LlamaCppBackend implements Backend {
       for (const { slot } of items) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')
     } finally {
-      if (this.#canLeave) this.#parts.setAborting?.(false)
+      if (this.#canLeave) this.#parts.abortable?.setAborting(false)
       this.#canLeave = false
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)

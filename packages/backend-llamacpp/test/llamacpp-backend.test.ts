@@ -1,3 +1,4 @@
+import { join } from 'node:path'
 import {
   type BatchItem,
   createEngine,
@@ -8,6 +9,7 @@ import {
   systemRandom,
 } from '@cllm/core'
 import { firstComeFirstServed, testBackend } from '@cllm/core/testing'
+import { uint32 } from '@cllm/gguf'
 import {
   array,
   assert,
@@ -19,13 +21,10 @@ import {
   record,
   uniqueArray,
 } from 'fast-check'
-import { join } from 'node:path'
-import { uint32 } from '@cllm/gguf'
 import t from 'tap'
 import { BatchFiller } from '../src/slots/batch-filler.js'
-import { PassCosts } from '../src/slots/pass-costs.js'
+import { PassCosts, preferSlot, SlotLayout } from '../src/slots/pass-costs.js'
 import type { SlotCells } from '../src/slots/slot-cells.js'
-import { preferSlot, SlotLayout } from '../src/slots/slot-layout.js'
 import { orderBatch } from '../src/slots/step-batch.js'
 import type { Vocabulary } from '../src/text/vocabulary.js'
 import { generate, openTiny, sampling } from './open-tiny.js'

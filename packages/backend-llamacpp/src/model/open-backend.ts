@@ -23,8 +23,7 @@ import { LlamaCppStates } from '../slots/llamacpp-states.js'
 import { SlotCells } from '../slots/slot-cells.js'
 import { ChatTemplate, compileTemplate } from '../text/chat-template.js'
 import { PlainTextGuard } from '../text/plain-text-guard.js'
-import { TextParts } from '../text/text-parts.js'
-import { LlamaCppTokenizer } from '../text/tokenizer.js'
+import { LlamaCppTokenizer, TextParts } from '../text/tokenizer.js'
 import { Vocabulary } from '../text/vocabulary.js'
 
 /** A model in memory. */
@@ -80,7 +79,7 @@ function assemble(
   const guard = new PlainTextGuard(parts, vocabulary)
   const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger, {
     compile: (source) => compileTemplate(source, (text) => llama.compileJinja(text)),
-    now: () => clock.now(),
+    clock,
   })
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
   const samplers = opened.samplers(vocabulary, tokenizer, logger)
@@ -115,7 +114,7 @@ function assemble(
     states: openStates(opened, cells, shape, settings, loaded),
     samplers,
     threads: opened.threads,
-    setAborting: opened.setAborting,
+    abortable: opened.abortable,
     kvUnified,
     tile: tileOf(llama, settings),
     embedder: new Embedder(

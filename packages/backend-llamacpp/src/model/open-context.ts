@@ -6,8 +6,8 @@ import type { LoadedModel } from '../native/native.js'
 import { ChainSamplers } from '../sampling/chain-samplers.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
 import type { Vocabulary } from '../text/vocabulary.js'
-import { AdaptiveThreads } from '../threads/adaptive-threads.js'
-import { MachineLoad, type ThreadRange } from '../threads/cores.js'
+import { AdaptiveThreads, MachineLoad } from '../threads/adaptive-threads.js'
+import type { ThreadRange } from '../threads/cores.js'
 
 /** Logits that a forward pass gives out at least, if it has as many tokens. */
 const leastOutputs = 64
@@ -30,8 +30,8 @@ export interface OpenContext {
   readonly context: NativeContext
   /** The same where it gives its states out. */
   readonly stateful?: LogitsContext
-  /** Ends its forward passes while it is true, where that can be done. */
-  readonly setAborting?: (isAborting: boolean) => void
+  /** The same where its forward passes can be ended. */
+  readonly abortable?: LogitsContext
   /** What chooses the threads of its passes, where they can be changed. */
   readonly threads?: AdaptiveThreads
   samplers(vocabulary: Vocabulary, tokenizer: Tokenizer, logger: Logger): SamplerFactory
@@ -68,9 +68,7 @@ export async function openContext(
       stateful: context,
       samplers: (vocabulary, tokenizer, logger) =>
         new ChainSamplers(context, vocabulary, tokenizer, { threads: drawing, logger }),
-      ...(loaded.onGpu === 'none' && {
-        setAborting: (isAborting: boolean) => context.setAborting(isAborting),
-      }),
+      ...(loaded.onGpu === 'none' && { abortable: context }),
       ...adaptThreads(context, loaded, threads, clock),
     }
   }
@@ -124,7 +122,6 @@ function adaptThreads(
   clock: Clock,
 ): Pick<OpenContext, 'threads'> {
   if (start === most || gpuLayers !== 0) return {}
-  const set = (threads: number) => context.setThreads(threads)
   const load = new MachineLoad(clock)
-  return { threads: new AdaptiveThreads(set, { clock, start, most, load }) }
+  return { threads: new AdaptiveThreads(context, { clock, start, most, load }) }
 }

@@ -1,7 +1,6 @@
 import { type BackendLimits, type BatchItem, slotGaps, type SlotId, type TokenId } from '@cllm/core'
-import { PassCosts } from './pass-costs.js'
+import { PassCosts, SlotLayout } from './pass-costs.js'
 import type { SlotCells } from './slot-cells.js'
-import { SlotLayout } from './slot-layout.js'
 import type { StepPass } from './step-batch.js'
 
 /** What is computed along: its logits are not wanted, so any token will do. */

@@ -4,6 +4,7 @@ import {
   CllmError,
   type Logger,
   type TokenId,
+  type Clock,
 } from '@cllm/core'
 import { Template } from '@huggingface/jinja'
 import type { JinjaTemplate } from '../native/native.js'
@@ -70,8 +71,8 @@ type Compile = (source: string) => JinjaTemplate
 export interface TemplateTools {
   /** Default: without llama.cpp's own renderer. */
   readonly compile?: Compile
-  /** Milliseconds since 1970, for the date that some templates show; default: none is shown. */
-  readonly now?: () => number
+  /** For the date that some templates show; default: that of 1970. */
+  readonly clock?: Pick<Clock, 'now'>
 }
 
 /** A rendered conversation, without a beginning-of-sequence token. */
@@ -86,7 +87,7 @@ export class ChatTemplate {
   /** The template's Jinja source. */
   readonly source: string
   readonly #template: JinjaTemplate
-  readonly #now: () => number
+  readonly #clock: Pick<Clock, 'now'>
   readonly #guard: PlainTextGuard
   readonly #vocabulary: Vocabulary
   #losesSystem: boolean | undefined
@@ -95,9 +96,9 @@ export class ChatTemplate {
     { source, template }: CompiledTemplate,
     guard: PlainTextGuard,
     vocabulary: Vocabulary,
-    now: () => number,
+    clock: Pick<Clock, 'now'>,
   ) {
-    this.#now = now
+    this.#clock = clock
     this.source = source
     this.#template = template
     this.#guard = guard
@@ -114,11 +115,11 @@ export class ChatTemplate {
     guard: PlainTextGuard,
     vocabulary: Vocabulary,
     logger: Logger,
-    { compile = compileTemplate, now = () => 0 }: TemplateTools = {},
+    { compile = compileTemplate, clock = { now: () => 0 } }: TemplateTools = {},
   ): ChatTemplate {
     const compiled =
       override === undefined ? compileOwn(own, logger, compile) : compileOverride(override, compile)
-    return new ChatTemplate(compiled, guard, vocabulary, now)
+    return new ChatTemplate(compiled, guard, vocabulary, clock)
   }
 
   /** @throws CllmError `invalid_request` with the template's own message when it rejects the conversation */
@@ -157,7 +158,7 @@ export class ChatTemplate {
 
   /** What templates ask for and no client sends; as llama.cpp's server has it. */
   #defaults(): Record<string, unknown> {
-    const date = new Date(this.#now())
+    const date = new Date(this.#clock.now())
     if (date.getTime() === 0) return { enable_thinking: true }
     // 'Wed, 26 Jul 2024 …'
     const [, day, month, year] = date.toUTCString().split(' ')

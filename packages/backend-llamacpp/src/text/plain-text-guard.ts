@@ -1,5 +1,5 @@
 import { CllmError, type TokenId } from '@cllm/core'
-import { escape, type TextParts } from './text-parts.js'
+import { escape, type TextParts } from './tokenizer.js'
 import { type ControlToken, TokenAttribute, type Vocabulary } from './vocabulary.js'
 
 /** The characters that marks are taken from: they mean nothing, so that hardly a text has them. */

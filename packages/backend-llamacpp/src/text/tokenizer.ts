@@ -9,9 +9,119 @@ import type {
   TokenId,
   Tokenizer,
 } from '@cllm/core'
+import type { NativeModel } from '../native/native-model.js'
 import type { ChatTemplate } from './chat-template.js'
-import type { TextParts } from './text-parts.js'
 import type { Vocabulary } from './vocabulary.js'
+
+/** UTF-16 units of a part where the text can be cut: llama.cpp tokenizes them in a millisecond or two. */
+const usualLength = 2048
+/** Units of a part where it cannot: ten milliseconds, and less than some of llama.cpp's patterns have stack for. */
+const longestPart = 8192
+/** Behind a letter each of these begins a word of its own for all pre-tokenizers; `'s` may belong to it. */
+const separators = [...' \n0123456789!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~']
+/** The same in the writing of East Asia. */
+const otherSeparators = /(?<=\p{L})(?=[、。，！？；：…])/gu
+const probe = 'The quick brown fox jumps over the lazy dog'
+/** A character that no token has beside another one. */
+const lone = '\ue000'
+
+/**
+ * Cuts long texts, so that tokenizing them can be spread over time: llama.cpp takes milliseconds for each
+ * thousand characters, and time that grows with the square of the length where a text has many special tokens
+ * or repeats a character that is no token. A text is cut where the tokens of the parts are the tokens of the
+ * whole: behind words, unless the vocabulary has tokens that go on there, and before special tokens. Where
+ * none of these comes for {@link longestPart} units, as in a row of digits, it is cut all the same: the tokens
+ * still spell the text.
+ */
+export class TextParts {
+  readonly #model: NativeModel
+  readonly #addsSpace: boolean
+  /** Where texts can be cut: without special tokens, and with them. */
+  readonly #places: { readonly plain?: RegExp; readonly special?: RegExp }
+  #lead: readonly TokenId[] | undefined
+
+  constructor(model: NativeModel, vocabulary: Vocabulary) {
+    this.#model = model
+    this.#addsSpace = vocabulary.addsSpace
+    this.#places = this.#holds() ? placesOf(vocabulary) : {}
+  }
+
+  /** The tokens of a text, a part at a time. */
+  *tokenize(text: string, special: boolean): Generator<TokenId[], void> {
+    let start = 0
+    for (let end = this.#cut(text, 0, special); end !== undefined;) {
+      yield this.#part(text, start, end, special)
+      start = end
+      end = this.#cut(text, start, special)
+    }
+    if (start < text.length) yield this.#part(text, start, text.length, special)
+  }
+
+  #part(text: string, start: number, end: number, special: boolean): TokenId[] {
+    // A tokenizer that puts a space before each text adds it to parts, too.
+    const addsSpace = start > 0 && this.#addsSpace
+    if (!addsSpace) return this.#tokens(text.slice(start, end), special)
+    if (text[start] === ' ') return this.#tokens(text.slice(start + 1, end), special)
+    this.#lead ??= this.#tokens(lone, false)
+    return this.#tokens(lone + text.slice(start, end), special).slice(this.#lead.length)
+  }
+
+  #tokens(text: string, special: boolean): TokenId[] {
+    return Array.from(this.#model.tokenize(text, special))
+  }
+
+  #cut(text: string, start: number, special: boolean): number | undefined {
+    const left = text.length - start
+    if (left < 2 * usualLength) return undefined
+    // With the unit before the first place.
+    const first = start + usualLength - 1
+    const window = text.slice(first, start + longestPart)
+    const at = placeIn(window, this.#places[special ? 'special' : 'plain'])
+    if (at !== undefined) return first + at
+    if (left <= longestPart) return undefined
+    const other = placeIn(window, otherSeparators)
+    if (other !== undefined) return first + other
+    return isLow(text.charCodeAt(start + longestPart))
+      ? start + longestPart - 1
+      : start + longestPart
+  }
+
+  #holds(): boolean {
+    const words = probe.split(' ')
+    const parts = words.map((word, index) => (index > 0 && !this.#addsSpace ? ` ${word}` : word))
+    const tokens = parts.flatMap((part) => this.#tokens(part, false))
+    return tokens.join() === this.#tokens(probe, false).join()
+  }
+}
+
+/** Patterns of the places where texts can be cut. */
+function placesOf({ joined, markStarts, controlTokens }: Vocabulary) {
+  const free = separators.filter((character) => !joined.has(character))
+  const words = free.length === 0 ? [] : [`(?<=\\p{L})(?=[${free.map(escape).join('')}])`]
+  const marks = controlTokens
+    .map(({ text }) => text)
+    .filter((text) => markStarts.has(text.charAt(0)))
+  const all = marks.length === 0 ? words : [...words, `(?=${marks.map(escape).join('|')})`]
+  return {
+    ...(words.length > 0 && { plain: new RegExp(words.join(''), 'gu') }),
+    ...(all.length > 0 && { special: new RegExp(all.join('|'), 'gu') }),
+  }
+}
+
+/** The first place behind the first unit. */
+function placeIn(window: string, pattern: RegExp | undefined): number | undefined {
+  if (pattern === undefined) return undefined
+  pattern.lastIndex = 1
+  const at = pattern.exec(window)?.index
+  return at === undefined || at === 0 ? undefined : at
+}
+
+const isLow = (unit: number): boolean => unit >= 0xdc00 && unit <= 0xdfff
+
+/** A text as it stands in a pattern. */
+export function escape(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&')
+}
 
 /** llama.cpp's tokenizer with the vocabulary and chat template of the model's file. */
 export class LlamaCppTokenizer implements Tokenizer {

@@ -1,16 +1,19 @@
+import { cpus } from 'node:os'
+import { cpuUsage } from 'node:process'
 import type { Clock } from '@cllm/core'
+import type { LogitsContext } from '../native/native-context.js'
 import type { StepPass } from '../slots/step-batch.js'
 
 /** Runs each pass of a context on as many threads as are fastest at the time. */
 export class AdaptiveThreads {
-  readonly #set: (threads: number) => void
+  readonly #context: Pick<LogitsContext, 'setThreads'>
   readonly #decodes: ThreadTuner
   readonly #prompts: ThreadTuner
   #threads: number
 
-  /** @param set - makes the context compute on this many threads from now on; it starts with `start` */
-  constructor(set: (threads: number) => void, options: ThreadTunerOptions) {
-    this.#set = set
+  /** @param context - computes on `start` threads at first */
+  constructor(context: Pick<LogitsContext, 'setThreads'>, options: ThreadTunerOptions) {
+    this.#context = context
     this.#threads = options.start
     this.#decodes = new ThreadTuner(options)
     this.#prompts = new ThreadTuner(options)
@@ -20,7 +23,7 @@ export class AdaptiveThreads {
     const threads = this.#tuner(pass).next(pass.tokens)
     if (threads === this.#threads) return
     this.#threads = threads
-    this.#set(threads)
+    this.#context.setThreads(threads)
   }
 
   after(pass: StepPass, ms: number): void {
@@ -204,4 +207,52 @@ export class PassCost {
 function key(threads: number, size: number): number {
   const bucket = size <= 16 ? size : 16 + Math.round(2 * Math.log2(size / 16))
   return 128 * threads + bucket
+}
+
+/** Milliseconds between two looks at the machine: its counters tick every 10 ms. */
+const interval = 200
+
+/** Time that cores have worked so far, in milliseconds over all of them. */
+export interface CoreTime {
+  readonly cores: number
+  /** For any process. */
+  readonly busyMs: number
+  /** For this one. */
+  readonly ownMs: number
+}
+
+/** How much of the machine other processes use, by the system's own count. */
+export class MachineLoad {
+  readonly #clock: Clock
+  readonly #read: () => CoreTime
+  #last: { readonly at: number; readonly time: CoreTime } | undefined
+  #idle = Infinity
+
+  constructor(clock: Clock, read: () => CoreTime = readCoreTime) {
+    this.#clock = clock
+    this.#read = read
+  }
+
+  /** Cores that other processes left free lately; `Infinity` before that is known. */
+  get freeCores(): number {
+    const at = this.#clock.now()
+    const last = this.#last
+    if (last !== undefined && at - last.at < interval) return this.#idle
+    const time = this.#read()
+    this.#last = { at, time }
+    if (last === undefined) return this.#idle
+    const others = time.busyMs - last.time.busyMs - (time.ownMs - last.time.ownMs)
+    this.#idle = time.cores - Math.max(0, others) / (at - last.at)
+    return this.#idle
+  }
+}
+
+function readCoreTime(): CoreTime {
+  const cores = cpus()
+  const { user, system } = cpuUsage()
+  const busyMs = cores.reduce(
+    (sum, { times }) => sum + times.user + times.nice + times.sys + times.irq,
+    0,
+  )
+  return { cores: cores.length, busyMs, ownMs: (user + system) / 1000 }
 }

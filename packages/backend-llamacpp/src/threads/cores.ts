@@ -1,6 +1,4 @@
-import { cpus } from 'node:os'
-import { cpuUsage } from 'node:process'
-import type { Clock, Logger } from '@cllm/core'
+import type { Logger } from '@cllm/core'
 
 /** The cores that an engine may compute on. */
 export interface CoreShare {
@@ -54,52 +52,4 @@ export function chooseThreads(
     logger.warn({ asked, threads: start }, message)
   }
   return { start, most: start }
-}
-
-/** Milliseconds between two looks at the machine: its counters tick every 10 ms. */
-const interval = 200
-
-/** Time that cores have worked so far, in milliseconds over all of them. */
-export interface CoreTime {
-  readonly cores: number
-  /** For any process. */
-  readonly busyMs: number
-  /** For this one. */
-  readonly ownMs: number
-}
-
-/** How much of the machine other processes use, by the system's own count. */
-export class MachineLoad {
-  readonly #clock: Clock
-  readonly #read: () => CoreTime
-  #last: { readonly at: number; readonly time: CoreTime } | undefined
-  #idle = Infinity
-
-  constructor(clock: Clock, read: () => CoreTime = readCoreTime) {
-    this.#clock = clock
-    this.#read = read
-  }
-
-  /** Cores that other processes left free lately; `Infinity` before that is known. */
-  get freeCores(): number {
-    const at = this.#clock.now()
-    const last = this.#last
-    if (last !== undefined && at - last.at < interval) return this.#idle
-    const time = this.#read()
-    this.#last = { at, time }
-    if (last === undefined) return this.#idle
-    const others = time.busyMs - last.time.busyMs - (time.ownMs - last.time.ownMs)
-    this.#idle = time.cores - Math.max(0, others) / (at - last.at)
-    return this.#idle
-  }
-}
-
-function readCoreTime(): CoreTime {
-  const cores = cpus()
-  const { user, system } = cpuUsage()
-  const busyMs = cores.reduce(
-    (sum, { times }) => sum + times.user + times.nice + times.sys + times.irq,
-    0,
-  )
-  return { cores: cores.length, busyMs, ownMs: (user + system) / 1000 }
 }

@@ -4,7 +4,7 @@ import t from 'tap'
 import { LlamaCppSampler } from '../../src/native/addon/addon-sampler.js'
 import type { NativeSampler, NativeSamplerConfig } from '../../src/native/addon/addon-types.js'
 import { SamplerPool } from '../../src/native/addon/sampler-pool.js'
-import { nucleusCandidates, seedAt } from '../../src/sampling/draw-settings.js'
+import { nucleusCandidates, seedAt } from '../../src/sampling/chain/sampling-chain.js'
 import type { Vocabulary } from '../../src/text/vocabulary.js'
 import { generate, loadModel, openTiny, sampling, tinyModel } from '../open-tiny.js'
 

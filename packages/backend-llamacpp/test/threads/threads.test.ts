@@ -2,8 +2,7 @@ import { threadsFor } from '@cllm/backend-llamacpp'
 import { SimulatedClock } from '@cllm/core'
 import { array, assert, constantFrom, integer, property, record } from 'fast-check'
 import t from 'tap'
-import { ThreadTuner } from '../../src/threads/adaptive-threads.js'
-import { MachineLoad } from '../../src/threads/cores.js'
+import { MachineLoad, ThreadTuner } from '../../src/threads/adaptive-threads.js'
 import { openTiny, recordingLogger } from '../open-tiny.js'
 
 /** A machine whose threads wait for the slowest one, and whose neighbours take cores for themselves. */

@@ -1,8 +1,8 @@
 import { CllmError, type Sampler, type SamplingParams, type TokenId } from '@cllm/core'
 import type { NativeSampler, NativeSamplerConfig } from './addon-types.js'
 import type { PooledSampler, SamplerPool } from './sampler-pool.js'
+import { biasesOf, seedAt, topKOf } from '../../sampling/chain/sampling-chain.js'
 import { ConstraintTrack } from '../../sampling/constraint-track.js'
-import { biasesOf, seedAt, topKOf } from '../../sampling/draw-settings.js'
 import type { SamplerConstraint } from '../../sampling/token-sampler.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 

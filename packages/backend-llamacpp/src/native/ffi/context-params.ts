@@ -1,7 +1,8 @@
 import type { RopeOptions } from '../../llamacpp-options.js'
 import type { KvCacheType } from '../../model/kv-cache-type.js'
-import { addressOf, type NativeFunctions } from './bind-functions.js'
+import { encodeStruct, type NativeFunctions } from './bind-functions.js'
 import type { Pointer, Value } from './structs.js'
+import type { AbortFlag } from './token-batch.js'
 import type { NativeContextOptions } from '../native-context.js'
 import { poolingNumber } from '../pooling-types.js'
 
@@ -64,26 +65,26 @@ export function ropeParams({ scaling, freqBase, freqScale, yarnOriginalContext }
   }
 }
 
-/** As large as any `ggml_tensor`. */
-const bytes = 1024
-
 /**
- * What llama.cpp asks after each operation of a forward pass whether to end it. The question is asked by its
- * own threads, from which no JavaScript can be called: so the callback is `ggml_is_empty`, a function of
- * ggml that looks whether one of a tensor's dimensions is 0, and its data is memory in which all numbers
- * are 1 or all are 0, wherever that has its dimensions.
+ * llama.cpp's threads, which live from pass to pass; left to itself it makes and frees a pool for
+ * every pass. They wait for the next pass by polling for a short while, then asleep.
  */
-export class AbortFlag {
-  readonly #numbers = new BigInt64Array(new ArrayBuffer(bytes)).fill(1n)
-  readonly callback: Pointer
-  readonly data: Pointer
+export class ThreadPool {
+  readonly native: Pointer
+  readonly threads: number
+  readonly #functions: NativeFunctions
 
-  constructor({ emptinessOfTensors }: Pick<NativeFunctions, 'emptinessOfTensors'>) {
-    this.callback = emptinessOfTensors
-    this.data = addressOf(this.#numbers)
+  /** @param poll - how long a thread polls for work before it sleeps, 0 to 100 */
+  constructor(functions: NativeFunctions, threads: number, poll: number) {
+    this.#functions = functions
+    this.threads = threads
+    const params = { ...functions.ggml_threadpool_params_default(threads), poll }
+    this.native = functions.ggml_threadpool_new(encodeStruct('ggml_threadpool_params', params))
+    if (this.native === null) throw new Error(`llama.cpp could not start ${threads} threads`)
   }
 
-  set(isAborting: boolean): void {
-    this.#numbers.fill(isAborting ? 0n : 1n)
+  /** Only after the contexts that compute on it were freed. */
+  dispose(): void {
+    this.#functions.ggml_threadpool_free(this.native)
   }
 }

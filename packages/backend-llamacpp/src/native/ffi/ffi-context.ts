@@ -1,9 +1,9 @@
 import { CllmError } from '@cllm/core'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
-import { AbortFlag, contextParams } from './context-params.js'
+import { contextParams, ThreadPool } from './context-params.js'
 import { FfiAdapter } from './ffi-model.js'
 import type { Pointer } from './structs.js'
-import { ThreadPool, TokenBatch } from './token-batch.js'
+import { AbortFlag, TokenBatch } from './token-batch.js'
 import { NativeCalls } from '../native-calls.js'
 import type {
   AppliedNativeAdapter,

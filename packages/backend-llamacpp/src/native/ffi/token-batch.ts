@@ -1,4 +1,4 @@
-import { addressOf, encodeStruct, type NativeFunctions } from './bind-functions.js'
+import { addressOf, type NativeFunctions } from './bind-functions.js'
 import type { Pointer, Value } from './structs.js'
 
 /**
@@ -77,26 +77,26 @@ export class TokenBatch {
   }
 }
 
-/**
- * llama.cpp's threads, which live from pass to pass; left to itself it makes and frees a pool for
- * every pass. They wait for the next pass by polling for a short while, then asleep.
- */
-export class ThreadPool {
-  readonly native: Pointer
-  readonly threads: number
-  readonly #functions: NativeFunctions
+/** As large as any `ggml_tensor`. */
+const bytes = 1024
 
-  /** @param poll - how long a thread polls for work before it sleeps, 0 to 100 */
-  constructor(functions: NativeFunctions, threads: number, poll: number) {
-    this.#functions = functions
-    this.threads = threads
-    const params = { ...functions.ggml_threadpool_params_default(threads), poll }
-    this.native = functions.ggml_threadpool_new(encodeStruct('ggml_threadpool_params', params))
-    if (this.native === null) throw new Error(`llama.cpp could not start ${threads} threads`)
+/**
+ * What llama.cpp asks after each operation of a forward pass whether to end it. The question is asked by its
+ * own threads, from which no JavaScript can be called: so the callback is `ggml_is_empty`, a function of
+ * ggml that looks whether one of a tensor's dimensions is 0, and its data is memory in which all numbers
+ * are 1 or all are 0, wherever that has its dimensions.
+ */
+export class AbortFlag {
+  readonly #numbers = new BigInt64Array(new ArrayBuffer(bytes)).fill(1n)
+  readonly callback: Pointer
+  readonly data: Pointer
+
+  constructor({ emptinessOfTensors }: Pick<NativeFunctions, 'emptinessOfTensors'>) {
+    this.callback = emptinessOfTensors
+    this.data = addressOf(this.#numbers)
   }
 
-  /** Only after the contexts that compute on it were freed. */
-  dispose(): void {
-    this.#functions.ggml_threadpool_free(this.native)
+  set(isAborting: boolean): void {
+    this.#numbers.fill(isAborting ? 0n : 1n)
   }
 }

@@ -3,7 +3,7 @@ import { viewMemory } from '../../native/ffi/bind-functions.js'
 import { type BoardDraw, DrawBoard, notDrawn } from './draw-board.js'
 import { Candidates } from '../chain/candidates/candidates.js'
 import { PlainDraw, type PlainDrawSettings } from '../chain/plain-draw.js'
-import { DrawRandom } from '../chain/random.js'
+import { DrawRandom } from '../chain/steps/chain-step.js'
 import { scanFor } from '../chain/sampler-workspace.js'
 
 /** What a thread that draws is started with. */

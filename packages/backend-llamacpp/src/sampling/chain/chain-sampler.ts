@@ -12,10 +12,9 @@ import type { NativeGrammarState } from '../../native/native.js'
 import { drawnLogprobs, rawLogprobs } from './logprobs.js'
 import type { PlainDrawSettings } from './plain-draw.js'
 import type { SamplerWorkspace } from './sampler-workspace.js'
-import { SamplingChain } from './sampling-chain.js'
+import { biasesOf, SamplingChain, seedAt } from './sampling-chain.js'
 import { LogitBias } from './steps/logit-changes.js'
 import { ConstraintTrack, type DrawConfig } from '../constraint-track.js'
-import { biasesOf, seedAt } from '../draw-settings.js'
 
 /** What a {@link ChainSampler} is made with beside a request's parameters. */
 export interface ChainSamplerOptions {

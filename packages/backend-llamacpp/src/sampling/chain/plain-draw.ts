@@ -1,10 +1,9 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
 import type { Candidates } from './candidates/candidates.js'
-import type { DrawRandom } from './random.js'
-import { type ChainVocabulary, SamplingChain } from './sampling-chain.js'
+import type { DrawRandom } from './steps/chain-step.js'
+import { type ChainVocabulary, SamplingChain, seedAt } from './sampling-chain.js'
 import type { VocabularyScan } from './scan/vocabulary-scan.js'
 import { LogitBias } from './steps/logit-changes.js'
-import { seedAt } from '../draw-settings.js'
 
 /** What a sequence's draws depend on beside the logits and the position, where nothing else counts. */
 export interface PlainDrawSettings {

@@ -1,10 +1,10 @@
 import type { TokenId, Tokenizer } from '@cllm/core'
 import { Candidates } from './candidates/candidates.js'
 import type { DrawWorkspace } from './plain-draw.js'
-import { DrawRandom } from './random.js'
 import { PlainScan } from './scan/plain-scan.js'
 import { SimdScan } from './scan/simd/simd-scan.js'
 import type { VocabularyScan } from './scan/vocabulary-scan.js'
+import { DrawRandom } from './steps/chain-step.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 
 /**

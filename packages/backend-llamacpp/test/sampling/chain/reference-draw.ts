@@ -1,5 +1,5 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
-import { MersenneTwister } from '../../../src/sampling/chain/random.js'
+import { MersenneTwister } from '../../../src/sampling/chain/steps/chain-step.js'
 
 const { fround, exp, log } = Math
 

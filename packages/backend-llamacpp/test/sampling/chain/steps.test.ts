@@ -12,7 +12,7 @@ import t from 'tap'
 import wabt from 'wabt'
 import { Candidates } from '../../../src/sampling/chain/candidates/candidates.js'
 import { RadixSort } from '../../../src/sampling/chain/candidates/radix-sort.js'
-import { DrawRandom, MersenneTwister } from '../../../src/sampling/chain/random.js'
+import { SamplingChain, seedAt } from '../../../src/sampling/chain/sampling-chain.js'
 import { PlainScan } from '../../../src/sampling/chain/scan/plain-scan.js'
 import { simdModule } from '../../../src/sampling/chain/scan/simd/simd-module.js'
 import { SimdScan } from '../../../src/sampling/chain/scan/simd/simd-scan.js'
@@ -21,8 +21,12 @@ import {
   leastLogit,
   type VocabularyScan,
 } from '../../../src/sampling/chain/scan/vocabulary-scan.js'
-import { SamplingChain } from '../../../src/sampling/chain/sampling-chain.js'
-import type { ChainStep, LogitChange } from '../../../src/sampling/chain/steps/chain-step.js'
+import {
+  type ChainStep,
+  DrawRandom,
+  type LogitChange,
+  MersenneTwister,
+} from '../../../src/sampling/chain/steps/chain-step.js'
 import { Dry, SequenceBreakers } from '../../../src/sampling/chain/steps/dry.js'
 import { LogitBias, Penalties } from '../../../src/sampling/chain/steps/logit-changes.js'
 import { Mirostat } from '../../../src/sampling/chain/steps/mirostat.js'
@@ -34,7 +38,6 @@ import {
   Typical,
   Xtc,
 } from '../../../src/sampling/chain/steps/truncation.js'
-import { seedAt } from '../../../src/sampling/draw-settings.js'
 import { sampling } from '../../open-tiny.js'
 import { noise, peaked } from './logits.js'
 

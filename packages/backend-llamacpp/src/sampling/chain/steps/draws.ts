@@ -1,8 +1,7 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
 import { type Candidates, softmax } from '../candidates/candidates.js'
-import type { DrawRandom } from '../random.js'
 import { blockSize, leastLogit, leastWeight } from '../scan/vocabulary-scan.js'
-import type { FinalDraw } from './chain-step.js'
+import type { DrawRandom, FinalDraw } from './chain-step.js'
 
 /** Chooses the likeliest token; of equal ones the first. */
 export class GreedyDraw implements FinalDraw {

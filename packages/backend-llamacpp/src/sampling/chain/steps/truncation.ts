@@ -1,7 +1,6 @@
 import { type Candidates, softmax } from '../candidates/candidates.js'
 import { RadixSort } from '../candidates/radix-sort.js'
-import type { DrawRandom } from '../random.js'
-import type { ChainStep } from './chain-step.js'
+import type { ChainStep, DrawRandom } from './chain-step.js'
 
 /** Leaves the k likeliest tokens, sorted. */
 export class TopK implements ChainStep {
