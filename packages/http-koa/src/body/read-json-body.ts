@@ -5,7 +5,7 @@ import { refuseGone } from './body-budget.js'
 import { isDeeperThan } from './json-depth.js'
 import { readWithin } from './read-within.js'
 import type { KoaContext } from '../routes/koa-context.js'
-import { isObject } from '../fields/is-object.js'
+import { isObject } from '../fields/fields.js'
 
 /** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>

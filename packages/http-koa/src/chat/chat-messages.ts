@@ -1,7 +1,7 @@
 import { CllmError, type ChatMessage, type ChatRenderOptions, type ChatToolCall } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../body/parse-nested.js'
-import { isObject } from '../fields/is-object.js'
+import { isObject } from '../fields/fields.js'
 import { list } from '../fields/list.js'
 import { expectedField } from '../request/expected-field.js'
 import { noImages } from '../request/no-images.js'

@@ -10,9 +10,8 @@ import {
   thoughtsEnd,
 } from './calls/strict-calls.js'
 import { writtenCalls } from './calls/written-calls.js'
-import type { ToolDefinition } from './format/chat-format.js'
+import { marksOf, type ToolDefinition } from './format/chat-format.js'
 import { areText } from './format/known-templates.js'
-import { marksOf } from './format/marks-of.js'
 import type { PreparedChat } from './prepare-chat.js'
 
 /** All that an engine's request has of a conversation, and how its answer is read. */

@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto'
-import type { ChatMessage, ChatRenderOptions, EngineClient, Prompt } from '@cllm/core'
+import type { ChatMessage, ChatRenderOptions, EngineClient, ModelPreset, Prompt } from '@cllm/core'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import type { ChatFormat, ToolDefinition } from './format/chat-format.js'
 import { chatFormatOf, promptEndOf } from './format/known-templates.js'
-import { type Preamble, withPreamble } from './preamble.js'
 
 /** A conversation to answer. */
 export interface Chat {
@@ -51,6 +50,20 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
     template: { ...template, variables, ...(suffix === undefined ? {} : { suffix }) },
   }
   return { prompt, form, ...(strict.length > 0 && { strict }) }
+}
+
+/** What comes before every conversation with a model. */
+export type Preamble = Pick<ModelPreset, 'system' | 'messages'>
+
+/** A conversation with what comes before it. */
+export function withPreamble(
+  preamble: Preamble | undefined,
+  messages: readonly ChatMessage[],
+): readonly ChatMessage[] {
+  if (preamble === undefined) return messages
+  const { system = '', messages: before = [] } = preamble
+  const hasSystem = messages[0]?.role === 'system' || system === ''
+  return [...(hasSystem ? [] : [{ role: 'system', content: system }]), ...before, ...messages]
 }
 
 const toBoolean = (reasoning: unknown): boolean | undefined =>

@@ -1,5 +1,8 @@
 import { z } from 'zod'
-import { isObject } from './is-object.js'
+
+/** Whether a value of JSON is an object, and no list. */
+export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** A number within bounds, with the bounds in its message. */
 export const number = (least: number, most: number) => {

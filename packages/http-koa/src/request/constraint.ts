@@ -1,7 +1,7 @@
 import type { CllmError, EngineClient, JsonSchema, OutputConstraint } from '@cllm/core'
 import { unsupported } from './unsupported.js'
 import { expectedField } from './expected-field.js'
-import { isObject } from '../fields/is-object.js'
+import { isObject } from '../fields/fields.js'
 
 /** A constraint on the output, and the field that asks for it. */
 export interface FieldConstraint {

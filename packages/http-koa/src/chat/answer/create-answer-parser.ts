@@ -1,5 +1,5 @@
 import type { ChatFormat, ToolDefinition } from '../format/chat-format.js'
-import { isObject } from '../../fields/is-object.js'
+import { isObject } from '../../fields/fields.js'
 import type { AnswerParser, AnswerPart, ReadPart, ToolCall } from './answer-part.js'
 import { AnswerReader } from './answer-reader.js'
 

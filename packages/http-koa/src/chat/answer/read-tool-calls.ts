@@ -1,5 +1,5 @@
 import type { ToolCall } from './answer-part.js'
-import { isObject } from '../../fields/is-object.js'
+import { isObject } from '../../fields/fields.js'
 
 /**
  * The calls in a piece of JSON: one `{"name", "arguments"}` or a list of them, in the spellings of

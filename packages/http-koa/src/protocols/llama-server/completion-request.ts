@@ -2,13 +2,16 @@ import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import { buildRequest } from '../../request/build-request.js'
 import { withModelDefaults } from '../../request/model-defaults.js'
-import { commonFields, commonSettings } from '../../fields/common-fields.js'
+import { commonFields, commonSettings, slotOf } from '../../fields/common-fields.js'
 import { boolean, integer, largest, object, seed, text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
-import { samplersField, samplersLeftOut } from '../../fields/sampler-order.js'
-import { llamaFields, samplingSettings } from '../../fields/sampling-fields.js'
-import { slotOf } from '../../fields/slot-field.js'
+import {
+  llamaFields,
+  samplersField,
+  samplersLeftOut,
+  samplingSettings,
+} from '../../fields/sampling-fields.js'
 import { repeatRequest } from '../../request/generation.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'

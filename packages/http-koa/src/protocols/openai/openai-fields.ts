@@ -1,20 +1,33 @@
 import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
 import type { RequestSettings } from '../../request/build-request.js'
-import { commonFields, commonSettings } from '../../fields/common-fields.js'
+import { commonFields, commonSettings, slotOf } from '../../fields/common-fields.js'
 import { boolean, integer, largest, object, seed } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
-import { samplersField, samplersLeftOut } from '../../fields/sampler-order.js'
-import { samplingSettings, usualFields } from '../../fields/sampling-fields.js'
-import { slotOf } from '../../fields/slot-field.js'
+import {
+  samplersField,
+  samplersLeftOut,
+  samplingSettings,
+  usualFields,
+} from '../../fields/sampling-fields.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
-import { guidedFields } from './guided-output.js'
-import { refuseVllmFields, vllmFields } from './vllm-fields.js'
+import { guidedFields } from './structured-output.js'
+import { unsupported } from '../../request/unsupported.js'
 
 /** At least one token; −1 is as many as fit. */
 export const maxTokensField = integer(-1, largest).refine((count) => count !== 0, {
   error: '-1 or an integer from 1',
 })
+
+/** Fields of vLLM that change an answer and cannot be kept to here, so that none is ignored. */
+const vllmFields = {
+  min_tokens: integer(0, largest).optional(),
+  stop_token_ids: list(integer(0, largest), 'token ids').optional(),
+  include_stop_str_in_output: boolean.optional(),
+  prompt_logprobs: integer(-1, largest).optional(),
+  truncate_prompt_tokens: integer(-1, largest).optional(),
+  return_token_ids: boolean.optional(),
+}
 
 /** The fields that chat and text completions share: OpenAI's, then those of other local servers. */
 export const sharedFields = {
@@ -82,3 +95,29 @@ export async function sharedSettings(
 /** −1 is as many as fit. */
 export const toMaxTokens = (given: number | undefined): number | undefined =>
   given === -1 ? Infinity : given
+
+/**
+ * Refuses what would change the answer; values that mean "no" pass.
+ *
+ * @throws `unsupported`
+ */
+function refuseVllmFields(fields: z.output<typeof sharedSchema>): void {
+  if ((fields.min_tokens ?? 0) > 0) {
+    throw unsupported('min_tokens', 'not kept to; ignore_eos goes on to max_tokens')
+  }
+  if ((fields.stop_token_ids ?? []).length > 0) {
+    throw unsupported('stop_token_ids', 'name texts in stop')
+  }
+  if (fields.include_stop_str_in_output === true) {
+    throw unsupported('include_stop_str_in_output', 'an answer ends before its stop text')
+  }
+  if (fields.return_token_ids === true) {
+    throw unsupported('return_token_ids', '/tokenize has the tokens of a text')
+  }
+  if (fields.prompt_logprobs !== undefined) {
+    throw unsupported('prompt_logprobs', '/v1/completions has them with echo and logprobs')
+  }
+  if (fields.truncate_prompt_tokens !== undefined) {
+    throw unsupported('truncate_prompt_tokens', 'send the part of the prompt that is to be read')
+  }
+}

@@ -1,4 +1,4 @@
-import { isObject } from '../../../fields/is-object.js'
+import { isObject } from '../../../fields/fields.js'
 
 type Schema = Readonly<Record<string, unknown>>
 

@@ -19,8 +19,7 @@ import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
 import type { ThinkingLimit } from '../../../request/limit-thinking.js'
 import { unsupported } from '../../../request/unsupported.js'
 import { grammarConstraint } from '../../../request/constraint.js'
-import { guidedConstraints } from '../guided-output.js'
-import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
+import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
 import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
 import {
   allowedTools,

@@ -11,8 +11,7 @@ import { list } from '../../../fields/list.js'
 import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
 import { unsupported } from '../../../request/unsupported.js'
 import type { ChatRequest } from '../chat/chat-request.js'
-import { guidedConstraints } from '../guided-output.js'
-import { formatConstraint, schemaConstraint } from '../openai-constraint.js'
+import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
 import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
 import {
   allowedTools,
