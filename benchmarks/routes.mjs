@@ -53,7 +53,7 @@ function masked(text, route) {
     .replace(/[0-9a-f]{32}/g, '~id')
     .replace(/\d{4}-\d\d-\d\dT[\d:.]+Z?/g, '~date')
     .replace(
-      /"([^"]*(?:_?ms|Ms|per_second|_seconds|duration|created|created_at|completed_at|_at|time|arrival|bytes|Bytes|uptime|throughput|tokens_per\w*|expires_at|beginsAt|mean|p50|p90|p95|p99|min|max))":-?[\d.e+-]+/g,
+      /"([^"]*(?:_?ms|Ms|per_second|_seconds|duration|created|created_at|completed_at|_at|time|arrival|bytes|Bytes|uptime|throughput|tokens_per\w*|expires_at|beginsAt|now|mean|p50|p90|p95|p99|min|max))":-?[\d.e+-]+/g,
       '"$1":"~"',
     )
 }

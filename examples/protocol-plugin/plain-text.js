@@ -1,18 +1,15 @@
 // @ts-check
 import { definePlugin } from '@cllm/core'
 import {
-  ClientStream,
   defineProtocol,
   fields,
-  mountRoutes,
-  openModel,
-  readFields,
   startGeneration,
-  UnknownFields,
+  StreamReply,
+  route,
   z,
 } from '@cllm/http-koa/protocol'
 
-const schema = z.object({ prompt: fields.text, model: fields.name.optional() })
+const body = z.object({ prompt: fields.text, model: fields.name.optional() })
 
 /** Text as it is generated: `curl localhost:8080/say -d '{"prompt": "Once upon a time"}'`. */
 export const plainText = defineProtocol({
@@ -21,28 +18,26 @@ export const plainText = defineProtocol({
   options: z.object({ path: z.string().default('/say') }),
   create: ({ path }) => ({
     name: 'plain-text',
-    mount(router, directory) {
-      const route = /** @type {const} */ ({ method: 'post', path, summary: 'Continue a text' })
-      mountRoutes(router, [{ ...route, body: schema, handle }], {
-        directory,
-        unknownFields: new UnknownFields(),
-      })
-    },
+    routes: [
+      route({
+        method: 'post',
+        path,
+        access: 'user',
+        summary: 'Continue a text',
+        body,
+        async handle(call) {
+          const { prompt, model } = call.fields
+          const { client } = call.open(model)
+          const { events } = await startGeneration(call, client, { prompt: { text: prompt } })
+          return new StreamReply('text/plain; charset=utf-8', async (answer) => {
+            for await (const event of events) answer.write(event.text)
+            answer.write('\n')
+          })
+        },
+      }),
+    ],
   }),
 })
-
-/**
- * @param {import('@cllm/http-koa/protocol').KoaContext} ctx
- * @param {{ directory: import('@cllm/core').EngineDirectory, unknownFields: UnknownFields }} context
- */
-async function handle(ctx, { directory, unknownFields }) {
-  const { prompt, model } = await readFields(ctx, schema, unknownFields)
-  const { client } = openModel(directory, model)
-  const { events } = await startGeneration(ctx, client, { prompt: { text: prompt } })
-  const answer = new ClientStream(ctx, { 'Content-Type': 'text/plain; charset=utf-8' })
-  for await (const event of events) answer.write(event.text)
-  answer.end('\n')
-}
 
 export default definePlugin({
   name: 'plain-text',

@@ -1,10 +1,9 @@
 import * as exported from '@cllm/http-koa'
-import { type EngineDirectory, PluginRegistry } from '@cllm/core'
-import type { ApiRoute, KoaProtocol, KoaRouter } from '@cllm/http-koa'
+import { PluginRegistry } from '@cllm/core'
+import { type BoundRoute, type KoaProtocol, RouteTable } from '@cllm/http-koa'
 import { once } from 'node:events'
 import { Agent, type IncomingMessage, request } from 'node:http'
 import { text as textOf } from 'node:stream/consumers'
-import { Router } from '@koa/router'
 import type { Test } from 'tap'
 import { runAll, serve, type Served, until } from './serve.js'
 
@@ -28,25 +27,18 @@ export const everyProtocol: readonly KoaProtocol[] = exported.createKoaProtocols
 })
 
 /** What the protocols say that they serve; where two claim a path, the first one has it. */
-export const everyRoute: readonly ApiRoute[] = everyProtocol
+export const everyRoute: readonly BoundRoute[] = everyProtocol
   .flatMap(({ routes = [] }) => routes)
+  .filter(({ isHidden }) => isHidden !== true)
   .filter(
     ({ method, path }, index, all) =>
       all.findIndex((other) => other.method === method && other.path === path) === index,
   )
 
-/** What they really put on a router. */
-export function mountedRoutes(): string[] {
-  const router = new Router() as unknown as KoaRouter
-  const directory = { list: () => [], open: () => undefined } as unknown as EngineDirectory
-  for (const protocol of everyProtocol) protocol.mount(router, directory)
-  return router.stack.flatMap(({ path, methods }) =>
-    methods.filter((method) => method !== 'HEAD').map((method) => `${method} ${String(path)}`),
-  )
-}
+const table = new RouteTable(everyProtocol)
 
 /** The address of a route: parameters stand for something. */
-export const addressOf = ({ path }: Pick<ApiRoute, 'path'>): string =>
+export const addressOf = ({ path }: Pick<BoundRoute, 'path'>): string =>
   path.replace(/[:*]\w+/g, 'fake')
 
 /** The query of a route that needs one. */
@@ -114,23 +106,21 @@ export const validBodies: Readonly<Record<string, object>> = {
 }
 
 const shapes: Readonly<Record<string, object>> = {
-  native: { success: false, error: /./, code: /^[a-z_]+$/ },
-  anthropic: { type: 'error', error: { type: /./, message: /./ } },
-  openai: { error: { message: /./, type: /./, code: /^[a-z_]+$/ } },
-  ollama: { error: /./ },
-  'llama-server': { error: { code: Number, message: /./, type: /_error$/ } },
+  error: { success: false, error: /./, code: /^[a-z_]+$/ },
+  'anthropic-error': { type: 'error', error: { type: /./, message: /./ } },
+  'openai-error': { error: { message: /./, type: /./, code: /^[a-z_]+$/ } },
+  'ollama-error': { error: /./ },
+  'llama-server-error': { error: { code: Number, message: /./, type: /_error$/ } },
 }
 
 /** What a failure at this path looks like. */
 export function errorShape(path: string): object {
-  const owner = everyProtocol.find(({ errors }) => errors?.covers(path))
-  return shapes[owner?.name ?? 'native']!
+  return shapes[table.match('GET', path).errors.name]!
 }
 
 /** What its failures are said to look like. */
 export const errorSchema = (path: string) =>
-  everyProtocol.find(({ errors }) => errors?.covers(path))?.errors?.schema ??
-  exported.nativeErrors.schema
+  table.match('GET', path).errors.schema ?? exported.nativeErrors.schema
 
 /** The routes that take a body, but for one whose body is valid once only. */
 export const takeBodies = everyRoute.filter(
@@ -138,7 +128,7 @@ export const takeBodies = everyRoute.filter(
 )
 
 /** Whether another route before it takes the same body: its fields are checked there. */
-export const isRepeated = ({ body, path }: ApiRoute): boolean =>
+export const isRepeated = ({ body, path }: BoundRoute): boolean =>
   takeBodies.find((other) => other.body === body)?.path !== path
 
 /** A server of all of them. */
@@ -165,7 +155,7 @@ const agent = new Agent({ keepAlive: true })
 /** Sends a body to a route. */
 export async function send(
   server: Served,
-  route: ApiRoute,
+  route: BoundRoute,
   body: string | Buffer | null,
   type = 'application/json',
   headers: Readonly<Record<string, string>> = {},

@@ -1,4 +1,4 @@
-import { observeEngines, type KoaProtocol } from '@cllm/http-koa'
+import { type KoaProtocol } from '@cllm/http-koa'
 import { context, propagation, ROOT_CONTEXT } from '@opentelemetry/api'
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources'
@@ -34,11 +34,9 @@ export function startTracing(endpoint: string): Tracing {
   return {
     protocol: {
       name: 'tracing',
-      around: (directory, { clock }) => observeEngines(directory, spans, clock),
-      mount(router) {
-        router.use(async (ctx, next) => {
-          await context.with(propagation.extract(ROOT_CONTEXT, ctx.headers), next)
-        })
+      observe: () => spans,
+      async within(headers, handle) {
+        await context.with(propagation.extract(ROOT_CONTEXT, headers), handle)
       },
     },
     async shutdown() {

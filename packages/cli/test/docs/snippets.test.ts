@@ -4,7 +4,7 @@ import {
   builtInProtocols,
   createKoaProtocols,
   protocolsPlugin,
-  type ApiRoute,
+  type BoundRoute,
 } from '@cllm/http-koa'
 import { schedulerPlugin } from '@cllm/scheduler'
 import t from 'tap'
@@ -34,12 +34,12 @@ const registry = new PluginRegistry()
 await registerPlugin(schedulerPlugin, registry)
 await registerPlugin(protocolsPlugin, registry)
 const batches = { batches: { folder: t.testdir() } }
-const routes: readonly ApiRoute[] = createKoaProtocols(registry, {
+const routes: readonly BoundRoute[] = createKoaProtocols(registry, {
   options: registry.protocolNames().includes('batches') ? batches : {},
 }).flatMap(({ routes: own = [] }) => own)
 
 /** The route that answers a request, such as `/requests/:id` for `/requests/ID`. */
-const routeFor = (method: string, path: string): ApiRoute | undefined =>
+const routeFor = (method: string, path: string): BoundRoute | undefined =>
   routes.find((route) => {
     const pattern = route.path.replaceAll(/:\w+/g, '[^/]+').replaceAll(/\*\w+/g, '.+')
     return route.method === method.toLowerCase() && new RegExp(`^${pattern}$`).test(path)

@@ -5,8 +5,8 @@ import type { Logger } from './logger.js'
 /** A family of routes (the native API, OpenAI's, …) that shares a transport with others. */
 export interface Protocol<Router = unknown> {
   readonly name: string
-  /** Adds its routes to the transport's router. Called once, before listening. */
-  mount(router: Router, directory: EngineDirectory): void
+  /** Adds routes of its own to the transport's router. Called once, before listening. Default: it has none. */
+  mount?(router: Router, directory: EngineDirectory): void
 }
 
 /** Where it can be reached. */

@@ -2,7 +2,6 @@ import type { ProtocolDefinition } from '../contracts/definition.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { checkDefinition } from './check-definition.js'
-import { checkMade } from './check-made.js'
 import { Definitions } from './definitions.js'
 
 type Options = Readonly<Record<string, unknown>>
@@ -37,6 +36,8 @@ export class ProtocolCatalog {
   create(name: string, given: Options, context: unknown): Protocol {
     const definition = this.#definitions.find(name)
     const protocol = definition.create(this.#definitions.options(definition, given), context)
-    return checkMade('protocol', name, protocol, 'mount', true)
+    if (typeof (protocol as { name?: unknown } | undefined)?.name === 'string') return protocol
+    const message = `protocol "${name}": create made no protocol, which has a name`
+    throw new CllmError('plugin_invalid', message, { details: { protocol: name } })
   }
 }

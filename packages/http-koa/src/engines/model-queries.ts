@@ -1,7 +1,5 @@
 import { CllmError, type EngineClient, type EngineDirectory, type EngineInfo } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext } from '../routes/koa-context.js'
-import { readQuery } from '../fields/read-query.js'
 
 /** The names of the models in memory. */
 export const loadedModels = (directory: EngineDirectory): string[] =>
@@ -50,5 +48,5 @@ export function neverLoaded(directory: EngineDirectory, model?: string): CllmErr
 /** The query `?model=` of routes about one model. Default: the server's first. */
 export const modelQuery = z.object({ model: z.string('the name of one model').optional() })
 
-/** The model that the query names. */
-export const modelOf = (ctx: KoaContext): string | undefined => readQuery(ctx, modelQuery).model
+/** What {@link modelQuery} checks. */
+export type ModelQuery = z.output<typeof modelQuery>

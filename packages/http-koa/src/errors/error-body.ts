@@ -1,6 +1,6 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { ErrorShape } from '../routes/koa-context.js'
+import type { ErrorFormat } from '../routes/route.js'
 import { snakeCase } from '../fields/snake-case.js'
 
 /** Seconds to wait before a retry when no estimate is known. */
@@ -43,8 +43,8 @@ export function statusElsewhere(error: CllmError): number {
 }
 
 /** The form of failures where a protocol has none of its own. */
-export const nativeErrors: ErrorShape & Required<Pick<ErrorShape, 'schema'>> = {
-  covers: () => true,
+export const nativeErrors: ErrorFormat & Required<Pick<ErrorFormat, 'schema'>> = {
+  name: 'error',
   body: errorBody,
   schema: errorBodySchema,
 }

@@ -1,10 +1,12 @@
 import { CllmError } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
 import { errorHeaders } from './error-body.js'
-import { shapeFor } from './error-owner.js'
-import type { KoaProtocol, KoaState } from '../routes/koa-context.js'
+import type { KoaState } from '../routes/koa-context.js'
 import { publicError } from './public-error.js'
 import { refuseBody } from './refuse-body.js'
+
+/** Methods that a route may have. */
+const known = new Set(['HEAD', 'OPTIONS', 'GET', 'PUT', 'PATCH', 'POST', 'DELETE'])
 
 const goneCodes: ReadonlySet<unknown> = new Set([
   'ECONNABORTED',
@@ -24,40 +26,47 @@ export function isClientGone(error: unknown): boolean {
  * Turns errors of later middleware, and requests for unknown paths and methods, into answers in the
  * words of the protocol that owns the path.
  */
-export function handleErrors(protocols: readonly KoaProtocol[] = []): Middleware<KoaState> {
-  return async (ctx, next) => {
-    const { logger, streams } = ctx.state.transport
-    try {
-      await next()
-      refuseUnserved(ctx)
-    } catch (thrown) {
-      const error = streams.fail(ctx, thrown)
-      const isGone = ctx.res.destroyed || ctx.req.socket.destroyed
-      if (isGone || ctx.headerSent) {
-        ctx.respond = false
-        ctx.res.destroy()
-        if (!isGone) publicError(error, logger)
-        return
-      }
-      const shape = shapeFor(protocols, ctx.path)
-      if (isClientError(error)) {
-        ctx.status = error.status
-        ctx.body = shape.body(new CllmError('invalid_request', error.message))
-        return
-      }
-      const shown = publicError(error, logger)
-      const body = shape.body(shown)
-      ctx.status = shape.status?.(shown) ?? shown.status
-      ctx.set(errorHeaders(shown))
-      const isUnread = shown.code === 'queue_full' && !ctx.req.complete
-      if (isUnread || shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(body))
-      else ctx.body = body
+export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
+  const { logger } = ctx.state.transport
+  try {
+    await next()
+    refuseUnserved(ctx)
+  } catch (error) {
+    const isGone = ctx.res.destroyed || ctx.req.socket.destroyed
+    if (isGone || ctx.headerSent) {
+      ctx.respond = false
+      ctx.res.destroy()
+      if (!isGone) publicError(error, logger)
+      return
     }
+    const shape = ctx.state.match.errors
+    if (isClientError(error)) {
+      ctx.status = error.status
+      ctx.body = shape.body(new CllmError('invalid_request', error.message))
+      return
+    }
+    const shown = publicError(error, logger)
+    const body = shape.body(shown)
+    ctx.status = shape.status?.(shown) ?? shown.status
+    ctx.set(errorHeaders(shown))
+    const isUnread = shown.code === 'queue_full' && !ctx.req.complete
+    if (isUnread || shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(body))
+    else ctx.body = body
   }
 }
 
-function refuseUnserved(ctx: Context): void {
+function refuseUnserved(ctx: Context & { readonly state: KoaState }): void {
   if (ctx.respond === false || ctx.body !== undefined) return
+  const { methods } = ctx.state.match
+  if (methods.length > 0 && !methods.includes(ctx.method)) {
+    ctx.set('Allow', methods.join(', '))
+    if (ctx.method === 'OPTIONS') {
+      ctx.status = 200
+      ctx.body = ''
+      return
+    }
+    ctx.status = known.has(ctx.method) ? 405 : 501
+  }
   const allow = ctx.response.get('Allow')
   if (allow !== '' && (ctx.status === 405 || ctx.status === 501)) {
     const message = `${ctx.path} takes ${allow}, not ${ctx.method}`

@@ -1,9 +1,7 @@
 import { type ErrorCode, errorTable } from '@cllm/core'
 import { nativeErrors } from '../errors/error-body.js'
-import { errorOwner } from '../errors/error-owner.js'
 import type { JsonObject } from '../body/read-json-body.js'
-import type { ApiRoute } from '../routes/api-route.js'
-import { isForAdmins, isOpen } from '../security/authenticate.js'
+import type { BoundRoute, ErrorFormat } from '../routes/route.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'
 import type { DescribedProtocol } from './openapi-document.js'
 import { schemaOf } from '../fields/schema-of.js'
@@ -33,20 +31,19 @@ export const headers = (names: readonly string[]): JsonObject =>
 
 /** The error schema of each protocol, for the components of a description. */
 export function describeErrors(protocols: readonly DescribedProtocol[]): JsonObject {
-  const worded = protocols.flatMap(({ name, errors }) =>
-    errors?.schema === undefined ? [] : [[`${name}-error`, schemaOf(errors.schema)] as const],
+  const worded = protocols.flatMap(({ errors }) =>
+    errors?.schema === undefined ? [] : [[errors.name, schemaOf(errors.schema)] as const],
   )
   return { error: schemaOf(nativeErrors.schema), ...Object.fromEntries(worded) }
 }
 
 /** The failures that a route may answer with. */
 export function describeFailures(
-  route: ApiRoute,
-  protocols: readonly DescribedProtocol[],
+  route: BoundRoute,
+  errors: ErrorFormat = nativeErrors,
 ): JsonObject {
-  const owner = errorOwner(protocols, route.path)
-  const name = owner?.errors?.schema === undefined ? 'error' : `${owner.name}-error`
-  const schema = { $ref: `#/components/schemas/${name}` }
+  const { schema: known, name } = route.errors ?? errors
+  const schema = { $ref: `#/components/schemas/${known === undefined ? nativeErrors.name : name}` }
   const failure = (description: string, more: readonly string[] = []) => ({
     description,
     headers: headers(['X-Request-Id', ...more]),
@@ -64,12 +61,12 @@ export function describeFailures(
 }
 
 /** The likely failures of a route, one code per status. */
-function likely({ method, path, body, query }: ApiRoute): ErrorCode[] {
+function likely({ method, path, access, body, query }: BoundRoute): ErrorCode[] {
   const codes: [applies: boolean, code: ErrorCode][] = [
     [body !== undefined || query !== undefined, 'invalid_request'],
-    [!isOpen(method, path), 'unauthenticated'],
+    [access !== 'open', 'unauthenticated'],
     [true, 'origin_not_allowed'],
-    [isForAdmins(method, path), 'forbidden'],
+    [access === 'admin', 'forbidden'],
     [body?.shape['model'] !== undefined, 'model_not_found'],
     [/[:*]/.test(path), 'not_found'],
     [body !== undefined, 'body_too_large'],

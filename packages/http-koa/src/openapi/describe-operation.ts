@@ -1,26 +1,24 @@
 import type { z } from 'zod'
 import type { JsonObject } from '../body/read-json-body.js'
-import type { ApiRoute } from '../routes/api-route.js'
-import { isOpen } from '../security/authenticate.js'
+import type { BoundRoute, ErrorFormat } from '../routes/route.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'
 import { describeFailures, headers } from './describe-failures.js'
-import type { DescribedProtocol } from './openapi-document.js'
 import { schemaOf } from '../fields/schema-of.js'
 
 /** One route of a protocol as OpenAPI has it. */
 export function describeOperation(
   tag: string,
-  route: ApiRoute,
-  protocols: readonly DescribedProtocol[],
+  route: BoundRoute,
+  errors: ErrorFormat | undefined,
 ): JsonObject {
-  const { method, path, summary, body, answers = ['application/json'] } = route
+  const { method, path, summary, access, body, answers = ['application/json'] } = route
   const name = path.replace(/\W+/g, ' ').trim().replaceAll(' ', '_')
   const parameters = [...pathParameters(route), ...queryParameters(route)]
   return {
     operationId: `${tag}_${method}_${name === '' ? 'root' : name}`.replaceAll('-', '_'),
     tags: [tag],
     summary,
-    ...(isOpen(method, path) ? { security: [] } : {}),
+    ...(access === 'open' ? { security: [] } : {}),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(body === undefined
       ? {}
@@ -35,7 +33,7 @@ export function describeOperation(
         ),
         content: content(answers, {}),
       },
-      ...describeFailures(route, protocols),
+      ...describeFailures(route, errors),
     },
   }
 }
@@ -43,7 +41,7 @@ export function describeOperation(
 const content = (types: readonly string[], schema: JsonObject): JsonObject =>
   Object.fromEntries(types.map((type) => [type, { schema }]))
 
-const pathParameters = ({ path }: ApiRoute): JsonObject[] =>
+const pathParameters = ({ path }: BoundRoute): JsonObject[] =>
   Array.from(path.matchAll(/[:*](\w+)/g), ([, name = '']) => ({
     name,
     in: 'path',
@@ -51,7 +49,7 @@ const pathParameters = ({ path }: ApiRoute): JsonObject[] =>
     schema: { type: 'string' },
   }))
 
-const queryParameters = ({ query }: ApiRoute): JsonObject[] =>
+const queryParameters = ({ query }: BoundRoute): JsonObject[] =>
   Object.entries(query?.shape ?? {}).map(([name, schema]) => ({
     name,
     in: 'query',

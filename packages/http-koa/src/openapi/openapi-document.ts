@@ -28,11 +28,12 @@ export function openApiDocument(
   version: string,
 ): OpenApiDocument {
   const paths: Record<string, Record<string, JsonObject>> = {}
-  for (const { name, routes = [] } of protocols) {
+  for (const { name, routes = [], errors } of protocols) {
     for (const route of routes) {
+      if (route.isHidden === true) continue
       const operations = (paths[templatePath(route.path)] ??= {})
       // where two have the same route, the first one serves it
-      operations[route.method] ??= describeOperation(name, route, protocols)
+      operations[route.method] ??= describeOperation(name, route, errors)
     }
   }
   return {
@@ -47,7 +48,7 @@ export function openApiDocument(
     // keys are required where the server has any
     security: [{}, { bearer: [] }, { header: [] }],
     tags: protocols
-      .filter(({ routes }) => routes !== undefined)
+      .filter(({ routes = [] }) => routes.some(({ isHidden }) => isHidden !== true))
       .map(({ name }) => ({ name, description: `The routes of the protocol ${name}` })),
     paths,
     components: {

@@ -1,8 +1,8 @@
 import { createRequire } from 'node:module'
-import type { KoaProtocol, KoaRouter } from '../routes/koa-context.js'
+import type { KoaProtocol } from '../routes/koa-context.js'
 import { defineProtocol } from '../routes/define-protocol.js'
-import type { HandledRoute } from '../routes/api-route.js'
-import { mountRoutes } from '../routes/mount-routes.js'
+import { Reply } from '../routes/reply.js'
+import { bindRoutes, type Route } from '../routes/route.js'
 import { docsPage } from './docs-page.js'
 import { openApiDocument, type OpenApiDocument } from './openapi-document.js'
 
@@ -29,22 +29,21 @@ class Description {
   }
 }
 
-const routes: readonly HandledRoute<Description>[] = [
+const routes: readonly Route<Description>[] = [
   {
     method: 'get',
     path: '/openapi.json',
+    access: 'open',
     summary: 'This description',
-    handle: (ctx, { document }) => void (ctx.body = document),
+    handle: (_call, { document }) => document,
   },
   {
     method: 'get',
     path: '/docs',
+    access: 'open',
     summary: 'This description as a page',
     answers: ['text/html'],
-    handle(ctx, { document }) {
-      ctx.type = 'html'
-      ctx.body = docsPage(document)
-    },
+    handle: (_call, { document }) => new Reply(docsPage(document), { type: 'html' }),
   },
 ]
 
@@ -53,15 +52,10 @@ export function openApiProtocol({
   protocols,
   version = packageVersion,
 }: OpenApiProtocolOptions): KoaProtocol {
-  return {
-    name: 'openapi',
-    routes,
-    mount(router: KoaRouter) {
-      const others = protocols.filter(({ name }) => name !== 'openapi')
-      const described = [...others, { name: 'openapi', routes }]
-      mountRoutes(router, routes, new Description(() => openApiDocument(described, version)))
-    },
-  }
+  const others = () => protocols.filter(({ name }) => name !== 'openapi')
+  const description = new Description(() => openApiDocument([...others(), own], version))
+  const own: KoaProtocol = { name: 'openapi', routes: bindRoutes(routes, description) }
+  return own
 }
 
 /** {@link openApiProtocol} by its name; it describes the protocols that are served beside it. */

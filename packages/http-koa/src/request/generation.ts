@@ -1,11 +1,13 @@
 import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest } from '@cllm/core'
-import { abortOnClose } from '../stream/abort-on-close.js'
-import type { KoaContext } from '../routes/koa-context.js'
+import type { Call } from '../routes/call.js'
 import { inFieldNames } from '../fields/sampling-fields.js'
-import { isForecastWanted, requestIdOf, tellForecast } from './request-headers.js'
+import { isForecastWanted, tellForecast } from './request-headers.js'
+
+/** An event of a request that the engine has accepted. */
+export type GenerationEvent = Exclude<GenerateEvent, { type: 'start' }>
 
 /** The events of a request that the engine has accepted. */
-export type GenerationEvents = AsyncIterable<Exclude<GenerateEvent, { type: 'start' }>>
+export type GenerationEvents = AsyncIterable<GenerationEvent>
 
 /** The last event of a generation. */
 export type EndEvent = Extract<GenerateEvent, { type: 'end' }>
@@ -25,37 +27,39 @@ export interface Generation {
  * request without an id gets that of its answer's `X-Request-Id`.
  */
 export async function startGeneration(
-  ctx: KoaContext,
+  call: Call,
   client: EngineClient,
   request: GenerateRequest,
 ): Promise<Generation> {
-  return await startFirst(ctx, client, request, abortOnClose(ctx))
+  return await startFirst(call, client, request, call.signal)
 }
 
 /** Starts the first generation of an answer, which has the answer's id unless it has one of its own. */
 async function startFirst(
-  ctx: KoaContext,
+  call: Call,
   client: EngineClient,
   request: GenerateRequest,
   signal: AbortSignal,
 ): Promise<Generation> {
-  if (request.id !== undefined) return await start(ctx, client, request, signal)
+  const { id } = call
+  if (request.id !== undefined || id === undefined)
+    return await start(call, client, request, signal)
   try {
-    return await start(ctx, client, { ...request, id: requestIdOf(ctx) }, signal)
+    return await start(call, client, { ...request, id }, signal)
   } catch (error) {
     // Proxies hand one X-Request-Id on to all requests that they make for one of theirs.
     if (!CllmError.isInstance(error) || error.code !== 'duplicate_request') throw error
-    return await start(ctx, client, request, signal)
+    return await start(call, client, request, signal)
   }
 }
 
 async function start(
-  ctx: KoaContext,
+  call: Call,
   client: EngineClient,
   request: GenerateRequest,
   signal: AbortSignal,
 ): Promise<Generation> {
-  const asked = isForecastWanted(ctx) ? { ...request, forecast: true } : request
+  const asked = isForecastWanted(call) ? { ...request, forecast: true } : request
   const events = client.submit(asked, { signal })
   const first = await events.next().catch((error) => {
     throw inFieldNames(error)
@@ -64,7 +68,7 @@ async function start(
     throw new CllmError('internal', 'The engine did not begin a stream with its start event')
   }
   const { id, promptTokens, forecast, fingerprint } = first.value
-  if (forecast !== undefined) tellForecast(ctx, id, forecast)
+  if (forecast !== undefined) tellForecast(call, id, forecast)
   return { id, promptTokens, fingerprint, events: events as GenerationEvents }
 }
 
@@ -73,19 +77,19 @@ async function start(
  * of the answer, as in {@link startGeneration}.
  */
 export async function startGenerations(
-  ctx: KoaContext,
+  call: Call,
   client: EngineClient,
   requests: readonly GenerateRequest[],
 ): Promise<Generation[]> {
-  const signal = abortOnClose(ctx)
+  const signal = call.signal
   const [only] = requests
   if (only !== undefined && requests.length === 1)
-    return [await startFirst(ctx, client, only, signal)]
+    return [await startFirst(call, client, only, signal)]
   const refused = new AbortController()
   // A signal each: Node warns of a leak where more than ten listen to one.
   const either = () => AbortSignal.any([signal, refused.signal])
   const starting = requests.map((request, sample) =>
-    (sample === 0 ? startFirst : start)(ctx, client, { ...request, sample }, either()),
+    (sample === 0 ? startFirst : start)(call, client, { ...request, sample }, either()),
   )
   try {
     return await Promise.all(starting)

@@ -7,7 +7,7 @@ import {
   type Usage,
 } from '@cllm/core'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
-import type { KoaContext } from '../routes/koa-context.js'
+import type { Call } from '../routes/call.js'
 import { promptTokens } from './prompt-tokens.js'
 import {
   type EndEvent,
@@ -37,17 +37,17 @@ export interface ThinkingLimit {
  * @param limit - undefined: thoughts are as long as they are
  */
 export async function startThinking(
-  ctx: KoaContext,
+  call: Call,
   client: EngineClient,
   requests: readonly GenerateRequest[],
   limit: ThinkingLimit | undefined,
 ): Promise<Generation[]> {
-  const generations = await startGenerations(ctx, client, requests)
+  const generations = await startGenerations(call, client, requests)
   const thinking = limit?.form.thinks === true ? limit.form.format.thinking : undefined
   if (limit === undefined || thinking === undefined) return generations
   return generations.map((generation, index) => ({
     ...generation,
-    events: limited(ctx, client, { request: requests[index]!, generation, limit, ...thinking }),
+    events: limited(call, client, { request: requests[index]!, generation, limit, ...thinking }),
   }))
 }
 
@@ -60,11 +60,11 @@ interface Limited {
 }
 
 async function* limited(
-  ctx: KoaContext,
+  call: Call,
   client: EngineClient,
   { request, generation, limit, open, close }: Limited,
 ): AsyncGenerator<GenerationEvents extends AsyncIterable<infer Event> ? Event : never> {
-  const { clock, random } = ctx.state.transport
+  const { clock, random } = call
   const began = clock.now()
   const tokens: TokenId[] = []
   let text = ''
@@ -91,7 +91,7 @@ async function* limited(
   const written = tokens.length + closing.length
   const { constraint, ...sampling } = request.sampling ?? {}
   const held = limit.afterThinking ?? constraint
-  const next = await startGeneration(ctx, client, {
+  const next = await startGeneration(call, client, {
     ...request,
     // the answer's own id stays with the first part
     id: requestId(random),

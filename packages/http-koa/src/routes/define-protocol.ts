@@ -66,9 +66,9 @@ export interface KoaProtocolDefinition<Options = unknown> extends ProtocolDefini
  *   doc: 'Answers GET /ping.',
  *   create: () => ({
  *     name: 'ping',
- *     mount(router) {
- *       router.get('/ping', (ctx) => void (ctx.body = 'pong'))
- *     },
+ *     routes: [
+ *       { method: 'get', path: '/ping', access: 'open', summary: 'Pong', handle: () => 'pong' },
+ *     ],
  *   }),
  * })
  */

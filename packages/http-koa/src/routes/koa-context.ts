@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import type {
   Clock,
   CllmError,
@@ -8,14 +9,15 @@ import type {
   TransportContext,
 } from '@cllm/core'
 import type { RouterContext, RouterInstance } from '@koa/router'
-import type { z } from 'zod'
 import type { BodyBudget } from '../body/body-budget.js'
+import type { RequestObserver } from '../engines/request-observer.js'
 import type { KeyAccess } from '../security/secure.js'
 import type { StreamSession } from '../stream/resume/stream-session.js'
 import type { StreamSessions } from '../stream/resume/stream-sessions.js'
-import type { ApiRoute } from './api-route.js'
+import type { BoundRoute, ErrorFormat } from './route.js'
+import type { Match } from './route-table.js'
 
-/** The services that handlers find at `ctx.state.transport`. */
+/** What the driver needs of its transport, at `ctx.state.transport`. */
 export interface TransportServices {
   readonly clock: Clock
   readonly logger: Logger
@@ -37,6 +39,8 @@ export interface TransportServices {
 /** The `ctx.state` of every request. */
 export interface KoaState {
   transport: TransportServices
+  /** What is served at its path. */
+  match: Match
   /** The name of the API key that authenticated it. */
   keyName?: string
   /** Why the server disconnected its client, if it did. */
@@ -45,25 +49,13 @@ export interface KoaState {
   session?: StreamSession
 }
 
-/** The `ctx` of a handler. */
+/** The `ctx` of the driver, and of routes that a protocol mounts itself. */
 export type KoaContext = RouterContext<KoaState>
 
-/** The router of `@koa/router` that protocols add their routes to. */
+/** The router of `@koa/router` that protocols may add routes of their own to. */
 export type KoaRouter = RouterInstance<KoaState>
 
-/** The error format of a protocol. */
-export interface ErrorShape {
-  /** Whether errors at this path have this format, including those of unknown routes. */
-  covers(path: string): boolean
-  /** The status of a failure's answer; default: that of the error table. */
-  status?(error: CllmError): number
-  /** The body of a failure's answer, sent as JSON. */
-  body(error: CllmError): unknown
-  /** The schema of the body, for the OpenAPI description. */
-  readonly schema?: z.ZodObject
-}
-
-/** What a transport tells its protocols before they are mounted. */
+/** What a transport tells its protocols before it listens. */
 export interface KoaTransportContext extends TransportContext {
   /** The API keys and their limits, for what is computed later; absent without keys. */
   readonly access?: KeyAccess
@@ -71,10 +63,17 @@ export interface KoaTransportContext extends TransportContext {
 
 /** A protocol for {@link KoaTransport}. */
 export interface KoaProtocol extends Protocol<KoaRouter> {
-  /** The error format. Default: the native API's. */
-  readonly errors?: ErrorShape
-  /** The routes as the OpenAPI description lists them; see `openApiProtocol`. */
-  readonly routes?: readonly ApiRoute[]
-  /** Wraps the engines for all protocols of the transport, to observe their requests. */
-  around?(directory: EngineDirectory, context: KoaTransportContext): EngineDirectory
+  readonly routes?: readonly BoundRoute[]
+  /** The error format of its routes. Default: the native API's. */
+  readonly errors?: ErrorFormat
+  /** Paths below which unknown ones fail in this protocol's format, such as `/v1`. Its routes are such paths. */
+  readonly under?: readonly string[]
+  /** What observes the requests of all protocols of the transport. */
+  observe?(context: KoaTransportContext): RequestObserver | readonly RequestObserver[]
+  /** Runs what answers each request, such as in a trace's context. */
+  within?(headers: IncomingHttpHeaders, handle: () => Promise<void>): Promise<void>
+  /** Other engines for all protocols of the transport, such as models under further names. */
+  around?(engines: EngineDirectory, context: KoaTransportContext): EngineDirectory
+  /** Begins what it does besides answering; called once, before listening. */
+  start?(engines: EngineDirectory, context: KoaTransportContext): void
 }

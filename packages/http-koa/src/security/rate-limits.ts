@@ -1,5 +1,5 @@
 import { CllmError, type Clock, type GenerateEvent } from '@cllm/core'
-import type { Context, Middleware } from 'koa'
+import type { Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
 import type { ObservedRequest, RequestObserver, RequestWatch } from '../engines/request-observer.js'
 import type { ApiKey } from './api-key.js'
@@ -48,12 +48,22 @@ export class RateLimits implements RequestObserver {
   readonly middleware: Middleware<KoaState> = async (ctx, next) => {
     const key = requestScope.getStore()?.key
     if (key !== undefined && ctx.method === 'POST') {
-      const requests = await this.#countRequest(ctx, key)
-      const tokens = await this.#checkTokens(ctx, key)
-      const exceeded = requests ?? tokens
-      if (exceeded !== undefined) throw exceeded
+      await this.count(key, (headers) => ctx.set({ ...headers }))
     }
     await next()
+  }
+
+  /**
+   * Counts a request of a key.
+   *
+   * @param tell - takes the headers that say where the key stands
+   * @throws `rate_limited` over a limit
+   */
+  async count(key: ApiKey, tell: TellHeaders): Promise<void> {
+    const requests = await this.#countRequest(tell, key)
+    const tokens = await this.#checkTokens(tell, key)
+    const exceeded = requests ?? tokens
+    if (exceeded !== undefined) throw exceeded
   }
 
   onSubmit({ request }: ObservedRequest): RequestWatch {
@@ -71,18 +81,18 @@ export class RateLimits implements RequestObserver {
   }
 
   /** Counts before it looks, so that requests that come together cannot all be the last one. */
-  async #countRequest(ctx: Context, key: ApiKey): Promise<CllmError | undefined> {
+  async #countRequest(tell: TellHeaders, key: ApiKey): Promise<CllmError | undefined> {
     const limit = this.#limitOf(key, 'requests')
     if (limit === undefined) return undefined
     const used = await this.#requests.penalty(key.hash, 1)
-    return tell(ctx, 'requests', limit, used, used.consumedPoints > limit)
+    return standing(tell, 'requests', limit, used, used.consumedPoints > limit)
   }
 
-  async #checkTokens(ctx: Context, key: ApiKey): Promise<CllmError | undefined> {
+  async #checkTokens(tell: TellHeaders, key: ApiKey): Promise<CllmError | undefined> {
     const limit = this.#limitOf(key, 'tokens')
     if (limit === undefined) return undefined
     const used = await this.#tokens.get(key.hash)
-    return tell(ctx, 'tokens', limit, used, (used?.consumedPoints ?? 0) >= limit)
+    return standing(tell, 'tokens', limit, used, (used?.consumedPoints ?? 0) >= limit)
   }
 
   #limitOf(key: ApiKey, unit: LimitUnit): number | undefined {
@@ -94,22 +104,24 @@ export class RateLimits implements RequestObserver {
 
 const unwatched: RequestWatch = { onEvent() {}, onEnd() {} }
 
-/** Sets the headers; the error where the limit is reached. */
-function tell(
-  ctx: Context,
+type TellHeaders = (headers: Readonly<Record<string, string>>) => void
+
+/** Tells the headers; the error where the limit is reached. */
+function standing(
+  tell: TellHeaders,
   unit: LimitUnit,
   limit: number,
   used: UsedOfWindow | null,
   isOver: boolean,
 ): CllmError | undefined {
   const seconds = Math.ceil((used?.msBeforeNext ?? 0) / 1000)
-  ctx.set({
+  tell({
     [`x-ratelimit-limit-${unit}`]: String(limit),
     [`x-ratelimit-remaining-${unit}`]: String(Math.max(0, limit - (used?.consumedPoints ?? 0))),
     [`x-ratelimit-reset-${unit}`]: `${seconds}s`,
   })
   if (!isOver) return undefined
-  ctx.set('Retry-After', String(seconds))
+  tell({ 'Retry-After': String(seconds) })
   const message = `The limit of ${limit} ${unit} a minute is reached; try again in ${seconds} s`
   return new CllmError('rate_limited', message, { details: { limit, unit } })
 }

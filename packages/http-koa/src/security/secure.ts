@@ -1,12 +1,11 @@
-import type { EngineDirectory, TransportContext } from '@cllm/core'
+import type { TransportContext } from '@cllm/core'
 import cors from '@koa/cors'
 import type { Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
-import { observeEngines } from '../engines/observe-engines.js'
-import type { KeyRing } from './api-key.js'
+import type { RequestObserver } from '../engines/request-observer.js'
+import type { ApiKey, KeyRing } from './api-key.js'
 import { authenticate } from './authenticate.js'
 import { refuseOtherOrigins } from './cross-origin.js'
-import { guardEngines } from './guard-engines.js'
 import { areLoopback, isAllowedOrigin, ownOrigins } from './origins.js'
 import { refuseReboundNames } from './rebound-names.js'
 import { securityHeaders } from './security-headers.js'
@@ -34,16 +33,19 @@ export interface SecurityOptions {
 /** Holds what is computed later to the limits of the key that asked for it. */
 export interface KeyAccess {
   readonly keys: KeyRing
-  /** Counts a request of the key in its scope, and refuses it over the limit. */
-  readonly limit: Middleware<KoaState>
+  /** Counts a request of a key; throws over the limit. `tell` takes headers of the answer. */
+  readonly limit: (
+    key: ApiKey,
+    tell: (headers: Readonly<Record<string, string>>) => void,
+  ) => Promise<void>
 }
 
 /** What a transport does so that its options hold. */
 export interface Security {
   /** Run in this order, before the routes. */
   readonly middleware: readonly Middleware<KoaState>[]
-  /** The engines as requests may see them. */
-  readonly directory: EngineDirectory
+  /** What counts for the limits. */
+  readonly observers: readonly RequestObserver[]
   /** For what is computed later; absent without keys. */
   readonly access?: KeyAccess
 }
@@ -55,7 +57,7 @@ export interface Security {
  */
 export function secure(
   { keys, limits, limitCounters, corsOrigins: given = [] }: SecurityOptions,
-  { directory, clock }: Pick<TransportContext, 'directory' | 'clock'>,
+  { clock }: Pick<TransportContext, 'clock'>,
   hosts: readonly string[],
 ): Security {
   const isOwn = keys === undefined && areLoopback(hosts)
@@ -66,12 +68,12 @@ export function secure(
   // With keys, a page that has none cannot read anything.
   if (keys === undefined) {
     middleware.push(refuseReboundNames(corsOrigins, hosts))
-    return { middleware, directory }
+    return { middleware, observers: [] }
   }
   const rates = new RateLimits(limits ?? {}, clock, limitCounters)
   middleware.push(authenticate(keys), rates.middleware)
-  const access = { keys, limit: rates.middleware }
-  return { middleware, directory: observeEngines(guardEngines(directory), rates, clock), access }
+  const limit: KeyAccess['limit'] = async (key, tell) => await rates.count(key, tell)
+  return { middleware, observers: [rates], access: { keys, limit } }
 }
 
 const exposedHeaders = [

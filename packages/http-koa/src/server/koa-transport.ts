@@ -3,6 +3,7 @@ import type { Server } from 'node:http'
 import { Readable } from 'node:stream'
 import {
   CllmError,
+  type EngineDirectory,
   type Random,
   requestId,
   type Transport,
@@ -16,13 +17,18 @@ import { BodyBudget } from '../body/body-budget.js'
 import { defaultJsonDepth } from '../body/json-depth.js'
 import { StreamSessions } from '../stream/resume/stream-sessions.js'
 import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
+import { watchEngines } from '../engines/watch-engines.js'
 import { handleErrors, isClientGone } from '../errors/error-handler.js'
+import { UnknownFields } from '../fields/unknown-fields.js'
+import { serveRoutes } from '../routes/driver.js'
 import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-context.js'
+import { RouteTable } from '../routes/route-table.js'
 import { OpenConnections } from './open-connections.js'
 import { refuseBadHttp } from './refuse-bad-http.js'
-import { isAnthropic } from '../request/request-headers.js'
 import { logRequests } from './log-requests.js'
 import { listenAt, type Listening } from './listen-at.js'
+import { needsAdmin } from '../security/authenticate.js'
+import { requestScope } from '../security/request-scope.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 
 /** Settings of {@link koaTransport}. */
@@ -84,22 +90,38 @@ export class KoaTransport implements Transport {
       stallMs: options.stallMs ?? 60_000,
       streams: new StreamSessions(context.clock),
     }
-    const router = new Router<KoaState>()
+    const { protocols } = options
     const security = secure(options.security ?? {}, context, this.#hosts)
-    const { access } = security
+    const { access, observers } = security
     const surroundings = { ...context, ...(access && { access }) }
-    const directory = options.protocols.reduce(
-      (engines, protocol) => protocol.around?.(engines, surroundings) ?? engines,
-      security.directory,
+    const watched = watchEngines(context.directory, {
+      clock: context.clock,
+      // what counts for limits is told last: what refuses a request before has not counted it
+      observers: [
+        ...observers,
+        ...protocols.flatMap((protocol) => protocol.observe?.(surroundings) ?? []),
+      ].toReversed(),
+      isGuarded: access !== undefined,
+    })
+    const engines = protocols.reduce(
+      (all, protocol) => protocol.around?.(all, surroundings) ?? all,
+      watched,
     )
-    for (const protocol of options.protocols) protocol.mount(router, directory)
-    const app = this.#createApp(router, options.protocols, security.middleware, options.isReady)
+    for (const protocol of protocols) protocol.start?.(engines, surroundings)
+    const table = new RouteTable(protocols)
+    const app = this.#createApp(table, security.middleware, options.isReady)
+    for (const protocol of protocols) {
+      if (protocol.within === undefined) continue
+      app.use(async (ctx, next) => await protocol.within?.(ctx.headers, next))
+    }
+    app.use(serveRoutes(engines, new UnknownFields()))
+    mountOthers(app, protocols, engines)
     this.#scheme = options.tls === undefined ? 'http' : 'https'
     // koa handles its own failures: this promise never rejects
     const answer = app.callback()
     this.#server = createHttpServer(options, (req, res) => void answer(req, res))
     this.#connections = new OpenConnections(this.#server)
-    refuseBadHttp(this.#server, this.#connections, options.protocols, context.logger)
+    refuseBadHttp(this.#server, this.#connections, table, context.logger)
   }
 
   /** Throws `address_in_use` when it cannot listen there. */
@@ -129,8 +151,7 @@ export class KoaTransport implements Transport {
   }
 
   #createApp(
-    router: Router<KoaState>,
-    protocols: readonly KoaProtocol[],
+    table: RouteTable,
     guards: readonly Middleware<KoaState>[],
     isReady: () => boolean = () => true,
   ): Koa<KoaState> {
@@ -142,17 +163,19 @@ export class KoaTransport implements Transport {
     app.use(async (ctx, next) => {
       // a base URL that ends with a slash, with a path behind it
       if (ctx.path.includes('//')) ctx.path = ctx.path.replaceAll(/\/{2,}/g, '/')
+      ctx.state.match = table.match(ctx.method, ctx.path)
       ctx.set('X-Request-Id', identify(ctx.get('X-Request-Id'), this.#services.random))
-      if (isAnthropic(ctx)) ctx.set('request-id', ctx.response.get('X-Request-Id'))
+      if (ctx.get('anthropic-version') !== '')
+        ctx.set('request-id', ctx.response.get('X-Request-Id'))
       this.#connections.begin(ctx.req.socket, ctx.res)
       await next()
       // A whole answer is sent from now on; a stream may have nothing to send for as long.
       if (ctx.respond !== false && !(ctx.body instanceof Readable)) ctx.res.setTimeout(stallMs)
     })
     app.use(logRequests(this.#services))
-    app.use(handleErrors(protocols))
+    app.use(handleErrors)
     app.use(async (ctx, next) => {
-      if (ctx.path === '/health/live') return await next()
+      if (ctx.state.match.routes[0]?.route.isAlways === true) return await next()
       if (this.#closing) {
         // The next request of this client may find another server.
         ctx.set('Connection', 'close')
@@ -162,10 +185,29 @@ export class KoaTransport implements Transport {
       await next()
     })
     for (const guard of guards) app.use(guard)
-    app.use(router.routes())
-    app.use(router.allowedMethods())
     return app
   }
+}
+
+/** Routes that protocols mount themselves; with API keys they are for admins, as nothing says otherwise. */
+function mountOthers(
+  app: Koa<KoaState>,
+  protocols: readonly KoaProtocol[],
+  engines: EngineDirectory,
+): void {
+  const mounting = protocols.filter(({ mount }) => mount !== undefined)
+  if (mounting.length === 0) return
+  const router = new Router<KoaState>()
+  for (const protocol of mounting) protocol.mount?.(router, engines)
+  app.use(async (ctx, next) => {
+    const isServed = router.match(ctx.path, ctx.method).route
+    if (!isServed && ctx.state.match.methods.length > 0) return
+    const key = requestScope.getStore()?.key
+    if (isServed && key?.role === 'user') throw needsAdmin(ctx.path, key.name)
+    await next()
+  })
+  app.use(router.routes())
+  app.use(router.allowedMethods())
 }
 
 /** The client's own id if it is well-formed, else a new one. */

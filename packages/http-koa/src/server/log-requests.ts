@@ -2,9 +2,6 @@ import type { Logger, LogMethod } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
 import type { KoaState, TransportServices } from '../routes/koa-context.js'
 
-/** Probed every few seconds by machines, so logged at debug level only. */
-const quietPaths = /^\/(v1\/)?health(\/|$)|^\/metrics(\/load)?\/?$/
-
 /**
  * Gives a request the transport's services, with the request's id in every log line, and logs the
  * request once its answer is sent. Its body, query and headers are never logged.
@@ -17,7 +14,7 @@ export function logRequests(services: TransportServices): Middleware<KoaState> {
     const begin = clock.now()
     ctx.state.transport = { ...services, logger }
     ctx.res.once('close', () => {
-      const level = quietPaths.test(ctx.path) ? 'debug' : 'info'
+      const level = ctx.state.match.routes[0]?.route.isProbe === true ? 'debug' : 'info'
       logger[level]({ ...describe(ctx), ms: clock.now() - begin }, 'request')
     })
     await next()

@@ -1,8 +1,7 @@
 import { type Server, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { CllmError, type Logger } from '@cllm/core'
-import { shapeFor } from '../errors/error-owner.js'
-import type { KoaProtocol } from '../routes/koa-context.js'
+import type { RouteTable } from '../routes/route-table.js'
 import type { OpenConnections } from './open-connections.js'
 
 interface ConnectionError extends Error {
@@ -18,7 +17,7 @@ interface ConnectionError extends Error {
 export function refuseBadHttp(
   server: Server,
   connections: OpenConnections,
-  protocols: readonly KoaProtocol[],
+  table: RouteTable,
   logger: Logger,
 ): void {
   server.on('clientError', (error: ConnectionError, socket: Socket) => {
@@ -26,8 +25,8 @@ export function refuseBadHttp(
     if (isGone || connections.isAnswering(socket)) return socket.destroy(error)
     const refusal = explain(error)
     logger.debug({ code: refusal.code, refusal: refusal.message }, 'request refused')
-    const shape = shapeFor(protocols, pathOf(error.rawPacket))
-    const body = JSON.stringify(shape.body(refusal))
+    const { errors } = table.match('GET', pathOf(error.rawPacket))
+    const body = JSON.stringify(errors.body(refusal))
     const { status } = refusal
     socket.write(
       `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\nConnection: close\r\n` +

@@ -1,27 +1,26 @@
-import type { CllmError, EngineDirectory } from '@cllm/core'
+import type { CllmError } from '@cllm/core'
 import {
+  type Answer,
+  bindRoutes,
   buildRequest,
+  type Call,
   collectAnswer,
   contentSchema,
   createAnswerParser,
   defaultsOptions,
   defineProtocol,
+  encoded,
   errorMessage,
+  eventStream,
   fields,
-  type KoaContext,
   list,
-  mountRoutes,
-  openModel,
   overridesFrom,
   prepareChat,
   type ProtocolDefaults,
-  publicError,
-  readFields,
-  startEventStream,
+  route,
   startGeneration,
   statusElsewhere,
   textOf,
-  UnknownFields,
   withOverrides,
   z,
   withModelDefaults,
@@ -42,20 +41,17 @@ const schema = z.object({
   stream: fields.boolean.optional(),
 })
 
-interface MessagesContext {
-  readonly directory: EngineDirectory
-  readonly defaults: ProtocolDefaults
-  readonly unknownFields: UnknownFields
-}
-
 const errorBody = (error: CllmError) => ({
   type: 'error',
   error: { type: error.code, message: errorMessage(error) },
 })
 
-async function messages(ctx: KoaContext, context: MessagesContext): Promise<void> {
-  const body = await readFields(ctx, schema, context.unknownFields)
-  const { model, client } = openModel(context.directory, body.model)
+async function messages(
+  call: Call<z.output<typeof schema>>,
+  { defaults }: { readonly defaults: ProtocolDefaults },
+): Promise<Answer> {
+  const { fields: body } = call
+  const { model, client } = call.open(body.model)
   const turns = body.messages.map(({ role, content }, index) => ({
     role,
     content: textOf(content, `messages.${index}.content`),
@@ -67,42 +63,41 @@ async function messages(ctx: KoaContext, context: MessagesContext): Promise<void
     template: { addGenerationPrompt: true },
   })
   const settings = { maxTokens: body.max_tokens, temperature: body.temperature }
-  const request = buildRequest(prompt, settings, withModelDefaults(client, context.defaults))
-  const generation = await startGeneration(ctx, client, request)
+  const request = buildRequest(prompt, settings, withModelDefaults(client, defaults))
+  const generation = await startGeneration(call, client, request)
   const head = { id: generation.id, type: 'message', role: 'assistant', model }
   if (body.stream !== true) {
     const { content, end } = await collectAnswer(generation, form)
     const usage = { output_tokens: end.usage.generatedTokens }
-    ctx.body = { ...head, content: [{ type: 'text', text: content }], usage }
-    return
+    return { ...head, content: [{ type: 'text', text: content }], usage }
   }
-  const stream = startEventStream(ctx)
-  const send = (type: string, data: object) =>
-    stream.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`)
-  const parser = createAnswerParser(form)
-  try {
-    send('message_start', { message: { ...head, content: [] } })
-    for await (const event of generation.events) {
-      const parts = [...parser.push(event.text), ...(event.type === 'end' ? parser.end() : [])]
-      for (const part of parts) send('content_block_delta', { index: 0, delta: part })
+  return encoded(eventStream, generation.events, (write) => {
+    const send = (type: string, data: object) =>
+      write(`event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`)
+    const parser = createAnswerParser(form)
+    return {
+      begin: () => send('message_start', { message: { ...head, content: [] } }),
+      push(event) {
+        const parts = [...parser.push(event.text), ...(event.type === 'end' ? parser.end() : [])]
+        for (const part of parts) send('content_block_delta', { index: 0, delta: part })
+      },
+      end: () => send('message_stop', {}),
+      fail: (error) => send('error', errorBody(error)),
     }
-    send('message_stop', {})
-  } catch (error) {
-    if (!stream.destroyed) send('error', errorBody(publicError(error, ctx.state.transport.logger)))
-  }
-  stream.end()
+  })
 }
 
 const routes = [
-  {
+  route({
     method: 'post',
     path: '/v1/answers',
+    access: 'user',
     summary: 'Answer a conversation',
     body: schema,
     answers: ['application/json', 'text/event-stream'],
     handle: messages,
-  },
-] as const
+  }),
+]
 
 /** Another vendor's messages API. */
 export const messagesProtocol = defineProtocol({
@@ -111,19 +106,9 @@ export const messagesProtocol = defineProtocol({
   options: defaultsOptions,
   create: (options, { defaults }) => ({
     name: 'answers',
-    routes,
-    errors: {
-      covers: (path) => path.startsWith('/v1/answers'),
-      status: statusElsewhere,
-      body: errorBody,
-    },
-    mount(router, directory) {
-      const own = { maxTokens: 64, sampling: {} }
-      mountRoutes(router, routes, {
-        directory,
-        defaults: withOverrides(own, overridesFrom(options, defaults)),
-        unknownFields: new UnknownFields(),
-      })
-    },
+    routes: bindRoutes(routes, {
+      defaults: withOverrides({ maxTokens: 64, sampling: {} }, overridesFrom(options, defaults)),
+    }),
+    errors: { name: 'answers-error', status: statusElsewhere, body: errorBody },
   }),
 })

@@ -4,23 +4,25 @@ import { readFileSync } from 'node:fs'
 import { request } from 'node:https'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { type GenerateRequest, SimulatedClock } from '@cllm/core'
+import { type EngineDirectory, type GenerateRequest, SimulatedClock } from '@cllm/core'
 import { plainEnvironment, testEngineClient, testEngineDirectory } from '@cllm/core/testing'
 import {
   type ApiKey,
+  type KoaRouter,
   adminProtocol,
   hashKey,
   keyRing,
   type LimitCounter,
   llamaServerProtocol,
   metricsProtocol,
+  modelsProtocol,
   nativeProtocol,
   ollamaProtocol,
   openAiProtocol,
   parseKeys,
 } from '@cllm/http-koa'
 import t from 'tap'
-import { guardEngines } from '../../src/security/guard-engines.js'
+import { watchEngines } from '../../src/engines/watch-engines.js'
 import { RateLimits } from '../../src/security/rate-limits.js'
 import { requestScope } from '../../src/security/request-scope.js'
 import { wrappedPool } from '../conformance-engines.js'
@@ -52,6 +54,7 @@ const all = () => [
   openAiProtocol(),
   ollamaProtocol(),
   llamaServerProtocol(),
+  modelsProtocol(),
   adminProtocol(),
 ]
 
@@ -528,7 +531,7 @@ testEach('deep JSON, long heads, too many connections', async (t) => {
 testEach('headers that keep browsers safe', async (t) => {
   const page = {
     name: 'page',
-    mount(router: Parameters<ReturnType<typeof nativeProtocol>['mount']>[0]) {
+    mount(router: KoaRouter) {
       router.get('/page', (ctx) => {
         ctx.type = 'html'
         ctx.body = '<p>'
@@ -575,5 +578,8 @@ testEach('TLS', async (t) => {
   await server.close()
 })
 
-await testEngineClient(t, 'guarded', () => wrappedPool(guardEngines))
-await testEngineDirectory(t, 'guarded', () => wrappedPool(guardEngines))
+const guarded = (directory: EngineDirectory) =>
+  watchEngines(directory, { clock: new SimulatedClock(), isGuarded: true })
+
+await testEngineClient(t, 'guarded', () => wrappedPool(guarded))
+await testEngineDirectory(t, 'guarded', () => wrappedPool(guarded))

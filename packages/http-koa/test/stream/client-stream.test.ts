@@ -5,7 +5,6 @@ import {
   type KoaProtocol,
   llamaServerProtocol,
   nativeProtocol,
-  observeEngines,
   openAiProtocol,
 } from '@cllm/http-koa'
 import t from 'tap'
@@ -45,13 +44,9 @@ t.test(
     const errors: (CllmError | undefined)[] = []
     const watch: KoaProtocol = {
       name: 'watch',
-      mount() {},
-      around: (directory, { clock }) =>
-        observeEngines(
-          directory,
-          { onSubmit: () => ({ onEvent() {}, onEnd: (_, error) => void errors.push(error) }) },
-          clock,
-        ),
+      observe: () => ({
+        onSubmit: () => ({ onEvent() {}, onEnd: (_, error) => void errors.push(error) }),
+      }),
     }
     const server = await serve({
       protocols: [nativeProtocol(), openAiProtocol(), llamaServerProtocol(), watch],
@@ -224,7 +219,7 @@ t.test('a stream can be stopped, and left, before it begins', async (t) => {
   /** The protocol on a model that is not in memory yet. */
   const loading = (protocol: KoaProtocol): KoaProtocol => ({
     ...protocol,
-    mount(router, directory) {
+    around(directory) {
       const open: typeof directory.open = (id, options) => {
         const client = directory.open(id, options)
         const info = async () => {
@@ -237,7 +232,7 @@ t.test('a stream can be stopped, and left, before it begins', async (t) => {
         }
         return overriding(client, { info })
       }
-      protocol.mount(router, overriding(directory, { open }))
+      return overriding(directory, { open })
     },
   })
   const server = await serve({ protocols: [loading(openAiProtocol())] })
@@ -301,23 +296,23 @@ t.test('a stream goes on until another one of its id is accepted', (t) => {
   const [refused, next] = [ask(), ask()]
   streams.fail(refused.ctx, new Error('refused'))
   t.equal(running.session.endedAt, undefined)
-  t.equal(streams.find(running.ctx, 'c'), next.session)
+  t.equal(streams.find(undefined, 'c'), next.session)
   streams.fail(next.ctx, new Error('refused'))
-  t.equal(streams.find(running.ctx, 'c'), running.session, 'what was refused leaves the one before')
+  t.equal(streams.find(undefined, 'c'), running.session, 'what was refused leaves the one before')
   const [waiting, last] = [ask(), ask()]
   streams.accept(last.ctx)
   t.ok(running.session.isCancelled)
   t.ok(waiting.session.isCancelled, 'and that one has not begun')
   t.notOk(last.session.isCancelled)
   streams.fail(waiting.ctx, new Error('stopped'))
-  t.equal(streams.find(last.ctx, 'c'), last.session)
+  t.equal(streams.find(undefined, 'c'), last.session)
   const [first, second] = [ask(), ask()]
   streams.accept(first.ctx)
   t.ok(last.session.isCancelled)
   t.notOk(second.session.isCancelled, 'that of two which came later waits on')
-  streams.stop(first.ctx, 'c')
+  streams.stop(undefined, 'c')
   t.ok(first.session.isCancelled && second.session.isCancelled, 'to stop an id stops all of it')
-  t.equal(streams.find(first.ctx, 'c'), undefined)
+  t.equal(streams.find(undefined, 'c'), undefined)
   t.end()
 })
 
@@ -376,9 +371,9 @@ t.test('of a long stream the end is kept, and of many streams the last', (t) => 
     for (let events = 0; events < 5; events++) one.add(event)
     one.end(0)
   }
-  t.equal(sessions.find(ctx(''), 'c0'), undefined)
-  t.ok(sessions.find(ctx(''), 'c24'))
-  t.equal(sessions.find(ctx('', 'another'), 'c24'), undefined, 'that of another key')
+  t.equal(sessions.find('', 'c0'), undefined)
+  t.ok(sessions.find('', 'c24'))
+  t.equal(sessions.find('another', 'c24'), undefined, 'that of another key')
   t.equal(sessions.begin(ctx('')), undefined)
   t.end()
 })

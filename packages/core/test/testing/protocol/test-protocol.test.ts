@@ -23,7 +23,7 @@ interface Defects {
 /** A protocol on bare node:http, with the defects that are asked for. */
 function serveWith(defects: Defects) {
   return async (directory: EngineDirectory, beside: Protocol): Promise<ServedProtocol> => {
-    if (!defects.forgetsOthers) beside.mount(undefined, directory)
+    if (!defects.forgetsOthers) beside.mount?.(undefined, directory)
     const server = createServer((request, response) => {
       answer(request, response, directory, defects).catch((error: unknown) => {
         fail(response, CllmError.from(error), defects)

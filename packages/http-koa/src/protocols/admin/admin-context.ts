@@ -1,11 +1,9 @@
-import type { EngineDirectory } from '@cllm/core'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
 import type { KeyStore } from '../../security/key-store.js'
 import type { LiveFeed } from './live-feed.js'
 
 /** What the handlers of the admin protocol share. */
 export interface AdminContext {
-  readonly directory: EngineDirectory
   readonly log: LogLevelControl | undefined
   readonly keys: KeyStore | undefined
   /** What goes on in engines that somebody watches, by model. */

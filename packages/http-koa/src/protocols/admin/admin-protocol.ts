@@ -1,8 +1,6 @@
-import type { EngineDirectory } from '@cllm/core'
-import type { KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
+import { bindRoutes, type Route, route } from '../../routes/route.js'
 import { defineProtocol, type LogLevelControl } from '../../routes/define-protocol.js'
 import type { KeyStore } from '../../security/key-store.js'
 import type { AdminContext } from './admin-context.js'
@@ -21,99 +19,117 @@ export interface AdminProtocolOptions {
   readonly keys?: KeyStore
 }
 
-const routes: readonly HandledRoute<AdminContext>[] = [
-  {
+const routes: readonly Route<AdminContext>[] = [
+  route({
     method: 'get',
     path: '/admin/scheduler',
+    access: 'admin',
     summary: 'The active policy and the available ones',
     query: modelQuery,
     handle: getScheduler,
-  },
-  {
+  }),
+  route({
     method: 'put',
     path: '/admin/scheduler',
+    access: 'admin',
     summary: 'Swap the policy',
     query: modelQuery,
     body: schedulerSchema,
+    reading: 'strict',
     handle: putScheduler,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/admin/cache',
+    access: 'admin',
     summary: 'What is kept of slots in RAM and in files',
     query: modelQuery,
     handle: getCache,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/admin/cache',
+    access: 'admin',
     summary: 'Compute a prompt ahead and keep it',
     query: modelQuery,
     body: warmSchema,
+    reading: 'exact',
     handle: warmCache,
-  },
-  {
+  }),
+  route({
     method: 'delete',
     path: '/admin/cache',
+    access: 'admin',
     summary: 'Drop all of it',
     query: modelQuery,
     handle: deleteCache,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/admin/log-level',
+    access: 'admin',
     summary: 'The log level',
     handle: getLogLevel,
-  },
-  {
+  }),
+  route({
     method: 'put',
     path: '/admin/log-level',
+    access: 'admin',
     summary: 'Change the log level',
     body: logLevelSchema,
+    reading: 'exact',
     handle: putLogLevel,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/admin/keys',
+    access: 'admin',
     summary: 'The API keys, without their secrets',
     handle: getKeys,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/admin/keys',
+    access: 'admin',
     summary: 'Make an API key, which is shown once',
     body: keySchema,
+    reading: 'strict',
     handle: addKey,
-  },
-  {
+  }),
+  route({
     method: 'patch',
     path: '/admin/keys/:name',
+    access: 'admin',
     summary: 'Change the limits of an API key',
     body: limitsSchema,
+    reading: 'strict',
     handle: limitKey,
-  },
-  {
+  }),
+  route({
     method: 'delete',
     path: '/admin/keys',
+    access: 'admin',
     summary: 'Revoke an API key',
     query: keyQuery,
     handle: removeKey,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/admin/recorder',
+    access: 'admin',
     summary: 'The requests and steps of the last minutes, without any text',
     query: modelQuery,
     handle: getRecorder,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/admin/live',
+    access: 'admin',
     summary: 'What goes on now, once or as server-sent events',
     query: modelQuery,
     answers: ['application/json', 'text/event-stream'],
     handle: getLive,
-  },
+  }),
 ]
 
 /**
@@ -125,10 +141,8 @@ const routes: readonly HandledRoute<AdminContext>[] = [
 export function adminProtocol({ log, keys }: AdminProtocolOptions = {}): KoaProtocol {
   return {
     name: 'admin',
-    routes,
-    mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, { directory, log, keys, feeds: new Map() })
-    },
+    routes: bindRoutes(routes, { log, keys, feeds: new Map() }),
+    under: ['/admin'],
   }
 }
 

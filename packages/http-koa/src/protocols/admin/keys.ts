@@ -1,13 +1,11 @@
 import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, name } from '../../fields/fields.js'
-import { readQuery } from '../../fields/read-query.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import type { ApiKey } from '../../security/api-key.js'
 import type { KeyStore } from '../../security/key-store.js'
 import { requestScope } from '../../security/request-scope.js'
 import type { AdminContext } from './admin-context.js'
-import { readStrictBody } from './strict-body.js'
 
 const limit = integer(1, largest).optional()
 
@@ -34,17 +32,20 @@ export const limitsSchema = z.object({
 export const keyQuery = z.object({ name: z.string('the name of a key') })
 
 /** `GET /admin/keys`: the keys without their secrets and hashes, and which one asks. */
-export async function getKeys(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
+export async function getKeys(_call: Call, { keys }: AdminContext): Promise<Answer> {
   const all = await ensure(keys).list()
   const asking = requestScope.getStore()?.key.hash
   const data = all.map((key) => ({ ...describe(key), asks: key.hash === asking }))
-  ctx.body = { success: true, data }
+  return { success: true, data }
 }
 
 /** `POST /admin/keys`: makes a key. The answer has its secret, and no other one ever will. */
-export async function addKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
+export async function addKey(
+  call: Call<z.output<typeof keySchema>>,
+  { keys }: AdminContext,
+): Promise<Answer> {
   const store = ensure(keys)
-  const body = await readStrictBody(ctx, keySchema)
+  const body = call.fields
   const key = {
     name: body.name,
     tenant: body.tenant ?? body.name,
@@ -52,24 +53,30 @@ export async function addKey(ctx: KoaContext, { keys }: AdminContext): Promise<v
     ...limitsOf(body),
   } as const
   const secret = await store.add(key)
-  tellLog(ctx, 'an API key was added', { name: key.name, role: key.role })
-  ctx.set('Cache-Control', 'no-store')
-  ctx.body = { success: true, data: { ...describe(key), key: secret } }
+  tellLog(call, 'an API key was added', { name: key.name, role: key.role })
+  call.set({ 'Cache-Control': 'no-store' })
+  return { success: true, data: { ...describe(key), key: secret } }
 }
 
 /** `PATCH /admin/keys/:name`: other limits for a key, from its next request on; null takes one away. */
-export async function limitKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
+export async function limitKey(
+  call: Call<z.output<typeof limitsSchema>>,
+  { keys }: AdminContext,
+): Promise<Answer> {
   const store = ensure(keys)
-  const limits = await readStrictBody(ctx, limitsSchema)
-  const key = await store.limit(ctx.params['name'] ?? '', limitsOf(limits))
-  tellLog(ctx, 'the limits of an API key were changed', { name: key.name, ...limits })
-  ctx.body = { success: true, data: describe(key) }
+  const limits = call.fields
+  const key = await store.limit(call.params['name'] ?? '', limitsOf(limits))
+  tellLog(call, 'the limits of an API key were changed', { name: key.name, ...limits })
+  return { success: true, data: describe(key) }
 }
 
 /** `DELETE /admin/keys?name=`: a key that is valid no longer. The one that asks stays. */
-export async function removeKey(ctx: KoaContext, { keys }: AdminContext): Promise<void> {
+export async function removeKey(
+  call: Call<unknown, z.output<typeof keyQuery>>,
+  { keys }: AdminContext,
+): Promise<Answer> {
   const store = ensure(keys)
-  const { name } = readQuery(ctx, keyQuery)
+  const { name } = call.query
   const asking = requestScope.getStore()?.key.hash
   const all = await store.list()
   if (all.some((key) => key.name === name && key.hash === asking)) {
@@ -77,8 +84,8 @@ export async function removeKey(ctx: KoaContext, { keys }: AdminContext): Promis
     throw new CllmError('invalid_request', message, { details: { field: 'name' } })
   }
   await store.remove(name)
-  tellLog(ctx, 'an API key was revoked', { name })
-  ctx.body = { success: true, data: { revoked: name } }
+  tellLog(call, 'an API key was revoked', { name })
+  return { success: true, data: { revoked: name } }
 }
 
 /** A body's limits in the words of a key: those that it has. */
@@ -92,9 +99,9 @@ function limitsOf<Limit extends number | null>(
   })
 }
 
-function tellLog(ctx: KoaContext, message: string, about: Readonly<Record<string, unknown>>): void {
-  const by = ctx.state.keyName ?? null
-  ctx.state.transport.logger.warn({ ...about, by }, message)
+function tellLog(call: Call, message: string, about: Readonly<Record<string, unknown>>): void {
+  const by = call.keyName ?? null
+  call.logger.warn({ ...about, by }, message)
 }
 
 const describe = (key: Omit<ApiKey, 'hash'>) => ({

@@ -1,9 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { parseFields } from '../../fields/parse-fields.js'
-import { readJsonBody } from '../../body/read-json-body.js'
+import type { Answer, Call } from '../../routes/call.js'
 import type { AdminContext } from './admin-context.js'
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const
@@ -12,16 +10,19 @@ const levels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const
 export const logLevelSchema = z.object({ level: z.enum(levels, `one of ${levels.join(', ')}`) })
 
 /** `GET /admin/log-level` */
-export function getLogLevel(ctx: KoaContext, { log }: AdminContext): void {
-  ctx.body = { success: true, data: { level: ensure(log).level } }
+export function getLogLevel(_call: Call, { log }: AdminContext): Answer {
+  return { success: true, data: { level: ensure(log).level } }
 }
 
 /** `PUT /admin/log-level`: sets the log level from now on. */
-export async function putLogLevel(ctx: KoaContext, admin: AdminContext): Promise<void> {
-  const { level } = parseFields(logLevelSchema, await readJsonBody(ctx))
+export async function putLogLevel(
+  call: Call<z.output<typeof logLevelSchema>>,
+  admin: AdminContext,
+): Promise<Answer> {
+  const { level } = call.fields
   ensure(admin.log).level = level
-  ctx.state.transport.logger.warn({ level }, 'the log level was changed')
-  getLogLevel(ctx, admin)
+  call.logger.warn({ level }, 'the log level was changed')
+  return getLogLevel(call, admin)
 }
 
 function ensure(control: LogLevelControl | undefined): LogLevelControl {

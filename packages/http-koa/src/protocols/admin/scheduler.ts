@@ -1,10 +1,8 @@
 import type { EngineClient, SchedulerInfo } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { engineInMemory, modelOf, neverLoaded } from '../../engines/model-queries.js'
+import type { Answer, Call } from '../../routes/call.js'
+import { engineInMemory, type ModelQuery, neverLoaded } from '../../engines/model-queries.js'
 import { object } from '../../fields/fields.js'
-import type { AdminContext } from './admin-context.js'
-import { readStrictBody } from './strict-body.js'
 
 /** The body of `PUT /admin/scheduler`. */
 export const schedulerSchema = z.object({
@@ -16,27 +14,30 @@ export const schedulerSchema = z.object({
  * `GET /admin/scheduler`: the active policy and the available ones. For a model that was unloaded, the
  * policy that its next engine starts with.
  */
-export async function getScheduler(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
-  const model = modelOf(ctx)
+export async function getScheduler(call: Call<unknown, ModelQuery>): Promise<Answer> {
+  const { engines: directory, query } = call
+  const { model } = query
   const engine = engineInMemory(directory, model)
-  if (engine !== undefined) return await answer(ctx, engine, await engine.getScheduler())
+  if (engine !== undefined) return await answer(engine, await engine.getScheduler())
   const { scheduler } = directory.status(model)
   if (scheduler === undefined) throw neverLoaded(directory, model)
-  ctx.body = { success: true, data: describe(scheduler, 0) }
+  return { success: true, data: describe(scheduler, 0) }
 }
 
 /** `PUT /admin/scheduler`: another policy from the next step on; nothing is lost or restarted. */
-export async function putScheduler(ctx: KoaContext, { directory }: AdminContext): Promise<void> {
-  const { policy, options } = await readStrictBody(ctx, schedulerSchema)
-  const engine = directory.open(modelOf(ctx))
+export async function putScheduler(
+  call: Call<z.output<typeof schedulerSchema>, ModelQuery>,
+): Promise<Answer> {
+  const { policy, options } = call.fields
+  const { client: engine } = call.open(call.query.model)
   const info = await engine.setScheduler(policy, options)
-  ctx.state.transport.logger.info({ policy, options: info.options }, 'the policy was swapped')
-  await answer(ctx, engine, info)
+  call.logger.info({ policy, options: info.options }, 'the policy was swapped')
+  return await answer(engine, info)
 }
 
-async function answer(ctx: KoaContext, engine: EngineClient, info: SchedulerInfo): Promise<void> {
+async function answer(engine: EngineClient, info: SchedulerInfo): Promise<Answer> {
   const { policyFaults } = await engine.statistics()
-  ctx.body = { success: true, data: describe(info, policyFaults) }
+  return { success: true, data: describe(info, policyFaults) }
 }
 
 const describe = (

@@ -2,7 +2,7 @@ import { requestId, type Usage } from '@cllm/core'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { CollectedAnswer } from '../../chat/answer/collect-answer.js'
 import type { EndEvent } from '../../request/generation.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Call } from '../../routes/call.js'
 
 /** What a message has before anything is generated. */
 export interface MessageHead {
@@ -13,8 +13,8 @@ export interface MessageHead {
 }
 
 /** A new message of the assistant. */
-export const messageHead = (ctx: KoaContext, model: string): MessageHead => ({
-  id: `msg_${requestId(ctx.state.transport.random)}`,
+export const messageHead = (call: Call, model: string): MessageHead => ({
+  id: `msg_${requestId(call.random)}`,
   type: 'message',
   role: 'assistant',
   model,
@@ -33,7 +33,7 @@ export type AnswerBlock =
 
 /** An empty block of a kind; a call has its name. */
 export function newBlock(
-  ctx: KoaContext,
+  call: Call,
   kind: 'text' | 'thinking' | 'tool_use',
   name = '',
 ): AnswerBlock {
@@ -41,25 +41,25 @@ export function newBlock(
   if (kind === 'text') return { type: 'text', text: '' }
   // Nothing is signed: only this server reads what it has thought.
   if (kind === 'thinking') return { type: 'thinking', thinking: '', signature: '' }
-  return { type: 'tool_use', id: `toolu_${requestId(ctx.state.transport.random)}`, name, input: {} }
+  return { type: 'tool_use', id: `toolu_${requestId(call.random)}`, name, input: {} }
 }
 
 /** The content of a whole answer. */
 export function contentOf(
-  ctx: KoaContext,
+  call: Call,
   { content, reasoning, calls }: CollectedAnswer,
 ): readonly AnswerBlock[] {
-  const thinking = { ...newBlock(ctx, 'thinking'), thinking: reasoning }
-  const text = { ...newBlock(ctx, 'text'), text: content }
+  const thinking = { ...newBlock(call, 'thinking'), thinking: reasoning }
+  const text = { ...newBlock(call, 'text'), text: content }
   return [
     ...(reasoning === '' ? [] : [thinking as AnswerBlock]),
     ...(content === '' && calls.length > 0 ? [] : [text as AnswerBlock]),
-    ...calls.map((call) => toolUse(ctx, call)),
+    ...calls.map((one) => toolUse(call, one)),
   ]
 }
 
-function toolUse(ctx: KoaContext, { name, arguments: given }: ToolCall): AnswerBlock {
-  return { ...newBlock(ctx, 'tool_use', name), input: inputOf(given) } as AnswerBlock
+function toolUse(call: Call, { name, arguments: given }: ToolCall): AnswerBlock {
+  return { ...newBlock(call, 'tool_use', name), input: inputOf(given) } as AnswerBlock
 }
 
 /** An answer that was cut off may end within its arguments. */

@@ -1,11 +1,10 @@
 import type { AnswerPart } from '../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
-import type { Generation } from '../../request/generation.js'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { startEventStream } from '../../stream/start-event-stream.js'
+import type { Generation, GenerationEvent } from '../../request/generation.js'
+import type { Call } from '../../routes/call.js'
+import { encoded, type Encoder, eventStream, type StreamReply } from '../../routes/reply.js'
 import { anthropicErrorBody } from './anthropic-error.js'
 import { type MessageHead, newBlock, stopOf, usageOf } from './message-body.js'
-import { failStream } from '../../stream/fail-stream.js'
 
 type Send = (type: string, members?: object) => void
 type BlockKind = 'text' | 'thinking' | 'tool_use'
@@ -25,7 +24,7 @@ class BlockStream {
   #calls = 0
 
   constructor(
-    private readonly ctx: KoaContext,
+    private readonly call: Call,
     private readonly send: Send,
   ) {}
 
@@ -57,7 +56,7 @@ class BlockStream {
     this.#kind = kind
     this.#index++
     if (kind === 'tool_use') this.#calls++
-    const content_block = newBlock(this.ctx, kind, name)
+    const content_block = newBlock(this.call, kind, name)
     this.send('content_block_start', { index: this.#index, content_block })
   }
 
@@ -78,37 +77,50 @@ class BlockStream {
 }
 
 /** Streams an answer as the events of Anthropic's Messages API, in the order that it documents. */
-export async function streamMessage(
-  ctx: KoaContext,
-  { events, promptTokens }: Generation,
+export const streamMessage = (
+  call: Call,
+  generation: Generation,
   form: AnswerForm,
-  { head, keptTokens }: { readonly head: MessageHead; readonly keptTokens: number | undefined },
-): Promise<void> {
-  const response = startEventStream(ctx)
+  about: AboutMessage,
+): StreamReply =>
+  encoded(eventStream, generation.events, (write) =>
+    messageEvents(call, generation, form, about, write),
+  )
+
+interface AboutMessage {
+  readonly head: MessageHead
+  readonly keptTokens: number | undefined
+}
+
+function messageEvents(
+  call: Call,
+  { promptTokens }: Generation,
+  form: AnswerForm,
+  { head, keptTokens }: AboutMessage,
+  write: (text: string) => void,
+): Encoder<GenerationEvent> {
   const send: Send = (type, members) => {
-    response.write(`event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`)
+    write(`event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`)
   }
   const parser = createAnswerParser(form, true)
-  const blocks = new BlockStream(ctx, send)
+  const blocks = new BlockStream(call, send)
   // What was in the cache is known at the end.
   const usage = usageOf({ promptTokens, cachedTokens: 0, generatedTokens: 0 })
   const begun = { ...head, content: [], stop_reason: null, stop_sequence: null, usage }
-  try {
-    send('message_start', { message: begun })
-    send('ping')
-    for await (const event of events) {
+  return {
+    begin() {
+      send('message_start', { message: begun })
+      send('ping')
+    },
+    push(event) {
       blocks.push(parser.push(event.text))
-      if (event.type !== 'end') continue
+      if (event.type !== 'end') return
       blocks.push(parser.end())
       blocks.end()
       const delta = stopOf(event, blocks.hasCalls)
       send('message_delta', { delta, usage: usageOf(event.usage, keptTokens) })
       send('message_stop')
-    }
-  } catch (error) {
-    failStream(ctx, response, error, (shown) =>
-      response.write(`event: error\ndata: ${JSON.stringify(anthropicErrorBody(shown))}\n\n`),
-    )
+    },
+    fail: (error) => write(`event: error\ndata: ${JSON.stringify(anthropicErrorBody(error))}\n\n`),
   }
-  response.end()
 }

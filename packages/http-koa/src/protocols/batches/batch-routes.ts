@@ -1,9 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { readFields } from '../../fields/read-fields.js'
-import { readQuery } from '../../fields/read-query.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import { type Route, route } from '../../routes/route.js'
+import type { Answer, Call } from '../../routes/call.js'
 import type { BatchObject } from './batch-objects.js'
 import { newId } from './batch-runner.js'
 import { cancelBatch } from './cancel-batch.js'
@@ -31,49 +29,55 @@ const querySchema = z.object({
 })
 
 /** OpenAI's routes of batches. */
-export const batchRoutes: readonly HandledRoute<BatchesContext>[] = [
-  {
+export const batchRoutes: readonly Route<BatchesContext>[] = [
+  route({
     method: 'post',
     path: '/v1/batches',
+    access: 'user',
     summary: 'Compute the requests of a file when nobody else is waiting',
     body: createSchema,
     handle: create,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/v1/batches',
+    access: 'user',
     summary: 'The batches, the newest first',
     query: querySchema,
-    async handle(ctx, { store, jobs }) {
-      const page = readQuery(ctx, querySchema)
+    async handle({ query: page }, { store, jobs }) {
       const batches = (await store.list('batches')).filter(maySee)
-      ctx.body = pageOf(
+      return pageOf(
         await Promise.all(batches.map(async ({ object }) => await jobs.live(object))),
         page,
       )
     },
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/v1/batches/:id',
+    access: 'user',
     summary: 'One batch, and how far it is',
-    async handle(ctx, { store, jobs }) {
-      ctx.body = await jobs.live((await findBatch(store, ctx.params['id'] ?? '')).object)
+    async handle(call, { store, jobs }) {
+      return await jobs.live((await findBatch(store, call.params['id'] ?? '')).object)
     },
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/v1/batches/:id/cancel',
+    access: 'user',
     summary: 'End a batch; what is answered stays',
     handle: cancel,
-  },
+  }),
 ]
 
-async function create(ctx: KoaContext, batches: BatchesContext): Promise<void> {
-  const { store, jobs, unknownFields } = batches
-  const fields = await readFields(ctx, createSchema, unknownFields)
+async function create(
+  call: Call<z.output<typeof createSchema>>,
+  batches: BatchesContext,
+): Promise<Answer> {
+  const { store, jobs } = batches
+  const { fields } = call
   const { object: file } = await findFile(store, fields.input_file_id)
-  const { clock, random } = ctx.state.transport
+  const { clock, random } = call
   const created = Math.floor(clock.now() / 1000)
   const batch: BatchObject = {
     id: newId('batch_', random),
@@ -99,17 +103,17 @@ async function create(ctx: KoaContext, batches: BatchesContext): Promise<void> {
   }
   await store.put('batches', { ...askingOwner(), object: batch })
   await jobs.start(batch.id)
-  ctx.body = batch
+  return batch
 }
 
-async function cancel(ctx: KoaContext, { store, jobs }: BatchesContext): Promise<void> {
-  const { object: batch } = await findBatch(store, ctx.params['id'] ?? '')
+async function cancel(call: Call, { store, jobs }: BatchesContext): Promise<Answer> {
+  const { object: batch } = await findBatch(store, call.params['id'] ?? '')
   const { id } = batch
-  const { clock } = ctx.state.transport
+  const { clock } = call
   const cancelled = await cancelBatch(id, { store, jobs, clock })
   if (cancelled?.wasUnderWay !== true) {
     const { status } = cancelled?.batch ?? batch
     throw new CllmError('invalid_request', `The batch ${id} is ${status} and cannot be cancelled`)
   }
-  ctx.body = await jobs.live(cancelled.batch)
+  return await jobs.live(cancelled.batch)
 }

@@ -1,5 +1,4 @@
 import { CllmError } from '@cllm/core'
-import type { UnknownFields } from '../../fields/unknown-fields.js'
 import { requestScope } from '../../security/request-scope.js'
 import type { BatchJobs, BatchStore } from './batch-store.js'
 import type { BatchObject, FileObject, Kept, Owner } from './batch-objects.js'
@@ -10,7 +9,6 @@ export interface BatchesContext {
   readonly jobs: BatchJobs
   /** Bytes of an uploaded file at most. */
   readonly fileLimitBytes: number
-  readonly unknownFields: UnknownFields
 }
 
 /** Who asks, to be kept with what is made. */

@@ -1,14 +1,10 @@
-import { CllmError, defined, type EngineDirectory } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
-import { BodyBudget } from '../../body/body-budget.js'
-import { defaultJsonDepth } from '../../body/json-depth.js'
-import { UnknownFields } from '../../fields/unknown-fields.js'
-import { observeEngines } from '../../engines/observe-engines.js'
 import { openAiProtocol } from '../openai/openai-protocol.js'
-import { openAiErrorBody } from '../openai/openai-error.js'
+import { openAiErrorBody, openAiErrors } from '../openai/openai-error.js'
 import { defineProtocol, type HoldFolder } from '../../routes/define-protocol.js'
-import type { KoaProtocol, KoaRouter, KoaTransportContext } from '../../routes/koa-context.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
+import { type BoundRoute, bindRoutes } from '../../routes/route.js'
 import { ownFolder } from '../own-folder.js'
 import { BatchFolder } from './batch-folder.js'
 import { BatchRunner } from './batch-runner.js'
@@ -18,7 +14,6 @@ import { lineSender } from './lines/line-sender.js'
 import type { BatchJobsParts, OpenBatches, SharedBatches } from './shared-batches.js'
 import { BatchThrottle, type Throttle, unthrottled } from './lines/batch-throttle.js'
 import { yieldingEngines } from './lines/yielding-engines.js'
-import { StreamSessions } from '../../stream/resume/stream-sessions.js'
 
 /** Of the time, while clients never stop. */
 const defaultShare = 0.05
@@ -78,56 +73,59 @@ export function batchesProtocol({
   holdFolder = async () => ({ lost: new AbortController().signal, isHeld: () => true }),
 }: BatchesProtocolOptions): KoaProtocol {
   let throttle: Throttle = unthrottled
-  let context: KoaTransportContext | undefined
+  const served: { store?: OpenBatches['store']; jobs?: OpenBatches['jobs'] } = {}
   return {
     name: 'batches',
-    routes,
-    errors: { covers: (path) => /^\/v1\/(files|batches)(\/|$)/.test(path), body: openAiErrorBody },
-    around(directory, given) {
-      context = given
+    routes: bindRoutes(routes, {
+      get store() {
+        return started(served.store)
+      },
+      get jobs() {
+        return started(served.jobs)
+      },
+      fileLimitBytes,
+    }),
+    errors: { name: 'error', body: openAiErrorBody },
+    observe({ clock }) {
       // Clients of other servers count as well: the engines themselves make room for them.
-      if (shared !== undefined) return directory
-      const own = new BatchThrottle({ clock: given.clock, share })
+      if (shared !== undefined) return []
+      const own = new BatchThrottle({ clock, share })
       throttle = own
-      return observeEngines(directory, own, given.clock)
+      return [own]
     },
-    mount(router: KoaRouter, directory: EngineDirectory) {
-      if (context === undefined) throw new Error('batches: mounted before it saw the engines')
-      const { clock, random, logger } = context
-      const bodyLimitBytes = fileLimitBytes
-      const services = {
-        clock,
-        random,
-        logger,
-        bodyLimitBytes,
-        bodies: new BodyBudget(Infinity),
-        jsonDepthLimit: defaultJsonDepth,
-        streamLimitBytes: bodyLimitBytes,
-        stallMs: 0,
-        streams: new StreamSessions(clock),
-      }
+    start(directory, context) {
+      const { clock, random, logger, access } = context
       const engines = yieldingEngines(directory, throttle, context)
-      const send = lineSender(lines, engines, services, context.access)
+      const send = lineSender(lines, engines, context, access)
       const parts = { send, clock, random, logger, concurrency }
-      const { store, jobs } = shared?.open(parts) ?? inFolder(path, holdFolder, parts)
-      const unknownFields = new UnknownFields()
-      mountRoutes(router, routes, { store, jobs, fileLimitBytes, unknownFields })
-      void jobs.resume().catch((error: unknown) => {
-        logger.error({ err: error }, 'batches cannot be run')
-      })
+      Object.assign(served, shared?.open(parts) ?? inFolder(path, holdFolder, parts))
+      void started(served.jobs)
+        .resume()
+        .catch((error: unknown) => {
+          logger.error({ err: error }, 'batches cannot be run')
+        })
     },
   }
 }
 
-/** Says at the routes of batches what would serve them. */
-function refuse(router: KoaRouter): void {
-  for (const { method, path } of routes) {
-    router[method](path, () => {
-      const message = 'This server keeps no files for batches; --batches FOLDER makes it do so'
-      throw new CllmError('not_found', message)
-    })
-  }
+/** The transport starts its protocols before it answers. */
+function started<Part>(part: Part | undefined): Part {
+  if (part === undefined) throw new Error('batches: the server has not started them')
+  return part
 }
+
+/** Says at the routes of batches what would serve them. */
+const refusing: readonly BoundRoute[] = routes.map(({ method, path, access, summary }) => ({
+  method,
+  path,
+  access,
+  summary,
+  isHidden: true,
+  handle() {
+    const message = 'This server keeps no files for batches; --batches FOLDER makes it do so'
+    throw new CllmError('not_found', message)
+  },
+}))
 
 function inFolder(
   path: string | undefined,
@@ -149,7 +147,8 @@ export const batches = defineProtocol({
   doc: "OpenAI's batches and their files under `/v1`, where a folder for them is set.",
   options: optionsSchema,
   create({ folder, ...options }, { protocols, batches: shared, holdFolder }) {
-    if (folder === undefined && shared === undefined) return { name: 'batches', mount: refuse }
+    if (folder === undefined && shared === undefined)
+      return { name: 'batches', routes: refusing, errors: openAiErrors }
     const lines = protocols.find(({ name }) => name === 'openai')
     const where = shared === undefined ? { folder } : { shared }
     return batchesProtocol(defined({ ...where, ...options, lines, holdFolder }))

@@ -1,9 +1,9 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { readWithin } from '../../body/read-within.js'
-import { readQuery } from '../../fields/read-query.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import { type Route, route } from '../../routes/route.js'
+import type { Answer, Call } from '../../routes/call.js'
+import { Reply } from '../../routes/reply.js'
 import { isAnthropic } from '../../request/request-headers.js'
 import { type FileObject, isUnderWay } from './batch-objects.js'
 import { newId } from './batch-runner.js'
@@ -17,54 +17,59 @@ const querySchema = z.object({
 })
 
 /** OpenAI's routes of files, for batches. */
-export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
-  {
+export const fileRoutes: readonly Route<BatchesContext>[] = [
+  route({
     method: 'post',
     path: '/v1/files',
+    access: 'user',
     summary: 'Upload the lines of a batch, as multipart/form-data',
     handle: upload,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/v1/files',
+    access: 'user',
     summary: 'The files that were uploaded, and those of batches',
     query: querySchema,
-    async handle(ctx, { store }) {
-      const { purpose, order, ...page } = readQuery(ctx, querySchema)
+    async handle(call, { store }) {
+      const { purpose, order, ...page } = call.query
       const files = (await store.list('files')).filter(maySee).map(({ object }) => object)
       const wanted = files.filter((file) => purpose === undefined || file.purpose === purpose)
       const listed = pageOf(order === 'asc' ? wanted.toReversed() : wanted, page)
-      ctx.body = isAnthropic(ctx) ? { ...listed, data: listed.data.map(anthropicForm) } : listed
+      return isAnthropic(call) ? { ...listed, data: listed.data.map(anthropicForm) } : listed
     },
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/v1/files/:id',
+    access: 'user',
     summary: 'One file, without its content',
-    async handle(ctx, { store }) {
-      const { object } = await findFile(store, ctx.params['id'] ?? '')
-      ctx.body = isAnthropic(ctx) ? anthropicForm(object) : object
+    async handle(call, { store }) {
+      const { object } = await findFile(store, call.params['id'] ?? '')
+      return isAnthropic(call) ? anthropicForm(object) : object
     },
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/v1/files/:id/content',
+    access: 'user',
     summary: 'The content of a file',
     answers: ['application/jsonl'],
-    async handle(ctx, { store }) {
-      const { object } = await findFile(store, ctx.params['id'] ?? '')
-      ctx.type = 'application/jsonl'
-      ctx.length = await store.sizeOf(object.id)
-      ctx.body = store.content(object.id)
-      ctx.res.setTimeout(ctx.state.transport.stallMs)
+    async handle(call, { store }) {
+      const { object } = await findFile(store, call.params['id'] ?? '')
+      return new Reply(store.content(object.id), {
+        type: 'application/jsonl',
+        headers: { 'Content-Length': String(await store.sizeOf(object.id)) },
+      })
     },
-  },
-  {
+  }),
+  route({
     method: 'delete',
     path: '/v1/files/:id',
+    access: 'user',
     summary: 'Delete a file',
-    async handle(ctx, { store }) {
-      const { object } = await findFile(store, ctx.params['id'] ?? '')
+    async handle(call, { store }) {
+      const { object } = await findFile(store, call.params['id'] ?? '')
       const { id } = object
       const batches = await store.list('batches')
       const user = batches.find(
@@ -75,9 +80,9 @@ export const fileRoutes: readonly HandledRoute<BatchesContext>[] = [
         throw new CllmError('invalid_request', message)
       }
       await store.remove(id)
-      ctx.body = { id, object: 'file', deleted: true }
+      return { id, object: 'file', deleted: true }
     },
-  },
+  }),
 ]
 
 /** A file as Anthropic's clients read it. */
@@ -91,8 +96,8 @@ const anthropicForm = ({ id, bytes, created_at, filename }: FileObject) => ({
   downloadable: true,
 })
 
-async function upload(ctx: KoaContext, { store, fileLimitBytes }: BatchesContext): Promise<void> {
-  const form = await readForm(ctx, fileLimitBytes)
+async function upload(call: Call, { store, fileLimitBytes }: BatchesContext): Promise<Answer> {
+  const form = await readForm(call, fileLimitBytes)
   const [file, purpose] = [form.get('file'), form.get('purpose')]
   if (purpose !== 'batch') {
     const got = typeof purpose === 'string' ? `"${purpose.slice(0, 64)}"` : 'nothing'
@@ -100,7 +105,7 @@ async function upload(ctx: KoaContext, { store, fileLimitBytes }: BatchesContext
   }
   if (file === null || typeof file === 'string') throw invalid('file', 'expected a file, got none')
   const content = new Uint8Array(await file.arrayBuffer())
-  const { clock, random } = ctx.state.transport
+  const { clock, random } = call
   const object = {
     id: newId('file-', random),
     object: 'file',
@@ -110,19 +115,19 @@ async function upload(ctx: KoaContext, { store, fileLimitBytes }: BatchesContext
     purpose: 'batch',
   } as const
   await store.create({ ...askingOwner(), object }, content)
-  ctx.body = object
+  return object
 }
 
-async function readForm(ctx: KoaContext, limit: number): Promise<FormData> {
-  const type = ctx.get('Content-Type')
+async function readForm(call: Call, limit: number): Promise<FormData> {
+  const { body } = call
+  const { type } = body
   if (!/^multipart\/form-data/i.test(type)) {
     const got = type === '' ? 'no type' : type.slice(0, 64)
     throw invalid('file', `expected multipart/form-data with a file, got ${got}`)
   }
-  const count = ctx.state.transport.bodies.begin(ctx)
-  const body = await readWithin(ctx.req, limit, ctx.get('Content-Length'), count, 'file')
+  const bytes = await readWithin(body.stream, limit, body.length, body.count(), 'file')
   try {
-    return await new Response(body as Uint8Array<ArrayBuffer>, {
+    return await new Response(bytes as Uint8Array<ArrayBuffer>, {
       headers: { 'content-type': type },
     }).formData()
   } catch (error) {

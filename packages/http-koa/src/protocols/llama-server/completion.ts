@@ -5,18 +5,18 @@ import {
   type TokenId,
   type TokenLogprobs,
 } from '@cllm/core'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { z } from 'zod'
+import type { Answer, Call } from '../../routes/call.js'
+import { encoded, type Encoder, eventStream } from '../../routes/reply.js'
 import { type EndEvent, type Generation, startGenerations } from '../../request/generation.js'
-import { mergeGenerations } from '../../request/merge-generations.js'
+import { type MergedEvent, mergeGenerations } from '../../request/merge-generations.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { llamaServerDefaults } from './llama-server-defaults.js'
 import { probabilities } from './probabilities.js'
-import { readFields } from '../../fields/read-fields.js'
-import { expectStream, startEventStream } from '../../stream/start-event-stream.js'
 import { timingsOf } from '../../request/usage.js'
 import {
   type CompletionFields,
-  completionSchema,
+  type completionSchema,
   isListed,
   mostTokens,
   toCompletionRequests,
@@ -30,22 +30,23 @@ import { promptTextWithBos } from '../../request/prompt-text.js'
 import { promptProgress } from '../../request/prompt-progress.js'
 import { StreamTimings } from '../../request/stream-timings.js'
 import { expectedField } from '../../request/expected-field.js'
-import { failStream } from '../../stream/fail-stream.js'
 
 /** `POST /completion`, whole or streamed. */
-export async function completion(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const fields = await readFields(ctx, completionSchema, llama.unknownFields)
-  expectStream(ctx, fields.stream)
-  await complete(ctx, llama, llama.directory.open(fields.model), fields)
+export async function completion(
+  call: Call<z.output<typeof completionSchema>>,
+  llama: LlamaServerContext,
+): Promise<Answer> {
+  const { fields } = call
+  return await complete(call, llama, call.open(fields.model).client, fields)
 }
 
 /** Continues a prompt, or several, as the fields say. */
 export async function complete(
-  ctx: KoaContext,
+  call: Call,
   llama: LlamaServerContext,
   client: EngineClient,
   fields: CompletionFields,
-): Promise<void> {
+): Promise<Answer> {
   const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
   const requests = await toCompletionRequests(fields, client, defaults)
   const isList = isListed(fields)
@@ -54,7 +55,7 @@ export async function complete(
   }
   const isPromptOnly = mostTokens(fields) === 0
   const info = await client.info()
-  const model = fields.model ?? llama.directory.list()[0] ?? ''
+  const model = fields.model ?? call.engines.list()[0] ?? ''
   const about = await Promise.all(
     requests.map(async (request) => {
       const prompt = await promptTextWithBos(client, info, request.prompt)
@@ -63,17 +64,18 @@ export async function complete(
       return { model, prompt, request: asked, info, returnTokens }
     }),
   )
-  const started = await startGenerations(ctx, client, requests)
+  const started = await startGenerations(call, client, requests)
   const generations = isPromptOnly ? started.map(promptOnly) : started
   const pick = (answer: object) => pickFields(answer, fields.response_fields)
   if (fields.stream === true) {
-    await stream(ctx, generations, about, { pick, fields })
-    return
+    return encoded(eventStream, mergeGenerations(generations), (write) =>
+      chunks(call, generations, about, { pick, fields }, write),
+    )
   }
   const answers = await Promise.all(
     generations.map(async (generation, index) => pick(await collect(generation, index, about))),
   )
-  ctx.body = isList ? answers : answers[0]
+  return isList ? answers : answers[0]!
 }
 
 interface About {
@@ -110,28 +112,26 @@ async function collect(
   }
 }
 
-async function stream(
-  ctx: KoaContext,
+function chunks(
+  { clock }: Call,
   generations: readonly Generation[],
   abouts: readonly About[],
   {
     pick,
     fields,
   }: { readonly pick: (answer: object) => object; readonly fields: CompletionFields },
-): Promise<void> {
-  const response = startEventStream(ctx)
+  write: (text: string) => void,
+): Encoder<MergedEvent> {
   const progress = generations.map(() => ({ count: 0, hasNewLine: false }))
   const isTimed = fields.timings_per_token === true
-  const timings = generations.map(
-    ({ promptTokens }) => new StreamTimings(ctx.state.transport.clock, promptTokens),
-  )
-  try {
-    for await (const { index, event } of mergeGenerations(generations)) {
+  const timings = generations.map(({ promptTokens }) => new StreamTimings(clock, promptTokens))
+  return {
+    push({ index, event }) {
       const state = progress[index]!
       state.hasNewLine ||= event.text.includes('\n')
       const content = JSON.stringify(event.text)
       if (event.type === 'progress') {
-        const clock = timings[index]!
+        const timing = timings[index]!
         const { processedTokens, cachedTokens } = event
         const chunk = {
           index,
@@ -141,11 +141,11 @@ async function stream(
           id_slot: -1,
           tokens_predicted: 0,
           tokens_evaluated: event.promptTokens,
-          ...(isTimed && { timings: clock.onPrompt(processedTokens, cachedTokens) }),
-          prompt_progress: promptProgress(event, clock.elapsedMs),
+          ...(isTimed && { timings: timing.onPrompt(processedTokens, cachedTokens) }),
+          prompt_progress: promptProgress(event, timing.elapsedMs),
         }
-        response.write(`data: ${JSON.stringify(chunk)}\n\n`)
-        continue
+        write(`data: ${JSON.stringify(chunk)}\n\n`)
+        return
       }
       if (event.type === 'token') {
         state.count++
@@ -155,13 +155,13 @@ async function stream(
             ? ''
             : JSON.stringify(probabilities([logprobs], abouts[index]!.request)).slice(1, -1)
         const timed = isTimed ? timings[index]!.onToken() : undefined
-        response.write(
+        write(
           `data: {"index":${index},"content":${content},"tokens":[${event.token}],"stop":false,` +
             `"id_slot":-1,"tokens_predicted":${state.count},` +
             `"tokens_evaluated":${generations[index]!.promptTokens}${probable && ','}${probable}` +
             `${timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`}}\n\n`,
         )
-        continue
+        return
       }
       const last = {
         index,
@@ -169,13 +169,9 @@ async function stream(
         tokens: [],
         ...ending(event, abouts[index]!, state.hasNewLine),
       }
-      response.write(`data: ${JSON.stringify(pick(last))}\n\n`)
-    }
-    response.end()
-  } catch (error) {
-    failStream(ctx, response, error, (shown) =>
-      response.end(`data: ${JSON.stringify(llamaServerErrorBody(shown))}\n\n`),
-    )
+      write(`data: ${JSON.stringify(pick(last))}\n\n`)
+    },
+    fail: (error) => write(`data: ${JSON.stringify(llamaServerErrorBody(error))}\n\n`),
   }
 }
 

@@ -1,13 +1,10 @@
 import { CllmError, type Embedding } from '@cllm/core'
 import { z } from 'zod'
-import { abortOnClose } from '../../stream/abort-on-close.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { embedAll, isUnpooled } from '../../request/embeddings.js'
 import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { integer } from '../../fields/fields.js'
-import { readFields } from '../../fields/read-fields.js'
 import { unsupported } from '../../request/unsupported.js'
-import type { LlamaServerContext } from './llama-server-context.js'
 
 /** The body of `POST /embedding`. */
 export const embeddingSchema = z.object({
@@ -18,9 +15,9 @@ export const embeddingSchema = z.object({
 })
 
 /** `POST /embedding`: one vector for each input. */
-export async function embedding(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const fields = await readFields(ctx, embeddingSchema, llama.unknownFields)
-  const client = llama.directory.open(fields.model)
+export async function embedding(call: Call<z.output<typeof embeddingSchema>>): Promise<Answer> {
+  const { fields } = call
+  const client = call.open(fields.model).client
   if ((fields.embd_normalize ?? 2) !== 2 && !(await isUnpooled(client))) {
     throw unsupported('embd_normalize', 'vectors always have the Euclidean length 1')
   }
@@ -32,8 +29,8 @@ export async function embedding(ctx: KoaContext, llama: LlamaServerContext): Pro
   }
   const eachToken = await isUnpooled(client)
   const prompts = await readPrompts(client, given)
-  const made = await embedAll(client, prompts, abortOnClose(ctx), { eachToken })
-  ctx.body = made.map((one, index) => ({
+  const made = await embedAll(client, prompts, call.signal, { eachToken })
+  return made.map((one, index) => ({
     index,
     embedding: eachToken ? rowsOf(one) : [one.vector],
   }))

@@ -1,10 +1,8 @@
 import { CllmError, type EngineClient, type InfillTokens, type TokenId } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
-import { expectStream } from '../../stream/start-event-stream.js'
-import { readFields } from '../../fields/read-fields.js'
 import { complete } from './completion.js'
 import { completionSchema } from './completion-request.js'
 import type { LlamaServerContext } from './llama-server-context.js'
@@ -25,10 +23,12 @@ export const infillSchema = z.object({
 type InfillFields = z.output<typeof infillSchema>
 
 /** `POST /infill`: what stands between a prefix and a suffix, whole or streamed. */
-export async function infill(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const fields = await readFields(ctx, infillSchema, llama.unknownFields)
-  expectStream(ctx, fields.stream)
-  const client = llama.directory.open(fields.model)
+export async function infill(
+  call: Call<z.output<typeof infillSchema>>,
+  llama: LlamaServerContext,
+): Promise<Answer> {
+  const { fields } = call
+  const { client } = call.open(fields.model)
   const info = await client.info()
   if (info.infill === undefined) {
     throw new CllmError(
@@ -43,7 +43,7 @@ export async function infill(ctx: KoaContext, llama: LlamaServerContext): Promis
     gap: Math.max(0, Math.min(batchSize, contextSize - answer - 2)),
     whole: contextSize - 2 * answer - 2,
   })
-  await complete(ctx, llama, client, { ...fields, prompt })
+  return await complete(call, llama, client, { ...fields, prompt })
 }
 
 /**

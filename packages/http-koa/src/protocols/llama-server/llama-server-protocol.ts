@@ -1,11 +1,8 @@
-import type { EngineDirectory } from '@cllm/core'
-import { statusElsewhere } from '../../errors/error-body.js'
-import type { KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
+import { nativeErrors, statusElsewhere } from '../../errors/error-body.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
-import { UnknownFields } from '../../fields/unknown-fields.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
+import { bindRoutes, type Route, route } from '../../routes/route.js'
 import {
   type DefaultOverrides,
   defaultsOptions,
@@ -20,6 +17,7 @@ import { infill, infillSchema } from './infill.js'
 import { boolean } from '../../fields/fields.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 import { llamaServerErrorBody, llamaServerErrorSchema } from './llama-server-error.js'
+import { openAiErrors } from '../openai/openai-error.js'
 import { health, props, slotAction, slotActionQuery, slots, slotsQuery } from './state-routes.js'
 import {
   applyTemplate,
@@ -41,103 +39,105 @@ export interface LlamaServerProtocolOptions {
 const optionsSchema = defaultsOptions.extend({ slots: boolean.optional() })
 
 const answers = ['application/json', 'text/event-stream']
-const complete = { body: completionSchema, answers, handle: completion } as const
-const embed = { body: embeddingSchema, handle: embedding } as const
+const complete = { access: 'user', body: completionSchema, answers, handle: completion } as const
+const embed = { access: 'user', body: embeddingSchema, handle: embedding } as const
+const healthy = { access: 'open', summary: 'Health', isProbe: true, handle: health } as const
 
-const routes: readonly HandledRoute<LlamaServerContext>[] = [
-  { method: 'post', path: '/completion', summary: 'Continue a text', ...complete },
-  { method: 'post', path: '/completions', summary: 'The same as /completion', ...complete },
-  {
+const routes: readonly Route<LlamaServerContext>[] = [
+  route({ method: 'post', path: '/completion', summary: 'Continue a text', ...complete }),
+  route({ method: 'post', path: '/completions', summary: 'The same as /completion', ...complete }),
+  route({
     method: 'post',
     path: '/infill',
+    access: 'user',
     summary: 'Fill in the text between a prefix and a suffix',
     body: infillSchema,
     answers,
     handle: infill,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/tokenize',
+    access: 'user',
     summary: 'Tokenize a text',
     body: tokenizeSchema,
     handle: tokenize,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/detokenize',
+    access: 'user',
     summary: 'Detokenize tokens',
     body: detokenizeSchema,
     handle: detokenize,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/apply-template',
+    access: 'user',
     summary: "Render a conversation with the model's chat template",
     body: applyTemplateSchema,
     handle: applyTemplate,
-  },
-  { method: 'post', path: '/embedding', summary: 'Embed texts', ...embed },
-  { method: 'post', path: '/embeddings', summary: 'The same as /embedding', ...embed },
-  {
+  }),
+  route({ method: 'post', path: '/embedding', summary: 'Embed texts', ...embed }),
+  route({ method: 'post', path: '/embeddings', summary: 'The same as /embedding', ...embed }),
+  route({
     method: 'get',
     path: '/props',
+    access: 'user',
     summary: 'The model and the defaults',
     query: modelQuery,
     handle: props,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/slots',
+    access: 'user',
     summary: 'The state of the slots',
     query: slotsQuery,
     handle: slots,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/slots/:id',
+    access: 'user',
     summary: 'Save, restore or erase a slot',
     query: slotActionQuery,
     handle: slotAction,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/lora-adapters',
+    access: 'user',
     summary: 'The adapters, and which are applied to requests that name none',
     query: modelQuery,
     handle: loraAdapters,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/lora-adapters',
+    access: 'admin',
     summary: 'Apply adapters to all requests that name none',
     query: modelQuery,
     handle: setLoraAdapters,
-  },
-  { method: 'get', path: '/health', summary: 'Health', handle: health },
-  { method: 'get', path: '/v1/health', summary: 'Health', handle: health },
+  }),
+  { method: 'get', path: '/health', errors: nativeErrors, ...healthy },
+  { method: 'get', path: '/v1/health', errors: openAiErrors, ...healthy },
 ]
-
-/** Health checks are shared with the native API, whose error format they have. */
-const own = new Set(routes.map(({ path }) => path).filter((path) => !path.endsWith('/health')))
 
 /** The API of llama.cpp's llama-server, besides its OpenAI part; see `docs/api-llama-server.md`. */
 export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): KoaProtocol {
   return {
     name: 'llama-server',
-    routes,
+    routes: bindRoutes(routes, {
+      overrides: options.defaults ?? {},
+      showsSlots: options.slots ?? true,
+    }),
     errors: {
-      covers: (path) => own.has(path) || path.startsWith('/slots/'),
+      name: 'llama-server-error',
       status: statusElsewhere,
       body: llamaServerErrorBody,
       schema: llamaServerErrorSchema,
-    },
-    mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, {
-        directory,
-        overrides: options.defaults ?? {},
-        unknownFields: new UnknownFields(),
-        showsSlots: options.slots ?? true,
-      })
     },
   }
 }

@@ -1,20 +1,18 @@
 import { type AdapterChoice, type AdapterInfo, CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { readJsonList } from '../../body/read-json-body.js'
-import { engineInMemory, modelOf } from '../../engines/model-queries.js'
+import { engineInMemory, type ModelQuery } from '../../engines/model-queries.js'
 import { adapterChoices } from '../../fields/adapters-field.js'
 import { parseFields } from '../../fields/parse-fields.js'
-import type { KoaContext } from '../../routes/koa-context.js'
-import type { LlamaServerContext } from './llama-server-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 
 /** `GET /lora-adapters`: the adapters, with what is applied to requests that name none. Never loads a model. */
-export async function loraAdapters(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const model = modelOf(ctx)
-  const { directory } = llama
+export async function loraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
+  const { engines: directory } = call
+  const { model } = call.query
   const engine = engineInMemory(directory, model)
   const all = engine ? await engine.adapters() : (directory.status(model).info?.adapters ?? [])
   const defaults = directory.defaultAdapters?.(model) ?? []
-  ctx.body = all.map((info) => ({
+  return all.map((info) => ({
     id: info.id,
     name: info.name,
     path: info.path,
@@ -23,14 +21,14 @@ export async function loraAdapters(ctx: KoaContext, llama: LlamaServerContext): 
 }
 
 /** `POST /lora-adapters`: what is applied to requests that name no adapters; others get 0. */
-export async function setLoraAdapters(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const { adapters } = parseFields(schema, { adapters: await readJsonList(ctx) })
-  const { directory } = llama
+export async function setLoraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
+  const { adapters } = parseFields(schema, { adapters: await call.body.list() })
+  const { engines: directory } = call
   if (directory.setDefaultAdapters === undefined) {
     throw new CllmError('unsupported', 'This server applies no adapters to all requests')
   }
-  directory.setDefaultAdapters(adapters, modelOf(ctx))
-  ctx.body = { success: true }
+  directory.setDefaultAdapters(adapters, call.query.model)
+  return { success: true }
 }
 
 const schema = z.object({ adapters: adapterChoices })

@@ -1,13 +1,11 @@
 import { CllmError, type EngineDirectory } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { failureOf } from '../../engines/answering.js'
-import { infoOf, modelOf, modelQuery, peekInfo } from '../../engines/model-queries.js'
+import { infoOf, type ModelQuery, modelQuery, peekInfo } from '../../engines/model-queries.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { llamaServerDefaults } from './llama-server-defaults.js'
-import { readJsonBody } from '../../body/read-json-body.js'
 import { parseFields } from '../../fields/parse-fields.js'
-import { readQuery } from '../../fields/read-query.js'
 import { generationSettings } from './generation-settings.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 
@@ -15,28 +13,30 @@ import type { LlamaServerContext } from './llama-server-context.js'
 const unknownBuild = 'b0-cllm'
 
 /** `GET /health`, `GET /v1/health`; 503 when no engine answers. */
-export async function health(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const failure = await failureOf(ctx.state.transport.clock, llama.directory)
+export async function health(call: Call): Promise<Answer> {
+  const failure = await failureOf(call.clock, call.engines)
   if (failure !== undefined) throw failure
-  ctx.body = { status: 'ok' }
+  return { status: 'ok' }
 }
 
 /** `GET /props`: the model, its template and the defaults. */
-export async function props(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const asked = modelOf(ctx)
-  const { directory } = llama
+export async function props(
+  call: Call<unknown, ModelQuery>,
+  llama: LlamaServerContext,
+): Promise<Answer> {
+  const asked = call.query.model
+  const { engines: directory } = call
   if (asked === undefined && directory.list().length > 1) {
     const known = await peekInfo(directory)
     if (known === undefined) {
-      ctx.body = manyModels(directory)
-      return
+      return manyModels(directory)
     }
   }
   const info = await infoOf(directory, asked)
   const { model, limits } = info
   const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
   const { details = {} } = model
-  ctx.body = {
+  return {
     default_generation_settings: {
       id: 0,
       id_task: -1,
@@ -86,28 +86,27 @@ export const slotActionQuery = modelQuery.extend({
 const slotActionSchema = z.object({ filename: z.string('the name of a file').optional() })
 
 /** `POST /slots/{id}?action=save|restore|erase`: what the slot holds, in a file of `--slot-save-path`. */
-export async function slotAction(
-  ctx: KoaContext,
-  { directory }: LlamaServerContext,
-): Promise<void> {
-  const { id = '' } = ctx.params as { readonly id?: string }
-  const { model, action } = readQuery(ctx, slotActionQuery)
+export async function slotAction({
+  body,
+  engines,
+  params,
+  query: { model, action },
+}: Call<unknown, z.output<typeof slotActionQuery>>): Promise<Answer> {
+  const { id = '' } = params
   const slot = /^\d{1,6}$/.test(id) ? Number(id) : -1
-  const client = directory.open(model, { peek: true })
+  const client = engines.open(model, { peek: true })
   if (action === 'erase') {
     const { tokens } = await client.slotAction(slot, { action })
-    ctx.body = { id_slot: slot, n_erased: tokens }
-    return
+    return { id_slot: slot, n_erased: tokens }
   }
-  const { filename } = parseFields(slotActionSchema, await readJsonBody(ctx))
+  const { filename } = parseFields(slotActionSchema, await body.object())
   if (filename === undefined) {
     throw new CllmError('invalid_request', 'filename: expected the name of a file')
   }
   const { tokens, bytes, ms } = await client.slotAction(slot, { action, filename })
-  ctx.body =
-    action === 'save'
-      ? { id_slot: slot, filename, n_saved: tokens, n_written: bytes, timings: { save_ms: ms } }
-      : { id_slot: slot, filename, n_restored: tokens, n_read: bytes, timings: { restore_ms: ms } }
+  return action === 'save'
+    ? { id_slot: slot, filename, n_saved: tokens, n_written: bytes, timings: { save_ms: ms } }
+    : { id_slot: slot, filename, n_restored: tokens, n_read: bytes, timings: { restore_ms: ms } }
 }
 
 /** The query of `GET /slots`. */
@@ -120,14 +119,16 @@ export const slotsQuery = modelQuery.extend({
  *
  * @throws `not_implemented` where the operator does not want them shown
  */
-export async function slots(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const { directory } = llama
+export async function slots(
+  call: Call<unknown, z.output<typeof slotsQuery>>,
+  llama: LlamaServerContext,
+): Promise<Answer> {
+  const { engines: directory } = call
   if (!llama.showsSlots)
     throw new CllmError('not_implemented', 'This server does not show its slots')
-  const { model, fail_on_no_slot: fail } = readQuery(ctx, slotsQuery)
+  const { model, fail_on_no_slot: fail } = call.query
   if (directory.status(model).state !== 'loaded') {
-    ctx.body = []
-    return
+    return []
   }
   const client = directory.open(model, { peek: true })
   const [{ limits }, statistics] = await Promise.all([client.info(), client.statistics()])
@@ -135,7 +136,7 @@ export async function slots(ctx: KoaContext, llama: LlamaServerContext): Promise
   if (fail === '1' && busy >= limits.slots) {
     throw new CllmError('engine_unavailable', 'no slot available')
   }
-  ctx.body = statistics.slots.map(({ slot, state, tokens }) => ({
+  return statistics.slots.map(({ slot, state, tokens }) => ({
     id: slot,
     id_task: -1,
     n_ctx: limits.contextSize,

@@ -3,12 +3,9 @@ import { z } from 'zod'
 import { messagesSchema, toChatMessages, turnOptions } from '../../chat/chat-messages.js'
 import { toTool } from '../../chat/format/chat-format.js'
 import { efforts, prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { boolean, name, object, text, tokenIds } from '../../fields/fields.js'
-import { readFields } from '../../fields/read-fields.js'
 import { functionsOfChat, toolsSchema } from '../openai/tools/openai-tools.js'
-import { abortOnClose } from '../../stream/abort-on-close.js'
-import type { LlamaServerContext } from './llama-server-context.js'
 import { bosText } from '../../request/prompt-text.js'
 
 /** What makes a prompt of a conversation. */
@@ -39,33 +36,32 @@ export const tokenizeSchema = z.object({
 type TokenizeFields = z.output<typeof tokenizeSchema>
 
 /** `POST /tokenize`: the tokens of a text or a conversation. */
-export async function tokenize(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const fields = await readFields(ctx, tokenizeSchema, llama.unknownFields)
+export async function tokenize(call: Call<z.output<typeof tokenizeSchema>>): Promise<Answer> {
+  const { fields } = call
   if (fields.content === undefined) {
-    ctx.body = await tokenizeForVllm(ctx, fields, llama)
-    return
+    return await tokenizeForVllm(call, fields)
   }
   const options = { addBos: fields.add_special ?? false, special: fields.parse_special ?? true }
-  const client = llama.directory.open(fields.model)
-  const signal = abortOnClose(ctx)
+  const { signal } = call
+  const { client } = call.open(fields.model)
   const tokens = await client.tokenize(fields.content, { ...options, signal })
   if (fields.with_pieces === true) {
     const pieces = await piecesOf(client, tokens, signal)
-    ctx.body = { tokens: pieces.map((piece, nth) => ({ id: tokens[nth], piece })) }
-  } else ctx.body = { tokens }
+    return { tokens: pieces.map((piece, nth) => ({ id: tokens[nth], piece })) }
+  }
+  return { tokens }
 }
 
 /** The tokens of a prompt or a conversation, in vLLM's form. */
 async function tokenizeForVllm(
-  ctx: KoaContext,
+  call: Call,
   { prompt, messages, ...fields }: TokenizeFields,
-  { directory }: LlamaServerContext,
 ): Promise<object> {
-  const client = directory.open(fields.model)
-  const signal = abortOnClose(ctx)
+  const { signal } = call
+  const { client } = call.open(fields.model)
   const tokens =
     messages !== undefined
-      ? (await renderChat(ctx, client, { ...fields, messages })).tokens
+      ? (await renderChat(call, client, { ...fields, messages })).tokens
       : await client.tokenize(given(prompt), {
           addBos: fields.add_special_tokens ?? true,
           signal,
@@ -111,29 +107,31 @@ async function piecesOf(client: EngineClient, tokens: readonly TokenId[], signal
 export const detokenizeSchema = z.object({ tokens: tokenIds, model: name.optional() })
 
 /** `POST /detokenize`: the text of tokens. */
-export async function detokenize(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const fields = await readFields(ctx, detokenizeSchema, llama.unknownFields)
-  const content = await llama.directory.open(fields.model).detokenize(fields.tokens)
+export async function detokenize(call: Call<z.output<typeof detokenizeSchema>>): Promise<Answer> {
+  const { fields } = call
+  const content = await call.open(fields.model).client.detokenize(fields.tokens)
   // as vLLM's clients read it
-  ctx.body = { content, prompt: content }
+  return { content, prompt: content }
 }
 
 /** The body of `POST /apply-template`. */
 export const applyTemplateSchema = z.object({ messages: messagesSchema, ...chatFields })
 
 /** `POST /apply-template`: a conversation as the model's template writes it. */
-export async function applyTemplate(ctx: KoaContext, llama: LlamaServerContext): Promise<void> {
-  const fields = await readFields(ctx, applyTemplateSchema, llama.unknownFields)
-  const client = llama.directory.open(fields.model)
-  const { text: rendered } = await renderChat(ctx, client, fields)
+export async function applyTemplate(
+  call: Call<z.output<typeof applyTemplateSchema>>,
+): Promise<Answer> {
+  const { fields } = call
+  const client = call.open(fields.model).client
+  const { text: rendered } = await renderChat(call, client, fields)
   const start = await bosText(client)
   // a prompt gets it anyway
-  ctx.body = { prompt: rendered.startsWith(start) ? rendered.slice(start.length) : rendered }
+  return { prompt: rendered.startsWith(start) ? rendered.slice(start.length) : rendered }
 }
 
 /** A conversation as a chat renders it. */
 async function renderChat(
-  ctx: KoaContext,
+  call: Call,
   client: EngineClient,
   fields: z.output<typeof applyTemplateSchema>,
 ): ReturnType<EngineClient['applyTemplate']> {
@@ -142,7 +140,7 @@ async function renderChat(
     tools:
       fields.tool_choice === 'none'
         ? []
-        : functionsOfChat(fields.tools ?? [], ctx.state.transport.logger).map(toTool),
+        : functionsOfChat(fields.tools ?? [], call.logger).map(toTool),
     template: {
       ...turnOptions(fields),
       variables: { ...thinkingVariables(fields.reasoning_effort), ...fields.chat_template_kwargs },

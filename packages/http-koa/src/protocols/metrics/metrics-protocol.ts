@@ -1,13 +1,13 @@
-import { type Clock, CllmError, type EngineClient, type EngineDirectory } from '@cllm/core'
+import { type Clock, CllmError, type EngineClient } from '@cllm/core'
 import { z } from 'zod'
 import { Registry } from './prometheus.js'
-import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
+import { Reply } from '../../routes/reply.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
 import type { EmbeddedInput } from '../../engines/request-observer.js'
-import { observeEngines } from '../../engines/observe-engines.js'
 import { boolean } from '../../fields/fields.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
+import type { BoundRoute } from '../../routes/route.js'
 import { inTime } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
 import { EmbeddingMetrics } from './embedding-metrics.js'
@@ -44,9 +44,8 @@ export function metricsProtocol({
   const engines = new EngineMetrics(registry)
   const load = new LoadWatch()
 
-  const scrape = async (ctx: KoaContext, directory: EngineDirectory): Promise<void> => {
+  const scrape = async ({ clock, engines: directory }: Call): Promise<Answer> => {
     if (!show) throw new CllmError('not_implemented', 'This server does not show its metrics')
-    const { clock } = ctx.state.transport
     const loaded = loadedModels(directory)
     const answers = await Promise.all(
       loaded.map(async (model) => {
@@ -72,15 +71,18 @@ export function metricsProtocol({
       counted.filter((one) => one !== undefined),
       embeddings,
     )
-    ctx.type = registry.contentType
-    ctx.set('Process-Start-Time-Unix', String(Math.floor(started / 1000)))
-    ctx.body = `${await text}${own}`
+    return new Reply(`${await text}${own}`, {
+      type: registry.contentType,
+      headers: { 'Process-Start-Time-Unix': String(Math.floor(started / 1000)) },
+    })
   }
 
-  const routes: readonly HandledRoute<EngineDirectory>[] = [
+  const routes: readonly BoundRoute[] = [
     {
       method: 'get',
       path: '/metrics',
+      access: 'admin',
+      isProbe: true,
       summary: 'Metrics for Prometheus',
       answers: ['text/plain'],
       handle: scrape,
@@ -88,28 +90,23 @@ export function metricsProtocol({
     {
       method: 'get',
       path: '/metrics/load',
+      access: 'open',
+      isProbe: true,
       summary: 'How busy the models are, for endpoint pickers and autoscalers',
       answers: ['text/plain'],
-      async handle(ctx, directory) {
-        const text = await load.read(directory, ctx.state.transport.clock)
-        ctx.type = load.contentType
-        ctx.body = text
-      },
+      handle: async ({ clock, engines: all }) =>
+        new Reply(await load.read(all, clock), { type: load.contentType }),
     },
   ]
 
   return {
     name: 'metrics',
     routes,
-    around(directory, { clock }) {
+    observe({ directory }) {
       const lookUpPolicy = async (model: string): Promise<string> =>
         (await directory.open(model, { peek: true }).getScheduler()).policy
       const onEmbedded = (input: EmbeddedInput) => embeddings.onEmbedded(input)
-      const observer = { ...requests.observer(lookUpPolicy), onEmbedded }
-      return observeEngines(directory, observer, clock)
-    },
-    mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, directory)
+      return { ...requests.observer(lookUpPolicy), onEmbedded }
     },
   }
 }

@@ -1,9 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { boolean, number, text } from '../../fields/fields.js'
-import { readFields } from '../../fields/read-fields.js'
-import type { KoaContext } from '../../routes/koa-context.js'
-import type { ModelsContext } from './models-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 
 const name = text.min(1, 'the name of an adapter')
 const model = text.min(1, 'the name of a model').optional()
@@ -21,21 +19,23 @@ export const loadAdapterSchema = z.object({
 export const unloadAdapterSchema = z.object({ lora_name: name, base_model_name: model })
 
 /** `POST /v1/load_lora_adapter`, as vLLM has it: answers once requests can name the adapter. */
-export async function loadAdapter(ctx: KoaContext, models: ModelsContext): Promise<void> {
-  const fields = await readFields(ctx, loadAdapterSchema, models.unknownFields)
+export async function loadAdapter(call: Call<z.output<typeof loadAdapterSchema>>): Promise<Answer> {
+  const { fields } = call
   const { lora_name: name, lora_path: path, scale } = fields
-  const client = models.directory.open(fields.base_model_name)
+  const { client } = call.open(fields.base_model_name)
   if (fields.load_inplace === true) await client.unloadAdapter(name).catch(ignoreUnknown)
   const source = { name, path, ...(scale !== undefined && { scale }) }
   await client.loadAdapter(source).catch(blameThePath)
-  ctx.body = `Success: LoRA adapter '${name}' added successfully.`
+  return `Success: LoRA adapter '${name}' added successfully.`
 }
 
 /** `POST /v1/unload_lora_adapter`: requests that use it go on, new ones cannot name it. */
-export async function unloadAdapter(ctx: KoaContext, models: ModelsContext): Promise<void> {
-  const fields = await readFields(ctx, unloadAdapterSchema, models.unknownFields)
-  await models.directory.open(fields.base_model_name).unloadAdapter(fields.lora_name)
-  ctx.body = `Success: LoRA adapter '${fields.lora_name}' removed successfully.`
+export async function unloadAdapter(
+  call: Call<z.output<typeof unloadAdapterSchema>>,
+): Promise<Answer> {
+  const { fields } = call
+  await call.open(fields.base_model_name).client.unloadAdapter(fields.lora_name)
+  return `Success: LoRA adapter '${fields.lora_name}' removed successfully.`
 }
 
 /** The client named the file. */

@@ -1,7 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { readQuery } from '../../fields/read-query.js'
+import type { Answer, Call } from '../../routes/call.js'
 import type { ModelsContext } from './models-context.js'
 
 const wanted = (most: number, usual: number) => {
@@ -18,14 +17,17 @@ export const memoryQuery = z.object({
 })
 
 /** `GET /models/memory`: how much memory a model would take, without loading it. */
-export async function memory(ctx: KoaContext, { store }: ModelsContext): Promise<void> {
-  const { model, slots, ctx_size: contextSize } = readQuery(ctx, memoryQuery)
+export async function memory(
+  call: Call<unknown, z.output<typeof memoryQuery>>,
+  { store }: ModelsContext,
+): Promise<Answer> {
+  const { model, slots, ctx_size: contextSize } = call.query
   if (store?.memory === undefined) {
     const message = 'This server does not know how much memory models take before they are loaded'
     throw new CllmError('unsupported', message)
   }
   const { weights, total, available } = await store.memory(model, slots, contextSize)
-  ctx.body = {
+  return {
     success: true,
     data: {
       model,

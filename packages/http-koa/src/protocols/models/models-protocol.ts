@@ -1,11 +1,9 @@
-import { CllmError, type EngineDirectory, type ModelStatus } from '@cllm/core'
+import { CllmError, type ModelStatus } from '@cllm/core'
 import { z } from 'zod'
-import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
-import { UnknownFields } from '../../fields/unknown-fields.js'
+import type { Answer, Call } from '../../routes/call.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
-import { readFields } from '../../fields/read-fields.js'
+import { bindRoutes, type Route, route } from '../../routes/route.js'
 import { keepAliveField } from '../../fields/keep-alive-field.js'
 import {
   loadAdapter,
@@ -13,6 +11,7 @@ import {
   unloadAdapter,
   unloadAdapterSchema,
 } from './lora-adapters.js'
+import { openAiErrors } from '../openai/openai-error.js'
 import { memory, memoryQuery } from './model-memory.js'
 import type { ModelsContext, WaitingLoad } from './models-context.js'
 import type { ModelStore } from '../../engines/model-store.js'
@@ -22,11 +21,11 @@ const loadSchema = z.object({ model, keep_alive: keepAliveField })
 const unloadSchema = z.object({ model })
 
 /** `GET /models`: every model with its state. */
-function list(ctx: KoaContext, { directory }: ModelsContext): void {
+function list({ engines: directory }: Call): Answer {
   const adapted = (directory.adapted?.() ?? []).map(({ name }) => name)
   const names = [...directory.list(), ...adapted]
   const data = names.map((name) => describe(directory.status(name)))
-  ctx.body = { success: true, object: 'list', data }
+  return { success: true, object: 'list', data }
 }
 
 function describe(status: ModelStatus) {
@@ -46,9 +45,13 @@ function describe(status: ModelStatus) {
 }
 
 /** `POST /models/load`: answers once the model is in memory. */
-async function load(ctx: KoaContext, models: ModelsContext): Promise<void> {
-  const { directory, unknownFields, loads } = models
-  const { model, keep_alive: keepAliveMs } = await readFields(ctx, loadSchema, unknownFields)
+async function load(
+  call: Call<z.output<typeof loadSchema>>,
+  models: ModelsContext,
+): Promise<Answer> {
+  const { engines: directory } = call
+  const { loads } = models
+  const { model, keep_alive: keepAliveMs } = call.fields
   const name = directory.nameOf(model)
   const ending = new AbortController()
   const waiting = { name, ending }
@@ -61,64 +64,81 @@ async function load(ctx: KoaContext, models: ModelsContext): Promise<void> {
     loads.delete(waiting)
     ending.abort()
   }
-  ctx.body = { success: true, data: describe(directory.status(model)) }
+  return { success: true, data: describe(directory.status(model)) }
 }
 
 /**
  * `POST /models/unload`: answers once the model is out of memory; its requests finish first. A load
  * that no request waits for is ended.
  */
-async function unload(ctx: KoaContext, models: ModelsContext): Promise<void> {
-  const { directory, unknownFields, loads } = models
-  const { model } = await readFields(ctx, unloadSchema, unknownFields)
+async function unload(
+  call: Call<z.output<typeof unloadSchema>>,
+  models: ModelsContext,
+): Promise<Answer> {
+  const { engines: directory } = call
+  const { loads } = models
+  const { model } = call.fields
   const name = directory.nameOf(model)
   const message = `The model ${name} was asked to leave memory while it was loaded`
   for (const { name: loading, ending } of loads) {
     if (loading === name) ending.abort(new CllmError('engine_unavailable', message))
   }
   await directory.unload(model)
-  ctx.body = { success: true, data: describe(directory.status(model)) }
+  return { success: true, data: describe(directory.status(model)) }
 }
 
-const routes: readonly HandledRoute<ModelsContext>[] = [
-  { method: 'get', path: '/models', summary: 'The models and their states', handle: list },
+const routes: readonly Route<ModelsContext>[] = [
   {
     method: 'get',
+    path: '/models',
+    access: 'user',
+    summary: 'The models and their states',
+    handle: list,
+  },
+  route({
+    method: 'get',
     path: '/models/memory',
+    access: 'user',
     summary: 'How much memory a model would take',
     query: memoryQuery,
     handle: memory,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/models/load',
+    access: 'admin',
     summary: 'Load a model into memory',
     body: loadSchema,
     handle: load,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/models/unload',
+    access: 'admin',
     summary: 'Unload a model from memory',
     body: unloadSchema,
     handle: unload,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/v1/load_lora_adapter',
+    access: 'admin',
+    errors: openAiErrors,
     summary: 'Load a LoRA adapter beside a model',
     body: loadAdapterSchema,
     answers: ['text/plain'],
     handle: loadAdapter,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/v1/unload_lora_adapter',
+    access: 'admin',
+    errors: openAiErrors,
     summary: 'Unload a LoRA adapter',
     body: unloadAdapterSchema,
     answers: ['text/plain'],
     handle: unloadAdapter,
-  },
+  }),
 ]
 
 /** Options of {@link modelsProtocol}. */
@@ -131,15 +151,7 @@ export interface ModelsProtocolOptions {
 export function modelsProtocol({ store }: ModelsProtocolOptions = {}): KoaProtocol {
   return {
     name: 'models',
-    routes,
-    mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, {
-        directory,
-        unknownFields: new UnknownFields(),
-        store,
-        loads: new Set<WaitingLoad>(),
-      })
-    },
+    routes: bindRoutes(routes, { store, loads: new Set<WaitingLoad>() }),
   }
 }
 

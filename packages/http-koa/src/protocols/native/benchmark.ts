@@ -1,9 +1,6 @@
 import { batchPriority, CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import { abortOnClose } from '../../stream/abort-on-close.js'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { parseFields } from '../../fields/parse-fields.js'
-import { readJsonBody } from '../../body/read-json-body.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { integer, largest, name, number, text } from '../../fields/fields.js'
 import type { NativeContext } from './native-context.js'
 
@@ -26,11 +23,12 @@ interface Finished {
  * `POST /benchmark`: runs requests on the serving engine at the given concurrency, without the prefix
  * cache and behind those of all clients. The figures leave out HTTP and clients; `cllm bench` includes them.
  */
-export async function benchmark(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const options = parseFields(benchmarkSchema, await readJsonBody(ctx))
-  const { clock } = ctx.state.transport
-  const client = native.directory.open(options.model)
-  const signal = abortOnClose(ctx)
+export async function benchmark(
+  call: Call<z.output<typeof benchmarkSchema>>,
+  native: NativeContext,
+): Promise<Answer> {
+  const { fields: options, clock, signal } = call
+  const { client } = call.open(options.model)
   const request: GenerateRequest = {
     prompt: { text: options.prompt },
     maxTokens: options.max_tokens,
@@ -51,7 +49,7 @@ export async function benchmark(ctx: KoaContext, native: NativeContext): Promise
   }
   await Promise.all(Array.from({ length: options.concurrency }, worker))
   const seconds = (clock.now() - begin) / 1000
-  ctx.body = { success: true, data: summarize(finished, options.requests, seconds) }
+  return { success: true, data: summarize(finished, options.requests, seconds) }
 }
 
 /** Undefined for a request that failed: it is counted, and the others go on. */

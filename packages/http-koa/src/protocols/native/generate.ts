@@ -1,62 +1,81 @@
 import type { EngineClient } from '@cllm/core'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { requestIdOf, tenantOf } from '../../request/request-headers.js'
+import type { z } from 'zod'
+import { errorBody } from '../../errors/error-body.js'
+import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
 import { withModelDefaults } from '../../request/model-defaults.js'
-import { readJsonBody } from '../../body/read-json-body.js'
-import { type EndEvent, startGeneration } from '../../request/generation.js'
-import { parseFields } from '../../fields/parse-fields.js'
-import { generateSchema, type NativeRequest, toNativeRequest } from './generate-request.js'
-import { streamGeneration } from './generate-stream.js'
+import { tenantOf } from '../../request/request-headers.js'
+import type { Answer, Call } from '../../routes/call.js'
+import { encoded, type Encoder, eventStream } from '../../routes/reply.js'
+import { type generateSchema, type NativeRequest, toNativeRequest } from './generate-request.js'
 import type { NativeContext } from './native-context.js'
-import { expectStream } from '../../stream/start-event-stream.js'
 import { describeTimings } from './request-report.js'
 
+type GenerateCall = Call<z.output<typeof generateSchema>>
+
 /** `POST /generate`: the whole text at once, or with `stream: true` as `/generate_stream`. */
-export async function generate(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const { client, request } = await readGenerateRequest(ctx, native)
-  expectStream(ctx, request.stream)
-  if (request.stream) await streamGeneration(ctx, native, client, request)
-  else await answerWhole(ctx, native, client, request)
-}
-
-/** `POST /generate_stream`. */
-export async function generateStream(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const { client, request } = await readGenerateRequest(ctx, native)
-  expectStream(ctx, true)
-  await streamGeneration(ctx, native, client, request)
-}
-
-async function readGenerateRequest(
-  ctx: KoaContext,
-  native: NativeContext,
-): Promise<{ readonly client: EngineClient; readonly request: NativeRequest }> {
-  const id = requestIdOf(ctx)
-  const tenant = tenantOf(ctx)
-  const body = await readJsonBody(ctx)
-  native.unknownFields.warn(body, generateSchema.shape, ctx.state.transport.logger)
-  const fields = parseFields(generateSchema, body)
-  const client = native.directory.open(fields.model)
-  const read = toNativeRequest(fields, withModelDefaults(client, native.defaults))
-  const request = { ...read.request, id, ...(tenant === undefined ? {} : { tenant }) }
-  return { client, request: { ...read, request } }
-}
-
-async function answerWhole(
-  ctx: KoaContext,
-  native: NativeContext,
-  client: EngineClient,
-  { request, maxTokens, timings }: NativeRequest,
-): Promise<void> {
-  const { id, events } = await startGeneration(ctx, client, request)
+export async function generate(call: GenerateCall, native: NativeContext): Promise<Answer> {
+  if (call.fields.stream === true) return await generateStream(call, native)
+  const { client, read } = prepare(call, native)
+  const { id, events } = await startGeneration(call, client, read.request)
   let text = ''
+  let end: EndEvent | undefined
   for await (const event of events) {
     text += event.text
-    if (event.type === 'end') {
-      native.waitTimes.add(event.timings.queueMs)
-      const more = timings ? { timings: describeTimings(event.timings, event.usage) } : {}
-      const data = { id, text, ...summary(event), max_tokens: maxTokens, ...more }
-      ctx.body = { success: true, data }
-    }
+    if (event.type === 'end') end = event
+  }
+  const { timings, usage } = end!
+  native.waitTimes.add(timings.queueMs)
+  const more = read.timings ? { timings: describeTimings(timings, usage) } : {}
+  const data = { id, text, ...summary(end!), max_tokens: read.maxTokens, ...more }
+  return { success: true, data }
+}
+
+/**
+ * `POST /generate_stream`: server-sent events, one per token. A refused request gets a plain HTTP error; a
+ * later failure ends the stream with an error event.
+ */
+export async function generateStream(call: GenerateCall, native: NativeContext): Promise<Answer> {
+  const { client, read } = prepare(call, native)
+  const { id, events } = await startGeneration(call, client, read.request)
+  return encoded(eventStream, events, (write) => tokens(id, read, native, write))
+}
+
+function prepare(
+  call: GenerateCall,
+  { defaults }: NativeContext,
+): { readonly client: EngineClient; readonly read: NativeRequest } {
+  const { fields, id } = call
+  const tenant = tenantOf(call)
+  const { client } = call.open(fields.model)
+  const read = toNativeRequest(fields, withModelDefaults(client, defaults))
+  const named = { ...(id !== undefined && { id }), ...(tenant !== undefined && { tenant }) }
+  return { client, read: { ...read, request: { ...read.request, ...named } } }
+}
+
+type Event = Generation['events'] extends AsyncIterable<infer One> ? One : never
+
+function tokens(
+  id: string,
+  { timings }: NativeRequest,
+  { waitTimes }: NativeContext,
+  write: (text: string) => void,
+): Encoder<Event> {
+  const opening = `data: {"id":${JSON.stringify(id)},`
+  const say = (text: string) => write(`${opening}"token":${JSON.stringify(text)},"done":false}\n\n`)
+  return {
+    push(event) {
+      if (event.type === 'token') say(event.text)
+      if (event.type !== 'end') return
+      waitTimes.add(event.timings.queueMs)
+      if (event.text !== '') say(event.text)
+      const count = event.usage.generatedTokens
+      const more = timings
+        ? `,"timings":${JSON.stringify(describeTimings(event.timings, event.usage))}`
+        : ''
+      write(`${opening}"token":"","done":true,"generated_tokens":${count}${more}}\n\n`)
+    },
+    fail: (error) =>
+      write(`${opening}"error":${JSON.stringify(errorBody(error).error)},"done":true}\n\n`),
   }
 }
 

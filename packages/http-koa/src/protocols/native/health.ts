@@ -1,10 +1,10 @@
 import type { CllmError, Clock, EngineClient, EngineStatistics } from '@cllm/core'
 import { z } from 'zod'
 import { errorBody } from '../../errors/error-body.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import { Reply } from '../../routes/reply.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { answered, failureOf, unusable } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
-import { readQuery } from '../../fields/read-query.js'
 import type { NativeContext } from './native-context.js'
 
 /** The query of `GET /health`. */
@@ -13,58 +13,60 @@ export const healthQuery = z.object({
 })
 
 /** `GET /health[?level=basic|detailed|full]`; 503 when something does not answer. */
-export async function health(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const { level } = readQuery(ctx, healthQuery)
-  const { clock } = ctx.state.transport
-  const models = loadedModels(native.directory)
+export async function health(
+  call: Call<unknown, z.output<typeof healthQuery>>,
+  native: NativeContext,
+): Promise<Answer> {
+  const { level } = call.query
+  const { clock } = call
+  const models = loadedModels(call.engines)
   const [first] = models
   if (level === 'basic') {
-    const failure = await failureOf(clock, native.directory)
-    if (failure !== undefined) return degraded(ctx, failure)
+    const failure = await failureOf(clock, call.engines)
+    if (failure !== undefined) return degraded(failure)
     const data = { status: 'healthy', model_loaded: first !== undefined }
     // `status` is for clients of llama-server
-    ctx.body = { status: 'ok', success: true, data }
-  } else {
-    const engines = models.map((name) => native.directory.open(name, { peek: true }))
-    const { components, waiting, workers } =
-      first === undefined
-        ? idle(unusable(native.directory))
-        : together(await Promise.all(engines.map(async (engine) => await probe(clock, engine))))
-    const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
-    const healthy = broken.length === 0
-    const cause = first === undefined ? unusable(native.directory)?.message : undefined
-    const message = cause ?? `Not working: ${broken.join(', ')}`
-    const error = { error: message, code: 'engine_unavailable' }
-    ctx.status = healthy ? 200 : 503
-    ctx.body = {
-      success: healthy,
-      ...(healthy ? {} : error),
-      data: {
-        healthy,
-        status: healthy ? 'ok' : 'degraded',
-        components,
-        ...(workers.length > 0 && { workers }),
-        ...(level === 'full' ? inFull(native, components, waiting) : {}),
-      },
-    }
+    return { status: 'ok', success: true, data }
   }
+  const engines = models.map((name) => call.engines.open(name, { peek: true }))
+  const { components, waiting, workers } =
+    first === undefined
+      ? idle(unusable(call.engines))
+      : together(await Promise.all(engines.map(async (engine) => await probe(clock, engine))))
+  const broken = Object.entries(components).flatMap(([name, works]) => (works ? [] : [name]))
+  const healthy = broken.length === 0
+  const cause = first === undefined ? unusable(call.engines)?.message : undefined
+  const message = cause ?? `Not working: ${broken.join(', ')}`
+  const error = { error: message, code: 'engine_unavailable' }
+  const body = {
+    success: healthy,
+    ...(healthy ? {} : error),
+    data: {
+      healthy,
+      status: healthy ? 'ok' : 'degraded',
+      components,
+      ...(workers.length > 0 && { workers }),
+      ...(level === 'full' ? inFull(native, components, waiting) : {}),
+    },
+  }
+  return healthy ? body : new Reply(body, { status: 503 })
 }
 
 /** `GET /health/live`: whether this process answers at all, with or without an engine. */
-export function live(ctx: KoaContext): void {
-  ctx.body = { success: true, data: { status: 'alive' } }
+export function live(): Answer {
+  return { success: true, data: { status: 'alive' } }
 }
 
 /** `GET /health/ready`: whether requests are served now; 503 without an engine and while stopping. */
-export async function ready(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const failure = await failureOf(ctx.state.transport.clock, native.directory)
-  if (failure !== undefined) degraded(ctx, failure)
-  else ctx.body = { success: true, data: { status: 'ready' } }
+export async function ready(call: Call): Promise<Answer> {
+  const failure = await failureOf(call.clock, call.engines)
+  if (failure !== undefined) return degraded(failure)
+  return { success: true, data: { status: 'ready' } }
 }
 
-function degraded(ctx: KoaContext, error: CllmError): void {
-  ctx.status = 503
-  ctx.body = { ...errorBody(error), data: { status: 'degraded', model_loaded: false } }
+function degraded(error: CllmError): Reply {
+  const data = { status: 'degraded', model_loaded: false }
+  return new Reply({ ...errorBody(error), data }, { status: 503 })
 }
 
 interface Components {

@@ -1,7 +1,6 @@
 import type { EngineInfo } from '@cllm/core'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { infoOf, modelOf } from '../../engines/model-queries.js'
-import type { NativeContext } from './native-context.js'
+import type { Answer, Call } from '../../routes/call.js'
+import { infoOf, type ModelQuery } from '../../engines/model-queries.js'
 import { snakeCase } from '../../fields/snake-case.js'
 
 const families = [
@@ -18,8 +17,8 @@ const families = [
 ]
 
 /** `GET /model/info`. A detail that the backend does not report is null. */
-export async function modelInfo(ctx: KoaContext, native: NativeContext): Promise<void> {
-  ctx.body = { success: true, data: describeModel(await infoOf(native.directory, modelOf(ctx))) }
+export async function modelInfo(call: Call<unknown, ModelQuery>): Promise<Answer> {
+  return { success: true, data: describeModel(await infoOf(call.engines, call.query.model)) }
 }
 
 function describeModel({ model, limits }: EngineInfo) {

@@ -1,17 +1,13 @@
-import type { EngineDirectory } from '@cllm/core'
-import type { ApiRoute } from '../../routes/api-route.js'
+import type { Route } from '../../routes/route.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
-import type { UnknownFields } from '../../fields/unknown-fields.js'
 
 /** What the handlers of the native protocol share. */
 export interface NativeContext {
-  readonly directory: EngineDirectory
   readonly version: string
   readonly defaults: ProtocolDefaults
   readonly maxQueuedRequests: number
   /** The routes that `GET /` lists. */
-  readonly routes: readonly ApiRoute[]
-  readonly unknownFields: UnknownFields
+  readonly routes: readonly Pick<Route, 'method' | 'path' | 'summary'>[]
   readonly waitTimes: WaitTimes
 }
 

@@ -1,9 +1,9 @@
 import { createRequire } from 'node:module'
-import { defaultEngineOptions, type EngineDirectory } from '@cllm/core'
-import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
+import { defaultEngineOptions } from '@cllm/core'
+import type { Answer, Call } from '../../routes/call.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
+import { bindRoutes, type Route, route } from '../../routes/route.js'
 import {
   type DefaultOverrides,
   defaultsOptions,
@@ -15,11 +15,11 @@ import { benchmark, benchmarkSchema } from './benchmark.js'
 import { generateSchema } from './generate-request.js'
 import { generate, generateStream } from './generate.js'
 import { health, healthQuery, live, ready } from './health.js'
+import { modelQuery } from '../../engines/model-queries.js'
 import { modelInfo } from './model-info.js'
 import { type NativeContext, WaitTimes } from './native-context.js'
 import { requestReport } from './request-report.js'
 import { decode, decodeSchema, encode, encodeSchema } from './text-routes.js'
-import { UnknownFields } from '../../fields/unknown-fields.js'
 
 /** Settings of {@link nativeProtocol}. */
 export interface NativeProtocolOptions {
@@ -35,82 +35,107 @@ const { version: packageVersion } = createRequire(import.meta.url)('../../../pac
   readonly version: string
 }
 
-const routes: readonly HandledRoute<NativeContext>[] = [
-  { method: 'get', path: '/', summary: 'This overview', handle: root },
-  {
+const routes: readonly Route<NativeContext>[] = [
+  { method: 'get', path: '/', access: 'open', summary: 'This overview', handle: root },
+  route({
     method: 'get',
     path: '/health',
+    access: 'open',
     summary: 'Health: ?level=basic, detailed or full',
     query: healthQuery,
+    isProbe: true,
     handle: health,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/generate',
+    access: 'user',
     summary: 'Generate text',
     body: generateSchema,
+    reading: 'exact',
     answers: ['application/json', 'text/event-stream'],
     handle: generate,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/generate_stream',
+    access: 'user',
     summary: 'Generate text, streamed as server-sent events',
     body: generateSchema,
+    reading: 'exact',
     answers: ['text/event-stream'],
     handle: generateStream,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/encode',
+    access: 'user',
     summary: 'Tokenize a text',
     body: encodeSchema,
+    reading: 'exact',
     handle: encode,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/decode',
+    access: 'user',
     summary: 'Detokenize tokens',
     body: decodeSchema,
+    reading: 'exact',
     handle: decode,
-  },
-  { method: 'get', path: '/model/info', summary: 'The model and its shape', handle: modelInfo },
-  {
+  }),
+  route({
+    method: 'get',
+    path: '/model/info',
+    access: 'user',
+    summary: 'The model and its shape',
+    query: modelQuery,
+    handle: modelInfo,
+  }),
+  route({
     method: 'post',
     path: '/benchmark',
+    access: 'admin',
     summary: 'Run concurrent generations and measure their speed',
     body: benchmarkSchema,
+    reading: 'exact',
     handle: benchmark,
-  },
+  }),
   {
     method: 'get',
     path: '/requests/:id',
+    access: 'user',
     summary: 'The history of a request',
     handle: requestReport,
   },
   {
     method: 'get',
     path: '/health/live',
+    access: 'open',
     summary: 'Liveness probe',
+    isProbe: true,
+    isAlways: true,
     handle: live,
   },
   {
     method: 'get',
     path: '/health/ready',
+    access: 'open',
     summary: 'Readiness probe',
+    isProbe: true,
     handle: ready,
   },
 ]
 
 /** `GET /`: the server's name, version and routes. */
-function root(ctx: KoaContext, native: NativeContext): void {
+function root(_call: Call, native: NativeContext): Answer {
   const endpoints = native.routes.map(({ method, path, summary }) => ({
     method: method.toUpperCase(),
     path,
     description: summary,
   }))
   const data = { name: 'cLLM Server', version: native.version, endpoints }
-  ctx.body = { success: true, data, ollama: 'Ollama is running' }
+  return { success: true, data, ollama: 'Ollama is running' }
 }
 
 /**
@@ -120,18 +145,13 @@ function root(ctx: KoaContext, native: NativeContext): void {
 export function nativeProtocol(options: NativeProtocolOptions = {}): KoaProtocol {
   return {
     name: 'native',
-    routes,
-    mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, {
-        directory,
-        version: options.version ?? packageVersion,
-        defaults: withOverrides(nativeDefaults, options.defaults),
-        maxQueuedRequests: options.maxQueuedRequests ?? defaultEngineOptions.maxQueuedRequests,
-        routes,
-        unknownFields: new UnknownFields(),
-        waitTimes: new WaitTimes(),
-      })
-    },
+    routes: bindRoutes(routes, {
+      version: options.version ?? packageVersion,
+      defaults: withOverrides(nativeDefaults, options.defaults),
+      maxQueuedRequests: options.maxQueuedRequests ?? defaultEngineOptions.maxQueuedRequests,
+      routes,
+      waitTimes: new WaitTimes(),
+    }),
   }
 }
 

@@ -5,16 +5,15 @@ import {
   type Timings,
   type Usage,
 } from '@cllm/core'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { loadedModels } from '../../engines/model-queries.js'
-import type { NativeContext } from './native-context.js'
 
 /** `GET /requests/{id}`: the history of a request of any engine. */
-export async function requestReport(ctx: KoaContext, native: NativeContext): Promise<void> {
-  const { id = '' } = ctx.params as { readonly id?: string }
-  const report = await find(native.directory, id)
+export async function requestReport(call: Call): Promise<Answer> {
+  const { id = '' } = call.params
+  const report = await find(call.engines, id)
   const { usage, timings, timeline, forecast, queuePosition, ...rest } = report
-  ctx.body = {
+  return {
     success: true,
     data: {
       ...rest,

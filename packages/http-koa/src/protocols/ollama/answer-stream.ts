@@ -10,8 +10,14 @@ import {
   type TokenLogprobs,
 } from '@cllm/core'
 import { planAnswer } from '../../chat/plan-answer.js'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
+import type { Answer, Call } from '../../routes/call.js'
+import { encoded, type Encoder, jsonLines, Reply } from '../../routes/reply.js'
+import {
+  type EndEvent,
+  type Generation,
+  type GenerationEvent,
+  startGeneration,
+} from '../../request/generation.js'
 import { buildRequest } from '../../request/build-request.js'
 import { promptTokens } from '../../request/prompt-tokens.js'
 import { withModelDefaults } from '../../request/model-defaults.js'
@@ -27,8 +33,6 @@ import {
   type SharedFields,
   toSettings,
 } from './ollama-fields.js'
-import { startNdjson } from '../../stream/start-ndjson.js'
-import { failStream } from '../../stream/fail-stream.js'
 
 /** How a route puts an answer into JSON. */
 export interface AnswerWords {
@@ -55,16 +59,16 @@ export interface OllamaQuestion {
 
 /** Generates by the fields that both routes share, and answers whole or as NDJSON. */
 export async function answer(
-  ctx: KoaContext,
+  call: Call,
   client: EngineClient,
   ollama: OllamaContext,
   { route, fields, words, started, hasContext = false, ...prepared }: OllamaQuestion,
-): Promise<void> {
+): Promise<Answer> {
   const { model } = fields
   const asked = [ollamaConstraint(fields)]
   const { prompt, form, constraint, marks } = await planAnswer(client, prepared, { asked })
   const { limits } = await client.info()
-  const { logger, clock } = ctx.state.transport
+  const { logger, clock } = call
   const loadMs = clock.now() - started
   const said = { ...fields, options: { ...slotOptions(client), ...fields.options } }
   const settings = {
@@ -72,24 +76,24 @@ export async function answer(
     logprobs: fields.logprobs === true ? (fields.top_logprobs ?? 0) : undefined,
   }
   const warning = optionsWarning(said, limits.contextSize)
-  if (warning !== undefined) ctx.set('X-Cllm-Warning', warning)
+  if (warning !== undefined) call.set({ 'X-Cllm-Warning': warning })
   const defaults = withOverrides(ollamaDefaults[route], ollama.overrides)
   const own = withModelDefaults(client, defaults)
   const request = buildRequest(prompt, { ...settings, constraint, marks }, own)
-  const generation = await startGeneration(ctx, client, request)
+  const generation = await startGeneration(call, client, request)
   const before = hasContext ? await promptTokens(client, prompt) : undefined
   const tokens: TokenId[] = []
   const watched = before === undefined ? generation : watch(generation, tokens)
   const end = (event: EndEvent) =>
     ending(event, loadMs, before === undefined ? undefined : [...before, ...tokens])
   if (fields.stream ?? true) {
-    await streamAnswer(ctx, watched, { model, form, words, end })
-    return
+    const lines = (write: (text: string) => void) =>
+      chunks(call, { model, form, words, end }, write)
+    return encoded(jsonLines, watched.events, lines)
   }
   const whole = await collectAnswer(watched, form)
   const likely = whole.logprobs.length === 0 ? '' : `,${logprobsOf(whole.logprobs)}`
-  ctx.type = 'application/json'
-  ctx.body = `${chunkHead(ctx, model)}${words.whole(whole)}${likely},${end(whole.end)}`
+  return jsonText(`${chunkHead(call, model)}${words.whole(whole)}${likely},${end(whole.end)}`)
 }
 
 /** What a made model says of the slot, which is read with the request: the engine has no defaults for it. */
@@ -118,18 +122,19 @@ const logprobsOf = (tokens: readonly TokenLogprobs[]): string =>
 
 /** Answers a request that only loaded the model, or unloads it. */
 export function answerLoad(
-  ctx: KoaContext,
+  call: Call,
   model: string,
   words: AnswerWords,
   reason: 'load' | 'unload',
-): void {
-  ctx.type = 'application/json'
-  ctx.body = `${chunkHead(ctx, model)}${words.empty},"done":true,"done_reason":"${reason}"}`
+): Answer {
+  return jsonText(`${chunkHead(call, model)}${words.empty},"done":true,"done_reason":"${reason}"}`)
 }
 
-async function streamAnswer(
-  ctx: KoaContext,
-  { events }: Generation,
+/** JSON that is written by hand, as its members' order counts for some clients. */
+const jsonText = (text: string): Reply => new Reply(text, { type: 'application/json' })
+
+function chunks(
+  call: Call,
   {
     model,
     form,
@@ -139,28 +144,25 @@ async function streamAnswer(
     readonly model: string
     readonly end: (event: EndEvent) => string
   },
-): Promise<void> {
-  const response = startNdjson(ctx)
+  write: (text: string) => void,
+): Encoder<GenerationEvent> {
   const parser = createAnswerParser(form)
   const due: TokenLogprobs[] = []
   const say = (parts: readonly AnswerPart[]) => {
     for (const part of parts) {
       const probable = due.length === 0 ? '' : `,${logprobsOf(due.splice(0))}`
-      response.write(`${chunkHead(ctx, model)}${words.part(part)}${probable},"done":false}\n`)
+      write(`${chunkHead(call, model)}${words.part(part)}${probable},"done":false}\n`)
     }
   }
-  try {
-    for await (const event of events) {
+  return {
+    push(event) {
       if (event.type === 'token' && event.logprobs !== undefined) due.push(event.logprobs)
       say(parser.push(event.text))
-      if (event.type !== 'end') continue
+      if (event.type !== 'end') return
       say(parser.end())
-      response.end(`${chunkHead(ctx, model)}${words.empty},${end(event)}\n`)
-    }
-  } catch (error) {
-    failStream(ctx, response, error, (shown) =>
-      response.end(`${JSON.stringify(ollamaErrorBody(shown))}\n`),
-    )
+      write(`${chunkHead(call, model)}${words.empty},${end(event)}\n`)
+    },
+    fail: (error) => write(`${JSON.stringify(ollamaErrorBody(error))}\n`),
   }
 }
 

@@ -4,10 +4,9 @@ import type { ToolCall } from '../../chat/answer/answer-part.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { toTool } from '../../chat/format/chat-format.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { object, text } from '../../fields/fields.js'
 import { list } from '../../fields/list.js'
-import { readFields } from '../../fields/read-fields.js'
 import { noImages } from '../../request/no-images.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
 import { loadOrUnload } from './models/load-model.js'
@@ -71,15 +70,18 @@ const wordsOf = (newId: () => string): AnswerWords => ({
 })
 
 /** `POST /api/chat`. Without messages the model is only loaded, or with `keep_alive` 0 unloaded. */
-export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const fields = await readFields(ctx, chatSchema, ollama.unknownFields)
-  const started = ctx.state.transport.clock.now()
-  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
+export async function chat(
+  call: Call<z.output<typeof chatSchema>>,
+  ollama: OllamaContext,
+): Promise<Answer> {
+  const { fields } = call
+  const started = call.clock.now()
+  const client = openOllamaModel(call, fields.model, fields.keep_alive)
   const { messages = [], tools = [] } = fields
-  const words = wordsOf(() => `call_${requestId(ctx.state.transport.random)}`)
+  const words = wordsOf(() => `call_${requestId(call.random)}`)
   if (messages.length === 0) {
-    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
-    return
+    const reason = await loadOrUnload(call, client, fields)
+    return answerLoad(call, fields.model, words, reason)
   }
   const given = withNames(messages.map(toChatMessage))
   const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
@@ -91,7 +93,14 @@ export async function chat(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
   const prepared = await prepareChat(client, fits)
   const { prompt, form } = prepared
-  await answer(ctx, client, ollama, { route: '/api/chat', fields, prompt, form, words, started })
+  return await answer(call, client, ollama, {
+    route: '/api/chat',
+    fields,
+    prompt,
+    form,
+    words,
+    started,
+  })
 }
 
 /** A tool's result says which call it answers by its name or by its id; templates show the name. */

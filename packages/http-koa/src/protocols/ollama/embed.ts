@@ -1,11 +1,9 @@
 import type { EngineClient, Prompt } from '@cllm/core'
 import { z } from 'zod'
-import { abortOnClose } from '../../stream/abort-on-close.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
 import { boolean, integer, largest, text } from '../../fields/fields.js'
-import { readFields } from '../../fields/read-fields.js'
-import { type OllamaContext, openOllamaModel } from './ollama-context.js'
+import { openOllamaModel } from './ollama-context.js'
 import { sharedFields } from './ollama-fields.js'
 
 const { model, options, keep_alive } = sharedFields
@@ -31,11 +29,11 @@ export const embedSchema = z.object({
 })
 
 /** `POST /api/embed`. Without an input the model is only loaded. */
-export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const { clock } = ctx.state.transport
+export async function embed(call: Call<z.output<typeof embedSchema>>): Promise<Answer> {
+  const { clock } = call
   const started = clock.now()
-  const fields = await readFields(ctx, embedSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
+  const { fields } = call
+  const client = openOllamaModel(call, fields.model, fields.keep_alive)
   await client.info()
   const loaded = clock.now()
   const { input = [] } = fields
@@ -46,8 +44,8 @@ export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<voi
       fields.truncate === false ? { text: one } : await fitting(client, one),
     ),
   )
-  const made = inputs.length === 0 ? [] : await embedAll(client, inputs, abortOnClose(ctx))
-  ctx.body = {
+  const made = inputs.length === 0 ? [] : await embedAll(client, inputs, call.signal)
+  return {
     model: fields.model,
     embeddings: made.map(({ vector }) => shortened(vector, fields.dimensions)),
     total_duration: Math.round((clock.now() - started) * 1e6),
@@ -60,13 +58,13 @@ export async function embed(ctx: KoaContext, ollama: OllamaContext): Promise<voi
 export const embeddingsSchema = z.object({ model, options, keep_alive, prompt: text.optional() })
 
 /** `POST /api/embeddings`, the older form for one text. */
-export async function embeddings(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const fields = await readFields(ctx, embeddingsSchema, ollama.unknownFields)
-  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
+export async function embeddings(call: Call<z.output<typeof embeddingsSchema>>): Promise<Answer> {
+  const { fields } = call
+  const client = openOllamaModel(call, fields.model, fields.keep_alive)
   const { prompt = '' } = fields
   const inputs = prompt === '' ? [] : [await fitting(client, prompt)]
-  const made = inputs.length === 0 ? [] : await embedAll(client, inputs, abortOnClose(ctx))
-  ctx.body = { embedding: made[0]?.vector ?? [] }
+  const made = inputs.length === 0 ? [] : await embedAll(client, inputs, call.signal)
+  return { embedding: made[0]?.vector ?? [] }
 }
 
 /** A text, or as many of its first tokens as fit; a text of few bytes cannot have too many. */

@@ -2,9 +2,8 @@ import type { EngineClient, Prompt, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { boolean, isTokenList, text } from '../../fields/fields.js'
-import { readFields } from '../../fields/read-fields.js'
 import { beginsWith } from '../../request/prompt-text.js'
 import { gapPrompt } from '../../request/gap-prompt.js'
 import { noImages } from '../../request/no-images.js'
@@ -45,18 +44,21 @@ const words: AnswerWords = {
 }
 
 /** `POST /api/generate`. Without a prompt the model is only loaded, or with `keep_alive` 0 unloaded. */
-export async function generate(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const fields = await readFields(ctx, generateSchema, ollama.unknownFields)
-  const started = ctx.state.transport.clock.now()
-  const client = openOllamaModel(ollama, fields.model, fields.keep_alive)
+export async function generate(
+  call: Call<z.output<typeof generateSchema>>,
+  ollama: OllamaContext,
+): Promise<Answer> {
+  const { fields } = call
+  const started = call.clock.now()
+  const client = openOllamaModel(call, fields.model, fields.keep_alive)
   if ((fields.images ?? []).length > 0) throw noImages('images')
   if ((fields.prompt ?? '') === '' && (fields.suffix ?? '') === '') {
-    answerLoad(ctx, fields.model, words, await loadOrUnload(ollama, client, fields))
-    return
+    const reason = await loadOrUnload(call, client, fields)
+    return answerLoad(call, fields.model, words, reason)
   }
   refuseTemplate(fields.template)
   const { prompt, form } = await prepare(client, fields)
-  await answer(ctx, client, ollama, {
+  return await answer(call, client, ollama, {
     route: '/api/generate',
     fields,
     prompt,

@@ -1,5 +1,5 @@
 import { CllmError, type EngineClient, type EngineDirectory, type ModelPresets } from '@cllm/core'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Call } from '../../routes/call.js'
 import { mayChangeServer } from '../../security/request-scope.js'
 import type { ModelStore } from '../../engines/model-store.js'
 import type { UnknownFields } from '../../fields/unknown-fields.js'
@@ -7,10 +7,8 @@ import type { DefaultOverrides } from '../../request/protocol-defaults.js'
 
 /** What the handlers of Ollama's API share. */
 export interface OllamaContext {
-  readonly directory: EngineDirectory
   readonly version: string
   readonly overrides: DefaultOverrides
-  readonly unknownFields: UnknownFields
   readonly unknownOptions: UnknownFields
   /** When the server started, in milliseconds since the epoch. */
   readonly started: number
@@ -21,8 +19,8 @@ export interface OllamaContext {
 export const untagged = (name: string): string => name.replace(/:latest$/, '')
 
 /** The presets of the server. Throws `unsupported` where it keeps none. */
-export function presetsOf({ directory }: Pick<OllamaContext, 'directory'>): ModelPresets {
-  if (directory.presets !== undefined) return directory.presets
+export function presetsOf({ engines }: Call): ModelPresets {
+  if (engines.presets !== undefined) return engines.presets
   throw new CllmError('unsupported', 'This server keeps no presets of its models')
 }
 
@@ -31,16 +29,13 @@ export function presetsOf({ directory }: Pick<OllamaContext, 'directory'>): Mode
  *
  * @param keepAliveMs - counts where the request may change the server, since it is for all requests
  */
-export function openOllamaModel(
-  { directory }: Pick<OllamaContext, 'directory'>,
-  name: string,
-  keepAliveMs?: number,
-): EngineClient {
+export function openOllamaModel(call: Call, name: string, keepAliveMs?: number): EngineClient {
   // an unknown one is refused in Ollama's words
-  nameOfOllamaModel(directory, name)
-  const known = directory.list().includes(name) ? name : untagged(name)
+  const { engines } = call
+  nameOfOllamaModel(engines, name)
+  const known = engines.list().includes(name) ? name : untagged(name)
   const isKept = keepAliveMs !== undefined && mayChangeServer()
-  return directory.open(known, isKept ? { keepAliveMs } : {})
+  return call.open(known, isKept ? { keepAliveMs } : {}).client
 }
 
 /**
@@ -70,7 +65,7 @@ export const taggedName = (id: string): string => (id.includes(':') ? id : `${id
 export const timeText = (milliseconds: number): string => new Date(milliseconds).toISOString()
 
 /** What every chunk of an answer begins with. */
-export const chunkHead = (ctx: KoaContext, model: string): string => {
-  const created = timeText(ctx.state.transport.clock.now())
+export const chunkHead = (call: Call, model: string): string => {
+  const created = timeText(call.clock.now())
   return `{"model":${JSON.stringify(model)},"created_at":${JSON.stringify(created)},`
 }

@@ -1,11 +1,9 @@
-import type { EngineDirectory } from '@cllm/core'
 import { statusElsewhere } from '../../errors/error-body.js'
-import type { KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
 import type { ModelStore } from '../../engines/model-store.js'
 import { UnknownFields } from '../../fields/unknown-fields.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
+import { bindRoutes, type Route, route } from '../../routes/route.js'
 import {
   type DefaultOverrides,
   defaultsOptions,
@@ -39,123 +37,144 @@ const spokenVersion = '0.14.0'
 
 const streams = ['application/x-ndjson', 'application/json']
 
-const routes: readonly HandledRoute<OllamaContext>[] = [
-  {
+const routes: readonly Route<OllamaContext>[] = [
+  route({
     method: 'get',
     path: '/',
+    access: 'open',
     summary: "Ollama's greeting, unless the native API has this path",
     answers: ['text/plain'],
-    handle: (ctx) => void (ctx.body = 'Ollama is running'),
-  },
-  { method: 'get', path: '/api/version', summary: 'The version', handle: version },
-  { method: 'get', path: '/api/tags', summary: 'The models that are served', handle: tags },
-  { method: 'get', path: '/api/ps', summary: 'The models in memory', handle: ps },
-  { method: 'post', path: '/api/show', summary: 'One model', body: showSchema, handle: show },
+    handle: () => 'Ollama is running',
+  }),
+  { method: 'get', path: '/api/version', access: 'user', summary: 'The version', handle: version },
   {
+    method: 'get',
+    path: '/api/tags',
+    access: 'user',
+    summary: 'The models that are served',
+    handle: tags,
+  },
+  { method: 'get', path: '/api/ps', access: 'user', summary: 'The models in memory', handle: ps },
+  route({
+    method: 'post',
+    path: '/api/show',
+    access: 'user',
+    summary: 'One model',
+    body: showSchema,
+    handle: show,
+  }),
+  route({
     method: 'post',
     path: '/api/generate',
+    access: 'user',
     summary: 'Answer or continue a text',
     body: generateSchema,
     answers: streams,
     handle: generate,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/api/chat',
+    access: 'user',
     summary: 'Answer a conversation',
     body: chatSchema,
     answers: streams,
     handle: chat,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/api/embed',
+    access: 'user',
     summary: 'Embed texts',
     body: embedSchema,
     handle: embed,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/api/embeddings',
+    access: 'user',
     summary: 'Embed one text',
     body: embeddingsSchema,
     handle: embeddings,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/api/pull',
+    access: 'admin',
     summary: 'Fetch a model',
     body: pullSchema,
     answers: streams,
     handle: pull,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/api/create',
+    access: 'admin',
     summary: 'Make a preset of a model',
     body: createSchema,
     answers: streams,
     handle: create,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/api/copy',
+    access: 'admin',
     summary: 'Give a model another name',
     body: copySchema,
     handle: copy,
-  },
-  {
+  }),
+  route({
     method: 'get',
     path: '/api/blobs/:digest',
+    access: 'admin',
     summary: 'Whether a file was sent, for HEAD as well',
     answers: ['text/plain'],
     handle: hasBlob,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/api/blobs/:digest',
+    access: 'admin',
     summary: 'Send a file, by its SHA-256',
     answers: ['text/plain'],
     handle: addBlob,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/api/push',
+    access: 'user',
     summary: 'Is refused: there is nowhere to push to',
     body: pushSchema,
     handle: push,
-  },
-  {
+  }),
+  route({
     method: 'delete',
     path: '/api/delete',
+    access: 'admin',
     summary: 'Delete a model that was fetched',
     body: deleteSchema,
     handle: remove,
-  },
+  }),
 ]
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */
 export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol {
   return {
     name: 'ollama',
-    routes,
+    routes: bindRoutes(routes, {
+      version: options.version ?? spokenVersion,
+      overrides: options.defaults ?? {},
+      unknownOptions: new UnknownFields(),
+      started: options.started ?? 0,
+      store: options.store,
+    }),
     errors: {
-      covers: (path) => /^\/api(\/|$)/.test(path),
+      name: 'ollama-error',
       status: statusElsewhere,
       body: ollamaErrorBody,
       schema: ollamaErrorSchema,
     },
-    mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, {
-        directory,
-        version: options.version ?? spokenVersion,
-        overrides: options.defaults ?? {},
-        unknownFields: new UnknownFields(),
-        unknownOptions: new UnknownFields(),
-        started: options.started ?? 0,
-        store: options.store,
-      })
-    },
+    under: ['/api'],
   }
 }
 

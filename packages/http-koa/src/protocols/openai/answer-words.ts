@@ -1,11 +1,15 @@
 import { type FinishReason, requestId } from '@cllm/core'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Call } from '../../routes/call.js'
 import { customInput } from './tools/custom-tools.js'
 
 /** A tool call in an answer; that of a free-form tool has its input as a text. */
-export function toolCallOf(ctx: KoaContext, call: ToolCall, customs: ReadonlySet<string>): object {
-  const id = `call_${requestId(ctx.state.transport.random)}`
+export function toolCallOf(
+  { random }: Pick<Call, 'random'>,
+  call: ToolCall,
+  customs: ReadonlySet<string>,
+): object {
+  const id = `call_${requestId(random)}`
   if (!customs.has(call.name)) return { id, type: 'function', function: call }
   const custom = { name: call.name, input: customInput(call.arguments) }
   return { id, type: 'custom', custom }

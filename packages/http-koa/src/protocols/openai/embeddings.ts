@@ -1,13 +1,9 @@
 import { requestId } from '@cllm/core'
 import { z } from 'zod'
-import { abortOnClose } from '../../stream/abort-on-close.js'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
 import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { integer, largest } from '../../fields/fields.js'
-import { readFields } from '../../fields/read-fields.js'
-import { openModel } from '../../engines/open-model.js'
-import type { OpenAiContext } from './openai-context.js'
 
 /** The body of `POST /v1/embeddings`. */
 export const embeddingsSchema = z.object({
@@ -19,15 +15,15 @@ export const embeddingsSchema = z.object({
 })
 
 /** `POST /v1/embeddings`. */
-export async function embeddings(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const fields = await readFields(ctx, embeddingsSchema, openAi.unknownFields)
-  const { model, client } = openModel(openAi.directory, fields.model)
-  const made = await embedAll(client, await readPrompts(client, fields.input), abortOnClose(ctx))
+export async function embeddings(call: Call<z.output<typeof embeddingsSchema>>): Promise<Answer> {
+  const { fields } = call
+  const { model, client } = call.open(fields.model)
+  const made = await embedAll(client, await readPrompts(client, fields.input), call.signal)
   const isBase64 = fields.encoding_format === 'base64'
   const tokens = countTokens(made)
-  ctx.body = {
+  return {
     // OpenAI has none; Mistral's clients want one
-    id: `embd-${requestId(ctx.state.transport.random)}`,
+    id: `embd-${requestId(call.random)}`,
     object: 'list',
     data: made.map((one, index) => {
       const vector = shortened(one.vector, fields.dimensions)

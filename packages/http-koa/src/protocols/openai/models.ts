@@ -1,16 +1,16 @@
 import { type AdaptedModel, defined, type EngineInfo } from '@cllm/core'
-import type { KoaContext } from '../../routes/koa-context.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { peekInfo } from '../../engines/model-queries.js'
 import { isAnthropic } from '../../request/request-headers.js'
 import type { OpenAiContext } from './openai-context.js'
 
 /** `GET /v1/models`, in Anthropic's form for its clients. */
-export async function listModels(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const { directory } = openAi
-  const adapted = directory.adapted?.() ?? []
-  const names = [...directory.list(), ...adapted.map(({ name }) => name)]
-  const data = await Promise.all(names.map(async (id) => await describe(id, openAi, adapted)))
-  ctx.body = isAnthropic(ctx)
+export async function listModels(call: Call, openAi: OpenAiContext): Promise<Answer> {
+  const { engines } = call
+  const adapted = engines.adapted?.() ?? []
+  const names = [...engines.list(), ...adapted.map(({ name }) => name)]
+  const data = await Promise.all(names.map(async (id) => await describe(call, id, openAi, adapted)))
+  return isAnthropic(call)
     ? {
         data: data.map(anthropicForm),
         has_more: false,
@@ -21,10 +21,10 @@ export async function listModels(ctx: KoaContext, openAi: OpenAiContext): Promis
 }
 
 /** `GET /v1/models/{id}`; ids with slashes too. */
-export async function showModel(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const adapted = openAi.directory.adapted?.() ?? []
-  const model = await describe(ctx.params['id'] ?? '', openAi, adapted)
-  ctx.body = isAnthropic(ctx) ? anthropicForm(model) : model
+export async function showModel(call: Call, openAi: OpenAiContext): Promise<Answer> {
+  const adapted = call.engines.adapted?.() ?? []
+  const model = await describe(call, call.params['id'] ?? '', openAi, adapted)
+  return isAnthropic(call) ? anthropicForm(model) : model
 }
 
 const anthropicForm = ({ id, created }: { readonly id: string; readonly created: number }) => ({
@@ -35,12 +35,13 @@ const anthropicForm = ({ id, created }: { readonly id: string; readonly created:
 })
 
 async function describe(
+  { engines }: Call,
   id: string,
-  { directory, started }: OpenAiContext,
+  { started }: OpenAiContext,
   adapted: readonly AdaptedModel[],
 ) {
-  const { name, state, aliases = [], tags = [] } = directory.status(id)
-  const info = await peekInfo(directory, name)
+  const { name, state, aliases = [], tags = [] } = engines.status(id)
+  const info = await peekInfo(engines, name)
   const parent = adapted.find((one) => one.name === name)?.model
   return {
     id: name,

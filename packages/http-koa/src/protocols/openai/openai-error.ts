@@ -1,6 +1,7 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { errorField, errorMessage, statusElsewhere } from '../../errors/error-body.js'
+import type { ErrorFormat } from '../../routes/route.js'
 
 /** The schema of OpenAI's errors. */
 export const openAiErrorSchema = z.object({
@@ -56,4 +57,12 @@ function typeOf(status: number): string {
     default:
       return status < 500 ? 'invalid_request_error' : 'server_error'
   }
+}
+
+/** The format of OpenAI's errors. */
+export const openAiErrors: ErrorFormat = {
+  name: 'openai-error',
+  status: statusElsewhere,
+  body: openAiErrorBody,
+  schema: openAiErrorSchema,
 }

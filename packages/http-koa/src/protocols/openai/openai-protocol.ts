@@ -1,10 +1,6 @@
-import type { EngineDirectory } from '@cllm/core'
-import { statusElsewhere } from '../../errors/error-body.js'
-import type { KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
-import { UnknownFields } from '../../fields/unknown-fields.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
+import { bindRoutes, type Route, route } from '../../routes/route.js'
 import {
   type DefaultOverrides,
   defaultsOptions,
@@ -20,7 +16,7 @@ import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
 import type { OpenAiContext } from './openai-context.js'
 import { rerank, rerankSchema, score, scoreSchema } from '../rerank/rerank.js'
-import { openAiErrorBody, openAiErrorSchema } from './openai-error.js'
+import { openAiErrors } from './openai-error.js'
 import { responsesSchema } from './responses/responses-request.js'
 import { streamRoutes } from '../../stream/resume/stream-routes.js'
 import { countResponseTokens, responses } from './responses/responses.js'
@@ -38,105 +34,132 @@ export interface OpenAiProtocolOptions {
 const streams = ['application/json', 'text/event-stream']
 
 /** Under `/v1` and, where llama-server has them without it and nothing else is there, without. */
-const both = (route: HandledRoute<OpenAiContext>): readonly HandledRoute<OpenAiContext>[] => [
+const both = (route: Route<OpenAiContext>): readonly Route<OpenAiContext>[] => [
   route,
   { ...route, path: route.path.slice('/v1'.length), summary: `The same as ${route.path}` },
 ]
 
-const routes: readonly HandledRoute<OpenAiContext>[] = [
+const routes: readonly Route<OpenAiContext>[] = [
   {
     method: 'get',
     path: '/v1/models',
+    access: 'user',
     summary: 'The models that are served',
     handle: listModels,
   },
   {
     method: 'get',
     path: '/v1/models/*id',
+    access: 'user',
     summary: 'One model',
     handle: showModel,
   },
-  ...both({
-    method: 'post',
-    path: '/v1/chat/completions',
-    summary: 'Answer a conversation',
-    body: chatSchema,
-    answers: streams,
-    handle: chatCompletions,
-  }),
-  ...both({
-    method: 'post',
-    path: '/v1/chat/completions/input_tokens',
-    summary: 'Count the tokens of a conversation',
-    body: chatSchema,
-    handle: countChatTokens,
-  }),
-  {
+  ...both(
+    route({
+      method: 'post',
+      path: '/v1/chat/completions',
+      access: 'user',
+      summary: 'Answer a conversation',
+      body: chatSchema,
+      answers: streams,
+      handle: chatCompletions,
+    }),
+  ),
+  ...both(
+    route({
+      method: 'post',
+      path: '/v1/chat/completions/input_tokens',
+      access: 'user',
+      summary: 'Count the tokens of a conversation',
+      body: chatSchema,
+      handle: countChatTokens,
+    }),
+  ),
+  route({
     method: 'post',
     path: '/v1/completions',
+    access: 'user',
     summary: 'Continue a text',
     body: completionsSchema,
     answers: streams,
     handle: completions,
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/v1/fim/completions',
+    access: 'user',
     summary: "Fill the gap between a prompt and a suffix, in the format of Mistral's API",
     body: fimSchema,
     answers: streams,
     handle: fimCompletions,
-  },
-  ...both({
-    method: 'post',
-    path: '/v1/responses',
-    summary: 'Answer a conversation, in the format of the Responses API',
-    body: responsesSchema,
-    answers: streams,
-    handle: responses,
   }),
-  ...both({
-    method: 'post',
-    path: '/v1/responses/input_tokens',
-    summary: 'Count the tokens of an input',
-    body: responsesSchema,
-    handle: countResponseTokens,
-  }),
-  ...both({
-    method: 'post',
-    path: '/v1/rerank',
-    summary: 'Order documents by how well they fit a query',
-    body: rerankSchema,
-    handle: rerank,
-  }),
-  {
+  ...both(
+    route({
+      method: 'post',
+      path: '/v1/responses',
+      access: 'user',
+      summary: 'Answer a conversation, in the format of the Responses API',
+      body: responsesSchema,
+      answers: streams,
+      handle: responses,
+    }),
+  ),
+  ...both(
+    route({
+      method: 'post',
+      path: '/v1/responses/input_tokens',
+      access: 'user',
+      summary: 'Count the tokens of an input',
+      body: responsesSchema,
+      handle: countResponseTokens,
+    }),
+  ),
+  ...both(
+    route({
+      method: 'post',
+      path: '/v1/rerank',
+      access: 'user',
+      summary: 'Order documents by how well they fit a query',
+      body: rerankSchema,
+      handle: rerank,
+    }),
+  ),
+  route({
     method: 'post',
     path: '/v2/rerank',
-    summary: 'The same as /v1/rerank',
-    body: rerankSchema,
-    handle: rerank,
-  },
-  ...both({
-    method: 'post',
-    path: '/v1/reranking',
+    access: 'user',
     summary: 'The same as /v1/rerank',
     body: rerankSchema,
     handle: rerank,
   }),
-  ...both({
-    method: 'post',
-    path: '/v1/score',
-    summary: 'Say how well texts fit',
-    body: scoreSchema,
-    handle: score,
-  }),
-  {
+  ...both(
+    route({
+      method: 'post',
+      path: '/v1/reranking',
+      access: 'user',
+      summary: 'The same as /v1/rerank',
+      body: rerankSchema,
+      handle: rerank,
+    }),
+  ),
+  ...both(
+    route({
+      method: 'post',
+      path: '/v1/score',
+      access: 'user',
+      summary: 'Say how well texts fit',
+      body: scoreSchema,
+      handle: score,
+    }),
+  ),
+  route({
     method: 'post',
     path: '/v1/embeddings',
+    access: 'user',
     summary: 'Embed texts',
     body: embeddingsSchema,
     handle: embeddings,
-  },
+  }),
   ...streamRoutes,
 ]
 
@@ -144,25 +167,13 @@ const routes: readonly HandledRoute<OpenAiContext>[] = [
 export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol {
   return {
     name: 'openai',
-    routes,
-    errors: {
-      covers: (path) =>
-        /^\/v1(\/|$)|^\/(chat\/completions|responses|(v2\/)?rerank|reranking|score)(\/|$)/.test(
-          path,
-        ),
-      status: statusElsewhere,
-      body: openAiErrorBody,
-      schema: openAiErrorSchema,
-    },
-    mount(router: KoaRouter, directory: EngineDirectory) {
-      mountRoutes(router, routes, {
-        directory,
-        overrides: options.defaults ?? {},
-        unknownFields: new UnknownFields(),
-        started: Math.floor((options.started ?? 0) / 1000),
-        isVerbose: options.isVerbose ?? (() => false),
-      })
-    },
+    routes: bindRoutes(routes, {
+      overrides: options.defaults ?? {},
+      started: Math.floor((options.started ?? 0) / 1000),
+      isVerbose: options.isVerbose ?? (() => false),
+    }),
+    errors: openAiErrors,
+    under: ['/v1', '/chat/completions'],
   }
 }
 

@@ -1,11 +1,7 @@
 import { CllmError, requestId } from '@cllm/core'
 import { z } from 'zod'
-import { openModel } from '../../engines/open-model.js'
 import { boolean, integer, largest, name, text } from '../../fields/fields.js'
-import { readFields } from '../../fields/read-fields.js'
-import type { OpenAiContext } from '../openai/openai-context.js'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { abortOnClose } from '../../stream/abort-on-close.js'
+import type { Answer, Call } from '../../routes/call.js'
 import { scorePairs } from './score-pairs.js'
 
 /** Documents of one body. */
@@ -44,31 +40,30 @@ export const rerankSchema = z.object({
 })
 
 /** `POST /v1/rerank`: the documents by how well they fit the query, the best first. */
-export async function rerank(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const fields = await readFields(ctx, rerankSchema, openAi.unknownFields)
+export async function rerank(call: Call<z.output<typeof rerankSchema>>): Promise<Answer> {
+  const { fields } = call
   const documents = (fields.documents ?? fields.texts)?.map(textOf)
   if (documents === undefined) {
     throw new CllmError('invalid_request', 'Missing required field: documents', {
       details: { field: 'documents' },
     })
   }
-  const { model, client } = openModel(openAi.directory, fields.model)
+  const { model, client } = call.open(fields.model)
   const pairs = documents.map((document) => [fields.query, document] as const)
-  const scored = await scorePairs(client, pairs, abortOnClose(ctx))
+  const scored = await scorePairs(client, pairs, call.signal)
   const ranked = scored
     .map(({ score }, index) => ({ index, score }))
     .toSorted((a, b) => b.score - a.score)
     .slice(0, fields.top_n)
   if (fields.texts !== undefined) {
-    ctx.body = ranked.map(({ index, score }) => ({
+    return ranked.map(({ index, score }) => ({
       index,
       score,
       ...(fields.return_text === true && { text: documents[index] }),
     }))
-    return
   }
-  ctx.body = {
-    id: `rerank-${requestId(ctx.state.transport.random)}`,
+  return {
+    id: `rerank-${requestId(call.random)}`,
     model,
     object: 'list',
     usage: usageOf(scored),
@@ -100,9 +95,9 @@ export const scoreSchema = z.object({
 })
 
 /** `POST /v1/score`: how well texts fit, one with many or in pairs. */
-export async function score(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const fields = await readFields(ctx, scoreSchema, openAi.unknownFields)
-  const { model, client } = openModel(openAi.directory, fields.model)
+export async function score(call: Call<z.output<typeof scoreSchema>>): Promise<Answer> {
+  const { fields } = call
+  const { model, client } = call.open(fields.model)
   const [first, second] = [fields.text_1, fields.text_2].map((given) =>
     typeof given === 'string' ? [given] : given,
   ) as [readonly string[], readonly string[]]
@@ -111,8 +106,8 @@ export async function score(ctx: KoaContext, openAi: OpenAiContext): Promise<voi
     throw new CllmError('invalid_request', message, { details: { field: 'text_1' } })
   }
   const pairs = second.map((other, index) => [first[index] ?? first[0]!, other] as const)
-  const scored = await scorePairs(client, pairs, abortOnClose(ctx))
-  ctx.body = {
+  const scored = await scorePairs(client, pairs, call.signal)
+  return {
     object: 'list',
     model,
     data: scored.map((one, index) => ({ index, object: 'score', score: one.score })),

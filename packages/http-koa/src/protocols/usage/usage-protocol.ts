@@ -1,11 +1,9 @@
-import type { EngineDirectory, TransportContext } from '@cllm/core'
 import { z } from 'zod'
-import { observeEngines } from '../../engines/observe-engines.js'
-import { readQuery } from '../../fields/read-query.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
+import { bindRoutes, type Route, route } from '../../routes/route.js'
+import type { Answer, Call } from '../../routes/call.js'
+import { Reply } from '../../routes/reply.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
 import { UsageJournal } from './usage-journal.js'
 import { dayOf, UsageLedger } from './usage-ledger.js'
 import { type UsageGroup, usageCounts, UsageSums } from './usage-sum.js'
@@ -30,20 +28,24 @@ interface UsageContext {
 
 const groups: readonly UsageGroup[] = ['day', 'key', 'tenant', 'model']
 
-const routes: readonly HandledRoute<UsageContext>[] = [
-  {
+const routes: readonly Route<UsageContext>[] = [
+  route({
     method: 'get',
     path: '/admin/usage',
+    access: 'admin',
     summary: 'Requests and tokens by day, key, tenant and model',
     query: querySchema,
     answers: ['application/json', 'text/csv'],
     handle: show,
-  },
+  }),
 ]
 
-function show(ctx: KoaContext, { journal }: UsageContext): void {
-  const query = readQuery(ctx, querySchema)
-  const today = dayOf(ctx.state.transport.clock.now())
+function show(
+  call: Call<unknown, z.output<typeof querySchema>>,
+  { journal }: UsageContext,
+): Answer {
+  const { query } = call
+  const today = dayOf(call.clock.now())
   const { from = `${today.slice(0, 7)}-01`, to = today } = query
   const by = query.by.split(',').map(groupOf)
   const sums = new UsageSums(by)
@@ -51,14 +53,13 @@ function show(ctx: KoaContext, { journal }: UsageContext): void {
   const names = [...by, ...usageCounts]
   const rows = sums.all().map((sum) => names.map((name) => sum[name]))
   if (query.format === 'csv') {
-    ctx.type = 'text/csv'
-    ctx.body = [names.map(snakeCase), ...rows].map((row) => `${row.map(cell).join(',')}\n`).join('')
-    return
+    const lines = [names.map(snakeCase), ...rows].map((row) => `${row.map(cell).join(',')}\n`)
+    return new Reply(lines.join(''), { type: 'text/csv' })
   }
   const usage = rows.map((row) =>
     Object.fromEntries(names.map((name, index) => [snakeCase(name), row[index]])),
   )
-  ctx.body = { from, to, usage }
+  return { from, to, usage }
 }
 
 function groupOf(name: string): UsageGroup {
@@ -82,12 +83,8 @@ export function usageProtocol({ folder }: { readonly folder: string }): KoaProto
   const journal = new UsageJournal(folder)
   return {
     name: 'usage',
-    routes,
-    around: (directory: EngineDirectory, { clock, logger }: TransportContext) =>
-      observeEngines(directory, new UsageLedger(journal, clock, logger), clock),
-    mount(router: KoaRouter) {
-      mountRoutes(router, routes, { journal })
-    },
+    routes: bindRoutes(routes, { journal }),
+    observe: ({ clock, logger }) => new UsageLedger(journal, clock, logger),
   }
 }
 
@@ -104,6 +101,5 @@ export const usage = defineProtocol({
   name: 'usage',
   doc: 'Notes what each key uses, where a folder for it is set, and shows it at `/admin/usage`.',
   options: optionsSchema,
-  create: ({ folder }) =>
-    folder === undefined ? { name: 'usage', mount() {} } : usageProtocol({ folder }),
+  create: ({ folder }) => (folder === undefined ? { name: 'usage' } : usageProtocol({ folder })),
 })

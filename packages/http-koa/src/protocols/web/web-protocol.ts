@@ -1,8 +1,9 @@
-import { CllmError, type EngineDirectory } from '@cllm/core'
+import { CllmError } from '@cllm/core'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import type { KoaContext, KoaProtocol, KoaRouter } from '../../routes/koa-context.js'
-import { mountRoutes } from '../../routes/mount-routes.js'
+import { Reply } from '../../routes/reply.js'
+import { bindRoutes, type Route } from '../../routes/route.js'
+import type { Call } from '../../routes/call.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
 import { type PageFile, readPageFiles } from './page-files.js'
 
 /** Settings of {@link webProtocol}. */
@@ -38,46 +39,55 @@ const pagePolicy = policyOf("'self'", "'self'")
 /** The lab's worker runs orders that are typed in, too. It has no page, and this leaves it no network. */
 const workerPolicy = policyOf("'self' 'unsafe-eval'", "'none'")
 
-const routes: readonly HandledRoute<WebContext>[] = [
+const toPage = new Reply(undefined, { location: 'ui/' })
+
+const routes: readonly Route<WebContext>[] = [
+  {
+    method: 'get',
+    path: '/',
+    access: 'open',
+    summary: 'Shows browsers the page',
+    isHidden: true,
+    handle(call) {
+      call.set({ Vary: 'Accept' })
+      return call.accepts('json', 'html') === 'html' ? toPage : undefined
+    },
+  },
   {
     method: 'get',
     path: '/ui',
+    access: 'open',
     summary: 'The web page: chat, scheduler, lab, models, keys',
     answers: ['text/html'],
-    async handle(ctx, web) {
+    async handle(call, web) {
       // The page's files are beside it only below a path that ends so.
-      if (!ctx.path.endsWith('/')) ctx.redirect('ui/')
-      else await send(ctx, web, 'index.html')
+      return call.path.endsWith('/') ? await send(call, web, 'index.html') : toPage
     },
   },
   {
     method: 'get',
     path: '/ui/*file',
+    access: 'open',
     summary: 'The files of the web page',
     answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
-    handle: async (ctx, web) => await send(ctx, web, ctx.params['file'] ?? ''),
+    handle: async (call, web) => await send(call, web, call.params['file'] ?? ''),
   },
 ]
 
-async function send(ctx: KoaContext, { files }: WebContext, name: string): Promise<void> {
+async function send(call: Call, { files }: WebContext, name: string): Promise<Reply> {
   const file = (await files()).get(name)
   if (file === undefined) throw new CllmError('not_found', `The web page has no file ${name}`)
-  ctx.type = file.type
-  ctx.set({
-    'Content-Security-Policy': name.startsWith('assets/lab-worker-') ? workerPolicy : pagePolicy,
-    'Cache-Control': file.isHashed ? 'public, max-age=31536000, immutable' : 'no-cache',
-    ETag: file.etag,
-    Vary: 'Accept-Encoding',
+  const isPacked = file.gzip !== undefined && call.takesGzip
+  return new Reply(isPacked ? file.gzip : file.plain, {
+    type: file.type,
+    headers: {
+      'Content-Security-Policy': name.startsWith('assets/lab-worker-') ? workerPolicy : pagePolicy,
+      'Cache-Control': file.isHashed ? 'public, max-age=31536000, immutable' : 'no-cache',
+      ETag: file.etag,
+      Vary: 'Accept-Encoding',
+      ...(isPacked && { 'Content-Encoding': 'gzip' }),
+    },
   })
-  ctx.status = 200
-  if (ctx.fresh) {
-    ctx.status = 304
-    return
-  }
-  if (file.gzip !== undefined && ctx.acceptsEncodings('gzip', 'identity') === 'gzip') {
-    ctx.set('Content-Encoding', 'gzip')
-    ctx.body = file.gzip
-  } else ctx.body = file.plain
 }
 
 /** Reads the files of the page when they are first asked for. */
@@ -98,19 +108,8 @@ function lazily(folder: URL, features?: () => readonly string[]): WebContext['fi
  * sends it with what it asks the other protocols.
  */
 export function webProtocol({ page, features }: WebProtocolOptions = {}): KoaProtocol {
-  if (page === undefined) return { name: 'web', mount() {} }
-  return {
-    name: 'web',
-    routes,
-    mount(router: KoaRouter, _directory: EngineDirectory) {
-      router.get('/', async (ctx, next) => {
-        ctx.vary('Accept')
-        if (ctx.accepts('json', 'html') !== 'html') return await next()
-        ctx.redirect('ui/')
-      })
-      mountRoutes(router, routes, { files: lazily(page, features) })
-    },
-  }
+  if (page === undefined) return { name: 'web' }
+  return { name: 'web', routes: bindRoutes(routes, { files: lazily(page, features) }) }
 }
 
 /** {@link webProtocol} by its name. */
@@ -120,7 +119,9 @@ export const web = defineProtocol({
   create(_options, { page, keys, protocols }) {
     if (page === undefined) return webProtocol()
     const features = (): string[] => {
-      const mounted = protocols.filter(({ routes }) => routes !== undefined)
+      const mounted = protocols.filter(({ routes = [] }) =>
+        routes.some(({ isHidden }) => isHidden !== true),
+      )
       return [...mounted.map(({ name }) => name), ...(keys === undefined ? [] : ['keys'])]
     }
     return webProtocol({ page, features })

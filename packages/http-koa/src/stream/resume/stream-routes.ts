@@ -1,12 +1,9 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { list } from '../../fields/list.js'
-import { readFields } from '../../fields/read-fields.js'
-import { readQuery } from '../../fields/read-query.js'
-import type { UnknownFields } from '../../fields/unknown-fields.js'
-import type { HandledRoute } from '../../routes/api-route.js'
-import type { KoaContext } from '../../routes/koa-context.js'
-import { startEventStream } from '../start-event-stream.js'
+import type { Answer, Call } from '../../routes/call.js'
+import { eventStream, Reply, StreamReply } from '../../routes/reply.js'
+import { type Route, route } from '../../routes/route.js'
 
 const conversation = z.string('an id').min(1, 'an id')
 const querySchema = z.object({
@@ -24,37 +21,38 @@ const lookupSchema = z.object({
 })
 
 /** llama-server's routes to come back to a stream, and `Last-Event-ID`. */
-export const streamRoutes: readonly HandledRoute<{ readonly unknownFields: UnknownFields }>[] = [
-  {
+export const streamRoutes: readonly Route<unknown>[] = [
+  route({
     method: 'get',
     path: '/v1/stream',
+    access: 'user',
     summary: 'Read a stream again that began with X-Conversation-Id, and on',
     query: querySchema,
     answers: ['text/event-stream'],
     handle: readAgain,
-  },
-  {
+  }),
+  route({
     method: 'delete',
     path: '/v1/stream',
+    access: 'user',
     summary: 'Stop and forget such a stream',
     query: stopSchema,
-    handle(ctx) {
-      ctx.state.transport.streams.stop(ctx, readQuery(ctx, stopSchema).conv_id)
-      ctx.status = 204
+    handle({ streams, keyName, query }) {
+      streams?.stop(keyName, query.conv_id)
+      return new Reply(undefined, { status: 204 })
     },
-  },
-  {
+  }),
+  route({
     method: 'post',
     path: '/v1/streams/lookup',
+    access: 'user',
     summary: 'Which of these streams there are, and how far they are',
     body: lookupSchema,
-    async handle(ctx, { unknownFields }) {
-      const { conversation_ids: ids } = await readFields(ctx, lookupSchema, unknownFields)
-      const { streams } = ctx.state.transport
+    handle({ streams, keyName, fields }) {
       const seconds = (ms: number) => Math.floor(ms / 1000)
-      ctx.body = ids
+      return fields.conversation_ids
         .filter((id) => id !== '')
-        .flatMap((id) => streams.findAll(ctx, id))
+        .flatMap((id) => streams?.findAll(keyName, id) ?? [])
         .map(([id, session]) => ({
           conversation_id: id,
           is_done: session.endedAt !== undefined,
@@ -63,24 +61,39 @@ export const streamRoutes: readonly HandledRoute<{ readonly unknownFields: Unkno
           completed_at: seconds(session.endedAt ?? 0),
         }))
     },
-  },
+  }),
 ]
 
-function readAgain(ctx: KoaContext): void {
-  const { conv_id: id, from = '0' } = readQuery(ctx, querySchema)
-  const session = ctx.state.transport.streams.find(ctx, id)
+function readAgain(call: Call<unknown, z.output<typeof querySchema>>): Answer {
+  const { conv_id: id, from = '0' } = call.query
+  const session = call.streams?.find(call.keyName, id)
   if (session === undefined) {
     throw new CllmError('request_not_found', 'Stream not found or expired')
   }
   if (!session.isOpen) {
     throw new CllmError('model_loading', 'The stream has not begun yet: its request still waits')
   }
-  const last = ctx.get('Last-Event-ID')
+  const last = call.header('Last-Event-ID')
   const start = /^\d{1,15}$/.test(last) ? { afterId: Number(last) } : { offset: Number(from) }
   if (!session.keeps(start)) {
     throw new CllmError('invalid_request', 'Stream offset lost, please restart')
   }
-  const stream = startEventStream(ctx)
-  const leave = session.read(start, stream)
-  ctx.res.once('close', leave)
+  return new StreamReply(eventStream, async (writer) => {
+    await new Promise<void>((resolve) => {
+      const reader = {
+        write: (text: string) => writer.write(text),
+        end: resolve,
+        get isFull() {
+          return writer.isFull
+        },
+        onceDrained: (callback: () => void) => writer.onceDrained(callback),
+        cut: () => writer.cut(),
+      }
+      const leave = session.read(start, reader)
+      call.signal.addEventListener('abort', () => {
+        leave()
+        resolve()
+      })
+    })
+  })
 }

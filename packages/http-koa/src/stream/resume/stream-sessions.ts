@@ -32,7 +32,7 @@ export class StreamSessions {
   begin(ctx: StreamAsker): StreamSession | undefined {
     const id = ctx.get('X-Conversation-Id')
     if (id === '' || ctx.method !== 'POST') return undefined
-    const key = keyOf(ctx, id)
+    const key = keyOf(ctx.state.keyName, id)
     const session = new StreamSession(this.clock.now())
     const before = this.#of(key)
     // the id is the latest one now
@@ -42,12 +42,18 @@ export class StreamSessions {
     return session
   }
 
+  /** Begins the stream of a request that asks for one, before anything waits for the model. */
+  expect(ctx: StreamAsker): void {
+    const session = this.begin(ctx)
+    if (session !== undefined) ctx.state.session = session
+  }
+
   /** The request is accepted: its stream begins, and those before it are stopped and forgotten. */
   accept(ctx: StreamAsker): void {
     const { session } = ctx.state
     if (session === undefined) return
     session.open()
-    const key = keyOf(ctx, ctx.get('X-Conversation-Id'))
+    const key = keyOf(ctx.state.keyName, ctx.get('X-Conversation-Id'))
     const all = this.#of(key)
     const place = Math.max(0, all.indexOf(session))
     for (const former of all.slice(0, place)) former.cancel(this.clock.now())
@@ -67,7 +73,7 @@ export class StreamSessions {
     const wasStopped = session.isCancelled && !session.isOpen
     session.cancel(this.clock.now())
     if (!session.isOpen) {
-      const key = keyOf(ctx, ctx.get('X-Conversation-Id'))
+      const key = keyOf(ctx.state.keyName, ctx.get('X-Conversation-Id'))
       this.#keep(
         key,
         this.#of(key).filter((one) => one !== session),
@@ -77,24 +83,27 @@ export class StreamSessions {
   }
 
   /** The latest stream of an id, if there is one. */
-  find(ctx: StreamAsker, id: string): StreamSession | undefined {
+  find(keyName: string | undefined, id: string): StreamSession | undefined {
     this.#drop()
-    return this.#of(keyOf(ctx, id)).at(-1)
+    return this.#of(keyOf(keyName, id)).at(-1)
   }
 
   /** The latest streams of an id, and of this id with `::` and more behind it. */
-  findAll(ctx: StreamAsker, id: string): (readonly [id: string, session: StreamSession])[] {
+  findAll(
+    keyName: string | undefined,
+    id: string,
+  ): (readonly [id: string, session: StreamSession])[] {
     this.#drop()
-    const key = keyOf(ctx, id)
-    const own = keyOf(ctx, '').length
+    const key = keyOf(keyName, id)
+    const own = keyOf(keyName, '').length
     return [...this.#sessions]
       .filter(([name]) => name === key || name.startsWith(`${key}::`))
       .map(([name, sessions]) => [name.slice(own), sessions.at(-1)!] as const)
   }
 
   /** Stops and forgets the streams of an id, if there are any. */
-  stop(ctx: StreamAsker, id: string): void {
-    const key = keyOf(ctx, id)
+  stop(keyName: string | undefined, id: string): void {
+    const key = keyOf(keyName, id)
     for (const session of this.#of(key)) session.cancel(this.clock.now())
     this.#sessions.delete(key)
   }
@@ -141,7 +150,7 @@ const stopped = 'The request was cancelled: its stream was stopped before it beg
 
 const longestId = 512
 
-function keyOf(ctx: StreamAsker, id: string): string {
-  if (id.length <= longestId) return `${ctx.state.keyName ?? ''}\n${id}`
+function keyOf(keyName: string | undefined, id: string): string {
+  if (id.length <= longestId) return `${keyName ?? ''}\n${id}`
   throw expectedField('X-Conversation-Id', `at most ${longestId} characters`)
 }

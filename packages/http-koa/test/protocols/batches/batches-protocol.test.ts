@@ -30,7 +30,7 @@ import t, { type Test } from 'tap'
 import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
 import { BatchThrottle } from '../../../src/protocols/batches/lines/batch-throttle.js'
 import { yieldingEngines } from '../../../src/protocols/batches/lines/yielding-engines.js'
-import { observeEngines } from '../../../src/engines/observe-engines.js'
+import { observeEngines } from '../../../src/engines/watch-engines.js'
 import { testEach } from '../../each-client.js'
 import { serve, type ServeOptions, until } from '../../serve.js'
 

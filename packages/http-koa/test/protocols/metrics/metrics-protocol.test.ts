@@ -390,18 +390,15 @@ testEach(
     const metrics = metricsProtocol()
     const changing: KoaProtocol = {
       ...metrics,
-      mount: (router, directory) =>
-        metrics.mount(
-          router,
-          overriding(directory, {
-            status: (id) => ({ ...directory.status(id), state }),
-            open(id, options) {
-              const client = directory.open(id, options)
-              const fails = async () => await Promise.reject(new Error('mute'))
-              return isMute ? overriding(client, { statistics: fails }) : client
-            },
-          }),
-        ),
+      around: (directory) =>
+        overriding(directory, {
+          status: (id) => ({ ...directory.status(id), state }),
+          open(id, options) {
+            const client = directory.open(id, options)
+            const fails = async () => await Promise.reject(new Error('mute'))
+            return isMute ? overriding(client, { statistics: fails }) : client
+          },
+        }),
     }
     const server = await serve({ protocols: [changing, nativeProtocol()] })
     t.teardown(server.close)

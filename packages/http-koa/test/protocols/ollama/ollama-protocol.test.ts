@@ -389,20 +389,17 @@ function noting(protocol: KoaProtocol) {
   const asked: GenerateRequest[] = []
   const noted: KoaProtocol = {
     ...protocol,
-    mount: (router, directory) =>
-      protocol.mount(
-        router,
-        overriding(directory, {
-          open(id, options) {
-            const client = directory.open(id, options)
-            const submit: typeof client.submit = (request, more) => {
-              asked.push(request)
-              return client.submit(request, more)
-            }
-            return overriding(client, { submit })
-          },
-        }),
-      ),
+    around: (directory) =>
+      overriding(directory, {
+        open(id, options) {
+          const client = directory.open(id, options)
+          const submit: typeof client.submit = (request, more) => {
+            asked.push(request)
+            return client.submit(request, more)
+          }
+          return overriding(client, { submit })
+        },
+      }),
   }
   return { asked, noted }
 }

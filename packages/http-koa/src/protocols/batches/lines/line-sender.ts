@@ -1,8 +1,13 @@
-import { CllmError, type EngineDirectory } from '@cllm/core'
-import { Router } from '@koa/router'
-import Koa from 'koa'
-import { handleErrors } from '../../../errors/error-handler.js'
-import type { KoaProtocol, KoaState, TransportServices } from '../../../routes/koa-context.js'
+import { type Clock, CllmError, type EngineDirectory, type Logger, type Random } from '@cllm/core'
+import { defaultJsonDepth, isDeeperThan } from '../../../body/json-depth.js'
+import { errorHeaders } from '../../../errors/error-body.js'
+import { publicError } from '../../../errors/public-error.js'
+import { UnknownFields } from '../../../fields/unknown-fields.js'
+import type { Call, IncomingBody, OpenedModel } from '../../../routes/call.js'
+import { checkFields } from '../../../routes/driver.js'
+import { openModel } from '../../../routes/http-call.js'
+import type { KoaProtocol } from '../../../routes/koa-context.js'
+import { RouteTable } from '../../../routes/route-table.js'
 import { requestScope } from '../../../security/request-scope.js'
 import type { KeyAccess } from '../../../security/secure.js'
 import type { Owner } from '../batch-objects.js'
@@ -31,6 +36,13 @@ export type SendLine = (
   signal: AbortSignal,
 ) => Promise<LineAnswer>
 
+/** What {@link lineSender} needs besides routes and engines. */
+interface Services {
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+}
+
 /**
  * Answers lines by a protocol's own routes, without a connection. They count towards the limits that the
  * owner's key has at that time.
@@ -39,61 +51,114 @@ export type SendLine = (
  */
 export function lineSender(
   protocol: KoaProtocol,
-  directory: EngineDirectory,
-  services: TransportServices,
+  engines: EngineDirectory,
+  services: Services,
   access: KeyAccess | undefined,
 ): SendLine {
-  const router = new Router<KoaState>()
-  protocol.mount(router, directory)
-  const app = new Koa<KoaState>()
-  app.use(async (ctx, next) => {
-    ctx.state.transport = services
-    await next()
-  })
-  app.use(handleErrors([protocol]))
-  if (access !== undefined) app.use(access.limit)
-  app.use(router.routes())
-  const answer = app.callback()
-  return async ({ url, body }, owner, signal) => {
-    const key = owner && (access === undefined ? owner : access.keys.withHash(owner.hash))
-    if (owner !== undefined && key === undefined) return keyIsGone
-    const text = asJson(body)
-    const { default: inject } = await import('light-my-request')
-    const ask = async () =>
-      await inject((req, res) => void answer(req, res), {
-        method: 'POST',
-        url,
-        headers: { 'content-type': 'application/json' },
-        payload: text,
-        signal,
-      })
-    const { statusCode, payload, headers } = await (key === undefined
-      ? ask()
-      : requestScope.run({ key: { ...key, role: 'user' } }, ask))
-    const seconds = Number(headers['retry-after'])
-    return {
-      status: statusCode,
-      body: parsed(payload),
-      retryAfter: Number.isFinite(seconds) ? seconds : undefined,
+  const table = new RouteTable([protocol])
+  const unknown = new UnknownFields()
+  const ask = async ({ url, body }: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
+    checkDepth(body)
+    const { routes, errors } = table.match('POST', url)
+    let headers: Readonly<Record<string, string>> = {}
+    try {
+      const key = requestScope.getStore()?.key
+      if (key !== undefined) await access?.limit(key, (more) => (headers = { ...headers, ...more }))
+      const [found] = routes
+      if (found === undefined) throw new CllmError('not_found', `There is nothing at ${url}`)
+      const { route, params } = found
+      const fields = checkFields(route, body, unknown, services.logger)
+      const call = new LineCall(engines, services, { path: url, fields, params, owner, signal })
+      return { status: 200, body: await route.handle(call), retryAfter: undefined }
+    } catch (error) {
+      signal.throwIfAborted()
+      const shown = publicError(error, services.logger)
+      const seconds = Number({ ...headers, ...errorHeaders(shown) }['Retry-After'])
+      return {
+        status: errors.status?.(shown) ?? shown.status,
+        body: errors.body(shown),
+        retryAfter: Number.isFinite(seconds) ? seconds : undefined,
+      }
     }
   }
-}
-
-/** @throws `invalid_json` where it is too deep to be written */
-function asJson(body: BatchLine['body']): string {
-  try {
-    return JSON.stringify(body)
-  } catch (cause) {
-    throw new CllmError('invalid_json', 'body: expected JSON of fewer levels', { cause })
+  return async (line, owner, signal) => {
+    const key = owner && (access === undefined ? owner : access.keys.withHash(owner.hash))
+    if (owner !== undefined && key === undefined) return keyIsGone
+    if (key === undefined) return await ask(line, owner, signal)
+    const scope = { key: { ...key, role: 'user' } } as const
+    return await requestScope.run(scope, async () => await ask(line, owner, signal))
   }
 }
 
 const keyIsGone: LineAnswer = { status: 401, body: null, retryAfter: undefined }
 
-function parsed(payload: string): unknown {
+/** @throws `invalid_json` where a body has too many levels, which `JSON.stringify` may not write at all */
+function checkDepth(body: BatchLine['body']): void {
+  let text: string
   try {
-    return JSON.parse(payload)
-  } catch {
-    return payload
+    text = JSON.stringify(body)
+  } catch (cause) {
+    throw new CllmError('invalid_json', 'body: expected JSON of fewer levels', { cause })
+  }
+  if (!isDeeperThan(text, defaultJsonDepth)) return
+  const message = `Expected JSON of at most ${defaultJsonDepth} levels, instead got more`
+  throw new CllmError('invalid_json', message, { details: { limit: defaultJsonDepth } })
+}
+
+interface LineRequest {
+  readonly path: string
+  readonly fields: unknown
+  readonly params: Readonly<Record<string, string>>
+  readonly owner: Owner | undefined
+  readonly signal: AbortSignal
+}
+
+/** A line as a handler sees it: a request without headers, whose answer nobody reads bit by bit. */
+class LineCall implements Call {
+  readonly query = {}
+  readonly id = undefined
+  readonly streams = undefined
+  readonly takesGzip = false
+  readonly bodyLimitBytes = Infinity
+  readonly path: string
+  readonly fields: unknown
+  readonly params: Readonly<Record<string, string>>
+  readonly keyName: string | undefined
+  readonly signal: AbortSignal
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
+
+  constructor(
+    readonly engines: EngineDirectory,
+    { clock, random, logger }: Services,
+    { path, fields, params, owner, signal }: LineRequest,
+  ) {
+    this.clock = clock
+    this.random = random
+    this.logger = logger
+    this.path = path
+    this.fields = fields
+    this.params = params
+    this.keyName = owner?.name
+    this.signal = signal
+  }
+
+  get body(): IncomingBody {
+    throw new Error('a line has its fields only')
+  }
+
+  open(model?: string): OpenedModel {
+    return openModel(this.engines, model, { until: this.signal })
+  }
+
+  header(): string {
+    return ''
+  }
+
+  set(): void {}
+
+  accepts(type: string): string {
+    return type
   }
 }

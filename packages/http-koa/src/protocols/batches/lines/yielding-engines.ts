@@ -10,7 +10,7 @@ import {
   type Random,
   type TokenId,
 } from '@cllm/core'
-import { wrapEngines } from '../../../engines/wrap-engines.js'
+import { wrapEngines } from '../../../engines/watch-engines.js'
 import { seedOfLine } from './line-seed.js'
 import { batchScope, type Throttle } from './batch-throttle.js'
 

@@ -2,34 +2,30 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { BlobStore } from '../../../engines/model-store.js'
 import { boolean, text } from '../../../fields/fields.js'
-import { readFields } from '../../../fields/read-fields.js'
-import type { KoaContext } from '../../../routes/koa-context.js'
+import type { Answer, Call } from '../../../routes/call.js'
+import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import { unsupported } from '../../../request/unsupported.js'
-import { allowUpload } from '../../../server/body-time.js'
-import { abortOnClose } from '../../../stream/abort-on-close.js'
-import { startNdjson } from '../../../stream/start-ndjson.js'
 import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
 import { ollamaErrorBody } from '../ollama-error.js'
 import { expectedField } from '../../../request/expected-field.js'
 
 /** `HEAD /api/blobs/{digest}`: whether a client has sent this file. */
-export async function hasBlob(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const digest = digestOf(ctx.params['digest'] ?? '', 'digest')
+export async function hasBlob(call: Call, ollama: OllamaContext): Promise<Answer> {
+  const digest = digestOf(call.params['digest'] ?? '', 'digest')
   if (!(await blobsOf(ollama).has(digest))) {
     throw new CllmError('not_found', `There is no blob sha256:${digest}`)
   }
-  ctx.body = ''
+  return new Reply('')
 }
 
 /** `POST /api/blobs/{digest}`: takes a file, whose bytes must have this SHA-256. */
-export async function addBlob(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const digest = digestOf(ctx.params['digest'] ?? '', 'digest')
+export async function addBlob(call: Call, ollama: OllamaContext): Promise<Answer> {
+  const digest = digestOf(call.params['digest'] ?? '', 'digest')
   const blobs = blobsOf(ollama)
-  allowUpload(ctx.req)
+  call.body.allowUpload()
   const isKnown = await blobs.has(digest)
-  if (!isKnown) await blobs.add(digest, ctx.req, abortOnClose(ctx))
-  ctx.status = isKnown ? 200 : 201
-  ctx.body = ''
+  if (!isKnown) await blobs.add(digest, call.body.stream, call.signal)
+  return new Reply('', { status: isKnown ? 200 : 201 })
 }
 
 /** The store of files that clients send. Throws `unsupported` where there is none. */
@@ -77,14 +73,15 @@ export const pushSchema = z.object({
  * `POST /api/push`: there is nowhere to push to, and that is said; in a stream as its last line, as
  * Ollama does it.
  */
-export async function push(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const fields = await readFields(ctx, pushSchema, ollama.unknownFields)
+export async function push(call: Call<z.output<typeof pushSchema>>): Promise<Answer> {
+  const { fields } = call
   const asked = fields.model ?? fields.name ?? ''
-  nameOfOllamaModel(ollama.directory, asked)
+  nameOfOllamaModel(call.engines, asked)
   const message = 'This server pushes models nowhere: share the GGUF file or the Modelfile instead'
   const error = new CllmError('unsupported', message, { details: { field: 'model' } })
   if (fields.stream === false) throw error
-  const response = startNdjson(ctx)
-  response.write('{"status":"retrieving manifest"}\n')
-  response.end(`${JSON.stringify(ollamaErrorBody(error))}\n`)
+  return new StreamReply(jsonLines, (writer) => {
+    writer.write('{"status":"retrieving manifest"}\n')
+    writer.write(`${JSON.stringify(ollamaErrorBody(error))}\n`)
+  })
 }

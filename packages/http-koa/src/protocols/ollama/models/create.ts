@@ -2,10 +2,9 @@ import type { ModelPreset } from '@cllm/core'
 import { z } from 'zod'
 import { boolean, object, text } from '../../../fields/fields.js'
 import { list } from '../../../fields/list.js'
-import { readFields } from '../../../fields/read-fields.js'
 import { unsupported } from '../../../request/unsupported.js'
-import type { KoaContext } from '../../../routes/koa-context.js'
-import { startNdjson } from '../../../stream/start-ndjson.js'
+import type { Answer, Call } from '../../../routes/call.js'
+import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import { parseFields } from '../../../fields/parse-fields.js'
 import { blobsOf, ggufIn } from './blobs.js'
 import { readModelfile } from './modelfile.js'
@@ -42,8 +41,11 @@ export const copySchema = z.object({
 })
 
 /** `POST /api/create`: a preset of a served model, or of a GGUF file that the client has sent. */
-export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const fields = await readFields(ctx, createSchema, ollama.unknownFields)
+export async function create(
+  call: Call<z.output<typeof createSchema>>,
+  ollama: OllamaContext,
+): Promise<Answer> {
+  const { fields } = call
   refuse(fields)
   const name = untagged(fields.model ?? fields.name ?? '')
   const digest = fields.files === undefined ? undefined : ggufIn(fields.files)
@@ -52,10 +54,10 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
       ? { from: fields.from ?? '', parameters: {}, messages: [] }
       : readModelfile(fields.modelfile)
   refuseTemplate(fields.template ?? ('template' in file ? file.template : undefined))
-  const presets = presetsOf(ollama)
+  const presets = presetsOf(call)
   const base = digest === undefined ? presets.find(file.from) : undefined
   const from =
-    digest === undefined ? (base?.from ?? nameOfOllamaModel(ollama.directory, file.from)) : name
+    digest === undefined ? (base?.from ?? nameOfOllamaModel(call.engines, file.from)) : name
   const given = { ...file.parameters, ...fields.parameters }
   const { parameters } = parseFields(parametersSchema, { parameters: given })
   const words = {
@@ -65,34 +67,29 @@ export async function create(ctx: KoaContext, ollama: OllamaContext): Promise<vo
     messages:
       fields.messages ?? (file.messages.length > 0 ? file.messages : (base?.messages ?? [])),
   }
-  const { logger } = ctx.state.transport
+  const { logger } = call
   const preset = withParameters(words, { ...parametersOf(base), ...parameters }, logger)
   presets.check(preset)
   if (digest !== undefined) await blobsOf(ollama).serve(name, digest)
-  if (fields.quantize !== undefined) await ensureQuantized(ollama, from, fields.quantize)
+  if (fields.quantize !== undefined) await ensureQuantized(call, from, fields.quantize)
   presets.add(preset)
   if (fields.stream === false) {
-    ctx.body = { status: 'success' }
-    return
+    return { status: 'success' }
   }
-  const response = startNdjson(ctx)
   const first = fields.files === undefined ? `using existing model ${from}` : 'parsing GGUF'
-  for (const status of [first, 'writing manifest', 'success']) {
-    response.write(`${JSON.stringify({ status })}\n`)
-  }
-  response.end()
+  return new StreamReply(jsonLines, (writer) => {
+    for (const status of [first, 'writing manifest', 'success']) {
+      writer.write(`${JSON.stringify({ status })}\n`)
+    }
+  })
 }
 
 /**
  * A model that has the wanted quantization already needs no work; for others it says, as Ollama does, what
  * can be quantized, and with what.
  */
-async function ensureQuantized(
-  { directory }: OllamaContext,
-  from: string,
-  quantize: string,
-): Promise<void> {
-  const info = await directory.open(from).info()
+async function ensureQuantized(call: Call, from: string, quantize: string): Promise<void> {
+  const info = await call.open(from).client.info()
   const has = info.model.quantization
   if (has.toLowerCase() === quantize.toLowerCase()) return
   const isWhole = /^(b?f16|f32)$/i.test(has)
@@ -111,16 +108,15 @@ function refuse({ adapters, path }: z.output<typeof createSchema>): void {
 }
 
 /** `POST /api/copy`: another name for a model. */
-export async function copy(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const { source, destination } = await readFields(ctx, copySchema, ollama.unknownFields)
-  const presets = presetsOf(ollama)
+export async function copy(call: Call<z.output<typeof copySchema>>): Promise<Answer> {
+  const { source, destination } = call.fields
+  const presets = presetsOf(call)
   const known = presets.find(source)
-  const from = known?.from ?? nameOfOllamaModel(ollama.directory, source)
+  const from = known?.from ?? nameOfOllamaModel(call.engines, source)
   const copied = { ...known, from, name: destination }
   presets.check(copied)
   presets.add(copied)
-  ctx.status = 200
-  ctx.body = ''
+  return new Reply('')
 }
 
 /** What a Modelfile of a model would say. */

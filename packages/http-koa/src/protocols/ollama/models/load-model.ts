@@ -1,6 +1,7 @@
 import { CllmError, type EngineClient } from '@cllm/core'
 import { mayChangeServer } from '../../../security/request-scope.js'
-import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
+import type { Call } from '../../../routes/call.js'
+import { nameOfOllamaModel } from '../ollama-context.js'
 
 /**
  * Handles a request without a prompt: loads or unloads the model. Resolves with Ollama's reason.
@@ -8,7 +9,7 @@ import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
  * @throws `forbidden` when a user's key asks to unload what others may use
  */
 export async function loadOrUnload(
-  { directory }: Pick<OllamaContext, 'directory'>,
+  { engines }: Call,
   client: EngineClient,
   {
     model,
@@ -20,7 +21,7 @@ export async function loadOrUnload(
       throw new CllmError('forbidden', 'keep_alive: unloading a model needs the key of an admin')
     }
     // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
-    void directory.unload(nameOfOllamaModel(directory, model))
+    void engines.unload(nameOfOllamaModel(engines, model))
     return 'unload'
   }
   await client.info()

@@ -2,29 +2,28 @@ import { createHash } from 'node:crypto'
 import type { EngineInfo } from '@cllm/core'
 import { z } from 'zod'
 import { thinkingInSource } from '../../../chat/format/learn-thinking.js'
-import type { KoaContext } from '../../../routes/koa-context.js'
+import type { Answer, Call } from '../../../routes/call.js'
 import { infoOf, peekInfo, loadedModels } from '../../../engines/model-queries.js'
 import { boolean, text } from '../../../fields/fields.js'
-import { readFields } from '../../../fields/read-fields.js'
 import { modelfileOf } from './create.js'
 import { parametersOf } from './ollama-preset.js'
 import { nameOfOllamaModel, type OllamaContext, taggedName, timeText } from '../ollama-context.js'
 
 /** `GET /api/version`. */
-export function version(ctx: KoaContext, ollama: OllamaContext): void {
-  ctx.body = { version: ollama.version }
+export function version(_call: Call, ollama: OllamaContext): Answer {
+  return { version: ollama.version }
 }
 
 /** `GET /api/tags`: the models that are served. */
-export async function tags(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  ctx.body = {
+export async function tags(call: Call, ollama: OllamaContext): Promise<Answer> {
+  return {
     models: await Promise.all([
-      ...ollama.directory.list().map((id) => describe(id, ollama)),
-      ...(ollama.directory.adapted?.() ?? [])
+      ...call.engines.list().map((id) => describe(call, id, ollama)),
+      ...(call.engines.adapted?.() ?? [])
         .filter(({ adapter }) => adapter !== undefined)
-        .map(({ name }) => describe(name, ollama)),
-      ...(ollama.directory.presets?.list() ?? []).filter(isAnother).map(async ({ name, from }) => ({
-        ...(await describe(from, ollama)),
+        .map(({ name }) => describe(call, name, ollama)),
+      ...(call.engines.presets?.list() ?? []).filter(isAnother).map(async ({ name, from }) => ({
+        ...(await describe(call, from, ollama)),
         name: taggedName(name),
         model: taggedName(name),
         digest: digestOf(name),
@@ -38,23 +37,23 @@ const isAnother = ({ name, from }: { readonly name: string; readonly from: strin
   name !== from
 
 /** `GET /api/ps`: the models in memory. A model kept forever is shown to expire in a year. */
-export async function ps(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const { directory } = ollama
+export async function ps(call: Call, ollama: OllamaContext): Promise<Answer> {
+  const { engines: directory } = call
   const models = loadedModels(directory).map(async (id) => {
     const { model, limits, capabilities } = await infoOf(directory, id)
-    const year = ctx.state.transport.clock.now() + 365 * 24 * 3_600_000
+    const year = call.clock.now() + 365 * 24 * 3_600_000
     return {
-      ...(await describe(id, ollama)),
+      ...(await describe(call, id, ollama)),
       expires_at: timeText(directory.status(id).expiresAt ?? year),
       size_vram: capabilities.gpu === false ? 0 : model.sizeBytes,
       context_length: limits.contextSize,
     }
   })
-  ctx.body = { models: await Promise.all(models) }
+  return { models: await Promise.all(models) }
 }
 
-async function describe(id: string, { directory, started }: OllamaContext) {
-  const info = await peekInfo(directory, id)
+async function describe({ engines }: Call, id: string, { started }: OllamaContext) {
+  const info = await peekInfo(engines, id)
   return {
     name: taggedName(id),
     model: taggedName(id),
@@ -102,9 +101,12 @@ export const showSchema = z.object({
 })
 
 /** `POST /api/show`: what is known of a model; of one that was never in memory little. */
-export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void> {
-  const fields = await readFields(ctx, showSchema, ollama.unknownFields)
-  const { directory } = ollama
+export async function show(
+  call: Call<z.output<typeof showSchema>>,
+  ollama: OllamaContext,
+): Promise<Answer> {
+  const { fields } = call
+  const { engines: directory } = call
   const asked = fields.model ?? fields.name ?? ''
   const preset = directory.presets?.find(asked)
   const name = nameOfOllamaModel(directory, preset?.from ?? asked)
@@ -113,7 +115,7 @@ export async function show(ctx: KoaContext, ollama: OllamaContext): Promise<void
   const thinks = thinkingInSource(template) !== undefined
   const isEmbedding =
     info?.capabilities.generates === false || /bert|embed/i.test(info?.model.architecture ?? '')
-  ctx.body = {
+  return {
     license: '',
     modelfile: modelfileOf(asked, preset),
     parameters: Object.entries(parametersOf(preset))

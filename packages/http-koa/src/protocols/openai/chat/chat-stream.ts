@@ -1,10 +1,10 @@
 import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
-import type { KoaContext } from '../../../routes/koa-context.js'
+import type { Call } from '../../../routes/call.js'
+import { encoded, type Encoder, eventStream, type StreamReply } from '../../../routes/reply.js'
 import type { EndEvent, Generation } from '../../../request/generation.js'
-import { mergeGenerations } from '../../../request/merge-generations.js'
-import { startEventStream } from '../../../stream/start-event-stream.js'
+import { type MergedEvent, mergeGenerations } from '../../../request/merge-generations.js'
 import { finishOf, toolCallOf } from '../answer-words.js'
 import { CustomInput } from '../tools/custom-tools.js'
 import { openAiErrorBody } from '../openai-error.js'
@@ -12,7 +12,6 @@ import { chatLogprobs } from '../openai-logprobs.js'
 import { promptProgress } from '../../../request/prompt-progress.js'
 import { StreamTimings } from '../../../request/stream-timings.js'
 import { sum, timingsOf, usageOf } from '../../../request/usage.js'
-import { failStream } from '../../../stream/fail-stream.js'
 
 /** What all chunks of a stream have in common. */
 export interface StreamHead {
@@ -28,24 +27,34 @@ export interface StreamHead {
  * Whether calls are streamed piece by piece. Mistral's SDKs want the name in each piece, which others put
  * together; Mistral itself sends whole calls.
  */
-const streamsCalls = (ctx: KoaContext): boolean => !/^mistral-client-/i.test(ctx.get('User-Agent'))
+const streamsCalls = (call: Call): boolean => !/^mistral-client-/i.test(call.header('User-Agent'))
 
 /** Streams the answers as `chat.completion.chunk` events, then `[DONE]`. */
-export async function streamChat(
-  ctx: KoaContext,
+export const streamChat = (
+  call: Call,
+  generations: readonly Generation[],
+  form: AnswerForm,
+  head: StreamHead,
+): StreamReply =>
+  encoded(eventStream, mergeGenerations(generations), (write) =>
+    chunks(call, generations, form, head, write),
+  )
+
+function chunks(
+  call: Call,
   generations: readonly Generation[],
   form: AnswerForm,
   { head, includeUsage, hasTimings = false, customs }: StreamHead,
-): Promise<void> {
-  const response = startEventStream(ctx)
+  write: (text: string) => void,
+): Encoder<MergedEvent> {
   const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
-  const { clock } = ctx.state.transport
+  const { clock } = call
   const answers = generations.map(({ promptTokens }) => ({
     timings: new StreamTimings(clock, promptTokens),
     /** Those for the next chunk. */
     timed: undefined as object | undefined,
-    parser: createAnswerParser(form, streamsCalls(ctx)),
+    parser: createAnswerParser(form, streamsCalls(call)),
     calls: 0,
     /** Of the last call, where that is one of a free-form tool. */
     input: undefined as CustomInput | undefined,
@@ -57,7 +66,7 @@ export async function streamChat(
     const timings = timed === undefined ? '' : `,"timings":${JSON.stringify(timed)}`
     const due = answers[index]!.logprobs.splice(0)
     const logprobs = due.length === 0 ? 'null' : JSON.stringify(chatLogprobs(due))
-    response.write(
+    write(
       `${opening}[{"index":${index},"delta":${delta},"logprobs":${logprobs},` +
         `"finish_reason":${JSON.stringify(finish)}}]${timings}${closing}`,
     )
@@ -71,59 +80,60 @@ export async function streamChat(
         send(index, `{"reasoning_content":${JSON.stringify(part.text)}}`)
       } else if (part.type === 'call') {
         endInput(index)
-        const call = { index: answer.calls++, ...toolCallOf(ctx, part.call, customs) }
-        send(index, JSON.stringify({ tool_calls: [call] }))
+        const made = { index: answer.calls++, ...toolCallOf(call, part.call, customs) }
+        send(index, JSON.stringify({ tool_calls: [made] }))
         const isOpen = customs.has(part.call.name) && part.call.arguments === ''
         answer.input = isOpen ? new CustomInput() : undefined
       } else if (answer.input !== undefined) sayInput(index, answer.input.push(part.text))
       else {
-        const call = { index: answer.calls - 1, function: { arguments: part.text } }
-        send(index, JSON.stringify({ tool_calls: [call] }))
+        const more = { index: answer.calls - 1, function: { arguments: part.text } }
+        send(index, JSON.stringify({ tool_calls: [more] }))
       }
     }
   }
   const sayInput = (index: number, input: string) => {
     if (input === '') return
-    const call = { index: answers[index]!.calls - 1, custom: { input } }
-    send(index, JSON.stringify({ tool_calls: [call] }))
+    const more = { index: answers[index]!.calls - 1, custom: { input } }
+    send(index, JSON.stringify({ tool_calls: [more] }))
   }
   const endInput = (index: number) => {
     sayInput(index, answers[index]!.input?.end() ?? '')
     answers[index]!.input = undefined
   }
-  try {
-    for (const index of answers.keys()) send(index, '{"role":"assistant","content":null}')
-    for await (const { index, event } of mergeGenerations(generations)) {
+  return {
+    begin() {
+      for (const index of answers.keys()) send(index, '{"role":"assistant","content":null}')
+    },
+    push({ index, event }) {
       const answer = answers[index]!
       const { parser, logprobs } = answer
       if (event.type === 'progress') {
         const progress = JSON.stringify(promptProgress(event, answer.timings.elapsedMs))
-        response.write(
+        write(
           `${opening}[{"index":${index},"delta":{},"logprobs":null,"finish_reason":null}],` +
             `"prompt_progress":${progress}${closing}`,
         )
-        continue
+        return
       }
       if (event.type === 'token') answer.timed = hasTimings ? answer.timings.onToken() : undefined
       if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
       say(index, parser.push(event.text))
-      if (event.type !== 'end') continue
+      if (event.type !== 'end') return
       say(index, parser.end())
       endInput(index)
       send(index, '{}', finishOf(event.reason, answers[index]!.calls > 0))
       ends.push(event)
-    }
-    if (includeUsage) {
-      const usage = JSON.stringify(
-        usageOf(ends, sum(answers.map(({ parser }) => parser.reasoningTokens))),
-      )
-      const timings = JSON.stringify(timingsOf(ends[0]!))
-      response.write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
-    }
-    response.end('data: [DONE]\n\n')
-  } catch (error) {
-    failStream(ctx, response, error, (shown) =>
-      response.end(`data: ${JSON.stringify(openAiErrorBody(shown))}\n\n`),
-    )
+    },
+    end() {
+      if (includeUsage) {
+        const usage = JSON.stringify(
+          usageOf(ends, sum(answers.map(({ parser }) => parser.reasoningTokens))),
+        )
+        const timings = JSON.stringify(timingsOf(ends[0]!))
+        write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
+      }
+      write('data: [DONE]\n\n')
+    },
+    fail: (error) => write(`data: ${JSON.stringify(openAiErrorBody(error))}\n\n`),
   }
 }

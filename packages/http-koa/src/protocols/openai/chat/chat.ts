@@ -1,6 +1,7 @@
 import { type EngineClient, type GenerateRequest, requestId } from '@cllm/core'
+import type { z } from 'zod'
 import { collectAnswer, type CollectedAnswer } from '../../../chat/answer/collect-answer.js'
-import type { KoaContext } from '../../../routes/koa-context.js'
+import type { Answer, Call } from '../../../routes/call.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
 import { promptTextWithBos } from '../../../request/prompt-text.js'
 import { countPrompt } from '../../../request/prompt-tokens.js'
@@ -8,49 +9,47 @@ import { repeatRequest } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
-import { expectStream } from '../../../stream/start-event-stream.js'
-import { readFields } from '../../../fields/read-fields.js'
 import { finishOf, toolCallOf } from '../answer-words.js'
-import { chatSchema, thinkingLimit, toChatRequest } from './chat-request.js'
+import { type chatSchema, thinkingLimit, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
-import { openModel } from '../../../engines/open-model.js'
 import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { sum, timingsOf, usageOf } from '../../../request/usage.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
-export async function chatCompletions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const fields = await readFields(ctx, chatSchema, openAi.unknownFields)
-  expectStream(ctx, fields.stream)
-  const { model, client } = openModel(openAi.directory, fields.model)
+export async function chatCompletions(
+  call: Call<z.output<typeof chatSchema>>,
+  openAi: OpenAiContext,
+): Promise<Answer> {
+  const { fields } = call
+  const { model, client } = call.open(fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/chat/completions'], openAi.overrides)
-  const asked = await toChatRequest(fields, client, defaults, ctx.state.transport.logger)
+  const asked = await toChatRequest(fields, client, defaults, call.logger)
   const { request, form, customs } = asked
   const requests = repeatRequest(request, fields.n ?? 1)
   const limit = thinkingLimit(fields, asked)
-  const generations = await startThinking(ctx, client, requests, limit)
+  const generations = await startThinking(call, client, requests, limit)
   const head = {
-    id: `chatcmpl-${requestId(ctx.state.transport.random)}`,
-    created: secondsNow(ctx),
+    id: `chatcmpl-${requestId(call.random)}`,
+    created: secondsNow(call),
     model,
     system_fingerprint: generations[0]?.fingerprint ?? unknownFingerprint,
   }
   if (fields.stream === true) {
     const includeUsage = fields.stream_options?.include_usage ?? false
     const hasTimings = fields.timings_per_token === true
-    await streamChat(ctx, generations, form, { head, includeUsage, hasTimings, customs })
-    return
+    return streamChat(call, generations, form, { head, includeUsage, hasTimings, customs })
   }
   const answers = await Promise.all(
     generations.map((generation) => collectAnswer(generation, form)),
   )
   const ends = answers.map(({ end }) => end)
-  ctx.body = {
+  return {
     ...head,
     object: 'chat.completion',
     choices: answers.map((answer, index) => ({
       index,
-      message: messageOf(ctx, answer, customs),
+      message: messageOf(call, answer, customs),
       logprobs: fields.logprobs === true ? chatLogprobs(answer.logprobs) : null,
       finish_reason: finishOf(answer.end.reason, answer.calls.length > 0),
     })),
@@ -70,17 +69,16 @@ async function verboseOf(client: EngineClient, request: GenerateRequest): Promis
 }
 
 /** `POST /v1/chat/completions/input_tokens`: the tokens of a conversation, without an answer. */
-export async function countChatTokens(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const fields = await readFields(ctx, chatSchema, openAi.unknownFields)
-  const { client } = openModel(openAi.directory, fields.model)
-  const { logger } = ctx.state.transport
+export async function countChatTokens(call: Call<z.output<typeof chatSchema>>): Promise<Answer> {
+  const { fields, logger } = call
+  const { client } = call.open(fields.model)
   const defaults = openAiDefaults['/v1/chat/completions']
   const { request } = await toChatRequest(fields, client, defaults, logger)
-  ctx.body = { object: 'response.input_tokens', ...(await countPrompt(client, request)) }
+  return { object: 'response.input_tokens', ...(await countPrompt(client, request)) }
 }
 
 function messageOf(
-  ctx: KoaContext,
+  call: Call,
   { content, reasoning, calls }: CollectedAnswer,
   customs: ReadonlySet<string>,
 ) {
@@ -91,6 +89,6 @@ function messageOf(
     ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
     ...(calls.length === 0
       ? {}
-      : { tool_calls: calls.map((call) => toolCallOf(ctx, call, customs)) }),
+      : { tool_calls: calls.map((one) => toolCallOf(call, one, customs)) }),
   }
 }

@@ -1,32 +1,32 @@
 import { type PromptTokenLogprobs, requestId, type TokenLogprobs } from '@cllm/core'
-import type { KoaContext } from '../../../routes/koa-context.js'
+import type { z } from 'zod'
+import type { Answer, Call } from '../../../routes/call.js'
+import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
 import { type EndEvent, type Generation, startGenerations } from '../../../request/generation.js'
-import { mergeGenerations } from '../../../request/merge-generations.js'
+import { type MergedEvent, mergeGenerations } from '../../../request/merge-generations.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
-import { readFields } from '../../../fields/read-fields.js'
-import { expectStream, startEventStream } from '../../../stream/start-event-stream.js'
 import {
   answersPerPrompt,
   type CompletionsFields,
-  completionsSchema,
+  type completionsSchema,
   isScored,
   toCompletionRequests,
 } from './completions-request.js'
-import { openModel } from '../../../engines/open-model.js'
 import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { textLogprobs } from '../openai-logprobs.js'
 import { promptProgress } from '../../../request/prompt-progress.js'
 import { promptText } from '../../../request/prompt-text.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
-import { failStream } from '../../../stream/fail-stream.js'
 
 /** `POST /v1/completions`, whole or streamed. */
-export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const fields = await readFields(ctx, completionsSchema, openAi.unknownFields)
-  expectStream(ctx, fields.stream)
-  const { model, client } = openModel(openAi.directory, fields.model)
+export async function completions(
+  call: Call<z.output<typeof completionsSchema>>,
+  openAi: OpenAiContext,
+): Promise<Answer> {
+  const { fields } = call
+  const { model, client } = call.open(fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/completions'], openAi.overrides)
   const requests = await toCompletionRequests(fields, client, defaults)
   const echoes = await Promise.all(
@@ -34,17 +34,18 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
       fields.echo === true ? await promptText(client, request.prompt) : '',
     ),
   )
-  const generations = await startGenerations(ctx, client, requests)
+  const generations = await startGenerations(call, client, requests)
   const head = {
-    id: `cmpl-${requestId(ctx.state.transport.random)}`,
+    id: `cmpl-${requestId(call.random)}`,
     object: 'text_completion',
-    created: secondsNow(ctx),
+    created: secondsNow(call),
     model,
     system_fingerprint: generations[0]?.fingerprint ?? unknownFingerprint,
   }
   if (fields.stream === true) {
-    await stream(ctx, generations, echoes, head, fields)
-    return
+    return encoded(eventStream, mergeGenerations(generations), (write) =>
+      chunks(call, echoes, head, fields, write),
+    )
   }
   const promptOnly = fields.max_tokens === 0
   const answers = await Promise.all(
@@ -53,7 +54,7 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
   const hasLogprobs = fields.logprobs !== undefined
   const ends = answers.map(({ end }) => end)
   const times = answersPerPrompt(fields)
-  ctx.body = {
+  return {
     ...head,
     choices: best(answers, times, fields.n ?? 1).map((answer, index) => ({
       text: `${echoes[answers.indexOf(answer)] ?? ''}${answer.text}`,
@@ -67,7 +68,7 @@ export async function completions(ctx: KoaContext, openAi: OpenAiContext): Promi
 }
 
 /** The `most` likeliest of each `times` answers in a row, by the mean of their tokens, best first. */
-function best(answers: readonly Answer[], times: number, most: number): readonly Answer[] {
+function best(answers: readonly Completion[], times: number, most: number): readonly Completion[] {
   if (times === most) return answers
   return answers.flatMap((_, index) =>
     index % times === 0
@@ -79,7 +80,7 @@ function best(answers: readonly Answer[], times: number, most: number): readonly
   )
 }
 
-const meanLogprob = ({ logprobs }: Answer): number =>
+const meanLogprob = ({ logprobs }: Completion): number =>
   logprobs.reduce((sum, { logprob }) => sum + logprob, 0) / Math.max(1, logprobs.length)
 
 /** Every prompt counts once, however many answers it has. */
@@ -96,7 +97,7 @@ function usageOfAll(ends: readonly EndEvent[], times: number) {
   }
 }
 
-interface Answer {
+interface Completion {
   readonly text: string
   /** The prompt's, if requested. */
   readonly prompt: readonly PromptTokenLogprobs[]
@@ -104,7 +105,7 @@ interface Answer {
   readonly end: EndEvent
 }
 
-async function collect({ events }: Generation, promptOnly: boolean): Promise<Answer> {
+async function collect({ events }: Generation, promptOnly: boolean): Promise<Completion> {
   let text = ''
   let prompt: readonly PromptTokenLogprobs[] = []
   const logprobs: TokenLogprobs[] = []
@@ -120,19 +121,18 @@ async function collect({ events }: Generation, promptOnly: boolean): Promise<Ans
   return { text, prompt, logprobs, end: end! }
 }
 
-async function stream(
-  ctx: KoaContext,
-  generations: readonly Generation[],
+function chunks(
+  { clock }: Call,
   echoes: readonly string[],
   head: object,
   fields: CompletionsFields,
-): Promise<void> {
+  write: (text: string) => void,
+): Encoder<MergedEvent> {
   const { n = 1, stream_options: options, max_tokens: maxTokens } = fields
   const includeUsage = options?.include_usage ?? false
-  const response = startEventStream(ctx)
   const opening = `data: ${JSON.stringify(head).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
-  const offsets = generations.map(() => 0)
+  const offsets = echoes.map(() => 0)
   const likely = (index: number, tokens: readonly PromptTokenLogprobs[]): string => {
     if (tokens.length === 0) return 'null'
     const offset = offsets[index] ?? 0
@@ -145,24 +145,23 @@ async function stream(
     finish: string | null = null,
     logprobs: readonly PromptTokenLogprobs[] = [],
   ) =>
-    response.write(
+    write(
       `${opening}[{"text":${JSON.stringify(text)},"index":${index},` +
         `"logprobs":${likely(index, logprobs)},` +
         `"finish_reason":${JSON.stringify(finish)}}]${closing}`,
     )
   const ends: EndEvent[] = []
-  const began = ctx.state.transport.clock.now()
-  try {
-    if (!isScored(fields)) {
+  const began = clock.now()
+  return {
+    begin() {
+      if (isScored(fields)) return
       for (const [index, echo] of echoes.entries()) if (echo !== '') send(index, echo)
-    }
-    for await (const { index, event } of mergeGenerations(generations)) {
+    },
+    push({ index, event }) {
       if (event.type === 'progress') {
-        const progress = JSON.stringify(
-          promptProgress(event, ctx.state.transport.clock.now() - began),
-        )
-        response.write(`${opening}[],"prompt_progress":${progress}${closing}`)
-        continue
+        const progress = JSON.stringify(promptProgress(event, clock.now() - began))
+        write(`${opening}[],"prompt_progress":${progress}${closing}`)
+        return
       }
       const { promptLogprobs } = event
       if (promptLogprobs !== undefined) send(index, echoes[index] ?? '', null, promptLogprobs)
@@ -172,17 +171,14 @@ async function stream(
       } else if (maxTokens !== 0 && (event.text !== '' || event.logprobs !== undefined)) {
         send(index, event.text, null, event.logprobs && [event.logprobs])
       }
-    }
-    if (includeUsage) {
-      const usage = JSON.stringify(usageOfAll(ends, n))
-      response.write(
-        `${opening}[],"usage":${usage},"timings":${JSON.stringify(timingsOf(ends[0]!))}}\n\n`,
-      )
-    }
-    response.end('data: [DONE]\n\n')
-  } catch (error) {
-    failStream(ctx, response, error, (shown) =>
-      response.end(`data: ${JSON.stringify(openAiErrorBody(shown))}\n\n`),
-    )
+    },
+    end() {
+      if (includeUsage) {
+        const usage = JSON.stringify(usageOfAll(ends, n))
+        write(`${opening}[],"usage":${usage},"timings":${JSON.stringify(timingsOf(ends[0]!))}}\n\n`)
+      }
+      write('data: [DONE]\n\n')
+    },
+    fail: (error) => write(`data: ${JSON.stringify(openAiErrorBody(error))}\n\n`),
   }
 }

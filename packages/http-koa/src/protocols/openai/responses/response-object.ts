@@ -1,5 +1,5 @@
 import { requestId, type TokenLogprobs } from '@cllm/core'
-import type { KoaContext } from '../../../routes/koa-context.js'
+import type { Call } from '../../../routes/call.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { secondsNow } from '../openai-context.js'
 import { responseLogprob } from '../openai-logprobs.js'
@@ -38,8 +38,8 @@ export interface OutputItem {
 }
 
 /** An item whose text is still to come. */
-export function newItem(ctx: KoaContext, kind: ItemKind, name = ''): OutputItem {
-  const { random } = ctx.state.transport
+export function newItem(call: Call, kind: ItemKind, name = ''): OutputItem {
+  const { random } = call
   const callId = isCall(kind) ? `call_${requestId(random)}` : ''
   return {
     kind,
@@ -87,10 +87,10 @@ const echoed = {
 } as const
 
 /** The members that a response has from start to end. */
-export const responseHead = (ctx: KoaContext, fields: ResponsesFields, model: string) => ({
-  id: `resp_${requestId(ctx.state.transport.random)}`,
+export const responseHead = (call: Call, fields: ResponsesFields, model: string) => ({
+  id: `resp_${requestId(call.random)}`,
   object: 'response',
-  created_at: secondsNow(ctx),
+  created_at: secondsNow(call),
   model,
   error: null,
   instructions: fields.instructions ?? null,
@@ -116,7 +116,7 @@ export const responseHead = (ctx: KoaContext, fields: ResponsesFields, model: st
 
 /** The members that a response has at its end. */
 export function responseEnd(
-  ctx: KoaContext,
+  call: Call,
   { reason, usage }: EndEvent,
   items: readonly OutputItem[],
   reasoningTokens: number,
@@ -124,7 +124,7 @@ export function responseEnd(
   const isCut = reason === 'length'
   return {
     status: isCut ? 'incomplete' : 'completed',
-    completed_at: isCut ? null : secondsNow(ctx),
+    completed_at: isCut ? null : secondsNow(call),
     incomplete_details: isCut ? { reason: 'max_output_tokens' } : null,
     output: items.map((item) => itemBody(item, true)),
     usage: {

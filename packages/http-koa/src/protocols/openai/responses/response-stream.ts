@@ -1,12 +1,12 @@
 import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart, ToolCall } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
-import type { KoaContext } from '../../../routes/koa-context.js'
-import type { Generation } from '../../../request/generation.js'
+import type { Call } from '../../../routes/call.js'
+import { encoded, type Encoder, eventStream, type StreamReply } from '../../../routes/reply.js'
+import type { Generation, GenerationEvent } from '../../../request/generation.js'
 import { promptProgress } from '../../../request/prompt-progress.js'
 import { StreamTimings } from '../../../request/stream-timings.js'
 import { timingsOf } from '../../../request/usage.js'
-import { startEventStream } from '../../../stream/start-event-stream.js'
 import { CustomInput } from '../tools/custom-tools.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { responseLogprob } from '../openai-logprobs.js'
@@ -20,7 +20,6 @@ import {
   textEvents,
 } from './response-object.js'
 import type { ItemKind } from './response-object.js'
-import { failStream } from '../../../stream/fail-stream.js'
 
 type Send = (type: string, members: object) => void
 
@@ -37,7 +36,7 @@ class ItemStream {
   timings: object | undefined
   /** Those of the tokens that the next piece of text is made of. */
   logprobs: TokenLogprobs[] = []
-  readonly #ctx: KoaContext
+  readonly #asked: Call
   readonly #send: Send
   readonly #customs: ReadonlySet<string>
   #text: string[] = []
@@ -45,8 +44,8 @@ class ItemStream {
   /** Of the last item, where that is a call of a free-form tool. */
   #input: CustomInput | undefined
 
-  constructor(ctx: KoaContext, send: Send, customs: ReadonlySet<string>) {
-    this.#ctx = ctx
+  constructor(call: Call, send: Send, customs: ReadonlySet<string>) {
+    this.#asked = call
     this.#send = send
     this.#customs = customs
   }
@@ -96,7 +95,7 @@ class ItemStream {
 
   #begin(kind: ItemKind, name?: string): void {
     if (this.items.length > 0) this.#finish()
-    const item = newItem(this.#ctx, kind, name)
+    const item = newItem(this.#asked, kind, name)
     this.items.push(item)
     const output_index = this.items.length - 1
     this.#send('response.output_item.added', { output_index, item: itemBody(item, false) })
@@ -147,21 +146,31 @@ export interface ResponseStreamOptions {
 }
 
 /** Streams an answer as the events of OpenAI's Responses API, in the order that it documents. */
-export async function streamResponse(
-  ctx: KoaContext,
-  { events, promptTokens }: Generation,
+export const streamResponse = (
+  call: Call,
+  generation: Generation,
+  form: AnswerForm,
+  options: ResponseStreamOptions,
+): StreamReply =>
+  encoded(eventStream, generation.events, (write) =>
+    responseEvents(call, generation, form, options, write),
+  )
+
+function responseEvents(
+  call: Call,
+  { promptTokens }: Generation,
   form: AnswerForm,
   { head, hasTimings, customs }: ResponseStreamOptions,
-): Promise<void> {
-  const response = startEventStream(ctx)
+  write: (text: string) => void,
+): Encoder<GenerationEvent> {
   let sequence_number = 0
   const send: Send = (type, members) => {
     const data = JSON.stringify({ type, sequence_number: sequence_number++, ...members })
-    response.write(`event: ${type}\ndata: ${data}\n\n`)
+    write(`event: ${type}\ndata: ${data}\n\n`)
   }
   const parser = createAnswerParser(form, true)
-  const answer = new ItemStream(ctx, send, customs)
-  const timings = new StreamTimings(ctx.state.transport.clock, promptTokens)
+  const answer = new ItemStream(call, send, customs)
+  const timings = new StreamTimings(call.clock, promptTokens)
   const begun = {
     ...head,
     status: 'in_progress',
@@ -170,36 +179,36 @@ export async function streamResponse(
     output: [],
     usage: null,
   }
-  try {
-    send('response.created', { response: begun })
-    send('response.in_progress', { response: begun })
-    for await (const event of events) {
+  return {
+    begin() {
+      send('response.created', { response: begun })
+      send('response.in_progress', { response: begun })
+    },
+    push(event) {
       if (event.type === 'progress') {
         const prompt_progress = promptProgress(event, timings.elapsedMs)
         send('response.in_progress', { response: begun, prompt_progress })
-        continue
+        return
       }
       if (event.type === 'token') answer.timings = hasTimings ? timings.onToken() : undefined
       if (event.type === 'token' && event.logprobs !== undefined) {
         answer.logprobs.push(event.logprobs)
       }
       answer.push(parser.push(event.text))
-      if (event.type !== 'end') continue
+      if (event.type !== 'end') return
       answer.push(parser.end())
       answer.end()
-      const ended = { ...head, ...responseEnd(ctx, event, answer.items, parser.reasoningTokens) }
+      const ended = { ...head, ...responseEnd(call, event, answer.items, parser.reasoningTokens) }
       send(`response.${ended.status}`, {
         response: ended,
         ...(hasTimings && { timings: timingsOf(event) }),
       })
-    }
-  } catch (error) {
-    failStream(ctx, response, error, (shown) => {
-      const { message, code } = openAiErrorBody(shown).error
+    },
+    fail(error) {
+      const { message, code } = openAiErrorBody(error).error
       send('response.failed', {
         response: { ...begun, status: 'failed', error: { code, message } },
       })
-    })
+    },
   }
-  response.end()
 }

@@ -1,40 +1,34 @@
+import type { z } from 'zod'
 import { collectAnswer } from '../../../chat/answer/collect-answer.js'
-import type { KoaContext } from '../../../routes/koa-context.js'
+import type { Answer, Call } from '../../../routes/call.js'
 import { countPrompt } from '../../../request/prompt-tokens.js'
 import { startGeneration } from '../../../request/generation.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
-import { expectStream } from '../../../stream/start-event-stream.js'
-import { readFields } from '../../../fields/read-fields.js'
-import { openModel } from '../../../engines/open-model.js'
 import { customInput } from '../tools/custom-tools.js'
 import type { OpenAiContext } from '../openai-context.js'
 import { type ItemKind, newItem, responseEnd, responseHead } from './response-object.js'
 import { streamResponse } from './response-stream.js'
-import { responsesSchema, toResponsesRequest } from './responses-request.js'
+import { type responsesSchema, toResponsesRequest } from './responses-request.js'
 
 /** `POST /v1/responses`, whole or streamed. Nothing is stored. */
-export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const fields = await readFields(ctx, responsesSchema, openAi.unknownFields)
-  expectStream(ctx, fields.stream)
-  const { model, client } = openModel(openAi.directory, fields.model)
+export async function responses(
+  call: Call<z.output<typeof responsesSchema>>,
+  openAi: OpenAiContext,
+): Promise<Answer> {
+  const { fields } = call
+  const { model, client } = call.open(fields.model)
   const defaults = withOverrides(openAiDefaults['/v1/responses'], openAi.overrides)
-  const { request, form, customs } = await toResponsesRequest(
-    fields,
-    client,
-    defaults,
-    ctx.state.transport.logger,
-  )
-  const generation = await startGeneration(ctx, client, request)
-  const head = responseHead(ctx, fields, model)
+  const { request, form, customs } = await toResponsesRequest(fields, client, defaults, call.logger)
+  const generation = await startGeneration(call, client, request)
+  const head = responseHead(call, fields, model)
   if (fields.stream === true) {
     const hasTimings = fields.timings_per_token === true
-    await streamResponse(ctx, generation, form, { head, hasTimings, customs })
-    return
+    return streamResponse(call, generation, form, { head, hasTimings, customs })
   }
   const { content, reasoning, calls, end, ...answer } = await collectAnswer(generation, form)
   const item = (kind: ItemKind, text: string, name?: string) => ({
-    ...newItem(ctx, kind, name),
+    ...newItem(call, kind, name),
     text,
   })
   const items = [
@@ -48,15 +42,16 @@ export async function responses(ctx: KoaContext, openAi: OpenAiContext): Promise
         : item('function_call', given, name),
     ),
   ]
-  ctx.body = { ...head, ...responseEnd(ctx, end, items, answer.reasoningTokens) }
+  return { ...head, ...responseEnd(call, end, items, answer.reasoningTokens) }
 }
 
 /** `POST /v1/responses/input_tokens`: the tokens of an input, without an answer. */
-export async function countResponseTokens(ctx: KoaContext, openAi: OpenAiContext): Promise<void> {
-  const fields = await readFields(ctx, responsesSchema, openAi.unknownFields)
-  const { client } = openModel(openAi.directory, fields.model)
-  const { logger } = ctx.state.transport
+export async function countResponseTokens(
+  call: Call<z.output<typeof responsesSchema>>,
+): Promise<Answer> {
+  const { fields, logger } = call
+  const { client } = call.open(fields.model)
   const defaults = openAiDefaults['/v1/responses']
   const { request } = await toResponsesRequest(fields, client, defaults, logger)
-  ctx.body = { object: 'response.input_tokens', ...(await countPrompt(client, request)) }
+  return { object: 'response.input_tokens', ...(await countPrompt(client, request)) }
 }

@@ -1,0 +1,121 @@
+import {
+  type Clock,
+  CllmError,
+  defined,
+  type EngineClient,
+  type EngineDirectory,
+  type GenerateRequest,
+  overriding,
+  watchStream,
+} from '@cllm/core'
+import { requestScope } from '../security/request-scope.js'
+import type { RequestObserver } from './request-observer.js'
+
+/** The same models with other clients: `wrap` is called once for each. */
+export function wrapEngines(
+  directory: EngineDirectory,
+  wrap: (client: EngineClient, model: string) => EngineClient,
+): EngineDirectory {
+  const wrapped = new WeakMap<EngineClient, EngineClient>()
+  return overriding(directory, {
+    open(id, options) {
+      const client = directory.open(id, options)
+      const known = wrapped.get(client)
+      if (known !== undefined) return known
+      const made = wrap(client, directory.nameOf(id))
+      wrapped.set(client, made)
+      return made
+    },
+  })
+}
+
+/** What is done around the engines of a transport. */
+export interface EngineWatch {
+  /** What every submitted request is reported to; the first is told first. */
+  readonly observers?: readonly RequestObserver[]
+  readonly clock: Clock
+  /**
+   * Whether requests are their key's: of its tenant, whatever they say, and those of other tenants do not
+   * exist. Admins may do everything.
+   */
+  readonly isGuarded?: boolean
+}
+
+/** The same engines, with their requests observed and guarded. */
+export function watchEngines(
+  directory: EngineDirectory,
+  { observers = [], clock, isGuarded = false }: EngineWatch,
+): EngineDirectory {
+  if (observers.length === 0 && !isGuarded) return directory
+  const ofKey = isGuarded ? ofKeysTenant : (request: GenerateRequest) => request
+  return wrapEngines(directory, (client, model) =>
+    overriding(client, {
+      submit(request, options) {
+        const at = clock.now()
+        const watches = observers.map((observer) => observer.onSubmit({ model, request, at }))
+        return watchStream(client.submit(ofKey(request), options), {
+          onEvent(event) {
+            const now = clock.now()
+            for (const watch of watches) watch.onEvent(event, now)
+          },
+          onEnd(error) {
+            const now = clock.now()
+            for (const watch of watches) watch.onEnd(now, error)
+          },
+        })
+      },
+      async embed(input, options) {
+        const began = clock.now()
+        const tell = (tokens: number, error?: CllmError): void => {
+          const made = { model, tokens, ms: clock.now() - began, ...defined({ error }) }
+          for (const observer of observers) observer.onEmbedded?.(made)
+        }
+        try {
+          const made = await client.embed(input, options)
+          tell(made.promptTokens)
+          return made
+        } catch (error) {
+          tell(0, CllmError.from(error))
+          throw error
+        }
+      },
+      async setScheduler(policy, options) {
+        const info = await client.setScheduler(policy, options)
+        for (const observer of observers) observer.onPolicy?.(model, info.policy)
+        return info
+      },
+      ...(isGuarded && guarded(client)),
+    }),
+  )
+}
+
+/** The same engines, with every submitted request reported to one observer. */
+export const observeEngines = (
+  directory: EngineDirectory,
+  observer: RequestObserver,
+  clock: Clock,
+): EngineDirectory => watchEngines(directory, { observers: [observer], clock })
+
+function ofKeysTenant(request: GenerateRequest): GenerateRequest {
+  const key = requestScope.getStore()?.key
+  if (key === undefined) return request
+  const tenant = key.role === 'admin' ? (request.tenant ?? key.tenant) : key.tenant
+  return { ...request, tenant }
+}
+
+/** What a key may ask of an engine besides requests. */
+const guarded = (client: EngineClient): Pick<EngineClient, 'slotAction' | 'explain'> => ({
+  async slotAction(slot, action) {
+    const key = requestScope.getStore()?.key
+    if (key === undefined || key.role === 'admin') return await client.slotAction(slot, action)
+    const message = 'Slots hold what others wrote: saving and restoring needs an admin key'
+    throw new CllmError('forbidden', message)
+  },
+  async explain(id) {
+    const report = await client.explain(id)
+    const key = requestScope.getStore()?.key
+    if (key === undefined || key.role === 'admin' || report.tenant === key.tenant) return report
+    const message = `There is no request "${id}" under way or among the last that ended`
+    throw new CllmError('request_not_found', message, { details: { id } })
+  },
+})

@@ -1,0 +1,147 @@
+import { nativeErrors } from '../errors/error-body.js'
+import type { KoaProtocol } from './koa-context.js'
+import type { Access, BoundRoute, ErrorFormat } from './route.js'
+
+/** A route that a path matches, with what its parameters stand for. */
+export interface MatchedRoute {
+  readonly route: BoundRoute
+  readonly params: Readonly<Record<string, string>>
+}
+
+/** What is served at a path. */
+export interface Match {
+  /** The routes of this method, in the order of their protocols. */
+  readonly routes: readonly MatchedRoute[]
+  /** The methods that the path takes; none: there is no such path. */
+  readonly methods: readonly string[]
+  readonly access: Access
+  /** The format of its failures. */
+  readonly errors: ErrorFormat
+}
+
+interface Entry {
+  readonly route: BoundRoute
+  readonly errors: ErrorFormat
+  /** Of routes with parameters; those without are found by their paths. */
+  readonly pattern: RegExp | undefined
+  readonly place: number
+}
+
+/** Paths below which unknown ones belong to a protocol. */
+interface Area {
+  readonly path: string
+  readonly errors: ErrorFormat
+  readonly access: Access
+}
+
+const rank: Readonly<Record<Access, number>> = { open: 0, user: 1, admin: 2 }
+
+/** The routes of a server's protocols. Upper and lower case are the same, as is a slash at the end. */
+export class RouteTable {
+  readonly #fixed = new Map<string, Entry[]>()
+  readonly #patterns: Entry[] = []
+  readonly #areas: readonly Area[]
+
+  constructor(protocols: readonly KoaProtocol[]) {
+    let place = 0
+    for (const { routes = [], errors = nativeErrors } of protocols) {
+      for (const given of routes) {
+        // a plug-in in plain JavaScript may have left it out: its route is closed
+        const route = { ...given, access: given.access ?? 'admin' }
+        const pattern = patternOf(route.path)
+        const entry = { route, errors: route.errors ?? errors, pattern, place: place++ }
+        if (pattern !== undefined) this.#patterns.push(entry)
+        else {
+          const path = normal(route.path)
+          this.#fixed.set(path, [...(this.#fixed.get(path) ?? []), entry])
+        }
+      }
+    }
+    this.#areas = protocols.flatMap(areasOf).toSorted((a, b) => b.path.length - a.path.length)
+  }
+
+  /** What is served at a path by a method. */
+  match(method: string, path: string): Match {
+    const entries = this.#at(path)
+    if (entries.length === 0) {
+      const area = this.#areaOf(path)
+      const { errors = nativeErrors, access = 'user' } = area ?? {}
+      return { routes: [], methods: [], access, errors }
+    }
+    const wanted = method === 'HEAD' ? 'get' : method.toLowerCase()
+    const found = entries.filter(({ route }) => route.method === wanted)
+    const methods = [
+      ...new Set(
+        entries.flatMap(({ route }) =>
+          route.method === 'get' ? ['HEAD', 'GET'] : [route.method.toUpperCase()],
+        ),
+      ),
+    ]
+    const [first = entries[0]!] = found
+    return {
+      routes: found.map(({ route, pattern }) => ({ route, params: paramsOf(pattern, path) })),
+      methods,
+      access: found.length > 0 ? first.route.access : accessOfOthers(entries),
+      errors: first.errors,
+    }
+  }
+
+  #at(path: string): readonly Entry[] {
+    const fixed = this.#fixed.get(normal(path)) ?? []
+    const others = this.#patterns.filter(({ pattern }) => pattern!.test(path))
+    if (others.length === 0) return fixed
+    return [...fixed, ...others].toSorted((a, b) => a.place - b.place)
+  }
+
+  #areaOf(path: string): Area | undefined {
+    const given = normal(path)
+    return this.#areas.find((area) => given === area.path || given.startsWith(`${area.path}/`))
+  }
+}
+
+/** What a method needs that a path does not take: what the most open one of its routes does, but a key. */
+function accessOfOthers(entries: readonly Entry[]): Access {
+  const least = Math.min(...entries.map(({ route }) => rank[route.access]))
+  return least === rank.admin ? 'admin' : 'user'
+}
+
+/** A protocol's areas: where it says, and below its own routes. */
+function areasOf({ routes = [], errors = nativeErrors, under = [] }: KoaProtocol): Area[] {
+  const isForAdmins = routes.length > 0 && routes.every(({ access }) => access === 'admin')
+  const access = isForAdmins ? 'admin' : 'user'
+  const own = under.map((path) => ({ path, errors, access }) as const)
+  const fixed = routes.filter(({ path }) => path !== '/' && patternOf(path) === undefined)
+  const below = fixed.map((route) => {
+    return { path: normal(route.path), errors: route.errors ?? errors, access } as const
+  })
+  return [...own, ...below]
+}
+
+/** A path in lower case, without the slash at its end. */
+function normal(path: string): string {
+  const lower = path.toLowerCase()
+  return lower.length > 1 && lower.endsWith('/') ? lower.slice(0, -1) : lower
+}
+
+function patternOf(path: string): RegExp | undefined {
+  if (!/[:*]/.test(path)) return undefined
+  const source = path
+    .replace(/[.\\+?()[\]{}|^$]/g, '\\$&')
+    .replace(/:(\w+)/g, '(?<$1>[^/]+)')
+    .replace(/\*(\w+)/g, '(?<$1>[^]+)')
+  return new RegExp(`^${source}/?$`, 'i')
+}
+
+function paramsOf(pattern: RegExp | undefined, path: string): Readonly<Record<string, string>> {
+  const groups = pattern?.exec(path)?.groups ?? {}
+  return Object.fromEntries(Object.entries(groups).map(([name, text]) => [name, decoded(text)]))
+}
+
+/** What is no encoded text stays as it is. */
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

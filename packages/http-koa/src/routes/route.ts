@@ -1,0 +1,74 @@
+import type { CllmError } from '@cllm/core'
+import type { z } from 'zod'
+import type { Answer, Call } from './call.js'
+
+/** Who may use a route of a server with API keys: everybody, every key, or an admin's. */
+export type Access = 'open' | 'user' | 'admin'
+
+/** The error format of a protocol. */
+export interface ErrorFormat {
+  /** Names its schema in the OpenAPI description. */
+  readonly name: string
+  /** The status of a failure's answer; default: that of the error table. */
+  status?(error: CllmError): number
+  /** The body of a failure's answer, sent as JSON. */
+  body(error: CllmError): unknown
+  /** The schema of the body, for the OpenAPI description. */
+  readonly schema?: z.ZodObject
+}
+
+/**
+ * One route: how it is matched, who may use it, how its request is checked, and how it is answered and
+ * described. `Own` is what its protocol's handlers share.
+ */
+export interface Route<Own = never> {
+  readonly method: 'get' | 'post' | 'put' | 'patch' | 'delete'
+  /** `/v1/models/*id`: `:name` matches a segment, `*name` the rest. */
+  readonly path: string
+  readonly summary: string
+  /** Without keys everybody may use every route. */
+  readonly access: Access
+  /** The schema of the body; without one the handler may read the body itself. */
+  readonly body?: z.ZodObject
+  /**
+   * How a body is read. Default: a null counts as absent, and an unknown field is ignored with a warning.
+   * `exact`: a null is a value; `strict`: so, and an unknown field is refused.
+   */
+  readonly reading?: 'exact' | 'strict'
+  /** The schema that query strings are checked with. */
+  readonly query?: z.ZodObject
+  /** Media types of the answer; default `application/json`. */
+  readonly answers?: readonly string[]
+  /** Default: those of the protocol. */
+  readonly errors?: ErrorFormat
+  /** Whether the description of the API leaves it out. */
+  readonly isHidden?: boolean
+  /** Whether it is probed every few seconds, so that its requests are logged at debug level only. */
+  readonly isProbe?: boolean
+  /** Whether it answers while models load and while the server stops. */
+  readonly isAlways?: boolean
+  /** Answers a request. */
+  // a method: a handler takes the call of its own schema
+  handle(call: Call, own: Own): Answer | Promise<Answer>
+}
+
+/** A route of a server: all that its handler needs is bound. */
+export interface BoundRoute extends Omit<Route, 'handle'> {
+  handle(call: Call, own?: undefined): Answer | Promise<Answer>
+}
+
+/** Binds what the handlers of a protocol share. */
+export const bindRoutes = <Own>(routes: readonly Route<Own>[], own: Own): readonly BoundRoute[] =>
+  routes.map((route) => ({ ...route, handle: (call) => route.handle(call, own) }))
+
+/** A route whose handler is checked against the schemas of its body and its query. */
+export const route = <Own, Body extends z.ZodObject, Query extends z.ZodObject>(
+  given: Omit<Route<Own>, 'handle' | 'body' | 'query'> & {
+    readonly body?: Body
+    readonly query?: Query
+    readonly handle: (
+      call: Call<z.output<Body>, z.output<Query>>,
+      own: Own,
+    ) => Answer | Promise<Answer>
+  },
+): Route<Own> => given as Route<Own>
