@@ -51,7 +51,6 @@ export * from './engine/engine-options.js'
 export * from './client/local-engine-client.js'
 export * from './clock/simulated-clock.js'
 export * from './clock/system-clock.js'
-export * from './clock/system-random.js'
 export * from './clock/within.js'
 
 // Several models.
@@ -116,7 +115,7 @@ export * from './plugin/replaceable-parts.js'
 // For authors of backends, protocols and policies.
 export * from './byte-alphabet.js'
 export * from './client/overriding.js'
-export * from './client/request-id.js'
+export { requestId } from './remote/event-streams.js'
 export * from './client/watch-stream.js'
 export * from './engine/costs/linear-fit.js'
 export * from './engine/costs/pass-costs.js'

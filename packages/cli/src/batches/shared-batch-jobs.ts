@@ -7,7 +7,7 @@ import {
   type BatchJobsParts,
   type BatchObject,
   cancelBatch,
-  checkLines,
+  checkBatch,
   isUnderWay,
   keyIsGone,
   type Kept,
@@ -96,23 +96,10 @@ export class SharedBatchJobs implements BatchJobs {
   /** Checks a new batch's lines, and makes a job of each. Done again after a crash, it makes none twice. */
   async #check(id: string): Promise<void> {
     const { store, results, queue, clock } = this.parts
-    const kept = await store.get('batches', id)
-    if (kept === undefined) return
-    const { input_file_id: input, endpoint } = kept.object
-    if (kept.object.status === 'validating') {
-      const { total, errors } = await checkLines(store.lines(input), endpoint)
-      const now = Math.floor(clock.now() / 1000)
-      const counts = { total, completed: 0, failed: 0 }
-      const change: Partial<BatchObject> =
-        errors.length > 0
-          ? { status: 'failed', failed_at: now, errors: { object: 'list', data: errors } }
-          : { status: 'in_progress', in_progress_at: now, request_counts: counts }
-      if (errors.length === 0) await results.open(id, total)
-      const isNew = ({ status }: BatchObject) => status === 'validating'
-      await store.update(id, (batch) => (isNew(batch) ? change : undefined))
-    }
-    const checked = await store.get('batches', id)
+    const onCounted = async (total: number) => await results.open(id, total)
+    const checked = await checkBatch(id, { store, clock, onCounted })
     if (checked?.object.status !== 'in_progress') return
+    const { input_file_id: input } = checked.object
     const delayMs = Math.max(0, 1000 * checked.object.expires_at - clock.now())
     await queue.add([{ ...closing(id, 'expired'), delayMs }])
     let jobs: Job<BatchJob>[] = []

@@ -4,8 +4,7 @@ import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { Engine } from '../engine/engine.js'
 import type { PluginRegistry } from '../plugin/plugin-registry.js'
 import { EngineControl } from './engine-control.js'
-import { EventStreams } from '../remote/event-streams.js'
-import { requestId } from './request-id.js'
+import { EventStreams, requestId } from '../remote/event-streams.js'
 
 /** An engine in this process. */
 export class LocalEngineClient extends EngineControl implements EngineClient {

@@ -1,4 +1,4 @@
-import type { Clock, TimerOptions } from '../contracts/clock.js'
+import type { Clock, Random, TimerOptions } from '../contracts/clock.js'
 
 /** A timer of more milliseconds (24.8 days) would go off at once. */
 const longest = 2 ** 31 - 1
@@ -17,4 +17,9 @@ export const systemClock: Clock = Object.freeze({
     wait()
     return () => clearTimeout(timer)
   },
+})
+
+/** Numbers of the operating system's generator. */
+export const systemRandom: Random = Object.freeze({
+  uint32: () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0,
 })

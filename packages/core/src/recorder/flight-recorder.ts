@@ -8,9 +8,10 @@ import type {
   RecordedStep,
 } from '../contracts/engine/recording.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
+import { defined } from '../defined.js'
 import type { QueuedRequest } from '../remote/engine-telemetry.js'
 import type { RecorderOptions } from './recorder-options.js'
-import { type Arrival, askedOf, type RecordingParts, writeRecording } from './write-recording.js'
+import { type Arrival, type Asked, type RecordingParts, writeRecording } from './write-recording.js'
 
 /** Bytes that entries take in memory, measured in Node 22 and rounded up. */
 const arrivalBytes = 400
@@ -171,6 +172,12 @@ export class FlightRecorder {
       if (isOver) this.#beginsAt = Math.max(this.#beginsAt, oldest + 0.001)
     }
   }
+}
+
+/** What of a request is kept. */
+function askedOf(request: GenerateRequest): Asked {
+  const { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache } = request
+  return defined({ priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache })
 }
 
 const bytesOfArrival = (arrival: Arrival | undefined): number =>

@@ -3,8 +3,8 @@ import type { AddressedEvent, Usage } from '../contracts/engine/engine-client.js
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
 import { defined } from '../defined.js'
-import { Counters, endState } from '../engine/report/counters.js'
-import { totalsOf } from '../remote/recorded-step.js'
+import type { RecordedStep } from '../contracts/engine/recording.js'
+import { Counters, endState, type StepTotals } from '../engine/report/counters.js'
 import { emptied } from '../statistics/past-of.js'
 import { sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'
@@ -109,3 +109,21 @@ export class TelemetryTap {
 
 const isOfInterest = (name: string): boolean =>
   name === 'statistics' || name === 'getScheduler' || name === 'setScheduler'
+
+/** The fields of a step that counters need. */
+function totalsOf(step: RecordedStep): StepTotals {
+  const { ms, decodeMs, sampleMs, decode, chunks, drafts } = step
+  let prefillTokens = 0
+  for (const [tokens] of chunks) prefillTokens += tokens
+  return {
+    durationMs: ms,
+    decodeMs,
+    sampleMs,
+    prefillTokens,
+    prefillSequences: chunks.length,
+    decodeSequences: decode,
+    draftSequences: drafts?.sequences ?? 0,
+    draftTokens: drafts?.tokens ?? 0,
+    acceptedTokens: drafts?.accepted ?? 0,
+  }
+}

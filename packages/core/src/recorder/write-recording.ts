@@ -7,7 +7,6 @@ import type {
   Recording,
 } from '../contracts/engine/recording.js'
 import type { PolicySetting } from '../contracts/scheduling/scheduler-info.js'
-import { defined } from '../defined.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { blockSize } from '../engine/kv/block-chain.js'
 
@@ -101,12 +100,6 @@ export function writeRecording(parts: RecordingParts): Recording {
 export function noRecorder(): CllmError {
   const message = 'This server has no flight recorder: it is switched off'
   return new CllmError('unsupported', message)
-}
-
-/** What of a request the recorder keeps. */
-export function askedOf(request: GenerateRequest): Asked {
-  const { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache } = request
-  return defined({ priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache })
 }
 
 /** To the microsecond. */

@@ -2,7 +2,6 @@ import type { EngineObserver, StepRecord } from '../contracts/engine/engine-obse
 import type { RecordedStep } from '../contracts/engine/recording.js'
 import { blockSize } from '../engine/kv/block-chain.js'
 import type { Sequence } from '../engine/requests/sequence.js'
-import { toRecordedStep } from './recorded-step.js'
 
 /** A request that an engine queued. */
 export interface QueuedRequest {
@@ -47,4 +46,17 @@ export class TelemetryBuffer implements EngineObserver {
     this.#queued = []
     return { telemetry: { steps, queued, busyMs: this.#busyMs } }
   }
+}
+
+/** A step as it is sent to the parent process and kept by the flight recorder. */
+function toRecordedStep(step: StepRecord): RecordedStep {
+  const chunks: [tokens: number, context: number][] = []
+  for (const { tokens, context, isDecode } of step.parts) {
+    if (!isDecode) chunks.push([tokens, context])
+  }
+  const { startedAt, durationMs, decodeMs, sampleMs } = step
+  const { decodeSequences: decode, decodeContextTokens: context } = step
+  const recorded = { atMs: startedAt, ms: durationMs, decodeMs, sampleMs, decode, context, chunks }
+  const { draftSequences: sequences, draftTokens: tokens, acceptedTokens: accepted } = step
+  return sequences === 0 ? recorded : { ...recorded, drafts: { sequences, tokens, accepted } }
 }

@@ -1,3 +1,4 @@
+import type { Random } from '../contracts/clock.js'
 import type {
   AddressedEvent,
   GenerateEvent,
@@ -122,4 +123,10 @@ export class EventStreams {
 function failed(stream: EventStream, error: CllmError): EventStream {
   stream.fail(error)
   return stream
+}
+
+/** 32 random hex digits. */
+export function requestId(random: Random): string {
+  const parts = Array.from({ length: 4 }, () => random.uint32().toString(16).padStart(8, '0'))
+  return parts.join('')
 }

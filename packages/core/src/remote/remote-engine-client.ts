@@ -11,8 +11,7 @@ import { CllmError } from '../errors/cllm-error.js'
 import { cancelled } from '../client/cancelled.js'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
 import { CallForwarder, type EngineCallName, takesSignal } from './engine-calls.js'
-import { EventStreams } from './event-streams.js'
-import { requestId } from '../client/request-id.js'
+import { EventStreams, requestId } from './event-streams.js'
 import { defined } from '../defined.js'
 
 interface PendingCall {

@@ -1,6 +1,5 @@
 import { type DependencyContainer, container as root, instanceCachingFactory } from 'tsyringe'
-import { systemClock } from '../clock/system-clock.js'
-import { systemRandom } from '../clock/system-random.js'
+import { systemClock, systemRandom } from '../clock/system-clock.js'
 import type { Backend } from '../contracts/model/backend.js'
 import type { Clock, Random } from '../contracts/clock.js'
 import type { SlotFiles } from '../contracts/engine/slot-files.js'

@@ -1,5 +1,4 @@
-import { systemClock } from '../clock/system-clock.js'
-import { systemRandom } from '../clock/system-random.js'
+import { systemClock, systemRandom } from '../clock/system-clock.js'
 import { LocalEngineClient } from '../client/local-engine-client.js'
 import type { Clock, Random } from '../contracts/clock.js'
 import type { EngineClient } from '../contracts/engine/engine-client.js'

@@ -1,5 +1,4 @@
-import { systemClock } from '../clock/system-clock.js'
-import { systemRandom } from '../clock/system-random.js'
+import { systemClock, systemRandom } from '../clock/system-clock.js'
 import type { Clock, Random } from '../contracts/clock.js'
 import { silentLogger, type Logger } from '../contracts/logger.js'
 import type { Recording } from '../contracts/engine/recording.js'

@@ -39,7 +39,7 @@ export class LoadableModels {
   /** The spec of every model, by its name. */
   readonly specs = new Map<string, string>()
   /** The adapters of every model, by its name. */
-  readonly #adapterSets = new Map<string, AdapterSet>()
+  readonly adapterSets = new Map<string, AdapterSet>()
   readonly #engines = new Set<EngineProcess>()
   readonly #sources: ModelSources
   #logLevel: string | undefined
@@ -88,16 +88,11 @@ export class LoadableModels {
     return this.of(id ?? name, { spec, ...(template === null ? {} : { chat_template: template }) })
   }
 
-  /** The adapters of a model; those of one that is not served are none. */
-  adapterSetOf(name: string): AdapterSet {
-    return this.#adapterSets.get(name) ?? new AdapterSet()
-  }
-
   /** Makes a model loadable under this name. */
   of(name: string, { spec, ...settings }: ServedModel): LoadableModel {
     this.specs.set(name, spec)
     const { lora = this.loaded.config.engine.lora } = settings
-    this.#adapterSets.set(name, new AdapterSet(adaptersOf(lora as readonly string[])))
+    this.adapterSets.set(name, new AdapterSet(adaptersOf(lora as readonly string[])))
     const { keep_alive: keepAlive } = settings
     const keepAliveMs = keepAlive === undefined ? undefined : parseKeepAlive(keepAlive)
     return {
@@ -188,7 +183,7 @@ export class LoadableModels {
         env: io.env,
         signal: closing,
         logger,
-        adapters: () => this.adapterSetOf(model.name).sources,
+        adapters: () => this.adapterSets.get(model.name)?.sources ?? [],
         supervisor: toSupervisorOptions(loaded.config),
         recorder: {
           windowMs: recorderConfig.minutes * 60_000,

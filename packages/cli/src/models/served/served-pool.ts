@@ -34,7 +34,7 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
   })
   const { preload } = config.models
   return {
-    directory: new AdapterDirectory(pool, { adapterSetOf: (name) => sources.adapterSetOf(name) }),
+    directory: new AdapterDirectory(pool, { adapterSets: sources.adapterSets }),
     store: new CatalogStore(pool, sources, loaded, io),
     death,
     async load() {

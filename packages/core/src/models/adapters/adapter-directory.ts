@@ -14,7 +14,9 @@ import { AdapterSet } from './adapter-set.js'
 
 /** Options of an {@link AdapterDirectory}. */
 export interface AdapterDirectoryOptions {
-  /** The adapters of a model. Default: none at first. */
+  /** The adapters of models by their names; a model that is not there gets a set. Default: none at first. */
+  readonly adapterSets?: Map<string, AdapterSet>
+  /** The adapters of a model, in place of `adapterSets`. */
   readonly adapterSetOf?: (model: string) => AdapterSet
   /** Why adapters can be neither loaded, unloaded nor applied to all requests; default: they can. */
   readonly fixed?: string
@@ -37,11 +39,17 @@ export class AdapterDirectory implements ClosableDirectory {
 
   constructor(
     models: ClosableDirectory,
-    { adapterSetOf = adapterSetsByName(), fixed }: AdapterDirectoryOptions = {},
+    { adapterSets = new Map(), adapterSetOf, fixed }: AdapterDirectoryOptions = {},
   ) {
     this.#models = models
-    this.#adapterSetOf = adapterSetOf
     this.#fixed = fixed
+    this.#adapterSetOf =
+      adapterSetOf ??
+      ((model) => {
+        const adapters = adapterSets.get(model) ?? new AdapterSet()
+        adapterSets.set(model, adapters)
+        return adapters
+      })
   }
 
   get loading(): ModelLoading | undefined {
@@ -147,15 +155,6 @@ export class AdapterDirectory implements ClosableDirectory {
 
   #ensureLoads(): void {
     if (this.#fixed !== undefined) throw new CllmError('unsupported', this.#fixed)
-  }
-}
-
-function adapterSetsByName(): (model: string) => AdapterSet {
-  const sets = new Map<string, AdapterSet>()
-  return (model) => {
-    const adapters = sets.get(model) ?? new AdapterSet()
-    sets.set(model, adapters)
-    return adapters
   }
 }
 

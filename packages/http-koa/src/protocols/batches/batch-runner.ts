@@ -3,7 +3,7 @@ import type { BatchFolder } from './batch-folder.js'
 import { type BatchObject, isUnderWay, type Kept } from './batch-objects.js'
 import { cancelBatch, keyIsGone } from './cancel-batch.js'
 import { Places } from './lines/places.js'
-import { checkLines, parseLine } from './lines/check-lines.js'
+import { checkBatch, parseLine } from './lines/check-lines.js'
 import { answerLine } from './lines/answer-line.js'
 import type { BatchLine, SendLine } from './lines/line-sender.js'
 import type { BatchJobs } from './batch-store.js'
@@ -127,9 +127,9 @@ export class BatchRunner implements BatchJobs {
   async #run(id: string, { lost, isHeld }: FolderHold): Promise<void> {
     if (!isHeld()) return
     const stopped = this.#stops.get(id)!.signal
-    const checked = await this.#check(id)
-    if (checked === undefined || !isHeld()) return
     const { folder, random, clock } = this.parts
+    const checked = await checkBatch(id, { store: folder, clock })
+    if (checked === undefined || !isHeld()) return
     const output = await openOutput(folder, checked, { random, isHeld })
     this.#outputs.set(id, output)
     const { object } = checked
@@ -157,25 +157,6 @@ export class BatchRunner implements BatchJobs {
     }
     if (!isHeld()) return
     await this.#finish(id, output, stopped.aborted || isCancelled)
-  }
-
-  /** Checks a new batch's lines; undefined where it ends with that. */
-  async #check(id: string): Promise<Kept<BatchObject> | undefined> {
-    const { folder } = this.parts
-    const kept = await folder.get('batches', id)
-    if (kept === undefined || kept.object.status !== 'validating') return kept
-    const { input_file_id: input, endpoint } = kept.object
-    const { total, errors } = await checkLines(folder.lines(input), endpoint)
-    const now = this.#seconds()
-    const counts = { total, completed: 0, failed: 0 }
-    const change: Partial<BatchObject> =
-      errors.length > 0
-        ? { status: 'failed', failed_at: now, errors: { object: 'list', data: errors } }
-        : { status: 'in_progress', in_progress_at: now, request_counts: counts }
-    // It may have been cancelled meanwhile.
-    const isNew = ({ status }: BatchObject) => status === 'validating'
-    const changed = await folder.update(id, (batch) => (isNew(batch) ? change : undefined))
-    return changed?.object.status === 'failed' ? undefined : changed
   }
 
   async *#left({ input_file_id: input, endpoint }: BatchObject, output: BatchOutput) {

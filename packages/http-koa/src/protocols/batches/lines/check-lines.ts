@@ -1,5 +1,7 @@
 import { z } from 'zod'
-import type { BatchError } from '../batch-objects.js'
+import type { Clock } from '@cllm/core'
+import type { BatchError, BatchObject, Kept } from '../batch-objects.js'
+import type { BatchStore } from '../batch-store.js'
 import type { BatchLine } from './line-sender.js'
 
 /** Lines of an input file at most, as OpenAI has it. */
@@ -27,8 +29,42 @@ export function parseLine(text: string, endpoint: string): BatchLine {
   return line.data
 }
 
+/** What {@link checkBatch} needs. */
+export interface CheckBatchParts {
+  readonly store: BatchStore
+  readonly clock: Clock
+  /** Called where nothing is wrong with its lines, before the batch is under way. */
+  readonly onCounted?: (total: number) => Promise<void>
+}
+
+/**
+ * Checks a new batch's lines and says in the store what came of it. Done again after a crash, it changes nothing.
+ *
+ * @returns the batch as it is then; undefined where there is none, or its lines are wrong
+ */
+export async function checkBatch(
+  id: string,
+  { store, clock, onCounted }: CheckBatchParts,
+): Promise<Kept<BatchObject> | undefined> {
+  const kept = await store.get('batches', id)
+  if (kept === undefined || kept.object.status !== 'validating') return kept
+  const { input_file_id: input, endpoint } = kept.object
+  const { total, errors } = await checkLines(store.lines(input), endpoint)
+  const now = Math.floor(clock.now() / 1000)
+  const counts = { total, completed: 0, failed: 0 }
+  const change: Partial<BatchObject> =
+    errors.length > 0
+      ? { status: 'failed', failed_at: now, errors: { object: 'list', data: errors } }
+      : { status: 'in_progress', in_progress_at: now, request_counts: counts }
+  if (errors.length === 0) await onCounted?.(total)
+  // It may have been cancelled meanwhile.
+  const isNew = ({ status }: BatchObject) => status === 'validating'
+  const changed = await store.update(id, (batch) => (isNew(batch) ? change : undefined))
+  return changed?.object.status === 'failed' ? undefined : changed
+}
+
 /** How many lines there are, and what is wrong with them. */
-export async function checkLines(
+async function checkLines(
   lines: AsyncIterable<{ readonly line: number; readonly text: string }>,
   endpoint: string,
 ): Promise<{ readonly total: number; readonly errors: readonly BatchError[] }> {

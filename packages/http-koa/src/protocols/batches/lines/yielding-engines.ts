@@ -6,9 +6,9 @@ import {
   type EngineDirectory,
   type GenerateEvent,
   type GenerateRequest,
+  InFlightRequest,
   overriding,
   type Random,
-  type TokenId,
 } from '@cllm/core'
 import { wrapEngines } from '../../../engines/watch-engines.js'
 import { seedOfLine } from './line-seed.js'
@@ -48,31 +48,26 @@ async function* yielding(
   { throttle, clock, signal }: { throttle: Throttle; clock: Clock; signal: AbortSignal },
 ): AsyncGenerator<GenerateEvent, undefined, undefined> {
   // What is submitted later is still this request's: its key, and that it is of a batch.
-  const submit = AsyncResource.bind((continued: Partial<GenerateRequest>, left: AbortSignal) =>
-    batchScope.run(true, () => client.submit({ ...request, ...continued }, { signal: left })),
+  const submit = AsyncResource.bind((next: GenerateRequest, left: AbortSignal) =>
+    batchScope.run(true, () => client.submit(next, { signal: left })),
   )
-  const tokens: TokenId[] = []
-  let hasStarted = false
-  let elapsedMs = 0
+  const entry = new InFlightRequest(request.id ?? '', request, clock.now())
   for (;;) {
+    entry.pause(clock.now())
     await throttle.released(signal)
+    entry.resume(clock.now())
     const leaving = new AbortController()
     const stopWatching = throttle.onThrottled(() => leaving.abort())
-    const began = clock.now()
-    const continued = hasStarted ? { continued: { tokens: [...tokens], elapsedMs } } : {}
+    const either = AbortSignal.any([signal, leaving.signal])
     try {
-      for await (const event of submit(continued, AbortSignal.any([signal, leaving.signal]))) {
-        if (event.type === 'start' && hasStarted) continue
-        hasStarted = true
-        if (event.type === 'token') tokens.push(event.token)
-        yield event
+      for await (const event of submit(entry.continuedAt(clock.now()), either)) {
+        if (entry.take(event, clock.now())) yield event
       }
       return
     } catch (error) {
       if (!leaving.signal.aborted || signal.aborted) throw error
     } finally {
       stopWatching()
-      elapsedMs += clock.now() - began
     }
   }
 }
