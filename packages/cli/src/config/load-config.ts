@@ -3,19 +3,20 @@ import path from 'node:path'
 import { CllmError } from '@cllm/core'
 import convict from 'convict'
 import { checkCluster, checkEngine, checkServer } from './checks/check-together.js'
-import { checkLayer } from './checks/check-layer.js'
 import { checkModels, warnOfModels } from './checks/check-models.js'
 import { checkPolicy } from './checks/check-policy.js'
 import { checkSecurity } from './checks/check-security.js'
 import { configVariable, readEnvironmentLayer } from './layers/environment-layer.js'
 import { readFileLayer } from './layers/file-layer.js'
 import { readFlagsLayer } from './layers/flags-layer.js'
-import { options } from './options/option-list.js'
+import { options, type PlacedOption } from './options/option-list.js'
 import { checkProtocols } from './protocol-names.js'
 import { modelPaths, resolveModels } from './resolve-models.js'
 import { policyPaths, resolvePolicy } from './resolve-policy.js'
 import { schema, type CllmConfig } from './options/schema.js'
 import type { Layer, Setting } from './layers/setting.js'
+import { describeValue } from './messages.js'
+import { accepts } from './options/value-format.js'
 
 /** The input of {@link loadConfig}. */
 export interface ConfigInput {
@@ -179,4 +180,28 @@ export const loadConfig = ({
     file,
     pluginsFolder: isFromFile ? fileFolder : cwd,
   }
+}
+
+const byPath: ReadonlyMap<string, PlacedOption> = new Map(
+  options.map((option) => [option.path, option]),
+)
+
+/**
+ * Checks the values of a layer and makes its relative paths absolute. Every invalid setting becomes
+ * a problem.
+ */
+const checkLayer = (layer: Layer, folder: string): Layer => {
+  const settings: Setting[] = []
+  const problems = [...layer.problems]
+  for (const setting of layer.settings) {
+    const { format, isSecret, normalize, resolve } = byPath.get(setting.path)!
+    const value = normalize(setting.value)
+    if (accepts(format, value)) {
+      settings.push({ ...setting, value: resolve(value, folder) })
+    } else {
+      const got = isSecret ? '' : `, got ${describeValue(setting.value)}`
+      problems.push(`${setting.label}: expected ${format.expected}${got}`)
+    }
+  }
+  return { ...layer, settings, problems }
 }

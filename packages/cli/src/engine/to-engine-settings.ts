@@ -6,7 +6,7 @@ import { readChatTemplate } from '../config/read-chat-template.js'
 import type { OwnSettings } from '../config/served-models.js'
 import { catalogSampling } from '../models/catalog/catalog-sampling.js'
 import type { CacheSettings, EngineSettings } from './engine-settings.js'
-import { toNativeOptions } from './to-native-options.js'
+import { backendOptions } from './backend-options.js'
 
 /** The built-in backend's name. */
 export const llamaCpp = 'llamacpp'
@@ -108,13 +108,10 @@ function toBackendOptions(
 ): EngineSettings['backend'] {
   const { chat_template: template } = settings
   const engine = ownEngine(config, settings)
+  const isLlamaCpp = engine.backend === llamaCpp
   return {
-    slots: engine.slots,
-    batchSize: engine.batch_size,
-    ...(engine.ctx_size === 'auto' ? {} : { contextSize: engine.ctx_size }),
-    ...(engine.threads === 'auto' ? {} : { threads: engine.threads }),
+    ...backendOptions(engine, isLlamaCpp),
     ...(template === undefined ? {} : { chatTemplate: readChatTemplate(template) }),
-    ...(engine.backend === llamaCpp ? toLlamaCppOptions(engine) : {}),
     ...(sleepsBetweenPasses(engine, draftPath) ? { poll: 0 } : {}),
     ...ownBackendOptions(config, settings),
     modelPath: path,
@@ -139,18 +136,4 @@ function toDraftOptions(
     ...options
   } = toBackendOptions(config, model)
   return { ...options, modelPath: model.draftPath, modelId: 'draft' }
-}
-
-function toLlamaCppOptions(engine: CllmConfig['engine']) {
-  return {
-    gpu: engine.gpu,
-    kvCacheType: engine.kv_cache_type,
-    flashAttention: engine.flash_attention,
-    mmap: engine.mmap,
-    mlock: engine.mlock,
-    ...toNativeOptions(engine),
-    ignoreMemoryCheck: engine.ignore_memory_check,
-    ...(engine.reasoning === 'auto' ? {} : { reasoning: engine.reasoning === 'on' }),
-    ...(engine.gpu_layers === 'auto' ? {} : { gpuLayers: engine.gpu_layers }),
-  }
 }

@@ -200,6 +200,56 @@ plugins: [./near.js, '@acme/far', {use: ../up.js, options: {a.b: 1}}]
   t.equal(load({ yaml: 'model: { spec: ~a.gguf }' }).config.model.spec, '/etc/~a.gguf')
 })
 
+t.test('settings of the engine are options of llama.cpp as they are declared to be', async (t) => {
+  const backendOf = (...flags: readonly string[]) =>
+    toEngineSettings(load({ flags: ['--model', 'a.gguf', ...flags] }), {
+      name: 'a',
+      path: 'a.gguf',
+      settings: {},
+    }).backend
+  const usual = {
+    slots: 16,
+    batchSize: 512,
+    kvCacheType: 'f16',
+    mmap: true,
+    mlock: false,
+    ignoreMemoryCheck: false,
+    native: 'ffi',
+    poll: 50,
+    modelPath: 'a.gguf',
+    modelId: 'a',
+  }
+  t.same(backendOf(), usual, 'what is automatic or none is left to the backend')
+  const values =
+    '--ctx-size=512 --threads=2 --gpu=off --gpu-layers=3 --kv-cache-type=q8_0 --flash-attention=on ' +
+    '--ubatch-size=64 --pooling=mean --kv-unified=on --kv-tokens=1024 --rope-scaling=yarn ' +
+    '--rope-freq-base=10000 --rope-freq-scale=0.5 --yarn-orig-ctx=2048 --devices=CUDA0 ' +
+    '--split-mode=layer --main-gpu=0 --tensor-split=3,1 --override-tensor=a=CPU --reasoning=off'
+  const given = backendOf(...values.split(' '))
+  t.same(given, {
+    ...usual,
+    contextSize: 512,
+    threads: 2,
+    gpu: 'off',
+    gpuLayers: 3,
+    kvCacheType: 'q8_0',
+    flashAttention: true,
+    ubatchSize: 64,
+    pooling: 'mean',
+    kvUnified: 'on',
+    kvTokens: 1024,
+    rope: { scaling: 'yarn', freqBase: 10_000, freqScale: 0.5, yarnOriginalContext: 2048 },
+    placement: {
+      devices: ['CUDA0'],
+      splitMode: 'layer',
+      mainGpu: 0,
+      tensorSplit: [3, 1],
+      overrideTensors: [{ pattern: 'a', device: 'CPU' }],
+    },
+    reasoning: false,
+  })
+})
+
 t.test('latency limits', async (t) => {
   const limitsOf = (given: Given) => load(given).config.scheduler.slo
   t.same(limitsOf({}), {})

@@ -4,8 +4,9 @@ import { lengthDrawer } from '../../workload/length-distribution.js'
 import type { Dataset, WorkItem } from '../../workload/work-item.js'
 import { guessTokens } from '../guess-tokens.js'
 import { listDataset } from '../list-dataset.js'
-import { readJsonLines } from '../read-json-lines.js'
 import type { OutputOptions } from './text-lines.js'
+import { type JsonLine, parseJsonLines } from '../parse-json.js'
+import { readText } from '../read-text.js'
 
 const question = z.object({ turns: z.array(z.string()).min(1) })
 
@@ -23,3 +24,11 @@ export function mtBenchDataset(file: string, { outputLengths, seed }: OutputOpti
   })
   return listDataset('mt-bench', items)
 }
+
+/**
+ * The objects of a file with one JSON object per line; empty lines are skipped.
+ *
+ * @throws `invalid_dataset` with the line of the first object that does not match the schema
+ */
+const readJsonLines = <T>(file: string, schema: z.ZodType<T>): JsonLine<T>[] =>
+  parseJsonLines(readText(file), file, schema)

@@ -5,7 +5,6 @@ import { AnswerPrinter } from './answer-printer.js'
 import { runChatCommand } from './chat-commands.js'
 import { type ChatTerminal, chatTerminal } from './chat-terminal.js'
 import type { Conversation } from './conversation.js'
-import { MultiLine } from './multi-line.js'
 import { tellFigures } from './tell-figures.js'
 
 const prompt = '>>> '
@@ -68,5 +67,37 @@ async function attempt(io: CommandIo, run: () => Promise<boolean>): Promise<bool
     if (io.signal.aborted) return true
     io.stdout.write(`error: ${CllmError.from(error).message}\n`)
     return false
+  }
+}
+
+const quotes = '"""'
+
+/** Collects what is typed into whole inputs: a line, or all lines between two `"""`. */
+class MultiLine {
+  #lines: string[] | undefined
+
+  /** Whether the input goes on in the next line. */
+  get isOpen(): boolean {
+    return this.#lines !== undefined
+  }
+
+  /** Takes a line; returns the whole input, or undefined while it goes on. */
+  push(line: string): string | undefined {
+    if (this.#lines === undefined) {
+      if (!line.trimStart().startsWith(quotes)) return line
+      this.#lines = []
+      line = line.trimStart().slice(quotes.length)
+    }
+    const end = line.lastIndexOf(quotes)
+    this.#lines.push(end === -1 ? line : line.slice(0, end))
+    if (end === -1) return undefined
+    const input = this.#lines.join('\n')
+    this.drop()
+    return input.trim()
+  }
+
+  /** Forgets the lines so far. */
+  drop(): void {
+    this.#lines = undefined
   }
 }

@@ -11,6 +11,7 @@ export const nativeOptions = {
     default: 'ffi',
     format: oneOf(['ffi', 'addon']),
     arg: 'native',
+    llamaCppOption: 'native',
     placeholder: 'ffi|addon',
   }),
   lora: option<readonly string[]>({
@@ -44,6 +45,7 @@ export const nativeOptions = {
     default: null,
     format: orNone(integer({ minimum: 1 })),
     arg: 'ubatch-size',
+    llamaCppOption: 'ubatchSize',
     placeholder: 'TOKENS',
   }),
   pooling: option({
@@ -54,6 +56,7 @@ export const nativeOptions = {
     default: null,
     format: orNone(oneOf(['none', 'mean', 'cls', 'last'])),
     arg: 'pooling',
+    llamaCppOption: 'pooling',
     placeholder: 'none|mean|cls|last',
   }),
   kv_unified: option({
@@ -63,6 +66,7 @@ export const nativeOptions = {
     default: null,
     format: orNone(oneOf(['on', 'off'])),
     arg: 'kv-unified',
+    llamaCppOption: 'kvUnified',
     placeholder: 'on|off',
   }),
   kv_tokens: option<number | 'auto'>({
@@ -73,6 +77,7 @@ export const nativeOptions = {
     default: 'auto',
     format: orAuto(integer({ minimum: 1 })),
     arg: 'kv-tokens',
+    llamaCppOption: 'kvTokens',
     placeholder: 'TOKENS',
     normalize: (value) => value ?? 'auto',
   }),
@@ -81,6 +86,7 @@ export const nativeOptions = {
     default: 50,
     format: integer({ minimum: 0, maximum: 100 }),
     arg: 'poll',
+    llamaCppOption: 'poll',
     placeholder: 'LEVEL',
   }),
   rope_scaling: option({
@@ -88,6 +94,7 @@ export const nativeOptions = {
     default: null,
     format: orNone(oneOf(['none', 'linear', 'yarn'])),
     arg: 'rope-scaling',
+    llamaCppOption: 'rope.scaling',
     placeholder: 'none|linear|yarn',
   }),
   rope_freq_base: option({
@@ -95,6 +102,7 @@ export const nativeOptions = {
     default: null,
     format: orNone(decimal({ minimum: 1 })),
     arg: 'rope-freq-base',
+    llamaCppOption: 'rope.freqBase',
     placeholder: 'NUMBER',
   }),
   rope_freq_scale: option({
@@ -102,6 +110,7 @@ export const nativeOptions = {
     default: null,
     format: orNone(decimal({ minimum: 0.001 })),
     arg: 'rope-freq-scale',
+    llamaCppOption: 'rope.freqScale',
     placeholder: 'NUMBER',
   }),
   yarn_orig_ctx: option({
@@ -109,6 +118,7 @@ export const nativeOptions = {
     default: null,
     format: orNone(integer({ minimum: 1 })),
     arg: 'yarn-orig-ctx',
+    llamaCppOption: 'rope.yarnOriginalContext',
     placeholder: 'TOKENS',
   }),
   devices: option({
@@ -116,6 +126,7 @@ export const nativeOptions = {
     default: [],
     format: someTexts('devices'),
     arg: 'devices',
+    llamaCppOption: 'placement.devices',
     placeholder: 'NAME,…',
   }),
   split_mode: option({
@@ -123,6 +134,7 @@ export const nativeOptions = {
     default: null,
     format: orNone(oneOf(['none', 'layer', 'row'])),
     arg: 'split-mode',
+    llamaCppOption: 'placement.splitMode',
     placeholder: 'none|layer|row',
   }),
   main_gpu: option({
@@ -130,6 +142,7 @@ export const nativeOptions = {
     default: null,
     format: orNone(integer({ minimum: 0 })),
     arg: 'main-gpu',
+    llamaCppOption: 'placement.mainGpu',
     placeholder: 'NUMBER',
   }),
   tensor_split: option({

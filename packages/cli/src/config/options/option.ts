@@ -16,6 +16,13 @@ export interface Option<T> {
   readonly isSecret: boolean
   /** Converts the forms that a user may write to the value that `format` accepts. */
   readonly normalize: (value: unknown) => unknown
+  /**
+   * The backend's option that it sets, as a path such as `rope.scaling`; `auto`, none and an empty list leave
+   * that option out. Default: none.
+   */
+  readonly backendOption?: string
+  /** The same for an option that only llama.cpp's backend has. */
+  readonly llamaCppOption?: string
   /** Makes relative paths absolute: the folder is the YAML file's, or the working directory. */
   readonly resolve: (value: T, folder: string) => T
 }

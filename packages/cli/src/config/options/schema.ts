@@ -89,6 +89,7 @@ export const schema = {
       default: 16,
       format: integer({ minimum: 1, maximum: 256 }),
       arg: 'slots',
+      backendOption: 'slots',
       placeholder: 'COUNT',
     }),
     ctx_size: option({
@@ -98,6 +99,7 @@ export const schema = {
       default: 'auto',
       format: orAuto(integer({ minimum: 1 })),
       arg: 'ctx-size',
+      backendOption: 'contextSize',
       placeholder: 'TOKENS',
     }),
     batch_size: option({
@@ -105,6 +107,7 @@ export const schema = {
       default: 512,
       format: integer({ minimum: 1, maximum: 65_536 }),
       arg: 'batch-size',
+      backendOption: 'batchSize',
       placeholder: 'TOKENS',
     }),
     threads: option({
@@ -114,6 +117,7 @@ export const schema = {
       default: 'auto',
       format: orAuto(integer({ minimum: 1, maximum: 512 })),
       arg: 'threads',
+      backendOption: 'threads',
       placeholder: 'COUNT',
     }),
     gpu: option({
@@ -121,6 +125,7 @@ export const schema = {
       default: 'auto',
       format: oneOf(['auto', 'off', 'metal', 'cuda', 'vulkan']),
       arg: 'gpu',
+      llamaCppOption: 'gpu',
       placeholder: 'auto|off|metal|cuda|vulkan',
     }),
     gpu_layers: option({
@@ -130,6 +135,7 @@ export const schema = {
       default: 'auto',
       format: orAuto(integer({ minimum: 0 })),
       arg: 'gpu-layers',
+      llamaCppOption: 'gpuLayers',
       placeholder: 'COUNT',
     }),
     kv_cache_type: option({
@@ -139,6 +145,7 @@ export const schema = {
       default: 'f16',
       format: oneOf(kvCacheTypes),
       arg: 'kv-cache-type',
+      llamaCppOption: 'kvCacheType',
       placeholder: 'TYPE',
     }),
     flash_attention: option({
@@ -146,6 +153,7 @@ export const schema = {
       default: 'auto',
       format: toggleOrAuto(),
       arg: 'flash-attention',
+      llamaCppOption: 'flashAttention',
       placeholder: 'on|off|auto',
     }),
     mmap: option({
@@ -153,18 +161,21 @@ export const schema = {
       default: true,
       format: toggle(),
       arg: 'mmap',
+      llamaCppOption: 'mmap',
     }),
     mlock: option({
       doc: 'Keep the weights from being swapped out.',
       default: false,
       format: toggle(),
       arg: 'mlock',
+      llamaCppOption: 'mlock',
     }),
     ignore_memory_check: option({
       doc: 'Load the model even if memory seems too small.',
       default: false,
       format: toggle(),
       arg: 'ignore-memory-check',
+      llamaCppOption: 'ignoreMemoryCheck',
     }),
     ...nativeOptions,
     hang_timeout: option({

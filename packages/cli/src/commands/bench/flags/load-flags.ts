@@ -1,7 +1,5 @@
-import { apis, datasetNames, parseLengths } from '@cllm/bench'
+import { apis, datasetNames, parseLengths, type Slo, type TenantShare } from '@cllm/bench'
 import { many, one, toggle } from '../../flags/flags.js'
-import { parseSlo } from './parse-slo.js'
-import { parseTenants } from './parse-tenants.js'
 import { duration, integer, list, number, positive, share, word } from '../../flags/values.js'
 
 const text = (value: string) => value
@@ -128,4 +126,28 @@ function parseObject(value: string): Readonly<Record<string, unknown>> {
   }
   if (typeof result !== 'object' || result === null || Array.isArray(result)) throw problem
   return result as Record<string, unknown>
+}
+
+const figure = word('ttft', 'itl', 'tpot', 'e2e')
+
+/** Reads `ttft:500ms,itl:100ms`. */
+function parseSlo(text: string): Slo {
+  const limits = text.split(',').map((part) => {
+    const [name = '', limit = ''] = part.split(':')
+    return [figure(name), duration(limit)]
+  })
+  return Object.fromEntries(limits) as Slo
+}
+
+/** Reads `3` (tenants of equal weight) or `big=3,small=1`. */
+function parseTenants(text: string): TenantShare[] {
+  if (!text.includes('=')) {
+    const count = integer(1, 1000)(text)
+    return Array.from({ length: count }, (_, index) => ({ name: `tenant-${index + 1}`, weight: 1 }))
+  }
+  return text.split(',').map((part) => {
+    const [name = '', weight = ''] = part.split('=')
+    if (name === '') throw new Error('expected a number of tenants or name=weight pairs')
+    return { name, weight: positive(weight) }
+  })
 }
