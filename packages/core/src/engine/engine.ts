@@ -192,7 +192,8 @@ export class Engine {
     try {
       const { parts, wakeAt, mayRest } = await this.planner.next(now)
       if (parts.length > 0) {
-        await this.between.beforeStep()
+        const ready = this.between.beforeStep()
+        if (ready !== undefined) await ready
         const startedAt = this.clock.now()
         this.observers.onStepStart(parts, startedAt)
         const outcome = this.between.alone(() => runStep(this.backend, parts))

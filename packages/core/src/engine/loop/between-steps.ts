@@ -56,12 +56,14 @@ export class BetweenSteps {
 
   /** Whether something may be done now. */
   get isDue(): boolean {
-    return this.#works.some(({ isDue = false }) => isDue)
+    for (const work of this.#works) if (work.isDue === true) return true
+    return false
   }
 
   /** Whether something is under way that a draining engine waits for. */
   get isBusy(): boolean {
-    return this.#works.some(({ isBusy = false }) => isBusy)
+    for (const work of this.#works) if (work.isBusy === true) return true
+    return false
   }
 
   /** Does what may be done now. */
@@ -69,13 +71,14 @@ export class BetweenSteps {
     for (const work of this.#works) if (work.isDue === true) await work.settle?.()
   }
 
-  /** Makes ready for a planned step. */
-  async beforeStep(): Promise<void> {
+  /** Makes ready for a planned step, which waits for what this returns. */
+  beforeStep(): Promise<unknown> | undefined {
+    let ready: Promise<unknown> | undefined
     for (const work of this.#works) {
-      const ready = work.beforeStep?.()
-      if (ready !== undefined) await ready
+      if (work.beforeStep === undefined) continue
+      ready = ready === undefined ? work.beforeStep() : ready.then(() => work.beforeStep?.())
     }
-    await this.#pause()
+    return ready === undefined ? this.#pause() : ready.then(() => this.#pause())
   }
 
   /** Runs a step, or what else nothing may be computed beside: at once after {@link beforeStep}. */
@@ -86,8 +89,12 @@ export class BetweenSteps {
 
   #pause(): Promise<unknown> | undefined {
     this.#isAlone = true
-    const waits = this.#works.flatMap((work) => work.pause?.() ?? [])
-    return waits.length === 0 ? undefined : Promise.all(waits)
+    let paused: Promise<unknown> | undefined
+    for (const work of this.#works) {
+      const wait = work.pause?.()
+      if (wait !== undefined) paused = paused === undefined ? wait : Promise.all([paused, wait])
+    }
+    return paused
   }
 
   async #run<Result>(run: () => Promise<Result>): Promise<Result> {

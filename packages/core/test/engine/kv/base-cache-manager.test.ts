@@ -1,9 +1,23 @@
-import { CellPool, type GenerateRequest } from '@cllm/core'
-import { firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
+import {
+  BACKEND,
+  BaseCacheManager,
+  CellPool,
+  createEngine,
+  type GenerateRequest,
+  KV_CACHE_MANAGER,
+  LocalEngineClient,
+  PluginRegistry,
+  PREFIX_INDEX,
+  type Sequence,
+  SimulatedClock,
+  type Slot,
+} from '@cllm/core'
+import { drive, FakeBackend, firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import {
   collect,
+  counting,
   expectedTokens,
   greedy,
   isDone,
@@ -219,4 +233,53 @@ t.test('a pool of cells counts what slots share once', async (t) => {
   })
   fc.assert(property, { numRuns: 200 })
   t.throws(() => new CellPool(10, 1).resize(1, 1), { message: 'there is no slot 1' })
+})
+
+t.test("a stranger's manager needs no more than slots that it fills and empties", async (t) => {
+  class Plain extends BaseCacheManager {
+    lookUp = () => 0
+    onAdvanced() {}
+    async move() {
+      return false
+    }
+
+    async acquire(sequence: Sequence) {
+      const slot = this.slots.find(({ owner }) => owner === undefined)!
+      await this.evict(slot)
+      this.give(slot, sequence)
+    }
+
+    truncate(sequence: Sequence, length: number) {
+      sequence.computedTokens = this.backend.truncate(sequence.slot!, length)
+    }
+
+    shift() {}
+
+    release(sequence: Sequence, now: number) {
+      const slot = this.slotOf(sequence)
+      if (slot !== undefined) this.takeBack(slot, now)
+    }
+
+    async evict(slot: Slot) {
+      this.backend.release(slot.id)
+      slot.length = 0
+    }
+  }
+  const registry = new PluginRegistry()
+  registry.provide(KV_CACHE_MANAGER, 'plain', ({ get }) => new Plain(get(BACKEND), get(PREFIX_INDEX)))
+  const clock = new SimulatedClock(1000)
+  const backend = new FakeBackend({ clock, slots: 2, stepMs: () => 10 })
+  const use = { 'kv-cache-manager': 'plain' }
+  const engine = createEngine({ backend, policy: firstComeFirstServed, clock, registry, use })
+  const client = new LocalEngineClient(engine, registry, counting())
+  const prompts = [1, 2, 3, 4, 5].map((family) => promptOf(30, family))
+  const answers = await drive(
+    clock,
+    Promise.all(prompts.map((prompt) => collect(client.submit(greedy(prompt, 6))))),
+  )
+  for (const [index, { tokens }] of answers.entries()) {
+    t.same(tokens, expectedTokens(backend, prompts[index]!, 6))
+  }
+  t.match(engine.statistics(), { requests: { done: 5 }, cachedTokens: 0 })
+  await isDone(t, { backend, engine, clock })
 })
