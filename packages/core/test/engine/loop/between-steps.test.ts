@@ -13,11 +13,11 @@ const made = () => {
 }
 
 t.test('work that is due is done in the order in which it was added', async (t) => {
-  const { between, told, work } = made()
+  const { between, told } = made()
   t.equal(between.isDue, false)
   let isDue = true
-  const first = work('first', { settle: async () => void told.push('first') })
-  const second = work('second', {
+  const first = { settle: async () => void told.push('first') }
+  const second = {
     get isDue() {
       return isDue
     },
@@ -25,7 +25,7 @@ t.test('work that is due is done in the order in which it was added', async (t) 
       isDue = false
       told.push('second')
     },
-  })
+  }
   for (const one of [first, second, second]) between.add(one)
   t.equal(between.isDue, true)
   await between.settle()
