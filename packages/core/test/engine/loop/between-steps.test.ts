@@ -36,8 +36,8 @@ t.test('work that is due is done in the order in which it was added', async (t) 
 t.test(
   'a step waits for what makes ready, then for what pauses, and nothing without',
   async (t) => {
+    t.equal(made().between.beforeStep(), undefined)
     const { between, told, work } = made()
-    t.equal(between.beforeStep(), undefined)
     const tell = (what: string) => async () => void told.push(what)
     between.add(work('a', { beforeStep: tell('a ready'), pause: tell('a pauses') }))
     between.add(
