@@ -1,5 +1,6 @@
 import { configVariable } from '../../packages/cli/src/config/layers/environment-layer.js'
 import { configFlag } from '../../packages/cli/src/config/layers/flags-layer.js'
+import { variable } from '../../packages/cli/src/config/options/option.js'
 import {
   options,
   sectionOf,
@@ -11,32 +12,26 @@ const intro = `# Configuration
 
 <!-- Generated from the schema in packages/cli/src/config/options by \`pnpm run docs\`; do not edit. -->
 
-Every setting can be given in a YAML file, as an environment variable or as a flag of \`cllm serve\`.
-Flags override the environment, the environment overrides the file, and the file overrides the
-defaults. \`--${configFlag}\` or \`${configVariable}\` names the file.
+Every setting is a YAML key, an environment variable and a flag of \`cllm serve\`. Flags override variables, variables the
+file (\`--${configFlag}\` or \`${configVariable}\`), the file the defaults. The variable of \`--a-flag\` is \`CLLM_A_FLAG\`, but
+for those named below. An entry is the key, the flag, the default, the accepted values and the meaning.
 
-\`cllm config\`, with the same flags, prints the effective configuration and where each value comes
-from; \`--${configFlag}\` accepts its output as a file. Unknown keys and flags, wrong types and values
-out of range are errors, which are reported all at once. An unknown \`CLLM_…\` variable is a warning,
-and an empty variable counts as not set. Relative paths in a file are relative to the file's folder,
-other relative paths to the working directory. \`--no-mmap\` turns off a switch such as \`--mmap\`, and
-\`--no-usage\` takes back what the file or the environment sets, where the default is none.
+\`cllm config\` with the same flags prints the result, and the source of each value; \`--${configFlag}\` accepts its output.
+All errors are reported at once. An unknown \`CLLM_…\` variable is a warning; an empty one counts as unset. Relative paths
+start from the file's folder, or the working directory. \`--no-mmap\` turns off a switch such as \`--mmap\`; \`--no-usage\`
+takes back a setting whose default is none.
 `
 
 const originalLayout = `## Files of the original server
 
-The keys of the original cLLM's YAML also work, together with the ones above. One warning lists the
-keys that have no effect. If a file has a key of the original and the key that it maps to, the latter
-wins.
+The keys of the original cLLM's YAML work too; the keys above win. One warning lists keys without effect.
 `
 
 const notes: Readonly<Record<string, string>> = {
   'api.defaults':
-    'Defaults for fields that a request leaves out. If they are not set, every protocol uses the ' +
-    "defaults that it documents; the defaults below are the native API's.",
+    'For fields that requests leave out, in every API; unset, each API has [its own](defaults.md). ' +
+    "Shown are the native API's.",
 }
-
-const cell = (text: string) => text.replaceAll('|', '\\|')
 
 const valueOf = (value: unknown) =>
   value === null ? 'none' : `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``
@@ -44,19 +39,26 @@ const valueOf = (value: unknown) =>
 const flagOf = ({ arg, format, placeholder }: PlacedOption) =>
   format.isSwitch ? `\`--${arg}\`` : `\`--${arg} ${placeholder}\``
 
+/** What an option takes, where its flag's placeholder does not say so already. */
+const takes = ({ expected, isSwitch }: PlacedOption['format']): string =>
+  isSwitch || /^(an?|names|parts) [a-z ]+$/.test(expected)
+    ? ''
+    : expected
+        .replace(/^a (?:whole )?number (?:of \w+ )?from (\S+) up/, '≥ $1')
+        .replace(/^a (?:whole )?number (?:of \w+ )?from (\S+) to /, '$1 to ')
+        .replace(/^one of /, '')
+
 const row = (option: PlacedOption): string => {
   const { path, env, default: value, format, doc } = option
-  const cells = [`\`${path}\``, flagOf(option), `\`${env}\``, valueOf(value), format.expected, doc]
-  return `| ${cells.map(cell).join(' | ')} |`
+  const named = env === variable(option.arg) ? doc : `${doc} Variable: \`${env}\`.`
+  const key = path.slice(sectionOf(path).length + 1) || path
+  return `- \`${key}\`, ${flagOf(option)} (${[valueOf(value), takes(format)].filter(Boolean).join('; ')}): ${named}`
 }
-
-const header = `| key | flag | variable | default | takes | meaning |
-|---|---|---|---|---|---|`
 
 const section = (name: string): string => {
   const rows = options.filter(({ path }) => sectionOf(path) === name).map(row)
   const note = notes[name] === undefined ? '' : `${notes[name]}\n\n`
-  return `## \`${name}\`\n\n${note}${header}\n${rows.join('\n')}\n`
+  return `## \`${name}\`\n\n${note}${rows.join('\n')}\n`
 }
 
 const original = (): string => {

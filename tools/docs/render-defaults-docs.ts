@@ -35,9 +35,8 @@ export const renderDefaultsDocs = (): string => {
 
 ## Protocols
 
-The values for fields that a request leaves out, where the [model](#models) has none. They are each
-protocol's own documented defaults, except that penalties are off everywhere. Settings under
-\`api.defaults\` go before both, on every route.
+Values for fields that a request leaves out: first \`api.defaults\` of the configuration, then the
+[model's](#models), then each protocol's documented ones. Penalties are off everywhere.
 
 | route | most tokens | temperature | top_k | top_p | min_p | repetition penalty |
 |---|---|---|---|---|---|---|
@@ -45,10 +44,9 @@ ${rows.join('\n')}
 
 ## Models
 
-What a model's authors recommend goes before a protocol's default. It comes from the catalog
-(\`cllm show\` shows it), and otherwise from the file: \`general.sampling.temp\`, \`top_k\`, \`top_p\`, \`min_p\`
-and \`penalty_repeat\`, as llama.cpp reads them. An empty cell leaves it to the protocol. TinyLlama's was
-measured: of 20 plain questions it answers 14 right at temperature 0, 11 at 0.3, and 3 to 4 at OpenAI's 1.
+The authors' recommendation, from the catalog (\`cllm show\`) or the file (\`general.sampling.temp\`, \`top_k\`, \`top_p\`,
+\`min_p\`, \`penalty_repeat\`). An empty cell leaves it to the protocol. TinyLlama's was measured: of 20 plain questions it
+answers 14 right at temperature 0, 11 at 0.3, and 3 to 4 at OpenAI's 1.
 
 | model | temperature | top_k | top_p |
 |---|---|---|---|
@@ -56,16 +54,10 @@ ${modelRows()}
 
 ## Threads
 
-Without \`--threads\`, the number of threads of a model on a CPU follows the machine. llama.cpp's threads
-wait for one another at every layer, so one that shares its core with another process delays all of
-them. A model starts with the number in the table: the physical performance cores, but one of the
-logical cores that the process may use (also in a container) is left to everything else, and models in
-memory at once (as many as \`--max-loaded-models\` says, or those loaded so far) share the rest. Then it
-measures. While other processes leave cores free, more threads are tried, up to the physical
-performance cores; when passes become slow, fewer are. Prompts and decodes have a number each. Trials
-cost less than 1 % of the time. On a GPU, and with \`--native addon\`, the number in the table stays.
-
-A set value is kept; a value above the number of logical cores is lowered to it, with a warning.
+Without \`--threads\` a model on a CPU starts with the number in the table: one logical core stays free, and models
+in memory share the rest. Then it measures: more threads while cores are free, fewer when passes become slow, separately
+for prompts and decodes, for less than 1 % of the time. On a GPU the number stays. A set value is kept, lowered to the
+number of logical cores with a warning.
 
 | physical cores | logical cores | threads of one model at first | of each of two | of each of four |
 |---|---|---|---|---|

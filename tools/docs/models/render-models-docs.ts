@@ -24,16 +24,8 @@ export async function checkKnownTemplates(): Promise<ReadonlyMap<string, Templat
 export async function renderModelsDocs(): Promise<string> {
   const checks = [...(await checkKnownTemplates())]
   const rows = checks.map(([name, check]) => {
-    const cells = [
-      mark(check.renders),
-      check.thinking === undefined ? '' : `\`${check.thinking.replaceAll('|', String.raw`\|`)}\``,
-      mark(check.splitsThinking),
-      mark(check.call),
-      mark(check.severalCalls),
-      mark(check.isHeld),
-      check.streams === undefined ? '' : check.streams ? 'arguments' : 'whole calls',
-    ]
-    return `| ${name} | ${cells.join(' | ')} |`
+    const title = check.renders ? name : `${name} (**not rendered**)`
+    return `| ${title} | ${reasoningOf(check)} | ${callsOf(check)} |`
   })
   const all = checks.map(([, check]) => check)
   const count = (of: (check: TemplateCheck) => boolean | undefined) => {
@@ -44,33 +36,42 @@ export async function renderModelsDocs(): Promise<string> {
 
 <!-- Generated from the chat templates in llama.cpp's source by \`pnpm run docs\`; do not edit. -->
 
-How a model writes tool calls and reasoning is learnt from its chat template: a few conversations are
-rendered and compared, which shows what stands around a call, its name, its arguments and the
-reasoning. So a model that is not in this table works as well, if its template shows calls. Only
-gpt-oss has an entry of its own, because its template does not show what the model writes.
+cLLM learns from a model's chat template how it writes tool calls and reasoning: it renders a few conversations and
+compares them. A model that is not in this table works too if its template shows calls. Only gpt-oss has an entry of its
+own, since its template does not show what the model writes. Text that only looks like a call stays text. Calls in common
+forms (\`<tool_call>\` with JSON, bare JSON, …) are understood in any case. Templates that the JavaScript renderer refuses
+are rendered by llama.cpp's.
 
-What looks like a call and is none, such as one of an unknown tool or with arguments that break off,
-reaches the client as text. Templates that the renderer in JavaScript refuses are rendered by
-llama.cpp's.
-
-These templates come with llama.cpp's source. An empty cell means that the template shows no such
-thing; then calls in the common forms are understood all the same (\`<tool_call>\` with JSON, bare JSON and
-others), and reasoning in the marks that the template's text names.
+A \`strict\` call is held to its schema by a grammar from its first mark on, with \`tool_choice: auto\` too. Where a model
+writes arguments in a form of its own, a strict call is JSON.
 
 Rendered: ${count((check) => check.renders)}. Calls read: ${count((check) => check.call)}. Several
 calls read: ${count((check) => check.severalCalls)}. Reasoning told from the answer:
-${count((check) => check.splitsThinking)}. Calls of strict tools held to their schemas: ${count((check) => check.isHeld)}.
+${count((check) => check.splitsThinking)}. Strict calls held to their schemas: ${count((check) => check.isHeld)}.
 
-A call of a tool that is \`strict\` is held to the tool's schema by a grammar from the mark on with which the
-model begins it, whether a call is asked for or left to the model (\`tool_choice: auto\`). Behind the mark of
-models that write arguments in forms of their own the call is JSON. The template of gpt-oss shows calls in a
-form in which the model does not write them; those that it writes are held.
+Images are not supported. The templates are those of llama.cpp's source. Calls: \`all\` is several in an answer, strict
+ones, streamed arguments; otherwise the exception is named (\`one\` call, \`not strict\`, \`whole\` calls in streams).
 
-| template | renders | reasoning begins with | reasoning | call | several calls | strict calls | streamed |
-|---|---|---|---|---|---|---|---|
+| template | reasoning begins with | calls |
+|---|---|---|
 ${rows.join('\n')}
 `
 }
 
-const mark = (works: boolean | undefined): string =>
-  works === undefined ? '' : works ? 'yes' : '**no**'
+function reasoningOf({ thinking, splitsThinking }: TemplateCheck): string {
+  if (thinking === undefined) return ''
+  const mark = `\`${thinking.replaceAll('|', String.raw`\|`)}\``
+  return splitsThinking === false ? `${mark} **not split**` : mark
+}
+
+/** What works of calls; nothing: the template shows none. */
+function callsOf({ call, severalCalls, isHeld, streams }: TemplateCheck): string {
+  if (call === undefined) return ''
+  if (!call) return '**not read**'
+  const missing = [
+    ...(severalCalls ? [] : ['one']),
+    ...(isHeld ? [] : ['not strict']),
+    ...(streams ? [] : ['whole']),
+  ]
+  return missing.length === 0 ? 'all' : missing.join(', ')
+}

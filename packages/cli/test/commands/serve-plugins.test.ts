@@ -53,12 +53,12 @@ t.test('a backend by its name, with a text file for its model', async (t) => {
   await end()
 })
 
-t.test('the plug-in of the README as one file in a folder without packages', async (t) => {
+t.test('the order of the docs as one file in a folder without packages', async (t) => {
   const folder = mkdtempSync(join(tmpdir(), 'cllm-plug-in-'))
   t.teardown(() => rmSync(folder, { recursive: true }))
   const file = join(folder, 'short-answers.js')
-  const readme = readFileSync(fileOf('../../../../README.md'), 'utf8')
-  writeFileSync(file, /^```js\n([\s\S]*?)^```$/m.exec(readme)![1]!)
+  const page = readFileSync(fileOf('../../../../docs/writing-a-plugin.md'), 'utf8')
+  writeFileSync(file, /^```js\n\/\/ short-answers\.js\n([\s\S]*?)^```$/m.exec(page)![1]!)
   writeFileSync(join(folder, 'words.txt'), words)
   const own = ['--plugin', file, '--policy', 'adaptive+short-answers']
 

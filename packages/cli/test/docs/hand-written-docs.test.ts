@@ -133,7 +133,7 @@ t.test('the README: names, figures and the plug-in', (t) => {
     readme.includes(`| order of waiting requests | ${orderNames.length} orders, or a plug-in's |`),
   )
   const plugin = read('examples/order-plugin/short-answers.js').replace('// @ts-check\n', '')
-  t.ok(readme.includes(plugin), 'README.md and examples/order-plugin/short-answers.js are the same')
+  t.ok(read('docs/writing-a-plugin.md').includes(plugin), 'examples/order-plugin/short-answers.js')
 
   const measured = read('benchmarks/README.md').replaceAll(/\s+/g, ' ')
   const text = readme.replaceAll(/\s+/g, ' ')
@@ -162,25 +162,25 @@ t.test('the versions of Node to begin with are those that the build runs on', (t
   t.end()
 })
 
-/** What the README says, and the test that runs it. */
+/** What the README and the page on plug-ins say, and the test that runs it. */
 const claims: readonly (readonly [claim: string, file: string, test: string])[] = [
   [
-    'an order says which waiting request is next. this one is a whole plug-in',
+    'ranks the waiting requests, and goes with every batching',
     'examples/order-plugin/test/short-answers.test.ts',
     'simulated with every batching: the fewest tokens asked for first',
   ],
   [
-    'it goes with every batching, in a simulation and in the server',
+    'cllm serve --plugin ./short-answers.js --policy adaptive+short-answers',
     'examples/order-plugin/test/short-answers.test.ts',
     'cllm serve takes it by name, and offers it with every batching',
   ],
   [
-    'batchings, whole policies, protocols, backends, observers and parts of the engine are added',
+    'a plug-in is a module whose default export says what it adds',
     'packages/cli/test/docs/plugin-docs.test.ts',
     'every plug-in of the page loads beside the others',
   ],
   [
-    'there is a conformance suite for most of them',
+    '| change | write | register with | choose with | suite |',
     'packages/cli/test/docs/plugin-docs.test.ts',
     'what the page names is there',
   ],
@@ -190,7 +190,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'the policy is swapped in the middle of 8 streams',
   ],
   [
-    '`createserver` of `@cllm/core` puts a server together from instances',
+    '`createserver` of `@cllm/core` builds a server from instances',
     'examples/compose-server/test/server.test.ts',
     'the composed server serves and stops',
   ],
@@ -230,7 +230,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'the description holds together, and every route of it is there',
   ],
   [
-    'in each of them there is a bound on how much work can overtake a request',
+    'each bounds how much work can overtake a request',
     'packages/scheduler/test/conformance.test.ts',
     'every order with every batching keeps the bound on overtaking',
   ],
@@ -245,7 +245,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     "the original server's YAML starts it, with one warning and a plugin",
   ],
   [
-    'when another model needs the memory',
+    'when another one needs the memory',
     'packages/core/test/models/model-pool.test.ts',
     'the least recently used one makes room, and two waiters cost one eviction',
   ],
@@ -266,8 +266,9 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
   ],
 ]
 
-t.test('what the README says is run by a test', (t) => {
-  const text = readme.replaceAll(/\s+/g, ' ').toLowerCase()
+t.test('what the README and the page on plug-ins say is run by a test', (t) => {
+  const all = [readme, read('docs/writing-a-plugin.md')].join(' ')
+  const text = all.replaceAll(/\s+/g, ' ').toLowerCase()
   for (const [claim, file, test] of claims) {
     t.ok(text.includes(claim), claim)
     t.ok(testNames(read(file)).has(test), `${file}: ${test}`)

@@ -27,7 +27,8 @@ export interface Option<T> {
   readonly resolve: (value: T, folder: string) => T
 }
 
-const variable = (flag: string) => `CLLM_${flag.toUpperCase().replaceAll('-', '_')}`
+/** The environment variable of a flag, unless an option names another one. */
+export const variable = (flag: string): string => `CLLM_${flag.toUpperCase().replaceAll('-', '_')}`
 
 /** Creates an option, with defaults for the fields that are not given. */
 export const option = <T>(
