@@ -240,7 +240,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'precedence: default < file < environment < flags',
   ],
   [
-    'the yaml files of the original cllm server work; settings without a meaning here are named in one warning',
+    'yaml files of the original cllm server work; settings without a meaning here are named in one warning',
     'packages/cli/test/commands/serve.test.ts',
     "the original server's YAML starts it, with one warning and a plugin",
   ],
