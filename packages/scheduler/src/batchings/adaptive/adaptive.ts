@@ -1,14 +1,12 @@
 import type { SequenceView, Step } from '@cllm/core'
-import { defineBatching, isOfBatch, StepCostModel, workOf } from '@cllm/core/portable'
+import { StepCostModel, defineBatching, isOfBatch, workOf } from '@cllm/core/portable'
 import { z } from 'zod'
 import { Anticipation } from '../../kit/anticipation.js'
-import { chooseChunks, type PromptChunk } from '../../kit/choose-chunks.js'
+import { type PromptChunk, chooseChunks } from '../../kit/choose-chunks.js'
 import { limitsOf, sloOption } from '../../kit/service-limits.js'
 import { isWaiting } from '../../kit/waiting-heap.js'
-import { Trials } from './trials.js'
 import { jointChunks } from './joint-chunks.js'
 import { JointCosts } from './joint-costs.js'
-import { remembered } from './remembered.js'
 
 /** Without a limit, decoding gets at least this share of the time beside prompts. */
 const decodeShare = 2 / 9
@@ -180,5 +178,44 @@ function* inTurn(
     yield request
     left -= 1
     if (left === 0) return
+  }
+}
+
+/** What is read of `source` is remembered, so that it can be read again from the beginning. */
+export function remembered<Item>(source: Iterable<Item>): Iterable<Item> {
+  const seen: Item[] = []
+  const rest = source[Symbol.iterator]()
+  return {
+    *[Symbol.iterator]() {
+      for (let index = 0; ; index++) {
+        if (index === seen.length) {
+          const { done, value } = rest.next()
+          if (done === true) return
+          seen.push(value)
+        }
+        yield seen[index] as Item
+      }
+    },
+  }
+}
+
+/** What seems worse is tried at least once in this many decisions. */
+const longestInterval = 16
+
+/**
+ * Says when to try what seems worse: now and then, at first more often. An estimate that is never tried
+ * again never changes.
+ */
+export class Trials {
+  #decisions = 0
+  #interval = 1
+
+  /** Whether this decision against it is the one to try it. */
+  isDue(): boolean {
+    this.#decisions++
+    if (this.#decisions < this.#interval) return false
+    this.#decisions = 0
+    this.#interval = Math.min(2 * this.#interval, longestInterval)
+    return true
   }
 }
