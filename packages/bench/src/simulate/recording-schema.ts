@@ -1,7 +1,6 @@
 import type { Recording } from '@cllm/core'
 import { z } from 'zod'
 import { parseJson } from '../datasets/parse-json.js'
-import { readText } from '../datasets/read-text.js'
 
 const ms = z.number()
 const count = z.int().nonnegative()
@@ -103,10 +102,3 @@ export function recordingJsonSchema(): object {
  */
 export const parseRecording = (text: string, file: string): Recording =>
   parseJson(text, file, recordingSchema) as Recording
-
-/**
- * Reads a recording.
- *
- * @throws `invalid_dataset` naming the file and its problem
- */
-export const readRecording = (file: string): Recording => parseRecording(readText(file), file)
