@@ -68,7 +68,7 @@ export class ChainSamplers implements SamplerFactory {
       draws.push(draw)
     }
     for (const [nth, token] of (this.#threads.draw(draws) ?? []).entries()) {
-      samplers[nth]!.drew(token)
+      samplers[nth]!.onToken(token)
     }
   }
 
@@ -113,7 +113,7 @@ class ContextSampler implements TokenSampler {
   }
 
   /** Takes a token that was drawn for it: {@link draw} gives it out. */
-  drew(token: TokenId): void {
+  onToken(token: TokenId): void {
     this.#ahead = token
   }
 

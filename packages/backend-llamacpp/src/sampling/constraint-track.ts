@@ -119,7 +119,7 @@ export class ConstraintTrack {
   }
 
   /** The native sampler has moved the state on over this token. */
-  drew(token: TokenId): void {
+  onToken(token: TokenId): void {
     if (this.#vocabulary.endOfGeneration.has(token)) return
     this.#output.push(token)
     if (this.#state !== undefined) this.#read(this.#reading, token)

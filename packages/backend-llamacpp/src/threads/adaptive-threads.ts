@@ -27,7 +27,7 @@ export class AdaptiveThreads {
   }
 
   after(pass: StepPass, ms: number): void {
-    this.#tuner(pass).took(this.#threads, pass.tokens, ms)
+    this.#tuner(pass).observe(this.#threads, pass.tokens, ms)
   }
 
   #tuner({ isDecode }: StepPass): ThreadTuner {
@@ -74,7 +74,7 @@ export class ThreadTuner {
   readonly #clock: Clock
   readonly #most: number
   readonly #load: { readonly freeCores: number }
-  readonly #costs = new PassCost()
+  readonly #costs = new ThreadCosts()
   #threads: number
   #slow = 0
   #trial: Trial | undefined
@@ -101,12 +101,12 @@ export class ThreadTuner {
   }
 
   /** Learns how long a pass of `size` tokens took on this many threads. */
-  took(threads: number, size: number, ms: number): void {
+  observe(threads: number, size: number, ms: number): void {
     const usual = this.#costs.of(this.#threads, size)
     this.#costs.learn(threads, size, ms)
     const trial = this.#trial
     if (trial !== undefined && threads === trial.threads) {
-      trial.took(ms, usual)
+      trial.observe(ms, usual)
       if (trial.isOver) this.#decide(trial)
       return
     }
@@ -156,7 +156,7 @@ class Trial {
     this.threads = direction === 'more' ? from + 1 : from - 1
   }
 
-  took(ms: number, usual: number | undefined): void {
+  observe(ms: number, usual: number | undefined): void {
     this.#passes++
     if (usual === undefined) return
     this.#ratios.push(ms / usual)
@@ -180,7 +180,7 @@ const sudden = 1 / 2
 const change = 0.3
 
 /** What passes of each size cost on a number of threads: moving averages in milliseconds. */
-export class PassCost {
+export class ThreadCosts {
   /** Milliseconds a token. */
   readonly #costs = new Map<number, number>()
 

@@ -1,7 +1,7 @@
 import type { JsonSchema } from '@cllm/core'
 import { CountedGrammar } from '../../src/grammar/budget/counted-grammar.js'
 import { charactersAt } from '../../src/grammar/budget/known-sets.js'
-import type { Stack } from '../../src/grammar/budget/stack-graph.js'
+import type { Stack } from '../../src/grammar/budget/grammar-stacks.js'
 import { buildTokenTrie } from '../../src/grammar/budget/token-trie.js'
 import { schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 

@@ -2,7 +2,7 @@ import type { JsonSchema } from '@cllm/core'
 import { array, assert, constantFrom, property, string } from 'fast-check'
 import t from 'tap'
 import { CountedGrammar } from '../../src/grammar/budget/counted-grammar.js'
-import { fewReadings } from '../../src/grammar/budget/few-readings.js'
+import { ambiguityBound } from '../../src/grammar/budget/ambiguity-bound.js'
 import { GrammarReading } from '../../src/grammar/budget/grammar-reading.js'
 import { buildTokenTrie } from '../../src/grammar/budget/token-trie.js'
 import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
@@ -145,7 +145,7 @@ t.test('every invalid text fails with invalid_constraint', (t) => {
   t.end()
 })
 
-const readings = (gbnf: string) => fewReadings(parseGbnf(gbnf, 'root'))
+const readings = (gbnf: string) => ambiguityBound(parseGbnf(gbnf, 'root'))
 const text = { type: 'string' } as const
 const members = (count: number): JsonSchema =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`member${index}`, text]))

@@ -45,7 +45,7 @@ class Machine {
       threads = this.tuner.next(size)
       const took = this.ms(threads, size)
       this.clock.advance(took)
-      this.tuner.took(threads, size, took)
+      this.tuner.observe(threads, size, took)
       this.lost += took - this.best(size)
       this.passes.push(threads)
     }
@@ -103,7 +103,7 @@ t.test('numbers of threads stay in their range, whatever passes take', async (t)
         const threads = tuner.next(size)
         if (!Number.isInteger(threads) || threads < 1 || threads > most) return false
         clock.advance(ms)
-        tuner.took(threads, size, ms)
+        tuner.observe(threads, size, ms)
       }
       return true
     }),

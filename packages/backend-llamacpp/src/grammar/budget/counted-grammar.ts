@@ -1,7 +1,7 @@
 import { grammarLimits } from './grammar-limits.js'
-import { DrawCost } from './draw-cost.js'
-import { fewReadings } from './few-readings.js'
-import { type Stack, StackGraph, tooAmbiguous } from './stack-graph.js'
+import { MaskCost } from './mask-cost.js'
+import { ambiguityBound } from './ambiguity-bound.js'
+import { type Stack, GrammarStacks, tooAmbiguous } from './grammar-stacks.js'
 import type { TokenTrie } from './token-trie.js'
 import { checkRecursion } from '../gbnf/check-recursion.js'
 import { parseGbnf } from '../gbnf/gbnf-parser.js'
@@ -11,9 +11,9 @@ import { refused } from '../refuse.js'
 /** A parsed grammar within the limits of {@link grammarLimits}. */
 export class CountedGrammar {
   readonly rules: GbnfRules
-  readonly graph: StackGraph
-  /** Counts before each draw; undefined where {@link fewReadings} makes that unnecessary. */
-  readonly cost: DrawCost | undefined
+  readonly graph: GrammarStacks
+  /** Counts before each draw; undefined where {@link ambiguityBound} makes that unnecessary. */
+  readonly cost: MaskCost | undefined
   /** The readings of an empty text. */
   readonly first: readonly Stack[]
 
@@ -22,8 +22,8 @@ export class CountedGrammar {
   private constructor(rules: GbnfRules, trie: TokenTrie | undefined) {
     this.rules = rules
     this.#trie = trie
-    this.graph = new StackGraph(rules)
-    this.cost = trie && new DrawCost(rules, this.graph, trie)
+    this.graph = new GrammarStacks(rules)
+    this.cost = trie && new MaskCost(rules, this.graph, trie)
     this.first = this.graph.first()
   }
 
@@ -40,7 +40,7 @@ export class CountedGrammar {
   ): CountedGrammar {
     const rules = parseGbnf(gbnf, root)
     checkRecursion(rules)
-    const readings = fewReadings(rules) ?? Infinity
+    const readings = ambiguityBound(rules) ?? Infinity
     const isCheap = readings * vocabularySize <= grammarLimits.plainComparisons
     const grammar = new CountedGrammar(rules, isCheap ? undefined : trie())
     grammar.check(grammar.first)

@@ -1,6 +1,6 @@
 import type { CountedGrammar } from './counted-grammar.js'
 import { grammarLimits } from './grammar-limits.js'
-import { type Stack, tooAmbiguous } from './stack-graph.js'
+import { type Stack, tooAmbiguous } from './grammar-stacks.js'
 import { ElementKind, matchesCharacter } from '../gbnf/gbnf-rules.js'
 
 /**

@@ -75,8 +75,8 @@ export class LlamaCppSampler implements Sampler {
   }
 
   /** Records the drawn token. */
-  drew(token: TokenId): void {
-    this.#constraint?.drew(token)
+  onToken(token: TokenId): void {
+    this.#constraint?.onToken(token)
   }
 
   dispose(): void {

@@ -56,7 +56,7 @@ class AddonSampler implements TokenSampler {
 
   async draw(index: number): Promise<TokenId> {
     const token = await this.#context.sampleToken(index, this.#sampler.native)
-    if (token >= 0) this.#sampler.drew(token)
+    if (token >= 0) this.#sampler.onToken(token)
     return token
   }
 

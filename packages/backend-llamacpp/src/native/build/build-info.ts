@@ -110,7 +110,7 @@ export const currentVersions = { llamaVersion, nodeLlamaCppVersion } as const
  * Why a library must not be loaded here; undefined when it may be. One with instructions that the CPU
  * lacks would end the process.
  */
-export function misfitOf(info: BuildInfo, machine: Machine): string | undefined {
+export function incompatibility(info: BuildInfo, machine: Machine): string | undefined {
   const { platform, arch, cpu, features } = info.machine
   if (platform !== machine.platform || arch !== machine.arch) {
     return `it was built for ${platform} ${arch}, and this is ${machine.platform} ${machine.arch}`

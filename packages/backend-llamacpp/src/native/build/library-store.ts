@@ -11,7 +11,7 @@ import {
   writeFile,
 } from 'node:fs/promises'
 import { basename, join } from 'node:path'
-import { type BuildInfo, type Machine, misfitOf, parseBuildInfo } from './build-info.js'
+import { type BuildInfo, type Machine, incompatibility, parseBuildInfo } from './build-info.js'
 
 /** The file beside a library that says what it is. */
 const infoFile = 'build.json'
@@ -49,7 +49,7 @@ export async function readBuilds(folder: string): Promise<StoredBuild[]> {
 /** The newest of the builds that were made for this machine and these versions. */
 export function chooseBuild(builds: readonly StoredBuild[], machine: Machine): BuildChoice {
   const misfit = ({ info, isDamaged }: StoredBuild): string | undefined =>
-    isDamaged ? 'its file is damaged' : misfitOf(info, machine)
+    isDamaged ? 'its file is damaged' : incompatibility(info, machine)
   const build = builds.find((build) => misfit(build) === undefined)
   const [newest] = builds
   if (build !== undefined || newest === undefined) return { build, misfit: undefined }

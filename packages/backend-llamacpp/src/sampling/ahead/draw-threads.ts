@@ -1,7 +1,7 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
 import type { Logger, TokenId } from '@cllm/core'
 import type { PlainDrawSettings } from '../chain/plain-draw.js'
-import { type BoardDraw, DrawBoard, notDrawn } from './draw-board.js'
+import { type BoardDraw, SharedDrawQueue, notDrawn } from './shared-draw-queue.js'
 import type { DrawWorkerData, SamplerMessage } from './draw-worker.js'
 
 /** Fewer draws are made sooner than another thread has woken. */
@@ -37,7 +37,7 @@ export interface DrawThreadsOptions {
  */
 export class DrawThreads {
   readonly #options: DrawThreadsOptions
-  readonly #board = new DrawBoard()
+  readonly #board = new SharedDrawQueue()
   #workers: readonly DrawThread[] | undefined
   #isBroken = false
   /** Of the samplers that the threads have not been told of. */
@@ -63,7 +63,7 @@ export class DrawThreads {
 
   /** Draws all; undefined where they are too few to be worth it. */
   draw(draws: readonly SharedDraw[]): TokenId[] | undefined {
-    const { mostDraws } = DrawBoard
+    const { mostDraws } = SharedDrawQueue
     if (draws.length < leastDraws || draws.length > mostDraws || this.#isBroken) return undefined
     this.#workers ??= this.#start()
     this.#tellOf(draws)

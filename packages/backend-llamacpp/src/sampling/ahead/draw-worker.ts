@@ -1,6 +1,6 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { viewMemory } from '../../native/ffi/bind-functions.js'
-import { type BoardDraw, DrawBoard, notDrawn } from './draw-board.js'
+import { type BoardDraw, SharedDrawQueue, notDrawn } from './shared-draw-queue.js'
 import { Candidates } from '../chain/candidates/candidates.js'
 import { PlainDraw, type PlainDrawSettings } from '../chain/plain-draw.js'
 import { DrawRandom } from '../chain/steps/chain-step.js'
@@ -21,7 +21,7 @@ export interface SamplerMessage {
 
 /** Draws with the others, round after round, until the board is closed. */
 function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorkerData): void {
-  const board = new DrawBoard(memory)
+  const board = new SharedDrawQueue(memory)
   const scan = scanFor(size)
   const unused = () => {
     throw new Error('a plain draw reads no texts')

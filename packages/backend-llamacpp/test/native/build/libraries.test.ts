@@ -8,7 +8,7 @@ import {
   fastestOf,
   type Figures,
   gainOver,
-  misfitOf,
+  incompatibility,
   parseBuildInfo,
 } from '../../../src/native/build/build-info.js'
 import {
@@ -46,9 +46,9 @@ t.test('which library is the fastest', async (t) => {
 })
 
 t.test('what a library was built for', async (t) => {
-  t.equal(misfitOf(buildInfo(), machine), undefined)
+  t.equal(incompatibility(buildInfo(), machine), undefined)
   const more = { ...machine, features: ['amx', ...machine.features] }
-  t.equal(misfitOf(buildInfo(), more), undefined, 'more instructions do no harm')
+  t.equal(incompatibility(buildInfo(), more), undefined, 'more instructions do no harm')
   const misfits: [ReturnType<typeof buildInfo>, RegExp][] = [
     [buildInfo({ machine: { ...machine, platform: 'darwin' } }), /darwin x64.*linux x64/],
     [buildInfo({ machine: { ...machine, arch: 'arm64' } }), /linux arm64.*linux x64/],
@@ -57,7 +57,7 @@ t.test('what a library was built for', async (t) => {
     [buildInfo({ nodeLlamaCppVersion: '3.0.0' }), /node-llama-cpp 3\.0\.0/],
     [buildInfo({ llamaVersion: '0.4.0' }), /llama\.cpp 0\.4\.0/],
   ]
-  for (const [info, reason] of misfits) t.match(misfitOf(info, machine), reason)
+  for (const [info, reason] of misfits) t.match(incompatibility(info, machine), reason)
 })
 
 t.test('what is kept beside a library', async (t) => {

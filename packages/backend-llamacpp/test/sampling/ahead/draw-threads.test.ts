@@ -2,7 +2,7 @@ import { MessagePort } from 'node:worker_threads'
 import t, { type Test } from 'tap'
 import type { SamplingParams, TokenId } from '@cllm/core'
 import { addressOf } from '../../../src/native/ffi/bind-functions.js'
-import { DrawBoard } from '../../../src/sampling/ahead/draw-board.js'
+import { SharedDrawQueue } from '../../../src/sampling/ahead/shared-draw-queue.js'
 import { DrawThreads } from '../../../src/sampling/ahead/draw-threads.js'
 import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
 import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
@@ -102,8 +102,8 @@ t.test('what cannot be drawn fails where it is drawn, and no other', (t) => {
 })
 
 t.test('a thread that comes late takes nothing of a later round', (t) => {
-  const board = new DrawBoard()
-  const late = new DrawBoard(board.memory)
+  const board = new SharedDrawQueue()
+  const late = new SharedDrawQueue(board.memory)
   const one = (sampler: number) => ({ sampler, position: 0, address: 0n })
   const nothing = () => {
     t.fail('nothing is left')

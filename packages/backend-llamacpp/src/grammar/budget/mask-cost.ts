@@ -1,5 +1,5 @@
 import { grammarLimits } from './grammar-limits.js'
-import { type Stack, type StackGraph, tooAmbiguous } from './stack-graph.js'
+import { type Stack, type GrammarStacks, tooAmbiguous } from './grammar-stacks.js'
 import type { TokenTrie } from './token-trie.js'
 import { type GbnfRules, matchesCharacter } from '../gbnf/gbnf-rules.js'
 import { refused } from '../refuse.js'
@@ -17,16 +17,16 @@ const mostKnown = 200_000
  * readings of a text differ after every character, a token of 60 characters takes 2^60 steps. Here
  * equal readings are counted together, over all tokens as a tree.
  */
-export class DrawCost {
+export class MaskCost {
   readonly #rules: GbnfRules
-  readonly #graph: StackGraph
+  readonly #graph: GrammarStacks
   readonly #trie: TokenTrie
   readonly #known = new Set<string>()
   #knownSize = 0
   readonly #limit: number
   #cost = 0
 
-  constructor(rules: GbnfRules, graph: StackGraph, trie: TokenTrie) {
+  constructor(rules: GbnfRules, graph: GrammarStacks, trie: TokenTrie) {
     this.#rules = rules
     this.#graph = graph
     this.#trie = trie

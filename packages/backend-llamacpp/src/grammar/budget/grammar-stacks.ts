@@ -8,7 +8,7 @@ import {
 } from '../gbnf/gbnf-rules.js'
 import { refused } from '../refuse.js'
 
-/** The position of a reading: an entry of a {@link StackGraph}. 0 is a reading at its end. */
+/** The position of a reading: an entry of a {@link GrammarStacks}. 0 is a reading at its end. */
 export type Stack = number
 
 /** Stacks in a graph, at about 100 bytes each, before it is replaced. */
@@ -18,7 +18,7 @@ const mostStacks = 20_000
  * The stacks of llama.cpp's grammars (`llama_grammar_stack`): elements to come, the next one on top.
  * Equal stacks are one entry, and what follows each is found once.
  */
-export class StackGraph {
+export class GrammarStacks {
   readonly #rules: GbnfRules
   /** The stack below the top of each. */
   readonly #below: Stack[] = [0]

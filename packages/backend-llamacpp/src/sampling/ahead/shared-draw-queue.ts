@@ -30,7 +30,7 @@ export const notDrawn = -1
  * A ticket has the number of the round, of its draws, and of the next draw in one integer, so that a
  * thread that comes late takes nothing of a later round for a draw of its own.
  */
-export class DrawBoard {
+export class SharedDrawQueue {
   static readonly mostDraws = mostDraws
   readonly memory: SharedArrayBuffer
   readonly #control: Int32Array

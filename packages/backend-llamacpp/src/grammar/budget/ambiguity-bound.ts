@@ -2,7 +2,7 @@ import { CllmError } from '@cllm/core'
 import { grammarLimits } from './grammar-limits.js'
 import { FirstSets, followSets } from './first-sets.js'
 import { KnownSets } from './known-sets.js'
-import { type Stack, StackGraph } from './stack-graph.js'
+import { type Stack, GrammarStacks } from './grammar-stacks.js'
 import { alternativesOf, ElementKind, endsAlternative, type GbnfRules } from '../gbnf/gbnf-rules.js'
 import type { CodePointRange } from '../gbnf/gbnf-writer.js'
 import type { CodePointSet } from '../pattern/characters/code-point-set.js'
@@ -24,7 +24,7 @@ const mostParallel = 40
  * leave the rule while another can read what follows the rule. So every rule begins with one reading
  * and ends with one. JSON, and schemas with optional members and unions, are like this.
  */
-export function fewReadings(rules: GbnfRules): number | undefined {
+export function ambiguityBound(rules: GbnfRules): number | undefined {
   const { kinds } = rules
   if (kinds.some((kind) => kind === ElementKind.Token || kind === ElementKind.NotToken)) {
     return undefined
@@ -51,7 +51,7 @@ interface Overlap {
 
 class Analysis {
   readonly #rules: GbnfRules
-  readonly #graph: StackGraph
+  readonly #graph: GrammarStacks
   readonly #sets: KnownSets
   readonly #first: FirstSets
   readonly #follow: readonly CodePointSet[]
@@ -62,7 +62,7 @@ class Analysis {
 
   constructor(rules: GbnfRules) {
     this.#rules = rules
-    this.#graph = new StackGraph(rules, mostSteps)
+    this.#graph = new GrammarStacks(rules, mostSteps)
     this.#sets = new KnownSets(rules)
     this.#first = new FirstSets(rules, this.#sets)
     this.#follow = followSets(rules, this.#first, this.#sets)
