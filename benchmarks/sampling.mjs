@@ -4,7 +4,7 @@
 import { parseArgs } from 'node:util'
 import { ChainSampler } from '../packages/backend-llamacpp/dist/sampling/chain/chain-sampler.js'
 import { rawLogprobs } from '../packages/backend-llamacpp/dist/sampling/chain/logprobs.js'
-import { SamplerWorkspace } from '../packages/backend-llamacpp/dist/sampling/chain/sampler-workspace.js'
+import { SamplerWorkspace } from '../packages/backend-llamacpp/dist/sampling/chain/sampling-chain.js'
 import { defaultSampling } from '../packages/core/dist/index.js'
 import { randomOf } from './lib/prompts.mjs'
 import { median, table } from './lib/statistics.mjs'

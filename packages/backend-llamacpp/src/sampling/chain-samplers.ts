@@ -9,7 +9,7 @@ import type {
 import type { LogitsContext } from '../native/native-context.js'
 import { DrawThreads, type SharedDraw } from './ahead/draw-threads.js'
 import { ChainSampler, type GrammarFilter } from './chain/chain-sampler.js'
-import { SamplerWorkspace } from './chain/sampler-workspace.js'
+import { SamplerWorkspace } from './chain/sampling-chain.js'
 import type { PreparedDraw, SamplerFactory, SamplerParts, TokenSampler } from './token-sampler.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 

@@ -1,8 +1,8 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
 import type { Logger, TokenId } from '@cllm/core'
-import type { PlainDrawSettings } from '../chain/plain-draw.js'
-import { type BoardDraw, SharedDrawQueue, notDrawn } from './shared-draw-queue.js'
 import type { DrawWorkerData, SamplerMessage } from './draw-worker.js'
+import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
+import type { PlainDrawSettings } from '../chain/sampling-chain.js'
 
 /** Fewer draws are made sooner than another thread has woken. */
 const leastDraws = 3

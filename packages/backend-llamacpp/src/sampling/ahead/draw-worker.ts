@@ -1,10 +1,9 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { viewMemory } from '../../native/ffi/bind-functions.js'
-import { type BoardDraw, SharedDrawQueue, notDrawn } from './shared-draw-queue.js'
+import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 import { Candidates } from '../chain/candidates/candidates.js'
-import { PlainDraw, type PlainDrawSettings } from '../chain/plain-draw.js'
-import { DrawRandom } from '../chain/steps/chain-step.js'
-import { scanFor } from '../chain/sampler-workspace.js'
+import { PlainDraw, type PlainDrawSettings, scanFor } from '../chain/sampling-chain.js'
+import { DrawRandom } from '../chain/steps/draws.js'
 
 /** What a thread that draws is started with. */
 export interface DrawWorkerData {

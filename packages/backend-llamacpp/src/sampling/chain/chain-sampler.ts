@@ -10,9 +10,13 @@ import type { ConstraintGrammar } from '../../grammar/constraint-grammars.js'
 import { refused } from '../../grammar/refuse.js'
 import type { NativeGrammarState } from '../../native/native.js'
 import { drawnLogprobs, rawLogprobs } from './logprobs.js'
-import type { PlainDrawSettings } from './plain-draw.js'
-import type { SamplerWorkspace } from './sampler-workspace.js'
-import { biasesOf, SamplingChain, seedAt } from './sampling-chain.js'
+import {
+  biasesOf,
+  type PlainDrawSettings,
+  type SamplerWorkspace,
+  SamplingChain,
+  seedAt,
+} from './sampling-chain.js'
 import { LogitBias } from './steps/logit-changes.js'
 import { ConstraintTrack, type DrawConfig } from '../constraint-track.js'
 

@@ -1,6 +1,5 @@
 import type { OutputLogprobs, TokenId, TokenLogprob } from '@cllm/core'
-import type { SamplerWorkspace } from './sampler-workspace.js'
-import type { SamplingChain } from './sampling-chain.js'
+import type { SamplerWorkspace, SamplingChain } from './sampling-chain.js'
 
 /** Tokens this much less likely than the likeliest add nothing that a logarithm of the sum shows. */
 const negligible = 26

@@ -1,9 +1,19 @@
-import { mixBits, type SamplingParams, type TokenId } from '@cllm/core'
-import type { Candidates } from './candidates/candidates.js'
-import type { ChainStep, DrawRandom, FinalDraw, LogitChange } from './steps/chain-step.js'
-import { DynamicTemperatureDraw, GreedyDraw, TemperatureDraw } from './steps/draws.js'
+import { mixBits, type SamplingParams, type TokenId, type Tokenizer } from '@cllm/core'
+import { Candidates } from './candidates/candidates.js'
+import { PlainScan } from './scan/plain-scan.js'
+import { SimdScan } from './scan/simd/simd-scan.js'
+import type { VocabularyScan } from './scan/vocabulary-scan.js'
+import {
+  type ChainStep,
+  DrawRandom,
+  DynamicTemperatureDraw,
+  type FinalDraw,
+  GreedyDraw,
+  type LogitChange,
+  TemperatureDraw,
+} from './steps/draws.js'
 import { type BreakerVocabulary, Dry } from './steps/dry.js'
-import { Penalties } from './steps/logit-changes.js'
+import { LogitBias, Penalties } from './steps/logit-changes.js'
 import { Mirostat } from './steps/mirostat.js'
 import { MinP, TopK, TopNSigma, TopP, Typical, Xtc } from './steps/truncation.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
@@ -137,4 +147,92 @@ function drawOf(params: SamplingParams, temperature: number): FinalDraw {
   if (temperature === 0) return new GreedyDraw()
   const isFixed = params.dynamicTemperatureRange === 0 || params.mirostat === 2
   return isFixed ? new TemperatureDraw(temperature) : new DynamicTemperatureDraw(params)
+}
+
+/** What a sequence's draws depend on beside the logits and the position, where nothing else counts. */
+export interface PlainDrawSettings {
+  readonly params: SamplingParams
+  /** What is added to the logits of single tokens. */
+  readonly biases?: { readonly tokens: Uint32Array; readonly values: Float32Array }
+}
+
+/** What draws work on. */
+export interface DrawWorkspace extends ChainVocabulary {
+  readonly scan: VocabularyScan
+  readonly candidates: Candidates
+  readonly random: DrawRandom
+}
+
+/**
+ * Draws as {@link ChainSampler} does where neither earlier tokens nor a grammar nor processors count: such a
+ * draw can be made in any thread.
+ */
+export class PlainDraw {
+  readonly #workspace: DrawWorkspace
+  readonly #chain: SamplingChain
+  readonly #seed: number
+  readonly #bias: LogitBias | undefined
+
+  constructor(workspace: DrawWorkspace, { params, biases }: PlainDrawSettings) {
+    this.#workspace = workspace
+    this.#chain = new SamplingChain(params, workspace)
+    this.#seed = params.seed
+    this.#bias = biases && new LogitBias(biases.tokens, biases.values)
+  }
+
+  /** The token after `position`; undefined when none can be drawn. */
+  draw(logits: Float32Array, position: number): TokenId | undefined {
+    const { scan, candidates, random } = this.#workspace
+    random.seed(seedAt(this.#seed, position))
+    scan.load(logits)
+    this.#bias?.apply(scan.logits)
+    return candidates.begin() ? this.#chain.pick(candidates, random) : undefined
+  }
+}
+
+/**
+ * What the draws of a model work on, one after the other: about 30 bytes for each entry of the
+ * vocabulary, shared by all of its samplers.
+ */
+export class SamplerWorkspace implements DrawWorkspace {
+  readonly vocabulary: Vocabulary
+  readonly scan: VocabularyScan
+  readonly candidates: Candidates
+  readonly random = new DrawRandom()
+  readonly #tokenizer: Pick<Tokenizer, 'encode'>
+  #ids: Int32Array | undefined
+
+  /** @param options - `simd` false does without SIMD instructions; default: as the machine can */
+  constructor(
+    vocabulary: Vocabulary,
+    tokenizer: Pick<Tokenizer, 'encode'>,
+    { simd }: { readonly simd?: boolean } = {},
+  ) {
+    this.vocabulary = vocabulary
+    this.#tokenizer = tokenizer
+    this.scan = scanFor(vocabulary.size, simd)
+    this.candidates = new Candidates(this.scan)
+  }
+
+  /** The ids of the whole vocabulary. */
+  get ids(): Int32Array {
+    return (this.#ids ??= Int32Array.from({ length: this.size }, (_, id) => id))
+  }
+
+  get size(): number {
+    return this.vocabulary.size
+  }
+
+  bytes(token: TokenId): Uint8Array {
+    return this.vocabulary.bytes(token)
+  }
+
+  encode(text: string): readonly TokenId[] {
+    return this.#tokenizer.encode(text, { addBos: false, special: false })
+  }
+}
+
+/** A scan for a vocabulary of this size, with SIMD instructions where the machine has them. */
+export function scanFor(size: number, simd = SimdScan.isSupported()): VocabularyScan {
+  return simd ? new SimdScan(size) : new PlainScan(size)
 }

@@ -1,16 +1,17 @@
 import { MessagePort } from 'node:worker_threads'
-import t, { type Test } from 'tap'
 import type { SamplingParams, TokenId } from '@cllm/core'
 import { addressOf } from '../../../src/native/ffi/bind-functions.js'
-import { SharedDrawQueue } from '../../../src/sampling/ahead/shared-draw-queue.js'
-import { DrawThreads } from '../../../src/sampling/ahead/draw-threads.js'
-import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
-import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
-import { ChainSamplers } from '../../../src/sampling/chain-samplers.js'
 import type { LogitsContext } from '../../../src/native/native-context.js'
+import { DrawThreads } from '../../../src/sampling/ahead/draw-threads.js'
+import { SharedDrawQueue } from '../../../src/sampling/ahead/shared-draw-queue.js'
+import { ChainSamplers } from '../../../src/sampling/chain-samplers.js'
+import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
+import { SamplerWorkspace } from '../../../src/sampling/chain/sampling-chain.js'
 import type { Vocabulary } from '../../../src/text/vocabulary.js'
 import { recordingLogger, sampling } from '../../open-tiny.js'
 import { noise } from '../chain/logits.js'
+
+import t, { type Test } from 'tap'
 
 const size = 60_000
 const vocabulary = { size, endOfGeneration: new Set([3]), check() {} } as unknown as Vocabulary

@@ -1,5 +1,5 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
-import { MersenneTwister } from '../../../src/sampling/chain/steps/chain-step.js'
+import { MersenneTwister } from '../../../src/sampling/chain/steps/draws.js'
 
 const { fround, exp, log } = Math
 

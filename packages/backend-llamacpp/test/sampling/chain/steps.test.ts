@@ -26,7 +26,7 @@ import {
   DrawRandom,
   type LogitChange,
   MersenneTwister,
-} from '../../../src/sampling/chain/steps/chain-step.js'
+} from '../../../src/sampling/chain/steps/draws.js'
 import { Dry, SequenceBreakers } from '../../../src/sampling/chain/steps/dry.js'
 import { LogitBias, Penalties } from '../../../src/sampling/chain/steps/logit-changes.js'
 import { Mirostat } from '../../../src/sampling/chain/steps/mirostat.js'

@@ -1,5 +1,5 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
-import type { LogitChange } from './chain-step.js'
+import type { LogitChange } from './draws.js'
 
 const { fround } = Math
 

@@ -1,5 +1,5 @@
 import type { Candidates } from '../candidates/candidates.js'
-import type { ChainStep } from './chain-step.js'
+import type { ChainStep } from './draws.js'
 
 /** This many tokens are sorted first, and then this many times more until they suffice. */
 const firstSorted = 256

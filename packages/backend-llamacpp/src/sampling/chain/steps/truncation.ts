@@ -1,6 +1,6 @@
 import { type Candidates, softmax } from '../candidates/candidates.js'
 import { RadixSort } from '../candidates/radix-sort.js'
-import type { ChainStep, DrawRandom } from './chain-step.js'
+import type { ChainStep, DrawRandom } from './draws.js'
 
 /** Leaves the k likeliest tokens, sorted. */
 export class TopK implements ChainStep {
