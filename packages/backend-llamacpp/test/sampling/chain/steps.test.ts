@@ -376,7 +376,7 @@ function same(a: readonly number[], b: readonly number[]): boolean {
 }
 
 t.test('the module is made of its source', async (t) => {
-  const folder = new URL('../../../src/sampling/chain/scan/simd', import.meta.url)
+  const folder = new URL('../../../src/sampling/chain/scan/simd/', import.meta.url)
   const text = await readFile(new URL('simd-scan.wat', folder), 'utf8')
   const assembler = await wabt()
   const module = assembler.parseWat('simd-scan.wat', text, { simd: true })
