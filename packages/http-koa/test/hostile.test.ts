@@ -7,7 +7,7 @@ import { createAnswerParser } from '../src/chat/answer/create-answer-parser.js'
 import { parseKeepAlive } from '../src/fields/keep-alive-field.js'
 import { jsonErrorPosition } from '../src/body/json-error-position.js'
 import { list } from '../src/fields/list.js'
-import { isDeeperThan } from '../src/body/json-depth.js'
+import { isDeeperThan } from '../src/body/read-json-body.js'
 import {
   checkUnharmed,
   isRepeated,

@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { defaultJsonDepth, isDeeperThan } from './json-depth.js'
+import { defaultJsonDepth, isDeeperThan } from './read-json-body.js'
 
 /**
  * The value of JSON that a field of a body holds as a text, which the limit of the body's own depth does

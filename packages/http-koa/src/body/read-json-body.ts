@@ -1,11 +1,78 @@
-import { pipeline, type Readable } from 'node:stream'
-import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
+import { type Readable, pipeline } from 'node:stream'
 import { CllmError } from '@cllm/core'
+import getRawBody from 'raw-body'
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import { refuseGone } from './body-budget.js'
-import { isDeeperThan } from './json-depth.js'
-import { readWithin } from './read-within.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { isObject } from '../fields/fields.js'
+
+const [quote, backslash] = ['"'.charCodeAt(0), '\\'.charCodeAt(0)]
+const openings = new Set(['{', '['].map((bracket) => bracket.charCodeAt(0)))
+const closings = new Set(['}', ']'].map((bracket) => bracket.charCodeAt(0)))
+
+/** Levels of a request's JSON at most, where no other limit is set. */
+export const defaultJsonDepth = 100
+
+/**
+ * Whether JSON is nested deeper than a limit. Reads the text, since code that works on the parsed
+ * value may recurse.
+ */
+export function isDeeperThan(text: string, limit: number): boolean {
+  let depth = 0
+  let isInText = false
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index)
+    if (isInText) {
+      if (code === backslash) index++
+      else if (code === quote) isInText = false
+    } else if (code === quote) isInText = true
+    else if (openings.has(code)) {
+      if (++depth > limit) return true
+    } else if (closings.has(code)) depth--
+  }
+  return false
+}
+
+/**
+ * All bytes of a stream.
+ *
+ * @param length - how many it will be, where that is known
+ * @param count - takes the bytes of each part as it comes; what it throws ends the reading
+ * @param what - what is too large, in the message
+ * @throws `body_too_large` beyond `limit` bytes
+ */
+export async function readWithin(
+  stream: Readable,
+  limit: number,
+  length: string,
+  count: (bytes: number) => void,
+  what = 'body',
+): Promise<Buffer> {
+  let onData = (_part: Buffer): void => {}
+  const refused = new Promise<never>((_resolve, reject) => {
+    onData = (part) => {
+      try {
+        count(part.length)
+      } catch (error) {
+        // What still comes is not kept.
+        stream.removeAllListeners('data')
+        stream.pause()
+        reject(error)
+      }
+    }
+  })
+  stream.on('data', onData)
+  try {
+    const whole = getRawBody(stream, { limit, ...(length === '' ? {} : { length }) })
+    return await Promise.race([whole, refused])
+  } catch (error) {
+    if ((error as getRawBody.RawBodyError).type !== 'entity.too.large') throw error
+    const message = `Expected a ${what} of at most ${limit} bytes, instead got more`
+    throw new CllmError('body_too_large', message, { details: { limit }, cause: error })
+  } finally {
+    stream.off('data', onData)
+  }
+}
 
 /** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>

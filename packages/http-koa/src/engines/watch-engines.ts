@@ -8,7 +8,7 @@ import {
   overriding,
   watchStream,
 } from '@cllm/core'
-import { requestScope } from '../security/request-scope.js'
+import { requestScope } from '../security/authenticate.js'
 import type { RequestObserver } from './request-observer.js'
 
 /** The same models with other clients: `wrap` is called once for each. */

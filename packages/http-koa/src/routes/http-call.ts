@@ -1,11 +1,42 @@
-import type { Readable } from 'node:stream'
-import type { Clock, EngineDirectory, Logger, OpenOptions, Random } from '@cllm/core'
-import { type JsonObject, readJsonBody, readJsonList } from '../body/read-json-body.js'
-import { allowUpload } from '../server/body-time.js'
-import type { StreamSessions } from '../stream/resume/stream-sessions.js'
-import { abortOnClose } from '../stream/abort-on-close.js'
-import type { Call, IncomingBody, OpenedModel } from './call.js'
+import {
+  CllmError,
+  type Clock,
+  type EngineDirectory,
+  type Logger,
+  type OpenOptions,
+  type Random,
+} from '@cllm/core'
 import type { KoaContext } from './koa-context.js'
+import type { Readable } from 'node:stream'
+import { type JsonObject, readJsonBody, readJsonList } from '../body/read-json-body.js'
+import { allowUpload } from '../server/create-http-server.js'
+import type { StreamSessions } from '../stream/resume/stream-sessions.js'
+import type { Call, IncomingBody, OpenedModel } from './call.js'
+
+/**
+ * A signal that fires when the connection closes: the client left, was cut off, or has its answer. Where
+ * the client can come back to its stream, it fires when that is over or was stopped.
+ */
+export function abortOnClose(ctx: KoaContext): AbortSignal {
+  const controller = new AbortController()
+  const abort = () => {
+    const isStopped = ctx.state.session?.isCancelled === true
+    controller.abort(isStopped ? stopped() : ctx.state.cutReason)
+  }
+  const onClose = () => {
+    // also one that has begun since
+    const { session } = ctx.state
+    if (session === undefined) abort()
+    else session.onOver(abort)
+  }
+  ctx.state.session?.onOver(abort)
+  if (ctx.res.destroyed) onClose()
+  else ctx.res.once('close', onClose)
+  return controller.signal
+}
+
+const stopped = () =>
+  new CllmError('cancelled', 'The request was cancelled: its stream was stopped')
 
 /** What the driver has found out about a request. */
 interface CheckedRequest {

@@ -1,8 +1,22 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { ApiKey, KeyRing } from './api-key.js'
 import { CllmError } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
-import type { KeyRing } from './api-key.js'
-import { requestScope } from './request-scope.js'
+
+/** On whose behalf something is done. */
+export interface RequestScope {
+  readonly key: ApiKey
+}
+
+/**
+ * The request that is being answered. It is known wherever an engine is asked for something, so that
+ * no protocol, a plugin's neither, can forget whose request it is.
+ */
+export const requestScope = new AsyncLocalStorage<RequestScope>()
+
+/** Whether the request may change the server: with an admin's key, or where no keys are needed. */
+export const mayChangeServer = (): boolean => requestScope.getStore()?.key.role !== 'user'
 
 /**
  * Requires an API key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Without one the answer is 401,

@@ -11,7 +11,7 @@ import {
   TokenSums,
   type UsedOfWindow,
 } from './limit-counters.js'
-import { requestScope } from './request-scope.js'
+import { requestScope } from './authenticate.js'
 
 /** What a key may do in a minute that does not have limits of its own. */
 export interface RateLimitOptions {

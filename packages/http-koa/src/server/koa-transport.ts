@@ -14,7 +14,7 @@ import {
 import { Router } from '@koa/router'
 import Koa, { type Middleware } from 'koa'
 import { BodyBudget } from '../body/body-budget.js'
-import { defaultJsonDepth } from '../body/json-depth.js'
+import { defaultJsonDepth } from '../body/read-json-body.js'
 import { StreamSessions } from '../stream/resume/stream-sessions.js'
 import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
 import { watchEngines } from '../engines/watch-engines.js'
@@ -27,8 +27,7 @@ import { OpenConnections } from './open-connections.js'
 import { refuseBadHttp } from './refuse-bad-http.js'
 import { logRequests } from './log-requests.js'
 import { listenAt, type Listening } from './listen-at.js'
-import { needsAdmin } from '../security/authenticate.js'
-import { requestScope } from '../security/request-scope.js'
+import { needsAdmin, requestScope } from '../security/authenticate.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 
 /** Settings of {@link koaTransport}. */

@@ -24,7 +24,7 @@ import {
 import t from 'tap'
 import { watchEngines } from '../../src/engines/watch-engines.js'
 import { RateLimits } from '../../src/security/rate-limits.js'
-import { requestScope } from '../../src/security/request-scope.js'
+import { requestScope } from '../../src/security/authenticate.js'
 import { wrappedPool } from '../conformance-engines.js'
 import { testEach } from '../each-client.js'
 import { type ServeOptions, rawRequest, serve, until } from '../serve.js'

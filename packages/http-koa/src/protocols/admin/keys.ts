@@ -4,7 +4,7 @@ import { integer, largest, name } from '../../fields/fields.js'
 import type { Answer, Call } from '../../routes/call.js'
 import type { ApiKey } from '../../security/api-key.js'
 import type { KeyStore } from '../../security/key-store.js'
-import { requestScope } from '../../security/request-scope.js'
+import { requestScope } from '../../security/authenticate.js'
 import type { AdminContext } from './admin-context.js'
 
 const limit = integer(1, largest).optional()

@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { requestScope } from '../../security/request-scope.js'
+import { requestScope } from '../../security/authenticate.js'
 import type { BatchJobs, BatchStore } from './batch-store.js'
 import type { BatchObject, FileObject, Kept, Owner } from './batch-objects.js'
 

@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { readWithin } from '../../body/read-within.js'
+import { readWithin } from '../../body/read-json-body.js'
 import { type Route, route } from '../../routes/route.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { Reply } from '../../routes/reply.js'

@@ -1,6 +1,6 @@
 import { CllmError, type EngineClient, type EngineDirectory, type ModelPresets } from '@cllm/core'
 import type { Call } from '../../routes/call.js'
-import { mayChangeServer } from '../../security/request-scope.js'
+import { mayChangeServer } from '../../security/authenticate.js'
 import type { ModelStore } from '../../engines/model-store.js'
 import type { UnknownFields } from '../../fields/unknown-fields.js'
 import type { DefaultOverrides } from '../../request/protocol-defaults.js'

@@ -5,7 +5,7 @@ import type {
   RequestWatch,
 } from '../../engines/request-observer.js'
 import type { ApiKey } from '../../security/api-key.js'
-import { requestScope } from '../../security/request-scope.js'
+import { requestScope } from '../../security/authenticate.js'
 import type { UsageJournal } from './usage-journal.js'
 
 /** Tenants that clients name by themselves and that are told apart; those of further ones are one sum. */

@@ -12,7 +12,7 @@ import {
 import t, { type Test } from 'tap'
 import { UsageJournal } from '../../../src/protocols/usage/usage-journal.js'
 import { UsageLedger } from '../../../src/protocols/usage/usage-ledger.js'
-import { requestScope } from '../../../src/security/request-scope.js'
+import { requestScope } from '../../../src/security/authenticate.js'
 import { serve } from '../../serve.js'
 
 const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({

@@ -1,5 +1,5 @@
 import { CllmError, type EngineClient } from '@cllm/core'
-import { mayChangeServer } from '../../../security/request-scope.js'
+import { mayChangeServer } from '../../../security/authenticate.js'
 import type { Call } from '../../../routes/call.js'
 import { nameOfOllamaModel } from '../ollama-context.js'
 

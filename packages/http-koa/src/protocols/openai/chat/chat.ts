@@ -9,10 +9,15 @@ import { repeatRequest } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { openAiDefaults } from '../openai-defaults.js'
-import { finishOf, toolCallOf } from '../answer-words.js'
+import {
+  finishOf,
+  toolCallOf,
+  type OpenAiContext,
+  secondsNow,
+  unknownFingerprint,
+} from '../openai-context.js'
 import { type chatSchema, thinkingLimit, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
-import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { sum, timingsOf, usageOf } from '../../../request/usage.js'
 
