@@ -182,7 +182,7 @@ function* inTurn(
 }
 
 /** What is read of `source` is remembered, so that it can be read again from the beginning. */
-export function remembered<Item>(source: Iterable<Item>): Iterable<Item> {
+function remembered<Item>(source: Iterable<Item>): Iterable<Item> {
   const seen: Item[] = []
   const rest = source[Symbol.iterator]()
   return {
@@ -206,7 +206,7 @@ const longestInterval = 16
  * Says when to try what seems worse: now and then, at first more often. An estimate that is never tried
  * again never changes.
  */
-export class Trials {
+class Trials {
   #decisions = 0
   #interval = 1
 
