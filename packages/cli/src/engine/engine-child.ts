@@ -1,4 +1,16 @@
-import { CllmError, createEngine, hostEngine, systemClock } from '@cllm/core'
+import {
+  ADAPTERS,
+  type BackendContext,
+  type BackendLimits,
+  CllmError,
+  createEngine,
+  type Engine,
+  type EngineParts,
+  hostEngine,
+  type Logger,
+  type PluginRegistry,
+  systemClock,
+} from '@cllm/core'
 import { fallbackPolicy } from '@cllm/scheduler'
 import { createLogger } from '../process/logger.js'
 import { loadRegistry } from '../plugins/load-registry.js'
@@ -9,12 +21,13 @@ import { cacheSize } from './memory/cache-size.js'
 import { stateFilesOf } from './memory/state-files.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { fingerprintOf } from './fingerprint.js'
-import { loadAdapters } from './load-adapters.js'
 import { findNativeLibrary } from './native-library.js'
-import { openDraft } from './open-draft.js'
 import { parentChannel } from './process-channel.js'
 import { llamaCpp } from './to-engine-settings.js'
 import { warmUp } from './warm-up.js'
+
+/** Longer sequences have no drafts where all slots share one large pool of KV cells. */
+const longestInPool = 8192
 
 ignoreStopSignals()
 process.once('disconnect', () => process.exit(0))
@@ -69,5 +82,45 @@ async function start(settings: EngineSettings): Promise<void> {
   } catch (error) {
     channel.send({ type: 'failed', error: CllmError.from(error).serialize() })
     process.disconnect()
+  }
+}
+
+/**
+ * Loads the draft model, if the settings have one, with slots as long as the served model's.
+ *
+ * @throws what its backend throws
+ */
+async function openDraft(
+  registry: PluginRegistry,
+  { backendName, draft }: EngineSettings,
+  { contextSize, kvTokens }: BackendLimits,
+  context: BackendContext,
+): Promise<Pick<EngineParts, 'draftBackend'>> {
+  if (draft === undefined) return {}
+  const longest = kvTokens === undefined ? contextSize : Math.min(contextSize, longestInPool)
+  const options = { ...draft, contextSize: longest }
+  const draftBackend = await registry.createBackend(backendName, options, context)
+  await warmUp(draftBackend)
+  return { draftBackend }
+}
+
+/**
+ * Loads the adapters of the settings.
+ *
+ * @throws what loading one throws, unless those are left out
+ */
+async function loadAdapters(
+  engine: Engine,
+  { adapters = [], skipsAdapters = false }: EngineSettings,
+  logger: Logger,
+): Promise<void> {
+  for (const source of adapters) {
+    try {
+      await engine.features.get(ADAPTERS).load(source)
+    } catch (error) {
+      if (!skipsAdapters) throw error
+      const { name, path } = source
+      logger.error({ name, path, err: error }, 'an adapter cannot be loaded again: it is left out')
+    }
   }
 }

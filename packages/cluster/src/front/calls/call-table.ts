@@ -1,10 +1,13 @@
-import type { EngineCallName, EngineStatistics } from '@cllm/core'
-import type { CallKind, CallPlan } from './call-kind.js'
+import {
+  CllmError,
+  type EngineCallName,
+  type EngineStatistics,
+  type RequestReport,
+} from '@cllm/core'
+import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
 import { planActivity } from './plan-activity.js'
-import { planExplain } from './plan-explain.js'
-import { planRecordings } from './plan-recordings.js'
-import { planSlotAction } from './plan-slot-action.js'
-import { planStatistics } from './plan-statistics.js'
+import { planRecordings } from './merge-recordings.js'
+import { planStatistics } from './merge-statistics.js'
 
 const first: CallPlan['merge'] = (answers) => answers.values().next().value
 
@@ -42,4 +45,45 @@ const table: Partial<Readonly<Record<EngineCallName, CallKind>>> = {
 /** What becomes of the calls of this name: they go to one worker where the table does not say more. */
 export function kindOf(name: EngineCallName): CallKind {
   return table[name] ?? toOne
+}
+
+/** The worker that has or had a request knows what happened to it, under the id that it has there. */
+function planExplain(call: CallMessage, { members, placing }: CallContext): CallPlan {
+  const [id] = call.arguments as [string]
+  const placed = placing.find(id)
+  const member = members.get(placed?.worker)
+  if (placed === undefined || member === undefined) {
+    const message = `No request with the id "${id}" is known here`
+    throw new CllmError('request_not_found', message, { details: { id } })
+  }
+  const there = { ...call, arguments: [`${member.link.id}/${placed.placement}`] }
+  const { worker = '', moves } = placed
+  return {
+    to: [member],
+    messageTo: () => there,
+    merge(answers) {
+      const report = answers.get(worker) as RequestReport
+      return { ...report, id, worker, moves }
+    },
+  }
+}
+
+/** Slots are counted through, in the order of the workers. */
+function planSlotAction(message: CallMessage, { members }: CallContext): CallPlan {
+  const [slot, ...more] = message.arguments as [number, ...unknown[]]
+  let own = slot
+  for (const member of members.allForCall()) {
+    const slots = member.report?.slots ?? 0
+    if (own < slots) {
+      const there = { ...message, arguments: [own, ...more] }
+      const { id } = member.record
+      return {
+        to: [member],
+        messageTo: () => there,
+        merge: (answers) => ({ ...(answers.get(id) as object), slot }),
+      }
+    }
+    own -= slots
+  }
+  throw new CllmError('invalid_request', `There is no slot ${slot}`)
 }

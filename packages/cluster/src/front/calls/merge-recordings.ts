@@ -1,4 +1,6 @@
 import type { Arrival, RecordingParts } from '@cllm/core'
+import type { CallContext, CallMessage, CallPlan } from './call-kind.js'
+import { ownId } from './own-activity.js'
 
 /** What the flight recorders of several engines have, as of one; times are by the clock of the first one. */
 export function mergeRecordings(all: readonly RecordingParts[]): RecordingParts {
@@ -66,5 +68,25 @@ function goneOn(before: Arrival, { endMs, end, ...after }: Arrival): Arrival {
     ...(firstTokenMs !== undefined && { firstTokenMs }),
     ...(endMs !== undefined && { endMs: endMs + lateMs }),
     ...(end !== undefined && { end }),
+  }
+}
+
+/** All workers together. Requests of other fronts keep the ids that their worker gave them. */
+export function planRecordings(_: CallMessage, { members, placing }: CallContext): CallPlan {
+  const to = members.allForCall()
+  return {
+    to,
+    merge(answers) {
+      const ids = placing.idsByPlacement()
+      const all = to.flatMap(({ record, link }) => {
+        const parts = answers.get(record.id) as RecordingParts | undefined
+        if (parts === undefined) return []
+        const toOwn = ownId(link.id, ids)
+        return [
+          { ...parts, arrivals: parts.arrivals.map((one) => ({ ...one, id: toOwn(one.id) })) },
+        ]
+      })
+      return mergeRecordings(all)
+    },
   }
 }
