@@ -1,5 +1,5 @@
 // Which test an error belongs to that nothing catches. tap's own answer (`async-hook-domain`, whose place this takes)
-// follows every promise from its making to its end, which is a third of the time of our tests. They run one after the
+// follows every promise from its making to its end, which is a quarter of the time of our tests. They run one after the
 // other: it is the innermost test that is not over.
 const running = []
 
