@@ -1,3 +1,4 @@
+// slow: packs and installs all packages, 30 s; `pnpm lint` runs it
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdir, readFile, writeFile } from 'node:fs/promises'

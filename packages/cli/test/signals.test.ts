@@ -10,6 +10,7 @@ import t from 'tap'
 import { localSources } from './models/local-sources.js'
 import { firstChildOf, gone, quickModel, serve, start } from './plain-process.js'
 import { model } from './serve-process.js'
+import { until } from './until.js'
 
 t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
   const folder = t.testdir({})
@@ -47,7 +48,7 @@ t.test('Ctrl-C ends a measurement in order', async (t) => {
     const slots = (await (await fetch(`${url}/slots`)).json()) as { is_processing: boolean }[]
     return slots.some((slot) => slot.is_processing)
   }
-  while (!(await isBusy()));
+  await until(isBusy)
   process.kill(-bench.pid!, 'SIGINT')
   t.same(await ended, [130, null])
   t.match(await result, /"interrupted"/, 'and tells what it has measured')

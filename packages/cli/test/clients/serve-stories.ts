@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/core/testing'
 import { resolveModel } from 'cllm'
 import type { Test } from 'tap'
+import { until } from '../until.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 
@@ -53,7 +54,7 @@ export async function serveStories(t: Test) {
         const slots = (await (await fetch(`${url}/slots`)).json()) as Slot[]
         return slots.some((slot) => slot.is_processing)
       }
-      while (await busy());
+      await until(async () => !(await busy()))
     },
     /** Ends the server and resolves with what it has logged. */
     stop: async (): Promise<string> => {

@@ -17,6 +17,7 @@ import { localSources } from '../models/local-sources.js'
 import { SharedBatchStore } from '../../src/batches/shared-batch-store.js'
 import { childrenOf, start as startPlain } from '../plain-process.js'
 import { bin, model } from '../serve-process.js'
+import { until } from '../until.js'
 
 const usual = ['--threads', '1', '--gpu', 'off', '--log-level', 'error', '--slots', '8']
 
@@ -258,9 +259,13 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     const asked = { prompt: 'Once upon a time', max_tokens: 5, temperature: 0 }
     t.equal((await post(`${base}/v1/completions`, asked)).status, 401)
     // The front reads the keys several times a second.
-    let response = await post(`${base}/v1/completions`, asked, key)
-    while (response.status === 401) response = await post(`${base}/v1/completions`, asked, key)
-    t.match(await response.json(), {
+    let answer: unknown
+    await until(async () => {
+      const response = await post(`${base}/v1/completions`, asked, key)
+      answer = await response.json()
+      return response.status !== 401
+    })
+    t.match(answer, {
       model: 'stories15m-q8_0',
       system_fingerprint: fingerprint,
       usage: { completion_tokens: 5 },
@@ -298,8 +303,11 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     t.match([refusal.code, refusal.err], [2, /old-1 is of another version/])
     // The front looks at the list twice a second.
     const detailed = `${base}/health?level=detailed`
-    let health = await (await fetch(detailed)).text()
-    while (!health.includes('incompatible')) health = await (await fetch(detailed)).text()
+    let health = ''
+    await until(async () => {
+      health = await (await fetch(detailed)).text()
+      return health.includes('incompatible')
+    })
     t.match(JSON.parse(health), { data: { healthy: true, workers: [{ state: 'up' }] } })
     t.match(health, '{"id":"old-1","state":"incompatible","slots":0,"open":0}')
     await stranger.withdraw('old-1')
@@ -314,7 +322,7 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
 
     t.equal((await run(t, 'keys', 'revoke', 'anna', '--cluster', url)).code, 0)
     const revokedAt = performance.now()
-    while ((await post(`${base}/v1/completions`, asked, key)).status !== 401);
+    await until(async () => (await post(`${base}/v1/completions`, asked, key)).status === 401)
     const ms = performance.now() - revokedAt
     t.comment(`refused ${ms} ms after it was revoked`)
 

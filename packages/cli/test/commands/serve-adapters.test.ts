@@ -6,6 +6,7 @@ import { writeLoraAdapter } from '@cllm/gguf'
 import t, { type Test } from 'tap'
 import { firstChildOf } from '../plain-process.js'
 import { model, run, serve, stop } from '../serve-process.js'
+import { until } from '../until.js'
 
 const width = 288
 const folder = t.testdir({})
@@ -113,7 +114,7 @@ t.test('adapters are models, and requests choose them', async (t) => {
   const streams = choices.map((choice) => tell(t, url, { ...choice, stream: false }, 120))
   const busy = async () =>
     ((await json('/slots')) as { n_past: number }[]).every(({ n_past: tokens }) => tokens > 20)
-  while (!(await busy()));
+  await until(busy)
   process.kill(await firstChildOf(server.child), 'SIGKILL')
   t.same(await Promise.all(streams), whole, 'as if nothing had happened')
   t.same(await tell(t, url, { model: 'stories:pirate' }), pirate, 'with the adapter loaded later')

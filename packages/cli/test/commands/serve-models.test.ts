@@ -10,6 +10,7 @@ import { Ollama } from 'ollama'
 import OpenAI, { NotFoundError } from 'openai'
 import t from 'tap'
 import { serve } from '../serve-process.js'
+import { until } from '../until.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 const { path: model } = await resolveModel('stories15m')
@@ -79,7 +80,7 @@ t.test('a model that is asked to leave while it is loaded leaves at once', async
     return (await fetch(url + path, { method: 'POST', headers, body })).status
   }
   const loading = post('/models/load')
-  while ((await states())['a'] !== 'loading');
+  await until(async () => (await states())['a'] === 'loading')
   t.equal(await post('/models/unload'), 200)
   t.equal(await loading, 503, 'it was not loaded')
   t.same(await states(), { a: 'unloaded', b: 'unloaded' })
@@ -133,7 +134,7 @@ t.test('what was counted stays when a model leaves memory, and goes on', async (
   const unload = { method: 'POST', body: JSON.stringify({ model: 'b' }) }
   const headers = { 'content-type': 'application/json' }
   t.equal((await fetch(`${url}/models/unload`, { ...unload, headers })).status, 200)
-  while ((await states())['b'] !== 'unloaded');
+  await until(async () => (await states())['b'] === 'unloaded')
   t.same(await counted(), before)
   await tell('b')
   t.same(

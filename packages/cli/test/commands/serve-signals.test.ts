@@ -9,6 +9,7 @@ import t from 'tap'
 import { localSources } from '../models/local-sources.js'
 import { childrenOf, gone, quickModel, serve, story } from '../plain-process.js'
 import { bin, model } from '../serve-process.js'
+import { until } from '../until.js'
 
 const whole = /"done":true,"generated_tokens":150/
 /** As long for the quick model. */
@@ -44,7 +45,7 @@ t.test('SIGTERM after a model was fetched lets what runs finish', async (t) => {
   const { child, url, generate, exit } = await serve(t, own, '--model', spec, '--slots', '2')
   const streams = await Promise.all([generate(), generate(), generate(), generate()])
   child.kill('SIGTERM')
-  while ((await fetch(`${url}/health/ready`)).status === 200);
+  await until(async () => (await fetch(`${url}/health/ready`)).status !== 200)
   const late = await fetch(`${url}/model/info`)
   t.equal(late.status, 503)
   t.match(await late.json(), { code: 'shutting_down' })
@@ -60,7 +61,7 @@ t.test('SIGTERM leaves requests their time that wait for a model', async (t) => 
   const asked = generate({ ...story, model: 'b' })
   const isLoading = async (): Promise<boolean> =>
     /"loading"/.test(await (await fetch(`${url}/models`)).text())
-  while (!(await isLoading()));
+  await until(isLoading)
   child.kill('SIGTERM')
   t.match(await (await asked).text(), whole)
   t.same(await exit, [0, null])
@@ -79,7 +80,7 @@ t.test('Ctrl-C that npm passes on as well is one', async (t) => {
   const { child, url, generate, exit } = await serve(t, npm, ...quickModel)
   const streams = await Promise.all([generate(saga), generate(saga)])
   process.kill(-child.pid!, 'SIGINT')
-  while ((await fetch(`${url}/health/ready`)).status === 200);
+  await until(async () => (await fetch(`${url}/health/ready`)).status !== 200)
   process.kill(-child.pid!, 'SIGINT')
   for (const stream of streams) t.match(await stream.text(), /"done":true,"generated_tokens":5000/)
   t.same(await exit, [0, null])
@@ -101,7 +102,7 @@ t.test('a second signal ends it at once, the engines too', async (t) => {
     const [engine = 0] = childrenOf(child)
     process.kill(engine, 'SIGSTOP') // so that what runs does not finish
     child.kill(signal)
-    while ((await fetch(`${url}/health/ready`)).status === 200);
+    await until(async () => (await fetch(`${url}/health/ready`)).status !== 200)
     child.kill(signal)
     t.same(await exit, [code, null], signal)
     await t.rejects(stream.text())
@@ -149,5 +150,5 @@ t.test('a server ends with the package manager that started it', async (t) => {
       () => true,
       () => false,
     )
-  while (await isThere());
+  await until(async () => !(await isThere()))
 })

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { quickModel } from '../plain-process.js'
 import { model, run, serve, stop } from '../serve-process.js'
+import { until } from '../until.js'
 
 async function post(url: string, path: string, body: unknown): Promise<Response> {
   const headers = { 'content-type': 'application/json' }
@@ -139,7 +140,7 @@ t.test(
 
     const long = await post(second.url, '/generate_stream', { ...body, max_tokens: 20_000 })
     second.child.kill('SIGTERM')
-    while ((await fetch(`${second.url}/health/ready`)).status === 200);
+    await until(async () => (await fetch(`${second.url}/health/ready`)).status !== 200)
     second.child.kill('SIGTERM')
     t.same(await once(second.child, 'exit'), [143, null])
     await t.rejects(long.text())

@@ -149,7 +149,10 @@ export class EngineRequests extends InFlightTable<EngineRequest> {
   }
 
   /** The requests without an engine whose time limit has passed, and when the next one's does. */
-  expired(timeoutMs = Infinity): { readonly late: readonly EngineRequest[]; readonly next: number } {
+  expired(timeoutMs = Infinity): {
+    readonly late: readonly EngineRequest[]
+    readonly next: number
+  } {
     const limitOf = ({ arrival, request }: EngineRequest) =>
       arrival + (request.timeoutMs ?? timeoutMs)
     const now = this.clock.now()

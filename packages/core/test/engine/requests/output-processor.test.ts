@@ -1,5 +1,17 @@
-import { type AddressedEvent, type GenerateRequest, type TokenId, createEngine, defaultSampling } from '@cllm/core'
-import { FakeBackend, FakeTokenizer, firstComeFirstServed, runUntilIdle, scriptAnswers } from '@cllm/core/testing'
+import {
+  type AddressedEvent,
+  type GenerateRequest,
+  type TokenId,
+  createEngine,
+  defaultSampling,
+} from '@cllm/core'
+import {
+  FakeBackend,
+  FakeTokenizer,
+  firstComeFirstServed,
+  runUntilIdle,
+  scriptAnswers,
+} from '@cllm/core/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { StopMatcher } from '../../../src/engine/requests/output-processor.js'
