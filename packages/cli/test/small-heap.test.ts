@@ -19,7 +19,7 @@ function newSpace(first: string): number {
 }
 
 t.test('new objects get no more memory than at the start', async (t) => {
-  const small = newSpace(`(await import('${dist.href}small-heap.js')).keepHeapSmall()`)
+  const small = newSpace(`(await import('${dist.href}process/small-heap.js')).keepHeapSmall()`)
   const usual = newSpace('')
   t.ok(small > 0)
   t.ok(small * 4 < usual, `${small} bytes instead of ${usual}`)
