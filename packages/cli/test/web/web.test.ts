@@ -115,6 +115,6 @@ t.test('a setting turns it off', async (t) => {
     createProtocols(loadConfig({ argv, env: {} }), { registry, now: 0 }).flatMap(
       ({ name, routes = [] }) => (name === 'web' ? routes.map(({ path }) => path) : []),
     )
-  t.same(routes(), ['/ui', '/ui/*file'])
+  t.same(routes(), ['/', '/ui', '/ui/*file'])
   t.same(routes('--no-ui'), [])
 })
