@@ -62,12 +62,10 @@ const section = (name: string): string => {
 }
 
 const original = (): string => {
-  const rows = [...mappedKeys].map(([key, { path }]) => `| \`${key}\` | \`${path}\` |`)
+  const rows = [...mappedKeys].map(([key, { path }]) => `\`${key}\` → \`${path}\``)
   const ignored = [...ignoredKeys].map((key) => `\`${key}\``).join(', ')
   return `${originalLayout}
-| key of the original | maps to |
-|---|---|
-${rows.join('\n')}
+${rows.join(', ')}.
 
 Without effect: ${ignored}.
 `

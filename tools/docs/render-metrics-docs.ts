@@ -22,17 +22,15 @@ every 250 ms.
 A Grafana dashboard is in \`deploy/grafana/cllm.json\`.
 `
 
-const cell = (text: string) => text.replaceAll('|', '\\|')
-
 /** The text of `docs/metrics.md`. */
 export const renderMetricsDocs = (): string => {
   const rows = Object.entries(metricTable).map(([name, { type, help, labels = [] }]) => {
-    const more = labels.map((label) => `\`${label}\``).join(', ')
-    return `| \`${name}\` | ${type} | ${more} | ${cell(help)} |`
+    const more = labels.map((label) => `, \`${label}\``).join('')
+    return `- \`${name}\` (${type}${more}): ${help}`
   })
   return `${intro}
-| name | type | further labels | meaning |
-|---|---|---|---|
+Each metric with its type and further labels:
+
 ${rows.join('\n')}
 `
 }

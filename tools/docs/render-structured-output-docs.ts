@@ -2,7 +2,7 @@ import { schemaKeywords } from '@cllm/backend-llamacpp'
 
 /** The text of `docs/structured-output.md`. */
 export const renderStructuredOutputDocs = (): string => {
-  const rows = Object.entries(schemaKeywords).map(([name, { note }]) => `| \`${name}\` | ${note} |`)
+  const rows = Object.entries(schemaKeywords).map(([name, { note }]) => `- \`${name}\`: ${note}`)
   return `# Structured output
 
 <!-- Generated from the keyword table of @cllm/backend-llamacpp by \`pnpm run docs\`; do not edit. -->
@@ -21,8 +21,6 @@ A request can constrain its output to a GBNF grammar (llama.cpp's notation), a J
   \`pipe\` and \`refine\`.
 - With \`ignoreEos\` output ends where the constraint allows nothing more.
 
-| keyword | support |
-|---|---|
 ${rows.join('\n')}
 
 Unknown keywords are annotations and are ignored (\`title\`, \`default\`, …). Other dialects are read as they are meant:

@@ -1,4 +1,10 @@
-import { defined, type Logger, type ModelPreset } from '@cllm/core'
+import {
+  defined,
+  type Logger,
+  type ModelPreset,
+  type SamplingField,
+  samplingFields,
+} from '@cllm/core'
 import type { z } from 'zod'
 import { UnknownFields } from '../../../fields/unknown-fields.js'
 import { buildRequest } from '../../../request/build-request.js'
@@ -27,18 +33,17 @@ export function parametersOf(preset: ModelPreset | undefined): OllamaPreset['par
   if (preset === undefined) return {}
   if ('parameters' in preset) return (preset as OllamaPreset).parameters
   const { maxTokens, stop, sampling = {} } = preset
+  const names = Object.keys(samplingFields) as (keyof typeof samplingFields)[]
   return defined({
     num_predict: maxTokens,
     stop,
-    temperature: sampling.temperature,
-    seed: sampling.seed,
-    top_k: sampling.topK,
-    top_p: sampling.topP,
-    min_p: sampling.minP,
-    repeat_penalty: sampling.repetitionPenalty,
-    presence_penalty: sampling.presencePenalty,
-    frequency_penalty: sampling.frequencyPenalty,
+    ...Object.fromEntries(names.map((name) => [wireNameOf(name), sampling[name]])),
   })
+}
+
+function wireNameOf(name: keyof typeof samplingFields): string {
+  const { llama, wire }: SamplingField = samplingFields[name]
+  return llama ?? wire
 }
 
 /** Refuses a template of Ollama's: an empty one is none. */
