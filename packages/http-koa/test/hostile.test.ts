@@ -1,13 +1,13 @@
-import { keyRing } from '@cllm/http-koa'
 import t from 'tap'
+import { keyRing } from '@cllm/http-koa'
 import { z } from 'zod'
-import type { AnswerParser } from '../src/chat/answer/answer-part.js'
-import { bareCalls, commonCalls } from '../src/chat/format/common-calls.js'
-import { createAnswerParser } from '../src/chat/answer/create-answer-parser.js'
-import { parseKeepAlive } from '../src/fields/keep-alive-field.js'
 import { jsonErrorPosition } from '../src/body/json-error-position.js'
-import { list } from '../src/fields/list.js'
 import { isDeeperThan } from '../src/body/read-json-body.js'
+import type { AnswerParser } from '../src/chat/answer/answer-part.js'
+import { createAnswerParser } from '../src/chat/answer/create-answer-parser.js'
+import { bareCalls, commonCalls } from '../src/chat/format/common-calls.js'
+import { list } from '../src/fields/fields.js'
+import { parseKeepAlive } from '../src/fields/keep-alive-field.js'
 import {
   checkUnharmed,
   isRepeated,

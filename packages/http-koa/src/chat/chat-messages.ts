@@ -1,10 +1,8 @@
-import { CllmError, type ChatMessage, type ChatRenderOptions, type ChatToolCall } from '@cllm/core'
+import { type ChatMessage, type ChatRenderOptions, type ChatToolCall, CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../body/parse-nested.js'
-import { isObject } from '../fields/fields.js'
-import { list } from '../fields/list.js'
-import { expectedField } from '../request/expected-field.js'
-import { noImages } from '../request/no-images.js'
+import { isObject, list } from '../fields/fields.js'
+import { expectedField, noImages } from '../request/refusals.js'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 

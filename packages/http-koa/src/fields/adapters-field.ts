@@ -1,7 +1,6 @@
 import type { AdapterChoice } from '@cllm/core'
 import { z } from 'zod'
-import { integer, largest, name, number } from './fields.js'
-import { list } from './list.js'
+import { integer, largest, list, name, number } from './fields.js'
 
 const expected = 'the name of an adapter, or up to 8 of { id or name, scale }'
 

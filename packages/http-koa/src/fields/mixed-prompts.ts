@@ -1,6 +1,6 @@
 import type { EngineClient, Prompt, TokenId } from '@cllm/core'
 import { z } from 'zod'
-import { unsupported } from '../request/unsupported.js'
+import { unsupported } from '../request/refusals.js'
 
 /** A part of a prompt: a text, a token, or llama-server's object for a text. */
 export type PromptPart = string | number | { readonly prompt_string: string }

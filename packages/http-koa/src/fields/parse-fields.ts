@@ -1,6 +1,7 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, type Logger } from '@cllm/core'
 import type { z } from 'zod'
 import type { JsonObject } from '../body/read-json-body.js'
+import type { KoaContext } from '../routes/koa-context.js'
 
 /**
  * Checks a body against a schema whose messages name what is expected ("a number from 0 to 2").
@@ -36,4 +37,39 @@ function describe(value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
   if (typeof value === 'object' && value !== null) return 'an object'
   return String(value)
+}
+
+/** The most names to remember, so that no client can fill the memory or the log. */
+const mostNames = 100
+
+/** Logs a warning for unknown fields, once per name. */
+export class UnknownFields {
+  readonly #seen = new Set<string>()
+
+  /** Logs the fields of the body that are not known. */
+  warn(body: JsonObject, known: Readonly<Record<string, unknown>>, logger: Logger): void {
+    for (const field of Object.keys(body)) {
+      if (Object.hasOwn(known, field) || this.#seen.has(field)) continue
+      if (this.#seen.size >= mostNames || field.length > 100) continue
+      this.#seen.add(field)
+      logger.warn({ field }, 'unknown field in a request is ignored')
+    }
+  }
+}
+
+/**
+ * The checked query of a request; a repeated name has an array. koa's own `ctx.query` is quadratic: a
+ * query of 15 KB blocks it for seconds.
+ */
+export function readQuery<Schema extends z.ZodObject>(
+  ctx: KoaContext,
+  schema: Schema,
+): z.output<Schema> {
+  const query = new Map<string, string | string[]>()
+  for (const [name, value] of new URLSearchParams(ctx.querystring)) {
+    const before = query.get(name)
+    if (Array.isArray(before)) before.push(value)
+    else query.set(name, before === undefined ? value : [before, value])
+  }
+  return parseFields(schema, Object.fromEntries(query))
 }

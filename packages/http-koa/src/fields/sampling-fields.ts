@@ -1,9 +1,8 @@
 import { CllmError, type samplingFields, type SamplingNumber, samplingRows } from '@cllm/core'
 import { z } from 'zod'
-import { expectedField } from '../request/expected-field.js'
 import type { RequestSettings } from '../request/build-request.js'
-import { integer, largest, number, text } from './fields.js'
-import { list } from './list.js'
+import { expectedField } from '../request/refusals.js'
+import { integer, largest, list, number, text } from './fields.js'
 
 type Fields = typeof samplingFields
 

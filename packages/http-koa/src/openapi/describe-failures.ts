@@ -1,10 +1,10 @@
 import { type ErrorCode, errorTable } from '@cllm/core'
-import { nativeErrors } from '../errors/error-body.js'
 import type { JsonObject } from '../body/read-json-body.js'
+import { nativeErrors } from '../errors/error-body.js'
+import { schemaOf } from '../fields/fields.js'
 import type { BoundRoute, ErrorFormat } from '../routes/route.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'
 import type { DescribedProtocol } from './openapi-document.js'
-import { schemaOf } from '../fields/schema-of.js'
 
 /** The headers of answers, for the components of a description. */
 export const describedHeaders: JsonObject = {

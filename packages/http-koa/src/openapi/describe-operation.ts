@@ -1,9 +1,9 @@
 import type { z } from 'zod'
 import type { JsonObject } from '../body/read-json-body.js'
+import { schemaOf } from '../fields/fields.js'
 import type { BoundRoute, ErrorFormat } from '../routes/route.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'
 import { describeFailures, headers } from './describe-failures.js'
-import { schemaOf } from '../fields/schema-of.js'
 
 /** One route of a protocol as OpenAPI has it. */
 export function describeOperation(

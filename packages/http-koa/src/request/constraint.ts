@@ -1,7 +1,6 @@
 import type { CllmError, EngineClient, JsonSchema, OutputConstraint } from '@cllm/core'
-import { unsupported } from './unsupported.js'
-import { expectedField } from './expected-field.js'
 import { isObject } from '../fields/fields.js'
+import { expectedField, unsupported } from './refusals.js'
 
 /** A constraint on the output, and the field that asks for it. */
 export interface FieldConstraint {

@@ -1,5 +1,5 @@
 import { CllmError, type Embedding, type EngineClient, type Prompt } from '@cllm/core'
-import { unsupported } from './unsupported.js'
+import { unsupported } from './refusals.js'
 
 /** A prompt, or what makes it when its turn has come. */
 export type EmbeddingInput = Prompt | (() => Promise<Prompt>)

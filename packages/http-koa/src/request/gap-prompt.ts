@@ -1,5 +1,5 @@
 import type { EngineClient, Prompt } from '@cllm/core'
-import { unsupported } from './unsupported.js'
+import { unsupported } from './refusals.js'
 
 /**
  * A prompt whose continuation fills the gap between a text and a suffix, as the model was trained.

@@ -8,7 +8,6 @@ import {
 } from '@cllm/core'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
 import type { Call } from '../routes/call.js'
-import { promptTokens } from './prompt-tokens.js'
 import {
   type EndEvent,
   type Generation,
@@ -16,6 +15,7 @@ import {
   startGeneration,
   startGenerations,
 } from './generation.js'
+import { promptTokens } from './prompt-text.js'
 
 /** Tokens beyond the budget within which a sentence should have ended. */
 const slack = 48

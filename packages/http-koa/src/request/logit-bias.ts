@@ -1,6 +1,6 @@
 import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
-import { expectedField } from './expected-field.js'
+import { expectedField } from './refusals.js'
 
 /** Entries of one request. */
 const most = 1024

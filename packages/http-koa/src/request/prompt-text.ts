@@ -1,4 +1,4 @@
-import type { EngineClient, EngineInfo, Prompt, TokenId } from '@cllm/core'
+import type { EngineClient, EngineInfo, GenerateRequest, Prompt, TokenId } from '@cllm/core'
 
 /** The text of a prompt, in whichever form it came. */
 export async function promptText(client: EngineClient, prompt: Prompt): Promise<string> {
@@ -51,4 +51,22 @@ async function isBos(
 ): Promise<boolean> {
   const [bos] = await client.tokenize(text, { addBos: false })
   return bos !== undefined && bos === token
+}
+
+/** The tokens of a prompt, in whichever form it came. */
+export async function promptTokens(
+  client: EngineClient,
+  prompt: Prompt,
+): Promise<readonly TokenId[]> {
+  if ('tokens' in prompt) return prompt.tokens
+  if ('text' in prompt) return await client.tokenize(prompt.text)
+  return (await client.applyTemplate(prompt.messages, prompt.template)).tokens
+}
+
+/** How many tokens the prompt of a request has, in the words of OpenAI's Responses API. */
+export async function countPrompt(
+  client: EngineClient,
+  { prompt }: Pick<GenerateRequest, 'prompt'>,
+): Promise<{ readonly input_tokens: number }> {
+  return { input_tokens: (await promptTokens(client, prompt)).length }
 }

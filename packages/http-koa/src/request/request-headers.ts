@@ -1,6 +1,6 @@
 import type { Forecast } from '@cllm/core'
 import type { Call } from '../routes/call.js'
-import { expectedField } from './expected-field.js'
+import { expectedField } from './refusals.js'
 
 const tenantHeader = 'x-cllm-tenant'
 const longestTenant = 256

@@ -1,6 +1,4 @@
-import { once } from 'node:events'
-import type { Server } from 'node:http'
-import { Readable } from 'node:stream'
+import Koa, { type Middleware } from 'koa'
 import {
   CllmError,
   type EngineDirectory,
@@ -12,23 +10,25 @@ import {
   type TransportFactory,
 } from '@cllm/core'
 import { Router } from '@koa/router'
-import Koa, { type Middleware } from 'koa'
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import { Readable } from 'node:stream'
 import { BodyBudget } from '../body/body-budget.js'
 import { defaultJsonDepth } from '../body/read-json-body.js'
-import { StreamSessions } from '../stream/resume/stream-sessions.js'
-import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
 import { watchEngines } from '../engines/watch-engines.js'
 import { handleErrors, isClientGone } from '../errors/error-handler.js'
-import { UnknownFields } from '../fields/unknown-fields.js'
+import { UnknownFields } from '../fields/parse-fields.js'
 import { serveRoutes } from '../routes/driver.js'
 import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-context.js'
 import { RouteTable } from '../routes/route-table.js'
-import { OpenConnections } from './open-connections.js'
-import { refuseBadHttp } from './refuse-bad-http.js'
-import { logRequests } from './log-requests.js'
-import { listenAt, type Listening } from './listen-at.js'
 import { needsAdmin, requestScope } from '../security/authenticate.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
+import { StreamSessions } from '../stream/resume/stream-sessions.js'
+import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
+import { listenAt, type Listening } from './listen-at.js'
+import { logRequests } from './log-requests.js'
+import { OpenConnections } from './open-connections.js'
+import { refuseBadHttp } from './refuse-bad-http.js'
 
 /** Settings of {@link koaTransport}. */
 export interface KoaTransportOptions extends ConnectionOptions {

@@ -1,11 +1,11 @@
-import type { EngineClient } from '@cllm/core'
 import * as fc from 'fast-check'
 import t from 'tap'
+import type { EngineClient } from '@cllm/core'
 import type { AnswerParser, AnswerPart, ReadPart } from '../../src/chat/answer/answer-part.js'
 import { AnswerReader } from '../../src/chat/answer/answer-reader.js'
+import { JsonScanner } from '../../src/chat/answer/call/json-arguments.js'
 import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
-import { JsonScanner } from '../../src/chat/answer/json-scanner.js'
 import { promptEnd } from '../../src/chat/format/known-templates.js'
 import { promptWithTools } from '../../src/chat/prepare-chat.js'
 

@@ -1,12 +1,11 @@
 import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
-import { boolean, name } from '../../fields/fields.js'
-import { list } from '../../fields/list.js'
+import { engineInMemory, type ModelQuery, neverLoaded } from '../../engines/model-queries.js'
+import { boolean, list, name } from '../../fields/fields.js'
 import { startGeneration } from '../../request/generation.js'
+import { expectedField } from '../../request/refusals.js'
 import { tenantOf } from '../../request/request-headers.js'
 import type { Answer, Call } from '../../routes/call.js'
-import { engineInMemory, type ModelQuery, neverLoaded } from '../../engines/model-queries.js'
-import { expectedField } from '../../request/expected-field.js'
 
 /** `GET /admin/cache`: what is kept of slots in RAM and in files, without any text. */
 export async function getCache(call: Call<unknown, ModelQuery>): Promise<Answer> {

@@ -1,6 +1,5 @@
 import { z } from 'zod'
-import { boolean, object } from '../../fields/fields.js'
-import { list } from '../../fields/list.js'
+import { boolean, list, object } from '../../fields/fields.js'
 
 /** A text, or a list of blocks whose types are looked at one by one. */
 export const blocksSchema = z

@@ -1,6 +1,6 @@
 import { requestId, type Usage } from '@cllm/core'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
-import type { CollectedAnswer } from '../../chat/answer/collect-answer.js'
+import type { CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
 import type { EndEvent } from '../../request/generation.js'
 import type { Call } from '../../routes/call.js'
 

@@ -1,18 +1,16 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
-import { toTool, type ToolDefinition } from '../../chat/format/chat-format.js'
+import { type ToolDefinition, toTool } from '../../chat/format/chat-format.js'
 import { type ForcedTools, planAnswer } from '../../chat/plan-answer.js'
 import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
-import { boolean, integer, largest, object, text } from '../../fields/fields.js'
-import { list } from '../../fields/list.js'
+import { boolean, integer, largest, list, object, text } from '../../fields/fields.js'
 import { samplingSettings, usualFields } from '../../fields/sampling-fields.js'
 import { buildRequest } from '../../request/build-request.js'
-import { withModelDefaults } from '../../request/model-defaults.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
-import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
-import { unsupported } from '../../request/unsupported.js'
+import { type ProtocolDefaults, withModelDefaults } from '../../request/protocol-defaults.js'
+import { expectedField, unsupported } from '../../request/refusals.js'
 import {
   type Breakpoint,
   breakpointOf,
@@ -24,7 +22,6 @@ import { clientTool } from './client-tools.js'
 import { blocksSchema, messagesSchema } from './content-blocks.js'
 import { outputConstraint, outputFields } from './output-format.js'
 import { toChatMessages } from './to-chat-messages.js'
-import { expectedField } from '../../request/expected-field.js'
 
 const toolSchema = z.object(
   {

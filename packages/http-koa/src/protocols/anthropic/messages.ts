@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { collectAnswer } from '../../chat/answer/collect-answer.js'
+import { collectAnswer } from '../../chat/answer/create-answer-parser.js'
 import { startThinking } from '../../request/limit-thinking.js'
 import { type DefaultOverrides, withOverrides } from '../../request/protocol-defaults.js'
 import type { Answer, Call } from '../../routes/call.js'

@@ -1,13 +1,12 @@
 import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import type { z } from 'zod'
-import { noImages } from '../../request/no-images.js'
+import { expectedField, noImages } from '../../request/refusals.js'
 import {
   blockSchema,
   blockTypes,
   type ContentBlock,
   type messagesSchema,
 } from './content-blocks.js'
-import { expectedField } from '../../request/expected-field.js'
 
 /**
  * Claude Code begins its system prompt with a line that is another one in each request. Left in, it

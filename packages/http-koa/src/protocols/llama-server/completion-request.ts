@@ -1,10 +1,7 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import { buildRequest } from '../../request/build-request.js'
-import { withModelDefaults } from '../../request/model-defaults.js'
 import { commonFields, commonSettings, slotOf } from '../../fields/common-fields.js'
-import { boolean, integer, largest, object, seed, text } from '../../fields/fields.js'
-import { list } from '../../fields/list.js'
+import { boolean, integer, largest, list, object, seed, text } from '../../fields/fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import {
   llamaFields,
@@ -12,10 +9,11 @@ import {
   samplersLeftOut,
   samplingSettings,
 } from '../../fields/sampling-fields.js'
+import { buildRequest } from '../../request/build-request.js'
+import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
 import { repeatRequest } from '../../request/generation.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
-import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
-import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
+import { type ProtocolDefaults, withModelDefaults } from '../../request/protocol-defaults.js'
 
 /** Likeliest tokens that the engine lists. */
 const mostLogprobs = 20

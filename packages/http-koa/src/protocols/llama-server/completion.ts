@@ -1,19 +1,18 @@
-import {
-  type EngineClient,
-  type EngineInfo,
-  type GenerateRequest,
-  type TokenId,
-  type TokenLogprobs,
-} from '@cllm/core'
+import type { EngineClient, EngineInfo, GenerateRequest, TokenId, TokenLogprobs } from '@cllm/core'
 import type { z } from 'zod'
+import {
+  type EndEvent,
+  type Generation,
+  type MergedEvent,
+  mergeGenerations,
+  startGenerations,
+} from '../../request/generation.js'
+import { promptTextWithBos } from '../../request/prompt-text.js'
+import { withOverrides } from '../../request/protocol-defaults.js'
+import { expectedField } from '../../request/refusals.js'
+import { promptProgress, StreamTimings, timingsOf } from '../../request/usage.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../routes/reply.js'
-import { type EndEvent, type Generation, startGenerations } from '../../request/generation.js'
-import { type MergedEvent, mergeGenerations } from '../../request/merge-generations.js'
-import { withOverrides } from '../../request/protocol-defaults.js'
-import { llamaServerDefaults } from './llama-server-defaults.js'
-import { probabilities } from './probabilities.js'
-import { timingsOf } from '../../request/usage.js'
 import {
   type CompletionFields,
   type completionSchema,
@@ -23,13 +22,11 @@ import {
 } from './completion-request.js'
 import { generationSettings } from './generation-settings.js'
 import type { LlamaServerContext } from './llama-server-context.js'
+import { llamaServerDefaults } from './llama-server-defaults.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
 import { pickFields } from './pick-fields.js'
+import { probabilities } from './probabilities.js'
 import { promptOnly } from './prompt-only.js'
-import { promptTextWithBos } from '../../request/prompt-text.js'
-import { promptProgress } from '../../request/prompt-progress.js'
-import { StreamTimings } from '../../request/stream-timings.js'
-import { expectedField } from '../../request/expected-field.js'
 
 /** `POST /completion`, whole or streamed. */
 export async function completion(

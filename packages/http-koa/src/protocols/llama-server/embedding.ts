@@ -1,10 +1,10 @@
 import { CllmError, type Embedding } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call } from '../../routes/call.js'
-import { embedAll, isUnpooled } from '../../request/embeddings.js'
-import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { integer } from '../../fields/fields.js'
-import { unsupported } from '../../request/unsupported.js'
+import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
+import { embedAll, isUnpooled } from '../../request/embeddings.js'
+import { unsupported } from '../../request/refusals.js'
+import type { Answer, Call } from '../../routes/call.js'
 
 /** The body of `POST /embedding`. */
 export const embeddingSchema = z.object({

@@ -1,10 +1,9 @@
 import { CllmError, type EngineClient, type InfillTokens, type TokenId } from '@cllm/core'
 import { z } from 'zod'
+import { list, text } from '../../fields/fields.js'
 import type { Answer, Call } from '../../routes/call.js'
-import { text } from '../../fields/fields.js'
-import { list } from '../../fields/list.js'
-import { complete } from './completion.js'
 import { completionSchema } from './completion-request.js'
+import { complete } from './completion.js'
 import type { LlamaServerContext } from './llama-server-context.js'
 
 /** The body of `POST /infill`. */

@@ -1,19 +1,19 @@
 import type { GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import { buildRequest } from '../../request/build-request.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
 import {
   boolean,
   integer,
   largest,
+  list,
   logitBias,
   name,
   object,
   stop,
   text,
 } from '../../fields/fields.js'
-import { list } from '../../fields/list.js'
 import { defaultsFields, samplingSettings, usualFields } from '../../fields/sampling-fields.js'
+import { buildRequest } from '../../request/build-request.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
 
 const fewSamplers = 'an array of up to 8 objects with a name'

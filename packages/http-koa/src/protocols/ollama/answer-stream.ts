@@ -1,6 +1,3 @@
-import type { AnswerPart } from '../../chat/answer/answer-part.js'
-import { collectAnswer, type CollectedAnswer } from '../../chat/answer/collect-answer.js'
-import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
 import {
   defined,
   type EngineClient,
@@ -9,23 +6,29 @@ import {
   type TokenId,
   type TokenLogprobs,
 } from '@cllm/core'
+import type { AnswerPart } from '../../chat/answer/answer-part.js'
+import {
+  type AnswerForm,
+  collectAnswer,
+  type CollectedAnswer,
+  createAnswerParser,
+} from '../../chat/answer/create-answer-parser.js'
 import { planAnswer } from '../../chat/plan-answer.js'
-import type { Answer, Call } from '../../routes/call.js'
-import { encoded, type Encoder, jsonLines, Reply } from '../../routes/reply.js'
+import { buildRequest } from '../../request/build-request.js'
 import {
   type EndEvent,
   type Generation,
   type GenerationEvent,
   startGeneration,
 } from '../../request/generation.js'
-import { buildRequest } from '../../request/build-request.js'
-import { promptTokens } from '../../request/prompt-tokens.js'
-import { withModelDefaults } from '../../request/model-defaults.js'
-import { withOverrides } from '../../request/protocol-defaults.js'
-import { ollamaDefaults } from './ollama-defaults.js'
-import { chunkHead, type OllamaContext } from './ollama-context.js'
-import { ollamaErrorBody } from './ollama-error.js'
+import { promptTokens } from '../../request/prompt-text.js'
+import { withModelDefaults, withOverrides } from '../../request/protocol-defaults.js'
+import type { Answer, Call } from '../../routes/call.js'
+import { encoded, type Encoder, jsonLines, Reply } from '../../routes/reply.js'
 import { parametersOf } from './models/ollama-preset.js'
+import { chunkHead, type OllamaContext } from './ollama-context.js'
+import { ollamaDefaults } from './ollama-defaults.js'
+import { ollamaErrorBody } from './ollama-error.js'
 import {
   ollamaConstraint,
   optionsSchema,

@@ -1,24 +1,24 @@
-import { statusElsewhere } from '../../errors/error-body.js'
-import type { KoaProtocol } from '../../routes/koa-context.js'
 import type { ModelStore } from '../../engines/model-store.js'
-import { UnknownFields } from '../../fields/unknown-fields.js'
-import { defineProtocol } from '../../routes/define-protocol.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { statusElsewhere } from '../../errors/error-body.js'
+import { UnknownFields } from '../../fields/parse-fields.js'
 import {
   type DefaultOverrides,
   defaultsOptions,
   overridesFrom,
 } from '../../request/protocol-defaults.js'
-import { addBlob, hasBlob, push, pushSchema } from './models/blobs.js'
-import { copy, copySchema, create, createSchema } from './models/create.js'
-import { ollamaDefaults } from './ollama-defaults.js'
+import { defineProtocol } from '../../routes/define-protocol.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
+import { bindRoutes, type Route, route } from '../../routes/route.js'
 import { chat, chatSchema } from './chat.js'
 import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
 import { generate, generateSchema } from './generate.js'
+import { addBlob, hasBlob, push, pushSchema } from './models/blobs.js'
+import { copy, copySchema, create, createSchema } from './models/create.js'
 import { ps, show, showSchema, tags, version } from './models/models.js'
-import type { OllamaContext } from './ollama-context.js'
-import { ollamaErrorBody, ollamaErrorSchema } from './ollama-error.js'
 import { deleteSchema, pull, pullSchema, remove } from './models/store.js'
+import type { OllamaContext } from './ollama-context.js'
+import { ollamaDefaults } from './ollama-defaults.js'
+import { ollamaErrorBody, ollamaErrorSchema } from './ollama-error.js'
 
 /** Settings of {@link ollamaProtocol}. */
 export interface OllamaProtocolOptions {

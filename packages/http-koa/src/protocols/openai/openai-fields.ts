@@ -1,18 +1,17 @@
 import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
-import type { RequestSettings } from '../../request/build-request.js'
 import { commonFields, commonSettings, slotOf } from '../../fields/common-fields.js'
-import { boolean, integer, largest, object, seed } from '../../fields/fields.js'
-import { list } from '../../fields/list.js'
+import { boolean, integer, largest, list, object, seed } from '../../fields/fields.js'
 import {
   samplersField,
   samplersLeftOut,
   samplingSettings,
   usualFields,
 } from '../../fields/sampling-fields.js'
+import type { RequestSettings } from '../../request/build-request.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
+import { unsupported } from '../../request/refusals.js'
 import { guidedFields } from './structured-output.js'
-import { unsupported } from '../../request/unsupported.js'
 
 /** At least one token; −1 is as many as fit. */
 export const maxTokensField = integer(-1, largest).refine((count) => count !== 0, {

@@ -1,11 +1,9 @@
 import type { OutputConstraint } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../../body/parse-nested.js'
-import { object } from '../../fields/fields.js'
-import { list } from '../../fields/list.js'
+import { list, object } from '../../fields/fields.js'
 import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
-import { expectedField } from '../../request/expected-field.js'
-import { unsupported } from '../../request/unsupported.js'
+import { expectedField, unsupported } from '../../request/refusals.js'
 
 const text = z.string('a string')
 const choices = list(text.min(1, 'a text'), 'an array of texts', {

@@ -1,14 +1,14 @@
 import { z } from 'zod'
-import { defineProtocol } from '../../routes/define-protocol.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { snakeCase } from '../../fields/snake-case.js'
+import { expectedField } from '../../request/refusals.js'
 import type { Answer, Call } from '../../routes/call.js'
-import { Reply } from '../../routes/reply.js'
+import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
+import { Reply } from '../../routes/reply.js'
+import { bindRoutes, type Route, route } from '../../routes/route.js'
 import { UsageJournal } from './usage-journal.js'
 import { dayOf, UsageLedger } from './usage-ledger.js'
-import { type UsageGroup, usageCounts, UsageSums } from './usage-sum.js'
-import { expectedField } from '../../request/expected-field.js'
-import { snakeCase } from '../../fields/snake-case.js'
+import { usageCounts, type UsageGroup, UsageSums } from './usage-sum.js'
 
 const day = z.string().regex(/^\d{4}-\d\d-\d\d$/, 'expected a day such as 2026-11-22')
 

@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { list } from '../../fields/list.js'
+import { list } from '../../fields/fields.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { eventStream, Reply, StreamReply } from '../../routes/reply.js'
 import { type Route, route } from '../../routes/route.js'

@@ -1,7 +1,7 @@
-import { type Clock, CllmError } from '@cllm/core'
+import { CllmError, type Clock } from '@cllm/core'
+import { expectedField } from '../../request/refusals.js'
 import type { KoaContext } from '../../routes/koa-context.js'
 import { StreamSession } from './stream-session.js'
-import { expectedField } from '../../request/expected-field.js'
 
 /** Milliseconds for which a complete stream is kept. */
 const keptMs = 5 * 60_000

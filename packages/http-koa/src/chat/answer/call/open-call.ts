@@ -1,10 +1,9 @@
+import { isObject } from '../../../fields/fields.js'
 import type { CallFormat, ToolDefinition } from '../../format/chat-format.js'
 import type { ToolCall } from '../answer-part.js'
-import { JsonScanner } from '../json-scanner.js'
-import { readToolCalls } from '../read-tool-calls.js'
 import { argumentSchemas } from './argument-value.js'
 import type { CallReader } from './call-reader.js'
-import { JsonArguments } from './json-arguments.js'
+import { JsonArguments, JsonScanner } from './json-arguments.js'
 import { matchMark } from './match-mark.js'
 import { readLiteral } from './read-literal.js'
 import { TaggedArguments } from './tagged-arguments.js'
@@ -136,6 +135,46 @@ function nameOf(members: string): string | undefined {
     const read = JSON.parse(`{${members.trim().replace(/,$/, '')}}`) as Record<string, unknown>
     const name = read['name'] ?? read['tool_name'] ?? read['function'] ?? read['tool']
     return typeof name === 'string' ? name : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/**
+ * The calls in a piece of JSON: one `{"name", "arguments"}` or a list of them, in the spellings of
+ * Hermes and Qwen, Llama 3 (`parameters`), Mistral and OpenAI (`function`). Undefined when it is
+ * something else, or calls what is not among `names`.
+ */
+export function readToolCalls(json: string, names: ReadonlySet<string>): ToolCall[] | undefined {
+  let value: unknown
+  try {
+    value = JSON.parse(json)
+  } catch {
+    return undefined
+  }
+  if (isObject(value) && Array.isArray(value['tool_calls'])) value = value['tool_calls']
+  const calls = (Array.isArray(value) ? value : [value]).map((entry) => readCall(entry, names))
+  return calls.length > 0 && calls.every((call) => call !== undefined) ? calls : undefined
+}
+
+function readCall(value: unknown, names: ReadonlySet<string>): ToolCall | undefined {
+  if (!isObject(value)) return undefined
+  const { function: inner } = value
+  if (isObject(inner)) return readCall(inner, names)
+  const name = value['name'] ?? inner
+  if (typeof name !== 'string' || !names.has(name)) return undefined
+  const given = value['arguments'] ?? value['parameters'] ?? {}
+  const text = typeof given === 'string' ? asObjectText(given) : asText(given)
+  return text === undefined ? undefined : { name, arguments: text }
+}
+
+const asText = (value: unknown): string | undefined =>
+  isObject(value) ? JSON.stringify(value) : undefined
+
+/** Some models write the arguments' JSON as a text. */
+function asObjectText(text: string): string | undefined {
+  try {
+    return asText(JSON.parse(text))
   } catch {
     return undefined
   }

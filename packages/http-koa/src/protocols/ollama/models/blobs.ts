@@ -2,12 +2,11 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { BlobStore } from '../../../engines/model-store.js'
 import { boolean, text } from '../../../fields/fields.js'
+import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Answer, Call } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
-import { unsupported } from '../../../request/unsupported.js'
 import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
 import { ollamaErrorBody } from '../ollama-error.js'
-import { expectedField } from '../../../request/expected-field.js'
 
 /** `HEAD /api/blobs/{digest}`: whether a client has sent this file. */
 export async function hasBlob(call: Call, ollama: OllamaContext): Promise<Answer> {

@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { expectedField } from '../../../request/expected-field.js'
+import { expectedField } from '../../../request/refusals.js'
 
 /** A Modelfile, whose name comes beside it. */
 export interface Modelfile {

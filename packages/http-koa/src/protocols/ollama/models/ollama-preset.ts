@@ -6,9 +6,9 @@ import {
   samplingFields,
 } from '@cllm/core'
 import type { z } from 'zod'
-import { UnknownFields } from '../../../fields/unknown-fields.js'
+import { UnknownFields } from '../../../fields/parse-fields.js'
 import { buildRequest } from '../../../request/build-request.js'
-import { unsupported } from '../../../request/unsupported.js'
+import { unsupported } from '../../../request/refusals.js'
 import { type optionsSchema, toSettings } from '../ollama-fields.js'
 
 /** A preset that an Ollama client made, with the parameters in the client's words. */

@@ -1,12 +1,12 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call } from '../../../routes/call.js'
-import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import type { ModelStore, PullProgress } from '../../../engines/model-store.js'
 import { boolean, text } from '../../../fields/fields.js'
+import { expectedField } from '../../../request/refusals.js'
+import type { Answer, Call } from '../../../routes/call.js'
+import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import { type OllamaContext, untagged } from '../ollama-context.js'
 import { ollamaErrorBody } from '../ollama-error.js'
-import { expectedField } from '../../../request/expected-field.js'
 
 /** The body of `POST /api/pull`. */
 export const pullSchema = z.object({

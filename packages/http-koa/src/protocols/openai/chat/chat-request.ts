@@ -1,36 +1,33 @@
-import {
-  type ChatRenderOptions,
-  type EngineClient,
-  type GenerateRequest,
-  type Logger,
-  type OutputConstraint,
+import type {
+  ChatRenderOptions,
+  EngineClient,
+  GenerateRequest,
+  Logger,
+  OutputConstraint,
 } from '@cllm/core'
 import { z } from 'zod'
-import { messagesSchema, toChatMessages, turnOptions } from '../../../chat/chat-messages.js'
 import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
+import { messagesSchema, toChatMessages, turnOptions } from '../../../chat/chat-messages.js'
 import { toTool } from '../../../chat/format/chat-format.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
+import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
 import { buildRequest } from '../../../request/build-request.js'
-import { withModelDefaults } from '../../../request/model-defaults.js'
-import { boolean, integer, largest, object } from '../../../fields/fields.js'
-import { list } from '../../../fields/list.js'
-import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
-import type { ThinkingLimit } from '../../../request/limit-thinking.js'
-import { unsupported } from '../../../request/unsupported.js'
 import { grammarConstraint } from '../../../request/constraint.js'
-import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
+import type { ThinkingLimit } from '../../../request/limit-thinking.js'
+import { type ProtocolDefaults, withModelDefaults } from '../../../request/protocol-defaults.js'
+import { expectedField, unsupported } from '../../../request/refusals.js'
 import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
+import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
 import {
   allowedTools,
   customNames,
-  functionsOfChat,
   forcedTools,
+  functionsOfChat,
   strictNames,
   toolChoiceSchema,
   toolsSchema,
 } from '../tools/openai-tools.js'
-import { expectedField } from '../../../request/expected-field.js'
 
 /** The body of `POST /v1/chat/completions`. */
 export const chatSchema = z.object({

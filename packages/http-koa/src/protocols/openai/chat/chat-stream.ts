@@ -1,17 +1,19 @@
 import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
+import {
+  type EndEvent,
+  type Generation,
+  type MergedEvent,
+  mergeGenerations,
+} from '../../../request/generation.js'
+import { promptProgress, StreamTimings, sum, timingsOf, usageOf } from '../../../request/usage.js'
 import type { Call } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream, type StreamReply } from '../../../routes/reply.js'
-import type { EndEvent, Generation } from '../../../request/generation.js'
-import { type MergedEvent, mergeGenerations } from '../../../request/merge-generations.js'
 import { finishOf, toolCallOf } from '../openai-context.js'
-import { CustomInput } from '../tools/custom-tools.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { chatLogprobs } from '../openai-logprobs.js'
-import { promptProgress } from '../../../request/prompt-progress.js'
-import { StreamTimings } from '../../../request/stream-timings.js'
-import { sum, timingsOf, usageOf } from '../../../request/usage.js'
+import { CustomInput } from '../tools/custom-tools.js'
 
 /** What all chunks of a stream have in common. */
 export interface StreamHead {

@@ -1,25 +1,24 @@
 import { type EngineClient, type GenerateRequest, requestId } from '@cllm/core'
 import type { z } from 'zod'
-import { collectAnswer, type CollectedAnswer } from '../../../chat/answer/collect-answer.js'
-import type { Answer, Call } from '../../../routes/call.js'
-import { generationSettings } from '../../llama-server/generation-settings.js'
-import { promptTextWithBos } from '../../../request/prompt-text.js'
-import { countPrompt } from '../../../request/prompt-tokens.js'
+import { collectAnswer, type CollectedAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { repeatRequest } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
+import { countPrompt, promptTextWithBos } from '../../../request/prompt-text.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
-import { openAiDefaults } from '../openai-defaults.js'
+import { sum, timingsOf, usageOf } from '../../../request/usage.js'
+import type { Answer, Call } from '../../../routes/call.js'
+import { generationSettings } from '../../llama-server/generation-settings.js'
 import {
   finishOf,
-  toolCallOf,
   type OpenAiContext,
   secondsNow,
+  toolCallOf,
   unknownFingerprint,
 } from '../openai-context.js'
+import { openAiDefaults } from '../openai-defaults.js'
+import { chatLogprobs } from '../openai-logprobs.js'
 import { type chatSchema, thinkingLimit, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
-import { chatLogprobs } from '../openai-logprobs.js'
-import { sum, timingsOf, usageOf } from '../../../request/usage.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
 export async function chatCompletions(

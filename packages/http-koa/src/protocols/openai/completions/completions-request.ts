@@ -1,17 +1,15 @@
 import type { EngineClient, GenerateRequest, Prompt } from '@cllm/core'
 import { z } from 'zod'
-import { buildRequest } from '../../../request/build-request.js'
-import { withModelDefaults } from '../../../request/model-defaults.js'
 import { boolean, integer, largest } from '../../../fields/fields.js'
-import { repeatRequest } from '../../../request/generation.js'
 import { mixedPrompts, readPrompts } from '../../../fields/mixed-prompts.js'
-import { gapPrompt } from '../../../request/gap-prompt.js'
-import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
+import { buildRequest } from '../../../request/build-request.js'
 import { grammarConstraint, onlyConstraint } from '../../../request/constraint.js'
-import { unsupported } from '../../../request/unsupported.js'
-import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
+import { gapPrompt } from '../../../request/gap-prompt.js'
+import { repeatRequest } from '../../../request/generation.js'
+import { type ProtocolDefaults, withModelDefaults } from '../../../request/protocol-defaults.js'
+import { expectedField, unsupported } from '../../../request/refusals.js'
 import { sharedFields, sharedSettings } from '../openai-fields.js'
-import { expectedField } from '../../../request/expected-field.js'
+import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
 
 /** The body of `POST /v1/completions`. */
 export const completionsSchema = z.object({

@@ -1,11 +1,21 @@
 import { type PromptTokenLogprobs, requestId, type TokenLogprobs } from '@cllm/core'
 import type { z } from 'zod'
+import {
+  type EndEvent,
+  type Generation,
+  type MergedEvent,
+  mergeGenerations,
+  startGenerations,
+} from '../../../request/generation.js'
+import { promptText } from '../../../request/prompt-text.js'
+import { withOverrides } from '../../../request/protocol-defaults.js'
+import { promptProgress, timingsOf, usageOf } from '../../../request/usage.js'
 import type { Answer, Call } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
-import { type EndEvent, type Generation, startGenerations } from '../../../request/generation.js'
-import { type MergedEvent, mergeGenerations } from '../../../request/merge-generations.js'
-import { withOverrides } from '../../../request/protocol-defaults.js'
+import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { openAiDefaults } from '../openai-defaults.js'
+import { openAiErrorBody } from '../openai-error.js'
+import { textLogprobs } from '../openai-logprobs.js'
 import {
   answersPerPrompt,
   type CompletionsFields,
@@ -13,12 +23,6 @@ import {
   isScored,
   toCompletionRequests,
 } from './completions-request.js'
-import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
-import { openAiErrorBody } from '../openai-error.js'
-import { textLogprobs } from '../openai-logprobs.js'
-import { promptProgress } from '../../../request/prompt-progress.js'
-import { promptText } from '../../../request/prompt-text.js'
-import { timingsOf, usageOf } from '../../../request/usage.js'
 
 /** `POST /v1/completions`, whole or streamed. */
 export async function completions(

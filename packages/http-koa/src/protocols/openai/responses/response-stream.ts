@@ -1,25 +1,23 @@
 import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart, ToolCall } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
+import type { Generation, GenerationEvent } from '../../../request/generation.js'
+import { promptProgress, StreamTimings, timingsOf } from '../../../request/usage.js'
 import type { Call } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream, type StreamReply } from '../../../routes/reply.js'
-import type { Generation, GenerationEvent } from '../../../request/generation.js'
-import { promptProgress } from '../../../request/prompt-progress.js'
-import { StreamTimings } from '../../../request/stream-timings.js'
-import { timingsOf } from '../../../request/usage.js'
-import { CustomInput } from '../tools/custom-tools.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { responseLogprob } from '../openai-logprobs.js'
+import { CustomInput } from '../tools/custom-tools.js'
 import {
   isCall,
   itemBody,
+  type ItemKind,
   newItem,
   type OutputItem,
   partOf,
   responseEnd,
   textEvents,
 } from './response-object.js'
-import type { ItemKind } from './response-object.js'
 
 type Send = (type: string, members: object) => void
 

@@ -1,10 +1,9 @@
 import type { ChatMessage, ChatToolCall, Logger } from '@cllm/core'
 import { z } from 'zod'
 import { argumentsOf, contentSchema, textOf } from '../../../chat/chat-messages.js'
-import { list } from '../../../fields/list.js'
+import { list } from '../../../fields/fields.js'
+import { expectedField, unsupported } from '../../../request/refusals.js'
 import { customArguments } from '../tools/custom-tools.js'
-import { expectedField } from '../../../request/expected-field.js'
-import { unsupported } from '../../../request/unsupported.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
 

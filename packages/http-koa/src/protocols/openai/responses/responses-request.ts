@@ -4,28 +4,25 @@ import { fitConversation } from '../../../chat/fit-conversation.js'
 import { toTool } from '../../../chat/format/chat-format.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
+import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
 import { buildRequest } from '../../../request/build-request.js'
-import { withModelDefaults } from '../../../request/model-defaults.js'
-import { boolean, integer, largest, object } from '../../../fields/fields.js'
-import { list } from '../../../fields/list.js'
-import type { ProtocolDefaults } from '../../../request/protocol-defaults.js'
-import { unsupported } from '../../../request/unsupported.js'
+import { type ProtocolDefaults, withModelDefaults } from '../../../request/protocol-defaults.js'
+import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { ChatRequest } from '../chat/chat-request.js'
-import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
 import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
+import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
+import { customAsFunction, customSchema } from '../tools/custom-tools.js'
 import {
   allowedTools,
   type ClientFunction,
   customNames,
+  forcedTools,
   functionFields,
   functionsOf,
-  forcedTools,
   strictNames,
   toolChoiceSchema,
 } from '../tools/openai-tools.js'
-import { customAsFunction, customSchema } from '../tools/custom-tools.js'
 import { inputSchema, toMessages } from './responses-input.js'
-import { expectedField } from '../../../request/expected-field.js'
 
 const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')
 const functionSchema = z.object(functionFields)

@@ -1,12 +1,11 @@
 import type { Logger } from '@cllm/core'
 import { z } from 'zod'
-import type { ForcedTools } from '../../../chat/plan-answer.js'
 import type { ToolDefinition } from '../../../chat/format/chat-format.js'
+import type { ForcedTools } from '../../../chat/plan-answer.js'
+import { list, object } from '../../../fields/fields.js'
 import { asSchema } from '../../../request/constraint.js'
-import { object } from '../../../fields/fields.js'
-import { list } from '../../../fields/list.js'
+import { expectedField } from '../../../request/refusals.js'
 import { customAsFunction, customSchema } from './custom-tools.js'
-import { expectedField } from '../../../request/expected-field.js'
 
 /** What a function is, the same in chats and responses. */
 export const functionFields = {

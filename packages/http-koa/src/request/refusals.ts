@@ -1,0 +1,21 @@
+import { CllmError } from '@cllm/core'
+
+/**
+ * The error for a field that this server knows and cannot honour: it is refused, never ignored. Of fields
+ * that it does not know the log says so.
+ */
+export function unsupported(field: string, what: string): CllmError {
+  return new CllmError('unsupported', `${field}: ${what}`, { details: { field } })
+}
+
+/** The error for a field that has another value than was expected. */
+export const expectedField = (field: string, expected: string): CllmError =>
+  new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })
+
+/** The refusal of an image, a sound or a file: it says what is missing, and where to look. */
+export const noImages = (field: string, type = 'image'): CllmError =>
+  unsupported(
+    field,
+    `${type.slice(0, 40)} input is not supported: this server computes text only. llama.cpp's ` +
+      'library for images (libmtmd) is not part of it; send a description, or see docs/models.md',
+  )
