@@ -19,7 +19,7 @@ export async function measureWay(root) {
     [join(root, 'packages/cli/bin/cllm.js'), 'serve', '--port', '0', ...model],
     {
       env: { ...process.env, NODE_OPTIONS: `--import=${hook}`, COUNT_CALLS_FOLDER: folder },
-      stdio: ['ignore', 'pipe', 'inherit'],
+      stdio: ['ignore', 'pipe', 'ignore'],
       detached: true, // a process group, which the signal goes to
     },
   )
