@@ -56,11 +56,11 @@ t.test('a process and its children are ended as the system can', async (t) => {
 t.test("the engine's process is found in what the system lists", async (t) => {
   const script = new URL('../../../benchmarks/faults/engine-pid.mjs', import.meta.url)
   const { enginePid } = (await import(String(script))) as {
-    enginePid(
+    enginePid: (
       server: number | undefined,
       engine: number | undefined,
       surroundings: { platform: NodeJS.Platform; run: (program: string) => Promise<string> },
-    ): { find(): Promise<number | undefined> }
+    ) => { find(): Promise<number | undefined> }
   }
   for (const [platform, program, end] of [
     ['win32', 'powershell.exe', '\r\n'],

@@ -28,7 +28,7 @@ export function createKoaProtocols(
     throw new CllmError('invalid_configuration', message, { details: { valid: registered } })
   }
   for (const name of new Set(names)) {
-    protocols.push(registry.createProtocol(name, options[name], context) as KoaProtocol)
+    protocols.push(registry.createProtocol(name, options[name], context))
   }
   return protocols
 }

@@ -80,7 +80,7 @@ const looksFurther = /\$|\\[bB]|\(\?=|\(\?<|\(\?![^)]*\(\?/
  * of `^[^]*?<tool_call>`. Without it in the text that was added, a search that found nothing before
  * cannot succeed. Empty where the pattern has no such ending.
  */
-export function triggerEnding(pattern: string): string {
+function triggerEnding(pattern: string): string {
   const elements = elementsOf(pattern)
   const last = elements.at(-1)
   const isLookahead = last?.type === 'Assertion' && last.kind === 'lookahead' && !last.negate

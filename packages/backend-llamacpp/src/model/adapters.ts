@@ -107,7 +107,7 @@ type Shapes = ReadonlyMap<string, readonly number[]>
  *
  * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it does not fit
  */
-export async function checkAdapter(path: string, base: AdapterBase): Promise<void> {
+async function checkAdapter(path: string, base: AdapterBase): Promise<void> {
   const file = await read(path)
   const { metadata } = file
   const general = fieldsOf(metadata['general'])

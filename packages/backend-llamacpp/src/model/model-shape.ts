@@ -176,7 +176,7 @@ export function memoryKind(
  * The sampling that a GGUF recommends under `general.sampling`, as llama.cpp reads it. A value out of range
  * is left out, and so are XTC and mirostat, which not every backend draws with.
  */
-export function samplingOf(fields: Readonly<Record<string, unknown>>): Partial<SamplingParams> {
+function samplingOf(fields: Readonly<Record<string, unknown>>): Partial<SamplingParams> {
   const known = samplingRows.flatMap(([name, { gguf = '', min, max = 2 ** 31 - 1, usual }]) => {
     const value = fields[gguf] === undefined ? NaN : Number(fields[gguf])
     if (!(value >= (usual?.min ?? min) && value <= (usual?.max ?? max))) return []

@@ -136,7 +136,7 @@ function assemble(
 const chunkMultiple = 64
 
 /** Queries in a tile of attention, where there are such: on the CPU alone. */
-export function tileOf(
+function tileOf(
   { gpu }: LlamaRuntime,
   { flashAttention, kvCacheType, kvUnified }: ContextSettings,
 ): number | undefined {
@@ -145,7 +145,7 @@ export function tileOf(
 }
 
 /** How much a loaded model takes at once. */
-export function limitsOf(
+function limitsOf(
   { gpu }: LlamaRuntime,
   loaded: LoadedModel,
   settings: ContextSettings,
@@ -166,7 +166,7 @@ export function limitsOf(
 }
 
 /** What a loaded model can do. */
-export function capabilitiesOf(
+function capabilitiesOf(
   { gpu }: LlamaRuntime,
   { loadAdapter }: LoadedModel,
   { looksAhead, slidingWindow, isRecurrent }: ModelShape,
@@ -195,7 +195,7 @@ export function capabilitiesOf(
 }
 
 /** What saves and restores the slots of a model, or undefined on the addon's path. */
-export function openStates(
+function openStates(
   { stateful: context }: OpenContext,
   cells: SlotCells,
   shape: ModelShape,

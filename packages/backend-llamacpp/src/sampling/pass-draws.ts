@@ -118,14 +118,14 @@ export interface PassResults {
 }
 
 /** Whether the item wants log probabilities. */
-export const hasLogprobs = ({ logprobs, drawLogprobs, scores }: BatchItem): boolean =>
+const hasLogprobs = ({ logprobs, drawLogprobs, scores }: BatchItem): boolean =>
   logprobs !== undefined || drawLogprobs !== undefined || scores !== undefined
 
 /**
  * Adds log probabilities to a pass's drawn tokens, and scores known ones, where they are wanted. One
  * after the other: all are read with the same samplers.
  */
-export async function readLogprobs(
+async function readLogprobs(
   batch: readonly BatchItem[],
   order: readonly number[],
   { outputs, scores }: PassResults,

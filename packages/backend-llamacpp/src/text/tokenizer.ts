@@ -18,7 +18,7 @@ const usualLength = 2048
 /** Units of a part where it cannot: ten milliseconds, and less than some of llama.cpp's patterns have stack for. */
 const longestPart = 8192
 /** Behind a letter each of these begins a word of its own for all pre-tokenizers; `'s` may belong to it. */
-const separators = [...' \n0123456789!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~']
+const separators = Array.from(' \n0123456789!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~')
 /** The same in the writing of East Asia. */
 const otherSeparators = /(?<=\p{L})(?=[、。，！？；：…])/gu
 const probe = 'The quick brown fox jumps over the lazy dog'

@@ -13,7 +13,7 @@ export const TokenAttribute = {
 } as const
 
 /** llama.cpp's kinds of vocabulary. */
-export const VocabularyType = {
+const VocabularyType = {
   None: 0,
   SentencePiece: 1,
   BytePair: 2,
@@ -237,7 +237,7 @@ function isInner(byte: number): boolean {
 const byteOf = new Map(byteAlphabet.map((character, byte) => [character, byte]))
 
 /** The bytes that a byte-pair token spells, or undefined if it is not spelled in bytes. */
-export function spelledBytes(text: string): Uint8Array | undefined {
+function spelledBytes(text: string): Uint8Array | undefined {
   const bytes = new Uint8Array(text.length)
   for (let index = 0; index < text.length; index++) {
     const byte = byteOf.get(text.charAt(index))
@@ -255,7 +255,7 @@ const fileTexts = ['<|file_sep|>', '<|file_separator|>', '<file_sep>']
  * The fill-in-the-middle tokens of a model, from its metadata or from the texts llama.cpp knows.
  * Undefined unless prefix, suffix and middle all have one.
  */
-export function findInfillTokens(
+function findInfillTokens(
   model: NativeModel,
   controlTokens: readonly ControlToken[],
 ): InfillTokens | undefined {

@@ -180,7 +180,7 @@ const sudden = 1 / 2
 const change = 0.3
 
 /** What passes of each size cost on a number of threads: moving averages in milliseconds. */
-export class ThreadCosts {
+class ThreadCosts {
   /** Milliseconds a token. */
   readonly #costs = new Map<number, number>()
 

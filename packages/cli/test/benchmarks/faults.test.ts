@@ -15,7 +15,7 @@ const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 const script = (name: string) =>
   String(new URL(`../../../../benchmarks/faults/${name}`, import.meta.url))
 const { injectFaults } = (await import(script('inject-faults.mjs'))) as {
-  injectFaults(argv: readonly string[], io: CommandIo): Promise<number>
+  injectFaults: (argv: readonly string[], io: CommandIo) => Promise<number>
 }
 const { faults } = (await import(script('run-faults.mjs'))) as {
   readonly faults: readonly { readonly name: string }[]

@@ -45,7 +45,7 @@ t.test(
       fallbackPolicy: () => firstComeFirstServed,
     })
     const { backend, client, engine, run } = made
-    const { truncate } = backend
+    const truncate = backend.truncate.bind(backend)
     backend.truncate = nothing
     const repeats = Array.from({ length: 8 }, () => promptOf(6)).flat()
     const [mine, other] = [greedy(repeats, 60), greedy(promptOf(9, 1), 60)]

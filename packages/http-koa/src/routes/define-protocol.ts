@@ -16,7 +16,7 @@ export interface FolderHold {
   /** Fires when another process has taken it over all the same. */
   readonly lost: AbortSignal
   /** Looks whether it is still this process's, which may have stood still: asked right before each write. */
-  isHeld(): boolean
+  readonly isHeld: () => boolean
 }
 
 /** Keeps other processes from running what is in a folder; resolves when none does. */

@@ -71,4 +71,4 @@ export const route = <Own, Body extends z.ZodObject, Query extends z.ZodObject>(
       own: Own,
     ) => Answer | Promise<Answer>
   },
-): Route<Own> => given as Route<Own>
+): Route<Own> => given

@@ -12,7 +12,7 @@ const localName =
  *
  * @param known - names of this server
  */
-export function mayBeRebound(ctx: Context, known: readonly string[]): boolean {
+function mayBeRebound(ctx: Context, known: readonly string[]): boolean {
   const name = nameOf(ctx.get('Host'))
   if (name === '' || ctx.secure || !isLoopback(ctx.req.socket.localAddress ?? '')) return false
   return !localName.test(name) && !known.includes(name)
@@ -139,7 +139,7 @@ export const areLoopback = (hosts: readonly string[]): boolean =>
   hosts.every((host) => /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(host))
 
 /** The host and port of an origin; undefined of `null` and what is no URL of the web. */
-export function hostOf(origin: string): string | undefined {
+function hostOf(origin: string): string | undefined {
   const [, host] = /^https?:\/\/([^/?#@]+)$/i.exec(origin) ?? []
   return host?.toLowerCase()
 }

@@ -194,7 +194,7 @@ function mountOthers(
   protocols: readonly KoaProtocol[],
   engines: EngineDirectory,
 ): void {
-  const mounting = protocols.filter(({ mount }) => mount !== undefined)
+  const mounting = protocols.filter((protocol) => protocol.mount !== undefined)
   if (mounting.length === 0) return
   const router = new Router<KoaState>()
   for (const protocol of mounting) protocol.mount?.(router, engines)

@@ -16,7 +16,7 @@ const reasons: Readonly<Record<string, string>> = {
 }
 
 /** Explains why a server cannot listen, and what to do about it. */
-export function listenError(error: NodeJS.ErrnoException, host: string, port: number): CllmError {
+function listenError(error: NodeJS.ErrnoException, host: string, port: number): CllmError {
   const reason = reasons[error.code ?? ''] ?? error.message
   return new CllmError('address_in_use', `Cannot listen on host ${host}, port ${port}: ${reason}`, {
     details: { host, port },

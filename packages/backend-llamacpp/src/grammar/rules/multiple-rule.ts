@@ -92,7 +92,7 @@ const precision = 15
  *
  * @param range - of the numbers without their decimal points; it holds 0
  */
-export function memberOfRule(
+function memberOfRule(
   writer: GbnfWriter,
   { digits, decimals }: Decimal,
   { low, high }: { readonly low: bigint; readonly high: bigint },

@@ -129,7 +129,7 @@ const ten = 10n
  * The numbers from `min` to `max`, none negative, as GBNF.
  * @param decimals - number of digits after the decimal point
  */
-export function digitRanges(min: bigint, max: bigint, decimals = 0): string {
+function digitRanges(min: bigint, max: bigint, decimals = 0): string {
   const patterns: DigitPattern[] = []
   const shortest = Math.max(String(min).length, decimals + 1)
   for (let length = shortest; length <= Math.max(String(max).length, decimals + 1); length++) {

@@ -78,7 +78,7 @@ interface Branch {
 }
 
 /** Every JSON string without escapes that is none of these names, as GBNF. */
-export function keyRule(writer: GbnfWriter, names: Iterable<string>): string {
+function keyRule(writer: GbnfWriter, names: Iterable<string>): string {
   const root: Branch = { next: new Map(), isName: false }
   for (const name of names) grow(root, name)
   return writer.rule(`"\\"" ${rest(writer, root)}`)

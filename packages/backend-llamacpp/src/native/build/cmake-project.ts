@@ -8,7 +8,7 @@ import {
 } from '../ffi/functions.js'
 
 /** The name of the target and of its file, without prefix and suffix. */
-export const targetName = 'cllm-llama'
+const targetName = 'cllm-llama'
 
 /** The file in the build folder that says how the library was made, as `name=value` lines. */
 export const toolchainFile = 'toolchain.txt'

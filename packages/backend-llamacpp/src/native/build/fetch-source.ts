@@ -8,7 +8,7 @@ import { buildFailure, type ProgramOptions, reasonIn, type RunProgram } from './
 const parts = ['CMakeLists.txt', 'LICENSE', 'cmake', 'ggml', 'include', 'src', 'vendor']
 
 /** The source of llama.cpp as a git bundle, in node-llama-cpp's package. */
-export function sourceBundle(): string {
+function sourceBundle(): string {
   const main = createRequire(import.meta.url).resolve('node-llama-cpp')
   return join(dirname(dirname(main)), 'llama', 'gitRelease.bundle')
 }

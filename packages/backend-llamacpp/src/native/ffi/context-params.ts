@@ -56,7 +56,7 @@ export function contextParams(
 const ropeScalings = { none: 0, linear: 1, yarn: 2 } as const
 
 /** The members of `llama_context_params` that scale positions; those that are not set keep llama.cpp's default. */
-export function ropeParams({ scaling, freqBase, freqScale, yarnOriginalContext }: RopeOptions) {
+function ropeParams({ scaling, freqBase, freqScale, yarnOriginalContext }: RopeOptions) {
   return {
     ...(scaling !== undefined && { rope_scaling_type: ropeScalings[scaling] }),
     ...(freqBase !== undefined && { rope_freq_base: freqBase }),

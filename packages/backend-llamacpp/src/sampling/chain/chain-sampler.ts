@@ -194,7 +194,7 @@ const oneId = new Int32Array(1)
 const oneLogit = new Float32Array(1)
 
 /** Whether the grammar allows this token. */
-export function allows(filter: GrammarFilter, state: NativeGrammarState, token: TokenId): boolean {
+function allows(filter: GrammarFilter, state: NativeGrammarState, token: TokenId): boolean {
   oneId[0] = token
   oneLogit[0] = 1
   filter.forbid(state, oneId, oneLogit, 1)

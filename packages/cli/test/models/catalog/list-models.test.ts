@@ -219,7 +219,10 @@ t.test('a broken GGUF is refused before a model is made of it', async (t) => {
   for (const [index, bytes] of broken.entries()) {
     const digest = createHash('sha256').update(bytes).digest('hex')
     await blobs.add(digest, Readable.from([bytes]), signal)
-    const error = await blobs.serve('broken', digest).then(() => undefined, CllmError.from)
+    const error = await blobs.serve('broken', digest).then(
+      () => undefined,
+      (error: unknown) => CllmError.from(error),
+    )
     t.match(error, { code: 'invalid_request', details: { field: 'files' } }, String(index))
     t.notMatch(error?.message, folder, 'clients are not told where files are')
   }

@@ -3,7 +3,7 @@ import type { CallContext, CallMessage, CallPlan } from './call-kind.js'
 import { ownId } from './own-activity.js'
 
 /** What the flight recorders of several engines have, as of one; times are by the clock of the first one. */
-export function mergeRecordings(all: readonly RecordingParts[]): RecordingParts {
+function mergeRecordings(all: readonly RecordingParts[]): RecordingParts {
   const [first, ...others] = all as readonly [RecordingParts, ...RecordingParts[]]
   if (others.length === 0) return first
   let engines = 0

@@ -17,7 +17,7 @@ export function mergeStatistics(
 }
 
 /** A worker's statistics, with a front's requests under the ids that they have there. */
-export function ownStatistics(
+function ownStatistics(
   statistics: EngineStatistics,
   prefix: string,
   ids: ReadonlyMap<string, string>,

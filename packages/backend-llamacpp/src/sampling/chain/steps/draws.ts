@@ -229,7 +229,7 @@ export class DynamicTemperatureDraw implements FinalDraw {
 }
 
 /** The entropy of the candidates' probabilities in nats; these must be in their weights. */
-export function entropyOf({ weights, size }: Candidates): number {
+function entropyOf({ weights, size }: Candidates): number {
   let entropy = 0
   for (let index = 0; index < size; index++) {
     const probability = weights[index]!

@@ -39,12 +39,12 @@ const pageBytes = 65_536
 const { WebAssembly } = globalThis as { readonly WebAssembly?: WebAssemblyApi }
 
 /** Whether this machine can run the module: it has WebAssembly, and SIMD instructions. */
-export function canRun(module: Uint8Array): boolean {
+function canRun(module: Uint8Array): boolean {
   return WebAssembly?.validate(module) === true
 }
 
 /** Starts the module with this much memory. Only where {@link canRun} is true. */
-export function start(
+function start(
   module: Uint8Array,
   bytes: number,
 ): { readonly exports: SimdExports; readonly memory: ArrayBuffer } {
