@@ -266,7 +266,11 @@ t.test("a stranger's manager needs no more than slots that it fills and empties"
     }
   }
   const registry = new PluginRegistry()
-  registry.provide(KV_CACHE_MANAGER, 'plain', ({ get }) => new Plain(get(BACKEND), get(PREFIX_INDEX)))
+  registry.provide(
+    KV_CACHE_MANAGER,
+    'plain',
+    ({ get }) => new Plain(get(BACKEND), get(PREFIX_INDEX)),
+  )
   const clock = new SimulatedClock(1000)
   const backend = new FakeBackend({ clock, slots: 2, stepMs: () => 10 })
   const use = { 'kv-cache-manager': 'plain' }

@@ -145,7 +145,7 @@ function nameOf(members: string): string | undefined {
  * Hermes and Qwen, Llama 3 (`parameters`), Mistral and OpenAI (`function`). Undefined when it is
  * something else, or calls what is not among `names`.
  */
-export function readToolCalls(json: string, names: ReadonlySet<string>): ToolCall[] | undefined {
+function readToolCalls(json: string, names: ReadonlySet<string>): ToolCall[] | undefined {
   let value: unknown
   try {
     value = JSON.parse(json)
