@@ -1,6 +1,6 @@
 // @ts-check
 import { readFileSync } from 'node:fs'
-import { createServer } from '@cllm/core'
+import { createServer } from '@cllm/host'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { createPolicy } from '@cllm/scheduler'
 import { ngramBackend } from './ngram-backend.js'

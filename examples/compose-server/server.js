@@ -1,6 +1,7 @@
 // @ts-check
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
-import { createServer, silentLogger, systemClock } from '@cllm/core'
+import { createServer } from '@cllm/host'
+import { silentLogger, systemClock } from '@cllm/core'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { createPolicy } from '@cllm/scheduler'
 

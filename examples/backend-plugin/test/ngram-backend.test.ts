@@ -1,5 +1,5 @@
-import { createServer } from '@cllm/core'
-import { testBackend } from '@cllm/core/testing'
+import { createServer } from '@cllm/host'
+import { testBackend } from '@cllm/testing'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { createPolicy } from '@cllm/scheduler'
 import t from 'tap'

@@ -1,5 +1,6 @@
-import { createServer, loadPlugins, PluginRegistry, registerPlugin } from '@cllm/core'
-import { FakeBackend } from '@cllm/core/testing'
+import { createServer, loadPlugins, registerPlugin } from '@cllm/host'
+import { PluginRegistry } from '@cllm/core'
+import { FakeBackend } from '@cllm/testing'
 import { createKoaProtocols, koaTransport, protocolsPlugin } from '@cllm/http-koa'
 import { createPolicy } from '@cllm/scheduler'
 import t from 'tap'

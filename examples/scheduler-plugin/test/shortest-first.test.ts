@@ -1,11 +1,6 @@
-import {
-  createEngine,
-  LocalEngineClient,
-  PluginRegistry,
-  loadPlugins,
-  systemRandom,
-} from '@cllm/core'
-import { FakeBackend, testPolicy } from '@cllm/core/testing'
+import { createEngine, PluginRegistry, systemRandom } from '@cllm/core'
+import { LocalEngineClient, loadPlugins } from '@cllm/host'
+import { FakeBackend, testPolicy } from '@cllm/testing'
 import { createPolicy } from '@cllm/scheduler'
 import t from 'tap'
 import { fileURLToPath } from 'node:url'

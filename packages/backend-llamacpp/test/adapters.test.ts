@@ -6,13 +6,13 @@ import {
   CllmError,
   createEngine,
   type GenerateRequest,
-  LocalEngineClient,
   nextNumber,
   PluginRegistry,
   systemClock,
   systemRandom,
 } from '@cllm/core'
-import { firstComeFirstServed, testBackend } from '@cllm/core/testing'
+import { LocalEngineClient } from '@cllm/host'
+import { firstComeFirstServed, testBackend } from '@cllm/testing'
 import { type LoraMatrices, text, writeGguf, writeLoraAdapter } from '@cllm/gguf'
 import t, { type Test } from 'tap'
 import { openTiny, sampling } from './open-tiny.js'

@@ -1,6 +1,7 @@
 import { copyFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { PluginRegistry, registerPlugin, SimulatedClock, systemClock } from '@cllm/core'
+import { PluginRegistry, SimulatedClock, systemClock } from '@cllm/core'
+import { registerPlugin } from '@cllm/host'
 import { float32, uint32 } from '@cllm/gguf'
 import t from 'tap'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'

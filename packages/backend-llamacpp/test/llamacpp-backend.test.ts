@@ -3,12 +3,12 @@ import {
   type BatchItem,
   createEngine,
   type GenerateRequest,
-  LocalEngineClient,
   PluginRegistry,
   silentLogger,
   systemRandom,
 } from '@cllm/core'
-import { firstComeFirstServed, testBackend } from '@cllm/core/testing'
+import { LocalEngineClient } from '@cllm/host'
+import { firstComeFirstServed, testBackend } from '@cllm/testing'
 import { uint32 } from '@cllm/gguf'
 import {
   array,

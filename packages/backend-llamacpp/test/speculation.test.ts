@@ -4,13 +4,13 @@ import {
   type GenerateEvent,
   type GenerateRequest,
   type OutputConstraint,
-  LocalEngineClient,
   PluginRegistry,
   type SchedulerPolicy,
   systemRandom,
   type TokenId,
 } from '@cllm/core'
-import { firstComeFirstServed } from '@cllm/core/testing'
+import { LocalEngineClient } from '@cllm/host'
+import { firstComeFirstServed } from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { openTiny } from './open-tiny.js'

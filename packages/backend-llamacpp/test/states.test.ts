@@ -6,14 +6,14 @@ import {
   createEngine,
   type EngineStatistics,
   type GenerateEvent,
-  LocalEngineClient,
   PluginRegistry,
   systemClock,
   systemRandom,
   type TokenId,
   WAIT_PREDICTOR,
 } from '@cllm/core'
-import { firstComeFirstServed } from '@cllm/core/testing'
+import { LocalEngineClient } from '@cllm/host'
+import { firstComeFirstServed } from '@cllm/testing'
 import * as fc from 'fast-check'
 import type { LlamaCppOptions } from '../src/llamacpp-options.js'
 import { sampleFile, stateKey } from '../src/model/sample-file.js'

@@ -1,18 +1,15 @@
 import type { LlamaCppOptions } from '@cllm/backend-llamacpp'
+import { CllmError, checkServerParts, type EngineOptions, type PartChoice } from '@cllm/core'
 import {
-  CllmError,
-  checkServerParts,
   createServer as createServerOnInstances,
-  type EngineOptions,
   type LoadableModel,
   ModelPool,
-  type PartChoice,
   type PluginEntry,
   type Server,
   type ServerOnEngines,
   type ServerInProcess,
   type ServerParts,
-} from '@cllm/core'
+} from '@cllm/host'
 import { defaultPolicyName, fallbackPolicy } from '@cllm/scheduler'
 import { asLoaded } from './engine/as-loaded.js'
 import { spawnEngine } from './engine/spawn-engine.js'

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { plainEnvironment } from '@cllm/core/testing'
+import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
 import { words } from './run-cli.js'
 

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import { plainEnvironment } from '@cllm/core/testing'
+import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
 
 const env = plainEnvironment(process.env)

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { plainEnvironment } from '@cllm/core/testing'
+import { plainEnvironment } from '@cllm/testing'
 import type { Test } from 'tap'
 import { bin, model } from './serve-process.js'
 

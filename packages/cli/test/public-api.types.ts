@@ -1,5 +1,6 @@
 /** What the compiler promises to users of `cllm`'s `createServer`. `tsc -b` checks it; nothing runs it. */
-import type { EngineClient, SchedulerPolicy, Backend, Server } from '@cllm/core'
+import type { EngineClient, SchedulerPolicy, Backend } from '@cllm/core'
+import type { Server } from '@cllm/host'
 import { koaTransport } from '@cllm/http-koa'
 import { createServer } from 'cllm'
 

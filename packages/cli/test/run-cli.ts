@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import { plainEnvironment } from '@cllm/core/testing'
+import { plainEnvironment } from '@cllm/testing'
 
 const bin = fileURLToPath(new URL('../bin/cllm.js', import.meta.url))
 

@@ -1,6 +1,6 @@
 // slow: fills the heaps of four processes, 3 s
 import { execFileSync } from 'node:child_process'
-import { plainEnvironment } from '@cllm/core/testing'
+import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
 
 const dist = new URL('../dist/', import.meta.url)

@@ -1,11 +1,5 @@
-import type {
-  EngineInfo,
-  FromEngine,
-  GenerateRequest,
-  TenantService,
-  ToEngine,
-  WorkerStatistics,
-} from '@cllm/core'
+import type { EngineInfo, GenerateRequest, TenantService, WorkerStatistics } from '@cllm/core'
+import type { FromEngine, ToEngine } from '@cllm/host'
 import type { PlacedRequest, WorkerReport } from '@cllm/scheduler'
 import type { StepEvents } from './link/step-events.js'
 

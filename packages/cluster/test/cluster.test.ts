@@ -3,13 +3,13 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   createEngine,
-  LocalEngineClient,
   PluginRegistry,
   silentLogger,
   SimulatedClock,
   systemClock,
   systemRandom,
 } from '@cllm/core'
+import { LocalEngineClient } from '@cllm/host'
 import {
   createConformanceEngine,
   FakeBackend,
@@ -17,7 +17,7 @@ import {
   testChannel,
   testEngineClient,
   type TestMessage,
-} from '@cllm/core/testing'
+} from '@cllm/testing'
 import {
   type ClusterBus,
   ClusterFront,

@@ -3,20 +3,22 @@ import {
   createEngine,
   type EngineActivity,
   type EngineStatistics,
-  type FromEngine,
   type GenerateRequest,
-  hostEngine,
-  LocalEngineClient,
   nextNumber,
   PluginRegistry,
   type RouterPolicy,
   silentLogger,
   SimulatedClock,
-  SupervisedEngineClient,
   systemRandom,
-  type ToEngine,
 } from '@cllm/core'
-import { drive, FakeBackend, firstComeFirstServed, jsonChannel } from '@cllm/core/testing'
+import {
+  type FromEngine,
+  hostEngine,
+  LocalEngineClient,
+  SupervisedEngineClient,
+  type ToEngine,
+} from '@cllm/host'
+import { drive, FakeBackend, firstComeFirstServed, jsonChannel } from '@cllm/testing'
 import { createPolicy } from '@cllm/scheduler'
 import {
   ClusterDirectory,

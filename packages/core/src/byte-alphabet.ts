@@ -9,12 +9,10 @@ export const byteAlphabet: readonly string[] = Array.from({ length: 256 }, (_, b
   return String.fromCharCode(256 + others)
 })
 
-const encoder = new TextEncoder()
-
 /** A text's UTF-8 bytes, each as its character of {@link byteAlphabet}. */
 export function toByteAlphabet(text: string): string {
   let result = ''
-  for (const byte of encoder.encode(text)) result += byteAlphabet[byte] ?? ''
+  for (const byte of new TextEncoder().encode(text)) result += byteAlphabet[byte] ?? ''
   return result
 }
 

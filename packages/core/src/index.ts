@@ -43,53 +43,14 @@ export * from './errors/failure-of.js'
 // A server, or an engine alone.
 export * from './server/create-engine.js'
 export * from './server/check-server-parts.js'
-export * from './server/create-server.js'
-export * from './server/static-directory.js'
-export type { ClosableDirectory } from './server/closable-directory.js'
 export * from './engine/engine.js'
 export * from './engine/engine-options.js'
-export * from './client/local-engine-client.js'
 export * from './clock/simulated-clock.js'
 export * from './clock/system-clock.js'
 export * from './clock/within.js'
 
-// Several models.
-export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
-export * from './models/model-pool.js'
-export * from './models/presets.js'
-export * from './models/resolve-model-name.js'
-export * from './models/adapters/adapter-set.js'
-export * from './models/adapters/adapter-directory.js'
-export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-model.js'
-
-// Engines in other processes.
-export * from './remote/channel.js'
-export {
-  assertEngineCall,
-  type CallForwarder,
-  type EngineCallName,
-  withSignal,
-} from './remote/engine-calls.js'
-export * from './remote/engine-host.js'
-export type { EngineTelemetry, QueuedRequest } from './remote/engine-telemetry.js'
-export * from './remote/remote-engine-client.js'
-export { pastOf } from './statistics/past-of.js'
-export { sumStatistics } from './statistics/sum-statistics.js'
-export * from './recorder/recorder-options.js'
-export * from './recorder/write-recording.js'
-export { InFlightRequest } from './fleet/in-flight-request.js'
-export { InFlightTable, withSeed } from './fleet/in-flight-table.js'
-export * from './state-files/slot-folder.js'
-export * from './state-files/state-folder.js'
-export * from './state-files/touched-memory.js'
-export type { EngineLink, StartEngine } from './supervisor/engine-link.js'
-export type { SupervisorState } from './supervisor/engine-supervisor.js'
-export * from './supervisor/supervised-engine-client.js'
-export * from './supervisor/supervisor-options.js'
-
 // Plug-ins and policies.
 export * from './plugin/define.js'
-export * from './plugin/load-plugin.js'
 export * from './plugin/plugin-registry.js'
 export * from './plugin/router-catalog.js'
 export * from './policy/compose-policy.js'
@@ -114,9 +75,6 @@ export * from './plugin/replaceable-parts.js'
 
 // For authors of backends, protocols and policies.
 export * from './byte-alphabet.js'
-export * from './client/overriding.js'
-export { requestId } from './remote/event-streams.js'
-export * from './client/watch-stream.js'
 export * from './engine/costs/linear-fit.js'
 export * from './engine/costs/pass-costs.js'
 export { BaseCacheManager } from './engine/kv/base-cache-manager.js'
@@ -125,3 +83,14 @@ export * from './errors/did-you-mean.js'
 export * from './errors/nearest-name.js'
 export { GrowingHash, mixBits, nextNumber } from './hash.js'
 export * from './defined.js'
+
+// What `@cllm/host` and `@cllm/testing` are made with.
+export { checkTokens } from './engine/input/check-request.js'
+export { longText, PartQueue } from './engine/input/resolve-prompt.js'
+export { cancelled, reasonOf } from './errors/cancelled.js'
+export { droppedOption } from './plugin/dropped-option.js'
+export { optionProblems } from './plugin/option-problems.js'
+export { Counters, endState, type StepTotals } from './engine/report/counters.js'
+export { hashTokens, extendHash } from './hash.js'
+export { checkPlan } from './engine/loop/check-plan.js'
+export { checkHalf, checkDefinition } from './plugin/check-definition.js'

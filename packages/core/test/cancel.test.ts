@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import { CllmError, type Plan, type SchedulerState, type TokenId } from '@cllm/core'
-import { runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
+import { runUntilIdle, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import { greedy, leftovers, nothingLeft, PartsBackend, policyOf, promptOf, rig } from './rig.js'
 

@@ -8,7 +8,6 @@ import {
   type BatchingDefinition,
   CLOCK,
   type Clock,
-  createServer,
   defineBatching,
   defineOrder,
   definePlugin,
@@ -22,12 +21,12 @@ import {
   type Plugin,
   type PluginHost,
   type SchedulerPolicy,
-  type ServerParts,
   type StepRecord,
   type TokenId,
   type Backend,
   CllmError,
 } from '@cllm/core'
+import { createServer, type ServerParts } from '@cllm/host'
 import {
   testBackend,
   testBatching,
@@ -36,7 +35,7 @@ import {
   testOrder,
   testPolicy,
   testProtocol,
-} from '@cllm/core/testing'
+} from '@cllm/testing'
 import { z } from 'zod'
 
 // oxlint-disable typescript/no-unnecessary-type-parameters -- they defer the comparison

@@ -17,7 +17,7 @@ import {
   type TokenId,
   WAIT_PREDICTOR,
 } from '@cllm/core'
-import { FakeBackend, fakeTokenIds, runUntilIdle } from '@cllm/core/testing'
+import { FakeBackend, fakeTokenIds, runUntilIdle } from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { counting, leftovers, nothingLeft, promptOf, summarize } from './rig.js'

@@ -9,7 +9,6 @@ import {
   type EngineOptions,
   type GenerateEvent,
   type GenerateRequest,
-  LocalEngineClient,
   type Logger,
   type Plan,
   PluginRegistry,
@@ -24,6 +23,7 @@ import {
   type StepResult,
   type TokenId,
 } from '@cllm/core'
+import { LocalEngineClient } from '@cllm/host'
 import {
   runUntilIdle,
   drive,
@@ -31,7 +31,7 @@ import {
   type FakeBackendOptions,
   FakeTokenizer,
   firstComeFirstServed,
-} from '@cllm/core/testing'
+} from '@cllm/testing'
 import type { Test } from 'tap'
 
 /** A backend that says whether it is stepping. */

@@ -1,5 +1,5 @@
 import { type TokenId, defaultSampling } from '@cllm/core'
-import { FakeTokenizer } from '@cllm/core/testing'
+import { FakeTokenizer } from '@cllm/testing'
 import { Sequence, type SequenceRequest } from '../src/engine/requests/sequence.js'
 import { StopMatcher } from '../src/engine/requests/output-processor.js'
 

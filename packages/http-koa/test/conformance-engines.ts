@@ -1,11 +1,6 @@
-import {
-  type EngineDirectory,
-  type LoadedModel,
-  LocalEngineClient,
-  ModelPool,
-  systemRandom,
-} from '@cllm/core'
-import { createConformanceEngine } from '@cllm/core/testing'
+import { type EngineDirectory, systemRandom } from '@cllm/core'
+import { type LoadedModel, LocalEngineClient, ModelPool } from '@cllm/host'
+import { createConformanceEngine } from '@cllm/testing'
 
 async function load(): Promise<LoadedModel> {
   const { engine, registry } = createConformanceEngine()

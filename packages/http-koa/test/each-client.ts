@@ -3,15 +3,17 @@ import {
   createEngine,
   type EngineClient,
   type EngineParts,
+  PluginRegistry,
+  systemRandom,
+} from '@cllm/core'
+import {
   type FromEngine,
   hostEngine,
   LocalEngineClient,
-  PluginRegistry,
   RemoteEngineClient,
-  systemRandom,
   type ToEngine,
-} from '@cllm/core'
-import { jsonChannel } from '@cllm/core/testing'
+} from '@cllm/host'
+import { jsonChannel } from '@cllm/testing'
 import t, { type Test } from 'tap'
 
 /** How a server reaches its engine: by calls, or by JSON over a channel as to a child process. */

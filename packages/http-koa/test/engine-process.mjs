@@ -1,6 +1,7 @@
 // An engine on a fake backend in a process of its own: what `serve-process.test.ts` starts.
-import { createEngine, hostEngine, PluginRegistry } from '@cllm/core'
-import { FakeBackend, firstComeFirstServed as policy } from '@cllm/core/testing'
+import { createEngine, PluginRegistry } from '@cllm/core'
+import { hostEngine } from '@cllm/host'
+import { FakeBackend, firstComeFirstServed as policy } from '@cllm/testing'
 
 const registry = new PluginRegistry()
 registry.registerPolicy({ name: 'run-all', doc: 'Runs all.', create: () => policy })

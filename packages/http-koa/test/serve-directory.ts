@@ -1,4 +1,5 @@
-import { createServer, type EngineDirectory, type Protocol } from '@cllm/core'
+import { createServer } from '@cllm/host'
+import type { EngineDirectory, Protocol } from '@cllm/core'
 import { koaTransport, type KoaProtocol, type KoaRouter } from '@cllm/http-koa'
 
 /** Serves a protocol for the conformance suite. */

@@ -1,7 +1,8 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import { createServer, type FromEngine, RemoteEngineClient, systemRandom } from '@cllm/core'
+import { createServer, type FromEngine, RemoteEngineClient } from '@cllm/host'
+import { systemRandom } from '@cllm/core'
 import { koaTransport } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import {

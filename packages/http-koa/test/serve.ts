@@ -1,20 +1,17 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import { AdapterDirectory, createServer, StaticDirectory, type ClosableDirectory } from '@cllm/host'
 import {
-  AdapterDirectory,
-  createServer,
-  StaticDirectory,
   SimulatedClock,
   type EngineClient,
-  type ClosableDirectory,
   type EngineOptions,
   type Logger,
   type ModelPreset,
   type PluginRegistry,
   type SchedulerPolicy,
 } from '@cllm/core'
-import { FakeBackend, type FakeBackendOptions } from '@cllm/core/testing'
+import { FakeBackend, type FakeBackendOptions } from '@cllm/testing'
 import {
   koaTransport,
   nativeProtocol,

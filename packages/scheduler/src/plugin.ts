@@ -1,4 +1,4 @@
-import { definePlugin } from '@cllm/core/portable'
+import { definePlugin } from '@cllm/core'
 import { batchings, orders } from './policies.js'
 import { routers } from './routers/routers.js'
 

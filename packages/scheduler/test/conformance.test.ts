@@ -1,5 +1,5 @@
 import { composePolicy } from '@cllm/core'
-import { testBatching, type TestContext, testOrder, testPolicy } from '@cllm/core/testing'
+import { testBatching, type TestContext, testOrder, testPolicy } from '@cllm/testing'
 import {
   batchings,
   chunked,

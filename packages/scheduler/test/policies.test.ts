@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { CllmError, type Plan, PluginRegistry, registerPlugin } from '@cllm/core'
+import { CllmError, type Plan, PluginRegistry } from '@cllm/core'
+import { registerPlugin } from '@cllm/host'
 import {
   batchingNames,
   batchings,

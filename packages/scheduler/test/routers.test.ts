@@ -1,6 +1,6 @@
 import type { RouterDefinition } from '@cllm/core'
 import { defineRouter, type Placement, nextNumber } from '@cllm/core'
-import { testRouter, type TestContext } from '@cllm/core/testing'
+import { testRouter, type TestContext } from '@cllm/testing'
 import {
   blocksOfText,
   blocksOfTokens,

@@ -1,5 +1,5 @@
 import { type BatchItem, nextNumber, type SchedulerPolicy } from '@cllm/core'
-import { FakeBackend } from '@cllm/core/testing'
+import { FakeBackend } from '@cllm/testing'
 import {
   type Machine,
   type SimulatedAnswer,

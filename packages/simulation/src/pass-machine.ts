@@ -1,4 +1,4 @@
-import { slotGaps } from '@cllm/core/portable'
+import { slotGaps } from '@cllm/core'
 import { passesOf, type Share } from './machine.js'
 import type { MachineModel } from './machine-model.js'
 

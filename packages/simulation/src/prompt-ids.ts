@@ -1,4 +1,4 @@
-import { nextNumber } from '@cllm/core/portable'
+import { nextNumber } from '@cllm/core'
 
 /** A part of a prompt. The same key gives the same tokens in every prompt. */
 export interface PromptPart {

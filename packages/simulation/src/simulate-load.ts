@@ -9,7 +9,7 @@ import type {
   TokenId,
   Usage,
 } from '@cllm/core'
-import { createEngine, defined, PluginRegistry, SimulatedClock } from '@cllm/core/portable'
+import { createEngine, defined, PluginRegistry, SimulatedClock } from '@cllm/core'
 import { eventLoopTurns } from './event-loop-turn.js'
 import { type FleetOptions, slower } from './fleet/fleet-options.js'
 import { SimulatedFleet } from './fleet/simulated-fleet.js'

@@ -13,7 +13,7 @@ import type {
   TokenId,
   Tokenizer,
 } from '@cllm/core'
-import { CellPool, CllmError, mixBits } from '@cllm/core/portable'
+import { CellPool, CllmError, mixBits } from '@cllm/core'
 import type { MachineModel } from './machine-model.js'
 import { expected } from './simulated-proposer.js'
 

@@ -48,7 +48,7 @@ for (const [name, globals] of Object.entries(eventLoops)) {
 }
 
 t.test('a module that needs Node cannot be bundled', async (t) => {
-  await t.rejects(bundle("export { loadPlugin } from '@cllm/core'"), /Could not resolve "node:fs"/)
+  await t.rejects(bundle("export { loadPlugin } from '@cllm/host'"), /Could not resolve "node:fs"/)
 })
 
 /** A message channel that does not keep this process alive, as Node's own does. */

@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core/portable'
+import { CllmError } from '@cllm/core'
 
 /** An `invalid_dataset` error that names the file and, where known, the line (from 1). */
 export function datasetError(file: string, line: number | undefined, problem: string): CllmError {

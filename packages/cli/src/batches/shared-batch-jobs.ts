@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { type Job, JobLater, type JobQueue, type SharedResults } from '@cllm/cluster'
-import { type Clock, requestId } from '@cllm/core'
+import type { Clock } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import {
   answerLine,
   type BatchJobs,

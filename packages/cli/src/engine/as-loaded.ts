@@ -1,4 +1,5 @@
-import type { LoadedModel, ModelInfo } from '@cllm/core'
+import type { LoadedModel } from '@cllm/host'
+import type { ModelInfo } from '@cllm/core'
 import type { EngineProcess } from './spawn-engine.js'
 
 /** An engine's process as a model of a pool; closing it ends the process. */

@@ -6,11 +6,11 @@ import {
   createEngine,
   type Engine,
   type EngineParts,
-  hostEngine,
   type Logger,
   type PluginRegistry,
   systemClock,
 } from '@cllm/core'
+import { hostEngine } from '@cllm/host'
 import { fallbackPolicy } from '@cllm/scheduler'
 import { createLogger } from '../process/logger.js'
 import { loadRegistry } from '../plugins/load-registry.js'

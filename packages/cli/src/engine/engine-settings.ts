@@ -1,10 +1,5 @@
-import type {
-  AdapterSource,
-  EngineOptions,
-  PartChoice,
-  PluginEntry,
-  StateFolderOptions,
-} from '@cllm/core'
+import type { AdapterSource, EngineOptions, PartChoice } from '@cllm/core'
+import type { PluginEntry, StateFolderOptions } from '@cllm/host'
 import type { LogSettings } from '../process/logger.js'
 
 /** The settings of an engine's process; sent to it as JSON. */

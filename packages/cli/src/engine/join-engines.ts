@@ -1,5 +1,6 @@
 import { joinLocalWorkers } from '@cllm/cluster'
-import type { LoadedModel, Logger, RouterPolicy } from '@cllm/core'
+import type { LoadedModel } from '@cllm/host'
+import type { Logger, RouterPolicy } from '@cllm/core'
 import { asLoaded } from './as-loaded.js'
 import type { EngineProcess } from './spawn-engine.js'
 

@@ -1,5 +1,5 @@
 import type { ChildProcess } from 'node:child_process'
-import type { Channel, FromEngine, ToEngine } from '@cllm/core'
+import type { Channel, FromEngine, ToEngine } from '@cllm/host'
 import type { LogLevelMessage } from './engine-settings.js'
 
 /** The parent's end of the channel to an engine's process. */

@@ -1,15 +1,12 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { CllmError, type AdapterSource, type EngineInfo, type Logger } from '@cllm/core'
 import {
-  CllmError,
-  type AdapterSource,
-  type EngineInfo,
   type EngineLink,
-  type Logger,
   type RecorderOptions,
   SupervisedEngineClient,
   type SupervisorOptions,
-} from '@cllm/core'
+} from '@cllm/host'
 import { killAtExit } from '../process/kill-at-exit.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { childChannel } from './process-channel.js'

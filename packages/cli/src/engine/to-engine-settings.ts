@@ -1,4 +1,4 @@
-import type { SupervisorOptions } from '@cllm/core'
+import type { SupervisorOptions } from '@cllm/host'
 import { policyOptionsOf } from '../config/resolve-policy.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'

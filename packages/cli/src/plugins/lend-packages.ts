@@ -1,6 +1,6 @@
 import { createRequire, register } from 'node:module'
 import { isAbsolute, resolve } from 'node:path'
-import type { PluginEntry } from '@cllm/core'
+import type { PluginEntry } from '@cllm/host'
 
 let areLent = false
 

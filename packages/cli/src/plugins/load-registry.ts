@@ -1,11 +1,6 @@
 import { createLlamaCppPlugin } from '@cllm/backend-llamacpp/plugin'
-import {
-  loadPlugins,
-  type Plugin,
-  type PluginEntry,
-  PluginRegistry,
-  registerPlugin,
-} from '@cllm/core'
+import { loadPlugins, type PluginEntry, registerPlugin } from '@cllm/host'
+import { type Plugin, PluginRegistry } from '@cllm/core'
 import { schedulerPlugin } from '@cllm/scheduler'
 import { lendPackages } from './lend-packages.js'
 

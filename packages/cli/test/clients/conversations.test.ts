@@ -4,15 +4,13 @@ import {
   type ChatMessage,
   type ChatRenderOptions,
   createEngine,
-  createServer,
   type GenerateRequest,
-  LocalEngineClient,
-  overriding,
   PluginRegistry,
   systemRandom,
   type TokenId,
 } from '@cllm/core'
-import { FakeBackend, fakeTokenIds, FakeTokenizer, firstComeFirstServed } from '@cllm/core/testing'
+import { createServer, LocalEngineClient, overriding } from '@cllm/host'
+import { FakeBackend, fakeTokenIds, FakeTokenizer, firstComeFirstServed } from '@cllm/testing'
 import { anthropicProtocol, koaTransport, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
 import { generateText, jsonSchema, stepCountIs, tool } from 'ai'
 import { type Message, Ollama } from 'ollama'

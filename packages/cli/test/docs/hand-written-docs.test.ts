@@ -201,7 +201,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
   ],
   [
     '| a crashed engine | streams continue |',
-    'packages/core/test/supervisor/supervised-engine-client.test.ts',
+    'packages/host/test/supervisor/supervised-engine-client.test.ts',
     'whenever the engine dies, every answer stays the same',
   ],
   [
@@ -246,17 +246,17 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
   ],
   [
     'when another one needs the memory',
-    'packages/core/test/models/model-pool.test.ts',
+    'packages/host/test/models/model-pool.test.ts',
     'the least recently used one makes room, and two waiters cost one eviction',
   ],
   [
     'after `--keep-alive` (5 minutes) without use',
-    'packages/core/test/models/model-pool.test.ts',
+    'packages/host/test/models/model-pool.test.ts',
     'keep_alive',
   ],
   [
     'takes every unknown name for the first model',
-    'packages/core/test/models/model-pool.test.ts',
+    'packages/host/test/models/model-pool.test.ts',
     'aliases',
   ],
   [

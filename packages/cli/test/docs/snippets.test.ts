@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { PluginRegistry, registerPlugin } from '@cllm/core'
+import { PluginRegistry } from '@cllm/core'
+import { registerPlugin } from '@cllm/host'
 import {
   builtInProtocols,
   createKoaProtocols,

@@ -1,6 +1,5 @@
 import {
   createEngine,
-  LocalEngineClient,
   nextNumber,
   type Plan,
   PluginRegistry,
@@ -11,6 +10,7 @@ import {
   systemRandom,
   WAIT_PREDICTOR,
 } from '@cllm/core'
+import { LocalEngineClient } from '@cllm/host'
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import { createPolicy } from '@cllm/scheduler'
 import t from 'tap'

@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { CllmError, type GenerateEvent, type GenerateRequest, nextNumber } from '@cllm/core'
-import { plainEnvironment } from '@cllm/core/testing'
+import { plainEnvironment } from '@cllm/testing'
 import { writeSyntheticModel } from '@cllm/gguf'
 import { policyNames } from '@cllm/scheduler'
 import { resolveModel, spawnEngine, type EngineProcess } from 'cllm'

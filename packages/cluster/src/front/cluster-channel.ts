@@ -1,13 +1,11 @@
+import type { Channel, FromEngine, ToEngine } from '@cllm/host'
 import {
-  type Channel,
   CllmError,
   type Clock,
   failureOf,
-  type FromEngine,
   type Logger,
   type Random,
   type RouterPolicy,
-  type ToEngine,
 } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
 import type { StepEvents } from '../link/step-events.js'

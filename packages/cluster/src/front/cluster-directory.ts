@@ -1,11 +1,5 @@
-import {
-  aliasesOf,
-  CllmError,
-  type ClosableDirectory,
-  type EngineClient,
-  type ModelStatus,
-  resolveModelName,
-} from '@cllm/core'
+import { aliasesOf, type ClosableDirectory, resolveModelName } from '@cllm/host'
+import { CllmError, type EngineClient, type ModelStatus } from '@cllm/core'
 import type { ClusterFront } from './cluster-front.js'
 import { noWorker } from './members.js'
 import { whyIncompatible } from './read-record.js'

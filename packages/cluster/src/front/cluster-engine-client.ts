@@ -1,4 +1,5 @@
-import { type Recording, type RecordingParts, RemoteEngineClient, writeRecording } from '@cllm/core'
+import type { Recording } from '@cllm/core'
+import { type RecordingParts, RemoteEngineClient, writeRecording } from '@cllm/host'
 import { ClusterChannel, type ClusterChannelParts } from './cluster-channel.js'
 
 /**

@@ -1,4 +1,5 @@
-import type { Channel, Clock } from '@cllm/core'
+import type { Channel } from '@cllm/host'
+import type { Clock } from '@cllm/core'
 import { type Envelope, mostCharacters, writeEnvelope } from './envelope.js'
 
 /** A channel between a front and a worker, with a name that no other one of the two has. */

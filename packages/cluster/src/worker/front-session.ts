@@ -1,15 +1,17 @@
 import {
   assertEngineCall,
+  type EngineCallName,
+  noRecorder,
+  type ToEngine,
+  withSignal,
+} from '@cllm/host'
+import {
   cancelReason,
   CllmError,
-  type EngineCallName,
   type EngineCalls,
   type EngineClient,
   failureOf,
-  noRecorder,
   type RequestEvent,
-  type ToEngine,
-  withSignal,
 } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
 import { addEvent, forEachEvent, type StepEvents } from '../link/step-events.js'

@@ -1,5 +1,5 @@
 import type { Backend } from '@cllm/core'
-import { firstComeFirstServed } from '@cllm/core/testing'
+import { firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import { collect, expectedTokens, greedy, isDone, promptOf, rig, WatchedBackend } from '../rig.js'
 

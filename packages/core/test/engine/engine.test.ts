@@ -1,5 +1,5 @@
+import { LocalEngineClient } from '@cllm/host'
 import {
-  LocalEngineClient,
   type LogitProcessor,
   PluginRegistry,
   type Sampler,
@@ -17,7 +17,7 @@ import {
   drive,
   firstComeFirstServed,
   runUntilIdle,
-} from '@cllm/core/testing'
+} from '@cllm/testing'
 import t from 'tap'
 import { z } from 'zod'
 import {

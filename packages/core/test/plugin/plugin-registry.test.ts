@@ -10,7 +10,7 @@ import {
   silentLogger,
   SimulatedClock,
 } from '@cllm/core'
-import { FakeBackend } from '@cllm/core/testing'
+import { FakeBackend } from '@cllm/testing'
 import t from 'tap'
 import { z } from 'zod'
 

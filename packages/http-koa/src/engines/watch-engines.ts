@@ -5,9 +5,8 @@ import {
   type EngineClient,
   type EngineDirectory,
   type GenerateRequest,
-  overriding,
-  watchStream,
 } from '@cllm/core'
+import { overriding, watchStream } from '@cllm/host'
 import { requestScope } from '../security/authenticate.js'
 import type { RequestObserver } from './request-observer.js'
 

@@ -1,11 +1,5 @@
-import {
-  type EngineClient,
-  type GenerateRequest,
-  type OutputConstraint,
-  requestId,
-  type TokenId,
-  type Usage,
-} from '@cllm/core'
+import type { EngineClient, GenerateRequest, OutputConstraint, TokenId, Usage } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
 import type { Call } from '../routes/call.js'
 import {

@@ -3,12 +3,12 @@ import {
   CllmError,
   type EngineDirectory,
   type Random,
-  requestId,
   type Transport,
   type TransportAddress,
   type TransportContext,
   type TransportFactory,
 } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import { Router } from '@koa/router'
 import { once } from 'node:events'
 import type { Server } from 'node:http'

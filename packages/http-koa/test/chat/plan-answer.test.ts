@@ -1,5 +1,5 @@
 import type { EngineClient } from '@cllm/core'
-import { FakeTokenizer } from '@cllm/core/testing'
+import { FakeTokenizer } from '@cllm/testing'
 import { anthropicProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
 import { testEach } from '../each-client.js'
 import { serve } from '../serve.js'

@@ -1,4 +1,5 @@
-import { type EngineClient, type EngineInfo, overriding } from '@cllm/core'
+import type { EngineClient, EngineInfo } from '@cllm/core'
+import { overriding } from '@cllm/host'
 import t from 'tap'
 import { type AnswerForm, createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import type { CallFormat } from '../../src/chat/format/chat-format.js'

@@ -1,16 +1,14 @@
 import {
   CllmError,
   type EngineClient,
-  LocalEngineClient,
-  ModelPool,
   PluginRegistry,
   type Recording,
   createEngine,
-  createServer,
   systemClock,
   systemRandom,
 } from '@cllm/core'
-import { FakeBackend, testEngineClient, testEngineDirectory } from '@cllm/core/testing'
+import { LocalEngineClient, ModelPool, createServer } from '@cllm/host'
+import { FakeBackend, testEngineClient, testEngineDirectory } from '@cllm/testing'
 import { koaTransport, observeEngines } from '@cllm/http-koa'
 import t from 'tap'
 import { wrappedPool } from '../conformance-engines.js'

@@ -1,5 +1,5 @@
 import type { EngineClient, Prompt } from '@cllm/core'
-import { FakeTokenizer, drive } from '@cllm/core/testing'
+import { FakeTokenizer, drive } from '@cllm/testing'
 import { llamaServerProtocol, nativeProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
 import { buildRequest, type Generation, mergeGenerations } from '@cllm/http-koa/protocol'
 import { setFlagsFromString } from 'node:v8'

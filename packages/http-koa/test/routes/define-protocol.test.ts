@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
-import { PluginRegistry, definePlugin, registerPlugin } from '@cllm/core'
-import { testProtocol } from '@cllm/core/testing'
+import { PluginRegistry, definePlugin } from '@cllm/core'
+import { registerPlugin } from '@cllm/host'
+import { testProtocol } from '@cllm/testing'
 import {
   type KoaProtocolsOptions,
   createKoaProtocols,

@@ -5,7 +5,7 @@ import { request } from 'node:https'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { type EngineDirectory, type GenerateRequest, SimulatedClock } from '@cllm/core'
-import { plainEnvironment, testEngineClient, testEngineDirectory } from '@cllm/core/testing'
+import { plainEnvironment, testEngineClient, testEngineDirectory } from '@cllm/testing'
 import {
   type ApiKey,
   type KoaRouter,

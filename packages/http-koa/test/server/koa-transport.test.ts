@@ -7,7 +7,7 @@ import {
   openAiProtocol,
   readJsonBody,
 } from '@cllm/http-koa'
-import { drive } from '@cllm/core/testing'
+import { drive } from '@cllm/testing'
 import t from 'tap'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { connect } from 'node:net'
-import { CllmError, overriding, SimulatedClock } from '@cllm/core'
+import { CllmError, SimulatedClock } from '@cllm/core'
+import { overriding } from '@cllm/host'
 import {
   type KoaProtocol,
   llamaServerProtocol,

@@ -1,4 +1,4 @@
-import { defineBatching } from '@cllm/core/portable'
+import { defineBatching } from '@cllm/core'
 import { z } from 'zod'
 import { StepBuilder } from '../kit/step-builder.js'
 

@@ -1,4 +1,4 @@
-import { defineBatching } from '@cllm/core/portable'
+import { defineBatching } from '@cllm/core'
 import { z } from 'zod'
 import { firstOf, groupStep, oldestArrival } from '../kit/group-step.js'
 

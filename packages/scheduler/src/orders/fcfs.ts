@@ -1,4 +1,4 @@
-import { defineOrder } from '@cllm/core/portable'
+import { defineOrder } from '@cllm/core'
 
 /**
  * First come, first served; requests that have begun (they were preempted, or lost their engine) before new

@@ -1,4 +1,4 @@
-import { defineOrder } from '@cllm/core/portable'
+import { defineOrder } from '@cllm/core'
 import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
 import { WorkRanking } from '../kit/work-ranking.js'

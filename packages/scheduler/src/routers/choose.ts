@@ -1,5 +1,5 @@
 import type { WorkerView } from '@cllm/core'
-import { mixBits } from '@cllm/core/portable'
+import { mixBits } from '@cllm/core'
 
 /**
  * The worker with the least cost; of equal ones that with the fewest requests, then that which got its

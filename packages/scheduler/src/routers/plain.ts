@@ -1,4 +1,4 @@
-import { defineRouter } from '@cllm/core/portable'
+import { defineRouter } from '@cllm/core'
 import { drawTwo, leastBy, nearlyLeastBy } from './choose.js'
 
 /** The workers in turns. */

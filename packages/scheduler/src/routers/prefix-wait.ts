@@ -1,5 +1,5 @@
 import type { WorkerView } from '@cllm/core'
-import { defineRouter } from '@cllm/core/portable'
+import { defineRouter } from '@cllm/core'
 import { z } from 'zod'
 import { leastBy, nearlyLeastBy } from './choose.js'
 

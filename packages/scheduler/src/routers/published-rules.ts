@@ -1,4 +1,4 @@
-import { defineRouter } from '@cllm/core/portable'
+import { defineRouter } from '@cllm/core'
 import { z } from 'zod'
 import { leastBy } from './choose.js'
 

@@ -1,5 +1,5 @@
 import type { RoutedRequest, RouterPolicy } from '@cllm/core'
-import { defineRouter } from '@cllm/core/portable'
+import { defineRouter } from '@cllm/core'
 import { z } from 'zod'
 import { type Bound, homesOf, isWithin, leastBy } from './choose.js'
 

@@ -1,5 +1,5 @@
 import type { RequestEvent } from '@cllm/core'
-import { LinearFit } from '@cllm/core/portable'
+import { LinearFit } from '@cllm/core'
 import { PromptChains } from './prompt-chains.js'
 import type { WorkerReport } from './worker-report.js'
 

@@ -1,4 +1,4 @@
-import { GrowingHash } from '@cllm/core/portable'
+import { GrowingHash } from '@cllm/core'
 
 /** Tokens, or characters of a text, that make a block. */
 const tokenBlock = 64

@@ -6,7 +6,7 @@ import type {
   RequestEvent,
   RouterPolicy,
 } from '@cllm/core'
-import { cancelReason, nextNumber } from '@cllm/core/portable'
+import { cancelReason, nextNumber } from '@cllm/core'
 import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler'
 import type { FleetOptions } from './fleet-options.js'
 import { SimulatedFront } from './simulated-front.js'

@@ -1,4 +1,4 @@
-import { type OutputLogprobs, type Sampler, type SamplingParams, type TokenId } from '@cllm/core'
+import type { OutputLogprobs, Sampler, SamplingParams, TokenId } from '@cllm/core'
 import type { SamplerFactory, SamplerParts, TokenSampler } from '../../sampling/token-sampler.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 import { LlamaCppSampler } from './addon-sampler.js'

@@ -6,7 +6,7 @@ import type {
   SamplingParams,
   TokenId,
 } from '@cllm/core'
-import { testSampler } from '@cllm/core/testing'
+import { testSampler } from '@cllm/testing'
 import { array, assert, constantFrom, integer, property } from 'fast-check'
 import t from 'tap'
 import wabt from 'wabt'

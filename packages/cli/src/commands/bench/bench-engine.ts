@@ -1,5 +1,6 @@
 import { performance } from 'node:perf_hooks'
-import { createEngine, LocalEngineClient, PluginRegistry, systemRandom } from '@cllm/core'
+import { createEngine, PluginRegistry, systemRandom } from '@cllm/core'
+import { LocalEngineClient } from '@cllm/host'
 import {
   batchedBenchRows,
   batchedBenchTable,

@@ -1,13 +1,8 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { ClusterDirectory, ClusterFront, sharedCounter } from '@cllm/cluster'
-import {
-  AdapterSet,
-  AdapterDirectory,
-  CllmError,
-  type Logger,
-  type PluginRegistry,
-} from '@cllm/core'
+import { AdapterSet, AdapterDirectory } from '@cllm/host'
+import { CllmError, type Logger, type PluginRegistry } from '@cllm/core'
 import { limitWindowSeconds } from '@cllm/http-koa'
 import { openSharedBatches } from '../../batches/open-shared-batches.js'
 import { openClusterKeys } from '../../keys/cluster-keys.js'

@@ -1,6 +1,7 @@
 import { hostname } from 'node:os'
 import { type RedisBus, WorkerHost } from '@cllm/cluster'
-import { type LoadedModel, type Logger, SupervisedEngineClient } from '@cllm/core'
+import { type LoadedModel, SupervisedEngineClient } from '@cllm/host'
+import type { Logger } from '@cllm/core'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
 import type { CommandIo } from '../command-io.js'

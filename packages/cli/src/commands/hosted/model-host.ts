@@ -1,6 +1,7 @@
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import type { ModelHost, ModelSettings } from '@cllm/bench'
-import { createServer, PluginRegistry, registerPlugin, systemClock } from '@cllm/core'
+import { createServer, registerPlugin } from '@cllm/host'
+import { PluginRegistry, systemClock } from '@cllm/core'
 import { koaTransport, protocolsPlugin } from '@cllm/http-koa'
 import { loadConfig } from '../../config/load-config.js'
 import { createProtocols } from '../../http/create-protocols.js'

@@ -1,4 +1,5 @@
-import { loadPlugins, PluginRegistry, registerPlugin } from '@cllm/core'
+import { loadPlugins, registerPlugin } from '@cllm/host'
+import { PluginRegistry } from '@cllm/core'
 import { schedulerPlugin } from '@cllm/scheduler'
 import { lendPackages } from '../../plugins/lend-packages.js'
 import { simulate } from '../bench/simulate.js'

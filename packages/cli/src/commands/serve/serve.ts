@@ -1,4 +1,5 @@
-import { createServer, systemClock } from '@cllm/core'
+import { createServer } from '@cllm/host'
+import { systemClock } from '@cllm/core'
 import { koaTransport, type LogLevelControl } from '@cllm/http-koa'
 import { holdFolders } from '../../batches/hold-folder.js'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'

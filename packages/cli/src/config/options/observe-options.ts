@@ -1,5 +1,5 @@
 import { folderOption, option } from './option.js'
-import { defaultRecorderOptions } from '@cllm/core'
+import { defaultRecorderOptions } from '@cllm/host'
 import { emptyToNone, decimal, integer, orNone, text } from './value-format.js'
 
 /** The options of tracing: the branch `telemetry` of the schema. */

@@ -1,12 +1,5 @@
-import {
-  defined,
-  type EngineParts,
-  type Logger,
-  SlotFolder,
-  StateFolder,
-  systemClock,
-  TouchedMemory,
-} from '@cllm/core'
+import { defined, type EngineParts, type Logger, systemClock } from '@cllm/core'
+import { SlotFolder, StateFolder, TouchedMemory } from '@cllm/host'
 import type { CacheSettings } from '../engine-settings.js'
 
 /** The memory of an engine's cache, and its files where there are to be any. */

@@ -1,6 +1,7 @@
 import { rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { CllmError, type ModelPool } from '@cllm/core'
+import { CllmError } from '@cllm/core'
+import type { ModelPool } from '@cllm/host'
 import type { ModelMemory, ModelStore, PullProgress } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'

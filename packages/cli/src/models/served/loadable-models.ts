@@ -1,12 +1,6 @@
 import { stat } from 'node:fs/promises'
-import {
-  AdapterSet,
-  type LoadedModel,
-  type Logger,
-  type LoadableModel,
-  type PluginRegistry,
-  type RouterPolicy,
-} from '@cllm/core'
+import { AdapterSet, type LoadedModel, type LoadableModel } from '@cllm/host'
+import type { Logger, PluginRegistry, RouterPolicy } from '@cllm/core'
 import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'

@@ -1,4 +1,5 @@
-import { AdapterDirectory, ModelPool, systemClock } from '@cllm/core'
+import { AdapterDirectory, ModelPool } from '@cllm/host'
+import { systemClock } from '@cllm/core'
 import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'

@@ -1,4 +1,5 @@
-import type { ClosableDirectory, Logger } from '@cllm/core'
+import type { ClosableDirectory } from '@cllm/host'
+import type { Logger } from '@cllm/core'
 import type { CreateLimitCounter, ModelStore, SharedBatches } from '@cllm/http-koa'
 import type { KeySources, OpenKeyRing } from '../../keys/open-key-ring.js'
 

@@ -9,8 +9,9 @@ import {
   readCosts,
 } from '@cllm/bench'
 import { type Script, scriptedServer } from '@cllm/bench/testing'
-import { LocalEngineClient, PluginRegistry, createEngine, systemRandom } from '@cllm/core'
-import { FakeBackend } from '@cllm/core/testing'
+import { LocalEngineClient } from '@cllm/host'
+import { PluginRegistry, createEngine, systemRandom } from '@cllm/core'
+import { FakeBackend } from '@cllm/testing'
 import { batchings, createPolicy, orders } from '@cllm/scheduler'
 import t, { type Test } from 'tap'
 import { benchCompare } from '../../../src/commands/bench/bench-compare.js'

@@ -1,4 +1,4 @@
-import type { ToEngine } from '@cllm/core'
+import type { ToEngine } from '@cllm/host'
 import type { Member, Members } from '../members.js'
 import type { Placing } from '../placing/placing.js'
 import type { ActivityCursors } from './activity-cursors.js'

@@ -1,9 +1,5 @@
-import {
-  CllmError,
-  type EngineCallName,
-  type EngineStatistics,
-  type RequestReport,
-} from '@cllm/core'
+import { CllmError, type EngineStatistics, type RequestReport } from '@cllm/core'
+import type { EngineCallName } from '@cllm/host'
 import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
 import { planActivity } from './plan-activity.js'
 import { planRecordings } from './merge-recordings.js'

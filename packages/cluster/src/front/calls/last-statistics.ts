@@ -1,4 +1,5 @@
-import { type EngineStatistics, pastOf, sumStatistics } from '@cllm/core'
+import type { EngineStatistics } from '@cllm/core'
+import { pastOf, sumStatistics } from '@cllm/host'
 
 /** Workers that are gone and are remembered one by one, as they may come back; more where more are there at once. */
 const mostGone = 100

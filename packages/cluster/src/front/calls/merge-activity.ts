@@ -1,4 +1,5 @@
-import { type ActivityFrame, type EngineActivity, sumStatistics } from '@cllm/core'
+import type { ActivityFrame, EngineActivity } from '@cllm/core'
+import { sumStatistics } from '@cllm/host'
 
 /** Waiting requests that are told, as of one engine. */
 const mostQueued = 32

@@ -1,4 +1,4 @@
-import type { Arrival, RecordingParts } from '@cllm/core'
+import type { Arrival, RecordingParts } from '@cllm/host'
 import type { CallContext, CallMessage, CallPlan } from './call-kind.js'
 import { ownId } from './own-activity.js'
 

@@ -1,4 +1,5 @@
-import { type EngineStatistics, sumStatistics } from '@cllm/core'
+import type { EngineStatistics } from '@cllm/core'
+import { sumStatistics } from '@cllm/host'
 import type { CallContext, CallMessage, CallPlan } from './call-kind.js'
 
 /**

@@ -1,4 +1,5 @@
-import { CllmError, type Clock, type FromEngine } from '@cllm/core'
+import { CllmError, type Clock } from '@cllm/core'
+import type { FromEngine } from '@cllm/host'
 import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
 import type { Placing } from '../placing/placing.js'
 import type { Sleep } from '../sleep-watch.js'

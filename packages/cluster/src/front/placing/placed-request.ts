@@ -1,4 +1,5 @@
-import { type Clock, type GenerateRequest, InFlightRequest } from '@cllm/core'
+import type { Clock, GenerateRequest } from '@cllm/core'
+import { InFlightRequest } from '@cllm/host'
 import {
   blocksOfText,
   blocksOfTokens,

@@ -1,4 +1,4 @@
-import { InFlightTable } from '@cllm/core'
+import { InFlightTable } from '@cllm/host'
 import type { PlacedRequest } from './placed-request.js'
 
 const lastEnded = 1000

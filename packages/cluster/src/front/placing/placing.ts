@@ -10,8 +10,8 @@ import {
   type Random,
   type RequestEvent,
   type RouterPolicy,
-  withSeed,
 } from '@cllm/core'
+import { withSeed } from '@cllm/host'
 import { chooseWorker, isExactOn } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
 import { type Member, type Members, requestTooLarge } from '../members.js'

@@ -5,7 +5,7 @@ import {
   defaultSampling,
   type TokenId,
 } from '@cllm/core'
-import { runUntilIdle } from '@cllm/core/testing'
+import { runUntilIdle } from '@cllm/testing'
 import t from 'tap'
 import {
   collect,

@@ -1,5 +1,5 @@
 import { batchPriority, type TokenId } from '@cllm/core'
-import { runUntilIdle } from '@cllm/core/testing'
+import { runUntilIdle } from '@cllm/testing'
 import t from 'tap'
 import { collect, expectedTokens, greedy, isDone, promptOf, rig } from '../../rig.js'
 

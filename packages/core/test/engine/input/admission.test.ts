@@ -1,5 +1,5 @@
-import { type CllmError, type Forecast, type GenerateRequest } from '@cllm/core'
-import { runUntilIdle } from '@cllm/core/testing'
+import type { CllmError, Forecast, GenerateRequest } from '@cllm/core'
+import { runUntilIdle } from '@cllm/testing'
 import t from 'tap'
 import { collect, greedy, promptOf, rig } from '../../rig.js'
 

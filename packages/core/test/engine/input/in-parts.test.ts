@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import type { ChatMessage, EncodeOptions, TokenId } from '@cllm/core'
-import { FakeTokenizer } from '@cllm/core/testing'
+import { FakeTokenizer } from '@cllm/testing'
 import t from 'tap'
 import { collect, rig, WatchedBackend } from '../../rig.js'
 

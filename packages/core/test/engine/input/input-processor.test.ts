@@ -9,7 +9,7 @@ import {
   createEngine,
   defaultSampling,
 } from '@cllm/core'
-import { FakeBackend, FakeTokenizer, fakeTokenIds, firstComeFirstServed } from '@cllm/core/testing'
+import { FakeBackend, FakeTokenizer, fakeTokenIds, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import { checkSampling } from '../../../src/engine/input/check-request.js'
 import {

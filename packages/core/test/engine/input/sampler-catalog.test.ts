@@ -1,5 +1,5 @@
 import { defineSampler, PluginRegistry, SamplerCatalog, type SamplerChoice } from '@cllm/core'
-import { FakeTokenizer } from '@cllm/core/testing'
+import { FakeTokenizer } from '@cllm/testing'
 import t from 'tap'
 import { z } from 'zod'
 

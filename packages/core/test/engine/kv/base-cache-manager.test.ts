@@ -5,14 +5,14 @@ import {
   createEngine,
   type GenerateRequest,
   KV_CACHE_MANAGER,
-  LocalEngineClient,
   PluginRegistry,
   PREFIX_INDEX,
   type Sequence,
   SimulatedClock,
   type Slot,
 } from '@cllm/core'
-import { drive, FakeBackend, firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
+import { LocalEngineClient } from '@cllm/host'
+import { drive, FakeBackend, firstComeFirstServed, runUntilIdle } from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { runUntilIdle } from '@cllm/core/testing'
+import { runUntilIdle } from '@cllm/testing'
 import { collect, expectedTokens, greedy, isDone, promptOf, rig } from '../../rig.js'
 
 const settings = { contextShift: true, contextSize: 64, slots: 2, batchSize: 64 } as const

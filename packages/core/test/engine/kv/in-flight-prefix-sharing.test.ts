@@ -11,7 +11,7 @@ import {
   type TokenId,
   nextNumber,
 } from '@cllm/core'
-import { FakeBackend, runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
+import { FakeBackend, runUntilIdle, firstComeFirstServed } from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import {

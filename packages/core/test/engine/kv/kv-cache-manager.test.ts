@@ -1,5 +1,5 @@
-import { type BatchItem, type Plan, type TokenId } from '@cllm/core'
-import { runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
+import type { BatchItem, Plan, TokenId } from '@cllm/core'
+import { runUntilIdle, firstComeFirstServed } from '@cllm/testing'
 import t, { type Test } from 'tap'
 import {
   collect,

@@ -1,5 +1,5 @@
 import 'reflect-metadata'
-import { runUntilIdle } from '@cllm/core/testing'
+import { runUntilIdle } from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import {

@@ -6,7 +6,7 @@ import {
   type SchedulerState,
   type SequenceView,
 } from '@cllm/core'
-import { runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
+import { runUntilIdle, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import {
   collect,

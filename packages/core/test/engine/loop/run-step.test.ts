@@ -6,7 +6,7 @@ import {
   type StepResult,
   type TokenId,
 } from '@cllm/core'
-import { FakeTokenizer, fakeTokenIds, runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
+import { FakeTokenizer, fakeTokenIds, runUntilIdle, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import {
   collect,

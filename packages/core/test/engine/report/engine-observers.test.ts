@@ -3,7 +3,6 @@ import {
   CLOCK,
   ENGINE_OBSERVER,
   type EngineObserver,
-  LocalEngineClient,
   type Logger,
   PluginRegistry,
   type RequestEnd,
@@ -12,7 +11,8 @@ import {
   type WaitReason,
   createEngine,
 } from '@cllm/core'
-import { FakeBackend, drive, firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
+import { LocalEngineClient } from '@cllm/host'
+import { FakeBackend, drive, firstComeFirstServed, runUntilIdle } from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { Counters, type StepTotals } from '../../../src/engine/report/counters.js'

@@ -1,5 +1,5 @@
 import type { Plan, RequestReport, SchedulerState } from '@cllm/core'
-import { runUntilIdle, firstComeFirstServed } from '@cllm/core/testing'
+import { runUntilIdle, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import { collect, greedy, policyOf, promptOf, type Rig, rig } from '../../rig.js'
 

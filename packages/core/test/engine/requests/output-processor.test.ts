@@ -11,7 +11,7 @@ import {
   firstComeFirstServed,
   runUntilIdle,
   scriptAnswers,
-} from '@cllm/core/testing'
+} from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { StopMatcher } from '../../../src/engine/requests/output-processor.js'

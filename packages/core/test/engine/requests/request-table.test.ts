@@ -1,5 +1,5 @@
 import { type GenerateRequest, type TokenId, batchPriority, createEngine } from '@cllm/core'
-import { FakeTokenizer, drive, firstComeFirstServed, runUntilIdle } from '@cllm/core/testing'
+import { FakeTokenizer, drive, firstComeFirstServed, runUntilIdle } from '@cllm/testing'
 import { getEventListeners } from 'node:events'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'

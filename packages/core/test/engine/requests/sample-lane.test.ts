@@ -1,4 +1,4 @@
-import { runUntilIdle } from '@cllm/core/testing'
+import { runUntilIdle } from '@cllm/testing'
 import t from 'tap'
 import {
   type Answer,

@@ -1,19 +1,19 @@
 import {
   type Backend,
   createEngine,
-  LocalEngineClient,
   type Plan,
   PluginRegistry,
   type SchedulerPolicy,
   SimulatedClock,
 } from '@cllm/core'
+import { LocalEngineClient } from '@cllm/host'
 import {
   drive,
   FakeBackend,
   type FakeBackendOptions,
   firstComeFirstServed,
   runUntilIdle,
-} from '@cllm/core/testing'
+} from '@cllm/testing'
 import t from 'tap'
 import { collect, counting, loggerOf, policyOf } from '../../rig.js'
 

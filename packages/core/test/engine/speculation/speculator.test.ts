@@ -1,11 +1,6 @@
-import {
-  type BatchItem,
-  createEngine,
-  LocalEngineClient,
-  PluginRegistry,
-  SimulatedClock,
-} from '@cllm/core'
-import { drive, FakeBackend, firstComeFirstServed } from '@cllm/core/testing'
+import { type BatchItem, createEngine, PluginRegistry, SimulatedClock } from '@cllm/core'
+import { LocalEngineClient } from '@cllm/host'
+import { drive, FakeBackend, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 import { collect, counting, loggerOf } from '../../rig.js'
 

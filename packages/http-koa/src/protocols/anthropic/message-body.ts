@@ -1,4 +1,5 @@
-import { requestId, type Usage } from '@cllm/core'
+import { requestId } from '@cllm/host'
+import type { Usage } from '@cllm/core'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
 import type { EndEvent } from '../../request/generation.js'

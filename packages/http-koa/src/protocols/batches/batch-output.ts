@@ -1,4 +1,5 @@
-import { type Random, requestId } from '@cllm/core'
+import type { Random } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import type { BatchFolder } from './batch-folder.js'
 import type { BatchObject, Kept } from './batch-objects.js'
 import type { BatchLine, LineAnswer } from './lines/line-sender.js'

@@ -1,4 +1,5 @@
-import { type Clock, type Logger, type Random, requestId } from '@cllm/core'
+import type { Clock, Logger, Random } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import type { BatchFolder } from './batch-folder.js'
 import { type BatchObject, isUnderWay, type Kept } from './batch-objects.js'
 import { cancelBatch, keyIsGone } from './cancel-batch.js'

@@ -1,12 +1,12 @@
-import {
-  type EngineInfo,
-  type EngineStatistics,
-  pastOf,
-  type RecorderStatistics,
-  type SchedulerInfo,
-  type TierStatistics,
-  type WorkersStatistics,
+import type {
+  EngineInfo,
+  EngineStatistics,
+  RecorderStatistics,
+  SchedulerInfo,
+  TierStatistics,
+  WorkersStatistics,
 } from '@cllm/core'
+import { pastOf } from '@cllm/host'
 import { createMetrics, type Metrics } from './create-metrics.js'
 import { type Load, loadOf } from './load.js'
 import { engineMetrics } from './metric-table.js'

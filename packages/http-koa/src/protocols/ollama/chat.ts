@@ -1,4 +1,5 @@
-import { type ChatMessage, requestId } from '@cllm/core'
+import type { ChatMessage } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import { fitConversation } from '../../chat/fit-conversation.js'

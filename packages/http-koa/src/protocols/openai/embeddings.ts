@@ -1,4 +1,4 @@
-import { requestId } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import type { Answer, Call } from '../../routes/call.js'
 import { countTokens, embedAll, shortened } from '../../request/embeddings.js'

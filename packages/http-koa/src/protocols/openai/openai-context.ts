@@ -1,4 +1,5 @@
-import { type FinishReason, requestId } from '@cllm/core'
+import type { FinishReason } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { Call } from '../../routes/call.js'
 import { customInput } from './tools/custom-tools.js'

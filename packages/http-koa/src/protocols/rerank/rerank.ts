@@ -1,4 +1,5 @@
-import { CllmError, requestId } from '@cllm/core'
+import { CllmError } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { boolean, integer, largest, name, text } from '../../fields/fields.js'
 import type { Answer, Call } from '../../routes/call.js'

@@ -1,5 +1,5 @@
 import { definePolicy, PluginRegistry } from '@cllm/core'
-import { drive, runUntilIdle } from '@cllm/core/testing'
+import { drive, runUntilIdle } from '@cllm/testing'
 import {
   adminProtocol,
   type ApiKey,

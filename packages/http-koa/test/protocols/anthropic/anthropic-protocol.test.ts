@@ -1,9 +1,4 @@
-import {
-  type FakeBackendOptions,
-  FakeTokenizer,
-  scriptAnswers,
-  testProtocol,
-} from '@cllm/core/testing'
+import { type FakeBackendOptions, FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/testing'
 import { anthropicProtocol, openAiProtocol } from '@cllm/http-koa'
 import type { Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'

@@ -1,5 +1,6 @@
 import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
-import { type Logger, overriding, SimulatedClock, systemRandom } from '@cllm/core'
+import { type Logger, SimulatedClock, systemRandom } from '@cllm/core'
+import { overriding } from '@cllm/host'
 import { type BatchObject, cancelBatch, isUnderWay, openAiProtocol } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'

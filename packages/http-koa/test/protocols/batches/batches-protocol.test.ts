@@ -4,17 +4,12 @@ import {
   createEngine,
   type GenerateEvent,
   type GenerateRequest,
-  LocalEngineClient,
   PluginRegistry,
   SimulatedClock,
   systemRandom,
 } from '@cllm/core'
-import {
-  drive,
-  FakeBackend,
-  type FakeBackendOptions,
-  firstComeFirstServed,
-} from '@cllm/core/testing'
+import { LocalEngineClient } from '@cllm/host'
+import { drive, FakeBackend, type FakeBackendOptions, firstComeFirstServed } from '@cllm/testing'
 import {
   type ApiKey,
   type BatchObject,

@@ -1,4 +1,4 @@
-import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
+import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/testing'
 import {
   llamaServerProtocol,
   metricsProtocol,

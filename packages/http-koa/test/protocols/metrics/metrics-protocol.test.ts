@@ -4,9 +4,9 @@ import {
   batchPriority,
   type EngineInfo,
   type EngineStatistics,
-  overriding,
   PluginRegistry,
 } from '@cllm/core'
+import { overriding } from '@cllm/host'
 import {
   type KoaProtocol,
   loadMetrics,

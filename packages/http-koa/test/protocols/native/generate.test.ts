@@ -1,10 +1,6 @@
-import {
-  type EngineClient,
-  type GenerateEvent,
-  type GenerateRequest,
-  createServer,
-} from '@cllm/core'
-import { drive } from '@cllm/core/testing'
+import type { EngineClient, GenerateEvent, GenerateRequest } from '@cllm/core'
+import { createServer } from '@cllm/host'
+import { drive } from '@cllm/testing'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { testEach } from '../../each-client.js'
 import { type Served, rawPost, rawRequest, serve, until } from '../../serve.js'

@@ -1,4 +1,4 @@
-import { FakeTokenizer, scriptAnswers } from '@cllm/core/testing'
+import { FakeTokenizer, scriptAnswers } from '@cllm/testing'
 
 /** Prompts with a known answer. */
 export const script = scriptAnswers(new FakeTokenizer(), {

@@ -4,9 +4,9 @@ import {
   type EngineClient,
   type EngineInfo,
   SimulatedClock,
-  createServer,
 } from '@cllm/core'
-import { FakeTokenizer, drive, testProtocol } from '@cllm/core/testing'
+import { createServer } from '@cllm/host'
+import { FakeTokenizer, drive, testProtocol } from '@cllm/testing'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { clientKind, testEach } from '../../each-client.js'
 import { serveDirectory } from '../../serve-directory.js'

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import { CllmError, type ClosableDirectory, type GenerateRequest, overriding } from '@cllm/core'
-import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/core/testing'
+import { CllmError, type GenerateRequest } from '@cllm/core'
+import { type ClosableDirectory, overriding } from '@cllm/host'
+import { FakeTokenizer, scriptAnswers, testProtocol } from '@cllm/testing'
 import {
   anthropicProtocol,
   type BlobStore,

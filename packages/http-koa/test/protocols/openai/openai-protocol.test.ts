@@ -1,6 +1,6 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import type { GenerateRequest } from '@cllm/core'
-import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/core/testing'
+import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/testing'
 import { anthropicProtocol, openAiProtocol, usageProtocol } from '@cllm/http-koa'
 import type { Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { type IncomingMessage, request } from 'node:http'
 import { pathToFileURL } from 'node:url'
 import { CllmError, type EngineActivity, SimulatedClock } from '@cllm/core'
-import { drive, runUntilIdle } from '@cllm/core/testing'
+import { drive, runUntilIdle } from '@cllm/testing'
 import {
   adminProtocol,
   hashKey,

@@ -1,5 +1,5 @@
 import type { Chunk, StepCostModel } from '@cllm/core'
-import { LinearFit } from '@cllm/core/portable'
+import { LinearFit } from '@cllm/core'
 
 /** The smallest chunk of a prompt beside decodes. */
 export const fewestTokens = 16

@@ -16,17 +16,14 @@ import { join } from 'node:path'
 import {
   SLOT_ACTIONS,
   type SlotFiles,
-  SlotFolder,
-  StateFolder,
   type StateFile,
   type StateFiles,
-  type StateFolderOptions,
   SimulatedClock,
   systemClock,
   type TokenId,
-  TouchedMemory,
 } from '@cllm/core'
-import { firstComeFirstServed, runUntilIdle, until } from '@cllm/core/testing'
+import { SlotFolder, StateFolder, type StateFolderOptions, TouchedMemory } from '@cllm/host'
+import { firstComeFirstServed, runUntilIdle, until } from '@cllm/testing'
 import t, { type Test } from 'tap'
 import {
   collect,

@@ -6,10 +6,9 @@ import {
   type EngineDirectory,
   type GenerateEvent,
   type GenerateRequest,
-  InFlightRequest,
-  overriding,
   type Random,
 } from '@cllm/core'
+import { InFlightRequest, overriding } from '@cllm/host'
 import { wrapEngines } from '../../../engines/watch-engines.js'
 import { seedOfLine } from './line-seed.js'
 import { batchScope, type Throttle } from './batch-throttle.js'

@@ -1,4 +1,5 @@
-import { type EngineClient, type GenerateRequest, requestId } from '@cllm/core'
+import type { EngineClient, GenerateRequest } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import type { z } from 'zod'
 import { collectAnswer, type CollectedAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { repeatRequest } from '../../../request/generation.js'

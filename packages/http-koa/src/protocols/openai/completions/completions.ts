@@ -1,4 +1,5 @@
-import { type PromptTokenLogprobs, requestId, type TokenLogprobs } from '@cllm/core'
+import type { PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import type { z } from 'zod'
 import {
   type EndEvent,

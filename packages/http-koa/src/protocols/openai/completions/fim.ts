@@ -1,4 +1,4 @@
-import { requestId } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import { maxTokensField } from '../openai-fields.js'
 import { text } from '../../../fields/fields.js'
 import {

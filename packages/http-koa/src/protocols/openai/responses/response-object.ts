@@ -1,4 +1,5 @@
-import { requestId, type TokenLogprobs } from '@cllm/core'
+import { requestId } from '@cllm/host'
+import type { TokenLogprobs } from '@cllm/core'
 import type { Call } from '../../../routes/call.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { secondsNow } from '../openai-context.js'

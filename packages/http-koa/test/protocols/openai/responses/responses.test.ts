@@ -1,4 +1,4 @@
-import { FakeTokenizer, scriptAnswers } from '@cllm/core/testing'
+import { FakeTokenizer, scriptAnswers } from '@cllm/testing'
 import { openAiProtocol } from '@cllm/http-koa'
 import type { Test } from 'tap'
 import { testEach } from '../../../each-client.js'

@@ -1,0 +1,201 @@
+import type { PartToken } from '@cllm/core'
+import type {
+  EmbedOptions,
+  Embedding,
+  EngineCalls,
+  EngineInfo,
+  TokenizeOptions,
+  Prompt,
+  EngineActivity,
+  EngineStatistics,
+  RequestReport,
+  AdapterInfo,
+  AdapterSource,
+  CachedState,
+  SlotAction,
+  SlotActionResult,
+  SlotId,
+  TenantService,
+  SchedulerInfo,
+  ChatMessage,
+  ChatRenderOptions,
+  RenderedChat,
+  TokenId,
+  Tokenizer,
+  Engine,
+  PluginRegistry,
+} from '@cllm/core'
+import {
+  CllmError,
+  checkTokens,
+  longText,
+  PartQueue,
+  defined,
+  cancelled,
+  ACTIVITY,
+  ADAPTERS,
+  EMBEDDINGS,
+  SLOT_ACTIONS,
+  TOKENIZER,
+} from '@cllm/core'
+
+/** Answers the calls of clients on the engine itself. */
+export class EngineControl implements EngineCalls {
+  #closing: Promise<void> | undefined
+
+  constructor(
+    protected readonly engine: Engine,
+    private readonly registry: PluginRegistry,
+  ) {}
+
+  /** The tokens of a text. */
+  async tokenize(text: string, { signal, ...options }: TokenizeOptions = {}): Promise<TokenId[]> {
+    const tokenizer = this.#get(TOKENIZER)
+    const ensureWanted = () => {
+      this.#ensureOpen()
+      if (signal?.aborted === true) throw cancelled(signal)
+    }
+    ensureWanted()
+    const inParts = text.length > longText ? tokenizer.encodeInParts?.(text, options) : undefined
+    return inParts === undefined
+      ? tokenizer.encode(text, options)
+      : await this.#get(PartQueue).join(inParts, ensureWanted)
+  }
+
+  /** The text of tokens. Throws `invalid_token`. */
+  async detokenize(tokens: readonly TokenId[]): Promise<string> {
+    const tokenizer = this.#get(TOKENIZER)
+    checkTokens('tokens', tokens, tokenizer)
+    return tokenizer.decode(tokens)
+  }
+
+  /** The text or the bytes of each token. Throws `invalid_token`. */
+  async pieces(tokens: readonly TokenId[]): Promise<(string | number[])[]> {
+    const tokenizer = this.#get(TOKENIZER)
+    checkTokens('tokens', tokens, tokenizer)
+    return tokens.map((token) => pieceOf(tokenizer, token))
+  }
+
+  /** The embedding of an input. Throws `unsupported`. */
+  async embed(input: Prompt, options?: EmbedOptions): Promise<Embedding> {
+    return await this.#get(EMBEDDINGS).embed(input, options)
+  }
+
+  /** A conversation as the model's template writes it. */
+  async applyTemplate(
+    messages: readonly ChatMessage[],
+    options?: ChatRenderOptions,
+  ): Promise<RenderedChat> {
+    const tokenizer = this.#get(TOKENIZER)
+    const chat = tokenizer.renderChatInParts?.(messages, options)
+    if (chat === undefined) return tokenizer.renderChat(messages, options)
+    const ids = await this.#get(PartQueue).join(chat.tokens, () => this.#ensureOpen())
+    return { text: chat.text, tokens: ids }
+  }
+
+  /** What the engine serves. */
+  async info(): Promise<EngineInfo> {
+    return this.engine.info()
+  }
+
+  /** Counters and what is going on now. */
+  async statistics(): Promise<EngineStatistics> {
+    return this.engine.statistics()
+  }
+
+  /** What happened since the frame of this number, and what goes on now. */
+  async activity(cursor?: number): Promise<EngineActivity> {
+    this.#ensureOpen()
+    return this.#get(ACTIVITY).look(cursor)
+  }
+
+  /** What happened to a request. Throws `request_not_found`. */
+  async explain(id: string): Promise<RequestReport> {
+    const report = this.engine.explain(id)
+    if (report !== undefined) return report
+    const message = `There is no request "${id}" under way or among the last that ended`
+    throw new CllmError('request_not_found', message, { details: { id } })
+  }
+
+  /** The saved states. */
+  async cache(action: 'list' | 'drop'): Promise<readonly CachedState[]> {
+    return this.#get(SLOT_ACTIONS).cache(action)
+  }
+
+  /** Saves, restores or erases an idle slot. */
+  async slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult> {
+    return await this.#get(SLOT_ACTIONS).run(slot, action)
+  }
+
+  /** The adapters that requests can name. */
+  async adapters(): Promise<readonly AdapterInfo[]> {
+    return this.#get(ADAPTERS).list()
+  }
+
+  /** Loads an adapter. */
+  async loadAdapter(source: AdapterSource): Promise<AdapterInfo> {
+    return await this.#get(ADAPTERS).load(source)
+  }
+
+  /** Takes an adapter away. Throws `model_not_found`. */
+  async unloadAdapter(name: string): Promise<void> {
+    this.#get(ADAPTERS).unload(name)
+  }
+
+  /** The active policy and the available ones. */
+  async getScheduler(): Promise<SchedulerInfo> {
+    const { policy, fallback } = this.engine.scheduler()
+    const { name, options = {} } = policy
+    const available = this.registry.policies()
+    return { policy: name, options, available, ...defined({ fallback }) }
+  }
+
+  /** Swaps the policy. Throws `invalid_policy`. */
+  async setScheduler(
+    policy: string,
+    options: Readonly<Record<string, unknown>> = {},
+  ): Promise<SchedulerInfo> {
+    this.engine.setPolicy(this.registry.createPolicy(policy, options))
+    return await this.getScheduler()
+  }
+
+  /** Passes on what other engines did for tenants. */
+  async noteService(services: readonly TenantService[]): Promise<void> {
+    this.engine.scheduler().policy.onServedElsewhere?.(services)
+  }
+
+  async drain(): Promise<void> {
+    await this.engine.drain()
+  }
+
+  async close(): Promise<void> {
+    this.#closing ??= this.#close()
+    await this.#closing
+  }
+
+  #get<Feature>(feature: PartToken<Feature>): Feature {
+    return this.engine.features.get(feature)
+  }
+
+  #ensureOpen(): void {
+    if (this.#closing === undefined) return
+    throw new CllmError('shutting_down', 'The engine is shutting down')
+  }
+
+  async #close(): Promise<void> {
+    await this.engine.close()
+    await this.engine.backend.dispose()
+  }
+}
+
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+function pieceOf(tokenizer: Tokenizer, token: TokenId): string | number[] {
+  const bytes = tokenizer.bytesOf?.(token)
+  if (bytes === undefined) return tokenizer.decode([token])
+  try {
+    return utf8.decode(bytes)
+  } catch {
+    return [...bytes]
+  }
+}

@@ -1,0 +1,45 @@
+import type { GenerateEvent } from '@cllm/core'
+import { CllmError } from '@cllm/core'
+
+/** Callbacks on a stream. */
+export interface StreamWatcher {
+  /** An event is about to be handed to the consumer. What this throws is the stream's failure. */
+  readonly onEvent?: (event: GenerateEvent) => void
+  /**
+   * Called once, when no more events come: with nothing after the last one, with the stream's failure,
+   * or with `cancelled` when the consumer left.
+   */
+  readonly onEnd?: (error?: CllmError) => void
+}
+
+/** The same events, observed by the callbacks. */
+export function watchStream(
+  events: AsyncIterableIterator<GenerateEvent>,
+  { onEvent, onEnd }: StreamWatcher,
+): AsyncIterableIterator<GenerateEvent> {
+  let isOver = false
+  const end = (error?: CllmError): void => {
+    if (isOver) return
+    isOver = true
+    onEnd?.(error)
+  }
+  const iterator: AsyncIterableIterator<GenerateEvent> = {
+    [Symbol.asyncIterator]: () => iterator,
+    async next() {
+      try {
+        const result = await events.next()
+        if (result.done !== true && !isOver) onEvent?.(result.value)
+        if (result.done === true || result.value.type === 'end') end()
+        return result
+      } catch (error) {
+        end(CllmError.from(error))
+        throw error
+      }
+    },
+    async return() {
+      end(new CllmError('cancelled', 'The client left'))
+      return (await events.return?.()) ?? { done: true, value: undefined }
+    },
+  }
+  return iterator
+}

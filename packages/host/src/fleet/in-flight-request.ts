@@ -1,0 +1,72 @@
+import type { RequestEvent, GenerateRequest, TokenId } from '@cllm/core'
+
+/**
+ * A request in flight, with all that any engine needs to continue it: its prompt, its seed and the tokens that
+ * its client has. The next engine draws what the last one would have drawn.
+ */
+export class InFlightRequest {
+  /** Tokens received so far. */
+  readonly tokens: TokenId[]
+  /** Whether an engine has queued it. */
+  isAccepted = false
+  /** The cancellation reason; the engine may not have received the cancel. */
+  cancelReason: string | undefined
+  /** Whether its current engine has sampled a token for it: after one crash it is then no suspect. */
+  isProven = false
+  /** Number of engines or workers that it lost. */
+  deaths = 0
+  #arrival: number
+  #firstTokenAt: number | undefined
+  #pausedAt: number | undefined
+
+  constructor(
+    readonly id: string,
+    readonly request: GenerateRequest,
+    now: number,
+  ) {
+    this.tokens = [...(request.continued?.tokens ?? [])]
+    this.#arrival = now - (request.continued?.elapsedMs ?? request.arrivedMsAgo ?? 0)
+  }
+
+  /** When it first arrived; the time for which it was paused is left out. */
+  get arrival(): number {
+    return this.#arrival
+  }
+
+  /** Records an event of its engine; false: its client has that one already. */
+  take(event: RequestEvent, now: number): boolean {
+    if (event.type === 'token') {
+      this.tokens.push(event.token)
+      this.isProven = true
+      this.#firstTokenAt ??= now
+    } else if (event.type === 'start') {
+      const isFirst = !this.isAccepted
+      this.isAccepted = true
+      return isFirst
+    }
+    return true
+  }
+
+  /** No engine has it for now: the time until {@link resume} counts for none of its limits. */
+  pause(now: number): void {
+    this.#pausedAt ??= now
+  }
+
+  /** An engine has it again. */
+  resume(now: number): void {
+    const pausedMs = now - (this.#pausedAt ?? now)
+    this.#pausedAt = undefined
+    this.#arrival += pausedMs
+    if (this.#firstTokenAt !== undefined) this.#firstTokenAt += pausedMs
+  }
+
+  /** What the next engine gets: the request, to be continued if an engine had accepted it. */
+  continuedAt(now: number): GenerateRequest {
+    const { request, arrival, tokens } = this
+    const elapsedMs = now - arrival
+    if (!this.isAccepted) return elapsedMs > 0 ? { ...request, arrivedMsAgo: elapsedMs } : request
+    const firstAt = this.#firstTokenAt
+    const first = firstAt === undefined ? {} : { firstTokenMs: firstAt - arrival }
+    return { ...request, continued: { tokens: [...tokens], elapsedMs, ...first } }
+  }
+}

@@ -1,0 +1,47 @@
+// A server, or an engine alone.
+export * from './server/create-server.js'
+export * from './server/static-directory.js'
+export type { ClosableDirectory } from './server/closable-directory.js'
+export * from './client/local-engine-client.js'
+
+// Several models.
+export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
+export * from './models/model-pool.js'
+export * from './models/presets.js'
+export * from './models/resolve-model-name.js'
+export * from './models/adapters/adapter-set.js'
+export * from './models/adapters/adapter-directory.js'
+export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-model.js'
+
+// Engines in other processes.
+export * from './remote/channel.js'
+export {
+  assertEngineCall,
+  type CallForwarder,
+  type EngineCallName,
+  withSignal,
+} from './remote/engine-calls.js'
+export * from './remote/engine-host.js'
+export type { EngineTelemetry, QueuedRequest } from './remote/engine-telemetry.js'
+export * from './remote/remote-engine-client.js'
+export { pastOf } from './statistics/past-of.js'
+export { sumStatistics } from './statistics/sum-statistics.js'
+export * from './recorder/recorder-options.js'
+export * from './recorder/write-recording.js'
+export { InFlightRequest } from './fleet/in-flight-request.js'
+export { InFlightTable, withSeed } from './fleet/in-flight-table.js'
+export * from './state-files/slot-folder.js'
+export * from './state-files/state-folder.js'
+export * from './state-files/touched-memory.js'
+export type { EngineLink, StartEngine } from './supervisor/engine-link.js'
+export type { SupervisorState } from './supervisor/engine-supervisor.js'
+export * from './supervisor/supervised-engine-client.js'
+export * from './supervisor/supervisor-options.js'
+
+// Plug-ins and policies.
+export * from './plugin/load-plugin.js'
+
+// For authors of backends, protocols and policies.
+export * from './client/overriding.js'
+export { requestId } from './remote/event-streams.js'
+export * from './client/watch-stream.js'

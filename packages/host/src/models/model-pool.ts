@@ -1,0 +1,120 @@
+import { systemClock, silentLogger, type Logger, CllmError } from '@cllm/core'
+import type { Clock, EngineClient, ModelLoading, ModelStatus, OpenOptions } from '@cllm/core'
+import { ModelLoader } from './model-loader.js'
+import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-options.js'
+import { aliasesOf, resolveModelName } from './resolve-model-name.js'
+import { PooledEngineClient } from './pooled-engine-client.js'
+import { PooledModel, type LoadableModel } from './pooled-model.js'
+import type { ClosableDirectory } from '../server/closable-directory.js'
+
+/** Parts of a {@link ModelPool}. */
+export interface ModelPoolParts {
+  /** The first one is the default. */
+  readonly models: readonly LoadableModel[]
+  /** Further names of models; `*` matches every unknown name. */
+  readonly aliases?: Readonly<Record<string, string>>
+  /** Words that the status of each model has; default: none. */
+  readonly tags?: readonly string[]
+  /** Default: {@link defaultModelPoolOptions}. */
+  readonly options?: Partial<ModelPoolOptions>
+  /** Called when an engine has stopped for good; its next use loads the model again. */
+  readonly onLost?: (model: string, reason: string) => void
+  /** Default: real time. */
+  readonly clock?: Clock
+  /** Default: silent. */
+  readonly logger?: Logger
+}
+
+/**
+ * Models that are loaded at first use and unloaded to make room or after their time to live (as in
+ * Ollama). Concurrent uses load a model once; a model in use is never unloaded; a failed load fails
+ * the requests that wait for it, and the next use tries again.
+ */
+export class ModelPool implements ClosableDirectory {
+  readonly #models = new Map<string, PooledModel>()
+  readonly #aliases: ReadonlyMap<string, string>
+  readonly #tags: readonly string[]
+  readonly #loader: ModelLoader
+  readonly #clock: Clock
+  readonly loading: ModelLoading
+
+  constructor({ models, aliases = {}, tags = [], options, onLost, ...parts }: ModelPoolParts) {
+    const { clock = systemClock, logger = silentLogger } = parts
+    const all = { ...defaultModelPoolOptions, ...options }
+    this.#clock = clock
+    this.loading = { autoload: all.autoload, maxLoaded: all.maxLoaded }
+    this.#aliases = new Map(Object.entries(aliases))
+    this.#tags = tags
+    this.#loader = new ModelLoader(all, clock, logger, onLost)
+    for (const source of models) this.add(source)
+  }
+
+  list(): readonly string[] {
+    return [...this.#models.keys()]
+  }
+
+  nameOf(id?: string): string {
+    return resolveModelName(this.list(), this.#aliases, id)
+  }
+
+  open(id?: string, options: OpenOptions = {}): EngineClient {
+    const model = this.#find(id)
+    if (options.peek === true) return peek(model)
+    if (!this.loading.autoload && options.load !== true) ensurePresent(model)
+    return new PooledEngineClient(this.#loader, model, options, this.#clock)
+  }
+
+  status(id?: string): ModelStatus {
+    const { status } = this.#find(id)
+    return { ...status, aliases: aliasesOf(status.name, this.#aliases), tags: this.#tags }
+  }
+
+  async unload(id: string): Promise<void> {
+    await this.#loader.unload(this.#find(id))
+  }
+
+  /** Brings a model into memory. Throws what its load throws. */
+  async load(id?: string): Promise<void> {
+    ;(await this.#loader.hold(this.#find(id))).release()
+  }
+
+  /** Serves one more model; one of its name stays as it is. */
+  add(source: LoadableModel): void {
+    if (!this.#models.has(source.name)) this.#models.set(source.name, new PooledModel(source))
+  }
+
+  /**
+   * Forgets a model at once and unloads it as soon as it is unused; resolves when its memory is free.
+   * Requests that wait for it get `model_not_found`, and a load that is under way is ended.
+   *
+   * @throws `model_not_found`
+   */
+  async remove(id: string): Promise<void> {
+    const model = this.#find(id)
+    this.#models.delete(model.name)
+    await this.#loader.remove(model)
+  }
+
+  async drain(): Promise<void> {
+    await this.#loader.drain()
+  }
+
+  async close(): Promise<void> {
+    await this.#loader.close()
+  }
+
+  #find(id?: string): PooledModel {
+    return this.#models.get(this.nameOf(id))!
+  }
+}
+
+function ensurePresent({ name, state }: PooledModel): void {
+  if (state === 'loaded' || state === 'loading') return
+  const message = `model: ${name} is not in memory, and requests do not load models here`
+  throw new CllmError('invalid_request', message, { details: { field: 'model' } })
+}
+
+function peek({ name, loaded, state }: PooledModel): EngineClient {
+  if (loaded !== undefined && state === 'loaded') return loaded.client
+  throw new CllmError('engine_unavailable', `The model ${name} is not in memory: it is ${state}`)
+}

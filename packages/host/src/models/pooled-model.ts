@@ -1,0 +1,134 @@
+import type {
+  EngineClient,
+  EngineInfo,
+  ModelState,
+  ModelStatus,
+  EngineStatistics,
+  Recording,
+  SchedulerInfo,
+  CllmError,
+} from '@cllm/core'
+
+/** What a load has to reckon with. */
+export interface LoadContext {
+  /** Bytes of RAM that the models in memory hold. */
+  readonly heldBytes: number
+  /** Fires when nobody wants the model any more: the server closes, or the model is removed. */
+  readonly signal: AbortSignal
+}
+
+/** A model that is in memory. */
+export interface LoadedModel {
+  readonly client: EngineClient
+  /** Bytes of RAM that it holds; default 0. */
+  readonly memoryBytes?: number
+  /** Resolves when its engine is gone and cannot be started again, with the reason. */
+  readonly gone?: Promise<string>
+  /** Ends it at once, and resolves when its memory is free. */
+  close(): Promise<void>
+}
+
+/** A model that can be loaded. */
+export interface LoadableModel {
+  /** What clients call it. */
+  readonly name: string
+  /** Milliseconds that it stays in memory after its last use; default: as the pool says. */
+  readonly keepAliveMs?: number
+  /** Loads it. `insufficient_memory` makes the pool unload others, if it has any, and try again. */
+  load(context: LoadContext): Promise<LoadedModel>
+}
+
+/** Keeps a model in memory. */
+export interface Lease {
+  readonly client: EngineClient
+  readonly release: () => void
+}
+
+/** Who waits for a model. */
+export interface Waiter {
+  readonly keepAliveMs: number | undefined
+  readonly resolve: (hold: Lease) => void
+  readonly reject: (error: CllmError) => void
+}
+
+/** What is known of a model of a pool. */
+export class PooledModel {
+  state: ModelState = 'unloaded'
+  loaded: LoadedModel | undefined
+  info: EngineInfo | undefined
+  /** What its engine started with. */
+  scheduler: SchedulerInfo | undefined
+  /** The policy that was set while it was loaded, with its options; the next engine gets it, too. */
+  policy: Parameters<EngineClient['setScheduler']> | undefined
+  /** Of the engine that was there last. */
+  recording: Recording | undefined
+  /** What its engines had counted when the last one left memory. */
+  past: EngineStatistics | undefined
+  error: CllmError | undefined
+  users = 0
+  lastUsed = 0
+  keepAliveMs = Infinity
+  expiresAt: number | undefined
+  /** Whether the last load said that the memory does not suffice beside what is loaded. */
+  isShortOfMemory = false
+  /** Whether it is to go when nobody uses it, whatever its time to live. */
+  isUnwanted = false
+  /** Aborted when the pool removes it: it is never loaded again. */
+  readonly removal = new AbortController()
+  /** Ends the load that is under way. */
+  loading: AbortController | undefined
+  cancelExpiry: (() => void) | undefined
+  readonly waiters = new Set<Waiter>()
+  /** Called when it is out of memory. */
+  readonly onUnloaded: (() => void)[] = []
+  /** Requests by id that wait for it. */
+  readonly late = new Map<string, AbortController>()
+
+  constructor(readonly source: LoadableModel) {}
+
+  get name(): string {
+    return this.source.name
+  }
+
+  get isRemoved(): boolean {
+    return this.removal.signal.aborted
+  }
+
+  get status(): ModelStatus {
+    const { name, state, users, waiters, info, scheduler, recording, past, expiresAt, error } = this
+    const waiting = waiters.size
+    return { name, state, users, waiting, info, scheduler, recording, past, expiresAt, error }
+  }
+
+  /** Takes what a new engine says of itself, and gives it the policy that was set. */
+  async meet({ client }: LoadedModel): Promise<void> {
+    this.info = await client.info()
+    this.scheduler = await client.getScheduler()
+    if (this.policy !== undefined) await client.setScheduler(...this.policy)
+  }
+
+  /** It is out of memory. */
+  forget(): void {
+    this.state = 'unloaded'
+    this.loaded = undefined
+    this.users = 0
+    this.isUnwanted = false
+    this.loading = undefined
+    for (const call of this.onUnloaded.splice(0)) call()
+  }
+
+  /** It does not leave at its time any more. */
+  stay(): void {
+    this.cancelExpiry?.()
+    this.cancelExpiry = undefined
+    this.expiresAt = undefined
+  }
+}
+
+/** The one whose last use is the longest ago. */
+export function leastRecentlyUsed(models: readonly PooledModel[]): PooledModel | undefined {
+  return models.reduce<PooledModel | undefined>(
+    (oldest, model) => (oldest === undefined || model.lastUsed < oldest.lastUsed ? model : oldest),
+    undefined,
+  )
+}

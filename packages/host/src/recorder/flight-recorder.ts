@@ -1,0 +1,226 @@
+import type {
+  Clock,
+  EngineInfo,
+  GenerateRequest,
+  EngineChange,
+  RecorderStatistics,
+  Recording,
+  RecordedStep,
+  PolicySetting,
+} from '@cllm/core'
+import { defined } from '@cllm/core'
+import type { QueuedRequest } from '../remote/engine-telemetry.js'
+import type { RecorderOptions } from './recorder-options.js'
+import { type Arrival, type Asked, type RecordingParts, writeRecording } from './write-recording.js'
+
+/** Bytes that entries take in memory, measured in Node 22 and rounded up. */
+const arrivalBytes = 400
+const stepBytes = 160
+const perBlock = 8
+const perChunk = 48
+/** Changes of the engine that are kept. */
+const mostChanges = 100
+
+/**
+ * Records the last minutes: the arrivals, lengths and shared prefixes of requests, and the composition
+ * and duration of each step. It keeps no text and no token. It lives in the parent process, so it
+ * survives a crash of the engine.
+ */
+export class FlightRecorder {
+  readonly #arrivals = new RecentList<Arrival>()
+  readonly #steps = new RecentList<RecordedStep>()
+  readonly #changes: EngineChange[] = []
+  readonly #live = new Map<string, Arrival>()
+  #bytes = 0
+  #beginsAt: number
+  #info: EngineInfo | undefined
+  #policy: PolicySetting | undefined
+
+  constructor(
+    private readonly clock: Clock,
+    private readonly options: RecorderOptions,
+  ) {
+    this.#beginsAt = clock.now()
+  }
+
+  get isOn(): boolean {
+    return this.options.windowMs > 0
+  }
+
+  /** A client submits a request. */
+  onArrival(id: string, request: GenerateRequest): void {
+    const asked = askedOf(request)
+    const had = request.continued?.tokens.length ?? 0
+    const arrival: Arrival = { id, asked, atMs: this.clock.now(), had, tokens: 0, blocks: [] }
+    this.#live.set(id, arrival)
+    if (!this.isOn) return
+    this.#arrivals.add(arrival)
+    this.#grow(arrivalBytes)
+  }
+
+  /** The engine queued it; after a restart, the next engine does so again. */
+  onQueued({ id, maxTokens, blocks }: QueuedRequest): void {
+    const arrival = this.#live.get(id)
+    if (arrival === undefined || arrival.maxTokens !== undefined) return
+    arrival.maxTokens = maxTokens
+    if (!this.isOn) return
+    arrival.blocks = blocks
+    this.#grow(perBlock * blocks.length)
+  }
+
+  /** Its `start` event was sent. */
+  onStart(id: string, promptTokens: number): void {
+    const arrival = this.#live.get(id)
+    if (arrival !== undefined) arrival.promptTokens = promptTokens
+  }
+
+  /** A token was sent to its client. */
+  onToken(id: string): void {
+    const arrival = this.#live.get(id)
+    if (arrival === undefined) return
+    arrival.tokens++
+    arrival.firstTokenMs ??= this.clock.now() - arrival.atMs
+  }
+
+  /** Its last event was sent; returns its record. */
+  onEnd(id: string, end: string): Arrival | undefined {
+    const arrival = this.#live.get(id)
+    if (arrival === undefined) return undefined
+    this.#live.delete(id)
+    arrival.endMs = this.clock.now() - arrival.atMs
+    arrival.end = end
+    return arrival
+  }
+
+  /** A step was computed. */
+  onStep(step: RecordedStep): void {
+    if (!this.isOn) return
+    this.#steps.add(step)
+    this.#grow(stepBytes + perChunk * step.chunks.length)
+  }
+
+  /** An engine can take requests. */
+  onReady(info: EngineInfo, scheduler?: PolicySetting): void {
+    this.#info = info
+    // The active policy is set on a later engine at once.
+    this.#policy ??= scheduler
+    this.#changed({ atMs: this.clock.now(), change: 'ready' })
+  }
+
+  /** The engine exited. */
+  onExit(reason: string): void {
+    this.#changed({ atMs: this.clock.now(), change: 'gone', reason })
+    const recording = this.isOn ? this.recording(reason) : undefined
+    if (recording !== undefined) this.options.onCrash(recording)
+  }
+
+  /** This policy is active. */
+  onPolicy(setting: PolicySetting): void {
+    this.#policy = setting
+  }
+
+  statistics(): RecorderStatistics {
+    return { arrivals: this.#arrivals.size, steps: this.#steps.size, bytes: this.#bytes }
+  }
+
+  /** The recording; undefined before the first engine is ready. */
+  recording(reason: string): Recording | undefined {
+    const parts = this.parts(reason)
+    return parts && writeRecording(parts)
+  }
+
+  /** What a recording is made of; undefined before the first engine is ready. */
+  parts(reason: string): RecordingParts | undefined {
+    if (this.#info === undefined) return undefined
+    this.#forget()
+    const begin = this.#beginsAt
+    const older = [...this.#live.values()].filter(({ atMs }) => atMs < begin)
+    return {
+      reason,
+      beginsAt: begin,
+      endsAt: this.clock.now(),
+      info: this.#info,
+      policy: this.#policy ?? { policy: '', options: {} },
+      arrivals: [...older, ...this.#arrivals.list()],
+      steps: this.#steps.list(),
+      changes: this.#changes.filter(({ atMs }) => atMs >= begin),
+    }
+  }
+
+  #changed(change: EngineChange): void {
+    this.#changes.push(change)
+    if (this.#changes.length > mostChanges) this.#changes.shift()
+  }
+
+  #grow(bytes: number): void {
+    this.#bytes += bytes
+    this.#forget()
+  }
+
+  /** Drops entries beyond the period or the memory limit. */
+  #forget(): void {
+    this.#beginsAt = Math.max(this.#beginsAt, this.clock.now() - this.options.windowMs)
+    for (;;) {
+      const arrival = this.#arrivals.oldest?.atMs ?? Infinity
+      const step = this.#steps.oldest?.atMs ?? Infinity
+      const oldest = Math.min(arrival, step)
+      const isOver = this.#bytes > this.options.maxBytes
+      if (oldest === Infinity || (oldest >= this.#beginsAt && !isOver)) return
+      if (step < arrival) this.#bytes -= bytesOfStep(this.#steps.drop())
+      else this.#bytes -= bytesOfArrival(this.#arrivals.drop())
+      // If memory runs out, the oldest entries are dropped.
+      if (isOver) this.#beginsAt = Math.max(this.#beginsAt, oldest + 0.001)
+    }
+  }
+}
+
+/** What of a request is kept. */
+function askedOf(request: GenerateRequest): Asked {
+  const { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache } = request
+  return defined({ priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache })
+}
+
+const bytesOfArrival = (arrival: Arrival | undefined): number =>
+  arrivalBytes + perBlock * (arrival?.blocks.length ?? 0)
+
+const bytesOfStep = (step: RecordedStep | undefined): number =>
+  stepBytes + perChunk * (step?.chunks.length ?? 0)
+
+/** Something that was noted down at a time and takes some memory. */
+interface Noted {
+  readonly atMs: number
+}
+
+/** The latest of many things by time: the oldest ones go first, in constant time each. */
+class RecentList<T extends Noted> {
+  #items: T[] = []
+  #first = 0
+
+  get size(): number {
+    return this.#items.length - this.#first
+  }
+
+  get oldest(): T | undefined {
+    return this.#items[this.#first]
+  }
+
+  add(item: T): void {
+    this.#items.push(item)
+  }
+
+  /** Takes the oldest one out. */
+  drop(): T | undefined {
+    const item = this.oldest
+    if (item === undefined) return undefined
+    this.#first++
+    if (this.#first > 1024 && this.#first * 2 > this.#items.length) {
+      this.#items = this.#items.slice(this.#first)
+      this.#first = 0
+    }
+    return item
+  }
+
+  list(): readonly T[] {
+    return this.#items.slice(this.#first)
+  }
+}

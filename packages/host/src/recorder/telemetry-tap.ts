@@ -1,0 +1,131 @@
+import type { FromEngine, ToEngine } from '../remote/channel.js'
+import type {
+  AddressedEvent,
+  Usage,
+  EngineStatistics,
+  PolicySetting,
+  RecordedStep,
+} from '@cllm/core'
+import { defined, Counters, endState, type StepTotals } from '@cllm/core'
+import { emptied } from '../statistics/past-of.js'
+import { sumStatistics } from '../statistics/sum-statistics.js'
+import type { FlightRecorder } from './flight-recorder.js'
+
+/** What the engines' own statistics are asked for: their steps do not tell it. */
+type Asked = Pick<EngineStatistics, 'policyFaults' | 'interruptedSteps' | 'cache'>
+
+/**
+ * Sees the messages on both sides of a supervisor: its counters survive the replacement of an engine,
+ * and the flight recorder sees what clients see. Exactly the events sent to clients are counted.
+ */
+export class TelemetryTap {
+  readonly #counters = new Counters()
+  /** Of the engines that have exited. */
+  #busyMsBefore = 0
+  #before: Asked = { policyFaults: 0, interruptedSteps: 0 }
+  /** Of all of them, when they were asked last. */
+  #last = this.#before
+  #isClosing = false
+  /** Calls whose answers are of interest. */
+  readonly #calls = new Map<number, string>()
+
+  constructor(private readonly recorder: FlightRecorder) {}
+
+  /** From now on the exit of an engine is intended. */
+  close(): void {
+    this.#isClosing = true
+  }
+
+  /** An engine sent a message. */
+  onEngineMessage(message: FromEngine): void {
+    if (message.type === 'ready') this.recorder.onReady(message.info, message.scheduler)
+    if (message.telemetry === undefined) return
+    const { steps, queued, busyMs } = message.telemetry
+    for (const one of queued) this.recorder.onQueued(one)
+    for (const step of steps) {
+      this.#counters.onStep(totalsOf(step))
+      this.recorder.onStep(step)
+    }
+    this.#counters.busyMs = this.#busyMsBefore + busyMs
+  }
+
+  /** An engine exited. */
+  onExit(reason: string): void {
+    const { cache, ...counted } = this.#last
+    this.#busyMsBefore = this.#counters.busyMs
+    this.#before = { ...counted, ...defined({ cache: cache && emptied(cache) }) }
+    if (!this.#isClosing) this.recorder.onExit(reason)
+  }
+
+  /** A client sends a message. */
+  onClientMessage(message: ToEngine): void {
+    if (message.type === 'submit') this.recorder.onArrival(message.id, message.request)
+    else if (message.type === 'call') {
+      if (message.name === 'close') this.#isClosing = true
+      if (isOfInterest(message.name)) this.#calls.set(message.call, message.name)
+    }
+  }
+
+  /** A message goes to the clients; returns it with the counters of all engines so far. */
+  onAnswer(message: FromEngine): FromEngine {
+    if (message.type === 'events') for (const event of message.events) this.#onEvent(event)
+    if (message.type !== 'result' && message.type !== 'error') return message
+    const name = this.#calls.get(message.call)
+    this.#calls.delete(message.call)
+    if (name === undefined || message.type === 'error') return message
+    if (name !== 'statistics') {
+      this.recorder.onPolicy(message.value as PolicySetting)
+      return message
+    }
+    return { ...message, value: this.#statistics(message.value as EngineStatistics) }
+  }
+
+  #onEvent({ id, event }: AddressedEvent): void {
+    const { recorder } = this
+    if (event.type === 'token') recorder.onToken(id)
+    else if (event.type === 'start') recorder.onStart(id, event.promptTokens)
+    else if (event.type === 'end') {
+      recorder.onEnd(id, 'done')
+      this.#counters.countRequest('done', event.usage, event.timings.preemptions)
+    } else if (event.type === 'error') {
+      const known = recorder.onEnd(id, event.error.code)
+      const { promptTokens = 0, tokens = 0 } = known ?? {}
+      const seen: Usage = { promptTokens, cachedTokens: 0, generatedTokens: tokens }
+      const { usage = seen, preemptions = 0 } = event
+      this.#counters.countRequest(endState(event.error), usage, preemptions)
+    }
+  }
+
+  #statistics(statistics: EngineStatistics): EngineStatistics {
+    const { policyFaults, interruptedSteps, cache } = statistics
+    const asked = { policyFaults, interruptedSteps, ...defined({ cache }) }
+    this.#last = sumStatistics<Asked>(asked, this.#before)
+    return {
+      ...statistics,
+      ...this.#counters.snapshot(),
+      ...this.#last,
+      ...(this.recorder.isOn ? { recorder: this.recorder.statistics() } : {}),
+    }
+  }
+}
+
+const isOfInterest = (name: string): boolean =>
+  name === 'statistics' || name === 'getScheduler' || name === 'setScheduler'
+
+/** The fields of a step that counters need. */
+function totalsOf(step: RecordedStep): StepTotals {
+  const { ms, decodeMs, sampleMs, decode, chunks, drafts } = step
+  let prefillTokens = 0
+  for (const [tokens] of chunks) prefillTokens += tokens
+  return {
+    durationMs: ms,
+    decodeMs,
+    sampleMs,
+    prefillTokens,
+    prefillSequences: chunks.length,
+    decodeSequences: decode,
+    draftSequences: drafts?.sequences ?? 0,
+    draftTokens: drafts?.tokens ?? 0,
+    acceptedTokens: drafts?.accepted ?? 0,
+  }
+}

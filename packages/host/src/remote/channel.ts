@@ -1,0 +1,64 @@
+import type {
+  AddressedEvent,
+  EngineInfo,
+  GenerateRequest,
+  PolicySetting,
+  SerializedError,
+} from '@cllm/core'
+import type { EngineTelemetry } from './engine-telemetry.js'
+import type { EngineCallName } from './engine-calls.js'
+
+/** A message to an engine. */
+export type ToEngine =
+  | Submission
+  | { readonly type: 'cancel'; readonly id: string; readonly reason?: string }
+  /** The client abandoned this call. */
+  | { readonly type: 'leave'; readonly call: number }
+  | Call
+
+/** Submits a request. */
+export interface Submission {
+  readonly type: 'submit'
+  readonly id: string
+  readonly request: GenerateRequest
+}
+
+/** Calls a method of the engine. */
+export interface Call {
+  readonly type: 'call'
+  readonly call: number
+  readonly name: EngineCallName
+  readonly arguments: readonly unknown[]
+}
+
+/** A message of an engine, with telemetry if there is any. */
+export type FromEngine = EngineMessage & { readonly telemetry?: EngineTelemetry }
+
+/** A message of an engine. */
+export type EngineMessage =
+  /** The engine can take requests; sent once, first. */
+  | { readonly type: 'ready'; readonly info: EngineInfo; readonly scheduler?: PolicySetting }
+  /** The engine could not start; sent instead. */
+  | { readonly type: 'failed'; readonly error: SerializedError }
+  /** All events of one step. */
+  | { readonly type: 'events'; readonly events: readonly AddressedEvent[] }
+  /** A request got a slot; its sampler is made now, which compiles its constraint. */
+  | { readonly type: 'preparing'; readonly id: string }
+  /** Its sampler is ready; its steps follow. */
+  | { readonly type: 'prepared'; readonly id: string }
+  /** Long texts are being tokenized; sent once a second. */
+  | { readonly type: 'tokenizing' }
+  /** A step begins, after a step without tokens for anybody. */
+  | { readonly type: 'step' }
+  | { readonly type: 'result'; readonly call: number; readonly value: unknown }
+  | { readonly type: 'error'; readonly call: number; readonly error: SerializedError }
+
+/** A connection to the other side: messages arrive whole and in order, or the channel closes. */
+export interface Channel<Out, In> {
+  /** Sends a message; messages to a closed channel are lost. */
+  send(message: Out): void
+  /** Sets the handler of messages. */
+  onMessage(listener: (message: In) => void): void
+  /** Sets the handler of the end of the channel, called once with the reason if known. */
+  onClose(listener: (reason: string) => void): void
+}

@@ -1,0 +1,158 @@
+import type {
+  Random,
+  EngineClient,
+  EngineInfo,
+  GenerateEvent,
+  TokenizeOptions,
+  GenerateRequest,
+  AdapterInfo,
+} from '@cllm/core'
+import { CllmError, cancelled, defined } from '@cllm/core'
+import type { Channel, FromEngine, ToEngine } from './channel.js'
+import { CallForwarder, type EngineCallName, takesSignal } from './engine-calls.js'
+import { EventStreams, requestId } from './event-streams.js'
+
+interface PendingCall {
+  readonly resolve: (value: unknown) => void
+  readonly reject: (error: CllmError) => void
+}
+
+/**
+ * An engine at the other end of a channel, in a child process or elsewhere. When the channel closes,
+ * everything in flight fails with `engine_unavailable`, and so do later calls.
+ */
+export class RemoteEngineClient extends CallForwarder implements EngineClient {
+  readonly #streams = new EventStreams()
+  readonly #calls = new Map<number, PendingCall>()
+  #nextCall = 0
+  #closed: CllmError | undefined
+  readonly #ready: Promise<EngineInfo>
+  /** Of the engine as it is now, which may have been restarted. */
+  #info: EngineInfo | undefined
+
+  constructor(
+    private readonly channel: Channel<ToEngine, FromEngine>,
+    private readonly random: Random,
+  ) {
+    super()
+    this.#ready = new Promise((resolve, reject) => {
+      channel.onMessage((message) => {
+        if (message.type === 'ready') resolve((this.#info = message.info))
+        else if (message.type === 'failed') reject(CllmError.deserialize(message.error))
+        else this.#receive(message)
+      })
+      channel.onClose((reason) => reject(this.#close(reason)))
+    })
+    // Callers await `ready`; without any, its rejection must not end the process.
+    this.#ready.catch(() => {})
+  }
+
+  /** Resolves when the engine can take requests; rejects when it could not start. */
+  async ready(): Promise<EngineInfo> {
+    return await this.#ready
+  }
+
+  submit(
+    request: GenerateRequest,
+    options: { readonly signal?: AbortSignal } = {},
+  ): AsyncIterableIterator<GenerateEvent> {
+    const id = request.id ?? requestId(this.random)
+    return this.#streams.open(id, options.signal, {
+      submit: () => this.#send({ type: 'submit', id, request }),
+      cancel: (reason) => this.cancel(id, reason),
+    })
+  }
+
+  cancel(id: string, reason?: string): void {
+    if (this.#closed !== undefined) return
+    this.channel.send({ type: 'cancel', id, ...defined({ reason }) })
+  }
+
+  override async info(): Promise<EngineInfo> {
+    const first = await this.#ready
+    return this.#info ?? first
+  }
+
+  protected override async forward(
+    name: EngineCallName,
+    values: readonly unknown[],
+  ): Promise<unknown> {
+    if (!takesSignal(name)) {
+      const answer = await this.#call(name, values)
+      if (name === 'loadAdapter' || name === 'unloadAdapter') await this.#noteAdapters()
+      return answer
+    }
+    const [input, { signal, ...others } = {}] = values as [unknown, TokenizeOptions?]
+    if (signal?.aborted === true) throw cancelled(signal)
+    const call = this.#nextCall
+    const answer = this.#call(name, [input, ...(isEmpty(others) ? [] : [others])])
+    const onAbort = (): void => this.#leave(call, cancelled(signal))
+    signal?.addEventListener('abort', onAbort, { once: true })
+    try {
+      return await answer
+    } finally {
+      signal?.removeEventListener('abort', onAbort)
+    }
+  }
+
+  /** Others may have changed them, too. A restarted engine says itself what it has. */
+  async #noteAdapters(): Promise<void> {
+    const all = (await this.#call('adapters', []).catch(() => {})) as
+      | readonly AdapterInfo[]
+      | undefined
+    if (all === undefined || this.#info === undefined) return
+    const { adapters: _, ...info } = this.#info
+    this.#info = all.length > 0 ? { ...info, adapters: all } : info
+  }
+
+  async #call(name: EngineCallName, values: readonly unknown[]): Promise<unknown> {
+    const call = this.#nextCall++
+    // JSON would turn an argument that was left out into null.
+    const given = values.filter((value) => value !== undefined)
+    const answer = new Promise<unknown>((resolve, reject) => {
+      this.#calls.set(call, { resolve, reject })
+    })
+    try {
+      this.#send({ type: 'call', call, name, arguments: given })
+    } catch (error) {
+      this.#calls.delete(call)
+      throw error
+    }
+    return await answer
+  }
+
+  #leave(call: number, error: CllmError): void {
+    const pending = this.#calls.get(call)
+    if (pending === undefined || !this.#calls.delete(call)) return
+    this.channel.send({ type: 'leave', call })
+    pending.reject(error)
+  }
+
+  #send(message: ToEngine): void {
+    if (this.#closed !== undefined) throw this.#closed
+    this.channel.send(message)
+  }
+
+  #receive(message: FromEngine): void {
+    if (message.type === 'events') {
+      this.#streams.dispatch(message.events)
+      return
+    }
+    if (message.type !== 'result' && message.type !== 'error') return
+    const pending = this.#calls.get(message.call)
+    this.#calls.delete(message.call)
+    if (message.type === 'result') pending?.resolve(message.value)
+    else pending?.reject(CllmError.deserialize(message.error))
+  }
+
+  #close(reason: string): CllmError {
+    const error = new CllmError('engine_unavailable', `The engine is gone: ${reason}`)
+    this.#closed = error
+    this.#streams.failAll(error)
+    for (const call of this.#calls.values()) call.reject(error)
+    this.#calls.clear()
+    return error
+  }
+}
+
+const isEmpty = (values: object): boolean => Object.keys(values).length === 0

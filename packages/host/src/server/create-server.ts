@@ -1,0 +1,154 @@
+import {
+  systemClock,
+  systemRandom,
+  silentLogger,
+  type Logger,
+  PluginRegistry,
+  createEngine,
+  type EngineParts,
+  checkServerParts,
+} from '@cllm/core'
+import { LocalEngineClient } from '../client/local-engine-client.js'
+import type {
+  Clock,
+  Random,
+  EngineClient,
+  ModelPreset,
+  EngineDirectory,
+  TransportAddress,
+  TransportFactory,
+} from '@cllm/core'
+import type { ClosableDirectory } from './closable-directory.js'
+import { AdapterDirectory } from '../models/adapters/adapter-directory.js'
+import { withPresets } from '../models/presets.js'
+import { StaticDirectory } from './static-directory.js'
+
+/** Parts of every server besides its engines. */
+export interface ServerParts {
+  /** How clients reach it; see `koaTransport` of `@cllm/http-koa`. */
+  readonly transports: readonly TransportFactory[]
+  /** Further names of its models, with values for what requests leave out. Default: none. */
+  readonly presets?: readonly ModelPreset[]
+  readonly clock?: Clock
+  readonly random?: Random
+  readonly logger?: Logger
+}
+
+/** A server on engines that exist already, such as {@link RemoteEngineClient}s, by model name. */
+export interface ServerOnEngines extends ServerParts {
+  readonly engines: Readonly<Record<string, EngineClient>>
+}
+
+/** A server on engines that are loaded and unloaded, such as a {@link ModelPool}. */
+export interface ServerOnDirectory extends ServerParts {
+  readonly directory: ClosableDirectory
+}
+
+/** A server with one engine in this process. */
+export interface ServerInProcess extends ServerParts, EngineParts {
+  /** What can be set by name while it runs; default: nothing. */
+  readonly registry?: PluginRegistry
+}
+
+/** With a grace period, the last events get this long to be sent after it. */
+const flushMs = 2000
+
+/** A server. */
+export interface Server {
+  readonly directory: EngineDirectory
+  /** Opens the transports; resolves with their addresses. A server that fails here is still to be closed. */
+  listen(): Promise<TransportAddress[]>
+  /**
+   * Refuses new requests, lets running ones finish for at most `graceMs` milliseconds (default 0), ends
+   * the rest with `shutting_down`, and closes the engines.
+   */
+  close(graceMs?: number): Promise<void>
+}
+
+const partNames: Readonly<
+  Record<keyof (ServerOnDirectory & ServerOnEngines & ServerInProcess), true>
+> = {
+  transports: true,
+  presets: true,
+  clock: true,
+  random: true,
+  logger: true,
+  engines: true,
+  directory: true,
+  backend: true,
+  draftBackend: true,
+  policy: true,
+  fallbackPolicy: true,
+  tokenizer: true,
+  options: true,
+  stateFiles: true,
+  stateMemory: true,
+  slotFiles: true,
+  observers: true,
+  registry: true,
+  use: true,
+}
+
+/**
+ * Creates a server from instances.
+ *
+ * @throws `invalid_configuration` for parts that are unknown or missing
+ */
+export function createServer(parts: ServerOnDirectory | ServerOnEngines | ServerInProcess): Server {
+  const own = 'backend' in parts ? [['policy']] : []
+  checkServerParts(parts, Object.keys(partNames), [['backend', 'engines', 'directory'], ...own])
+  const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
+  const directory = 'directory' in parts ? parts.directory : directoryOf(parts, random)
+  const models = withPresets(directory, parts.presets)
+  const context = { directory: models, clock, random, logger }
+  const transports = parts.transports.map((create) => create(context))
+
+  return {
+    directory,
+    async listen() {
+      return await Promise.all(transports.map((transport) => transport.listen()))
+    },
+    async close(graceMs = 0) {
+      const deadline = clock.now() + graceMs
+      for (const transport of transports) transport.drain?.()
+      const drained = Promise.allSettled([directory.drain()])
+      if (graceMs > 0) await settledBy(clock, deadline, drained)
+      const ended = directory.close()
+      // Streams that are cut short have an error event to send yet.
+      const cut = clock.now() + (graceMs > 0 ? flushMs : 0)
+      // Settled, so that an early failure of a transport is reported at the end and not as an unhandled
+      // rejection.
+      const closing = Promise.allSettled(transports.map((transport) => transport.close(cut)))
+      await ended
+      const failure = (await closing).find((result) => result.status === 'rejected')
+      if (failure !== undefined) throw failure.reason
+    },
+  }
+}
+
+/** Models of a backend with adapters can be named with them. */
+function directoryOf(parts: ServerOnEngines | ServerInProcess, random: Random): ClosableDirectory {
+  const directory = new StaticDirectory(engines(parts, random))
+  const isAdapted = 'backend' in parts && parts.backend.adapters !== undefined
+  return isAdapted ? new AdapterDirectory(directory) : directory
+}
+
+function engines(
+  parts: ServerOnEngines | ServerInProcess,
+  random: Random,
+): Iterable<readonly [string, EngineClient]> {
+  if ('engines' in parts) return Object.entries(parts.engines)
+  const registry = parts.registry ?? new PluginRegistry()
+  const client = new LocalEngineClient(createEngine(parts), registry, random)
+  return [[parts.backend.model.id, client]]
+}
+
+async function settledBy(clock: Clock, deadline: number, work: Promise<unknown>): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const cancel = clock.at(deadline, resolve)
+    void work.then(() => {
+      cancel()
+      resolve()
+    })
+  })
+}

@@ -1,0 +1,67 @@
+import { createHash, createHmac, scryptSync } from 'node:crypto'
+import type { StateHead } from '@cllm/core'
+import { sizeOf } from './thread/state-bytes.js'
+import { type ReadHead, writeHead } from './thread/state-format.js'
+import { readThread, slotThread, writeThread } from './thread/state-thread.js'
+
+/** The bytes that files are encrypted with, from words: 32. */
+export function secretOf(words: string | undefined): Uint8Array | undefined {
+  return words === undefined ? undefined : scryptSync(words, 'saved states of cllm', 32)
+}
+
+/**
+ * Writes a state as `bytesOf` says. The file is there whole or not at all, and only its owner can read it.
+ * Returns its bytes.
+ *
+ * @param temporary - a name beside it that nobody else uses
+ * @param secret - 32 bytes; default: it is not encrypted
+ */
+export async function writeStateFile(
+  path: string,
+  temporary: string,
+  head: StateHead,
+  data: Uint8Array,
+  secret?: Uint8Array,
+): Promise<number> {
+  const before = writeHead(head, data.byteLength)
+  await writeThread.run({ type: 'write', path, temporary, head: before, data, secret })
+  return sizeOf(before.byteLength, data.byteLength, secret !== undefined)
+}
+
+/**
+ * Reads all but the state of a file that a client names.
+ * @throws Error that says why it is no whole state
+ */
+export async function readStateHead(path: string, secret?: Uint8Array): Promise<ReadHead> {
+  return await slotThread.run({ type: 'read', path, secret })
+}
+
+/**
+ * Reads a whole file into this memory and checks it.
+ *
+ * @param thread - what reads it; default: that which requests wait for
+ * @throws Error that says why it is no whole state of this length
+ */
+export async function readStateFile(
+  path: string,
+  data: Uint8Array,
+  secret?: Uint8Array,
+  thread = readThread,
+): Promise<ReadHead> {
+  const isShared = data.buffer instanceof SharedArrayBuffer
+  const shared = isShared ? data : new Uint8Array(new SharedArrayBuffer(data.byteLength))
+  const head = await thread.run({ type: 'read', path, data: shared, secret })
+  if (!isShared) data.set(shared)
+  return head
+}
+
+/** A name that follows from all that makes a state what it is; with a secret, nobody else can guess it. */
+export function stateNameOf(
+  { key, scope, partial, tokens }: StateHead,
+  secret?: Uint8Array,
+): string {
+  const hash = secret === undefined ? createHash('sha256') : createHmac('sha256', secret)
+  hash.update(JSON.stringify([key, scope, partial]))
+  hash.update(Int32Array.from(tokens))
+  return hash.digest('hex').slice(0, 40)
+}

@@ -1,0 +1,217 @@
+import { randomBytes } from 'node:crypto'
+import { join } from 'node:path'
+import { within } from '@cllm/core'
+import type { Clock, StateFile, StateFiles, StateHead, WrittenState, Logger } from '@cllm/core'
+import { readStateFile, secretOf, stateNameOf, writeStateFile } from './state-file.js'
+import { ending, unfinished } from './thread/clean-folder.js'
+import type { ListProblem } from './thread/state-task.js'
+import { readThread, writeThread } from './thread/state-thread.js'
+
+/** A folder is listed, and a file is read, for so many milliseconds at most … */
+const listMs = 10_000
+const leastReadMs = 5000
+const mostReadMs = 60_000
+/** … a file for as many more as this many bytes for each take. */
+const leastReadRate = 50_000
+const misnamed = 'it holds other tokens than it is named for'
+
+/** The same is said again after this long at the earliest. */
+const quietMs = 60_000
+/** This many different ones are remembered. */
+const mostSaid = 100
+
+/** Options of {@link StateFolder}. */
+export interface StateFolderOptions {
+  readonly folder: string
+  /** Most bytes of all files. */
+  readonly limitBytes: number
+  /** A file that nobody used for this long is removed; default: never. */
+  readonly maxAgeMs?: number
+  /** What the files are encrypted with; those of another key are ignored. Default: they are not. */
+  readonly key?: string
+}
+
+/**
+ * States in a folder, a file each, that only its owner can read. Several processes may use one folder:
+ * a file is written beside its place and then renamed, its name follows from what is in it, and one that
+ * is gone is as good as never written. All of that is done on threads of its own.
+ */
+export class StateFolder implements StateFiles {
+  readonly limitBytes: number
+  readonly #secret: Uint8Array | undefined
+  /** Calls that took too long, and still do. */
+  readonly #late = new Set<Promise<unknown>>()
+  /** When what was said last. */
+  readonly #said = new Map<string, number>()
+
+  /** @param clock that of the file times: milliseconds since the epoch */
+  constructor(
+    private readonly options: StateFolderOptions,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {
+    this.limitBytes = options.limitBytes
+    this.#secret = secretOf(options.key)
+  }
+
+  async list(key: string, onLate?: (files: readonly StateFile[]) => void): Promise<StateFile[]> {
+    let listing: Promise<StateFile[]> | undefined
+    const begin = () => (listing = this.#list(key))
+    const files = await this.#attempt('cannot be read', async () => {
+      try {
+        return await this.#inTime(begin, listMs)
+      } catch (error) {
+        if (error instanceof Silence) {
+          void (listing ?? this.#back().then(begin)).then(onLate).catch(() => {})
+        }
+        throw error
+      }
+    })
+    return files ?? []
+  }
+
+  async read(
+    file: StateFile,
+    allocate: (bytes: number) => Uint8Array | undefined,
+    onLate?: (back: Promise<void>) => void,
+  ): Promise<Uint8Array | undefined> {
+    const { name, bytes } = file
+    return await this.#attempt(`${name} is ignored`, async () => {
+      try {
+        const limit = leastReadMs + bytes / leastReadRate
+        return await this.#inTime(() => this.#read(file, allocate), limit)
+      } catch (error) {
+        const code = codeOf(error)
+        // Another process has removed it.
+        if (code === 'ENOENT') return undefined
+        if (error instanceof Silence) onLate?.(this.#back())
+        // It is damaged, and would be read in vain after each start. Nobody waits for files being written.
+        else if (code === undefined) void this.remove(file)
+        throw error
+      }
+    })
+  }
+
+  async write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined> {
+    if (data.byteLength > this.limitBytes) return undefined
+    const name = this.#nameOf(head)
+    return await this.#attempt('cannot be written to', async () => {
+      const limits = this.#limits(data.byteLength)
+      const { bytes, removed } = await writeThread.run({ type: 'clean', ...limits })
+      const gone = [...removed]
+      try {
+        await this.#write(name, head, data)
+      } catch (error) {
+        // A full disk is a limit, too: others go for this one, the longest unused first.
+        if (codeOf(error) !== 'ENOSPC' || bytes < data.byteLength) throw error
+        const more = await writeThread.run({ type: 'clean', ...limits, limitBytes: bytes })
+        gone.push(...more.removed)
+        this.#warn('those longest unused are removed', 'the disk is full')
+        await this.#write(name, head, data)
+      }
+      return { ...head, name, bytes: data.byteLength, removed: gone }
+    })
+  }
+
+  async touch({ name }: StateFile): Promise<void> {
+    const now = this.clock.now()
+    await readThread.run({ type: 'use', path: this.#path(name), now }).catch(() => {})
+  }
+
+  async remove({ name }: StateFile): Promise<void> {
+    await writeThread.run({ type: 'remove', path: this.#path(name) }).catch(() => {})
+  }
+
+  async #list(key: string): Promise<StateFile[]> {
+    const task = { type: 'list', key, secret: this.#secret, ...this.#limits(0) } as const
+    const { files, problems } = await readThread.run(task)
+    for (const problem of problems) this.#warn(whatOf(problem), problem.reason)
+    return [...files]
+  }
+
+  async #read(
+    { name, bytes }: StateFile,
+    allocate: (bytes: number) => Uint8Array | undefined,
+  ): Promise<Uint8Array | undefined> {
+    const data = allocate(bytes)?.subarray(0, bytes)
+    if (data === undefined) return undefined
+    const head = await readStateFile(this.#path(name), data, this.#secret)
+    if (this.#nameOf(head) !== name) throw new Error(misnamed)
+    return data
+  }
+
+  async #write(name: string, head: StateHead, data: Uint8Array): Promise<void> {
+    const temporary = this.#path(`${name}.${randomBytes(6).toString('hex')}${unfinished}`)
+    await writeStateFile(this.#path(name), temporary, head, data, this.#secret)
+  }
+
+  #nameOf(head: StateHead): string {
+    return `${stateNameOf(head, this.#secret)}${ending}`
+  }
+
+  #path(name: string): string {
+    return join(this.options.folder, name)
+  }
+
+  #limits(more: number) {
+    const { folder, limitBytes, maxAgeMs = Infinity } = this.options
+    return { folder, limitBytes, maxAgeMs, more, now: this.clock.now() }
+  }
+
+  /**
+   * What a request waits for: a disk, or a server, that does not answer is as good as an empty one, and is
+   * not asked again until it does.
+   */
+  async #inTime<T>(begin: () => Promise<T>, ms: number): Promise<T> {
+    if (this.#late.size > 0) throw new Silence(0)
+    const work = begin()
+    const limit = Math.min(ms, mostReadMs)
+    return await within(this.clock, limit, work, () => {
+      this.#late.add(work)
+      const isBack = () => void this.#late.delete(work)
+      work.then(isBack, isBack)
+      throw new Silence(limit)
+    })
+  }
+
+  /** Resolves when what is late has ended. */
+  async #back(): Promise<void> {
+    await Promise.allSettled(this.#late)
+  }
+
+  async #attempt<T>(what: string, work: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await work()
+    } catch (error) {
+      this.#warn(what, error instanceof Error ? error.message : String(error), codeOf(error))
+      return undefined
+    }
+  }
+
+  /** @param kind - what is the same of reasons that name a file each */
+  #warn(what: string, reason: string, kind = reason): void {
+    const { folder } = this.options
+    const saying = `${what}: ${kind}`
+    const now = this.clock.now()
+    const since = now - (this.#said.get(saying) ?? -Infinity)
+    // A clock that was set back has said nothing.
+    if (since >= 0 && since < quietMs) return
+    if (this.#said.size >= mostSaid) this.#said.clear()
+    this.#said.set(saying, now)
+    this.logger.warn({ folder, reason }, `saved states in ${folder}: ${what}: ${reason}`)
+  }
+}
+
+const codeOf = (error: unknown): string | undefined => (error as NodeJS.ErrnoException).code
+
+const whatOf = ({ count, name }: ListProblem): string =>
+  count === 1 ? `${name} is ignored` : `${count} files are ignored, such as ${name}`
+
+/** There was no answer in time. */
+class Silence extends Error {
+  readonly code = 'ETIMEDOUT'
+
+  constructor(ms: number) {
+    super(`no answer ${ms > 0 ? `for ${ms / 1000} s` : 'yet'}`)
+  }
+}

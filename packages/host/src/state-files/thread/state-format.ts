@@ -1,0 +1,90 @@
+import type { StateHead } from '@cllm/core'
+
+/** What a file begins with: our name and the version of the format. */
+export const magic = Buffer.from('CLLMST01')
+/** The same of one that is encrypted. */
+export const sealedMagic = Buffer.from('CLLMSE01')
+/** Of both, without the version. */
+const family = 'CLLMS'
+/** Bytes of a number. */
+export const numberBytes = 4
+/** A longer list of fields is none of ours. */
+const longestFields = 65_536
+
+/** A file's head, and how long the state is. */
+export interface ReadHead extends StateHead {
+  readonly bytes: number
+}
+
+/** Gives bytes one after the other. */
+export interface ByteSource {
+  /** Bytes that are left, at most. */
+  readonly left: number
+  /** @throws Error where there are fewer */
+  take(count: number): Buffer
+}
+
+interface Fields {
+  readonly key: string
+  readonly scope: string
+  readonly partial: boolean
+  readonly tokens: number
+  readonly bytes: number
+}
+
+/** The magic, the length of the fields, the fields as JSON, and the tokens. */
+export function writeHead({ key, scope, partial, tokens }: StateHead, bytes: number): Buffer {
+  const fields: Fields = { key, scope, partial, tokens: tokens.length, bytes }
+  const text = Buffer.from(JSON.stringify(fields))
+  const length = Buffer.alloc(numberBytes)
+  length.writeUInt32LE(text.byteLength)
+  const ids = Buffer.alloc(numberBytes * tokens.length)
+  for (const [index, token] of tokens.entries()) ids.writeInt32LE(token, numberBytes * index)
+  return Buffer.concat([magic, length, text, ids])
+}
+
+/**
+ * Reads what {@link writeHead} wrote, behind its magic.
+ * @throws Error that says why it is none
+ */
+export function readHead(source: ByteSource): ReadHead {
+  const length = source.take(numberBytes).readUInt32LE()
+  if (length > longestFields) throw new Error('its head is too long')
+  const { tokens: count, ...fields } = fieldsOf(source.take(length).toString())
+  if (numberBytes * count > source.left) throw new Error('it is cut short')
+  const ids = source.take(numberBytes * count)
+  const tokens = Array.from({ length: count }, (_, index) => ids.readInt32LE(numberBytes * index))
+  return { ...fields, tokens }
+}
+
+/** What to say of a file that begins otherwise than expected. */
+export function strangeness(opening: Buffer): string {
+  if (opening.equals(sealedMagic)) return 'it is encrypted, and no key was given'
+  if (opening.equals(magic)) return 'it is not encrypted, and a key was given'
+  const isOurs = opening.toString('latin1').startsWith(family)
+  return isOurs ? 'it is of another version of cllm' : 'it is no state'
+}
+
+function fieldsOf(text: string): Fields {
+  const fields = parsed(text)
+  const { key, scope, partial, tokens, bytes } = fields
+  const isRight =
+    typeof key === 'string' &&
+    typeof scope === 'string' &&
+    typeof partial === 'boolean' &&
+    isCount(tokens) &&
+    isCount(bytes)
+  if (!isRight) throw new Error('its head is damaged')
+  return { key, scope, partial, tokens, bytes }
+}
+
+function parsed(text: string): Partial<Record<keyof Fields, unknown>> {
+  try {
+    return Object(JSON.parse(text)) as object
+  } catch {
+    throw new Error('its head is damaged')
+  }
+}
+
+const isCount = (value: unknown): value is number =>
+  typeof value === 'number' && Number.isSafeInteger(value) && value >= 0

@@ -1,0 +1,46 @@
+import type { Distribution } from '@cllm/core'
+
+/** What is not added up, by its name. */
+const others: Readonly<Record<string, (one: number, other: number) => number>> = {
+  longestPauseMs: Math.max,
+}
+
+/**
+ * Two engines' statistics, or the same part of them, as of one: counters and distributions are added up, lists follow
+ * each other, and what one of them lacks is the other's. With the past of an engine before, counters go on from it.
+ */
+export function sumStatistics<T extends object>(one: T, other: T): T {
+  const left = one as Readonly<Record<string, unknown>>
+  const right = other as Readonly<Record<string, unknown>>
+  const names = new Set([...Object.keys(left), ...Object.keys(right)])
+  const entries = [...names].map((name) => [name, sumOf(name, left[name], right[name])] as const)
+  return Object.fromEntries(entries) as T
+}
+
+function sumOf(name: string, one: unknown, other: unknown): unknown {
+  if (typeof one === 'number' && typeof other === 'number') {
+    return others[name]?.(one, other) ?? one + other
+  }
+  if (Array.isArray(one) && Array.isArray(other)) {
+    return [...(one as unknown[]), ...(other as unknown[])]
+  }
+  if (typeof one !== 'object' || typeof other !== 'object' || one === null || other === null) {
+    return one ?? other
+  }
+  return isDistribution(one) && isDistribution(other)
+    ? distributionOf(one, other)
+    : sumStatistics(one, other)
+}
+
+const isDistribution = (value: object): value is Distribution =>
+  'bounds' in value && 'counts' in value
+
+/** All engines of a model have the same bounds; where one is of another version, it is left out. */
+function distributionOf(one: Distribution, other: Distribution): Distribution {
+  if (one.bounds.join() !== other.bounds.join()) return one
+  return {
+    bounds: one.bounds,
+    counts: one.counts.map((count, index) => count + (other.counts[index] ?? 0)),
+    sum: one.sum + other.sum,
+  }
+}

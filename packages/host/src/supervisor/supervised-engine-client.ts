@@ -1,0 +1,92 @@
+import { systemClock, systemRandom, silentLogger, type Logger, CllmError } from '@cllm/core'
+import type { Clock, Random, Recording } from '@cllm/core'
+import { TelemetryTap } from '../recorder/telemetry-tap.js'
+import { FlightRecorder } from '../recorder/flight-recorder.js'
+import { defaultRecorderOptions, type RecorderOptions } from '../recorder/recorder-options.js'
+import { noRecorder, type RecordingParts, writeRecording } from '../recorder/write-recording.js'
+import type { StartEngine } from './engine-link.js'
+import { EngineSupervisor, type SupervisorState } from './engine-supervisor.js'
+import { RemoteEngineClient } from '../remote/remote-engine-client.js'
+import { defaultSupervisorOptions, type SupervisorOptions } from './supervisor-options.js'
+
+/** Parts of a {@link SupervisedEngineClient}; all but `start` have defaults. */
+export interface SupervisedEngineParts {
+  readonly start: StartEngine
+  /** Default: {@link defaultSupervisorOptions}. */
+  readonly options?: Partial<SupervisorOptions>
+  /** Default: {@link defaultRecorderOptions}. */
+  readonly recorder?: Partial<RecorderOptions>
+  /** Default: real time. */
+  readonly clock?: Clock
+  /** For ids and seeds; default: the operating system's generator. */
+  readonly random?: Random
+  /** Default: silent. */
+  readonly logger?: Logger
+}
+
+/**
+ * An engine in a process that may crash: it is restarted, and no request is lost. Waiting requests keep
+ * their places; running requests continue after the last token that their client has. The next engine
+ * samples the same tokens, since they depend only on the tokens so far and the seed.
+ *
+ * When an engine crashes, the requests without a sampled token are suspects: the next engine gets them
+ * one at a time, and a request that crashes it while running alone fails with `engine_crashed`.
+ * Requests with sampled tokens become suspects after a second crash. A request whose client has left is
+ * not continued. When the engine cannot be restarted, all requests fail with `engine_unavailable`.
+ */
+export class SupervisedEngineClient extends RemoteEngineClient {
+  /** Resolves when there is no engine and will be none, with the reason. */
+  readonly gone: Promise<string>
+  readonly #supervisor: EngineSupervisor
+  readonly #recorder: FlightRecorder
+  readonly #telemetry: TelemetryTap
+
+  constructor({ start, options, ...parts }: SupervisedEngineParts) {
+    const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
+    const all = { ...defaultSupervisorOptions, ...options }
+    const recorder = new FlightRecorder(clock, { ...defaultRecorderOptions, ...parts.recorder })
+    const telemetry = new TelemetryTap(recorder)
+    const supervisor = new EngineSupervisor(start, all, clock, random, logger, telemetry)
+    super(supervisor, random)
+    this.gone = supervisor.gone
+    this.#supervisor = supervisor
+    this.#recorder = recorder
+    this.#telemetry = telemetry
+  }
+
+  /** The state of the engine. */
+  get state(): SupervisorState {
+    return this.#supervisor.state
+  }
+
+  /** Calls back with the state whenever an engine has become ready or is gone. */
+  onState(listener: (state: SupervisorState) => void): void {
+    this.#supervisor.onState(listener)
+  }
+
+  /** Number of restarts. */
+  get restarts(): number {
+    return this.#supervisor.restarts
+  }
+
+  /** The flight recording. Throws `unsupported` where it is off, and `engine_unavailable`. */
+  async recording(): Promise<Recording> {
+    return writeRecording(await this.recordingParts())
+  }
+
+  /** What {@link recording} is made of, to be put together with those of other engines. Throws as that does. */
+  async recordingParts(): Promise<RecordingParts> {
+    if (!this.#recorder.isOn) throw noRecorder()
+    await this.ready()
+    await this.getScheduler().catch(() => {})
+    const parts = this.#recorder.parts('asked')
+    if (parts !== undefined) return parts
+    throw new CllmError('engine_unavailable', 'No engine has been ready yet')
+  }
+
+  /** Ends the engine at once, for good. */
+  kill(): void {
+    this.#telemetry.close()
+    this.#supervisor.kill()
+  }
+}

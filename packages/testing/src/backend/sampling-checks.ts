@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict'
+import type { SamplingParams } from '@cllm/core'
+import { type BackendDriver, greedy } from './backend-driver.js'
+import { check, type TestContext } from '../test-context.js'
+
+/** Adds or takes more than any model's logits differ. */
+const enough = 100
+
+/** The checks of how tokens are drawn. */
+export async function checkSampling(
+  t: TestContext,
+  driver: BackendDriver,
+  exact: boolean,
+): Promise<void> {
+  const { backend, prompt } = driver
+  const { tokenizer, limits } = backend
+  const other = limits.slots - 1
+  const inTurn = async (name: string, body: () => Promise<void>) => {
+    await check(t, name, async () => {
+      driver.releaseAll()
+      await body()
+    })
+  }
+  const draw = async (change: Partial<SamplingParams>) => {
+    backend.release(0)
+    return await driver.compute(0, prompt, { ...greedy, ...change })
+  }
+  const random = { ...greedy, temperature: 1, seed: 42 }
+  const penalized = {
+    ...random,
+    topK: 40,
+    topP: 0.9,
+    minP: 0.01,
+    repetitionPenalty: 1.2,
+    presencePenalty: 0.5,
+    frequencyPenalty: 0.5,
+  }
+
+  for (const [name, params] of Object.entries({ random, penalized })) {
+    await inTurn(`${name} draws are a function of seed and position`, async () => {
+      const drawn = await driver.generate(0, prompt, params, 10)
+      if (!exact) return
+      driver.releaseAll()
+      assert.deepEqual(await driver.generate(other, prompt, params, 10), drawn, 'the same again')
+      for (const length of [1, 6]) {
+        driver.releaseAll()
+        const tokens = [...prompt, ...drawn.slice(0, length)]
+        const rest = await driver.generate(other, tokens, params, 10 - length)
+        assert.deepEqual(rest, drawn.slice(length), `rebuilt elsewhere after ${length} tokens`)
+      }
+    })
+  }
+
+  await inTurn('draws do not depend on what else is in the batch', async () => {
+    if (!exact || limits.slots < 2 || limits.batchSize < 2) return
+    const alone = await driver.generate(0, prompt, random, 8)
+    driver.releaseAll()
+    const together = await driver.generateTogether([prompt, prompt], random, 8)
+    assert.deepEqual(together, [alone, alone])
+  })
+
+  await inTurn('other seeds draw other tokens', async () => {
+    const drawn = new Set<string>()
+    for (let seed = 0; seed < 8; seed++) {
+      backend.release(0)
+      const tokens = await driver.generate(0, prompt, { ...random, temperature: 2, seed }, 4)
+      drawn.add(tokens.join())
+    }
+    assert(drawn.size > 1, '8 seeds at temperature 2 gave the same 4 tokens')
+  })
+
+  await inTurn('a seed may be any 32-bit number', async () => {
+    for (const seed of [0, 2 ** 31, 2 ** 32 - 1]) await draw({ temperature: 1, seed })
+  })
+
+  await inTurn('one candidate left is the greedy choice', async () => {
+    const first = await draw({})
+    for (const seed of [1, 2, 3]) {
+      const hot = { temperature: 2, seed }
+      const cold = { temperature: 0.5, seed }
+      const drawn = [await draw({ ...hot, topK: 1 }), await draw({ ...hot, minP: 1 })]
+      drawn.push(await draw({ ...cold, topP: 1e-6 }))
+      if (exact) assert.deepEqual(drawn, [first, first, first], 'topK 1, minP 1, topP 0.000001')
+    }
+  })
+
+  await inTurn('a logit bias forbids and forces tokens', async () => {
+    const first = await draw({})
+    const without = await draw({ logitBias: [[first, -enough]] })
+    assert.notEqual(without, first, `token ${first} has a bias of ${-enough}`)
+    const wanted = prompt.find((token) => token !== first && !tokenizer.isEndOfGeneration(token))
+    if (wanted === undefined) return
+    const forced = await draw({ logitBias: [[wanted, enough]] })
+    assert.equal(forced, wanted, `token ${wanted} has a bias of ${enough}`)
+  })
+
+  await inTurn('ignoreEos never draws an end-of-generation token', async () => {
+    const ids = Array.from({ length: tokenizer.vocabularySize }, (_, token) => token)
+    const ends = ids.filter((token) => tokenizer.isEndOfGeneration(token))
+    assert(ends.length > 0, 'the vocabulary has an end-of-generation token')
+    for (const end of ends.slice(0, 4)) {
+      const logitBias = [[end, enough]] as const
+      assert.equal(await draw({ logitBias }), end, `end token ${end} has a bias of ${enough}`)
+      for (const temperature of [0, 1]) {
+        const drawn = await draw({ logitBias, ignoreEos: true, temperature })
+        assert(!tokenizer.isEndOfGeneration(drawn), `${drawn} is drawn in spite of ignoreEos`)
+      }
+    }
+  })
+
+  await inTurn('a strong repetition penalty draws nothing again', async () => {
+    const params = { ...greedy, repetitionPenalty: 1000 }
+    const short = prompt.slice(0, 8)
+    const all = [...short, ...(await driver.generate(0, short, params, 12))]
+    const repeated = all.slice(8).filter((token, index) => all.indexOf(token) < index + 8)
+    assert.deepEqual(repeated, [], 'tokens that are drawn again')
+  })
+}

@@ -1,0 +1,123 @@
+import type { OutputLogprobs, ScoredTokens, SamplingParams, TokenId } from '@cllm/core'
+import { sampleToken } from './fake-sampling.js'
+import type { FakeSlot } from './fake-slot.js'
+import { FakeTokenizer } from './fake-tokenizer.js'
+import {
+  completions,
+  fakePieces,
+  fakeTokenIds,
+  firstByteToken,
+  firstTailToken,
+  firstWordToken,
+} from './fake-vocabulary.js'
+import { extendHash, hashTokens } from '@cllm/core'
+
+/**
+ * Overrides the output of the fake model: gets all tokens so far and returns the next one, or undefined
+ * to leave it to the model. Sampling parameters do not change a scripted token.
+ */
+export type FakeScript = (content: readonly TokenId[]) => TokenId | undefined
+
+/** What a fake model is made of. */
+interface FakeModelOptions {
+  /** Models of other names say other things. */
+  readonly id: string
+  /** How likely a text ends with each token, 0 to 1. */
+  readonly endProbability: number
+  readonly script: FakeScript | undefined
+}
+
+/** The hash of all tokens and of the adapters that they are computed with; 0: none. */
+export const salted = (hash: number, salt: number): number =>
+  salt === 0 ? hash : extendHash(hash, salt)
+
+/**
+ * The "language model" of {@link FakeBackend}: its logits are a hash of all tokens so far, so that any
+ * token lost, doubled or mixed up on the way changes everything that follows.
+ */
+export class FakeModel {
+  readonly tokenizer = new FakeTokenizer()
+  /** The hash of no tokens. */
+  readonly emptyHash: number
+  readonly #options: FakeModelOptions
+
+  constructor(options: FakeModelOptions) {
+    this.#options = options
+    this.emptyHash = hashTokens(0, [...new TextEncoder().encode(options.id)])
+  }
+
+  /**
+   * The token that follows `content`.
+   *
+   * @param hash of the content, see {@link emptyHash} and `extendHash`
+   */
+  next(content: readonly TokenId[], hash: number, params: SamplingParams): TokenId {
+    const scripted = this.#options.script?.(content)
+    if (scripted !== undefined) return scripted
+    const logits = this.#logits(content.at(-1), hash)
+    return sampleToken(logits, content, params, (id) => this.tokenizer.isEndOfGeneration(id))
+  }
+
+  /** How likely the drawn token and the likeliest ones are after `content`. */
+  logprobs(
+    content: readonly TokenId[],
+    hash: number,
+    token: TokenId,
+    count: number,
+  ): OutputLogprobs {
+    const logits = this.#logits(content.at(-1), hash)
+    const total = Math.log(logits.reduce((sum, logit) => sum + Math.exp(logit), 0))
+    const of = (id: TokenId) => ({ token: id, logprob: (logits[id] ?? NaN) - total })
+    const likeliest = [...logits.keys()].sort((a, b) => (logits[b] ?? NaN) - (logits[a] ?? NaN))
+    return { logprob: of(token).logprob, top: likeliest.slice(0, count).map(of) }
+  }
+
+  /** How likely the scored tokens are in this slot. */
+  score(slot: FakeSlot, scores: ScoredTokens | undefined): OutputLogprobs[] {
+    const { position = 0, tokens = [], top = 0 } = scores ?? {}
+    return tokens.map((token, index) => {
+      const length = position + index + 1
+      return this.logprobs(slot.tokens.slice(0, length), slot.hashAt(length), token, top)
+    })
+  }
+
+  /** Up to `count` tokens that follow `content`, the end-of-generation token included. */
+  continuation(
+    content: readonly TokenId[],
+    params: SamplingParams,
+    count: number,
+    salt = 0,
+  ): TokenId[] {
+    const tokens = [...content]
+    let hash = hashTokens(this.emptyHash, tokens)
+    while (tokens.length < content.length + count) {
+      const token = this.next(tokens, salted(hash, salt), params)
+      tokens.push(token)
+      hash = extendHash(hash, token)
+      if (!params.ignoreEos && this.tokenizer.isEndOfGeneration(token)) break
+    }
+    return tokens.slice(content.length)
+  }
+
+  /** Words are likely, single bytes hardly ever come, special tokens never do by themselves. */
+  #logits(last: TokenId | undefined, hash: number): Float64Array {
+    const logits = new Float64Array(fakePieces.length)
+    for (let id = 0; id < logits.length; id++) {
+      const isWord = id >= firstWordToken && id < firstTailToken
+      const base = id < firstByteToken ? -40 : isWord ? 0 : -20
+      logits[id] = base + (6 * extendHash(hash, id)) / 2 ** 32
+    }
+    const completion = last === undefined ? undefined : completions.get(last)
+    if (completion !== undefined) logits[completion] = 30
+    const end = extendHash(hash, fakePieces.length) / 2 ** 32 < this.#options.endProbability
+    if (end) logits[fakeTokenIds.endOfSequence] = 60
+    return logits
+  }
+}
+
+/** A vector of length 1 derived from the hash of an input. */
+export function fakeEmbedding(hash: number, size: number): number[] {
+  const vector = Array.from({ length: size }, (_, at) => extendHash(hash, at) / 2 ** 31 - 1)
+  const length = Math.hypot(...vector)
+  return vector.map((value) => value / length)
+}

@@ -1,0 +1,118 @@
+import type {
+  ChatMessage,
+  ChatRenderOptions,
+  EncodeOptions,
+  InfillTokens,
+  RenderedChat,
+  TokenDecoder,
+  TokenId,
+  Tokenizer,
+} from '@cllm/core'
+import { CllmError } from '@cllm/core'
+import { fakeInfillTokens, fakePieces, fakeSpecialTokens, fakeTokenIds } from './fake-vocabulary.js'
+
+const utf8 = new TextEncoder()
+const longestPiece = Math.max(...fakePieces.map((piece) => piece.length))
+const idOfPiece = new Map(
+  fakePieces.map((piece, id) => [Buffer.from(piece).toString('latin1'), id]),
+)
+/** How long the longest piece is that begins with each byte: for most, it is the byte alone. */
+const longestFrom = Array.from({ length: 256 }, (_, byte) =>
+  Math.max(...fakePieces.map((piece) => (piece[0] === byte ? piece.length : 0))),
+)
+const specialPattern = /(<s>|<\/s>|<\|im_start\|>|<\|im_end\|>)/
+
+/**
+ * A tokenizer of 300 tokens without a model: every byte, some words, and some tokens that end inside
+ * a UTF-8 character. Any text goes there and back unchanged. Special tokens have no text of their
+ * own when decoded. Chats are rendered in the ChatML form.
+ */
+export class FakeTokenizer implements Tokenizer {
+  readonly infill?: InfillTokens
+  readonly vocabularySize = fakePieces.length
+  readonly maxTokenBytes = Math.max(longestPiece, ...fakeSpecialTokens.map((text) => text.length))
+
+  /** @param canInfill - takes the bytes 1, 2 and 3 for the marks of gaps */
+  constructor(canInfill = false) {
+    if (canInfill) this.infill = fakeInfillTokens
+  }
+
+  /** The longest token that fits, again and again. */
+  encode(text: string, options: EncodeOptions = {}): TokenId[] {
+    const tokens: TokenId[] = options.addBos === false ? [] : [fakeTokenIds.beginOfSequence]
+    const parts = options.special === false ? [text] : text.split(specialPattern)
+    for (const part of parts) {
+      const special =
+        options.special === false ? -1 : fakeSpecialTokens.findIndex((s) => s === part)
+      if (special >= 0) tokens.push(special)
+      else pushLongestPieces(tokens, utf8.encode(part))
+    }
+    return tokens
+  }
+
+  decode(tokens: readonly TokenId[]): string {
+    const decoder = this.createDecoder()
+    return tokens.map((token) => decoder.push(token)).join('') + decoder.end()
+  }
+
+  bytesOf(token: TokenId): Uint8Array {
+    return fakePieces[token] ?? new Uint8Array()
+  }
+
+  createDecoder(before: readonly TokenId[] = []): TokenDecoder {
+    const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+    const push = (token: TokenId) => decoder.decode(this.#piece(token), { stream: true })
+    for (const token of before) push(token)
+    return { push, end: () => '' }
+  }
+
+  isEndOfGeneration(token: TokenId): boolean {
+    return token === fakeTokenIds.endOfSequence || token === fakeTokenIds.messageEnd
+  }
+
+  /** Special tokens in the messages' own text stay plain text. */
+  renderChat(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedChat {
+    let text = ''
+    const tokens: TokenId[] = [fakeTokenIds.beginOfSequence]
+    const add = (part: string, special: boolean) => {
+      text += part
+      for (const token of this.encode(part, { addBos: false, special })) tokens.push(token)
+    }
+    const { addGenerationPrompt = true, continueFinalMessage = false, suffix = '' } = options
+    for (const [index, { role, content }] of messages.entries()) {
+      add('<|im_start|>', true)
+      add(`${role}\n${content}`, false)
+      if (continueFinalMessage && index === messages.length - 1) return { text, tokens }
+      add('<|im_end|>', true)
+      add('\n', false)
+    }
+    if (addGenerationPrompt) {
+      add('<|im_start|>', true)
+      add('assistant\n', false)
+    }
+    add(suffix, true)
+    return { text, tokens }
+  }
+
+  #piece(token: TokenId): Uint8Array {
+    const piece = fakePieces[token]
+    if (piece !== undefined) return piece
+    throw new CllmError(
+      'invalid_token',
+      `Token ${token} is outside the vocabulary: expected an integer from 0 to ${fakePieces.length - 1}`,
+      { details: { token, vocabularySize: fakePieces.length } },
+    )
+  }
+}
+
+function pushLongestPieces(tokens: TokenId[], bytes: Uint8Array): void {
+  const latin1 = Buffer.from(bytes).toString('latin1')
+  for (let start = 0; start < latin1.length;) {
+    const longest = longestFrom[bytes[start] ?? 0] ?? longestPiece
+    let length = Math.min(longest, latin1.length - start)
+    let id = idOfPiece.get(latin1.slice(start, start + length))
+    while (id === undefined) id = idOfPiece.get(latin1.slice(start, start + --length))
+    tokens.push(id)
+    start += length
+  }
+}

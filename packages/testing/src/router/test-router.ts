@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict'
+import type { RouterDefinition, Placement, RoutedRequest, RouterPolicy } from '@cllm/core'
+import { systemClock, checkDefinition, RouterCatalog } from '@cllm/core'
+import { check, type TestContext } from '../test-context.js'
+import { Draw, drawRequest, SimulatedWorkers } from './simulated-workers.js'
+
+/** What a router claims, and the options that it is tested with. */
+export interface TestRouterOptions {
+  /** Default: its defaults. */
+  readonly options?: Readonly<Record<string, unknown>>
+  /**
+   * Whether it never chooses a worker with a long queue while another one is idle, whatever the request has there.
+   * Default true.
+   */
+  readonly leavesBusyWorkers?: boolean
+  /** Most milliseconds that placing may take among 1,000 workers, in the median; default 5. */
+  readonly maxPlaceMs?: number
+}
+
+const requests = 300
+
+/**
+ * The conformance suite of routers: every request is placed on one of the workers that are there, or
+ * held or refused while these are busy; the same questions get the same answers; nothing that a router
+ * is given changes; workers may come and go between two requests.
+ */
+export async function testRouter(
+  t: TestContext,
+  definition: RouterDefinition,
+  { options = {}, leavesBusyWorkers = true, maxPlaceMs = 5 }: TestRouterOptions = {},
+): Promise<void> {
+  const make = () => {
+    const catalog = new RouterCatalog()
+    catalog.add(definition)
+    return catalog.create(definition.name, options)
+  }
+
+  await t.test(`router ${definition?.name}`, async (t) => {
+    await check(t, 'is a definition', () => {
+      checkDefinition('router', definition)
+      assert(!definition.doc.includes('\n'), 'its doc is one line')
+      const names = Object.keys(definition.options?.shape ?? {})
+      const defaults = Object.keys(definition.options?.parse({}) ?? {})
+      assert.deepEqual(defaults.toSorted(), names.toSorted(), 'its options have defaults')
+      make()
+    })
+
+    await check(t, 'places requests on workers that are there, while these come and go', () => {
+      for (const seed of [1, 2, 3]) assert.equal(serve(make(), seed).length, requests)
+    })
+
+    await check(t, 'gives the same answers to the same questions', () => {
+      assert.deepEqual(serve(make(), 4), serve(make(), 4))
+    })
+
+    await check(t, 'holds or refuses nothing while all workers are idle', () => {
+      const router = make()
+      const draw = new Draw(5)
+      for (let index = 0; index < 100; index++) {
+        const workers = new SimulatedWorkers(1 + draw.below(5))
+        const request = drawRequest(draw, index)
+        const placement = ask(router, request, workers)
+        assert('worker' in placement, `${JSON.stringify(placement)} with idle workers`)
+      }
+    })
+
+    if (leavesBusyWorkers) {
+      await check(t, 'leaves a worker with a long queue when another one is idle', () => {
+        for (let busy = 0; busy < 2; busy++) {
+          const router = make()
+          const workers = new SimulatedWorkers(2)
+          const draw = new Draw(6)
+          // What they share is on the busy worker.
+          for (let index = 0; index < 50; index++) {
+            workers.place(workers.ids[busy]!, drawRequest(draw, index))
+          }
+          workers.burden(busy, 200)
+          for (let index = 50; index < 100; index++) {
+            const placement = ask(router, drawRequest(draw, index), workers)
+            if (!('worker' in placement)) continue
+            assert.notEqual(placement.worker, workers.ids[busy], 'the queue is 200 requests long')
+          }
+        }
+      })
+    }
+
+    await check(t, `places within ${maxPlaceMs} ms among 1,000 workers`, () => {
+      const router = make()
+      const workers = new SimulatedWorkers(1000)
+      const draw = new Draw(7)
+      const questions = Array.from({ length: 40 }, (_, index) => {
+        const request = drawRequest(draw, index)
+        return { request, views: workers.views(request) }
+      })
+      const times = questions.map(({ request, views }) => {
+        const began = systemClock.now()
+        router.place(request, views, 0)
+        return systemClock.now() - began
+      })
+      // a busy machine makes some of them slow
+      const median = times.sort((a, b) => a - b)[times.length / 2] ?? 0
+      assert(median <= maxPlaceMs, `it takes ${median.toFixed(2)} ms`)
+    })
+  })
+}
+
+/** Asks once; the answer must be one that a front can carry out. */
+function ask(router: RouterPolicy, request: RoutedRequest, workers: SimulatedWorkers): Placement {
+  const placement = router.place(request, workers.views(request), workers.now)
+  if ('worker' in placement) {
+    assert(workers.ids.includes(placement.worker), `there is no worker "${placement.worker}"`)
+  } else if ('holdMs' in placement) {
+    assert(placement.holdMs > 0 && placement.holdMs < Infinity, `held for ${placement.holdMs} ms`)
+  } else {
+    const { refuse, retryMs = 0 } = placement
+    assert(typeof refuse === 'string' && refuse !== '', 'a refusal says why')
+    assert(retryMs >= 0 && retryMs < Infinity, `to come again in ${retryMs} ms`)
+  }
+  return placement
+}
+
+/** Places a load; a request that is held is asked about again until it is not. */
+function serve(router: RouterPolicy, seed: number): Placement[] {
+  const draw = new Draw(seed)
+  const workers = new SimulatedWorkers(1 + draw.below(6))
+  const placements: Placement[] = []
+  for (let index = 0; index < requests; index++) {
+    if (draw.below(20) === 0) workers.add()
+    if (draw.below(20) === 0) workers.remove(draw.below(workers.ids.length))
+    const request = drawRequest(draw, index)
+    let placement = ask(router, request, workers)
+    for (let tries = 0; 'holdMs' in placement; tries++) {
+      assert(tries < 1000, 'it holds a request for ever')
+      workers.advance(placement.holdMs)
+      placement = ask(router, request, workers)
+    }
+    if ('worker' in placement) workers.place(placement.worker, request)
+    placements.push(placement)
+    workers.advance(draw.below(400))
+  }
+  return placements
+}
