@@ -31,8 +31,11 @@ t.test('the composed server serves and stops', async (t) => {
   t.same(await once(child, 'exit'), [0, null])
 })
 
-t.test('the README shows this file', async (t) => {
-  const readme = readFileSync(new URL('../../../README.md', import.meta.url), 'utf8')
+t.test('the README of the transport shows this file', async (t) => {
+  const readme = readFileSync(
+    new URL('../../../packages/http-koa/README.md', import.meta.url),
+    'utf8',
+  )
   const code = readFileSync(file, 'utf8').replace('// @ts-check\n', '')
-  t.ok(readme.includes(code), 'README.md and examples/compose-server/server.js are the same')
+  t.ok(readme.includes(code), 'it and examples/compose-server/server.js are the same')
 })

@@ -359,7 +359,8 @@ t.test('structured output and forced tools', async (t) => {
       const all = { ...parallel, seed, temperature: 1, stream: false as const }
       const [choice] = (await openai.chat.completions.create(all)).choices
       const calls = choice?.message.tool_calls ?? []
-      for (const one of calls) {
+      // the last call of an answer that is cut off has a part of its arguments
+      for (const one of choice?.finish_reason === 'length' ? calls.slice(0, -1) : calls) {
         t.match(one.type === 'function' && JSON.parse(one.function.arguments), wanted)
       }
       return calls.length
