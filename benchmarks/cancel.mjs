@@ -6,12 +6,12 @@ import { availableMemory } from '../packages/cli/dist/engine/memory/available-me
 import { resolveModel } from '../packages/cli/dist/models/resolve-model.js'
 import {
   createEngine,
-  LocalEngineClient,
   PluginRegistry,
   silentLogger,
   systemClock,
   systemRandom,
 } from '../packages/core/dist/index.js'
+import { LocalEngineClient } from '../packages/host/dist/index.js'
 import { createPolicy } from '../packages/scheduler/dist/index.js'
 import { randomOf, text } from './lib/prompts.mjs'
 import { quantile, table } from './lib/statistics.mjs'

@@ -2,7 +2,8 @@
 // model's text is not its own: a sampler makes it write each task's answer, so that repetition is
 // what it is in real tasks and the speed is that of the model's shape.
 import { parseArgs } from 'node:util'
-import { createEngine, LocalEngineClient, PluginRegistry } from '../packages/core/dist/index.js'
+import { createEngine, PluginRegistry } from '../packages/core/dist/index.js'
+import { LocalEngineClient } from '../packages/host/dist/index.js'
 import { silentLogger, systemClock, systemRandom } from '../packages/core/dist/index.js'
 import { createLlamaCppBackend } from '../packages/backend-llamacpp/dist/index.js'
 import { createPolicy } from '../packages/scheduler/dist/index.js'

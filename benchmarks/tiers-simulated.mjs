@@ -3,9 +3,10 @@
 // figures are the same each time: what of the time to a first token the engine and the load make.
 import { parseArgs } from 'node:util'
 import { createEngine, defaultSampling, SimulatedClock } from '../packages/core/dist/index.js'
-import { drive, FakeBackend } from '../packages/core/dist/testing/index.js'
+import { drive, FakeBackend } from '../packages/testing/dist/index.js'
 import { createPolicy } from '../packages/scheduler/dist/index.js'
-import { LocalEngineClient, PluginRegistry } from '../packages/core/dist/index.js'
+import { LocalEngineClient } from '../packages/host/dist/index.js'
+import { PluginRegistry } from '../packages/core/dist/index.js'
 import { shareNames, sharesOf } from './lib/first-token-shares.mjs'
 import { randomOf } from './lib/prompts.mjs'
 import { median, quantile, sum, table } from './lib/statistics.mjs'

@@ -1,11 +1,11 @@
 import {
   createEngine,
-  LocalEngineClient,
   PluginRegistry,
   systemClock,
   systemRandom,
 } from '../../packages/core/dist/index.js'
-import { FakeBackend, firstComeFirstServed } from '../../packages/core/dist/testing/index.js'
+import { LocalEngineClient } from '../../packages/host/dist/index.js'
+import { FakeBackend, firstComeFirstServed } from '../../packages/testing/dist/index.js'
 
 /** An engine that computes nothing: each step takes so many milliseconds, whatever is in it. */
 export function fakeEngine(slots, stepMs) {

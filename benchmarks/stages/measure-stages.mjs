@@ -1,9 +1,5 @@
-import {
-  createEngine,
-  LocalEngineClient,
-  PluginRegistry,
-  systemRandom,
-} from '../../packages/core/dist/index.js'
+import { createEngine, PluginRegistry, systemRandom } from '../../packages/core/dist/index.js'
+import { LocalEngineClient } from '../../packages/host/dist/index.js'
 import { median } from '../lib/statistics.mjs'
 import { runClient } from './run-client.mjs'
 import { runHttp } from './run-http.mjs'

@@ -190,7 +190,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'the policy is swapped in the middle of 8 streams',
   ],
   [
-    '`createserver` of `@cllm/core` builds a server from instances',
+    '`createserver` of `@cllm/host` builds a server from instances',
     'examples/compose-server/test/server.test.ts',
     'the composed server serves and stops',
   ],
