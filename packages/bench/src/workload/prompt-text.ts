@@ -28,7 +28,7 @@ function words(count: number, random: () => number): string[] {
 }
 
 /** Common English words: each is one token, with a space before it, in common vocabularies. */
-const fillerWords: readonly string[] = `
+export const fillerWords: readonly string[] = `
 time year people way day man thing woman life child world school state family student
 group country problem hand part place case week company system program question work government
 number night point home water room mother area money story fact month lot right study book eye job
