@@ -2,7 +2,7 @@
 // node benchmarks/stages.mjs --model SPEC [--help]
 import { spawnSync } from 'node:child_process'
 import { modelHost } from '../packages/cli/dist/commands/hosted/model-host.js'
-import { threadPool } from '../packages/cli/dist/engine/thread-pool.js'
+import { threadPool } from '../packages/cli/dist/engine/available-cores.js'
 import { dispatch } from './lib/command.mjs'
 import { printStages } from './stages/print-stages.mjs'
 

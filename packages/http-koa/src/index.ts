@@ -41,8 +41,7 @@ export {
   type ProtocolDefaults,
 } from './request/protocol-defaults.js'
 export * from './protocols/native/native-defaults.js'
-export { builtInProtocols, protocolDefaults, protocolsPlugin } from './built-in-protocols.js'
-export * from './create-koa-protocols.js'
+export * from './protocols/built-in-protocols.js'
 export * from './routes/define-protocol.js'
 export * from './protocols/anthropic/anthropic-protocol.js'
 export * from './protocols/ollama/ollama-protocol.js'

@@ -1,9 +1,11 @@
 import {
   ADAPTERS,
+  type Backend,
   type BackendContext,
   type BackendLimits,
   CllmError,
   createEngine,
+  defaultSampling,
   type Engine,
   type EngineParts,
   type Logger,
@@ -24,7 +26,6 @@ import { fingerprintOf } from './fingerprint.js'
 import { findNativeLibrary } from './native-library.js'
 import { parentChannel } from './process-channel.js'
 import { llamaCpp } from './to-engine-settings.js'
-import { warmUp } from './warm-up.js'
 
 /** Longer sequences have no drafts where all slots share one large pool of KV cells. */
 const longestInPool = 8192
@@ -123,4 +124,14 @@ async function loadAdapters(
       logger.error({ name, path, err: error }, 'an adapter cannot be loaded again: it is left out')
     }
   }
+}
+
+/** Runs one small step, so that the first request does not pay for first touches of memory. */
+async function warmUp(backend: Backend): Promise<void> {
+  if (backend.capabilities.generates === false) return
+  const [token = 0] = backend.tokenizer.encode('Hello')
+  const sampler = backend.createSampler({ ...defaultSampling, seed: 1 }, [token])
+  await backend.step([{ slot: 0, position: 0, tokens: [token], outputs: [0], sampler }])
+  sampler.dispose()
+  backend.release(0)
 }

@@ -10,7 +10,7 @@ import {
 import { killAtExit } from '../process/kill-at-exit.js'
 import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
 import { childChannel } from './process-channel.js'
-import { threadPool } from './thread-pool.js'
+import { threadPool } from './available-cores.js'
 import { llamaCpp } from './to-engine-settings.js'
 
 /** An engine in a separate process, which is restarted when it dies. */

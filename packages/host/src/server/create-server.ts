@@ -98,9 +98,9 @@ export function createServer(parts: ServerOnDirectory | ServerOnEngines | Server
   const own = 'backend' in parts ? [['policy']] : []
   checkServerParts(parts, Object.keys(partNames), [['backend', 'engines', 'directory'], ...own])
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
-  const models = 'directory' in parts ? parts.directory : directoryOf(parts, random)
-  const directory = withPresets(models, parts.presets)
-  const context = { directory, clock, random, logger }
+  const directory = 'directory' in parts ? parts.directory : directoryOf(parts, random)
+  const models = withPresets(directory, parts.presets)
+  const context = { directory: models, clock, random, logger }
   const transports = parts.transports.map((create) => create(context))
 
   return {

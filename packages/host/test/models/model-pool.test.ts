@@ -590,7 +590,7 @@ t.test('PooledEngineClient: cancels, time limits and recordings before the load'
 t.test('a server on a pool', async (t) => {
   const { pool, run, ask, clock, settle, inMemory } = pooled({}, { a: {}, b: {}, c: {} })
   const server = createServer({ directory: pool, transports: [], clock })
-  t.same(server.directory.list(), pool.list())
+  t.equal(server.directory, pool)
   const short = ask('a', 5)
   const long = ask('b', 500)
   await settle(2 * loadMs + 10)

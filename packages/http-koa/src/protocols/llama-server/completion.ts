@@ -21,8 +21,7 @@ import {
   toCompletionRequests,
 } from './completion-request.js'
 import { generationSettings } from './generation-settings.js'
-import type { LlamaServerContext } from './llama-server-context.js'
-import { llamaServerDefaults } from './llama-server-defaults.js'
+import { type LlamaServerContext, llamaServerDefaults } from './llama-server-context.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
 import { pickFields } from './pick-fields.js'
 import { probabilities } from './probabilities.js'

@@ -6,3 +6,10 @@ export interface LlamaServerContext {
   /** Whether `GET /slots` shows them. */
   readonly showsSlots: boolean
 }
+
+const sampling = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05 })
+
+/** llama-server's documented defaults, by route; penalties are off. */
+export const llamaServerDefaults = Object.freeze({
+  '/completion': { maxTokens: Infinity, sampling },
+})

@@ -4,10 +4,9 @@ import type { Answer, Call } from '../../routes/call.js'
 import { failureOf } from '../../engines/answering.js'
 import { infoOf, type ModelQuery, modelQuery, peekInfo } from '../../engines/model-queries.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
-import { llamaServerDefaults } from './llama-server-defaults.js'
 import { parseFields } from '../../fields/parse-fields.js'
 import { generationSettings } from './generation-settings.js'
-import type { LlamaServerContext } from './llama-server-context.js'
+import { type LlamaServerContext, llamaServerDefaults } from './llama-server-context.js'
 
 /** In the form that llama-server's clients read; what is built is node-llama-cpp's business. */
 const unknownBuild = 'b0-cllm'

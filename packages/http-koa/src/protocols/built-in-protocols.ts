@@ -1,0 +1,77 @@
+import { CllmError, definePlugin, type PluginRegistry } from '@cllm/core'
+import { admin } from './admin/admin-protocol.js'
+import { anthropic } from './anthropic/anthropic-protocol.js'
+import { batches } from './batches/batches-protocol.js'
+import { llamaServer } from './llama-server/llama-server-protocol.js'
+import { metrics } from './metrics/metrics-protocol.js'
+import { models } from './models/models-protocol.js'
+import { native } from './native/native-protocol.js'
+import { ollama } from './ollama/ollama-protocol.js'
+import { openAi } from './openai/openai-protocol.js'
+import { openApi } from '../openapi/openapi-protocol.js'
+import { usage } from './usage/usage-protocol.js'
+import { web } from './web/web-protocol.js'
+import type { ProtocolDefaults } from '../request/protocol-defaults.js'
+import type { KoaProtocolDefinition, ProtocolContext } from '../routes/define-protocol.js'
+import type { KoaProtocol } from '../routes/koa-context.js'
+
+/** The protocols of this package, in the order in which they are served. */
+export const builtInProtocols: readonly KoaProtocolDefinition[] = Object.freeze([
+  web,
+  native,
+  anthropic,
+  batches,
+  openAi,
+  ollama,
+  llamaServer,
+  models,
+  openApi,
+  admin,
+  usage,
+  metrics,
+])
+
+/** Registers {@link builtInProtocols}; load it before plug-ins that replace one of them. */
+export const protocolsPlugin = definePlugin({
+  name: 'protocols',
+  apiVersion: 1,
+  register(host) {
+    for (const protocol of builtInProtocols) host.registerProtocol(protocol)
+  },
+})
+
+/** The defaults of every route that generates; `docs/defaults.md` is made from this table. */
+export const protocolDefaults: Readonly<Record<string, ProtocolDefaults>> = Object.freeze(
+  Object.assign({}, ...builtInProtocols.map(({ defaults }) => defaults)),
+)
+
+/** Which protocols of a registry are made, and with what. */
+export interface KoaProtocolsOptions extends Partial<Omit<ProtocolContext, 'protocols'>> {
+  /** In this order; where two claim a path, the first one has it. Default: every registered one. */
+  readonly names?: readonly string[]
+  /** Options by the protocol's name; those of a protocol that is not made are not used. */
+  readonly options?: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+}
+
+/**
+ * Makes the protocols for a {@link koaTransport} by their names.
+ *
+ * @throws `invalid_configuration` for a name that is not registered, or a wrong option
+ */
+export function createKoaProtocols(
+  registry: Pick<PluginRegistry, 'protocolNames' | 'createProtocol'>,
+  { names = registry.protocolNames(), options = {}, ...given }: KoaProtocolsOptions = {},
+): KoaProtocol[] {
+  const protocols: KoaProtocol[] = []
+  const context: ProtocolContext = { defaults: {}, started: 0, ...given, protocols }
+  const registered = registry.protocolNames()
+  const unknown = Object.keys(options).find((name) => !registered.includes(name))
+  if (unknown !== undefined) {
+    const message = `protocol_options: expected ${registered.join(', ')}, instead got "${unknown}"`
+    throw new CllmError('invalid_configuration', message, { details: { valid: registered } })
+  }
+  for (const name of new Set(names)) {
+    protocols.push(registry.createProtocol(name, options[name], context))
+  }
+  return protocols
+}
