@@ -23,6 +23,7 @@ const pages = new Map([
   ['CHANGELOG.md', 'changelog.md'],
   ['CONTRIBUTING.md', 'contributing.md'],
   ['benchmarks/README.md', 'figures.md'],
+  ['benchmarks/scheduling.md', 'policies.md'],
   ['docs/README.md', 'contents.md'],
   ...markdownIn('docs').map((path) => [path, path.slice('docs/'.length)]),
   ...markdownIn('docs/decisions').map((path) => [path, path.slice('docs/'.length)]),

@@ -74,11 +74,11 @@ export const PREFIX_INDEX = token<PrefixIndex>('PrefixIndex')
 export const ENGINE_COSTS = token<EngineCosts>('EngineCosts')
 /** The {@link AdapterTable}: the adapters that requests can name. */
 export const ADAPTERS = token<AdapterTable>('Adapters')
-/** The {@link ActivityWatch}: what requests do, for a live view. */
+/** The `ActivityWatch`: what requests do, for a live view. */
 export const ACTIVITY = token<ActivityWatch>('Activity')
-/** The {@link Embeddings}. */
+/** The `Embeddings`. */
 export const EMBEDDINGS = token<Embeddings>('Embeddings')
-/** The {@link SlotActions}: saves, restores and erases slots. */
+/** The `SlotActions`: saves, restores and erases slots. */
 export const SLOT_ACTIONS = token<SlotActions>('SlotActions')
 /** The {@link Features} of the engine. */
 export const FEATURES = token<Features>('Features')

@@ -10,18 +10,22 @@ export class InFlightTable<Entry extends InFlightRequest> {
     return this.#requests.size
   }
 
+  /** The request of this id. */
   get(id: string): Entry | undefined {
     return this.#requests.get(id)
   }
 
+  /** By arrival, as they are now. */
   all(): Entry[] {
     return [...this.#requests.values()]
   }
 
+  /** By arrival. */
   [Symbol.iterator](): Iterator<Entry> {
     return this.#requests.values()
   }
 
+  /** Takes in a request that is not in the table. */
   add(entry: Entry): void {
     this.#requests.set(entry.id, entry)
   }

@@ -21,6 +21,7 @@ const isKind = (value: unknown, wanted: string): boolean =>
 export class Reply {
   readonly [kind] = 'whole'
 
+  /** Whether a handler returned one. */
   static isInstance(value: unknown): value is Reply {
     return isKind(value, 'whole')
   }
@@ -51,12 +52,14 @@ export interface StreamWriter {
 
 /** The media types of streams. */
 export const eventStream = 'text/event-stream; charset=utf-8'
+/** The media type of a JSON value a line. */
 export const jsonLines = 'application/x-ndjson'
 
 /** An answer that is written bit by bit, once its status and headers are sent. */
 export class StreamReply {
   readonly [kind] = 'stream'
 
+  /** Whether a handler returned one. */
   static isInstance(value: unknown): value is StreamReply {
     return isKind(value, 'stream')
   }
@@ -78,6 +81,7 @@ export class StreamReply {
 export interface Encoder<Event> {
   /** Before the first event. */
   begin?(): void
+  /** Writes what an event brings. */
   push(event: Event): void
   /** After the last event. */
   end?(): void

@@ -54,6 +54,7 @@ export interface Route<Own = never> {
 
 /** A route of a server: all that its handler needs is bound. */
 export interface BoundRoute extends Omit<Route, 'handle'> {
+  /** Answers a request. */
   handle(call: Call, own?: undefined): Answer | Promise<Answer>
 }
 

@@ -103,6 +103,7 @@ export class Counters implements EngineObserver {
     totals.preemptions += preemptions
   }
 
+  /** All counts since the start. */
   snapshot(): Counts {
     const { requests, busyMs } = this
     const composition = this.#composition.snapshot()

@@ -47,7 +47,11 @@ export class Thoughts {
   /** White space that belongs to it if more comes. */
   #blank = ''
 
-  /** @param isEnd - whether no more comes: then what follows is other reasoning */
+  /**
+   * Takes in more text; returns what is certain to be reasoning.
+   *
+   * @param isEnd - whether no more comes: then what follows is other reasoning
+   */
   push(text: string, isEnd: boolean): readonly ReadPart[] {
     const shown = this.#blank + text
     const solid = shown.trimEnd()
