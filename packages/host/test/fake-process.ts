@@ -12,8 +12,7 @@ import {
   type SimulatedClock,
   type TokenId,
 } from '@cllm/core'
-import { firstComeFirstServed } from '@cllm/testing'
-import type { FakeBackendOptions } from '@cllm/testing'
+import { firstComeFirstServed, type FakeBackendOptions } from '@cllm/testing'
 import { counting, WatchedBackend } from '../../core/test/rig.js'
 
 /** One end of a way between processes: what arrives has been JSON. */

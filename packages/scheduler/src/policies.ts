@@ -1,5 +1,9 @@
-import type { BatchingDefinition, OrderDefinition, SchedulerPolicy } from '@cllm/core'
-import { PluginRegistry } from '@cllm/core'
+import {
+  type BatchingDefinition,
+  type OrderDefinition,
+  type SchedulerPolicy,
+  PluginRegistry,
+} from '@cllm/core'
 import { adaptive } from './batchings/adaptive/adaptive.js'
 import { chunked } from './batchings/chunked.js'
 import { continuous } from './batchings/continuous.js'

@@ -1,5 +1,4 @@
-import type { RouterDefinition } from '@cllm/core'
-import { defineRouter, type Placement, nextNumber } from '@cllm/core'
+import { type RouterDefinition, defineRouter, type Placement, nextNumber } from '@cllm/core'
 import { testRouter, type TestContext } from '@cllm/testing'
 import {
   blocksOfText,

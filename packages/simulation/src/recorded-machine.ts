@@ -1,5 +1,11 @@
-import type { RecordedStep, Recording, StepWork } from '@cllm/core'
-import { CllmError, StepCostModel, workOf } from '@cllm/core'
+import {
+  type RecordedStep,
+  type Recording,
+  type StepWork,
+  CllmError,
+  StepCostModel,
+  workOf,
+} from '@cllm/core'
 import { mean, quantile } from 'simple-statistics'
 import type { MachineModel } from './machine-model.js'
 

@@ -1,15 +1,18 @@
-import type {
-  Backend,
-  Clock,
-  Engine,
-  Forecast,
-  GenerateRequest,
-  RequestEvent,
-  SchedulerPolicy,
-  TokenId,
-  Usage,
+import {
+  type Backend,
+  type Clock,
+  type Engine,
+  type Forecast,
+  type GenerateRequest,
+  type RequestEvent,
+  type SchedulerPolicy,
+  type TokenId,
+  type Usage,
+  createEngine,
+  defined,
+  PluginRegistry,
+  SimulatedClock,
 } from '@cllm/core'
-import { createEngine, defined, PluginRegistry, SimulatedClock } from '@cllm/core'
 import { eventLoopTurns } from './event-loop-turn.js'
 import { type FleetOptions, slower } from './fleet/fleet-options.js'
 import { SimulatedFleet } from './fleet/simulated-fleet.js'

@@ -1,19 +1,21 @@
-import type {
-  Backend,
-  BackendCapabilities,
-  BackendLimits,
-  BatchItem,
-  Clock,
-  ModelInfo,
-  Sampler,
-  SamplingParams,
-  SlotId,
-  StepOutput,
-  StepResult,
-  TokenId,
-  Tokenizer,
+import {
+  type Backend,
+  type BackendCapabilities,
+  type BackendLimits,
+  type BatchItem,
+  type Clock,
+  type ModelInfo,
+  type Sampler,
+  type SamplingParams,
+  type SlotId,
+  type StepOutput,
+  type StepResult,
+  type TokenId,
+  type Tokenizer,
+  CellPool,
+  CllmError,
+  mixBits,
 } from '@cllm/core'
-import { CellPool, CllmError, mixBits } from '@cllm/core'
 import type { MachineModel } from './machine-model.js'
 import { expected } from './simulated-proposer.js'
 

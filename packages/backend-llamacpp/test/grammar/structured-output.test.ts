@@ -1,6 +1,11 @@
 import { isIPv4, isIPv6 } from 'node:net'
-import type { Backend, JsonSchema, OutputConstraint, Sampler } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import {
+  type Backend,
+  type JsonSchema,
+  type OutputConstraint,
+  type Sampler,
+  CllmError,
+} from '@cllm/core'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import * as fc from 'fast-check'

@@ -1,5 +1,4 @@
-import type { GenerateEvent } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type GenerateEvent, CllmError } from '@cllm/core'
 
 /** Callbacks on a stream. */
 export interface StreamWatcher {

@@ -1,5 +1,4 @@
-import type { Random, GenerateRequest } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type Random, type GenerateRequest, CllmError } from '@cllm/core'
 import type { InFlightRequest } from './in-flight-request.js'
 
 /** The requests in flight over one or several engines, by arrival. */

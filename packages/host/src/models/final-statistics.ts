@@ -1,6 +1,5 @@
 import { overriding } from '../client/overriding.js'
-import { within } from '@cllm/core'
-import type { Clock, EngineStatistics } from '@cllm/core'
+import { within, type Clock, type EngineStatistics } from '@cllm/core'
 import { pastOf } from '../statistics/past-of.js'
 import { sumStatistics } from '../statistics/sum-statistics.js'
 import type { LoadedModel, PooledModel } from './pooled-model.js'

@@ -1,5 +1,4 @@
-import type { Clock, Logger } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type Clock, type Logger, CllmError } from '@cllm/core'
 import { continuing, keepFinalStatistics } from './final-statistics.js'
 import { explainMemory, mayFit } from './memory-failure.js'
 import {

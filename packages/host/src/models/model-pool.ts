@@ -1,5 +1,14 @@
-import { systemClock, silentLogger, type Logger, CllmError } from '@cllm/core'
-import type { Clock, EngineClient, ModelLoading, ModelStatus, OpenOptions } from '@cllm/core'
+import {
+  systemClock,
+  silentLogger,
+  type Logger,
+  CllmError,
+  type Clock,
+  type EngineClient,
+  type ModelLoading,
+  type ModelStatus,
+  type OpenOptions,
+} from '@cllm/core'
 import { ModelLoader } from './model-loader.js'
 import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-options.js'
 import { aliasesOf, resolveModelName } from './resolve-model-name.js'

@@ -1,13 +1,15 @@
-import type {
-  Clock,
-  EngineCalls,
-  EngineClient,
-  GenerateEvent,
-  GenerateRequest,
-  OpenOptions,
-  Recording,
+import {
+  type Clock,
+  type EngineCalls,
+  type EngineClient,
+  type GenerateEvent,
+  type GenerateRequest,
+  type OpenOptions,
+  type Recording,
+  cancelled,
+  CllmError,
+  defined,
 } from '@cllm/core'
-import { cancelled, CllmError, defined } from '@cllm/core'
 import { CallForwarder, takesSignal } from '../remote/engine-calls.js'
 import { watchStream } from '../client/watch-stream.js'
 import { deferredStream } from './deferred-stream.js'

@@ -1,6 +1,5 @@
 import { overriding } from '../client/overriding.js'
-import type { EngineDirectory, ModelPreset, ModelPresets } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type EngineDirectory, type ModelPreset, type ModelPresets, CllmError } from '@cllm/core'
 import type { ClosableDirectory } from '../server/closable-directory.js'
 
 /** Characters of a name. */

@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { Plugin } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type Plugin, CllmError } from '@cllm/core'
 
 /**
  * Finds a plugin's module and returns the plugin that is its default export.

@@ -1,5 +1,4 @@
-import type { Plugin, PluginHost } from '@cllm/core'
-import { CllmError, droppedOption, optionProblems } from '@cllm/core'
+import { type Plugin, type PluginHost, CllmError, droppedOption, optionProblems } from '@cllm/core'
 import { importPlugin } from './import-plugin.js'
 
 /** A plugin as a configuration names it. */

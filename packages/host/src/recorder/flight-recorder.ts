@@ -1,14 +1,14 @@
-import type {
-  Clock,
-  EngineInfo,
-  GenerateRequest,
-  EngineChange,
-  RecorderStatistics,
-  Recording,
-  RecordedStep,
-  PolicySetting,
+import {
+  type Clock,
+  type EngineInfo,
+  type GenerateRequest,
+  type EngineChange,
+  type RecorderStatistics,
+  type Recording,
+  type RecordedStep,
+  type PolicySetting,
+  defined,
 } from '@cllm/core'
-import { defined } from '@cllm/core'
 import type { QueuedRequest } from '../remote/engine-telemetry.js'
 import type { RecorderOptions } from './recorder-options.js'
 import { type Arrival, type Asked, type RecordingParts, writeRecording } from './write-recording.js'

@@ -1,12 +1,15 @@
 import type { FromEngine, ToEngine } from '../remote/channel.js'
-import type {
-  AddressedEvent,
-  Usage,
-  EngineStatistics,
-  PolicySetting,
-  RecordedStep,
+import {
+  type AddressedEvent,
+  type Usage,
+  type EngineStatistics,
+  type PolicySetting,
+  type RecordedStep,
+  defined,
+  Counters,
+  endState,
+  type StepTotals,
 } from '@cllm/core'
-import { defined, Counters, endState, type StepTotals } from '@cllm/core'
 import { emptied } from '../statistics/past-of.js'
 import { sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'

@@ -1,13 +1,14 @@
-import type {
-  EngineInfo,
-  GenerateRequest,
-  ArrivalRecord,
-  EngineChange,
-  RecordedStep,
-  Recording,
-  PolicySetting,
+import {
+  type EngineInfo,
+  type GenerateRequest,
+  type ArrivalRecord,
+  type EngineChange,
+  type RecordedStep,
+  type Recording,
+  type PolicySetting,
+  CllmError,
+  blockSize,
 } from '@cllm/core'
-import { CllmError, blockSize } from '@cllm/core'
 
 /** A request as the recorder has it in memory; times are the clock's. */
 export interface Arrival {

@@ -1,5 +1,4 @@
-import type { EngineCalls } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type EngineCalls, CllmError } from '@cllm/core'
 
 /** How a call is made to an engine in another process. */
 export interface CallTraits {

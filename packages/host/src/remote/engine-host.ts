@@ -1,5 +1,4 @@
-import { CllmError, defined } from '@cllm/core'
-import type { Engine, PluginRegistry } from '@cllm/core'
+import { CllmError, defined, type Engine, type PluginRegistry } from '@cllm/core'
 import { TelemetryBuffer } from './engine-telemetry.js'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
 import { assertEngineCall, withSignal } from './engine-calls.js'

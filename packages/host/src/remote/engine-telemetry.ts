@@ -1,5 +1,10 @@
-import type { EngineObserver, StepRecord, RecordedStep, Sequence } from '@cllm/core'
-import { blockSize } from '@cllm/core'
+import {
+  type EngineObserver,
+  type StepRecord,
+  type RecordedStep,
+  type Sequence,
+  blockSize,
+} from '@cllm/core'
 
 /** A request that an engine queued. */
 export interface QueuedRequest {

@@ -1,5 +1,12 @@
-import type { Random, AddressedEvent, GenerateEvent, RequestEvent } from '@cllm/core'
-import { CllmError, cancelled, reasonOf } from '@cllm/core'
+import {
+  type Random,
+  type AddressedEvent,
+  type GenerateEvent,
+  type RequestEvent,
+  CllmError,
+  cancelled,
+  reasonOf,
+} from '@cllm/core'
 
 /** A `next()` that found no event. */
 interface Waiting {

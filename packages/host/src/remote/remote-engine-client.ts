@@ -1,13 +1,15 @@
-import type {
-  Random,
-  EngineClient,
-  EngineInfo,
-  GenerateEvent,
-  TokenizeOptions,
-  GenerateRequest,
-  AdapterInfo,
+import {
+  type Random,
+  type EngineClient,
+  type EngineInfo,
+  type GenerateEvent,
+  type TokenizeOptions,
+  type GenerateRequest,
+  type AdapterInfo,
+  CllmError,
+  cancelled,
+  defined,
 } from '@cllm/core'
-import { CllmError, cancelled, defined } from '@cllm/core'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
 import { CallForwarder, type EngineCallName, takesSignal } from './engine-calls.js'
 import { EventStreams, requestId } from './event-streams.js'

@@ -7,17 +7,15 @@ import {
   createEngine,
   type EngineParts,
   checkServerParts,
+  type Clock,
+  type Random,
+  type EngineClient,
+  type ModelPreset,
+  type EngineDirectory,
+  type TransportAddress,
+  type TransportFactory,
 } from '@cllm/core'
 import { LocalEngineClient } from '../client/local-engine-client.js'
-import type {
-  Clock,
-  Random,
-  EngineClient,
-  ModelPreset,
-  EngineDirectory,
-  TransportAddress,
-  TransportFactory,
-} from '@cllm/core'
 import type { ClosableDirectory } from './closable-directory.js'
 import { AdapterDirectory } from '../models/adapters/adapter-directory.js'
 import { withPresets } from '../models/presets.js'

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { SlotFiles, StateHead } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type SlotFiles, type StateHead, CllmError } from '@cllm/core'
 import { slotThread, writeThread } from './thread/state-thread.js'
 import { readStateFile, readStateHead, secretOf, writeStateFile } from './state-file.js'
 

@@ -1,7 +1,14 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { within } from '@cllm/core'
-import type { Clock, StateFile, StateFiles, StateHead, WrittenState, Logger } from '@cllm/core'
+import {
+  within,
+  type Clock,
+  type StateFile,
+  type StateFiles,
+  type StateHead,
+  type WrittenState,
+  type Logger,
+} from '@cllm/core'
 import { readStateFile, secretOf, stateNameOf, writeStateFile } from './state-file.js'
 import { ending, unfinished } from './thread/clean-folder.js'
 import type { ListProblem } from './thread/state-task.js'

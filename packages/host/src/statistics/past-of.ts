@@ -1,5 +1,4 @@
-import type { CacheStatistics, EngineStatistics } from '@cllm/core'
-import { defined } from '@cllm/core'
+import { type CacheStatistics, type EngineStatistics, defined } from '@cllm/core'
 
 /** What an engine that has left memory had counted; nothing goes on in it any more. */
 export function pastOf(statistics: EngineStatistics): EngineStatistics {

@@ -1,5 +1,4 @@
-import type { Clock, AddressedEvent } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type Clock, type AddressedEvent, CllmError } from '@cllm/core'
 import { InFlightRequest } from '../fleet/in-flight-request.js'
 import { InFlightTable } from '../fleet/in-flight-table.js'
 import type { Submission } from '../remote/channel.js'

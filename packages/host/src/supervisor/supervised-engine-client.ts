@@ -1,5 +1,13 @@
-import { systemClock, systemRandom, silentLogger, type Logger, CllmError } from '@cllm/core'
-import type { Clock, Random, Recording } from '@cllm/core'
+import {
+  systemClock,
+  systemRandom,
+  silentLogger,
+  type Logger,
+  CllmError,
+  type Clock,
+  type Random,
+  type Recording,
+} from '@cllm/core'
 import { TelemetryTap } from '../recorder/telemetry-tap.js'
 import { FlightRecorder } from '../recorder/flight-recorder.js'
 import { defaultRecorderOptions, type RecorderOptions } from '../recorder/recorder-options.js'

@@ -1,5 +1,4 @@
-import type { SequenceView, WaitingView } from '@cllm/core'
-import { defineOrder } from '@cllm/core'
+import { type SequenceView, type WaitingView, defineOrder } from '@cllm/core'
 import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
 import { cachedTokens } from '../kit/cached-tokens.js'

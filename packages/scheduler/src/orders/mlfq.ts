@@ -1,5 +1,4 @@
-import type { SequenceView } from '@cllm/core'
-import { defineOrder } from '@cllm/core'
+import { type SequenceView, defineOrder } from '@cllm/core'
 import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
 import { findVictims } from '../kit/find-victims.js'

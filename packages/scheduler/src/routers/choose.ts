@@ -1,5 +1,4 @@
-import type { WorkerView } from '@cllm/core'
-import { mixBits } from '@cllm/core'
+import { type WorkerView, mixBits } from '@cllm/core'
 
 /**
  * The worker with the least cost; of equal ones that with the fewest requests, then that which got its

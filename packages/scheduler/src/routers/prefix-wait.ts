@@ -1,5 +1,4 @@
-import type { WorkerView } from '@cllm/core'
-import { defineRouter } from '@cllm/core'
+import { type WorkerView, defineRouter } from '@cllm/core'
 import { z } from 'zod'
 import { leastBy, nearlyLeastBy } from './choose.js'
 

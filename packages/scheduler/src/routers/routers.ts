@@ -1,5 +1,4 @@
-import type { RouterDefinition, RouterPolicy } from '@cllm/core'
-import { RouterCatalog } from '@cllm/core'
+import { type RouterDefinition, type RouterPolicy, RouterCatalog } from '@cllm/core'
 import { cacheAware, kv } from './published-rules.js'
 import { leastLoaded, leastWait, roundRobin, twoChoices } from './plain.js'
 import { prefixWait } from './prefix-wait.js'

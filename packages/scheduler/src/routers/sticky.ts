@@ -1,5 +1,4 @@
-import type { RoutedRequest, RouterPolicy } from '@cllm/core'
-import { defineRouter } from '@cllm/core'
+import { type RoutedRequest, type RouterPolicy, defineRouter } from '@cllm/core'
 import { z } from 'zod'
 import { type Bound, homesOf, isWithin, leastBy } from './choose.js'
 

@@ -1,5 +1,4 @@
-import type { RequestEvent } from '@cllm/core'
-import { LinearFit } from '@cllm/core'
+import { type RequestEvent, LinearFit } from '@cllm/core'
 import { PromptChains } from './prompt-chains.js'
 import type { WorkerReport } from './worker-report.js'
 

@@ -1,12 +1,13 @@
-import type {
-  Clock,
-  Engine,
-  EngineStatistics,
-  GenerateRequest,
-  RequestEvent,
-  RouterPolicy,
+import {
+  type Clock,
+  type Engine,
+  type EngineStatistics,
+  type GenerateRequest,
+  type RequestEvent,
+  type RouterPolicy,
+  cancelReason,
+  nextNumber,
 } from '@cllm/core'
-import { cancelReason, nextNumber } from '@cllm/core'
 import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler'
 import type { FleetOptions } from './fleet-options.js'
 import { SimulatedFront } from './simulated-front.js'

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import type { AppliedAdapter, BatchItem, TokenId } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type AppliedAdapter, type BatchItem, type TokenId, CllmError } from '@cllm/core'
 import { check, type TestContext } from '../test-context.js'
 import { type BackendDriver, greedy } from './backend-driver.js'
 

@@ -1,15 +1,16 @@
 import assert from 'node:assert/strict'
-import type {
-  Backend,
-  BatchItem,
-  OutputLogprobs,
-  Sampler,
-  SlotId,
-  StepOutput,
-  StepResult,
-  TokenId,
+import {
+  type Backend,
+  type BatchItem,
+  type OutputLogprobs,
+  type Sampler,
+  type SlotId,
+  type StepOutput,
+  type StepResult,
+  type TokenId,
+  defaultSampling,
+  type SamplingParams,
 } from '@cllm/core'
-import { defaultSampling, type SamplingParams } from '@cllm/core'
 
 /** Always the likeliest token. */
 export const greedy: SamplingParams = Object.freeze({ ...defaultSampling, temperature: 0, seed: 1 })

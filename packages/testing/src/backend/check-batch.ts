@@ -1,7 +1,6 @@
-import type { BackendLimits, BatchItem, Sampler } from '@cllm/core'
+import { type BackendLimits, type BatchItem, type Sampler, hashTokens } from '@cllm/core'
 import type { FakeSlot } from '../fakes/fake-slot.js'
 import { FakeSampler } from '../fakes/fake-sampler.js'
-import { hashTokens } from '@cllm/core'
 
 /** What {@link checkBatch} checks against. */
 export interface CheckContext {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import type { OutputConstraint, TokenId } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type OutputConstraint, type TokenId, CllmError } from '@cllm/core'
 import { check, type TestContext } from '../test-context.js'
 import { type BackendDriver, greedy } from './backend-driver.js'
 

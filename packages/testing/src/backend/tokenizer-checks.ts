@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Backend, TokenId } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import { type Backend, type TokenId, CllmError } from '@cllm/core'
 import { check, type TestContext } from '../test-context.js'
 
 const texts = [

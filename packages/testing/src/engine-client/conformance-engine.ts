@@ -1,8 +1,12 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import type { FromEngine, ToEngine, Channel } from '@cllm/host'
-import { hostEngine } from '@cllm/host'
-import type { SchedulerPolicy, TokenId, Engine } from '@cllm/core'
-import { PluginRegistry, createEngine } from '@cllm/core'
+import { type FromEngine, type ToEngine, type Channel, hostEngine } from '@cllm/host'
+import {
+  type SchedulerPolicy,
+  type TokenId,
+  type Engine,
+  PluginRegistry,
+  createEngine,
+} from '@cllm/core'
 import { FakeBackend } from '../fakes/fake-backend.js'
 import { firstComeFirstServed } from '../policy/first-come-first-served.js'
 

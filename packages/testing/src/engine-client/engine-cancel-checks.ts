@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import type { EngineClient } from '@cllm/core'
-import { CllmError, defined } from '@cllm/core'
+import { type EngineClient, CllmError, defined } from '@cllm/core'
 import {
   assertFailed,
   endless,

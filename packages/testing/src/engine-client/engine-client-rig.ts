@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import type { EngineClient, GenerateEvent, GenerateRequest, TokenId, ErrorCode } from '@cllm/core'
-import { CllmError } from '@cllm/core'
+import {
+  type EngineClient,
+  type GenerateEvent,
+  type GenerateRequest,
+  type TokenId,
+  type ErrorCode,
+  CllmError,
+} from '@cllm/core'
 
 /** A stream of events. */
 export type Events = AsyncIterableIterator<GenerateEvent>

@@ -1,5 +1,4 @@
-import type { BatchItem, StepOutput, TokenId } from '@cllm/core'
-import { extendHash } from '@cllm/core'
+import { type BatchItem, type StepOutput, type TokenId, extendHash } from '@cllm/core'
 import { saltOf } from './fake-adapters.js'
 import { type FakeModel, salted } from './fake-model.js'
 import { FakeSampler } from './fake-sampler.js'

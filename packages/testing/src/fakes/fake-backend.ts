@@ -1,19 +1,21 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import type {
-  AppliedAdapter,
-  Backend,
-  BackendCapabilities,
-  BackendLimits,
-  BatchItem,
-  ModelInfo,
-  Sampler,
-  SlotId,
-  StepResult,
-  SamplingParams,
-  TokenId,
-  Tokenizer,
+import {
+  type AppliedAdapter,
+  type Backend,
+  type BackendCapabilities,
+  type BackendLimits,
+  type BatchItem,
+  type ModelInfo,
+  type Sampler,
+  type SlotId,
+  type StepResult,
+  type SamplingParams,
+  type TokenId,
+  type Tokenizer,
+  CllmError,
+  defined,
+  hashTokens,
 } from '@cllm/core'
-import { CllmError, defined, hashTokens } from '@cllm/core'
 import { checkBatch } from '../backend/check-batch.js'
 import type { FakeBackendOptions } from './fake-backend-options.js'
 import type { FakeOperation, FakeStep } from './fake-calls.js'

@@ -1,4 +1,11 @@
-import type { OutputLogprobs, ScoredTokens, SamplingParams, TokenId } from '@cllm/core'
+import {
+  type OutputLogprobs,
+  type ScoredTokens,
+  type SamplingParams,
+  type TokenId,
+  extendHash,
+  hashTokens,
+} from '@cllm/core'
 import { sampleToken } from './fake-sampling.js'
 import type { FakeSlot } from './fake-slot.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
@@ -10,7 +17,6 @@ import {
   firstTailToken,
   firstWordToken,
 } from './fake-vocabulary.js'
-import { extendHash, hashTokens } from '@cllm/core'
 
 /**
  * Overrides the output of the fake model: gets all tokens so far and returns the next one, or undefined

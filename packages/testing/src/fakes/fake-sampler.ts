@@ -1,5 +1,4 @@
-import type { Sampler, SamplingParams, TokenId } from '@cllm/core'
-import { hashTokens } from '@cllm/core'
+import { type Sampler, type SamplingParams, type TokenId, hashTokens } from '@cllm/core'
 
 /** The sampler of {@link FakeBackend}: remembers which tokens it knows, to be checked at each draw. */
 export class FakeSampler implements Sampler {

@@ -1,5 +1,4 @@
-import type { SamplingParams, TokenId } from '@cllm/core'
-import { hashTokens } from '@cllm/core'
+import { type SamplingParams, type TokenId, hashTokens } from '@cllm/core'
 
 /**
  * Chooses a token as the parameters say. Randomness is Gumbel noise by (seed, position, token):

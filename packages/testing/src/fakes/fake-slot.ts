@@ -1,5 +1,4 @@
-import type { TokenId } from '@cllm/core'
-import { extendHash } from '@cllm/core'
+import { type TokenId, extendHash } from '@cllm/core'
 
 /** What a slot of {@link FakeBackend} holds: its tokens, and as its "KV" the hash after each. */
 export class FakeSlot {

@@ -1,14 +1,14 @@
-import type {
-  ChatMessage,
-  ChatRenderOptions,
-  EncodeOptions,
-  InfillTokens,
-  RenderedChat,
-  TokenDecoder,
-  TokenId,
-  Tokenizer,
+import {
+  type ChatMessage,
+  type ChatRenderOptions,
+  type EncodeOptions,
+  type InfillTokens,
+  type RenderedChat,
+  type TokenDecoder,
+  type TokenId,
+  type Tokenizer,
+  CllmError,
 } from '@cllm/core'
-import { CllmError } from '@cllm/core'
 import { fakeInfillTokens, fakePieces, fakeSpecialTokens, fakeTokenIds } from './fake-vocabulary.js'
 
 const utf8 = new TextEncoder()

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
-import { systemClock } from '@cllm/core'
-import type { SchedulerPolicy, SequenceView } from '@cllm/core'
+import { systemClock, type SchedulerPolicy, type SequenceView } from '@cllm/core'
 import { PolicySimulation } from './policy-simulation.js'
 import { SimulatedRequest } from './simulated-request.js'
 

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
-import type {
-  BackendLimits,
-  Plan,
-  SchedulerEvent,
-  SchedulerPolicy,
-  SchedulerState,
+import {
+  type BackendLimits,
+  type Plan,
+  type SchedulerEvent,
+  type SchedulerPolicy,
+  type SchedulerState,
+  checkPlan,
 } from '@cllm/core'
-import { checkPlan } from '@cllm/core'
 import type { WorkloadRequest } from './policy-workload.js'
 import { SimulatedRequest } from './simulated-request.js'
 

@@ -1,6 +1,11 @@
 import assert from 'node:assert/strict'
-import type { BatchingDefinition, Definition, OrderDefinition } from '@cllm/core'
-import { checkHalf, composePolicy } from '@cllm/core'
+import {
+  type BatchingDefinition,
+  type Definition,
+  type OrderDefinition,
+  checkHalf,
+  composePolicy,
+} from '@cllm/core'
 import { checkedBatching, checkedOrder } from './checked-halves.js'
 import { check, type TestContext } from '../test-context.js'
 import { testPolicy, type TestPolicyOptions } from './test-policy.js'

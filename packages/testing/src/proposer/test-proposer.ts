@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict'
-import type { ProposerDefinition, Drafter, Proposal, TokenId } from '@cllm/core'
-import { ProposerCatalog, mixBits, checkDefinition } from '@cllm/core'
+import {
+  type ProposerDefinition,
+  type Drafter,
+  type Proposal,
+  type TokenId,
+  ProposerCatalog,
+  mixBits,
+  checkDefinition,
+} from '@cllm/core'
 import { type TestContext, check } from '../test-context.js'
 
 /** Options of {@link testProposer}. */

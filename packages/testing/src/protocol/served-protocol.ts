@@ -1,8 +1,23 @@
 import assert from 'node:assert/strict'
-import type { FromEngine, ToEngine } from '@cllm/host'
-import { hostEngine, LocalEngineClient, RemoteEngineClient, StaticDirectory } from '@cllm/host'
-import { SimulatedClock, PluginRegistry, createEngine, defined } from '@cllm/core'
-import type { Random, EngineClient, EngineDirectory, Protocol, Engine } from '@cllm/core'
+import {
+  type FromEngine,
+  type ToEngine,
+  hostEngine,
+  LocalEngineClient,
+  RemoteEngineClient,
+  StaticDirectory,
+} from '@cllm/host'
+import {
+  SimulatedClock,
+  PluginRegistry,
+  createEngine,
+  defined,
+  type Random,
+  type EngineClient,
+  type EngineDirectory,
+  type Protocol,
+  type Engine,
+} from '@cllm/core'
 import { FakeBackend } from '../fakes/fake-backend.js'
 import { firstComeFirstServed } from '../policy/first-come-first-served.js'
 import { jsonChannel } from '../engine-client/json-channel.js'

@@ -1,5 +1,4 @@
-import type { RoutedRequest, WorkerView } from '@cllm/core'
-import { nextNumber } from '@cllm/core'
+import { type RoutedRequest, type WorkerView, nextNumber } from '@cllm/core'
 
 /** Numbers that look random and are the same each time. */
 export class Draw {

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict'
-import type { RouterDefinition, Placement, RoutedRequest, RouterPolicy } from '@cllm/core'
-import { systemClock, checkDefinition, RouterCatalog } from '@cllm/core'
+import {
+  type RouterDefinition,
+  type Placement,
+  type RoutedRequest,
+  type RouterPolicy,
+  systemClock,
+  checkDefinition,
+  RouterCatalog,
+} from '@cllm/core'
 import { check, type TestContext } from '../test-context.js'
 import { Draw, drawRequest, SimulatedWorkers } from './simulated-workers.js'
 

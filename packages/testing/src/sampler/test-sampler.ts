@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict'
-import type { SamplerDefinition, LogitProcessor, TokenId } from '@cllm/core'
-import { mixBits, checkDefinition, SamplerCatalog } from '@cllm/core'
+import {
+  type SamplerDefinition,
+  type LogitProcessor,
+  type TokenId,
+  mixBits,
+  checkDefinition,
+  SamplerCatalog,
+} from '@cllm/core'
 import { FakeTokenizer } from '../fakes/fake-tokenizer.js'
 import { type TestContext, check } from '../test-context.js'
 

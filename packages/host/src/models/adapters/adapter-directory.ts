@@ -1,13 +1,13 @@
-import type {
-  AdapterChoice,
-  EngineClient,
-  GenerateRequest,
-  AdaptedModel,
-  ModelLoading,
-  ModelStatus,
-  OpenOptions,
+import {
+  type AdapterChoice,
+  type EngineClient,
+  type GenerateRequest,
+  type AdaptedModel,
+  type ModelLoading,
+  type ModelStatus,
+  type OpenOptions,
+  CllmError,
 } from '@cllm/core'
-import { CllmError } from '@cllm/core'
 import { overriding } from '../../client/overriding.js'
 import type { ClosableDirectory } from '../../server/closable-directory.js'
 import { AdapterSet } from './adapter-set.js'

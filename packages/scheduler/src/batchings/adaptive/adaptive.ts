@@ -1,5 +1,11 @@
-import type { SequenceView, Step } from '@cllm/core'
-import { StepCostModel, defineBatching, isOfBatch, workOf } from '@cllm/core'
+import {
+  type SequenceView,
+  type Step,
+  StepCostModel,
+  defineBatching,
+  isOfBatch,
+  workOf,
+} from '@cllm/core'
 import { z } from 'zod'
 import { Anticipation } from '../../kit/anticipation.js'
 import { type PromptChunk, chooseChunks } from '../../kit/choose-chunks.js'

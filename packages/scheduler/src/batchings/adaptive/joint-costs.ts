@@ -1,5 +1,4 @@
-import type { Chunk, StepCostModel } from '@cllm/core'
-import { LinearFit } from '@cllm/core'
+import { type Chunk, type StepCostModel, LinearFit } from '@cllm/core'
 
 /** The smallest chunk of a prompt beside decodes. */
 export const fewestTokens = 16

@@ -1,5 +1,4 @@
-import type { Order, SequenceView } from '@cllm/core'
-import { defineOrder, PluginRegistry } from '@cllm/core'
+import { type Order, type SequenceView, defineOrder, PluginRegistry } from '@cllm/core'
 import { batchings, boundedOvertaking, WaitingHeap } from '@cllm/scheduler'
 
 /** The policies with an order that was typed in: every batching with it, as `batching+own`. */
