@@ -8,11 +8,9 @@ export type Prompt =
   | { readonly messages: readonly ChatMessage[]; readonly template?: ChatRenderOptions }
   | { readonly tokens: readonly TokenId[] }
 
-/** A request for text. Everything but the prompt is optional. */
-export interface GenerateRequest {
+/** What a request asks to be written: its prompt, and how each token is chosen. */
+export interface GenerationTask {
   readonly prompt: Prompt
-  /** Unique among the requests under way; by default 32 random hex digits. */
-  readonly id?: string
   /** Default 100; what does not fit the slot ends with `length`. */
   readonly maxTokens?: number
   readonly sampling?: Partial<SamplingParams>
@@ -23,21 +21,48 @@ export interface GenerateRequest {
   readonly fallbackSampling?: Partial<SamplingParams>
   /** Generation ends before the first of these texts. */
   readonly stop?: readonly string[]
+  /**
+   * The adapters that it is computed with, each once, at most 8. Requests with other ones share neither
+   * a step nor computed tokens with it. Needs the capability `lora`. Default: none.
+   */
+  readonly adapters?: readonly AdapterChoice[]
+  /**
+   * Goes on when the slot is full: older tokens are dropped, and what it holds then is shared with no
+   * other request. The text is no longer what the model says to all of the tokens. An engine that
+   * continues the request drops the same ones. It takes no drafts. Needs the capability
+   * `contextShift`. Default: the engine's option; false ends it with `length`.
+   */
+  readonly contextShift?: ContextShift | false
+}
+
+/** How a request is scheduled and what of the KV cache it uses. Nothing of it changes the text. */
+export interface RequestScheduling {
   /** Higher is more urgent; default 0; {@link batchPriority} and below: of a batch. */
   readonly priority?: number
   /** Milliseconds from arrival to the first token that the client can use. */
   readonly deadlineMs?: number
   /** Milliseconds from arrival to the end; by default the engine's `requestTimeoutMs`. */
   readonly timeoutMs?: number
+  /**
+   * Milliseconds that it waited elsewhere before it was submitted, such as for its model to be loaded:
+   * its times count from its first arrival. Default 0. Its wait gives it no rights: the limits of the
+   * queue hold for it as for any other request.
+   */
+  readonly arrivedMsAgo?: number
   readonly tenant?: string
   readonly session?: string
   /** Only requests of one group share a step. */
   readonly stepGroup?: string
   /**
-   * The adapters that it is computed with, each once, at most 8. Requests with other ones share neither
-   * a step nor computed tokens with it. Needs the capability `lora`. Default: none.
+   * Which of several samples for one client it is, from 0. Samples after the first yield to requests of
+   * others: they have all slots but one while others want any. Default: there is one.
    */
-  readonly adapters?: readonly AdapterChoice[]
+  readonly sample?: number
+  /**
+   * The slot that it should have: it gets this one if that is idle when its turn comes, else another.
+   * Default: the engine chooses by what the slots hold.
+   */
+  readonly slot?: number
   /** Whether its prompt may use what others computed and stays for others; default true. */
   readonly cache?: boolean
   /**
@@ -51,15 +76,14 @@ export interface GenerateRequest {
    */
   readonly keepMs?: number
   /**
-   * Which of several samples for one client it is, from 0. Samples after the first yield to requests of
-   * others: they have all slots but one while others want any. Default: there is one.
+   * Whether guesses of its next tokens may be verified with each one, which makes repeating text
+   * faster; default true. The tokens are the same either way, but for rounding.
    */
-  readonly sample?: number
-  /**
-   * The slot that it should have: it gets this one if that is idle when its turn comes, else another.
-   * Default: the engine chooses by what the slots hold.
-   */
-  readonly slot?: number
+  readonly speculative?: boolean
+}
+
+/** What a request wants to be told besides its text. Nothing by default, which is fastest. */
+export interface RequestReports {
   /**
    * Asks for log probabilities: of each token, and of this many of the likeliest ones in its place, 0
    * to 20. Needs the capability `logprobs`. Default: none are made, which is faster.
@@ -85,24 +109,12 @@ export interface GenerateRequest {
   readonly progress?: boolean
   /** Whether its `start` event has a forecast; default false. */
   readonly forecast?: boolean
-  /**
-   * Milliseconds that it waited elsewhere before it was submitted, such as for its model to be loaded:
-   * its times count from its first arrival. Default 0. Its wait gives it no rights: the limits of the
-   * queue hold for it as for any other request.
-   */
-  readonly arrivedMsAgo?: number
-  /**
-   * Whether guesses of its next tokens may be verified with each one, which makes repeating text
-   * faster; default true. The tokens are the same either way, but for rounding.
-   */
-  readonly speculative?: boolean
-  /**
-   * Goes on when the slot is full: older tokens are dropped, and what it holds then is shared with no
-   * other request. The text is no longer what the model says to all of the tokens. An engine that
-   * continues the request drops the same ones. It takes no drafts. Needs the capability
-   * `contextShift`. Default: the engine's option; false ends it with `length`.
-   */
-  readonly contextShift?: ContextShift | false
+}
+
+/** A request for text. Everything but the prompt is optional. */
+export interface GenerateRequest extends GenerationTask, RequestScheduling, RequestReports {
+  /** Unique among the requests under way; by default 32 random hex digits. */
+  readonly id?: string
   /** Set by a supervisor that moves a request to another engine because the first one has exited. */
   readonly continued?: Continuation
 }
@@ -137,6 +149,6 @@ export interface Continuation {
 export const batchPriority = -1_000_000
 
 /** Whether a request is of a batch, so that no client waits for it. */
-export function isOfBatch({ priority = 0 }: Pick<GenerateRequest, 'priority'>): boolean {
+export function isOfBatch({ priority = 0 }: Pick<RequestScheduling, 'priority'>): boolean {
   return priority <= batchPriority
 }
