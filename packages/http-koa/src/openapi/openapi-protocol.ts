@@ -2,7 +2,7 @@ import { createRequire } from 'node:module'
 import type { KoaProtocol } from '../routes/koa-context.js'
 import { defineProtocol } from '../routes/define-protocol.js'
 import { Reply } from '../routes/reply.js'
-import { bindRoutes, type Route } from '../routes/route.js'
+import { bindRoutes, type Route, get } from '../routes/route.js'
 import { docsPage } from './docs-page.js'
 import { openApiDocument, type OpenApiDocument } from './openapi-document.js'
 
@@ -30,21 +30,14 @@ class Description {
 }
 
 const routes: readonly Route<Description>[] = [
-  {
-    method: 'get',
-    path: '/openapi.json',
-    access: 'open',
-    summary: 'This description',
-    handle: (_call, { document }) => document,
-  },
-  {
-    method: 'get',
-    path: '/docs',
-    access: 'open',
-    summary: 'This description as a page',
-    answers: ['text/html'],
-    handle: (_call, { document }) => new Reply(docsPage(document), { type: 'html' }),
-  },
+  get('/openapi.json', 'open', 'This description', (_call, { document }) => document),
+  get(
+    '/docs',
+    'open',
+    'This description as a page',
+    (_call, { document }) => new Reply(docsPage(document), { type: 'html' }),
+    { answers: ['text/html'] },
+  ),
 ]
 
 /** `GET /openapi.json`, generated from the schemas that check the requests, and a page at `/docs`. */

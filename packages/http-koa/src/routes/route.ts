@@ -73,3 +73,31 @@ export const route = <Own, Body extends z.ZodObject, Query extends z.ZodObject>(
     ) => Answer | Promise<Answer>
   },
 ): Route<Own> => given
+
+/** What else a route of a table has. */
+type RouteMore<Body, Query> = Omit<
+  Route,
+  'method' | 'path' | 'access' | 'summary' | 'handle' | 'body' | 'query'
+> & { readonly body?: Body; readonly query?: Query }
+
+/** Makes routes of a method, one a line in a protocol's table; their handlers are checked as by {@link route}. */
+const routesOf =
+  (method: Route['method']) =>
+  <Own, Body extends z.ZodObject, Query extends z.ZodObject>(
+    path: string,
+    access: Access,
+    summary: string,
+    handle: (call: Call<z.output<Body>, z.output<Query>>, own: Own) => Answer | Promise<Answer>,
+    more: RouteMore<Body, Query> = {},
+  ): Route<Own> => ({ method, path, access, summary, handle, ...more })
+
+/** A `GET` route of a protocol's table. */
+export const get = routesOf('get')
+/** A `POST` route of a protocol's table. */
+export const post = routesOf('post')
+/** A `PUT` route of a protocol's table. */
+export const put = routesOf('put')
+/** A `PATCH` route of a protocol's table. */
+export const patch = routesOf('patch')
+/** A `DELETE` route of a protocol's table. */
+export const del = routesOf('delete')

@@ -1,6 +1,6 @@
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { bindRoutes, type Route, get, put, post, del, patch } from '../../routes/route.js'
 import { defineProtocol, type LogLevelControl } from '../../routes/define-protocol.js'
 import type { KeyStore } from '../../security/key-store.js'
 import type { AdminContext } from './admin-context.js'
@@ -20,115 +20,48 @@ export interface AdminProtocolOptions {
 }
 
 const routes: readonly Route<AdminContext>[] = [
-  route({
-    method: 'get',
-    path: '/admin/scheduler',
-    access: 'admin',
-    summary: 'The active policy and the available ones',
+  get('/admin/scheduler', 'admin', 'The active policy and the available ones', getScheduler, {
     query: modelQuery,
-    handle: getScheduler,
   }),
-  route({
-    method: 'put',
-    path: '/admin/scheduler',
-    access: 'admin',
-    summary: 'Swap the policy',
+  put('/admin/scheduler', 'admin', 'Swap the policy', putScheduler, {
     query: modelQuery,
     body: schedulerSchema,
     reading: 'strict',
-    handle: putScheduler,
   }),
-  route({
-    method: 'get',
-    path: '/admin/cache',
-    access: 'admin',
-    summary: 'What is kept of slots in RAM and in files',
+  get('/admin/cache', 'admin', 'What is kept of slots in RAM and in files', getCache, {
     query: modelQuery,
-    handle: getCache,
   }),
-  route({
-    method: 'post',
-    path: '/admin/cache',
-    access: 'admin',
-    summary: 'Compute a prompt ahead and keep it',
+  post('/admin/cache', 'admin', 'Compute a prompt ahead and keep it', warmCache, {
     query: modelQuery,
     body: warmSchema,
     reading: 'exact',
-    handle: warmCache,
   }),
-  route({
-    method: 'delete',
-    path: '/admin/cache',
-    access: 'admin',
-    summary: 'Drop all of it',
-    query: modelQuery,
-    handle: deleteCache,
-  }),
-  route({
-    method: 'get',
-    path: '/admin/log-level',
-    access: 'admin',
-    summary: 'The log level',
-    handle: getLogLevel,
-  }),
-  route({
-    method: 'put',
-    path: '/admin/log-level',
-    access: 'admin',
-    summary: 'Change the log level',
+  del('/admin/cache', 'admin', 'Drop all of it', deleteCache, { query: modelQuery }),
+  get('/admin/log-level', 'admin', 'The log level', getLogLevel),
+  put('/admin/log-level', 'admin', 'Change the log level', putLogLevel, {
     body: logLevelSchema,
     reading: 'exact',
-    handle: putLogLevel,
   }),
-  route({
-    method: 'get',
-    path: '/admin/keys',
-    access: 'admin',
-    summary: 'The API keys, without their secrets',
-    handle: getKeys,
-  }),
-  route({
-    method: 'post',
-    path: '/admin/keys',
-    access: 'admin',
-    summary: 'Make an API key, which is shown once',
+  get('/admin/keys', 'admin', 'The API keys, without their secrets', getKeys),
+  post('/admin/keys', 'admin', 'Make an API key, which is shown once', addKey, {
     body: keySchema,
     reading: 'strict',
-    handle: addKey,
   }),
-  route({
-    method: 'patch',
-    path: '/admin/keys/:name',
-    access: 'admin',
-    summary: 'Change the limits of an API key',
+  patch('/admin/keys/:name', 'admin', 'Change the limits of an API key', limitKey, {
     body: limitsSchema,
     reading: 'strict',
-    handle: limitKey,
   }),
-  route({
-    method: 'delete',
-    path: '/admin/keys',
-    access: 'admin',
-    summary: 'Revoke an API key',
-    query: keyQuery,
-    handle: removeKey,
-  }),
-  route({
-    method: 'get',
-    path: '/admin/recorder',
-    access: 'admin',
-    summary: 'The requests and steps of the last minutes, without any text',
-    query: modelQuery,
-    handle: getRecorder,
-  }),
-  route({
-    method: 'get',
-    path: '/admin/live',
-    access: 'admin',
-    summary: 'What goes on now, once or as server-sent events',
+  del('/admin/keys', 'admin', 'Revoke an API key', removeKey, { query: keyQuery }),
+  get(
+    '/admin/recorder',
+    'admin',
+    'The requests and steps of the last minutes, without any text',
+    getRecorder,
+    { query: modelQuery },
+  ),
+  get('/admin/live', 'admin', 'What goes on now, once or as server-sent events', getLive, {
     query: modelQuery,
     answers: ['application/json', 'text/event-stream'],
-    handle: getLive,
   }),
 ]
 

@@ -4,7 +4,7 @@ import {
   defaultsOptions,
   overridesFrom,
 } from '../../request/protocol-defaults.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { bindRoutes, type Route, post } from '../../routes/route.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { anthropicDefaults } from './anthropic-defaults.js'
@@ -19,22 +19,15 @@ export interface AnthropicProtocolOptions {
 }
 
 const routes: readonly Route<AnthropicContext>[] = [
-  route({
-    access: 'user',
-    method: 'post',
-    path: '/v1/messages',
-    summary: "Answer a conversation, in the format of Anthropic's Messages API",
-    body: messageSchema,
-    answers: ['application/json', 'text/event-stream'],
-    handle: messages,
-  }),
-  route({
-    access: 'user',
-    method: 'post',
-    path: '/v1/messages/count_tokens',
-    summary: 'Count the tokens of a conversation',
+  post(
+    '/v1/messages',
+    'user',
+    "Answer a conversation, in the format of Anthropic's Messages API",
+    messages,
+    { body: messageSchema, answers: ['application/json', 'text/event-stream'] },
+  ),
+  post('/v1/messages/count_tokens', 'user', 'Count the tokens of a conversation', countTokens, {
     body: countSchema,
-    handle: countTokens,
   }),
 ]
 

@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { type Route, route } from '../../routes/route.js'
+import { type Route, post, get } from '../../routes/route.js'
 import type { Answer, Call } from '../../routes/call.js'
 import type { BatchObject } from './batch-objects.js'
 import { newId } from './batch-runner.js'
@@ -30,44 +30,30 @@ const querySchema = z.object({
 
 /** OpenAI's routes of batches. */
 export const batchRoutes: readonly Route<BatchesContext>[] = [
-  route({
-    method: 'post',
-    path: '/v1/batches',
-    access: 'user',
-    summary: 'Compute the requests of a file when nobody else is waiting',
-    body: createSchema,
-    handle: create,
-  }),
-  route({
-    method: 'get',
-    path: '/v1/batches',
-    access: 'user',
-    summary: 'The batches, the newest first',
-    query: querySchema,
-    async handle({ query: page }, { store, jobs }) {
+  post(
+    '/v1/batches',
+    'user',
+    'Compute the requests of a file when nobody else is waiting',
+    create,
+    { body: createSchema },
+  ),
+  get(
+    '/v1/batches',
+    'user',
+    'The batches, the newest first',
+    async ({ query: page }, { store, jobs }) => {
       const batches = (await store.list('batches')).filter(maySee)
       return pageOf(
         await Promise.all(batches.map(async ({ object }) => await jobs.live(object))),
         page,
       )
     },
+    { query: querySchema },
+  ),
+  get('/v1/batches/:id', 'user', 'One batch, and how far it is', async (call, { store, jobs }) => {
+    return await jobs.live((await findBatch(store, call.params['id'] ?? '')).object)
   }),
-  route({
-    method: 'get',
-    path: '/v1/batches/:id',
-    access: 'user',
-    summary: 'One batch, and how far it is',
-    async handle(call, { store, jobs }) {
-      return await jobs.live((await findBatch(store, call.params['id'] ?? '')).object)
-    },
-  }),
-  route({
-    method: 'post',
-    path: '/v1/batches/:id/cancel',
-    access: 'user',
-    summary: 'End a batch; what is answered stays',
-    handle: cancel,
-  }),
+  post('/v1/batches/:id/cancel', 'user', 'End a batch; what is answered stays', cancel),
 ]
 
 async function create(

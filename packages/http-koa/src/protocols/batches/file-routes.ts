@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { readWithin } from '../../body/read-json-body.js'
-import { type Route, route } from '../../routes/route.js'
+import { type Route, post, get, del } from '../../routes/route.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { Reply } from '../../routes/reply.js'
 import { isAnthropic } from '../../request/request-headers.js'
@@ -18,70 +18,50 @@ const querySchema = z.object({
 
 /** OpenAI's routes of files, for batches. */
 export const fileRoutes: readonly Route<BatchesContext>[] = [
-  route({
-    method: 'post',
-    path: '/v1/files',
-    access: 'user',
-    summary: 'Upload the lines of a batch, as multipart/form-data',
-    handle: upload,
-  }),
-  route({
-    method: 'get',
-    path: '/v1/files',
-    access: 'user',
-    summary: 'The files that were uploaded, and those of batches',
-    query: querySchema,
-    async handle(call, { store }) {
+  post('/v1/files', 'user', 'Upload the lines of a batch, as multipart/form-data', upload),
+  get(
+    '/v1/files',
+    'user',
+    'The files that were uploaded, and those of batches',
+    async (call, { store }) => {
       const { purpose, order, ...page } = call.query
       const files = (await store.list('files')).filter(maySee).map(({ object }) => object)
       const wanted = files.filter((file) => purpose === undefined || file.purpose === purpose)
       const listed = pageOf(order === 'asc' ? wanted.toReversed() : wanted, page)
       return isAnthropic(call) ? { ...listed, data: listed.data.map(anthropicForm) } : listed
     },
+    { query: querySchema },
+  ),
+  get('/v1/files/:id', 'user', 'One file, without its content', async (call, { store }) => {
+    const { object } = await findFile(store, call.params['id'] ?? '')
+    return isAnthropic(call) ? anthropicForm(object) : object
   }),
-  route({
-    method: 'get',
-    path: '/v1/files/:id',
-    access: 'user',
-    summary: 'One file, without its content',
-    async handle(call, { store }) {
-      const { object } = await findFile(store, call.params['id'] ?? '')
-      return isAnthropic(call) ? anthropicForm(object) : object
-    },
-  }),
-  route({
-    method: 'get',
-    path: '/v1/files/:id/content',
-    access: 'user',
-    summary: 'The content of a file',
-    answers: ['application/jsonl'],
-    async handle(call, { store }) {
+  get(
+    '/v1/files/:id/content',
+    'user',
+    'The content of a file',
+    async (call, { store }) => {
       const { object } = await findFile(store, call.params['id'] ?? '')
       return new Reply(store.content(object.id), {
         type: 'application/jsonl',
         headers: { 'Content-Length': String(await store.sizeOf(object.id)) },
       })
     },
-  }),
-  route({
-    method: 'delete',
-    path: '/v1/files/:id',
-    access: 'user',
-    summary: 'Delete a file',
-    async handle(call, { store }) {
-      const { object } = await findFile(store, call.params['id'] ?? '')
-      const { id } = object
-      const batches = await store.list('batches')
-      const user = batches.find(
-        ({ object: batch }) => batch.input_file_id === id && isUnderWay(batch),
-      )
-      if (user !== undefined) {
-        const message = `The batch ${user.object.id} is reading this file`
-        throw new CllmError('invalid_request', message)
-      }
-      await store.remove(id)
-      return { id, object: 'file', deleted: true }
-    },
+    { answers: ['application/jsonl'] },
+  ),
+  del('/v1/files/:id', 'user', 'Delete a file', async (call, { store }) => {
+    const { object } = await findFile(store, call.params['id'] ?? '')
+    const { id } = object
+    const batches = await store.list('batches')
+    const user = batches.find(
+      ({ object: batch }) => batch.input_file_id === id && isUnderWay(batch),
+    )
+    if (user !== undefined) {
+      const message = `The batch ${user.object.id} is reading this file`
+      throw new CllmError('invalid_request', message)
+    }
+    await store.remove(id)
+    return { id, object: 'file', deleted: true }
   }),
 ]
 

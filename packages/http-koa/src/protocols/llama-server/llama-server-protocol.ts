@@ -2,7 +2,7 @@ import { nativeErrors, statusElsewhere } from '../../errors/error-body.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { bindRoutes, type Route, post, get } from '../../routes/route.js'
 import {
   type DefaultOverrides,
   defaultsOptions,
@@ -37,91 +37,48 @@ export interface LlamaServerProtocolOptions {
 
 const optionsSchema = defaultsOptions.extend({ slots: boolean.optional() })
 
-const answers = ['application/json', 'text/event-stream']
-const complete = { access: 'user', body: completionSchema, answers, handle: completion } as const
-const embed = { access: 'user', body: embeddingSchema, handle: embedding } as const
-const healthy = { access: 'open', summary: 'Health', isProbe: true, handle: health } as const
+const completed = { body: completionSchema, answers: ['application/json', 'text/event-stream'] }
+const embedded = { body: embeddingSchema }
 
 const routes: readonly Route<LlamaServerContext>[] = [
-  route({ method: 'post', path: '/completion', summary: 'Continue a text', ...complete }),
-  route({ method: 'post', path: '/completions', summary: 'The same as /completion', ...complete }),
-  route({
-    method: 'post',
-    path: '/infill',
-    access: 'user',
-    summary: 'Fill in the text between a prefix and a suffix',
+  post('/completion', 'user', 'Continue a text', completion, completed),
+  post('/completions', 'user', 'The same as /completion', completion, completed),
+  post('/infill', 'user', 'Fill in the text between a prefix and a suffix', infill, {
+    ...completed,
     body: infillSchema,
-    answers,
-    handle: infill,
   }),
-  route({
-    method: 'post',
-    path: '/tokenize',
-    access: 'user',
-    summary: 'Tokenize a text',
-    body: tokenizeSchema,
-    handle: tokenize,
-  }),
-  route({
-    method: 'post',
-    path: '/detokenize',
-    access: 'user',
-    summary: 'Detokenize tokens',
-    body: detokenizeSchema,
-    handle: detokenize,
-  }),
-  route({
-    method: 'post',
-    path: '/apply-template',
-    access: 'user',
-    summary: "Render a conversation with the model's chat template",
-    body: applyTemplateSchema,
-    handle: applyTemplate,
-  }),
-  route({ method: 'post', path: '/embedding', summary: 'Embed texts', ...embed }),
-  route({ method: 'post', path: '/embeddings', summary: 'The same as /embedding', ...embed }),
-  route({
-    method: 'get',
-    path: '/props',
-    access: 'user',
-    summary: 'The model and the defaults',
-    query: modelQuery,
-    handle: props,
-  }),
-  route({
-    method: 'get',
-    path: '/slots',
-    access: 'user',
-    summary: 'The state of the slots',
-    query: slotsQuery,
-    handle: slots,
-  }),
-  route({
-    method: 'post',
-    path: '/slots/:id',
-    access: 'user',
-    summary: 'Save, restore or erase a slot',
+  post('/tokenize', 'user', 'Tokenize a text', tokenize, { body: tokenizeSchema }),
+  post('/detokenize', 'user', 'Detokenize tokens', detokenize, { body: detokenizeSchema }),
+  post(
+    '/apply-template',
+    'user',
+    "Render a conversation with the model's chat template",
+    applyTemplate,
+    { body: applyTemplateSchema },
+  ),
+  post('/embedding', 'user', 'Embed texts', embedding, embedded),
+  post('/embeddings', 'user', 'The same as /embedding', embedding, embedded),
+  get('/props', 'user', 'The model and the defaults', props, { query: modelQuery }),
+  get('/slots', 'user', 'The state of the slots', slots, { query: slotsQuery }),
+  post('/slots/:id', 'user', 'Save, restore or erase a slot', slotAction, {
     query: slotActionQuery,
-    handle: slotAction,
   }),
-  route({
-    method: 'get',
-    path: '/lora-adapters',
-    access: 'user',
-    summary: 'The adapters, and which are applied to requests that name none',
-    query: modelQuery,
-    handle: loraAdapters,
-  }),
-  route({
-    method: 'post',
-    path: '/lora-adapters',
-    access: 'admin',
-    summary: 'Apply adapters to all requests that name none',
-    query: modelQuery,
-    handle: setLoraAdapters,
-  }),
-  { method: 'get', path: '/health', errors: nativeErrors, ...healthy },
-  { method: 'get', path: '/v1/health', errors: openAiErrors, ...healthy },
+  get(
+    '/lora-adapters',
+    'user',
+    'The adapters, and which are applied to requests that name none',
+    loraAdapters,
+    { query: modelQuery },
+  ),
+  post(
+    '/lora-adapters',
+    'admin',
+    'Apply adapters to all requests that name none',
+    setLoraAdapters,
+    { query: modelQuery },
+  ),
+  get('/health', 'open', 'Health', health, { isProbe: true, errors: nativeErrors }),
+  get('/v1/health', 'open', 'Health', health, { isProbe: true, errors: openAiErrors }),
 ]
 
 /** The API of llama.cpp's llama-server, besides its OpenAI part; see `docs/api-llama-server.md`. */

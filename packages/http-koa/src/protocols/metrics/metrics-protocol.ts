@@ -7,7 +7,7 @@ import type { KoaProtocol } from '../../routes/koa-context.js'
 import type { EmbeddedInput } from '../../engines/request-observer.js'
 import { boolean } from '../../fields/fields.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { BoundRoute } from '../../routes/route.js'
+import { bindRoutes, get, type Route } from '../../routes/route.js'
 import { inTime } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
 import { EmbeddingMetrics } from './embedding-metrics.js'
@@ -77,31 +77,24 @@ export function metricsProtocol({
     })
   }
 
-  const routes: readonly BoundRoute[] = [
-    {
-      method: 'get',
-      path: '/metrics',
-      access: 'admin',
+  const routes: readonly Route<undefined>[] = [
+    get('/metrics', 'admin', 'Metrics for Prometheus', scrape, {
       isProbe: true,
-      summary: 'Metrics for Prometheus',
       answers: ['text/plain'],
-      handle: scrape,
-    },
-    {
-      method: 'get',
-      path: '/metrics/load',
-      access: 'open',
-      isProbe: true,
-      summary: 'How busy the models are, for endpoint pickers and autoscalers',
-      answers: ['text/plain'],
-      handle: async ({ clock, engines: all }) =>
+    }),
+    get(
+      '/metrics/load',
+      'open',
+      'How busy the models are, for endpoint pickers and autoscalers',
+      async ({ clock, engines: all }) =>
         new Reply(await load.read(all, clock), { type: load.contentType }),
-    },
+      { isProbe: true, answers: ['text/plain'] },
+    ),
   ]
 
   return {
     name: 'metrics',
-    routes,
+    routes: bindRoutes(routes, undefined),
     observe({ directory }) {
       const lookUpPolicy = async (model: string): Promise<string> =>
         (await directory.open(model, { peek: true }).getScheduler()).policy

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Answer, Call } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import { keepAliveField } from '../../fields/keep-alive-field.js'
 import {
   loadAdapter,
@@ -87,57 +87,22 @@ async function unload(
   return { success: true, data: describe(directory.status(model)) }
 }
 
+const asVllm = { errors: openAiErrors, answers: ['text/plain'] }
+
 const routes: readonly Route<ModelsContext>[] = [
-  {
-    method: 'get',
-    path: '/models',
-    access: 'user',
-    summary: 'The models and their states',
-    handle: list,
-  },
-  route({
-    method: 'get',
-    path: '/models/memory',
-    access: 'user',
-    summary: 'How much memory a model would take',
+  get('/models', 'user', 'The models and their states', list),
+  get('/models/memory', 'user', 'How much memory a model would take', memory, {
     query: memoryQuery,
-    handle: memory,
   }),
-  route({
-    method: 'post',
-    path: '/models/load',
-    access: 'admin',
-    summary: 'Load a model into memory',
-    body: loadSchema,
-    handle: load,
-  }),
-  route({
-    method: 'post',
-    path: '/models/unload',
-    access: 'admin',
-    summary: 'Unload a model from memory',
-    body: unloadSchema,
-    handle: unload,
-  }),
-  route({
-    method: 'post',
-    path: '/v1/load_lora_adapter',
-    access: 'admin',
-    errors: openAiErrors,
-    summary: 'Load a LoRA adapter beside a model',
+  post('/models/load', 'admin', 'Load a model into memory', load, { body: loadSchema }),
+  post('/models/unload', 'admin', 'Unload a model from memory', unload, { body: unloadSchema }),
+  post('/v1/load_lora_adapter', 'admin', 'Load a LoRA adapter beside a model', loadAdapter, {
+    ...asVllm,
     body: loadAdapterSchema,
-    answers: ['text/plain'],
-    handle: loadAdapter,
   }),
-  route({
-    method: 'post',
-    path: '/v1/unload_lora_adapter',
-    access: 'admin',
-    errors: openAiErrors,
-    summary: 'Unload a LoRA adapter',
+  post('/v1/unload_lora_adapter', 'admin', 'Unload a LoRA adapter', unloadAdapter, {
+    ...asVllm,
     body: unloadAdapterSchema,
-    answers: ['text/plain'],
-    handle: unloadAdapter,
   }),
 ]
 

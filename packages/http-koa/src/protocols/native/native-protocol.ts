@@ -3,7 +3,7 @@ import { defaultEngineOptions } from '@cllm/core'
 import type { Answer, Call } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import {
   type DefaultOverrides,
   defaultsOptions,
@@ -36,95 +36,33 @@ const { version: packageVersion } = createRequire(import.meta.url)('../../../pac
 }
 
 const routes: readonly Route<NativeContext>[] = [
-  { method: 'get', path: '/', access: 'open', summary: 'This overview', handle: root },
-  route({
-    method: 'get',
-    path: '/health',
-    access: 'open',
-    summary: 'Health: ?level=basic, detailed or full',
+  get('/', 'open', 'This overview', root),
+  get('/health', 'open', 'Health: ?level=basic, detailed or full', health, {
     query: healthQuery,
     isProbe: true,
-    handle: health,
   }),
-  route({
-    method: 'post',
-    path: '/generate',
-    access: 'user',
-    summary: 'Generate text',
+  post('/generate', 'user', 'Generate text', generate, {
     body: generateSchema,
     reading: 'exact',
     answers: ['application/json', 'text/event-stream'],
-    handle: generate,
   }),
-  route({
-    method: 'post',
-    path: '/generate_stream',
-    access: 'user',
-    summary: 'Generate text, streamed as server-sent events',
-    body: generateSchema,
-    reading: 'exact',
-    answers: ['text/event-stream'],
-    handle: generateStream,
-  }),
-  route({
-    method: 'post',
-    path: '/encode',
-    access: 'user',
-    summary: 'Tokenize a text',
-    body: encodeSchema,
-    reading: 'exact',
-    handle: encode,
-  }),
-  route({
-    method: 'post',
-    path: '/decode',
-    access: 'user',
-    summary: 'Detokenize tokens',
-    body: decodeSchema,
-    reading: 'exact',
-    handle: decode,
-  }),
-  route({
-    method: 'get',
-    path: '/model/info',
-    access: 'user',
-    summary: 'The model and its shape',
-    query: modelQuery,
-    handle: modelInfo,
-  }),
-  route({
-    method: 'post',
-    path: '/benchmark',
-    access: 'admin',
-    summary: 'Run concurrent generations and measure their speed',
+  post(
+    '/generate_stream',
+    'user',
+    'Generate text, streamed as server-sent events',
+    generateStream,
+    { body: generateSchema, reading: 'exact', answers: ['text/event-stream'] },
+  ),
+  post('/encode', 'user', 'Tokenize a text', encode, { body: encodeSchema, reading: 'exact' }),
+  post('/decode', 'user', 'Detokenize tokens', decode, { body: decodeSchema, reading: 'exact' }),
+  get('/model/info', 'user', 'The model and its shape', modelInfo, { query: modelQuery }),
+  post('/benchmark', 'admin', 'Run concurrent generations and measure their speed', benchmark, {
     body: benchmarkSchema,
     reading: 'exact',
-    handle: benchmark,
   }),
-  {
-    method: 'get',
-    path: '/requests/:id',
-    access: 'user',
-    summary: 'The history of a request',
-    handle: requestReport,
-  },
-  {
-    method: 'get',
-    path: '/health/live',
-    access: 'open',
-    summary: 'Liveness probe',
-    isProbe: true,
-    isAlways: true,
-    handle: live,
-  },
-  {
-    method: 'get',
-    path: '/health/ready',
-    access: 'open',
-    summary: 'Readiness probe',
-    isProbe: true,
-    handle: ready,
-  },
+  get('/requests/:id', 'user', 'The history of a request', requestReport),
+  get('/health/live', 'open', 'Liveness probe', live, { isProbe: true, isAlways: true }),
+  get('/health/ready', 'open', 'Readiness probe', ready, { isProbe: true }),
 ]
 
 /** `GET /`: the server's name, version and routes. */

@@ -8,7 +8,7 @@ import {
 } from '../../request/protocol-defaults.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { bindRoutes, type Route, get, post, del } from '../../routes/route.js'
 import { chat, chatSchema } from './chat.js'
 import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
 import { generate, generateSchema } from './generate.js'
@@ -38,123 +38,38 @@ const spokenVersion = '0.14.0'
 const streams = ['application/x-ndjson', 'application/json']
 
 const routes: readonly Route<OllamaContext>[] = [
-  route({
-    method: 'get',
-    path: '/',
-    access: 'open',
-    summary: "Ollama's greeting, unless the native API has this path",
-    answers: ['text/plain'],
-    handle: () => 'Ollama is running',
-  }),
-  { method: 'get', path: '/api/version', access: 'user', summary: 'The version', handle: version },
-  {
-    method: 'get',
-    path: '/api/tags',
-    access: 'user',
-    summary: 'The models that are served',
-    handle: tags,
-  },
-  { method: 'get', path: '/api/ps', access: 'user', summary: 'The models in memory', handle: ps },
-  route({
-    method: 'post',
-    path: '/api/show',
-    access: 'user',
-    summary: 'One model',
-    body: showSchema,
-    handle: show,
-  }),
-  route({
-    method: 'post',
-    path: '/api/generate',
-    access: 'user',
-    summary: 'Answer or continue a text',
+  get(
+    '/',
+    'open',
+    "Ollama's greeting, unless the native API has this path",
+    () => 'Ollama is running',
+    { answers: ['text/plain'] },
+  ),
+  get('/api/version', 'user', 'The version', version),
+  get('/api/tags', 'user', 'The models that are served', tags),
+  get('/api/ps', 'user', 'The models in memory', ps),
+  post('/api/show', 'user', 'One model', show, { body: showSchema }),
+  post('/api/generate', 'user', 'Answer or continue a text', generate, {
     body: generateSchema,
     answers: streams,
-    handle: generate,
   }),
-  route({
-    method: 'post',
-    path: '/api/chat',
-    access: 'user',
-    summary: 'Answer a conversation',
-    body: chatSchema,
-    answers: streams,
-    handle: chat,
-  }),
-  route({
-    method: 'post',
-    path: '/api/embed',
-    access: 'user',
-    summary: 'Embed texts',
-    body: embedSchema,
-    handle: embed,
-  }),
-  route({
-    method: 'post',
-    path: '/api/embeddings',
-    access: 'user',
-    summary: 'Embed one text',
-    body: embeddingsSchema,
-    handle: embeddings,
-  }),
-  route({
-    method: 'post',
-    path: '/api/pull',
-    access: 'admin',
-    summary: 'Fetch a model',
-    body: pullSchema,
-    answers: streams,
-    handle: pull,
-  }),
-  route({
-    method: 'post',
-    path: '/api/create',
-    access: 'admin',
-    summary: 'Make a preset of a model',
+  post('/api/chat', 'user', 'Answer a conversation', chat, { body: chatSchema, answers: streams }),
+  post('/api/embed', 'user', 'Embed texts', embed, { body: embedSchema }),
+  post('/api/embeddings', 'user', 'Embed one text', embeddings, { body: embeddingsSchema }),
+  post('/api/pull', 'admin', 'Fetch a model', pull, { body: pullSchema, answers: streams }),
+  post('/api/create', 'admin', 'Make a preset of a model', create, {
     body: createSchema,
     answers: streams,
-    handle: create,
   }),
-  route({
-    method: 'post',
-    path: '/api/copy',
-    access: 'admin',
-    summary: 'Give a model another name',
-    body: copySchema,
-    handle: copy,
-  }),
-  route({
-    method: 'get',
-    path: '/api/blobs/:digest',
-    access: 'admin',
-    summary: 'Whether a file was sent, for HEAD as well',
+  post('/api/copy', 'admin', 'Give a model another name', copy, { body: copySchema }),
+  get('/api/blobs/:digest', 'admin', 'Whether a file was sent, for HEAD as well', hasBlob, {
     answers: ['text/plain'],
-    handle: hasBlob,
   }),
-  route({
-    method: 'post',
-    path: '/api/blobs/:digest',
-    access: 'admin',
-    summary: 'Send a file, by its SHA-256',
+  post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, {
     answers: ['text/plain'],
-    handle: addBlob,
   }),
-  route({
-    method: 'post',
-    path: '/api/push',
-    access: 'user',
-    summary: 'Is refused: there is nowhere to push to',
-    body: pushSchema,
-    handle: push,
-  }),
-  route({
-    method: 'delete',
-    path: '/api/delete',
-    access: 'admin',
-    summary: 'Delete a model that was fetched',
-    body: deleteSchema,
-    handle: remove,
-  }),
+  post('/api/push', 'user', 'Is refused: there is nowhere to push to', push, { body: pushSchema }),
+  del('/api/delete', 'admin', 'Delete a model that was fetched', remove, { body: deleteSchema }),
 ]
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */

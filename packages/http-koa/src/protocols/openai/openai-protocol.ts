@@ -1,6 +1,6 @@
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import {
   type DefaultOverrides,
   defaultsOptions,
@@ -33,135 +33,66 @@ export interface OpenAiProtocolOptions {
 
 const streams = ['application/json', 'text/event-stream']
 
-/** Under `/v1` and, where llama-server has them without it and nothing else is there, without. */
-const both = (route: Route<OpenAiContext>): readonly Route<OpenAiContext>[] => [
+/** Routes that llama-server has without `/v1`, too. */
+const hasTwo: ReadonlySet<string> = new Set([
+  '/v1/chat/completions',
+  '/v1/chat/completions/input_tokens',
+  '/v1/responses',
+  '/v1/responses/input_tokens',
+  '/v1/rerank',
+  '/v1/reranking',
+  '/v1/score',
+])
+
+const both = (route: Route<OpenAiContext>): Route<OpenAiContext>[] => [
   route,
   { ...route, path: route.path.slice('/v1'.length), summary: `The same as ${route.path}` },
 ]
 
 const routes: readonly Route<OpenAiContext>[] = [
-  {
-    method: 'get',
-    path: '/v1/models',
-    access: 'user',
-    summary: 'The models that are served',
-    handle: listModels,
-  },
-  {
-    method: 'get',
-    path: '/v1/models/*id',
-    access: 'user',
-    summary: 'One model',
-    handle: showModel,
-  },
-  ...both(
-    route({
-      method: 'post',
-      path: '/v1/chat/completions',
-      access: 'user',
-      summary: 'Answer a conversation',
-      body: chatSchema,
-      answers: streams,
-      handle: chatCompletions,
-    }),
+  get('/v1/models', 'user', 'The models that are served', listModels),
+  get('/v1/models/*id', 'user', 'One model', showModel),
+  post('/v1/chat/completions', 'user', 'Answer a conversation', chatCompletions, {
+    body: chatSchema,
+    answers: streams,
+  }),
+  post(
+    '/v1/chat/completions/input_tokens',
+    'user',
+    'Count the tokens of a conversation',
+    countChatTokens,
+    { body: chatSchema },
   ),
-  ...both(
-    route({
-      method: 'post',
-      path: '/v1/chat/completions/input_tokens',
-      access: 'user',
-      summary: 'Count the tokens of a conversation',
-      body: chatSchema,
-      handle: countChatTokens,
-    }),
-  ),
-  route({
-    method: 'post',
-    path: '/v1/completions',
-    access: 'user',
-    summary: 'Continue a text',
+  post('/v1/completions', 'user', 'Continue a text', completions, {
     body: completionsSchema,
     answers: streams,
-    handle: completions,
   }),
-  route({
-    method: 'post',
-    path: '/v1/fim/completions',
-    access: 'user',
-    summary: "Fill the gap between a prompt and a suffix, in the format of Mistral's API",
-    body: fimSchema,
-    answers: streams,
-    handle: fimCompletions,
+  post(
+    '/v1/fim/completions',
+    'user',
+    "Fill the gap between a prompt and a suffix, in the format of Mistral's API",
+    fimCompletions,
+    { body: fimSchema, answers: streams },
+  ),
+  post(
+    '/v1/responses',
+    'user',
+    'Answer a conversation, in the format of the Responses API',
+    responses,
+    { body: responsesSchema, answers: streams },
+  ),
+  post('/v1/responses/input_tokens', 'user', 'Count the tokens of an input', countResponseTokens, {
+    body: responsesSchema,
   }),
-  ...both(
-    route({
-      method: 'post',
-      path: '/v1/responses',
-      access: 'user',
-      summary: 'Answer a conversation, in the format of the Responses API',
-      body: responsesSchema,
-      answers: streams,
-      handle: responses,
-    }),
-  ),
-  ...both(
-    route({
-      method: 'post',
-      path: '/v1/responses/input_tokens',
-      access: 'user',
-      summary: 'Count the tokens of an input',
-      body: responsesSchema,
-      handle: countResponseTokens,
-    }),
-  ),
-  ...both(
-    route({
-      method: 'post',
-      path: '/v1/rerank',
-      access: 'user',
-      summary: 'Order documents by how well they fit a query',
-      body: rerankSchema,
-      handle: rerank,
-    }),
-  ),
-  route({
-    method: 'post',
-    path: '/v2/rerank',
-    access: 'user',
-    summary: 'The same as /v1/rerank',
+  post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
     body: rerankSchema,
-    handle: rerank,
   }),
-  ...both(
-    route({
-      method: 'post',
-      path: '/v1/reranking',
-      access: 'user',
-      summary: 'The same as /v1/rerank',
-      body: rerankSchema,
-      handle: rerank,
-    }),
-  ),
-  ...both(
-    route({
-      method: 'post',
-      path: '/v1/score',
-      access: 'user',
-      summary: 'Say how well texts fit',
-      body: scoreSchema,
-      handle: score,
-    }),
-  ),
-  route({
-    method: 'post',
-    path: '/v1/embeddings',
-    access: 'user',
-    summary: 'Embed texts',
-    body: embeddingsSchema,
-    handle: embeddings,
-  }),
+  post('/v2/rerank', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
+  post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
+  post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema }),
+  post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
   ...streamRoutes,
-]
+].flatMap((route) => (hasTwo.has(route.path) ? both(route) : [route]))
 
 /** OpenAI's API: chats, responses, completions, embeddings and models under `/v1`; see `docs/api-openai.md`. */
 export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol {

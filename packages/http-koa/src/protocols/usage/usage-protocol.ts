@@ -5,7 +5,7 @@ import type { Answer, Call } from '../../routes/call.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { Reply } from '../../routes/reply.js'
-import { bindRoutes, type Route, route } from '../../routes/route.js'
+import { bindRoutes, type Route, get } from '../../routes/route.js'
 import { UsageJournal } from './usage-journal.js'
 import { dayOf, UsageLedger } from './usage-ledger.js'
 import { usageCounts, type UsageGroup, UsageSums } from './usage-sum.js'
@@ -29,14 +29,9 @@ interface UsageContext {
 const groups: readonly UsageGroup[] = ['day', 'key', 'tenant', 'model']
 
 const routes: readonly Route<UsageContext>[] = [
-  route({
-    method: 'get',
-    path: '/admin/usage',
-    access: 'admin',
-    summary: 'Requests and tokens by day, key, tenant and model',
+  get('/admin/usage', 'admin', 'Requests and tokens by day, key, tenant and model', show, {
     query: querySchema,
     answers: ['application/json', 'text/csv'],
-    handle: show,
   }),
 ]
 

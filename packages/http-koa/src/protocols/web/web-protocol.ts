@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import { Reply } from '../../routes/reply.js'
-import { bindRoutes, type Route } from '../../routes/route.js'
+import { bindRoutes, type Route, get } from '../../routes/route.js'
 import type { Call } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { type PageFile, readPageFiles } from './page-files.js'
@@ -42,36 +42,33 @@ const workerPolicy = policyOf("'self' 'unsafe-eval'", "'none'")
 const toPage = new Reply(undefined, { location: 'ui/' })
 
 const routes: readonly Route<WebContext>[] = [
-  {
-    method: 'get',
-    path: '/',
-    access: 'open',
-    summary: 'Shows browsers the page',
-    isHidden: true,
-    handle(call) {
+  get(
+    '/',
+    'open',
+    'Shows browsers the page',
+    (call) => {
       call.set({ Vary: 'Accept' })
       return call.accepts('json', 'html') === 'html' ? toPage : undefined
     },
-  },
-  {
-    method: 'get',
-    path: '/ui',
-    access: 'open',
-    summary: 'The web page: chat, scheduler, lab, models, keys',
-    answers: ['text/html'],
-    async handle(call, web) {
+    { isHidden: true },
+  ),
+  get(
+    '/ui',
+    'open',
+    'The web page: chat, scheduler, lab, models, keys',
+    async (call, web) => {
       // The page's files are beside it only below a path that ends so.
       return call.path.endsWith('/') ? await send(call, web, 'index.html') : toPage
     },
-  },
-  {
-    method: 'get',
-    path: '/ui/*file',
-    access: 'open',
-    summary: 'The files of the web page',
-    answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
-    handle: async (call, web) => await send(call, web, call.params['file'] ?? ''),
-  },
+    { answers: ['text/html'] },
+  ),
+  get(
+    '/ui/*file',
+    'open',
+    'The files of the web page',
+    async (call, web) => await send(call, web, call.params['file'] ?? ''),
+    { answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'] },
+  ),
 ]
 
 async function send(call: Call, { files }: WebContext, name: string): Promise<Reply> {

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { list } from '../../fields/fields.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { eventStream, Reply, StreamReply } from '../../routes/reply.js'
-import { type Route, route } from '../../routes/route.js'
+import { type Route, get, del, post } from '../../routes/route.js'
 
 const conversation = z.string('an id').min(1, 'an id')
 const querySchema = z.object({
@@ -22,33 +22,28 @@ const lookupSchema = z.object({
 
 /** llama-server's routes to come back to a stream, and `Last-Event-ID`. */
 export const streamRoutes: readonly Route<unknown>[] = [
-  route({
-    method: 'get',
-    path: '/v1/stream',
-    access: 'user',
-    summary: 'Read a stream again that began with X-Conversation-Id, and on',
-    query: querySchema,
-    answers: ['text/event-stream'],
-    handle: readAgain,
-  }),
-  route({
-    method: 'delete',
-    path: '/v1/stream',
-    access: 'user',
-    summary: 'Stop and forget such a stream',
-    query: stopSchema,
-    handle({ streams, keyName, query }) {
+  get(
+    '/v1/stream',
+    'user',
+    'Read a stream again that began with X-Conversation-Id, and on',
+    readAgain,
+    { query: querySchema, answers: ['text/event-stream'] },
+  ),
+  del(
+    '/v1/stream',
+    'user',
+    'Stop and forget such a stream',
+    ({ streams, keyName, query }) => {
       streams?.stop(keyName, query.conv_id)
       return new Reply(undefined, { status: 204 })
     },
-  }),
-  route({
-    method: 'post',
-    path: '/v1/streams/lookup',
-    access: 'user',
-    summary: 'Which of these streams there are, and how far they are',
-    body: lookupSchema,
-    handle({ streams, keyName, fields }) {
+    { query: stopSchema },
+  ),
+  post(
+    '/v1/streams/lookup',
+    'user',
+    'Which of these streams there are, and how far they are',
+    ({ streams, keyName, fields }) => {
       const seconds = (ms: number) => Math.floor(ms / 1000)
       return fields.conversation_ids
         .filter((id) => id !== '')
@@ -61,7 +56,8 @@ export const streamRoutes: readonly Route<unknown>[] = [
           completed_at: seconds(session.endedAt ?? 0),
         }))
     },
-  }),
+    { body: lookupSchema },
+  ),
 ]
 
 function readAgain(call: Call<unknown, z.output<typeof querySchema>>): Answer {
