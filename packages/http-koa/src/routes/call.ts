@@ -1,5 +1,6 @@
 import type { Readable } from 'node:stream'
 import type { Clock, EngineClient, EngineDirectory, Logger, OpenOptions, Random } from '@cllm/core'
+import type { z } from 'zod'
 import type { JsonObject } from '../body/read-json-body.js'
 import type { StreamSessions } from '../stream/resume/stream-sessions.js'
 
@@ -70,3 +71,6 @@ export interface Call<Fields = unknown, Query = unknown> {
   /** Whether the client unpacks gzip. */
   readonly takesGzip: boolean
 }
+
+/** A request whose body was checked by this schema. */
+export type CallOf<Body extends z.ZodType> = Call<z.output<Body>>

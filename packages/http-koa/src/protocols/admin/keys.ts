@@ -1,7 +1,7 @@
 import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, name } from '../../fields/fields.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../routes/call.js'
 import type { ApiKey } from '../../security/api-key.js'
 import type { KeyStore } from '../../security/key-store.js'
 import { requestScope } from '../../security/authenticate.js'
@@ -41,7 +41,7 @@ export async function getKeys(_call: Call, { keys }: AdminContext): Promise<Answ
 
 /** `POST /admin/keys`: makes a key. The answer has its secret, and no other one ever will. */
 export async function addKey(
-  call: Call<z.output<typeof keySchema>>,
+  call: CallOf<typeof keySchema>,
   { keys }: AdminContext,
 ): Promise<Answer> {
   const store = ensure(keys)
@@ -60,7 +60,7 @@ export async function addKey(
 
 /** `PATCH /admin/keys/:name`: other limits for a key, from its next request on; null takes one away. */
 export async function limitKey(
-  call: Call<z.output<typeof limitsSchema>>,
+  call: CallOf<typeof limitsSchema>,
   { keys }: AdminContext,
 ): Promise<Answer> {
   const store = ensure(keys)

@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../routes/call.js'
 import type { AdminContext } from './admin-context.js'
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const
@@ -16,7 +16,7 @@ export function getLogLevel(_call: Call, { log }: AdminContext): Answer {
 
 /** `PUT /admin/log-level`: sets the log level from now on. */
 export async function putLogLevel(
-  call: Call<z.output<typeof logLevelSchema>>,
+  call: CallOf<typeof logLevelSchema>,
   admin: AdminContext,
 ): Promise<Answer> {
   const { level } = call.fields

@@ -1,8 +1,7 @@
-import type { z } from 'zod'
 import { collectAnswer } from '../../chat/answer/create-answer-parser.js'
 import { startThinking } from '../../request/limit-thinking.js'
 import { type DefaultOverrides, withOverrides } from '../../request/protocol-defaults.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 import { anthropicDefaults } from './anthropic-defaults.js'
 import { contentOf, messageHead, stopOf, usageOf } from './message-body.js'
 import { streamMessage } from './message-stream.js'
@@ -20,7 +19,7 @@ export interface AnthropicContext {
 
 /** `POST /v1/messages`, whole or streamed. */
 export async function messages(
-  call: Call<z.output<typeof messageSchema>>,
+  call: CallOf<typeof messageSchema>,
   anthropic: AnthropicContext,
 ): Promise<Answer> {
   const { fields } = call
@@ -43,7 +42,7 @@ export async function messages(
 }
 
 /** `POST /v1/messages/count_tokens` */
-export async function countTokens(call: Call<z.output<typeof countSchema>>): Promise<Answer> {
+export async function countTokens(call: CallOf<typeof countSchema>): Promise<Answer> {
   const { fields } = call
   const { client } = call.open(fields.model)
   const { prompt } = await toPrompt(fields, client)

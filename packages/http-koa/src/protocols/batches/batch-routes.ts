@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { type Route, post, get } from '../../routes/route.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../routes/call.js'
 import type { BatchObject } from './batch-objects.js'
 import { newId } from './batch-runner.js'
 import { cancelBatch } from './cancel-batch.js'
@@ -56,10 +56,7 @@ export const batchRoutes: readonly Route<BatchesContext>[] = [
   post('/v1/batches/:id/cancel', 'user', 'End a batch; what is answered stays', cancel),
 ]
 
-async function create(
-  call: Call<z.output<typeof createSchema>>,
-  batches: BatchesContext,
-): Promise<Answer> {
+async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
   const { store, jobs } = batches
   const { fields } = call
   const { object: file } = await findFile(store, fields.input_file_id)

@@ -1,5 +1,4 @@
 import type { EngineClient, EngineInfo, GenerateRequest, TokenId, TokenLogprobs } from '@cllm/core'
-import type { z } from 'zod'
 import {
   type EndEvent,
   type Generation,
@@ -11,7 +10,7 @@ import { promptTextWithBos } from '../../request/prompt-text.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { expectedField } from '../../request/refusals.js'
 import { promptProgress, StreamTimings, timingsOf } from '../../request/usage.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../routes/reply.js'
 import {
   type CompletionFields,
@@ -29,7 +28,7 @@ import { promptOnly } from './prompt-only.js'
 
 /** `POST /completion`, whole or streamed. */
 export async function completion(
-  call: Call<z.output<typeof completionSchema>>,
+  call: CallOf<typeof completionSchema>,
   llama: LlamaServerContext,
 ): Promise<Answer> {
   const { fields } = call

@@ -4,7 +4,7 @@ import { integer } from '../../fields/fields.js'
 import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { embedAll, isUnpooled } from '../../request/embeddings.js'
 import { unsupported } from '../../request/refusals.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 
 /** The body of `POST /embedding`. */
 export const embeddingSchema = z.object({
@@ -15,7 +15,7 @@ export const embeddingSchema = z.object({
 })
 
 /** `POST /embedding`: one vector for each input. */
-export async function embedding(call: Call<z.output<typeof embeddingSchema>>): Promise<Answer> {
+export async function embedding(call: CallOf<typeof embeddingSchema>): Promise<Answer> {
   const { fields } = call
   const client = call.open(fields.model).client
   if ((fields.embd_normalize ?? 2) !== 2 && !(await isUnpooled(client))) {

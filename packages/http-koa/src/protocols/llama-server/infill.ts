@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type InfillTokens, type TokenId } from '@cllm/core'
 import { z } from 'zod'
 import { list, text } from '../../fields/fields.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 import { completionSchema } from './completion-request.js'
 import { complete } from './completion.js'
 import type { LlamaServerContext } from './llama-server-context.js'
@@ -23,7 +23,7 @@ type InfillFields = z.output<typeof infillSchema>
 
 /** `POST /infill`: what stands between a prefix and a suffix, whole or streamed. */
 export async function infill(
-  call: Call<z.output<typeof infillSchema>>,
+  call: CallOf<typeof infillSchema>,
   llama: LlamaServerContext,
 ): Promise<Answer> {
   const { fields } = call

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { messagesSchema, toChatMessages, turnOptions } from '../../chat/chat-messages.js'
 import { toTool } from '../../chat/format/chat-format.js'
 import { efforts, prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../routes/call.js'
 import { boolean, name, object, text, tokenIds } from '../../fields/fields.js'
 import { functionsOfChat, toolsSchema } from '../openai/tools/openai-tools.js'
 import { bosText } from '../../request/prompt-text.js'
@@ -36,7 +36,7 @@ export const tokenizeSchema = z.object({
 type TokenizeFields = z.output<typeof tokenizeSchema>
 
 /** `POST /tokenize`: the tokens of a text or a conversation. */
-export async function tokenize(call: Call<z.output<typeof tokenizeSchema>>): Promise<Answer> {
+export async function tokenize(call: CallOf<typeof tokenizeSchema>): Promise<Answer> {
   const { fields } = call
   if (fields.content === undefined) {
     return await tokenizeForVllm(call, fields)
@@ -107,7 +107,7 @@ async function piecesOf(client: EngineClient, tokens: readonly TokenId[], signal
 export const detokenizeSchema = z.object({ tokens: tokenIds, model: name.optional() })
 
 /** `POST /detokenize`: the text of tokens. */
-export async function detokenize(call: Call<z.output<typeof detokenizeSchema>>): Promise<Answer> {
+export async function detokenize(call: CallOf<typeof detokenizeSchema>): Promise<Answer> {
   const { fields } = call
   const content = await call.open(fields.model).client.detokenize(fields.tokens)
   // as vLLM's clients read it
@@ -118,9 +118,7 @@ export async function detokenize(call: Call<z.output<typeof detokenizeSchema>>):
 export const applyTemplateSchema = z.object({ messages: messagesSchema, ...chatFields })
 
 /** `POST /apply-template`: a conversation as the model's template writes it. */
-export async function applyTemplate(
-  call: Call<z.output<typeof applyTemplateSchema>>,
-): Promise<Answer> {
+export async function applyTemplate(call: CallOf<typeof applyTemplateSchema>): Promise<Answer> {
   const { fields } = call
   const client = call.open(fields.model).client
   const { text: rendered } = await renderChat(call, client, fields)

@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { boolean, number, text } from '../../fields/fields.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 
 const name = text.min(1, 'the name of an adapter')
 const model = text.min(1, 'the name of a model').optional()
@@ -19,7 +19,7 @@ export const loadAdapterSchema = z.object({
 export const unloadAdapterSchema = z.object({ lora_name: name, base_model_name: model })
 
 /** `POST /v1/load_lora_adapter`, as vLLM has it: answers once requests can name the adapter. */
-export async function loadAdapter(call: Call<z.output<typeof loadAdapterSchema>>): Promise<Answer> {
+export async function loadAdapter(call: CallOf<typeof loadAdapterSchema>): Promise<Answer> {
   const { fields } = call
   const { lora_name: name, lora_path: path, scale } = fields
   const { client } = call.open(fields.base_model_name)
@@ -30,9 +30,7 @@ export async function loadAdapter(call: Call<z.output<typeof loadAdapterSchema>>
 }
 
 /** `POST /v1/unload_lora_adapter`: requests that use it go on, new ones cannot name it. */
-export async function unloadAdapter(
-  call: Call<z.output<typeof unloadAdapterSchema>>,
-): Promise<Answer> {
+export async function unloadAdapter(call: CallOf<typeof unloadAdapterSchema>): Promise<Answer> {
   const { fields } = call
   await call.open(fields.base_model_name).client.unloadAdapter(fields.lora_name)
   return `Success: LoRA adapter '${fields.lora_name}' removed successfully.`

@@ -1,6 +1,6 @@
 import { CllmError, type ModelStatus } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
@@ -45,10 +45,7 @@ function describe(status: ModelStatus) {
 }
 
 /** `POST /models/load`: answers once the model is in memory. */
-async function load(
-  call: Call<z.output<typeof loadSchema>>,
-  models: ModelsContext,
-): Promise<Answer> {
+async function load(call: CallOf<typeof loadSchema>, models: ModelsContext): Promise<Answer> {
   const { engines: directory } = call
   const { loads } = models
   const { model, keep_alive: keepAliveMs } = call.fields
@@ -71,10 +68,7 @@ async function load(
  * `POST /models/unload`: answers once the model is out of memory; its requests finish first. A load
  * that no request waits for is ended.
  */
-async function unload(
-  call: Call<z.output<typeof unloadSchema>>,
-  models: ModelsContext,
-): Promise<Answer> {
+async function unload(call: CallOf<typeof unloadSchema>, models: ModelsContext): Promise<Answer> {
   const { engines: directory } = call
   const { loads } = models
   const { model } = call.fields

@@ -1,6 +1,6 @@
 import { batchPriority, CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 import { integer, largest, name, number, text } from '../../fields/fields.js'
 import type { NativeContext } from './native-context.js'
 
@@ -24,7 +24,7 @@ interface Finished {
  * cache and behind those of all clients. The figures leave out HTTP and clients; `cllm bench` includes them.
  */
 export async function benchmark(
-  call: Call<z.output<typeof benchmarkSchema>>,
+  call: CallOf<typeof benchmarkSchema>,
   native: NativeContext,
 ): Promise<Answer> {
   const { fields: options, clock, signal } = call

@@ -1,16 +1,15 @@
 import type { EngineClient } from '@cllm/core'
-import type { z } from 'zod'
 import { errorBody } from '../../errors/error-body.js'
 import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
 import { withModelDefaults } from '../../request/protocol-defaults.js'
 import { tenantOf } from '../../request/request-headers.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../routes/reply.js'
 import { type generateSchema, type NativeRequest, toNativeRequest } from './generate-request.js'
 import type { NativeContext } from './native-context.js'
 import { describeTimings } from './request-report.js'
 
-type GenerateCall = Call<z.output<typeof generateSchema>>
+type GenerateCall = CallOf<typeof generateSchema>
 
 /** `POST /generate`: the whole text at once, or with `stream: true` as `/generate_stream`. */
 export async function generate(call: GenerateCall, native: NativeContext): Promise<Answer> {

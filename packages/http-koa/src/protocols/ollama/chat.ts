@@ -7,7 +7,7 @@ import { toTool } from '../../chat/format/chat-format.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { list, object, text } from '../../fields/fields.js'
 import { noImages } from '../../request/refusals.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
 import { loadOrUnload } from './models/load-model.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
@@ -71,7 +71,7 @@ const wordsOf = (newId: () => string): AnswerWords => ({
 
 /** `POST /api/chat`. Without messages the model is only loaded, or with `keep_alive` 0 unloaded. */
 export async function chat(
-  call: Call<z.output<typeof chatSchema>>,
+  call: CallOf<typeof chatSchema>,
   ollama: OllamaContext,
 ): Promise<Answer> {
   const { fields } = call

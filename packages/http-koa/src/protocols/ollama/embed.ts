@@ -1,6 +1,6 @@
 import type { EngineClient, Prompt } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
 import { boolean, integer, largest, text } from '../../fields/fields.js'
 import { openOllamaModel } from './ollama-context.js'
@@ -29,7 +29,7 @@ export const embedSchema = z.object({
 })
 
 /** `POST /api/embed`. Without an input the model is only loaded. */
-export async function embed(call: Call<z.output<typeof embedSchema>>): Promise<Answer> {
+export async function embed(call: CallOf<typeof embedSchema>): Promise<Answer> {
   const { clock } = call
   const started = clock.now()
   const { fields } = call
@@ -58,7 +58,7 @@ export async function embed(call: Call<z.output<typeof embedSchema>>): Promise<A
 export const embeddingsSchema = z.object({ model, options, keep_alive, prompt: text.optional() })
 
 /** `POST /api/embeddings`, the older form for one text. */
-export async function embeddings(call: Call<z.output<typeof embeddingsSchema>>): Promise<Answer> {
+export async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer> {
   const { fields } = call
   const client = openOllamaModel(call, fields.model, fields.keep_alive)
   const { prompt = '' } = fields

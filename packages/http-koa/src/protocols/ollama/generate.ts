@@ -6,7 +6,7 @@ import { boolean, isTokenList, text } from '../../fields/fields.js'
 import { gapPrompt } from '../../request/gap-prompt.js'
 import { beginsWith } from '../../request/prompt-text.js'
 import { noImages } from '../../request/refusals.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 import { answer, answerLoad, type AnswerWords } from './answer-stream.js'
 import { loadOrUnload } from './models/load-model.js'
 import { refuseTemplate } from './models/ollama-preset.js'
@@ -45,7 +45,7 @@ const words: AnswerWords = {
 
 /** `POST /api/generate`. Without a prompt the model is only loaded, or with `keep_alive` 0 unloaded. */
 export async function generate(
-  call: Call<z.output<typeof generateSchema>>,
+  call: CallOf<typeof generateSchema>,
   ollama: OllamaContext,
 ): Promise<Answer> {
   const { fields } = call

@@ -1,6 +1,6 @@
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
 import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { integer, largest } from '../../fields/fields.js'
@@ -15,7 +15,7 @@ export const embeddingsSchema = z.object({
 })
 
 /** `POST /v1/embeddings`. */
-export async function embeddings(call: Call<z.output<typeof embeddingsSchema>>): Promise<Answer> {
+export async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer> {
   const { fields } = call
   const { model, client } = call.open(fields.model)
   const made = await embedAll(client, await readPrompts(client, fields.input), call.signal)

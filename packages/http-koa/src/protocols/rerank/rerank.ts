@@ -2,7 +2,7 @@ import { CllmError } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { boolean, integer, largest, name, text } from '../../fields/fields.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/call.js'
 import { scorePairs } from './score-pairs.js'
 
 /** Documents of one body. */
@@ -41,7 +41,7 @@ export const rerankSchema = z.object({
 })
 
 /** `POST /v1/rerank`: the documents by how well they fit the query, the best first. */
-export async function rerank(call: Call<z.output<typeof rerankSchema>>): Promise<Answer> {
+export async function rerank(call: CallOf<typeof rerankSchema>): Promise<Answer> {
   const { fields } = call
   const documents = (fields.documents ?? fields.texts)?.map(textOf)
   if (documents === undefined) {
@@ -96,7 +96,7 @@ export const scoreSchema = z.object({
 })
 
 /** `POST /v1/score`: how well texts fit, one with many or in pairs. */
-export async function score(call: Call<z.output<typeof scoreSchema>>): Promise<Answer> {
+export async function score(call: CallOf<typeof scoreSchema>): Promise<Answer> {
   const { fields } = call
   const { model, client } = call.open(fields.model)
   const [first, second] = [fields.text_1, fields.text_2].map((given) =>

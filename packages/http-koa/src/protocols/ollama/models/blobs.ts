@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { BlobStore } from '../../../engines/model-store.js'
 import { boolean, text } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
-import type { Answer, Call } from '../../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
 import { ollamaErrorBody } from '../ollama-error.js'
@@ -72,7 +72,7 @@ export const pushSchema = z.object({
  * `POST /api/push`: there is nowhere to push to, and that is said; in a stream as its last line, as
  * Ollama does it.
  */
-export async function push(call: Call<z.output<typeof pushSchema>>): Promise<Answer> {
+export async function push(call: CallOf<typeof pushSchema>): Promise<Answer> {
   const { fields } = call
   const asked = fields.model ?? fields.name ?? ''
   nameOfOllamaModel(call.engines, asked)

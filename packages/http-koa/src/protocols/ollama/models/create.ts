@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { boolean, list, object, text } from '../../../fields/fields.js'
 import { parseFields } from '../../../fields/parse-fields.js'
 import { unsupported } from '../../../request/refusals.js'
-import type { Answer, Call } from '../../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import { nameOfOllamaModel, type OllamaContext, presetsOf, untagged } from '../ollama-context.js'
 import { optionsSchema } from '../ollama-fields.js'
@@ -41,7 +41,7 @@ export const copySchema = z.object({
 
 /** `POST /api/create`: a preset of a served model, or of a GGUF file that the client has sent. */
 export async function create(
-  call: Call<z.output<typeof createSchema>>,
+  call: CallOf<typeof createSchema>,
   ollama: OllamaContext,
 ): Promise<Answer> {
   const { fields } = call
@@ -107,7 +107,7 @@ function refuse({ adapters, path }: z.output<typeof createSchema>): void {
 }
 
 /** `POST /api/copy`: another name for a model. */
-export async function copy(call: Call<z.output<typeof copySchema>>): Promise<Answer> {
+export async function copy(call: CallOf<typeof copySchema>): Promise<Answer> {
   const { source, destination } = call.fields
   const presets = presetsOf(call)
   const known = presets.find(source)

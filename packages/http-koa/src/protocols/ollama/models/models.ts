@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { EngineInfo } from '@cllm/core'
 import { z } from 'zod'
 import { thinkingInSource } from '../../../chat/format/learn-thinking.js'
-import type { Answer, Call } from '../../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { infoOf, peekInfo, loadedModels } from '../../../engines/model-queries.js'
 import { boolean, text } from '../../../fields/fields.js'
 import { modelfileOf } from './create.js'
@@ -102,7 +102,7 @@ export const showSchema = z.object({
 
 /** `POST /api/show`: what is known of a model; of one that was never in memory little. */
 export async function show(
-  call: Call<z.output<typeof showSchema>>,
+  call: CallOf<typeof showSchema>,
   ollama: OllamaContext,
 ): Promise<Answer> {
   const { fields } = call

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { ModelStore, PullProgress } from '../../../engines/model-store.js'
 import { boolean, text } from '../../../fields/fields.js'
 import { expectedField } from '../../../request/refusals.js'
-import type { Answer, Call } from '../../../routes/call.js'
+import type { Answer, CallOf } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import { type OllamaContext, untagged } from '../ollama-context.js'
 import { ollamaErrorBody } from '../ollama-error.js'
@@ -21,7 +21,7 @@ export const deleteSchema = z.object({ model: text.optional(), name: text.option
 
 /** `POST /api/pull`: fetches a model from the catalog and reports progress. */
 export async function pull(
-  call: Call<z.output<typeof pullSchema>>,
+  call: CallOf<typeof pullSchema>,
   ollama: OllamaContext,
 ): Promise<Answer> {
   const { stream = true, ...fields } = call.fields
@@ -50,7 +50,7 @@ export async function pull(
 
 /** `DELETE /api/delete`: deletes the file of a model that was fetched. */
 export async function remove(
-  call: Call<z.output<typeof deleteSchema>>,
+  call: CallOf<typeof deleteSchema>,
   ollama: OllamaContext,
 ): Promise<Answer> {
   const { fields } = call

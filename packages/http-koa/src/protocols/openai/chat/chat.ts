@@ -1,13 +1,12 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { requestId } from '@cllm/host'
-import type { z } from 'zod'
 import { collectAnswer, type CollectedAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { repeatRequest } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
 import { countPrompt, promptTextWithBos } from '../../../request/prompt-text.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { sum, timingsOf, usageOf } from '../../../request/usage.js'
-import type { Answer, Call } from '../../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
 import {
   finishOf,
@@ -23,7 +22,7 @@ import { streamChat } from './chat-stream.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
 export async function chatCompletions(
-  call: Call<z.output<typeof chatSchema>>,
+  call: CallOf<typeof chatSchema>,
   openAi: OpenAiContext,
 ): Promise<Answer> {
   const { fields } = call
@@ -74,7 +73,7 @@ async function verboseOf(client: EngineClient, request: GenerateRequest): Promis
 }
 
 /** `POST /v1/chat/completions/input_tokens`: the tokens of a conversation, without an answer. */
-export async function countChatTokens(call: Call<z.output<typeof chatSchema>>): Promise<Answer> {
+export async function countChatTokens(call: CallOf<typeof chatSchema>): Promise<Answer> {
   const { fields, logger } = call
   const { client } = call.open(fields.model)
   const defaults = openAiDefaults['/v1/chat/completions']

@@ -1,6 +1,5 @@
 import type { PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
 import { requestId } from '@cllm/host'
-import type { z } from 'zod'
 import {
   type EndEvent,
   type Generation,
@@ -11,7 +10,7 @@ import {
 import { promptText } from '../../../request/prompt-text.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { promptProgress, timingsOf, usageOf } from '../../../request/usage.js'
-import type { Answer, Call } from '../../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
 import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { openAiDefaults } from '../openai-defaults.js'
@@ -27,7 +26,7 @@ import {
 
 /** `POST /v1/completions`, whole or streamed. */
 export async function completions(
-  call: Call<z.output<typeof completionsSchema>>,
+  call: CallOf<typeof completionsSchema>,
   openAi: OpenAiContext,
 ): Promise<Answer> {
   const { fields } = call

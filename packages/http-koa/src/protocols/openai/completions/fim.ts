@@ -9,8 +9,7 @@ import {
 } from '../../../request/generation.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
-import type { z } from 'zod'
-import type { Answer, Call } from '../../../routes/call.js'
+import type { Answer, CallOf } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
 import { type OpenAiContext, secondsNow } from '../openai-context.js'
 import { openAiDefaults } from '../openai-defaults.js'
@@ -33,7 +32,7 @@ export const fimSchema = completionsSchema
 
 /** `POST /v1/fim/completions`, Mistral's: what stands between a prompt and a suffix, as the answer of a chat. */
 export async function fimCompletions(
-  call: Call<z.output<typeof fimSchema>>,
+  call: CallOf<typeof fimSchema>,
   openAi: OpenAiContext,
 ): Promise<Answer> {
   const { fields } = call

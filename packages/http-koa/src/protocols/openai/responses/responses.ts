@@ -1,9 +1,8 @@
-import type { z } from 'zod'
 import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { startGeneration } from '../../../request/generation.js'
 import { countPrompt } from '../../../request/prompt-text.js'
 import { withOverrides } from '../../../request/protocol-defaults.js'
-import type { Answer, Call } from '../../../routes/call.js'
+import type { Answer, CallOf } from '../../../routes/call.js'
 import type { OpenAiContext } from '../openai-context.js'
 import { openAiDefaults } from '../openai-defaults.js'
 import { customInput } from '../tools/custom-tools.js'
@@ -13,7 +12,7 @@ import { type responsesSchema, toResponsesRequest } from './responses-request.js
 
 /** `POST /v1/responses`, whole or streamed. Nothing is stored. */
 export async function responses(
-  call: Call<z.output<typeof responsesSchema>>,
+  call: CallOf<typeof responsesSchema>,
   openAi: OpenAiContext,
 ): Promise<Answer> {
   const { fields } = call
@@ -46,9 +45,7 @@ export async function responses(
 }
 
 /** `POST /v1/responses/input_tokens`: the tokens of an input, without an answer. */
-export async function countResponseTokens(
-  call: Call<z.output<typeof responsesSchema>>,
-): Promise<Answer> {
+export async function countResponseTokens(call: CallOf<typeof responsesSchema>): Promise<Answer> {
   const { fields, logger } = call
   const { client } = call.open(fields.model)
   const defaults = openAiDefaults['/v1/responses']
