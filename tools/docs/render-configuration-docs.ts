@@ -14,7 +14,8 @@ const intro = `# Configuration
 
 Every setting is a YAML key, an environment variable and a flag of \`cllm serve\`. Flags override variables, variables the
 file (\`--${configFlag}\` or \`${configVariable}\`), the file the defaults. The variable of \`--a-flag\` is \`CLLM_A_FLAG\`, but
-for those named below. An entry is the key, the flag, the default, the accepted values and the meaning.
+for those named below. An entry is the key, if it is not the flag's name with \`_\` for \`-\`, then the flag, the default, the
+accepted values and the meaning.
 
 \`cllm config\` with the same flags prints the result, and the source of each value; \`--${configFlag}\` accepts its output.
 All errors are reported at once. An unknown \`CLLM_…\` variable is a warning; an empty one counts as unset. Relative paths
@@ -24,7 +25,8 @@ takes back a setting whose default is none.
 
 const originalLayout = `## Files of the original server
 
-The keys of the original cLLM's YAML work too; the keys above win. One warning lists keys without effect.
+The keys of the original cLLM's YAML work too; the keys above win. Its other keys (${ignoredKeys.size}, of its batch tuner and
+caches, for example) have no effect; one warning lists those of a file.
 `
 
 const notes: Readonly<Record<string, string>> = {
@@ -40,8 +42,8 @@ const flagOf = ({ arg, format, placeholder }: PlacedOption) =>
   format.isSwitch ? `\`--${arg}\`` : `\`--${arg} ${placeholder}\``
 
 /** What an option takes, where its flag's placeholder does not say so already. */
-const takes = ({ expected, isSwitch }: PlacedOption['format']): string =>
-  isSwitch || /^(an?|names|parts) [a-z ]+$/.test(expected)
+const takes = ({ format: { expected, isSwitch }, placeholder }: PlacedOption): string =>
+  isSwitch || placeholder.includes('|') || /^(an?|names|parts) [a-z ]+$/.test(expected)
     ? ''
     : expected
         .replace(/^a (?:whole )?number (?:of \w+ )?from (\S+) up/, '≥ $1')
@@ -49,10 +51,11 @@ const takes = ({ expected, isSwitch }: PlacedOption['format']): string =>
         .replace(/^one of /, '')
 
 const row = (option: PlacedOption): string => {
-  const { path, env, default: value, format, doc } = option
+  const { path, env, default: value, doc } = option
   const named = env === variable(option.arg) ? doc : `${doc} Variable: \`${env}\`.`
   const key = path.slice(sectionOf(path).length + 1) || path
-  return `- \`${key}\`, ${flagOf(option)} (${[valueOf(value), takes(format)].filter(Boolean).join('; ')}): ${named}`
+  const keyed = variable(key) === variable(option.arg) ? '' : `\`${key}\`, `
+  return `- ${keyed}${flagOf(option)} (${[valueOf(value), takes(option)].filter(Boolean).join('; ')}): ${named}`
 }
 
 const section = (name: string): string => {
@@ -63,11 +66,8 @@ const section = (name: string): string => {
 
 const original = (): string => {
   const rows = [...mappedKeys].map(([key, { path }]) => `\`${key}\` → \`${path}\``)
-  const ignored = [...ignoredKeys].map((key) => `\`${key}\``).join(', ')
   return `${originalLayout}
 ${rows.join(', ')}.
-
-Without effect: ${ignored}.
 `
 }
 

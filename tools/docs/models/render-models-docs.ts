@@ -23,10 +23,13 @@ export async function checkKnownTemplates(): Promise<ReadonlyMap<string, Templat
 /** The text of `docs/models.md`. */
 export async function renderModelsDocs(): Promise<string> {
   const checks = [...(await checkKnownTemplates())]
-  const rows = checks.map(([name, check]) => {
+  const groups = new Map<string, string[]>()
+  for (const [name, check] of checks) {
+    const works = `${callsOf(check)}; ${reasoningOf(check)}`
     const title = check.renders ? name : `${name} (**not rendered**)`
-    return `| ${title} | ${reasoningOf(check)} | ${callsOf(check)} |`
-  })
+    groups.set(works, [...(groups.get(works) ?? []), title])
+  }
+  const rows = [...groups].map(([works, names]) => `- **${works}**: ${names.join(', ')}`)
   const all = checks.map(([, check]) => check)
   const count = (of: (check: TemplateCheck) => boolean | undefined) => {
     const known = all.map(of).filter((value) => value !== undefined)
@@ -49,29 +52,27 @@ Rendered: ${count((check) => check.renders)}. Calls read: ${count((check) => che
 calls read: ${count((check) => check.severalCalls)}. Reasoning told from the answer:
 ${count((check) => check.splitsThinking)}. Strict calls held to their schemas: ${count((check) => check.isHeld)}.
 
-Images are not supported. The templates are those of llama.cpp's source. Calls: \`all\` is several in an answer, strict
-ones, streamed arguments; otherwise the exception is named (\`one\` call, \`not strict\`, \`whole\` calls in streams).
+Images are not supported. The templates are those of llama.cpp's source, by what works. *All calls*: several in an answer,
+strict ones, streamed arguments; otherwise the exception is named (one call, not strict, whole calls in streams).
 
-| template | reasoning begins with | calls |
-|---|---|---|
 ${rows.join('\n')}
 `
 }
 
 function reasoningOf({ thinking, splitsThinking }: TemplateCheck): string {
-  if (thinking === undefined) return ''
-  const mark = `\`${thinking.replaceAll('|', String.raw`\|`)}\``
-  return splitsThinking === false ? `${mark} **not split**` : mark
+  if (thinking === undefined) return 'no reasoning'
+  const mark = `reasoning from \`${thinking}\``
+  return splitsThinking === false ? `${mark}, not split` : mark
 }
 
-/** What works of calls; nothing: the template shows none. */
+/** What works of calls. */
 function callsOf({ call, severalCalls, isHeld, streams }: TemplateCheck): string {
-  if (call === undefined) return ''
-  if (!call) return '**not read**'
+  if (call === undefined) return 'no calls shown'
+  if (!call) return 'calls not read'
   const missing = [
-    ...(severalCalls ? [] : ['one']),
+    ...(severalCalls ? [] : ['one call']),
     ...(isHeld ? [] : ['not strict']),
-    ...(streams ? [] : ['whole']),
+    ...(streams ? [] : ['whole calls in streams']),
   ]
-  return missing.length === 0 ? 'all' : missing.join(', ')
+  return missing.length === 0 ? 'all calls' : missing.join(', ')
 }

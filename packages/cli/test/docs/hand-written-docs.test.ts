@@ -180,12 +180,12 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'every plug-in of the page loads beside the others',
   ],
   [
-    '| change | write | register with | choose with | suite |',
+    'how it is registered, chosen and tested',
     'packages/cli/test/docs/plugin-docs.test.ts',
     'what the page names is there',
   ],
   [
-    'the policy can be changed under load',
+    'change it under load',
     'packages/cli/test/commands/serve.test.ts',
     'the policy is swapped in the middle of 8 streams',
   ],
@@ -240,7 +240,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'precedence: default < file < environment < flags',
   ],
   [
-    'yaml files of the original cllm server work; settings without a meaning here are named in one warning',
+    'yaml files of the original cllm server work',
     'packages/cli/test/commands/serve.test.ts',
     "the original server's YAML starts it, with one warning and a plugin",
   ],
@@ -260,7 +260,7 @@ const claims: readonly (readonly [claim: string, file: string, test: string])[] 
     'aliases',
   ],
   [
-    'every request can be asked why it waited',
+    'ask a request why it waited',
     'packages/core/test/engine/report/engine-observers.test.ts',
     'a wait is split by what held meanwhile',
   ],
