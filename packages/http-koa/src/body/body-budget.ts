@@ -42,13 +42,4 @@ export class BodyBudget {
       this.#bytes += bytes
     }
   }
-
-  /**
-   * Counts a body that is there already.
-   *
-   * @throws as {@link begin}
-   */
-  take(ctx: KoaContext, bytes: number): void {
-    this.begin(ctx)(bytes)
-  }
 }

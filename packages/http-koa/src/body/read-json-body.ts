@@ -1,6 +1,5 @@
 import { type Readable, pipeline } from 'node:stream'
 import { CllmError } from '@cllm/core'
-import getRawBody from 'raw-body'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import { refuseGone } from './body-budget.js'
 import type { KoaContext } from '../routes/koa-context.js'
@@ -48,30 +47,20 @@ export async function readWithin(
   count: (bytes: number) => void,
   what = 'body',
 ): Promise<Buffer> {
-  let onData = (_part: Buffer): void => {}
-  const refused = new Promise<never>((_resolve, reject) => {
-    onData = (part) => {
-      try {
-        count(part.length)
-      } catch (error) {
-        // What still comes is not kept.
-        stream.removeAllListeners('data')
-        stream.pause()
-        reject(error)
-      }
+  const parts: Buffer[] = []
+  let bytes = 0
+  if (Number(length) <= limit) {
+    // a refusal is still to be sent: the stream stays open
+    for await (const part of stream.iterator({ destroyOnReturn: false })) {
+      bytes += (part as Buffer).length
+      if (bytes > limit) break
+      count((part as Buffer).length)
+      parts.push(part as Buffer)
     }
-  })
-  stream.on('data', onData)
-  try {
-    const whole = getRawBody(stream, { limit, ...(length === '' ? {} : { length }) })
-    return await Promise.race([whole, refused])
-  } catch (error) {
-    if ((error as getRawBody.RawBodyError).type !== 'entity.too.large') throw error
-    const message = `Expected a ${what} of at most ${limit} bytes, instead got more`
-    throw new CllmError('body_too_large', message, { details: { limit }, cause: error })
-  } finally {
-    stream.off('data', onData)
+    if (bytes <= limit) return Buffer.concat(parts)
   }
+  const message = `Expected a ${what} of at most ${limit} bytes, instead got more`
+  throw new CllmError('body_too_large', message, { details: { limit } })
 }
 
 /** A JSON object. */
@@ -106,84 +95,72 @@ function wrongKind(expected: string, value: unknown): CllmError {
 }
 
 async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
-  // A stream that has been destroyed tells nobody any more.
+  const { bodies, bodyLimitBytes, jsonDepthLimit } = ctx.state.transport
+  const count = bodies.begin(ctx)
+  const encoding = ctx.get('Content-Encoding').toLowerCase()
+  const isPlain = encoding === '' || encoding === 'identity'
+  const body = isPlain
+    ? await readWithin(ctx.req, bodyLimitBytes, ctx.get('Content-Length'), count)
+    : await readPacked(ctx, encoding, count)
   refuseGone(ctx)
-  const body = await readBody(ctx, bodyOf(ctx))
-  refuseGone(ctx)
-  const text = decodeUtf8(body)
-  if (text.trim() === '')
-    throw new CllmError('invalid_json', `Expected a JSON ${kind}, instead got no body`)
-  const value = await parseJson(text, ctx)
-  const { jsonDepthLimit } = ctx.state.transport
-  if (isDeeperThan(text, jsonDepthLimit)) {
-    const message = `Expected JSON of at most ${jsonDepthLimit} levels, instead got more`
-    throw new CllmError('invalid_json', message, { details: { limit: jsonDepthLimit } })
+  let text: string
+  try {
+    text = new TextDecoder('utf-8', { fatal: true }).decode(body)
+  } catch (cause) {
+    const message = 'Expected JSON in UTF-8, instead got bytes that are not UTF-8'
+    throw new CllmError('invalid_json', message, { cause })
   }
-  return value
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (error) {
+    throw await invalidJson(ctx, kind, text, error as Error)
+  }
+  if (!isDeeperThan(text, jsonDepthLimit)) return value
+  const message = `Expected JSON of at most ${jsonDepthLimit} levels, instead got more`
+  throw new CllmError('invalid_json', message, { details: { limit: jsonDepthLimit } })
 }
 
 const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const
 
-/** What a body is read through: its own stream, or what unpacks it. */
-function bodyOf(ctx: KoaContext): Readable {
-  const encoding = ctx.get('Content-Encoding').toLowerCase()
-  if (encoding === '' || encoding === 'identity') return ctx.req
+/** The unpacked body; the limit is for that. */
+async function readPacked(
+  ctx: KoaContext,
+  encoding: string,
+  count: (bytes: number) => void,
+): Promise<Buffer> {
   if (!Object.hasOwn(decoders, encoding)) {
     const message = `Expected a Content-Encoding of gzip, deflate or br, instead got ${encoding.slice(0, 40)}`
     throw new CllmError('unsupported_media_type', message)
   }
-  const decoder = decoders[encoding as keyof typeof decoders]()
   // what goes wrong on the way is thrown where it is read
-  return pipeline(ctx.req, decoder, () => {})
-}
-
-async function readBody(ctx: KoaContext, stream: Readable): Promise<Buffer> {
-  const limit = ctx.state.transport.bodyLimitBytes
-  const isPacked = stream !== ctx.req
-  const length = isPacked ? '' : ctx.get('Content-Length')
+  const unpacked = pipeline(ctx.req, decoders[encoding as keyof typeof decoders](), () => {})
   try {
-    // the limit is for what is unpacked
-    return await readWithin(stream, limit, length, ctx.state.transport.bodies.begin(ctx))
-  } catch (error) {
-    if (isPacked && /^Z_|^ERR_/.test(String((error as { code?: unknown }).code))) {
-      throw new CllmError('invalid_json', 'The body is not packed as its Content-Encoding says', {
-        cause: error,
-      })
-    }
-    throw error
+    return await readWithin(unpacked, ctx.state.transport.bodyLimitBytes, '', count)
+  } catch (cause) {
+    if (!/^Z_|^ERR_/.test(String((cause as { code?: unknown }).code))) throw cause
+    const message = 'The body is not packed as its Content-Encoding says'
+    throw new CllmError('invalid_json', message, { cause })
   }
 }
 
-function decodeUtf8(body: Buffer): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(body)
-  } catch (error) {
-    throw new CllmError(
-      'invalid_json',
-      'Expected JSON in UTF-8, instead got bytes that are not UTF-8',
-      {
-        cause: error,
-      },
-    )
+async function invalidJson(
+  ctx: KoaContext,
+  kind: string,
+  text: string,
+  error: Error,
+): Promise<CllmError> {
+  if (text.trim() === '') {
+    return new CllmError('invalid_json', `Expected a JSON ${kind}, instead got no body`)
   }
-}
-
-async function parseJson(text: string, ctx: KoaContext): Promise<unknown> {
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    // Its parser is loaded by the first body that is no JSON.
-    const { jsonErrorPosition } = await import('./json-error-position.js')
-    const position = jsonErrorPosition(text)
-    const where =
-      position === undefined ? '' : ` at line ${position.line}, column ${position.column}`
-    const type = ctx.get('Content-Type')
-    // a body declared as another type may be meant as that type
-    const declared = type === '' || /json/i.test(type) ? '' : ` (Content-Type: ${type})`
-    const message = `Invalid JSON${where}: ${(error as Error).message}${declared}`
-    throw new CllmError('invalid_json', message, {
-      ...(position === undefined ? {} : { details: { ...position } }),
-      cause: error,
-    })
-  }
+  // Its parser is loaded by the first body that is no JSON.
+  const { jsonErrorPosition } = await import('./json-error-position.js')
+  const position = jsonErrorPosition(text)
+  const where = position === undefined ? '' : ` at line ${position.line}, column ${position.column}`
+  const type = ctx.get('Content-Type')
+  // a body declared as another type may be meant as that type
+  const declared = type === '' || /json/i.test(type) ? '' : ` (Content-Type: ${type})`
+  const message = `Invalid JSON${where}: ${error.message}${declared}`
+  const details = position && { details: { ...position } }
+  return new CllmError('invalid_json', message, { ...details, cause: error })
 }

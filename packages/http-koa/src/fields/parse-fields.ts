@@ -46,14 +46,11 @@ const mostNames = 100
 export class UnknownFields {
   readonly #seen = new Set<string>()
 
-  /** Logs the fields of the body that are not known. */
-  warn(body: JsonObject, known: Readonly<Record<string, unknown>>, logger: Logger): void {
-    for (const field of Object.keys(body)) {
-      if (Object.hasOwn(known, field) || this.#seen.has(field)) continue
-      if (this.#seen.size >= mostNames || field.length > 100) continue
-      this.#seen.add(field)
-      logger.warn({ field }, 'unknown field in a request is ignored')
-    }
+  /** Logs a field that is not known. */
+  warn(field: string, logger: Logger): void {
+    if (this.#seen.has(field) || this.#seen.size >= mostNames || field.length > 100) return
+    this.#seen.add(field)
+    logger.warn({ field }, 'unknown field in a request is ignored')
   }
 }
 

@@ -2,7 +2,7 @@ import type { Readable } from 'node:stream'
 import type { Clock, EngineClient, EngineDirectory, Logger, OpenOptions, Random } from '@cllm/core'
 import type { z } from 'zod'
 import type { JsonObject } from '../body/read-json-body.js'
-import type { StreamSessions } from '../stream/resume/stream-sessions.js'
+import type { ResumableStreams } from '../stream/resumable-streams.js'
 
 /** What a handler returns: JSON, or a `Reply` or `StreamReply`; undefined: another route answers. */
 export type Answer = object | string | undefined
@@ -51,11 +51,9 @@ export interface Call<Fields = unknown, Query = unknown> {
   readonly random: Random
   /** The engines, to look at without loading anything. */
   readonly engines: EngineDirectory
-  /** Bytes of a body at most. */
-  readonly bodyLimitBytes: number
   readonly body: IncomingBody
   /** Streams that clients can come back to; none in batches. */
-  readonly streams: StreamSessions | undefined
+  readonly streams: ResumableStreams | undefined
   /**
    * The model of a name, or the server's first one. It stays in memory until the answer is sent.
    *

@@ -6,11 +6,10 @@ import { publicError } from '../errors/public-error.js'
 import { parseFields, readQuery, type UnknownFields } from '../fields/parse-fields.js'
 import { expectedField } from '../request/refusals.js'
 import { ClientStream } from '../stream/client-stream.js'
-import type { Call } from './call.js'
+import type { StreamSession } from '../stream/resumable-streams.js'
 import { HttpCall, setHeaders } from './http-call.js'
 import type { KoaContext, KoaState } from './koa-context.js'
 import { eventStream, Reply, StreamReply } from './reply.js'
-import type { MatchedRoute } from './route-table.js'
 import type { BoundRoute } from './route.js'
 
 /**
@@ -24,38 +23,34 @@ export function serveRoutes(
 ): Middleware<KoaState> {
   return async (context, next) => {
     const ctx = context as KoaContext
-    for (const matched of ctx.state.match.routes) {
+    const { keyName, match, transport } = ctx.state
+    const { streams, logger } = transport
+    for (const { route, params } of match.routes) {
+      let session: StreamSession | undefined
       try {
-        const answer = await ask(ctx, matched, engines, unknown)
-        if (answer !== undefined) return await send(ctx, answer)
+        const query = route.query === undefined ? {} : readQuery(ctx, route.query)
+        const fields = route.body && checkFields(route, await readJsonBody(ctx), unknown, logger)
+        const id = ctx.get('X-Conversation-Id')
+        if (id !== '' && isStreamedPost(route, fields)) session = streams.begin(keyName, id)
+        const call = new HttpCall(ctx, { fields, query, params, engines }, session?.signal)
+        const answer = await route.handle(call)
+        if (answer === undefined) continue
+        if (StreamReply.isInstance(answer)) await sendStream(ctx, answer, session)
+        else if (Reply.isInstance(answer)) sendReply(ctx, answer)
+        else ctx.body = answer
+        return
       } catch (error) {
-        throw ctx.state.transport.streams.fail(ctx, error)
+        throw session === undefined ? error : streams.fail(session, error)
       }
     }
     await next()
   }
 }
 
-async function ask(
-  ctx: KoaContext,
-  { route, params }: MatchedRoute,
-  engines: EngineDirectory,
-  unknown: UnknownFields,
-): Promise<object | string | undefined> {
-  const { streams, logger } = ctx.state.transport
-  const query = route.query === undefined ? {} : readQuery(ctx, route.query)
-  const fields =
-    route.body === undefined
-      ? undefined
-      : checkFields(route, await readJsonBody(ctx), unknown, logger)
-  // A client can leave, come back and stop its stream from here on, before anything waits for the model.
-  if (fields !== undefined && isStreamed(route, fields)) streams.expect(ctx)
-  const call: Call = new HttpCall(ctx, { fields, query, params, engines })
-  return await route.handle(call)
-}
-
-const isStreamed = ({ answers = [] }: BoundRoute, fields: JsonObject): boolean =>
-  answers.includes('text/event-stream') && (fields['stream'] === true || answers.length === 1)
+const isStreamedPost = ({ method, answers = [] }: BoundRoute, fields: JsonObject = {}): boolean =>
+  method === 'post' &&
+  answers.includes('text/event-stream') &&
+  (fields['stream'] === true || answers.length === 1)
 
 /**
  * The fields of a body that a route has checked.
@@ -67,29 +62,19 @@ export function checkFields(
   given: JsonObject,
   unknown: UnknownFields,
   logger: Logger,
-): Readonly<Record<string, unknown>> | undefined {
+): JsonObject | undefined {
   if (schema === undefined) return undefined
-  const body = reading === undefined ? withoutNulls(given) : given
-  if (reading === 'strict') refuseUnknown(body, schema.shape)
-  else unknown.warn(body, schema.shape, logger)
+  const body: Record<string, unknown> = { ...given }
+  for (const [field, value] of Object.entries(given)) {
+    if (reading === undefined && value === null) delete body[field]
+    else if (Object.hasOwn(schema.shape, field)) continue
+    else if (reading === 'strict') {
+      // it may be a limit that was misspelt
+      const known = Object.keys(schema.shape).join(' and ')
+      throw expectedField(field.slice(0, 100), `the fields ${known} only`)
+    } else unknown.warn(field, logger)
+  }
   return parseFields(schema, body)
-}
-
-function withoutNulls(body: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null))
-}
-
-/** A field that is not known may be a limit that was misspelt. */
-function refuseUnknown(body: JsonObject, known: Readonly<Record<string, unknown>>): void {
-  const unknown = Object.keys(body).find((field) => !Object.hasOwn(known, field))
-  if (unknown === undefined) return
-  throw expectedField(unknown.slice(0, 100), `the fields ${Object.keys(known).join(' and ')} only`)
-}
-
-async function send(ctx: KoaContext, answer: object | string): Promise<void> {
-  if (StreamReply.isInstance(answer)) await sendStream(ctx, answer)
-  else if (Reply.isInstance(answer)) sendReply(ctx, answer)
-  else ctx.body = answer
 }
 
 function sendReply(ctx: KoaContext, { body, options }: Reply): void {
@@ -106,17 +91,16 @@ function sendReply(ctx: KoaContext, { body, options }: Reply): void {
   if (body instanceof Readable) ctx.res.setTimeout(ctx.state.transport.stallMs)
 }
 
-async function sendStream(ctx: KoaContext, { type, run, fail }: StreamReply): Promise<void> {
+async function sendStream(
+  ctx: KoaContext,
+  { type, run, fail }: StreamReply,
+  session: StreamSession | undefined,
+): Promise<void> {
   const { streams, logger } = ctx.state.transport
-  const isResumable = type === eventStream
-  if (isResumable) {
-    if (ctx.state.session === undefined) streams.expect(ctx)
-    streams.accept(ctx)
-  }
-  const writer = new ClientStream(ctx, {
-    'Content-Type': type,
-    ...(isResumable && { 'Cache-Control': 'no-cache' }),
-  })
+  const caching = type === eventStream && { 'Cache-Control': 'no-cache' }
+  const client = new ClientStream(ctx, { 'Content-Type': type, ...caching })
+  if (session !== undefined) streams.accept(session, client)
+  const writer = session ?? client
   try {
     await run(writer)
   } catch (error) {

@@ -1,106 +1,54 @@
-import {
-  CllmError,
-  type Clock,
-  type EngineDirectory,
-  type Logger,
-  type OpenOptions,
-  type Random,
-} from '@cllm/core'
-import type { KoaContext } from './koa-context.js'
-import type { Readable } from 'node:stream'
+import type { Clock, EngineDirectory, Logger, OpenOptions, Random } from '@cllm/core'
 import { type JsonObject, readJsonBody, readJsonList } from '../body/read-json-body.js'
 import { allowUpload } from '../server/create-http-server.js'
-import type { StreamSessions } from '../stream/resume/stream-sessions.js'
+import type { ResumableStreams } from '../stream/resumable-streams.js'
 import type { Call, IncomingBody, OpenedModel } from './call.js'
-
-/**
- * A signal that fires when the connection closes: the client left, was cut off, or has its answer. Where
- * the client can come back to its stream, it fires when that is over or was stopped.
- */
-export function abortOnClose(ctx: KoaContext): AbortSignal {
-  const controller = new AbortController()
-  const abort = () => {
-    const isStopped = ctx.state.session?.isCancelled === true
-    controller.abort(isStopped ? stopped() : ctx.state.cutReason)
-  }
-  const onClose = () => {
-    // also one that has begun since
-    const { session } = ctx.state
-    if (session === undefined) abort()
-    else session.onOver(abort)
-  }
-  ctx.state.session?.onOver(abort)
-  if (ctx.res.destroyed) onClose()
-  else ctx.res.once('close', onClose)
-  return controller.signal
-}
-
-const stopped = () =>
-  new CllmError('cancelled', 'The request was cancelled: its stream was stopped')
-
-/** What the driver has found out about a request. */
-interface CheckedRequest {
-  readonly fields: unknown
-  readonly query: unknown
-  readonly params: Readonly<Record<string, string>>
-  readonly engines: EngineDirectory
-}
+import type { KoaContext } from './koa-context.js'
 
 /** A client's request. */
-export class HttpCall implements Call, IncomingBody {
+export class HttpCall implements Call {
   readonly fields: unknown
   readonly query: unknown
   readonly params: Readonly<Record<string, string>>
   readonly engines: EngineDirectory
+  readonly path: string
+  readonly id: string
+  readonly keyName: string | undefined
+  readonly logger: Logger
+  readonly clock: Clock
+  readonly random: Random
+  readonly streams: ResumableStreams
+  readonly signal: AbortSignal
   readonly #ctx: KoaContext
-  #signal: AbortSignal | undefined
 
-  constructor(ctx: KoaContext, { fields, query, params, engines }: CheckedRequest) {
+  /**
+   * @param checked - what the driver has found out about it
+   * @param until - fires when the answer is over, of a client that may leave meanwhile; default: when the
+   *   client left, was cut off, or has its answer
+   */
+  constructor(
+    ctx: KoaContext,
+    checked: Pick<Call, 'fields' | 'query' | 'params' | 'engines'>,
+    until?: AbortSignal,
+  ) {
     this.#ctx = ctx
-    this.fields = fields
-    this.query = query
-    this.params = params
-    this.engines = engines
-  }
-
-  get path(): string {
-    return this.#ctx.path
-  }
-
-  get id(): string {
-    return this.#ctx.response.get('X-Request-Id')
-  }
-
-  get keyName(): string | undefined {
-    return this.#ctx.state.keyName
-  }
-
-  get signal(): AbortSignal {
-    return (this.#signal ??= abortOnClose(this.#ctx))
-  }
-
-  get logger(): Logger {
-    return this.#ctx.state.transport.logger
-  }
-
-  get clock(): Clock {
-    return this.#ctx.state.transport.clock
-  }
-
-  get random(): Random {
-    return this.#ctx.state.transport.random
-  }
-
-  get bodyLimitBytes(): number {
-    return this.#ctx.state.transport.bodyLimitBytes
-  }
-
-  get streams(): StreamSessions {
-    return this.#ctx.state.transport.streams
-  }
-
-  get takesGzip(): boolean {
-    return this.#ctx.acceptsEncodings('gzip', 'identity') === 'gzip'
+    this.fields = checked.fields
+    this.query = checked.query
+    this.params = checked.params
+    this.engines = checked.engines
+    this.path = ctx.path
+    this.id = ctx.response.get('X-Request-Id')
+    this.keyName = ctx.state.keyName
+    const { logger, clock, random, streams } = ctx.state.transport
+    this.logger = logger
+    this.clock = clock
+    this.random = random
+    this.streams = streams
+    const leaving = new AbortController()
+    this.signal = until ?? leaving.signal
+    const leave = () => leaving.abort(ctx.state.cutReason)
+    if (ctx.res.destroyed) leave()
+    else ctx.res.once('close', leave)
   }
 
   open(model?: string, options: Omit<OpenOptions, 'until'> = {}): OpenedModel {
@@ -119,36 +67,21 @@ export class HttpCall implements Call, IncomingBody {
     return this.#ctx.accepts(...types)
   }
 
+  get takesGzip(): boolean {
+    return this.#ctx.acceptsEncodings('gzip', 'identity') === 'gzip'
+  }
+
   get body(): IncomingBody {
-    return this
-  }
-
-  async object(): Promise<JsonObject> {
-    return await readJsonBody(this.#ctx)
-  }
-
-  async list(): Promise<readonly unknown[]> {
-    return await readJsonList(this.#ctx)
-  }
-
-  get stream(): Readable {
-    return this.#ctx.req
-  }
-
-  get type(): string {
-    return this.#ctx.get('Content-Type')
-  }
-
-  get length(): string {
-    return this.#ctx.get('Content-Length')
-  }
-
-  allowUpload(): void {
-    allowUpload(this.#ctx.req)
-  }
-
-  count(): (bytes: number) => void {
-    return this.#ctx.state.transport.bodies.begin(this.#ctx)
+    const ctx = this.#ctx
+    return {
+      object: async (): Promise<JsonObject> => await readJsonBody(ctx),
+      list: async () => await readJsonList(ctx),
+      stream: ctx.req,
+      type: ctx.get('Content-Type'),
+      length: ctx.get('Content-Length'),
+      allowUpload: () => allowUpload(ctx.req),
+      count: () => ctx.state.transport.bodies.begin(ctx),
+    }
   }
 }
 

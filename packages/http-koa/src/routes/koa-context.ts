@@ -12,8 +12,7 @@ import type { RouterContext, RouterInstance } from '@koa/router'
 import type { BodyBudget } from '../body/body-budget.js'
 import type { RequestObserver } from '../engines/request-observer.js'
 import type { KeyAccess } from '../security/secure.js'
-import type { StreamSession } from '../stream/resume/stream-session.js'
-import type { StreamSessions } from '../stream/resume/stream-sessions.js'
+import type { ResumableStreams } from '../stream/resumable-streams.js'
 import type { BoundRoute, ErrorFormat } from './route.js'
 import type { Match } from './route-table.js'
 
@@ -33,7 +32,7 @@ export interface TransportServices {
   /** Milliseconds without reading after which a client loses the rest of a complete answer. */
   readonly stallMs: number
   /** Streams that clients can come back to. */
-  readonly streams: StreamSessions
+  readonly streams: ResumableStreams
 }
 
 /** The `ctx.state` of every request. */
@@ -45,8 +44,6 @@ export interface KoaState {
   keyName?: string
   /** Why the server disconnected its client, if it did. */
   cutReason?: CllmError
-  /** The stream of its answer, where the client can come back to it. */
-  session?: StreamSession
 }
 
 /** The `ctx` of the driver, and of routes that a protocol mounts itself. */

@@ -23,7 +23,7 @@ import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-con
 import { RouteTable } from '../routes/route-table.js'
 import { needsAdmin, requestScope } from '../security/authenticate.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
-import { StreamSessions } from '../stream/resume/stream-sessions.js'
+import { ResumableStreams } from '../stream/resumable-streams.js'
 import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
 import { listenAt, type Listening } from './listen-at.js'
 import { logRequests } from './log-requests.js'
@@ -87,7 +87,7 @@ export class KoaTransport implements Transport {
       jsonDepthLimit: options.jsonDepthLimit ?? defaultJsonDepth,
       streamLimitBytes: options.streamLimitBytes ?? 1024 * 1024,
       stallMs: options.stallMs ?? 60_000,
-      streams: new StreamSessions(context.clock),
+      streams: new ResumableStreams(context.clock),
     }
     const { protocols } = options
     const security = secure(options.security ?? {}, context, this.#hosts)

@@ -1,13 +1,14 @@
 import type { ServerResponse } from 'node:http'
 import { CllmError } from '@cllm/core'
 import type { KoaContext } from '../routes/koa-context.js'
+import type { StreamWriter } from '../routes/reply.js'
 
 /**
  * A streamed answer that bypasses koa, at one write per event. The engine never waits for a client:
  * unread bytes stay in memory up to a limit, above which the client is disconnected and its request
  * cancelled.
  */
-export class ClientStream {
+export class ClientStream implements StreamWriter {
   readonly #res: ServerResponse
 
   /** Sends the status and headers. */
@@ -20,16 +21,11 @@ export class ClientStream {
     ctx.set({ ...headers, 'X-Accel-Buffering': 'no' }) // nginx would hold events back
     ctx.res.flushHeaders()
     this.#res = ctx.res
-    const { session } = ctx.state
-    session?.onOver(() => {
-      if (session.isCancelled) this.#res.end()
-    })
   }
 
-  /** Whether nobody reads what is written: the client has disconnected, and cannot come back. */
+  /** Whether nobody reads what is written: the client has disconnected. */
   get destroyed(): boolean {
-    const { session } = this.ctx.state
-    return session === undefined ? this.#res.destroyed : session.isCancelled
+    return this.#res.destroyed
   }
 
   /** Bytes that the client has not read, besides the operating system's buffers. */
@@ -55,10 +51,8 @@ export class ClientStream {
    * Sends a part, or disconnects the client if it has left too much of those before unread: the size of
    * one is not the client's doing.
    */
-  write(event: string): void {
-    const { session } = this.ctx.state
-    const text = session?.add(event) ?? event
-    if (this.#isClosed) return
+  write(text: string): void {
+    if (this.#res.destroyed || this.#res.writableEnded) return
     const { logger, streamLimitBytes } = this.ctx.state.transport
     const unread = this.#res.writableLength
     // Less than this is not yet the client's doing.
@@ -71,17 +65,10 @@ export class ClientStream {
   }
 
   /** Ends the answer; a client that reads nothing for a minute is disconnected. */
-  end(event?: string): void {
-    const { session, transport } = this.ctx.state
-    const text = event === undefined ? undefined : (session?.add(event) ?? event)
-    session?.end(transport.clock.now())
-    if (this.#isClosed) return
-    this.#res.end(text)
-    this.#res.setTimeout(transport.stallMs)
-  }
-
-  get #isClosed(): boolean {
-    return this.#res.destroyed || this.#res.writableEnded
+  end(): void {
+    if (this.#res.destroyed || this.#res.writableEnded) return
+    this.#res.end()
+    this.#res.setTimeout(this.ctx.state.transport.stallMs)
   }
 
   /** Disconnects the client: it cannot have the rest. */

@@ -9,8 +9,11 @@ import {
   openAiProtocol,
 } from '@cllm/http-koa'
 import t from 'tap'
-import { StreamSession } from '../../src/stream/resume/stream-session.js'
-import { StreamSessions } from '../../src/stream/resume/stream-sessions.js'
+import {
+  ResumableStreams,
+  type StreamPlace,
+  StreamSession,
+} from '../../src/stream/resumable-streams.js'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
 
 /** With large events: what the operating system buffers is some megabytes. */
@@ -284,97 +287,118 @@ t.test('a stream can be stopped, and left, before it begins', async (t) => {
   t.equal((await server.get(path)).status, 404, 'and has no stream')
 })
 
-t.test('a stream goes on until another one of its id is accepted', (t) => {
-  const streams = new StreamSessions(new SimulatedClock(0))
-  const ask = () => {
-    const state: { session?: StreamSession } = {}
-    const ctx = { method: 'POST', get: () => 'c', state } as never
-    state.session = streams.begin(ctx)!
-    return { ctx, session: state.session }
+/** A client that takes what is written, unless it is full. */
+function createClient() {
+  const client = {
+    read: [] as string[],
+    ended: 0,
+    isCut: false,
+    unread: 0,
+    destroyed: false,
+    isFull: false,
+    drained() {},
+    write: (text: string) => void client.read.push(text),
+    end: () => void client.ended++,
+    onceDrained: (callback: () => void) => void (client.drained = callback),
+    cut: () => void (client.isCut = true),
   }
+  return client
+}
+
+t.test('a stream goes on until another one of its id is accepted', (t) => {
+  const streams = new ResumableStreams(new SimulatedClock(0))
+  const ask = () => streams.begin(undefined, 'c')
+  const accept = (session: StreamSession) => streams.accept(session, createClient())
   const running = ask()
-  streams.accept(running.ctx)
+  accept(running)
   const [refused, next] = [ask(), ask()]
-  streams.fail(refused.ctx, new Error('refused'))
-  t.equal(running.session.endedAt, undefined)
-  t.equal(streams.find(undefined, 'c'), next.session)
-  streams.fail(next.ctx, new Error('refused'))
-  t.equal(streams.find(undefined, 'c'), running.session, 'what was refused leaves the one before')
+  streams.fail(refused, new Error('refused'))
+  t.equal(running.endedAt, undefined)
+  t.equal(streams.find(undefined, 'c'), next)
+  streams.fail(next, new Error('refused'))
+  t.equal(streams.find(undefined, 'c'), running, 'what was refused leaves the one before')
   const [waiting, last] = [ask(), ask()]
-  streams.accept(last.ctx)
-  t.ok(running.session.isCancelled)
-  t.ok(waiting.session.isCancelled, 'and that one has not begun')
-  t.notOk(last.session.isCancelled)
-  streams.fail(waiting.ctx, new Error('stopped'))
-  t.equal(streams.find(undefined, 'c'), last.session)
+  accept(last)
+  t.ok(running.isCancelled)
+  t.ok(waiting.isCancelled, 'and that one has not begun')
+  t.notOk(last.isCancelled)
+  streams.fail(waiting, new Error('stopped'))
+  t.equal(streams.find(undefined, 'c'), last)
   const [first, second] = [ask(), ask()]
-  streams.accept(first.ctx)
-  t.ok(last.session.isCancelled)
-  t.notOk(second.session.isCancelled, 'that of two which came later waits on')
+  accept(first)
+  t.ok(last.isCancelled)
+  t.notOk(second.isCancelled, 'that of two which came later waits on')
   streams.stop(undefined, 'c')
-  t.ok(first.session.isCancelled && second.session.isCancelled, 'to stop an id stops all of it')
+  t.ok(first.isCancelled && second.isCancelled, 'to stop an id stops all of it')
+  t.match(first.signal.reason, { code: 'cancelled', message: /its stream was stopped$/ })
   t.equal(streams.find(undefined, 'c'), undefined)
   t.end()
 })
 
-t.test('of a long stream the end is kept, and of many streams the last', (t) => {
-  const session = new StreamSession(0)
+t.test('of a long stream the end is kept', async (t) => {
+  const clock = new SimulatedClock(1)
+  const session = new StreamSession('', clock)
+  const client = createClient()
+  session.open(client)
   const event = `data: ${'a'.repeat(2 ** 20)}\n\n`
-  for (let count = 0; count < 6; count++) session.add(event)
+  const write = (count: number) => {
+    for (let written = 0; written < count; written++) session.write(event)
+  }
+  write(6)
+  t.equal(client.read.length, 6)
   t.ok(session.keptBytes <= 4 * 2 ** 20)
   t.notOk(session.keeps({ offset: 0 }))
   t.notOk(session.keeps({ afterId: 0 }))
   t.ok(session.keeps({ afterId: 3 }))
-  const read: string[] = []
-  let ended = 0
-  let cut = false
-  let goOn = () => {}
-  const reader = {
-    write: (text: string) => void read.push(text),
-    end: () => void ended++,
-    isFull: false,
-    onceDrained: (callback: () => void) => void (goOn = callback),
-    cut: () => void (cut = true),
+  const read = (from: StreamPlace, isFull = false) => {
+    const [reader, leaving] = [createClient(), new AbortController()]
+    reader.isFull = isFull
+    const done = session.read(from, reader, leaving.signal)
+    return { reader, done, leave: () => leaving.abort() }
   }
-  const leave = session.read({ afterId: 4 }, reader)
-  session.add('data: b\n\n')
-  leave()
-  session.add('data: c\n\n')
-  t.same(read.slice(1), ['id: 6\ndata: b\n\n'])
-  reader.isFull = true
-  session.read({ afterId: 6 }, reader)
-  t.equal(read.length, 2, 'who reads slowly is waited for')
-  reader.isFull = false
-  goOn()
-  t.equal(read.at(-1), 'id: 7\ndata: c\n\n')
-  reader.isFull = true
-  const slow = session.read({ afterId: 6 }, { ...reader })
-  for (let count = 0; count < 6; count++) session.add(event)
-  goOn()
-  t.ok(cut, 'who reads too slowly is cut off')
-  slow()
-  goOn()
-  session.end(1)
-  session.end(2)
-  session.cancel(3)
-  t.same([session.endedAt, session.isCancelled, ended], [1, false, 1])
-  session.read({ afterId: 13 }, reader)
-  t.equal(ended, 2)
-  let over = 0
-  session.onOver(() => over++)
-  t.equal(over, 1)
+  const one = read({ afterId: 4 })
+  session.write('data: b\n\n')
+  await until(() => one.reader.read.length === 2)
+  one.leave()
+  await one.done
+  session.write('data: c\n\n')
+  t.same(one.reader.read.slice(1), ['id: 6\ndata: b\n\n'])
 
-  const sessions = new StreamSessions(new SimulatedClock(0))
-  const ctx = (id: string, keyName?: string) =>
-    ({ method: 'POST', get: () => id, state: { keyName } }) as never
+  const slow = read({ afterId: 6 }, true)
+  t.same(slow.reader.read, [], 'who reads slowly is waited for')
+  slow.reader.isFull = false
+  slow.reader.drained()
+  await until(() => slow.reader.read.length > 0)
+  t.same(slow.reader.read, ['id: 7\ndata: c\n\n'])
+  slow.leave()
+
+  const [tooSlow, gone] = [read({ afterId: 6 }, true), read({ afterId: 6 }, true)]
+  gone.leave()
+  await gone.done
+  write(6)
+  tooSlow.reader.drained()
+  await tooSlow.done
+  t.ok(tooSlow.reader.isCut, 'who reads too slowly is cut off')
+  t.notOk(gone.reader.isCut)
+
+  session.end()
+  clock.advance(1)
+  session.end()
+  session.cancel()
+  t.same([session.endedAt, session.isCancelled, client.ended], [1, false, 1])
+  t.ok(session.signal.aborted)
+  await read({ afterId: 13 }).done
+})
+
+t.test('of many streams the last are kept, each for its API key', (t) => {
+  const streams = new ResumableStreams(new SimulatedClock(0))
   for (let count = 0; count < 25; count++) {
-    const one = sessions.begin(ctx(`c${count}`))!
-    for (let events = 0; events < 5; events++) one.add(event)
-    one.end(0)
+    const one = streams.begin(undefined, `c${count}`)
+    for (let events = 0; events < 5; events++) one.write(`data: ${'a'.repeat(2 ** 20)}\n\n`)
+    one.end()
   }
-  t.equal(sessions.find('', 'c0'), undefined)
-  t.ok(sessions.find('', 'c24'))
-  t.equal(sessions.find('another', 'c24'), undefined, 'that of another key')
-  t.equal(sessions.begin(ctx('')), undefined)
+  t.equal(streams.find('', 'c0'), undefined)
+  t.ok(streams.find('', 'c24'))
+  t.equal(streams.find('another', 'c24'), undefined, 'that of another key')
   t.end()
 })

@@ -99,7 +99,9 @@ export function toSettings(
   unknownOptions: UnknownFields,
   logger: Logger,
 ): RequestSettings {
-  unknownOptions.warn(options, knownOptions.shape, logger)
+  for (const name of Object.keys(options)) {
+    if (!Object.hasOwn(knownOptions.shape, name)) unknownOptions.warn(name, logger)
+  }
   const said = Object.fromEntries(
     Object.entries(options).filter(
       ([key, value]) => value !== null && Object.hasOwn(knownOptions.shape, key),

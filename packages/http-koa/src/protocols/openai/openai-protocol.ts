@@ -18,7 +18,7 @@ import type { OpenAiContext } from './openai-context.js'
 import { rerank, rerankSchema, score, scoreSchema } from '../rerank/rerank.js'
 import { openAiErrors } from './openai-error.js'
 import { responsesSchema } from './responses/responses-request.js'
-import { streamRoutes } from '../../stream/resume/stream-routes.js'
+import { streamRoutes } from './stream-routes.js'
 import { countResponseTokens, responses } from './responses/responses.js'
 
 /** Settings of {@link openAiProtocol}. */

@@ -119,7 +119,6 @@ class LineCall implements Call {
   readonly id = undefined
   readonly streams = undefined
   readonly takesGzip = false
-  readonly bodyLimitBytes = Infinity
   readonly path: string
   readonly fields: unknown
   readonly params: Readonly<Record<string, string>>

@@ -75,21 +75,6 @@ function readAgain(call: Call<unknown, z.output<typeof querySchema>>): Answer {
     throw new CllmError('invalid_request', 'Stream offset lost, please restart')
   }
   return new StreamReply(eventStream, async (writer) => {
-    await new Promise<void>((resolve) => {
-      const reader = {
-        write: (text: string) => writer.write(text),
-        end: resolve,
-        get isFull() {
-          return writer.isFull
-        },
-        onceDrained: (callback: () => void) => writer.onceDrained(callback),
-        cut: () => writer.cut(),
-      }
-      const leave = session.read(start, reader)
-      call.signal.addEventListener('abort', () => {
-        leave()
-        resolve()
-      })
-    })
+    await session.read(start, writer, call.signal)
   })
 }

@@ -1,0 +1,285 @@
+import { CllmError, type Clock } from '@cllm/core'
+import { expectedField } from '../request/refusals.js'
+import type { StreamWriter } from '../routes/reply.js'
+
+/** Bytes that are kept of a stream; its oldest events go first. */
+const mostBytes = 4 * 2 ** 20
+/** Milliseconds for which a complete stream is kept. */
+const keptMs = 5 * 60_000
+/** Bytes of all streams, and their number. */
+const mostOfAll = 64 * 2 ** 20
+const mostSessions = 1000
+const longestId = 512
+
+/** An event of a stream. */
+interface KeptEvent {
+  readonly id: number
+  /** Where it begins in the whole stream, in bytes. */
+  readonly offset: number
+  readonly text: string
+}
+
+/** A place in a stream. */
+export type StreamPlace =
+  /** The event behind which the rest begins. */
+  | { readonly afterId: number }
+  /** In the whole stream, in bytes. */
+  | { readonly offset: number }
+
+/**
+ * One streamed answer whose events are kept, so that its client can come back to it. The protocol writes
+ * to it as to a client, and goes on when the client leaves.
+ */
+export class StreamSession implements StreamWriter {
+  readonly unread = 0
+  readonly isFull = false
+  /** Whether its answer has begun, so that there is something to read, now or later. */
+  isOpen = false
+  /** Whether it was ended before the answer was complete. */
+  isCancelled = false
+  /** When it ended, in milliseconds since the epoch; undefined while it is written. */
+  endedAt: number | undefined
+  /** Bytes of the whole stream so far. */
+  bytes = 0
+  readonly #over = new AbortController()
+  readonly #events: KeptEvent[] = []
+  /** Those who wait for the next event, or the end. */
+  readonly #waiting = new Set<() => void>()
+  #next = 0
+  #client: StreamWriter | undefined
+
+  /**
+   * @param key - of its client and its id
+   * @param clock - its times are milliseconds since the epoch
+   */
+  constructor(
+    readonly key: string,
+    private readonly clock: Clock,
+    readonly startedAt = clock.now(),
+  ) {}
+
+  /** Fires when no more is written. */
+  get signal(): AbortSignal {
+    return this.#over.signal
+  }
+
+  /** Whether nobody will read what is written. */
+  get destroyed(): boolean {
+    return this.isCancelled
+  }
+
+  /** Bytes that are kept. */
+  get keptBytes(): number {
+    return this.bytes - (this.#events[0]?.offset ?? 0)
+  }
+
+  /** Its answer begins: this client reads it first. */
+  open(client: StreamWriter): void {
+    this.isOpen = true
+    this.#client = client
+  }
+
+  write(event: string): void {
+    const text = `id: ${this.#next}\n${event}`
+    this.#events.push({ id: this.#next++, offset: this.bytes, text })
+    this.bytes += Buffer.byteLength(text)
+    while (this.keptBytes > mostBytes && this.#events.length > 1) this.#events.shift()
+    this.#client?.write(text)
+    this.#wake()
+  }
+
+  /** The answer is complete. */
+  end(): void {
+    if (this.endedAt !== undefined) return
+    this.endedAt = this.clock.now()
+    this.#client?.end()
+    this.#wake()
+    this.#over.abort(this.isCancelled ? cancelled('its stream was stopped') : undefined)
+  }
+
+  /** Ends it before the answer is complete, which stops the request behind it. */
+  cancel(): void {
+    if (this.endedAt === undefined) this.isCancelled = true
+    this.end()
+  }
+
+  /** Everything is kept: nobody need wait. */
+  onceDrained(callback: () => void): void {
+    callback()
+  }
+
+  cut(): void {
+    this.#client?.cut()
+  }
+
+  /** Whether all from there on is kept. */
+  keeps(from: StreamPlace): boolean {
+    const [first] = this.#events
+    return 'offset' in from
+      ? from.offset >= (first?.offset ?? 0)
+      : from.afterId + 1 >= (first?.id ?? 0)
+  }
+
+  /**
+   * Writes what is kept from an event or a byte on, and what is still to come, until the signal fires. Who
+   * reads so slowly that the next event is kept no longer is disconnected.
+   */
+  async read(from: StreamPlace, writer: StreamWriter, signal: AbortSignal): Promise<void> {
+    let place = from
+    let wake = (): void => {}
+    signal.addEventListener('abort', () => wake())
+    while (!signal.aborted) {
+      if (!this.keeps(place)) return writer.cut()
+      const next = this.#nextAt(place)
+      if (next !== undefined && !writer.isFull) {
+        writer.write(next.text)
+        place = { afterId: next.id }
+        continue
+      }
+      if (next === undefined && this.endedAt !== undefined) return
+      await new Promise<void>((resolve) => {
+        wake = resolve
+        if (next === undefined) this.#waiting.add(resolve)
+        else writer.onceDrained(resolve)
+      })
+      this.#waiting.delete(wake)
+    }
+  }
+
+  /** The first event from there on, or the rest of it. */
+  #nextAt(place: StreamPlace): Pick<KeptEvent, 'id' | 'text'> | undefined {
+    if ('afterId' in place) return this.#events[place.afterId + 1 - (this.#events[0]?.id ?? 0)]
+    const isBehind = ({ offset, text }: KeptEvent) =>
+      offset + Buffer.byteLength(text) > place.offset
+    const next = this.#events.find(isBehind)
+    if (next === undefined || next.offset >= place.offset) return next
+    const rest = Buffer.from(next.text).subarray(place.offset - next.offset)
+    return { id: next.id, text: rest.toString() }
+  }
+
+  #wake(): void {
+    for (const wake of this.#waiting) wake()
+  }
+}
+
+/**
+ * Streams that clients can come back to, by the id that a client sent as `X-Conversation-Id`. Those of
+ * another API key are not found.
+ */
+export class ResumableStreams {
+  /** The streams of an id, oldest first: a new one waits behind the others until it is accepted. */
+  readonly #sessions = new Map<string, readonly StreamSession[]>()
+
+  /** @param clock - by which streams grow old */
+  constructor(private readonly clock: Clock) {}
+
+  /**
+   * Begins the stream of an id, before anything waits for the model: from here on its client can leave,
+   * come back and stop it. Earlier ones of the id are stopped when it is accepted.
+   *
+   * @throws `invalid_request` for a wrong id
+   */
+  begin(keyName: string | undefined, id: string): StreamSession {
+    const session = new StreamSession(keyOf(keyName, id), this.clock)
+    const before = this.#of(session.key)
+    // the id is the latest one now
+    this.#sessions.delete(session.key)
+    this.#sessions.set(session.key, [...before, session])
+    this.#drop()
+    return session
+  }
+
+  /** The request is accepted: its stream begins, and those before it are stopped and forgotten. */
+  accept(session: StreamSession, client: StreamWriter): void {
+    session.open(client)
+    const all = this.#of(session.key)
+    const place = Math.max(0, all.indexOf(session))
+    for (const former of all.slice(0, place)) former.cancel()
+    this.#keep(session.key, all.slice(place))
+  }
+
+  /**
+   * The request failed: its stream ends, and is forgotten unless there was something to read; the others
+   * stay.
+   *
+   * @returns the error to answer with: as with llama-server, who stops a stream that has not begun is told
+   *   that the request was wrong
+   */
+  fail(session: StreamSession, error: unknown): unknown {
+    const wasStopped = session.isCancelled && !session.isOpen
+    session.cancel()
+    if (!session.isOpen) {
+      const others = this.#of(session.key).filter((one) => one !== session)
+      this.#keep(session.key, others)
+    }
+    if (!wasStopped) return error
+    const { message } = cancelled('its stream was stopped before it began')
+    return new CllmError('invalid_request', message, { cause: error })
+  }
+
+  /** The latest stream of an id, if there is one. */
+  find(keyName: string | undefined, id: string): StreamSession | undefined {
+    this.#drop()
+    return this.#of(keyOf(keyName, id)).at(-1)
+  }
+
+  /** The latest streams of an id, and of this id with `::` and more behind it. */
+  findAll(
+    keyName: string | undefined,
+    id: string,
+  ): (readonly [id: string, session: StreamSession])[] {
+    this.#drop()
+    const key = keyOf(keyName, id)
+    const own = keyOf(keyName, '').length
+    return [...this.#sessions]
+      .filter(([name]) => name === key || name.startsWith(`${key}::`))
+      .map(([name, sessions]) => [name.slice(own), sessions.at(-1)!] as const)
+  }
+
+  /** Stops and forgets the streams of an id, if there are any. */
+  stop(keyName: string | undefined, id: string): void {
+    const key = keyOf(keyName, id)
+    for (const session of this.#of(key)) session.cancel()
+    this.#sessions.delete(key)
+  }
+
+  #of(key: string): readonly StreamSession[] {
+    return this.#sessions.get(key) ?? []
+  }
+
+  /** Leaves an id these streams, in its place; none: forgets it. */
+  #keep(key: string, sessions: readonly StreamSession[]): void {
+    if (sessions.length === 0) this.#sessions.delete(key)
+    else this.#sessions.set(key, sessions)
+  }
+
+  /** Forgets what has ended long ago, and the oldest ones where there are too many. */
+  #drop(): void {
+    const now = this.clock.now()
+    const all = [...this.#sessions.values()].flat()
+    const isOld = ({ endedAt }: StreamSession) => endedAt !== undefined && endedAt + keptMs <= now
+    const gone = new Set(all.filter(isOld))
+    const young = all.filter((session) => !gone.has(session))
+    let bytes = young.reduce((sum, { keptBytes }) => sum + keptBytes, 0)
+    let count = young.length
+    for (const session of young) {
+      if (bytes <= mostOfAll && count <= mostSessions) break
+      if (session.endedAt === undefined) continue
+      gone.add(session)
+      bytes -= session.keptBytes
+      count--
+    }
+    for (const key of new Set([...gone].map((session) => session.key))) {
+      const kept = this.#of(key).filter((session) => !gone.has(session))
+      this.#keep(key, kept)
+    }
+  }
+}
+
+const cancelled = (why: string): CllmError =>
+  new CllmError('cancelled', `The request was cancelled: ${why}`)
+
+function keyOf(keyName: string | undefined, id: string): string {
+  if (id.length <= longestId) return `${keyName ?? ''}\n${id}`
+  throw expectedField('X-Conversation-Id', `at most ${longestId} characters`)
+}
