@@ -901,7 +901,7 @@ t.test('a stream goes on nowhere where its tokens mean something else', async (t
 t.test('of a request that has ended a front keeps no prompt', (t) => {
   const requests = new PlacedRequests()
   const placed = new PlacedRequest('one', { prompt: { text: 'long' } }, 1, new SimulatedClock())
-  requests.add(placed)
+  requests.set(placed.id, placed)
   requests.place(placed, 'worker', 7)
   t.equal(requests.find('one'), placed)
   requests.remove(placed)

@@ -1,4 +1,10 @@
-import type { RequestEvent, GenerateRequest, TokenId } from '@cllm/core'
+import {
+  type GenerateRequest,
+  type Random,
+  type RequestEvent,
+  type TokenId,
+  CllmError,
+} from '@cllm/core'
 
 /**
  * A request in flight, with all that any engine needs to continue it: its prompt, its seed and the tokens that
@@ -15,7 +21,8 @@ export class InFlightRequest {
   isProven = false
   /** Number of engines or workers that it lost. */
   deaths = 0
-  #arrival: number
+  /** When it first arrived; the time for which it was paused is left out. */
+  arrival: number
   #firstTokenAt: number | undefined
   #pausedAt: number | undefined
 
@@ -25,12 +32,7 @@ export class InFlightRequest {
     now: number,
   ) {
     this.tokens = [...(request.continued?.tokens ?? [])]
-    this.#arrival = now - (request.continued?.elapsedMs ?? request.arrivedMsAgo ?? 0)
-  }
-
-  /** When it first arrived; the time for which it was paused is left out. */
-  get arrival(): number {
-    return this.#arrival
+    this.arrival = now - (request.continued?.elapsedMs ?? request.arrivedMsAgo ?? 0)
   }
 
   /** Records an event of its engine; false: its client has that one already. */
@@ -56,7 +58,7 @@ export class InFlightRequest {
   resume(now: number): void {
     const pausedMs = now - (this.#pausedAt ?? now)
     this.#pausedAt = undefined
-    this.#arrival += pausedMs
+    this.arrival += pausedMs
     if (this.#firstTokenAt !== undefined) this.#firstTokenAt += pausedMs
   }
 
@@ -70,3 +72,13 @@ export class InFlightRequest {
     return { ...request, continued: { tokens: [...tokens], elapsedMs, ...first } }
   }
 }
+
+/** The request with a seed: each engine would choose another one. */
+export function withSeed(request: GenerateRequest, random: Random): GenerateRequest {
+  const { sampling } = request
+  return { ...request, sampling: { ...sampling, seed: sampling?.seed ?? random.uint32() } }
+}
+
+/** A request with this id is under way. */
+export const duplicate = (id: string): CllmError =>
+  new CllmError('duplicate_request', `A request with the id "${id}" is under way`)

@@ -1,17 +1,25 @@
-import type { Clock, Random, EngineInfo, Logger } from '@cllm/core'
-import { cancelReason, CllmError, failureOf } from '@cllm/core'
-import { withSeed } from '../fleet/in-flight-table.js'
+import {
+  cancelReason,
+  CllmError,
+  type Clock,
+  type EngineInfo,
+  failureOf,
+  type Logger,
+  type Random,
+} from '@cllm/core'
+import { duplicate, withSeed } from '../fleet/in-flight-request.js'
 import type { TelemetryTap } from '../recorder/telemetry-tap.js'
-import { isAnswer, PendingCalls } from './pending-calls.js'
 import type { Call, Channel, FromEngine, Submission, ToEngine } from '../remote/channel.js'
-import type { EngineLink, StartEngine } from './engine-link.js'
+import { EngineRequest, EngineWork } from './engine-work.js'
 import { HangDetector } from './hang-detector.js'
-import { EngineRequest, EngineRequests } from './engine-requests.js'
-import { RestartDelays } from './restart-delays.js'
-import type { SupervisorOptions } from './supervisor-options.js'
+import type { EngineLink, StartEngine, SupervisorOptions } from './supervisor-options.js'
 
 /** The state of the engine. */
 export type SupervisorState = 'starting' | 'up' | 'restarting' | 'gone'
+
+/** Uptime in milliseconds after which the next pause before a restart is the first again. */
+const stableMs = 60_000
+const nothingOwed = { steps: false, answers: false, preparation: false }
 
 /**
  * A channel to an engine that is restarted when it crashes, hangs or cannot be reached: waiting requests
@@ -22,14 +30,17 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   state: SupervisorState = 'starting'
   /** Engines after the first one. */
   restarts = 0
-  readonly #requests: EngineRequests
+  readonly #work = new EngineWork()
   readonly #hangs: HangDetector
-  readonly #calls = new PendingCalls()
-  readonly #delays: RestartDelays
   #link: EngineLink | undefined
   #info: EngineInfo | undefined
+  #upSince = 0
+  /** Engines that died soon after they were ready, in a row. */
+  #deaths = 0
   #failedStarts = 0
   #failure: string | undefined
+  /** Whether there are requests that the engine does not have. */
+  #isHolding = false
   #drains: number[] | undefined
   #isClosing = false
   #cancelTimer: (() => void) | undefined
@@ -38,9 +49,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   /** Resolves when there is no engine and will be none, with the reason. */
   readonly gone: Promise<string>
   #onGone: (reason: string) => void = () => {}
-  #goneReason: string | undefined
   readonly #onState: ((state: SupervisorState) => void)[] = []
-  #onClose: (reason: string) => void = () => {}
 
   constructor(
     private readonly startEngine: StartEngine,
@@ -51,10 +60,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     private readonly telemetry: TelemetryTap,
   ) {
     this.gone = new Promise((resolve) => (this.#onGone = resolve))
-    this.#requests = new EngineRequests(clock)
-    this.#delays = new RestartDelays(clock, options.restartDelaysMs)
-    const debts = { isUp: () => this.state === 'up', requests: this.#requests, calls: this.#calls }
-    this.#hangs = new HangDetector(clock, options, debts, (what) => this.#kill(what))
+    this.#hangs = new HangDetector(clock, options, (what) => this.#kill(what))
     this.#start()
   }
 
@@ -63,12 +69,12 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (this.state === 'gone') return
     if (message.type === 'submit') this.#submit(message)
     else if (message.type === 'cancel') this.#cancel(message)
-    else if (message.type === 'leave') {
-      this.#calls.onLeave(message.call)
+    else if (message.type === 'call') this.#call(message)
+    else {
+      this.#work.removeCall(message.call)
       if (this.state === 'up') this.#link?.channel.send(message)
-      this.#moveOn()
-    } else this.#call(message)
-    this.#hangs.update()
+    }
+    this.#moveOn()
   }
 
   onMessage(listener: (message: FromEngine) => void): void {
@@ -76,9 +82,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   }
 
   onClose(listener: (reason: string) => void): void {
-    this.#onClose = listener
     // The first start may have failed before anything could listen.
-    if (this.#goneReason !== undefined) listener(this.#goneReason)
+    void this.gone.then(listener)
   }
 
   /** Calls back whenever an engine has become ready or is gone. */
@@ -117,51 +122,73 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   #receive(message: FromEngine): void {
     this.telemetry.onEngineMessage(message)
     this.#hangs.onMessage(message)
-    if (message.type === 'ready') this.#ready(message.info)
-    else if (message.type === 'failed') {
-      this.#failure = message.error.message
-      if (this.#info === undefined) this.#tell(message)
-    } else if (message.type === 'preparing') this.#requests.onPhase(message.id, 'preparing')
-    else if (message.type === 'prepared') this.#requests.onPhase(message.id, 'running')
-    else if (message.type === 'events') {
-      const events = this.#requests.onEvents(message.events)
-      if (events.length > 0) this.#tell({ type: 'events', events })
-    } else if (isAnswer(message) && this.#calls.onAnswer(message)) this.#tell(message)
-    if (message.type === 'events' || isAnswer(message)) this.#moveOn()
-    this.#hangs.update()
+    switch (message.type) {
+      case 'ready':
+        return this.#ready(message.info)
+      case 'failed':
+        this.#failure = message.error.message
+        if (this.#info === undefined) this.#tell(message)
+        break
+      case 'preparing':
+      case 'prepared': {
+        const entry = this.#work.requests.get(message.id)
+        if (entry !== undefined)
+          entry.phase = message.type === 'preparing' ? 'preparing' : 'running'
+        break
+      }
+      case 'events': {
+        const events = this.#work.onEvents(message.events, this.clock.now())
+        if (events.length > 0) this.#tell({ type: 'events', events })
+        break
+      }
+      case 'result':
+      case 'error':
+        if (this.#work.onAnswer(message)) this.#tell(message)
+        break
+      default:
+    }
+    this.#moveOn()
   }
 
   #ready(info: EngineInfo): void {
     this.#cancelTimer?.()
     this.state = 'up'
-    this.#delays.onUp()
+    this.#upSince = this.clock.now()
     this.#failedStarts = 0
     this.#failure = undefined
-    const { size } = this.#requests
+    const { policy, requests } = this.#work
+    const { size } = requests
     if (this.#info !== undefined) this.logger.warn({ requests: size }, 'the engine is back')
     this.#tell({ type: 'ready', info })
     this.#info = info
-    const policy = this.#calls.policy()
-    if (policy !== undefined) this.#pass(policy)
+    if (policy !== undefined) this.#link?.channel.send(policy)
     this.#moveOn()
     for (const listener of this.#onState) listener(this.state)
   }
 
-  /** Submits what the engine may have now. */
+  /** Gives the engine what it may have now, and watches over what it owes and what it does not have. */
   #moveOn(): void {
+    const now = this.clock.now()
     let isMore = this.state === 'up'
     // In place of one that cannot be sent, others may have their turn.
     while (isMore) {
       isMore = false
-      const { hasSuspects } = this.#requests
-      for (const call of this.#calls.take(hasSuspects)) isMore = !this.#pass(call) || isMore
-      if (this.#calls.hasSuspects) continue
-      for (const message of this.#requests.take()) isMore = !this.#pass(message) || isMore
+      for (const message of this.#work.take(now)) isMore = !this.#pass(message) || isMore
     }
-    this.#watchHeld()
-    if (this.#requests.size > 0 || this.#calls.isEmbedding) return
-    for (const call of this.#drains?.splice(0) ?? [])
-      this.#tell({ type: 'result', call, value: null })
+    const debts = this.#work.debts(now, this.options.requestTimeoutMs)
+    this.#isHolding = debts.isHolding
+    this.#hangs.update(this.state === 'up' ? debts : nothingOwed)
+    this.#cancelExpiry?.()
+    this.#cancelExpiry =
+      debts.next === Infinity ? undefined : this.clock.at(debts.next, () => this.#moveOn())
+    // The engine ends its own requests on timeout; requests that it does not have end here.
+    for (const entry of debts.late) {
+      const message = 'The request did not end within its time limit, for lack of an engine'
+      this.#drop(entry, new CllmError('timeout', message))
+    }
+    if (this.#drains === undefined) return
+    if (this.#work.requests.size > 0 || this.#work.isEmbedding) return
+    for (const call of this.#drains.splice(0)) this.#tell({ type: 'result', call, value: null })
   }
 
   /** Sends what may be too deep or too large for a message: then that one ends, and no other. */
@@ -171,9 +198,9 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       return true
     } catch (cause) {
       const error = CllmError.from(cause)
-      if (message.type === 'submit') this.#drop(this.#requests.get(message.id)!, error)
+      if (message.type === 'submit') this.#drop(this.#work.requests.get(message.id)!, error)
       else {
-        this.#calls.onLeave(message.call)
+        this.#work.removeCall(message.call)
         this.#tell({ type: 'error', call: message.call, error: error.serialize() })
       }
       return false
@@ -181,32 +208,25 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   }
 
   #submit({ id, request }: Submission): void {
-    try {
-      this.#ensureTaken(id)
-    } catch (error) {
-      return this.#fail(id, CllmError.from(error))
-    }
-    const seeded = withSeed(request, this.random)
-    this.#requests.add(new EngineRequest(id, seeded, this.clock.now()))
-    this.#moveOn()
-  }
-
-  /** Throws why a new request is refused. */
-  #ensureTaken(id: string): void {
-    if (this.#drains !== undefined || this.#isClosing) {
-      throw new CllmError('shutting_down', 'The engine takes no new requests')
-    }
-    this.#requests.ensureFree(id)
+    const { requests } = this.#work
     const limit = this.options.maxQueuedRequests
-    if (this.#info === undefined) return
-    if (this.state === 'up' && !this.#requests.isHolding) return
-    if (this.#requests.size < limit + this.#info.limits.slots) return
-    throw new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
+    const mayWait = limit + (this.#info?.limits.slots ?? Infinity)
+    let refusal: CllmError | undefined
+    if (this.#drains !== undefined || this.#isClosing) {
+      refusal = new CllmError('shutting_down', 'The engine takes no new requests')
+    } else if (requests.has(id)) refusal = duplicate(id)
+    else if ((this.state !== 'up' || this.#isHolding) && requests.size >= mayWait) {
+      refusal = new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
+    }
+    if (refusal === undefined) {
+      const seeded = withSeed(request, this.random)
+      requests.set(id, new EngineRequest(id, seeded, this.clock.now()))
+    } else this.#tell({ type: 'events', events: [{ id, event: failureOf(refusal) }] })
   }
 
   #cancel(message: ToEngine & { readonly type: 'cancel' }): void {
     const { id, reason = cancelReason } = message
-    const entry = this.#requests.get(id)
+    const entry = this.#work.requests.get(id)
     if (entry === undefined) return
     if (entry.phase === 'held') return this.#drop(entry, new CllmError('cancelled', reason))
     entry.cancelReason ??= reason
@@ -218,17 +238,18 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (name === 'drain') {
       this.#drains ??= []
       this.#drains.push(call)
-      return this.#moveOn()
+      return
     }
     if (name === 'close') {
       this.#isClosing = true
       const error = new CllmError('shutting_down', 'The engine is shutting down')
-      for (const entry of this.#requests.held()) this.#drop(entry, error)
+      for (const entry of this.#work.requests.values()) {
+        if (entry.phase === 'held') this.#drop(entry, error)
+      }
       if (this.state !== 'up') return this.#tell({ type: 'result', call, value: null })
     }
-    const answer = this.#calls.add(message, this.state === 'up' || this.#info === undefined)
+    const answer = this.#work.addCall(message, this.state === 'up' || this.#info === undefined)
     if (answer !== undefined) this.#tell(answer)
-    else this.#moveOn()
   }
 
   #kill(reason: string): void {
@@ -246,50 +267,31 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     const wasUp = this.state === 'up'
     if (!wasUp && ++this.#failedStarts >= this.options.maxStarts) return this.#end(why)
     this.state = 'restarting'
-    this.#hangs.update()
     this.restarts++
-    const delay = this.#delays.next()
-    const fields = { reason: why, delayMs: delay, requests: this.#requests.size }
+    const now = this.clock.now()
+    const { restartDelaysMs } = this.options
+    if (now - this.#upSince >= stableMs) this.#deaths = 0
+    const delayMs = restartDelaysMs[this.#deaths++] ?? restartDelaysMs.at(-1) ?? 0
+    const fields = { reason: why, delayMs, requests: this.#work.requests.size }
     this.logger.error(fields, 'the engine is gone and is started again')
-    this.#cancelTimer = this.clock.at(this.clock.now() + delay, () => this.#start())
-    for (const answer of this.#calls.onExit()) this.#tell(answer)
-    if (wasUp) for (const [id, error] of this.#requests.onExit(why)) this.#fail(id, error)
+    this.#cancelTimer = this.clock.at(now + delayMs, () => this.#start())
+    for (const failure of this.#work.onExit(why)) this.#tell(failure)
     this.#moveOn()
   }
 
   #end(reason: string): void {
     this.state = 'gone'
-    this.#goneReason = reason
-    this.#hangs.update()
+    this.#hangs.update(nothingOwed)
     this.#cancelTimer?.()
     this.#cancelExpiry?.()
     this.#onGone(reason)
-    this.#onClose(reason)
-  }
-
-  /** The engine ends its own requests on timeout; requests that it does not have end here. */
-  #watchHeld(): void {
-    this.#cancelExpiry?.()
-    this.#cancelExpiry = undefined
-    if (!this.#requests.isHolding) return
-    const { late, next } = this.#requests.expired(this.options.requestTimeoutMs)
-    for (const entry of late) {
-      const message = 'The request did not end within its time limit, for lack of an engine'
-      this.#drop(entry, new CllmError('timeout', message))
-    }
-    if (next < Infinity) this.#cancelExpiry = this.clock.at(next, () => this.#moveOn())
   }
 
   #drop(entry: EngineRequest, error: CllmError): void {
-    this.#requests.remove(entry)
-    this.#fail(entry.id, error)
+    this.#tell(this.#work.fail(entry, error))
   }
 
   #tell(message: FromEngine): void {
     this.#onMessage(this.telemetry.onAnswer(message))
-  }
-
-  #fail(id: string, error: CllmError): void {
-    this.#tell({ type: 'events', events: [{ id, event: failureOf(error) }] })
   }
 }

@@ -12,10 +12,13 @@ import { TelemetryTap } from '../recorder/telemetry-tap.js'
 import { FlightRecorder } from '../recorder/flight-recorder.js'
 import { defaultRecorderOptions, type RecorderOptions } from '../recorder/recorder-options.js'
 import { noRecorder, type RecordingParts, writeRecording } from '../recorder/write-recording.js'
-import type { StartEngine } from './engine-link.js'
 import { EngineSupervisor, type SupervisorState } from './engine-supervisor.js'
 import { RemoteEngineClient } from '../remote/remote-engine-client.js'
-import { defaultSupervisorOptions, type SupervisorOptions } from './supervisor-options.js'
+import {
+  defaultSupervisorOptions,
+  type StartEngine,
+  type SupervisorOptions,
+} from './supervisor-options.js'
 
 /** Parts of a {@link SupervisedEngineClient}; all but `start` have defaults. */
 export interface SupervisedEngineParts {

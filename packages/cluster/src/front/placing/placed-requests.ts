@@ -1,4 +1,3 @@
-import { InFlightTable } from '@cllm/host'
 import type { PlacedRequest } from './placed-request.js'
 
 const lastEnded = 1000
@@ -9,14 +8,14 @@ export type EndedRequest = Readonly<
 >
 
 /** The requests of a front: those under way, by their ids and by their placements, and the last that ended. */
-export class PlacedRequests extends InFlightTable<PlacedRequest> {
+export class PlacedRequests extends Map<string, PlacedRequest> {
   /** By their placements. */
   readonly #placed = new Map<number, PlacedRequest>()
   readonly #ended = new Map<string, EndedRequest>()
 
   /** Those under way on a worker. */
   on(worker: string): PlacedRequest[] {
-    return this.all().filter((placed) => placed.worker === worker)
+    return [...this.values()].filter((placed) => placed.worker === worker)
   }
 
   /** One that is under way, or one of the last that ended. */
@@ -33,7 +32,7 @@ export class PlacedRequests extends InFlightTable<PlacedRequest> {
   /** The ids of all requests by the placements that they had. */
   idsByPlacement(): ReadonlyMap<string, string> {
     const ids = new Map<string, string>()
-    for (const { placements, id } of [...this.#ended.values(), ...this]) {
+    for (const { placements, id } of [...this.#ended.values(), ...this.values()]) {
       for (const placement of placements) ids.set(String(placement), id)
     }
     return ids
@@ -55,13 +54,11 @@ export class PlacedRequests extends InFlightTable<PlacedRequest> {
   }
 
   /** It has ended, and is remembered for a while. */
-  override remove(placed: PlacedRequest): boolean {
-    if (placed.placement !== undefined) this.#placed.delete(placed.placement)
-    if (!super.remove(placed)) return false
-    const { id, worker, placement, placements, moves } = placed
+  remove({ id, worker, placement, placements, moves }: PlacedRequest): void {
+    if (placement !== undefined) this.#placed.delete(placement)
+    if (!this.delete(id)) return
     this.#ended.set(id, { id, worker, placement, placements, moves })
     const [oldest] = this.#ended.keys()
     if (this.#ended.size > lastEnded && oldest !== undefined) this.#ended.delete(oldest)
-    return true
   }
 }

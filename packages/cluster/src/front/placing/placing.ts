@@ -11,7 +11,7 @@ import {
   type RequestEvent,
   type RouterPolicy,
 } from '@cllm/core'
-import { withSeed } from '@cllm/host'
+import { duplicate, withSeed } from '@cllm/host'
 import { chooseWorker, isExactOn } from './choose-worker.js'
 import { HeldRequests } from './held-requests.js'
 import { type Member, type Members, requestTooLarge } from '../members.js'
@@ -73,14 +73,10 @@ export class Placing {
   }
 
   submit(id: string, request: GenerateRequest): void {
-    try {
-      this.#requests.ensureFree(id)
-    } catch (error) {
-      return this.#tell(id, failureOf(CllmError.from(error)))
-    }
+    if (this.#requests.has(id)) return this.#tell(id, failureOf(duplicate(id)))
     const seeded = withSeed(request, this.parts.random)
     const placed = new PlacedRequest(id, seeded, this.#tokensPerCharacter, this.parts.clock)
-    this.#requests.add(placed)
+    this.#requests.set(id, placed)
     this.#place(placed)
   }
 
@@ -95,7 +91,7 @@ export class Placing {
 
   /** Ends all that is under way. */
   failAll(error: CllmError): void {
-    for (const placed of this.#requests.all()) {
+    for (const placed of this.#requests.values()) {
       this.#release(placed)
       this.#fail(placed, error)
     }

@@ -1,0 +1,228 @@
+import { type AddressedEvent, CllmError, failureOf } from '@cllm/core'
+import { InFlightRequest } from '../fleet/in-flight-request.js'
+import type { Call, FromEngine, Submission } from '../remote/channel.js'
+import { traitsOf } from '../remote/engine-calls.js'
+
+/**
+ * What the engine does with a request or a call: no engine has it (`held`), it is checked and its prompt is
+ * tokenized (`checking`), it waits for others (`waiting`), its sampler is made (`preparing`), or its
+ * forward passes are computed (`running`).
+ */
+type Phase = 'held' | 'checking' | 'waiting' | 'preparing' | 'running'
+
+/** A request of one engine, which may be replaced. */
+export class EngineRequest extends InFlightRequest {
+  phase: Phase = 'held'
+  /** Whether it must run alone on the next engine. */
+  isSuspect = false
+}
+
+/** A call that an engine has or is to get. */
+interface PendingCall {
+  readonly call: Call
+  phase: Phase
+  isSuspect: boolean
+}
+
+/** A result or a failure of a call. */
+type Answer = FromEngine & { readonly type: 'result' | 'error' }
+
+/** What an engine has to do, and what waits for it. */
+export interface Debts {
+  /** A request. */
+  steps: boolean
+  /** A call that is answered within a time that can be told. */
+  answers: boolean
+  /** A request or a call in a way that takes no forward pass. */
+  preparation: boolean
+  /** Whether there are requests that no engine has. */
+  isHolding: boolean
+  /** Requests without an engine whose time limit has passed, and when the next one's does. */
+  readonly late: EngineRequest[]
+  next: number
+}
+
+const phaseOfCall = { pass: 'running', request: 'waiting' } as const
+
+/**
+ * The requests and calls of one engine that is replaced when it crashes.
+ *
+ * When an engine crashes, the calls that it had and the requests without a sampled token (being checked,
+ * tokenized, compiled or computed for the first time) are suspects; after a second crash, so are the requests
+ * in its batch. Suspects run one at a time and before all others, calls first, which separates what crashes
+ * the engine from what only ran beside it.
+ */
+export class EngineWork {
+  /** By arrival. */
+  readonly requests = new Map<string, EngineRequest>()
+  readonly #calls = new Map<number, PendingCall>()
+  /** What is to be alone on the engine, or is. */
+  #alone: EngineRequest | PendingCall | undefined
+  /** The call that sets the next engine's policy, if one was set. */
+  policy: Call | undefined
+
+  /** Whether an embedding is pending: a drain waits for it. */
+  get isEmbedding(): boolean {
+    for (const { call } of this.#calls.values()) if (call.name === 'embed') return true
+    return false
+  }
+
+  /** Adds a call; returns its failure when there is no engine and it cannot wait for one. */
+  addCall(call: Call, isUp: boolean): Answer | undefined {
+    if (!isUp && traitsOf(call.name).patient !== true) return unavailable(call)
+    this.#calls.set(call.call, { call, phase: 'held', isSuspect: false })
+    return undefined
+  }
+
+  /** Takes what the engine gets now, in order. Calls without a client's data may crash nothing: they go at any time. */
+  *take(now: number): Iterable<Submission | Call> {
+    this.#alone ??= this.#nextSuspect()
+    for (const pending of this.#calls.values()) {
+      if (pending.phase !== 'held') continue
+      const { takes, hasInput = false } = traitsOf(pending.call.name)
+      if (hasInput && this.#alone !== undefined && this.#alone !== pending) continue
+      pending.phase = takes === undefined ? 'preparing' : phaseOfCall[takes]
+      yield pending.call
+    }
+    for (const entry of this.requests.values()) {
+      if (entry.phase !== 'held') continue
+      if (this.#alone !== undefined && this.#alone !== entry) continue
+      entry.phase = 'checking'
+      yield { type: 'submit', id: entry.id, request: entry.continuedAt(now) }
+    }
+  }
+
+  /** Records events from the engine; returns the events that the client does not have yet. */
+  onEvents(events: readonly AddressedEvent[], now: number): readonly AddressedEvent[] {
+    const fresh: AddressedEvent[] = []
+    for (const addressed of events) {
+      const { id, event } = addressed
+      const entry = this.requests.get(id)
+      if (entry?.take(event, now) ?? true) fresh.push(addressed)
+      if (entry === undefined || event.type === 'progress') continue
+      if (event.type === 'start') entry.phase = 'waiting'
+      else if (event.type !== 'token') this.remove(entry)
+      else if (entry.isSuspect && entry.deaths <= 1) {
+        // The first token shows that it was another request's crash; after two it stays alone.
+        entry.isSuspect = false
+        if (this.#alone === entry) this.#alone = undefined
+      }
+    }
+    return fresh
+  }
+
+  /** An answer came; false when no client waits for it. */
+  onAnswer({ type, call }: Answer): boolean {
+    const pending = this.removeCall(call)
+    if (type === 'result' && pending?.call.name === 'setScheduler') {
+      this.policy = { ...pending.call, call: -1 }
+    }
+    return pending !== undefined
+  }
+
+  /** Takes out a request that has ended. */
+  remove(entry: EngineRequest): void {
+    this.requests.delete(entry.id)
+    if (this.#alone === entry) this.#alone = undefined
+  }
+
+  /** Takes out a call that has its answer, or whose client has left: no further engine gets it. */
+  removeCall(call: number): PendingCall | undefined {
+    const pending = this.#calls.get(call)
+    this.#calls.delete(call)
+    if (this.#alone === pending) this.#alone = undefined
+    return pending
+  }
+
+  /**
+   * The engine exited: all is held for the next one. Takes out calls that cannot wait, requests whose clients
+   * have left, and what crashed the engine while it was alone; returns their failures.
+   */
+  onExit(why: string): FromEngine[] {
+    const alone = this.#alone
+    this.#alone = undefined
+    const failures: FromEngine[] = []
+    for (const pending of this.#calls.values()) {
+      const { call, phase } = pending
+      if (pending !== alone && traitsOf(call.name).patient === true) {
+        pending.isSuspect ||= phase !== 'held'
+        pending.phase = 'held'
+        continue
+      }
+      this.#calls.delete(call.call)
+      failures.push(pending === alone ? crashed(call) : unavailable(call))
+    }
+    if (alone instanceof EngineRequest && (!alone.isProven || alone.deaths > 1)) {
+      const message = `The engine crashed while running this request alone: ${why}`
+      failures.push(this.fail(alone, new CllmError('engine_crashed', message)))
+    }
+    const submitted = [...this.requests.values()].filter(({ phase }) => phase !== 'held')
+    const touched = submitted.filter(({ phase }) => phase !== 'waiting')
+    // The engine's last message may be lost: then any of its requests may have crashed it.
+    for (const entry of touched.length > 0 ? touched : submitted) {
+      entry.deaths++
+      entry.isSuspect ||= !entry.isProven || entry.deaths > 1
+    }
+    for (const entry of submitted) {
+      entry.isProven = false
+      entry.phase = 'held'
+    }
+    for (const entry of this.requests.values()) {
+      const { cancelReason } = entry
+      if (cancelReason === undefined) continue
+      failures.push(this.fail(entry, new CllmError('cancelled', cancelReason)))
+    }
+    return failures
+  }
+
+  /** Takes out a request that fails; returns what its client is told. */
+  fail(entry: EngineRequest, error: CllmError): FromEngine {
+    this.remove(entry)
+    return { type: 'events', events: [{ id: entry.id, event: failureOf(error) }] }
+  }
+
+  /** What the engine owes, and what waits for it. */
+  debts(now: number, timeoutMs = Infinity): Debts {
+    const debts: Debts = {
+      steps: false,
+      answers: false,
+      preparation: false,
+      isHolding: false,
+      late: [],
+      next: Infinity,
+    }
+    for (const entry of this.requests.values()) {
+      const { phase, arrival, request } = entry
+      if (phase === 'held') {
+        const limit = arrival + (request.timeoutMs ?? timeoutMs)
+        debts.isHolding = true
+        if (limit <= now) debts.late.push(entry)
+        else if (limit < debts.next) debts.next = limit
+      } else {
+        debts.steps = true
+        debts.preparation ||= phase === 'checking' || phase === 'preparing'
+      }
+    }
+    for (const { phase } of this.#calls.values()) {
+      debts.answers ||= phase === 'running' || phase === 'preparing'
+      debts.preparation ||= phase === 'preparing'
+    }
+    return debts
+  }
+
+  #nextSuspect(): EngineRequest | PendingCall | undefined {
+    for (const pending of this.#calls.values()) if (pending.isSuspect) return pending
+    for (const entry of this.requests.values()) if (entry.isSuspect) return entry
+    return undefined
+  }
+}
+
+function unavailable({ call }: Call): Answer {
+  const error = new CllmError('engine_unavailable', 'The engine stopped and is being restarted')
+  return { type: 'error', call, error: error.serialize() }
+}
+
+function crashed({ call, name }: Call): Answer {
+  const message = `The engine crashed while it answered this call alone: ${name}`
+  return { type: 'error', call, error: new CllmError('engine_crashed', message).serialize() }
+}
