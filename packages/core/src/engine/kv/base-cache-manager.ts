@@ -18,6 +18,7 @@ import type { Sequence } from '../requests/sequence.js'
  */
 export abstract class BaseCacheManager implements KVCacheManager {
   readonly slots: readonly Slot[]
+  readonly isPool: boolean
   #freeCount: number
   /** Whether a request was refused a slot for want of cells, and nothing has changed since. */
   #isFull = false
@@ -30,6 +31,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
     const empty = { chain: undefined, length: 0, blocks: 0, owner: undefined, usedAt: 0 }
     this.slots = Array.from({ length }, (_, id) => ({ id, ...empty }))
     this.#freeCount = length
+    this.isPool = backend.freeTokens !== undefined
   }
 
   abstract lookUp(sequence: Sequence): number
@@ -43,10 +45,6 @@ export abstract class BaseCacheManager implements KVCacheManager {
 
   get freeSlots(): number {
     return this.#isFull ? 0 : this.#freeCount
-  }
-
-  get isPool(): boolean {
-    return this.backend.freeTokens !== undefined
   }
 
   async admits(sequence: Sequence, answerTokens: (sequence: Sequence) => number): Promise<boolean> {
@@ -69,7 +67,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
   }
 
   onOverflow(): void {
-    this.#isFull = this.#isAnyUsed
+    this.#isFull = this.isAnyUsed
   }
 
   pool(): KvPoolStatistics | undefined {
@@ -121,6 +119,11 @@ export abstract class BaseCacheManager implements KVCacheManager {
     })
   }
 
+  /** Whether some slot has an owner. */
+  protected get isAnyUsed(): boolean {
+    return this.#freeCount < this.slots.length
+  }
+
   /** The slot of a running sequence. */
   protected slotOf(sequence: Sequence): Slot | undefined {
     const slot = this.slots[sequence.slot ?? -1]
@@ -144,10 +147,6 @@ export abstract class BaseCacheManager implements KVCacheManager {
     this.#freeCount++
   }
 
-  get #isAnyUsed(): boolean {
-    return this.#freeCount < this.slots.length
-  }
-
   /** Empties idle slots until there is room for `need()` tokens, `last` only after all others. */
   async #makeRoom(need: () => number, last: Slot | undefined): Promise<boolean> {
     const { backend } = this
@@ -155,7 +154,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
     if (isThere()) return true
     const idle = this.slots.filter(({ owner, length }) => owner === undefined && length > 0)
     const most = idle.reduce((sum, { length }) => sum + length, backend.freeTokens ?? 0)
-    if (most < need() && this.#isAnyUsed) return false
+    if (most < need() && this.isAnyUsed) return false
     const turn = (slot: Slot): number => (slot === last ? Infinity : slot.usedAt)
     for (const slot of idle.toSorted((a, b) => turn(a) - turn(b))) {
       await this.evict(slot)

@@ -1,18 +1,16 @@
 import { inject, injectable } from 'tsyringe'
-import { minimumWait } from './block-chain.js'
+import { blockSize, minimumWait } from './block-chain.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
-import { truncate } from '../backend-calls.js'
+import { copyPrefix, truncate } from '../backend-calls.js'
 import type { PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import { BaseCacheManager } from './base-cache-manager.js'
-import { isFree } from './prefix-index.js'
-import { SlotChooser, keptBy, originOf } from './slot-chooser.js'
-import { SlotFiller } from './slot-filler.js'
-import { Checkpoints, Pins, SaveAhead } from './states/saving.js'
-import { whileHeld } from './states/saved-state.js'
+import { heldTokens } from './prefix-index.js'
+import { SlotChooser, type SlotChoice, originOf } from './slot-chooser.js'
+import { StateSaver } from './states/saving.js'
 import { StateCache } from './states/state-cache.js'
 import type { Sequence } from '../requests/sequence.js'
 
@@ -22,10 +20,7 @@ export class SlotCacheManager extends BaseCacheManager {
   /** What the last look-up of a waiting sequence found, and in which version of the index. */
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()
   readonly #chooser: SlotChooser
-  readonly #filler: SlotFiller
-  readonly #checkpoints: Checkpoints
-  readonly #pins: Pins
-  readonly #ahead: SaveAhead
+  readonly #saver: StateSaver
 
   constructor(
     @inject(tokens.BACKEND) backend: Backend,
@@ -35,11 +30,8 @@ export class SlotCacheManager extends BaseCacheManager {
     @inject(StateCache) private readonly states: StateCache,
   ) {
     super(backend, index)
-    this.#checkpoints = new Checkpoints(states)
-    this.#pins = new Pins(states, clock)
-    this.#ahead = new SaveAhead(states, clock, costs)
+    this.#saver = new StateSaver(states, clock, costs)
     this.#chooser = new SlotChooser(this.slots, index, costs, backend, states)
-    this.#filler = new SlotFiller(backend, clock, costs, states)
   }
 
   /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
@@ -63,7 +55,7 @@ export class SlotCacheManager extends BaseCacheManager {
     const saved = found.shared - this.lookUp(sequence)
     const { costs } = this
     if (saved < minimumWait || costs.steps.tokensMs(saved) <= costs.copyMs) return undefined
-    this.#checkpoints.want(found.sequence, found.shared)
+    this.#saver.wantCheckpoint(found.sequence, found.shared)
     return found
   }
 
@@ -73,21 +65,21 @@ export class SlotCacheManager extends BaseCacheManager {
    */
   override prepare(sequence: Sequence, insists: boolean): boolean {
     const { states } = this
-    const isAlone = this.slots.every(isFree)
-    if (!states.isOn || (isAlone && !states.hasFiles)) return true
+    if (!states.isOn || (!this.isAnyUsed && !states.hasFiles)) return true
     const choice = this.#chooser.choose(sequence)
     if (!states.isAtHand(sequence, choice.found)) return false
     if (insists || !this.costs.pauses.isAnyDecoding()) return true
-    return states.isReady(choice.slot, keptBy(choice))
+    return states.isReady(choice.slot, choice.kept)
   }
 
   /** Whether files are being read. */
   override get isReading(): boolean {
-    return this.states.isReading
+    return this.states.hasFiles && this.states.isReading
   }
 
   /** A request waits from now on: what is in a file for it is read meanwhile. */
   override onWaiting(sequence: Sequence): void {
+    if (!this.states.hasFiles) return
     const held = () => Math.max(this.index.idle(sequence), this.index.running(sequence))
     this.states.readAhead(sequence, held, this.slots.length)
   }
@@ -95,41 +87,96 @@ export class SlotCacheManager extends BaseCacheManager {
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */
   async acquire(sequence: Sequence): Promise<void> {
     const { costs, states } = this
-    states.onWork(true)
+    if (states.hasFiles) states.onWork(true)
     const pauseBegan = costs.pauses.isAnyDecoding() ? this.clock.now() : undefined
     const choice = this.#chooser.choose(sequence)
-    const { slot } = choice
-    this.#chooser.onChosen(choice)
-    const known = states.isOn ? this.#chooser.known(sequence) : 0
+    const { slot, found, checkpoint } = choice
+    // What was passed over is thought of as cheaper from now on.
+    if (choice.passesOverCopy) costs.onCopyPassedOver()
+    if (choice.passesOverState) costs.states.onPassedOver()
+    const known = states.isOn ? Math.max(choice.known, states.known(sequence)) : 0
+    const needed = [found?.state, found?.checkpoint, checkpoint]
     // Saving and reading states make room, and not among these.
-    const needed = [choice.found?.state, choice.found?.checkpoint, choice.checkpoint]
-    await whileHeld(needed, async () => {
-      await this.#beforeLoss(slot, keptBy(choice))
+    for (const state of needed) if (state !== undefined && 'holds' in state) state.holds++
+    try {
+      await this.#beforeLoss(slot, choice.kept)
       this.index.drop(slot)
       this.give(slot, sequence)
-      await this.#filler.fill(choice, sequence)
-    })
-    if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
-    if (states.isOn) sequence.origin = originOf(choice, sequence, known, states)
-    if (sequence.computedTokens === 0) states.onMiss()
-    costs.onReuse(sequence.computedTokens / sequence.tokens.length)
-    this.#checkpoints.plan(sequence, known)
+      await this.#fill(choice, sequence)
+    } finally {
+      for (const state of needed) if (state !== undefined && 'holds' in state) state.holds--
+    }
+    const { computedTokens } = sequence
+    if (states.isOn) {
+      if (pauseBegan !== undefined) states.transfer.onPause(this.clock.now() - pauseBegan)
+      if (computedTokens === 0) states.transfer.counts.misses++
+      sequence.origin = originOf(choice, sequence, known, states)
+      if (!states.cutsAnywhere) this.#saver.planCheckpoints(sequence, known)
+    }
+    costs.onReuse(computedTokens / sequence.tokens.length)
     this.index.occupy(slot, sequence)
+  }
+
+  /** Fills the slot of a sequence as chosen; what cannot be had is computed. */
+  async #fill(choice: SlotChoice, sequence: Sequence): Promise<void> {
+    const { backend, states } = this
+    const { slot, source, shared, found, checkpoint } = choice
+    let filled = 0
+    try {
+      if (found !== undefined) {
+        const length = states.canLoad(found) ? await states.load(slot, sequence, found) : 0
+        if (length > 0) filled = truncate(backend, slot.id, found.shared)
+      } else if (checkpoint !== undefined) {
+        const { transfer } = states
+        const isThere =
+          source === slot || (await transfer.copy(source.id, slot.id, heldTokens(source)))
+        if (isThere && (await transfer.restore(slot.id, checkpoint))) filled = shared
+      } else if (source !== slot) filled = await this.#copy(source, slot, shared)
+      else if (shared > 0) filled = truncate(backend, slot.id, shared)
+      if (filled === 0 && (slot.length > 0 || shared > 0)) backend.release(slot.id)
+      // What is copied into a full slot may be on its way yet, and is not to be moved.
+      const isFull = sequence.request.shift !== undefined && filled === backend.limits.contextSize
+      sequence.computedTokens = isFull ? truncate(backend, slot.id, filled - 1) : filled
+    } catch (error) {
+      // What it holds now is unknown, and a slot that counts as empty must be empty.
+      backend.release(slot.id)
+      throw error
+    }
+  }
+
+  /** A copy that fails leaves nothing: what cannot be copied is computed. */
+  async #copy(from: Slot, to: Slot, length: number): Promise<number> {
+    const began = this.clock.now()
+    try {
+      return await copyPrefix(this.backend, from.id, to.id, length)
+    } catch {
+      return 0
+    } finally {
+      this.costs.onCopy(this.clock.now() - began)
+    }
+  }
+
+  #empty(slot: Slot): void {
+    try {
+      this.backend.release(slot.id)
+      slot.length = 0
+    } catch {
+      // It has no tokens that a look-up could find, and is emptied when it is next used.
+    }
   }
 
   /** Whether `settle` has something to save before the next step. */
   get isDue(): boolean {
-    return this.#checkpoints.isDue || this.#pins.isDue
+    return this.#saver.isDue
   }
 
   async settle(): Promise<void> {
-    await this.#checkpoints.settle()
-    await this.#pins.settle()
+    await this.#saver.settle()
   }
 
   /** The sequence has computed more of its tokens. */
   onAdvanced(sequence: Sequence): void {
-    this.#checkpoints.onAdvanced(sequence)
+    if (sequence.stops.length > 0) this.#saver.onAdvanced(sequence)
     const slot = this.slotOf(sequence)
     if (slot !== undefined) this.index.grow(slot, sequence)
   }
@@ -168,33 +215,35 @@ export class SlotCacheManager extends BaseCacheManager {
     this.index.drop(slot)
     this.takeBack(slot, now)
     if (sequence.isShared) this.index.keep(slot, sequence)
-    else this.#filler.empty(slot)
-    if (sequence.finish !== undefined) this.#pins.add(slot, sequence.request, now)
+    else this.#empty(slot)
+    const { pin, keepMs } = sequence.request
+    const isKept = sequence.finish !== undefined && (pin || keepMs !== undefined)
+    if (isKept) this.#saver.addPin(slot, sequence.request, now)
   }
 
   /** Empties a slot without an owner; what others may want again is saved before. */
   async evict(slot: Slot): Promise<void> {
     await this.#beforeLoss(slot, 0)
     this.index.drop(slot)
-    this.#filler.empty(slot)
+    this.#empty(slot)
   }
 
   /** Moves a running sequence into a free slot; returns whether that succeeded. */
   async move(from: Slot, to: Slot): Promise<boolean> {
     const { owner } = from
     const length = owner?.slotTokens ?? 0
-    if (owner === undefined || length === 0 || !isFree(to)) return false
+    if (owner === undefined || length === 0 || to.owner !== undefined) return false
     if (!(await this.#beforeLoss(to, 0))) return false
     this.index.drop(to)
-    to.length = await this.#filler.copy(from, to, length)
+    to.length = await this.#copy(from, to, length)
     if (to.length !== length) {
-      this.#filler.empty(to)
+      this.#empty(to)
       return false
     }
     this.index.drop(from)
     from.owner = undefined
     from.length = length
-    this.#filler.empty(from)
+    this.#empty(from)
     to.owner = owner
     owner.slot = to.id
     this.index.occupy(to, owner)
@@ -208,8 +257,10 @@ export class SlotCacheManager extends BaseCacheManager {
 
   /** Saves what an idle slot holds, if that is to be had back, and its time has come. */
   async onIdle(): Promise<number | undefined> {
-    this.states.onWork(false)
-    return await this.#ahead.run(this.slots)
+    const { hasFiles, transfer } = this.states
+    if (hasFiles) this.states.onWork(false)
+    else if (transfer.counts.saved + transfer.counts.skipped === 0) return undefined
+    return await this.#saver.saveAhead(this.slots)
   }
 
   /** What the tiers behind the slots hold; undefined without any. */
@@ -219,8 +270,9 @@ export class SlotCacheManager extends BaseCacheManager {
 
   /** What an idle slot is about to lose is saved, where that is wanted; false where there was no time. */
   async #beforeLoss(slot: Slot, kept: number): Promise<boolean> {
-    if (!this.states.isOn) return true
-    await this.#pins.beforeLoss(slot, kept)
-    return await this.states.beforeLoss(slot, kept)
+    const lost = slot.length - kept
+    if (!this.states.isOn || lost <= 0) return true
+    await this.#saver.beforeLoss(slot, kept)
+    return lost < blockSize || (await this.states.beforeLoss(slot, kept))
   }
 }

@@ -3,13 +3,11 @@ import { BlockIndex, blockSize, minimumWait } from './block-chain.js'
 import type { Match, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
 
-export const isFree = (slot: Slot): boolean => slot.owner === undefined
-
 /** Number of tokens in the slot. */
 export const heldTokens = (slot: Slot): number => slot.owner?.slotTokens ?? slot.length
 
 /** Among slots with equally many matching blocks, a look-up compares the rest with this many. */
-const closelyRead = 8
+export const closelyRead = 8
 
 /**
  * Finds the slots that hold, or will hold, the longest prefix of a prompt. It is kept by blocks, so
@@ -23,12 +21,7 @@ export class BlockPrefixIndex implements PrefixIndex {
   /** All blocks of sequences that are still computing what they were admitted with. */
   readonly #planned = new BlockIndex<Sequence>()
   readonly #plans = new Map<Sequence, number>()
-  #version = 0
-
-  /** Changes with what can be found, so that a look-up can be remembered until then. */
-  get version(): number {
-    return this.#version
-  }
+  version = 0
 
   /** Tokens of the sequence that a slot without an owner holds. */
   idle(sequence: Sequence): number {
@@ -41,17 +34,21 @@ export class BlockPrefixIndex implements PrefixIndex {
   }
 
   /** The slots that hold the most of the sequence's whole blocks, up to `limit` of them. */
-  *matches(sequence: Sequence, kind: 'idle' | 'running', limit = Infinity): Iterable<Match> {
-    if (!sequence.request.cache) return
+  matches(sequence: Sequence, kind: 'idle' | 'running', limit = Infinity): readonly Match[] {
+    if (!sequence.request.cache) return []
     const index = kind === 'idle' ? this.#idle : this.#running
     const { hashes } = sequence.chain
     const depth = index.depth(hashes)
+    // Most prompts share nothing.
+    if (depth === 0) return []
+    const matches: Match[] = []
     let read = 0
     for (const slot of index.holders(hashes, depth)) {
-      if (read++ === limit) return
+      if (read++ === limit) break
       const shared = sharedLength(slot, sequence, depth * blockSize)
-      if (shared > 0) yield { slot, shared }
+      if (shared > 0) matches.push({ slot, shared })
     }
+    return matches
   }
 
   /** The sequence that is computing the longest prefix of this one, and how long that is. */
@@ -84,9 +81,9 @@ export class BlockPrefixIndex implements PrefixIndex {
     if (slot.chain !== undefined && blocks > slot.blocks) {
       this.#running.add(slot, slot.chain.hashes, slot.blocks, blocks)
       slot.blocks = blocks
-      this.#version++
+      this.version++
     }
-    if (sequence.remainingTokens === 0) this.unplan(sequence)
+    if (sequence.remainingTokens === 0 && this.#plans.size > 0) this.unplan(sequence)
   }
 
   /** Removes what the sequence will compute from the index. */
@@ -99,9 +96,9 @@ export class BlockPrefixIndex implements PrefixIndex {
 
   /** Removes what the slot holds from the index. */
   drop(slot: Slot): void {
-    const index = isFree(slot) ? this.#idle : this.#running
+    const index = slot.owner === undefined ? this.#idle : this.#running
     index.remove(slot, slot.chain?.hashes ?? [], 0, slot.blocks)
-    if (slot.blocks > 0) this.#version++
+    if (slot.blocks > 0) this.version++
     slot.blocks = 0
     slot.chain = undefined
   }
@@ -111,7 +108,7 @@ export class BlockPrefixIndex implements PrefixIndex {
     slot.chain = chain
     slot.blocks = Math.floor(slot.length / blockSize)
     this.#idle.add(slot, chain.hashes, 0, slot.blocks)
-    if (slot.blocks > 0) this.#version++
+    if (slot.blocks > 0) this.version++
   }
 }
 

@@ -4,45 +4,37 @@ import type { Backend } from '../../contracts/model/backend.js'
 import { layoutMs, preferSlot } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Sequence } from '../requests/sequence.js'
-import { heldTokens, isFree, sharedLength } from './prefix-index.js'
+import { closelyRead, heldTokens, sharedLength } from './prefix-index.js'
 import type { StateCache } from './states/state-cache.js'
 import type { CacheOrigin } from '../../contracts/engine/request-report.js'
 
-/**
- * A slot for a sequence, and whose tokens it begins with: its own, a copy of the source's, or those of
- * a saved state.
- */
-export interface SlotChoice {
+/** A way into a slot: whose tokens it begins with, its own, a copy of the source's, or those of a saved state. */
+interface Way {
   readonly slot: Slot
   readonly source: Slot
   readonly shared: number
+  /** How many tokens of the sequence the slot keeps as they are. */
+  readonly kept: number
   readonly found?: FoundState
   /** What the slot's, or the source's, tokens are cut back to, where that needs one. */
   readonly checkpoint?: SavedState
-  /** What had more of its tokens, and seemed to cost more. */
-  readonly passedOver?: readonly ('copy' | 'state')[]
 }
 
-/** How many tokens of the sequence its slot keeps as they are. */
-export const keptBy = ({ slot, source, shared, found }: SlotChoice): number =>
-  slot === source && found === undefined ? shared : 0
+/** A slot for a sequence, and how it gets its first tokens. */
+export interface SlotChoice extends Way {
+  /** How many tokens it begins with that some slot has, of which maybe none can be used. */
+  readonly known: number
+  /** Whether a copy, or a saved state, had more of its tokens and seemed to cost more. */
+  readonly passesOverCopy: boolean
+  readonly passesOverState: boolean
+}
 
 /** A match, as far as the slot can be cut back to it. */
 interface Reach extends Match {
   readonly checkpoint?: SavedState
 }
 
-/** Where a sequence may go. */
-interface Places {
-  /** The slots without an owner, from the one that is cheapest to lose. */
-  readonly free: readonly Slot[]
-  /** The slots with an owner. */
-  readonly used: readonly number[]
-  /** The slot that the request asks for, where it is free. */
-  readonly wished: Slot | undefined
-  /** Those worth a look whatever they hold. */
-  readonly targets: ReadonlySet<Slot>
-}
+const kinds = ['idle', 'running'] as const
 
 /** Finds where a sequence's first tokens are, and the slot that it costs the least to have them in. */
 export class SlotChooser {
@@ -63,93 +55,114 @@ export class SlotChooser {
    * it is free.
    */
   choose(sequence: Sequence): SlotChoice {
-    const places = this.#places(sequence)
-    const sources = this.#reachedSources(sequence)
+    const free: Slot[] = []
+    const used: number[] = []
+    for (const slot of this.slots) {
+      if (slot.owner === undefined) free.push(slot)
+      else used.push(slot.id)
+    }
+    free.sort(cheapestToLose)
+    const matches = this.#bestMatches(sequence)
+    const sources = this.#reached(sequence, matches)
     const found = this.states.find(sequence)
-    const cost = (choice: SlotChoice): number => this.#costMs(choice, sequence, places)
-    const best = this.#candidates(sequence, places, sources, found).reduce((best, choice) =>
-      cost(choice) < cost(best) ? choice : best,
-    )
-    const most = Math.max(0, ...sources.map(({ shared }) => shared))
-    const passedOver: ('copy' | 'state')[] = []
-    if (best.slot === best.source && most > best.shared) passedOver.push('copy')
-    if (best.found === undefined && (found?.shared ?? 0) > best.shared) passedOver.push('state')
-    return { ...best, passedOver }
-  }
-
-  /** What was passed over is thought of as cheaper from then on: the choice is carried out. */
-  onChosen({ passedOver = [] }: SlotChoice): void {
-    if (passedOver.includes('copy')) this.costs.onCopyPassedOver()
-    if (passedOver.includes('state')) this.costs.states.onPassedOver()
+    const ways = this.#ways(sequence, free, used, sources, found)
+    let best = ways[0]!
+    let leastMs = Infinity
+    // Most often there is but one.
+    for (const way of ways.length > 1 ? ways : []) {
+      const ms = this.#costMs(way, sequence, free, used)
+      if (!(ms < leastMs)) continue
+      best = way
+      leastMs = ms
+    }
+    let known = 0
+    let reached = 0
+    for (const { shared } of matches) known = Math.max(known, shared)
+    for (const { shared } of sources) reached = Math.max(reached, shared)
+    return {
+      ...best,
+      known,
+      passesOverCopy: best.slot === best.source && reached > best.shared,
+      passesOverState: best.found === undefined && (found?.shared ?? 0) > best.shared,
+    }
   }
 
   /** How many tokens of a sequence are somewhere from where it is cheaper to have them than to compute them. */
   lookUp(sequence: Sequence): number {
     const { index, costs, states } = this
-    let most: number
+    let most = 0
     if (states.cutsAnywhere) {
-      const idle = index.idle(sequence)
-      const running = index.running(sequence)
-      const isWorthIt = costs.steps.tokensMs(running - idle) > costs.copyMs
-      most = running > idle && isWorthIt ? running : idle
+      let running = 0
+      for (const { shared } of index.matches(sequence, 'idle', closelyRead)) {
+        most = Math.max(most, shared)
+      }
+      for (const { shared } of index.matches(sequence, 'running', closelyRead)) {
+        running = Math.max(running, shared)
+      }
+      if (running > most && costs.steps.tokensMs(running - most) > costs.copyMs) most = running
     } else {
-      most = Math.max(0, ...this.#reachedSources(sequence).map(({ shared }) => shared))
+      const sources = this.#reached(sequence, this.#bestMatches(sequence))
+      for (const { shared } of sources) most = Math.max(most, shared)
     }
     const found = states.find(sequence)
     if (found === undefined || found.shared <= most) return most
     return costs.steps.tokensMs(found.shared - most) > states.loadMs(found) ? found.shared : most
   }
 
-  /** How many tokens it begins with that some conversation has, of which maybe none can be used. */
-  known(sequence: Sequence): number {
-    const { index, states } = this
-    return Math.max(index.idle(sequence), index.running(sequence), states.known(sequence))
-  }
-
-  #places(sequence: Sequence): Places {
-    const free = this.slots.filter(isFree).toSorted(cheapestToLose)
-    const used = this.slots.filter((slot) => !isFree(slot)).map(({ id }) => id)
-    const empty = free.filter(({ length }) => length === 0)
-    const wished = free.find(({ id }) => id === sequence.request.slot)
-    const targets = new Set([wished ?? this.#prefer(free, used), wished ?? free[0]!])
-    if (wished === undefined && empty.length > 0 && empty.length < free.length)
-      targets.add(this.#prefer(empty, used))
-    return { free, used, wished, targets }
-  }
-
-  #candidates(
+  #ways(
     sequence: Sequence,
-    { wished, targets }: Places,
+    free: readonly Slot[],
+    used: readonly number[],
     sources: readonly Reach[],
     found: FoundState | undefined,
-  ): SlotChoice[] {
-    const choices: SlotChoice[] = []
-    for (const source of sources) {
-      if (isFree(source.slot) && (wished ?? source.slot) === source.slot)
-        choices.push({ ...source, source: source.slot })
+  ): Way[] {
+    const ids: number[] = []
+    let empty = 0
+    let wished: Slot | undefined
+    for (const slot of free) {
+      ids.push(slot.id)
+      if (slot.length === 0) empty++
+      if (slot.id === sequence.request.slot) wished = slot
+    }
+    // Those worth a look whatever they hold.
+    const targets = new Set<Slot>()
+    if (wished !== undefined) targets.add(wished)
+    else {
+      targets.add(this.slots[preferSlot(this.backend, ids, used)]!).add(free[0]!)
+      if (empty > 0 && empty < free.length) {
+        targets.add(this.slots[preferSlot(this.backend, ids.slice(0, empty), used)]!)
+      }
+    }
+    const ways: Way[] = []
+    for (const { slot, ...more } of sources) {
+      if (slot.owner === undefined && (wished ?? slot) === slot) {
+        ways.push({ slot, source: slot, kept: more.shared, ...more })
+      }
     }
     for (const slot of targets) {
-      const own = { slot, shared: sequence.request.cache ? sharedLength(slot, sequence) : 0 }
-      const [reached = { slot, shared: 0 }] = this.#reach(sequence, own)
-      choices.push({ ...reached, source: slot })
+      const shared = sequence.request.cache ? sharedLength(slot, sequence) : 0
+      const own = shared > 0 ? this.#reach(sequence, { slot, shared }) : undefined
+      ways.push({ slot, source: slot, shared: 0, kept: own?.shared ?? 0, ...own })
       for (const { slot: source, ...more } of sources) {
-        if (source !== slot) choices.push({ ...more, slot, source })
+        if (source !== slot) ways.push({ slot, source, kept: 0, ...more })
       }
-      if (found !== undefined) choices.push({ slot, source: slot, shared: found.shared, found })
+      if (found !== undefined) {
+        ways.push({ slot, source: slot, shared: found.shared, kept: 0, found })
+      }
     }
-    return choices
+    return ways
   }
 
   /** What the sequence costs from this choice on, with what others lose by it. */
-  #costMs(choice: SlotChoice, sequence: Sequence, { free, used }: Places): number {
-    const { slot, source, shared, found, checkpoint } = choice
+  #costMs(way: Way, sequence: Sequence, free: readonly Slot[], used: readonly number[]): number {
+    const { slot, source, shared, kept, found, checkpoint } = way
     const { costs, states } = this
     const rank = free.indexOf(slot) + 1
     const wanted = (costs.reuseShare * rank) / free.length
     const copyMs =
       slot === source ? 0 : checkpoint === undefined ? costs.copyMs : states.copyMs(source)
     const cutMs = checkpoint === undefined ? 0 : costs.states.loadMs(checkpoint.bytes)
-    const lossMs = states.worth.lossMs(slot, keptBy(choice), wanted)
+    const lossMs = states.worth.lossMs(slot, kept, wanted)
     const loadMs = found === undefined ? 0 : states.loadMs(found)
     const placeMs = layoutMs(this.backend, [...used, slot.id])
     const steps = (sequence.maxTokens - sequence.generatedTokens) / 2
@@ -158,20 +171,10 @@ export class SlotChooser {
     return costs.steps.tokensMs(missing) + copyMs + cutMs + loadMs + lossMs + lostMs
   }
 
-  #reachedSources(sequence: Sequence): Reach[] {
-    return this.#bestSources(sequence).flatMap((match) => this.#reach(sequence, match))
-  }
-
-  /** How much of a match can be used, if any. */
-  #reach(sequence: Sequence, { slot, shared }: Match): Reach[] {
-    if (this.states.canCut(slot.id, shared)) return [{ slot, shared }]
-    const checkpoint = this.states.checkpoint(sequence, shared)
-    return checkpoint === undefined ? [] : [{ slot, shared: lengthOf(checkpoint), checkpoint }]
-  }
-
   /** The longest match of an idle and of a running slot; of equal ones that with the least beyond it. */
-  #bestSources(sequence: Sequence): Match[] {
-    return (['idle', 'running'] as const).flatMap((kind) => {
+  #bestMatches(sequence: Sequence): Match[] {
+    const found: Match[] = []
+    for (const kind of kinds) {
       let best: Match | undefined
       for (const match of this.index.matches(sequence, kind)) {
         const longer = match.shared - (best?.shared ?? 0)
@@ -180,13 +183,25 @@ export class SlotChooser {
       }
       // Hashes have found it; every token is compared before it is used.
       const shared = best === undefined ? 0 : sharedLength(best.slot, sequence)
-      return best === undefined || shared === 0 ? [] : [{ slot: best.slot, shared }]
-    })
+      if (best !== undefined && shared > 0) found.push({ slot: best.slot, shared })
+    }
+    return found
   }
 
-  #prefer(free: readonly Slot[], used: readonly number[]): Slot {
-    const ids = free.map(({ id }) => id)
-    return this.slots[preferSlot(this.backend, ids, used)]!
+  #reached(sequence: Sequence, matches: readonly Match[]): Reach[] {
+    const reached: Reach[] = []
+    for (const match of matches) {
+      const reach = this.#reach(sequence, match)
+      if (reach !== undefined) reached.push(reach)
+    }
+    return reached
+  }
+
+  /** How much of a match can be used, if any. */
+  #reach(sequence: Sequence, match: Match): Reach | undefined {
+    if (this.states.canCut(match.slot.id, match.shared)) return match
+    const checkpoint = this.states.checkpoint(sequence, match.shared)
+    return checkpoint && { slot: match.slot, shared: lengthOf(checkpoint), checkpoint }
   }
 }
 

@@ -5,7 +5,6 @@ import { layoutMs } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { KVCacheManager, Slot } from '../engine-parts.js'
 import type { LoopWork } from '../loop/between-steps.js'
-import { isFree } from './prefix-index.js'
 import { StateCache } from './states/state-cache.js'
 
 interface Move {
@@ -45,18 +44,16 @@ export class SlotCompactor implements LoopWork {
 
   /** Moves running requests to better slots, where that is worth it. */
   beforeStep(): Promise<void> | undefined {
-    return this.backend.layoutMs === undefined ? undefined : this.#defragment()
+    if (this.backend.layoutMs === undefined) return undefined
+    const used: Slot[] = []
+    for (const slot of this.kv.slots) if (slot.owner !== undefined) used.push(slot)
+    const lostMs = this.#layoutMs(used)
+    this.#lostMs = lostMs > 0 ? this.#lostMs + lostMs : 0
+    const isWorthALook = lostMs > 0 && this.#lostMs >= this.costs.copyMs
+    return isWorthALook ? this.#defragment(used, lostMs) : undefined
   }
 
-  async #defragment(): Promise<void> {
-    const used = this.kv.slots.filter((slot) => !isFree(slot))
-    const layoutMs = this.#layoutMs(used)
-    if (layoutMs <= 0) {
-      this.#lostMs = 0
-      return
-    }
-    this.#lostMs += layoutMs
-    if (this.#lostMs < this.costs.copyMs) return
+  async #defragment(used: readonly Slot[], layoutMs: number): Promise<void> {
     const best = this.#best(used, layoutMs)
     if (best !== undefined && this.#lostMs < best.priceMs) return
     this.#lostMs = 0
@@ -65,7 +62,7 @@ export class SlotCompactor implements LoopWork {
 
   /** The best that moving some sequences from either end can do. */
   #best(used: readonly Slot[], layoutMs: number): Relocation | undefined {
-    const free = this.kv.slots.filter(isFree)
+    const free = this.kv.slots.filter(({ owner }) => owner === undefined)
     let best: Relocation | undefined
     for (const fromEnd of [used.toReversed(), used]) {
       for (let count = 1; count <= Math.min(mostMoves, used.length - 1, free.length); count++) {
@@ -109,10 +106,9 @@ export class SlotCompactor implements LoopWork {
   }
 
   #layoutMs(used: readonly Slot[]): number {
-    return layoutMs(
-      this.backend,
-      used.map((slot) => slot.id),
-    )
+    const ids: number[] = []
+    for (const { id } of used) ids.push(id)
+    return layoutMs(this.backend, ids)
   }
 }
 

@@ -1,5 +1,4 @@
 import type { StateFile } from '../../../contracts/engine/state-files.js'
-import type { CachedState } from '../../../contracts/engine/cache-statistics.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { Slot } from '../../engine-parts.js'
@@ -76,40 +75,6 @@ export const tokenBytes = 8
 /** Bytes of memory that a state takes, with that which is not used. */
 export const memoryOf = ({ data, chain }: SavedState): number =>
   data.buffer.byteLength + tokenBytes * chain.tokens.length
-
-/** Does something during which nothing drops these states from RAM. */
-export async function whileHeld(
-  states: readonly (FoundState['state'] | undefined)[],
-  work: () => Promise<void>,
-): Promise<void> {
-  const held = states.filter((state) => state !== undefined && 'holds' in state)
-  for (const state of held) state.holds++
-  try {
-    await work()
-  } finally {
-    for (const state of held) state.holds--
-  }
-}
-
-/** What clients are told of the states in RAM, and then of those in files. */
-export function listStates(
-  inRam: Iterable<SavedState>,
-  inFiles: Iterable<FiledState>,
-  now: number,
-): CachedState[] {
-  return [
-    ...Array.from(inRam, (state) => ({
-      ...describe('ram', state),
-      pinned: state.pinned === true || (state.kept?.until ?? 0) > now,
-    })),
-    ...Array.from(inFiles, (state) => describe('disk', state)),
-  ]
-}
-
-function describe(tier: CachedState['tier'], state: IndexedState): CachedState {
-  const { bytes, partial: checkpoint } = state
-  return { tier, tokens: lengthOf(state), bytes, checkpoint, pinned: false }
-}
 
 /** A conversation is worth saving with at least this chance that it goes on. */
 const leastChance = 0.1

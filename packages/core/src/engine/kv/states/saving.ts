@@ -1,7 +1,6 @@
 import type { SlotId } from '../../../contracts/model/backend.js'
 import type { Sequence, SequenceRequest } from '../../requests/sequence.js'
 import { type BlockChain, blockSize, minimumWait } from '../block-chain.js'
-import { isFree } from '../prefix-index.js'
 import type { StateCache } from './state-cache.js'
 import type { Clock } from '../../../contracts/clock.js'
 import type { Slot } from '../../engine-parts.js'
@@ -18,40 +17,89 @@ interface Due {
   readonly length: number
 }
 
+/** A slot whose content is to be saved and kept. */
+interface Pin {
+  readonly slot: Slot
+  /** What it held then. */
+  readonly chain: BlockChain
+  readonly length: number
+  /** Until when; undefined: for good. */
+  readonly kept: KeptState | undefined
+}
+
+/** A slot that was idle for this long, and for so many times what saving takes, is saved ahead. */
+const leastRestMs = 1000
+const restShare = 10
+
 /**
- * Decides where checkpoints are saved for models whose slots cannot be cut: where two conversations have
- * been seen to part, where another request waits for a prefix, and at the end of each prompt, as an
- * answer is often written into the next prompt in another way. A chunk of the prompt ends there, and the
- * checkpoint is saved before the next step.
+ * Decides when what a slot holds is saved, beside what is about to be lost.
+ *
+ * Checkpoints, for models whose slots cannot be cut: where two conversations have been seen to part, where
+ * another request waits for a prefix, and at the end of each prompt, as an answer is often written into the
+ * next prompt in another way. A chunk of the prompt ends there, and the checkpoint is saved before the next
+ * step.
+ *
+ * Pins, what requests that have ended ask for: when nothing decodes, when there is time for it, or when the
+ * slot is about to lose it. Until then the slot keeps it.
+ *
+ * Ahead, while there is nothing to compute, idle slots that would be lost otherwise. Not at once: the next
+ * turn of a conversation often comes soon, and would wait for it.
  */
-export class Checkpoints {
+export class StateSaver {
+  /** Checkpoints that are to be saved before the next step. */
   readonly #due: Due[] = []
+  /** The one that was asked for last comes last. */
+  readonly #pins = new Map<Slot, Pin>()
+  /** What was saved ahead, once: where not all fits, one would drop the other for ever. */
+  readonly #saved = new WeakMap<BlockChain, number>()
 
-  constructor(private readonly cache: StateCache) {}
+  constructor(
+    private readonly states: StateCache,
+    private readonly clock: Clock,
+    private readonly costs: EngineCosts,
+  ) {}
 
-  /** Whether some are to be saved before the next step. */
+  /** Whether something is, or may be, saved before the next step. */
   get isDue(): boolean {
-    return this.#due.length > 0
+    if (this.#due.length > 0) return true
+    for (const { owner } of this.#pins.keys()) if (owner === undefined) return true
+    return false
+  }
+
+  /** Saves the checkpoints that are due, and the pins that there is time for. */
+  async settle(): Promise<void> {
+    const { states } = this
+    for (const { slot, chain, length } of this.#due.splice(0)) {
+      await states.saveCheckpoint(slot, chain, length)
+    }
+    for (const pin of this.#pins.values()) {
+      const { slot } = pin
+      if (this.#isOver(pin)) continue
+      if (slot.owner !== undefined || !states.hasTimeToSave(slot.length)) continue
+      this.#pins.delete(slot)
+      if (isThere(pin)) await states.pin(slot, pin.kept)
+    }
   }
 
   /**
-   * Plans those of a sequence that got its slot.
+   * Plans the checkpoints of a sequence that got its slot.
    *
    * @param known - how many of its tokens other conversations began with, whatever can be used of them
    */
-  plan(sequence: Sequence, known: number): void {
+  planCheckpoints(sequence: Sequence, known: number): void {
     sequence.stops = []
-    if (this.cache.cutsAnywhere || !sequence.request.cache) return
-    for (const place of [known, sequence.promptTokens - 1 - opening]) this.want(sequence, place)
+    if (!sequence.request.cache) return
+    this.wantCheckpoint(sequence, known)
+    this.wantCheckpoint(sequence, sequence.promptTokens - 1 - opening)
   }
 
   /** Wants one after about this many tokens. */
-  want(sequence: Sequence, place: number): void {
+  wantCheckpoint(sequence: Sequence, place: number): void {
     const length = place - (place % blockSize)
     const { chain, computedTokens, stops } = sequence
-    if (this.cache.cutsAnywhere || stops.includes(length)) return
+    if (this.states.cutsAnywhere || stops.includes(length)) return
     if (length < minimumWait || length <= computedTokens || length >= sequence.tokens.length) return
-    if (this.cache.hasCheckpoint(chain, length)) return
+    if (this.states.hasCheckpoint(chain, length)) return
     sequence.stops = [...stops, length].toSorted((a, b) => a - b)
   }
 
@@ -63,48 +111,11 @@ export class Checkpoints {
     }
   }
 
-  /** Saves those that are due. */
-  async settle(): Promise<void> {
-    for (const { slot, chain, length } of this.#due.splice(0)) {
-      await this.cache.saveCheckpoint(slot, chain, length)
-    }
-  }
-}
-
-/** A slot whose content is to be saved and kept. */
-interface Pin {
-  readonly slot: Slot
-  /** What it held then. */
-  readonly chain: BlockChain
-  readonly length: number
-  /** Until when; undefined: for good. */
-  readonly kept: KeptState | undefined
-}
-
-/**
- * Saves what requests that have ended ask for: when nothing decodes, when there is time for it, or when the
- * slot is about to lose it. Until then the slot keeps it.
- */
-export class Pins {
-  /** The one that was asked for last comes last. */
-  readonly #bySlot = new Map<Slot, Pin>()
-
-  constructor(
-    private readonly states: StateCache,
-    private readonly clock: Clock,
-  ) {}
-
-  /** Whether something may be saved now. */
-  get isDue(): boolean {
-    for (const slot of this.#bySlot.keys()) if (isFree(slot)) return true
-    return false
-  }
-
   /**
    * A request has ended, and its slot is idle. What a slot holds is saved as it is then: the last turn of a
    * conversation stands for all.
    */
-  add(
+  addPin(
     slot: Slot,
     { pin, keepMs, tenant }: Pick<SequenceRequest, 'pin' | 'keepMs' | 'tenant'>,
     now: number,
@@ -112,39 +123,48 @@ export class Pins {
     const { chain, length } = slot
     if (chain === undefined || !this.states.isOn) return
     let kept = pin || keepMs === undefined ? undefined : { until: now + keepMs, tenant }
-    if (!pin && kept === undefined) return
-    const older = this.#bySlot.get(slot)
+    const older = this.#pins.get(slot)
     if (older !== undefined && isThere(older)) kept = longer(kept, older.kept)
-    this.#bySlot.delete(slot)
-    this.#bySlot.set(slot, { slot, chain, length, kept })
+    this.#pins.delete(slot)
+    this.#pins.set(slot, { slot, chain, length, kept })
   }
 
-  /** Saves what there is time for. */
-  async settle(): Promise<void> {
-    for (const pin of this.#bySlot.values()) {
-      const { slot } = pin
-      if (this.#isOver(pin)) continue
-      if (!isFree(slot) || !this.states.hasTimeToSave(slot.length)) continue
-      this.#bySlot.delete(slot)
-      if (isThere(pin)) await this.states.pin(slot, pin.kept)
-    }
-  }
-
-  /** An idle slot is about to lose what is behind its first `kept` tokens. */
+  /** An idle slot is about to lose what is behind its first `kept` tokens, pinned or not. */
   async beforeLoss(slot: Slot, kept: number): Promise<void> {
-    const pin = this.#bySlot.get(slot)
+    const pin = this.#pins.get(slot)
     if (pin === undefined || kept >= pin.length || this.#isOver(pin)) return
-    this.#bySlot.delete(slot)
+    this.#pins.delete(slot)
     // Clients may ask for a while of theirs as often as they want to, and not at the cost of others.
     const mayBeSkipped = pin.kept !== undefined && !this.states.hasTimeToSave(slot.length)
-    if (mayBeSkipped) this.states.transfer.onSkipped()
+    if (mayBeSkipped) this.states.transfer.counts.skipped++
     else if (isThere(pin)) await this.states.pin(slot, pin.kept)
+  }
+
+  /** Saves one idle slot whose time has come. Returns when to ask again, if at all. */
+  async saveAhead(slots: readonly Slot[]): Promise<number | undefined> {
+    const { transfer, worth } = this.states
+    const { states } = this.costs
+    const now = this.clock.now()
+    let next = Infinity
+    for (const slot of slots) {
+      const { chain, owner, length } = slot
+      const isNew = chain !== undefined && this.#saved.get(chain) !== length
+      if (owner !== undefined || !isNew || !worth.isWorthSaving(slot)) continue
+      const restMs = Math.max(leastRestMs, restShare * states.saveMs(states.bytesOf(length)))
+      const at = slot.usedAt + restMs
+      next = Math.min(next, at)
+      if (at > now) continue
+      this.#saved.set(chain, length)
+      await transfer.save(slot)
+      return now
+    }
+    return next === Infinity ? undefined : next
   }
 
   /** Drops what was to be kept until now. */
   #isOver(pin: Pin): boolean {
     const isOver = pin.kept !== undefined && pin.kept.until <= this.clock.now()
-    if (isOver) this.#bySlot.delete(pin.slot)
+    if (isOver) this.#pins.delete(pin.slot)
     return isOver
   }
 }
@@ -160,49 +180,3 @@ const isThere = ({ slot, chain, length }: Pin): boolean =>
   slot.chain !== undefined &&
   slot.length >= length &&
   commonLength(slot.chain, chain, length) === length
-
-/** A slot that was idle for this long, and for so many times what saving takes, is saved ahead. */
-const leastRestMs = 1000
-const restShare = 10
-
-/**
- * Saves idle slots that would be lost otherwise, while there is nothing to compute. Not at once: the next
- * turn of a conversation often comes soon, and would wait for it.
- */
-export class SaveAhead {
-  /** What was saved, once: where not all fits, one would drop the other for ever. */
-  readonly #saved = new WeakMap<BlockChain, number>()
-
-  constructor(
-    private readonly states: StateCache,
-    private readonly clock: Clock,
-    private readonly costs: EngineCosts,
-  ) {}
-
-  /** Saves one slot whose time has come. Returns when to ask again, if at all. */
-  async run(slots: readonly Slot[]): Promise<number | undefined> {
-    const { transfer, worth, isOn, hasFiles } = this.states
-    const isNeeded = hasFiles || transfer.counts.saved + transfer.counts.skipped > 0
-    if (!isOn || !isNeeded) return undefined
-    const now = this.clock.now()
-    let next = Infinity
-    for (const slot of slots) {
-      const { chain, owner, length } = slot
-      const isNew = chain !== undefined && this.#saved.get(chain) !== length
-      if (owner !== undefined || !isNew || !worth.isWorthSaving(slot)) continue
-      const at = slot.usedAt + this.#restMs(length)
-      next = Math.min(next, at)
-      if (at > now) continue
-      this.#saved.set(chain, length)
-      await transfer.save(slot)
-      return now
-    }
-    return next === Infinity ? undefined : next
-  }
-
-  /** Milliseconds that a slot of so many tokens is idle before it is saved. */
-  #restMs(tokens: number): number {
-    const { states } = this.costs
-    return Math.max(leastRestMs, restShare * states.saveMs(states.bytesOf(tokens)))
-  }
-}

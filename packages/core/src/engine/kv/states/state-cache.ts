@@ -14,12 +14,12 @@ import type { BlockChain } from '../block-chain.js'
 import { commonLength, findInTiers } from './state-index.js'
 import {
   type FoundState,
+  type IndexedState,
   type KeptState,
   type SavedState,
   StateWorth,
   bytesOf,
   filesOf,
-  listStates,
   lengthOf,
 } from './saved-state.js'
 import { StateDisk } from './state-disk.js'
@@ -35,6 +35,11 @@ const newMemoryMs = 2e-6
  */
 @injectable()
 export class StateCache {
+  readonly isOn: boolean
+  /** Whether there are files behind the memory. */
+  readonly hasFiles: boolean
+  /** Whether slots need no checkpoints, or there are none. */
+  readonly cutsAnywhere: boolean
   readonly #states: SlotStates | undefined
   readonly #store: StateStore
   readonly #disk: StateDisk | undefined
@@ -65,16 +70,15 @@ export class StateCache {
     }
     this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs)
     this.reader = new StateReader(this.#store, this.#disk, clock, costs, () => between.notify())
-    this.#isListed = this.#disk === undefined
+    this.isOn = this.#states !== undefined
+    this.hasFiles = this.#disk !== undefined
+    this.cutsAnywhere = this.#states?.cutsAnywhere ?? true
+    this.#isListed = !this.hasFiles
     void this.#disk?.ready.then(() => {
       this.#isListed = true
       this.#store.expect(this.#disk?.latestBytes ?? 0)
       between.notify()
     })
-  }
-
-  get isOn(): boolean {
-    return this.#states !== undefined
   }
 
   /** Changes with what can be found. */
@@ -85,6 +89,7 @@ export class StateCache {
   /** The state with which the most of the sequence need not be computed. */
   find(sequence: Sequence): FoundState | undefined {
     if (this.#states === undefined || !sequence.request.cache) return undefined
+    if (this.#store.size === 0 && this.#disk === undefined) return undefined
     return findInTiers(this.#store, this.#disk?.index, sequence, this.#states)
   }
 
@@ -93,11 +98,6 @@ export class StateCache {
     const { states } = this.costs
     const readMs = filesOf(found).reduce((sum, { bytes }) => sum + states.readMs(bytes), 0)
     return states.loadMs(bytesOf(found)) + readMs
-  }
-
-  /** Whether there are files behind the memory. */
-  get hasFiles(): boolean {
-    return this.#disk !== undefined
   }
 
   /** Whether files are being listed or read: the end of that wakes the loop. */
@@ -153,7 +153,7 @@ export class StateCache {
     const { states } = this.costs
     const ms = states.saveMs(states.bytesOf(slot.length))
     if (!this.costs.pauses.canSave(ms)) {
-      this.transfer.onSkipped()
+      this.transfer.counts.skipped++
       return false
     }
     await this.transfer.save(slot)
@@ -210,11 +210,6 @@ export class StateCache {
     return state !== undefined && (await this.transfer.restore(slot.id, state))
   }
 
-  /** Whether slots need no checkpoints, or there are none. */
-  get cutsAnywhere(): boolean {
-    return this.#states?.cutsAnywhere ?? true
-  }
-
   /** Whether a slot can be cut to this many tokens without one. */
   canCut(slot: SlotId, length: number): boolean {
     return this.cutsAnywhere || this.#states?.canCut(slot, length) === true
@@ -227,7 +222,8 @@ export class StateCache {
 
   /** How many tokens the sequence begins with that some state in RAM has. */
   known(sequence: Sequence): number {
-    return sequence.request.cache ? (this.#store.index.best(sequence)?.shared ?? 0) : 0
+    if (!sequence.request.cache || this.#store.size === 0) return 0
+    return this.#store.index.best(sequence)?.shared ?? 0
   }
 
   hasCheckpoint(chain: BlockChain, length: number): boolean {
@@ -245,7 +241,7 @@ export class StateCache {
   async saveCheckpoint(id: SlotId, chain: BlockChain, length: number): Promise<void> {
     const ms = this.costs.states.saveMs(this.transfer.checkpointBytes)
     if (this.costs.pauses.canSave(ms)) await this.transfer.save({ id, chain, length }, true)
-    else this.transfer.onSkipped()
+    else this.transfer.counts.skipped++
   }
 
   /** Saves the idle slots that others may want again and waits until all is in files. */
@@ -262,11 +258,6 @@ export class StateCache {
     this.#disk?.onWork(isThere)
   }
 
-  /** A request was admitted whose tokens were found nowhere. */
-  onMiss(): void {
-    if (this.isOn) this.transfer.onMiss()
-  }
-
   /** What it holds and did; undefined while it is off. */
   statistics(): CacheStatistics | undefined {
     if (!this.isOn) return undefined
@@ -281,9 +272,15 @@ export class StateCache {
     return { ram, disk: { ...this.transfer.diskCounts, loadMs, ...own }, longestPauseMs }
   }
 
-  /** All states. */
+  /** What clients are told of the states in RAM, and then of those in files. */
   list(): CachedState[] {
-    return listStates(this.#store.all(), this.#disk?.all() ?? [], this.clock.now())
+    const now = this.clock.now()
+    const inRam = Array.from(this.#store.all(), (state) => ({
+      ...describe('ram', state),
+      pinned: state.pinned === true || (state.kept?.until ?? 0) > now,
+    }))
+    const inFiles = Array.from(this.#disk?.all() ?? [], (state) => describe('disk', state))
+    return [...inRam, ...inFiles]
   }
 
   /** Drops all states, in files too. */
@@ -291,4 +288,9 @@ export class StateCache {
     for (const state of this.#store.all()) this.#store.remove(state)
     this.#disk?.clear()
   }
+}
+
+function describe(tier: CachedState['tier'], state: IndexedState): CachedState {
+  const { bytes, partial: checkpoint } = state
+  return { tier, tokens: lengthOf(state), bytes, checkpoint, pinned: false }
 }

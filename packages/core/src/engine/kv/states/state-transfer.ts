@@ -22,8 +22,10 @@ export class StateTransfer {
   checkpointBytes = 0
   /** Milliseconds of the longest time that requests which decode waited for a slot to be filled. */
   longestPauseMs = 0
-  readonly #counts = noCounts()
-  readonly #diskCounts = { ...noCounts(), evictions: 0 }
+  /** What was done with states in RAM. */
+  readonly counts = noCounts()
+  /** What was done with states in files. */
+  readonly diskCounts = { ...noCounts(), evictions: 0 }
 
   constructor(
     private readonly states: SlotStates | undefined,
@@ -38,31 +40,11 @@ export class StateTransfer {
     this.longestPauseMs = Math.max(this.longestPauseMs, ms)
   }
 
-  /** What was done with states in RAM. */
-  get counts(): Readonly<StateCounts> {
-    return this.#counts
-  }
-
-  /** What was done with states in files. */
-  get diskCounts(): Readonly<StateCounts & { evictions: number }> {
-    return this.#diskCounts
-  }
-
   /** A request was given this many tokens. */
   onHit(tokens: number, from: 'ram' | 'disk'): void {
-    const counts = from === 'disk' ? this.#diskCounts : this.#counts
+    const counts = from === 'disk' ? this.diskCounts : this.counts
     counts.hits++
     counts.hitTokens += tokens
-  }
-
-  /** A request's tokens were found nowhere. */
-  onMiss(): void {
-    this.#counts.misses++
-  }
-
-  /** Requests that decode could not wait for something to be saved. */
-  onSkipped(): void {
-    this.#counts.skipped++
   }
 
   /** Makes the first tokens of one slot those of another, by way of a state. */
@@ -82,9 +64,9 @@ export class StateTransfer {
     const isThere = await this.states?.restore(slot, data, options).catch(() => false)
     state.holds--
     const ms = this.clock.now() - began
-    this.#counts.loadMs += ms
+    this.counts.loadMs += ms
     if (isThere !== true) {
-      this.#counts.failed++
+      this.counts.failed++
       // Once may be the slot's fault.
       if (++state.failures > 1) this.store.remove(state)
       return false
@@ -109,9 +91,9 @@ export class StateTransfer {
     const data = await states.save(id, { allocate, partial }).catch(() => undefined)
     const ms = this.clock.now() - began
     this.costs.pauses.onPause(ms)
-    this.#counts.saveMs += ms
+    this.counts.saveMs += ms
     if (data === undefined) {
-      this.#counts.failed++
+      this.counts.failed++
       if (room !== undefined) this.store.giveUp(room, true)
       return false
     }
@@ -122,12 +104,10 @@ export class StateTransfer {
     this.store.add(state, older)
     if (!partial) this.store.expect(bytes)
     this.disk?.put(state, states.cutsAnywhere)
-    this.#counts.saved++
+    this.counts.saved++
     return true
   }
 }
-
-type StateCounts = ReturnType<typeof noCounts>
 
 function noCounts() {
   return {
