@@ -4,11 +4,6 @@ import type { KoaContext } from '../routes/koa-context.js'
 /** Smaller bodies are always accepted: the engine's queue limits the number of requests. */
 const smallBytes = 64 * 1024
 
-/** Throws `cancelled` when the client has left already. */
-export function refuseGone({ res }: KoaContext): void {
-  if (res.destroyed) throw new CllmError('cancelled', 'The client left before its body was read')
-}
-
 /**
  * Counts the bytes of the bodies of all requests in progress, up to a limit. The number of waiting
  * requests is limited, but a thousand bodies of 1 MiB, parsed, would still be gigabytes.
@@ -19,27 +14,25 @@ export class BodyBudget {
   constructor(private readonly limit: number) {}
 
   /**
-   * Counts a body until its answer is sent: what is returned takes the bytes of each part as it comes, so
-   * that those are counted, too, whose ends never come.
+   * Counts bytes of a body as they come, until its answer is sent, so that those are counted, too, whose
+   * ends never come.
    *
    * @throws `queue_full`, or `cancelled` when the client has left: nothing would end the counting
    */
-  begin(ctx: KoaContext): (bytes: number) => void {
-    refuseGone(ctx)
-    let own = 0
-    let isOver = false
-    ctx.res.once('close', () => {
-      isOver = true
-      this.#bytes -= own
-    })
-    return (bytes) => {
-      if (isOver) return
-      if (own + bytes > smallBytes && this.#bytes + bytes > this.limit) {
-        const message = `The bodies of requests in progress have ${this.#bytes} bytes; the limit is ${this.limit}`
-        throw new CllmError('queue_full', message, { details: { limit: this.limit } })
-      }
-      own += bytes
-      this.#bytes += bytes
+  count({ state }: Pick<KoaContext, 'state'>, bytes: number): void {
+    if (state.left.signal.aborted) {
+      throw new CllmError('cancelled', 'The client left before its body was read')
     }
+    if (state.bodyBytes + bytes > smallBytes && this.#bytes + bytes > this.limit) {
+      const message = `The bodies of requests in progress have ${this.#bytes} bytes; the limit is ${this.limit}`
+      throw new CllmError('queue_full', message, { details: { limit: this.limit } })
+    }
+    state.bodyBytes += bytes
+    this.#bytes += bytes
+  }
+
+  /** Counts this many bytes no longer. */
+  release(bytes: number): void {
+    this.#bytes -= bytes
   }
 }

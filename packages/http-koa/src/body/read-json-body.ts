@@ -1,7 +1,6 @@
 import { type Readable, pipeline } from 'node:stream'
 import { CllmError } from '@cllm/core'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
-import { refuseGone } from './body-budget.js'
 import type { KoaContext } from '../routes/koa-context.js'
 import { isObject } from '../fields/fields.js'
 
@@ -96,13 +95,15 @@ function wrongKind(expected: string, value: unknown): CllmError {
 
 async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
   const { bodies, bodyLimitBytes, jsonDepthLimit } = ctx.state.transport
-  const count = bodies.begin(ctx)
+  const count = (bytes: number): void => bodies.count(ctx, bytes)
+  // A stream that has been destroyed tells nobody any more.
+  count(0)
   const encoding = ctx.get('Content-Encoding').toLowerCase()
   const isPlain = encoding === '' || encoding === 'identity'
   const body = isPlain
     ? await readWithin(ctx.req, bodyLimitBytes, ctx.get('Content-Length'), count)
     : await readPacked(ctx, encoding, count)
-  refuseGone(ctx)
+  count(0)
   let text: string
   try {
     text = new TextDecoder('utf-8', { fatal: true }).decode(body)

@@ -69,7 +69,7 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
   const { logger } = ctx.state.transport
   try {
     await next()
-    refuseUnserved(ctx)
+    if (ctx.respond !== false && ctx.body === undefined) refuseUnserved(ctx)
   } catch (error) {
     const isGone = ctx.res.destroyed || ctx.req.socket.destroyed
     if (isGone || ctx.headerSent) {
@@ -95,7 +95,6 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
 }
 
 function refuseUnserved(ctx: Context & { readonly state: KoaState }): void {
-  if (ctx.respond === false || ctx.body !== undefined) return
   const { methods } = ctx.state.match
   if (methods.length > 0 && !methods.includes(ctx.method)) {
     ctx.set('Allow', methods.join(', '))

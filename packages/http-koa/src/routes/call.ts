@@ -26,8 +26,8 @@ export interface IncomingBody {
   readonly length: string
   /** Says that it is a file, which may take long as long as it comes. */
   allowUpload(): void
-  /** Counts bytes towards the limit for all bodies; takes those of each part. */
-  count(): (bytes: number) => void
+  /** Counts bytes of a part that has come towards the limit for all bodies. */
+  readonly count: (bytes: number) => void
 }
 
 /** One request, as a handler sees it: of a client, or a line of a batch. */

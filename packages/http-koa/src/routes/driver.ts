@@ -9,7 +9,7 @@ import { ClientStream } from '../stream/client-stream.js'
 import type { StreamSession } from '../stream/resumable-streams.js'
 import { HttpCall, setHeaders } from './http-call.js'
 import type { KoaContext, KoaState } from './koa-context.js'
-import { eventStream, Reply, StreamReply } from './reply.js'
+import { eventStream, type Reply, replyKind, type StreamReply } from './reply.js'
 import type { BoundRoute } from './route.js'
 
 /**
@@ -33,11 +33,12 @@ export function serveRoutes(
         const id = ctx.get('X-Conversation-Id')
         if (id !== '' && isStreamedPost(route, fields)) session = streams.begin(keyName, id)
         const call = new HttpCall(ctx, { fields, query, params, engines }, session?.signal)
-        const answer = await route.handle(call)
+        const answer = (await route.handle(call, route.own)) as Sent
         if (answer === undefined) continue
-        if (StreamReply.isInstance(answer)) await sendStream(ctx, answer, session)
-        else if (Reply.isInstance(answer)) sendReply(ctx, answer)
-        else ctx.body = answer
+        const kind = answer[replyKind]
+        if (kind === undefined) ctx.body = answer
+        else if (kind === 'stream') await sendStream(ctx, answer as StreamReply, session)
+        else sendReply(ctx, answer as Reply)
         return
       } catch (error) {
         throw session === undefined ? error : streams.fail(session, error)
@@ -46,6 +47,8 @@ export function serveRoutes(
     await next()
   }
 }
+
+type Sent = undefined | { readonly [replyKind]?: 'whole' | 'stream' }
 
 const isStreamedPost = ({ method, answers = [] }: BoundRoute, fields: JsonObject = {}): boolean =>
   method === 'post' &&

@@ -37,18 +37,14 @@ export class HttpCall implements Call {
     this.params = checked.params
     this.engines = checked.engines
     this.path = ctx.path
-    this.id = ctx.response.get('X-Request-Id')
+    this.id = ctx.state.id
     this.keyName = ctx.state.keyName
     const { logger, clock, random, streams } = ctx.state.transport
     this.logger = logger
     this.clock = clock
     this.random = random
     this.streams = streams
-    const leaving = new AbortController()
-    this.signal = until ?? leaving.signal
-    const leave = () => leaving.abort(ctx.state.cutReason)
-    if (ctx.res.destroyed) leave()
-    else ctx.res.once('close', leave)
+    this.signal = until ?? ctx.state.left.signal
   }
 
   open(model?: string, options: Omit<OpenOptions, 'until'> = {}): OpenedModel {
@@ -80,7 +76,7 @@ export class HttpCall implements Call {
       type: ctx.get('Content-Type'),
       length: ctx.get('Content-Length'),
       allowUpload: () => allowUpload(ctx.req),
-      count: () => ctx.state.transport.bodies.begin(ctx),
+      count: (bytes) => ctx.state.transport.bodies.count(ctx, bytes),
     }
   }
 }

@@ -37,9 +37,15 @@ export interface TransportServices {
 
 /** The `ctx.state` of every request. */
 export interface KoaState {
+  /** The request's id, which its answer and its lines in the log have. */
+  id: string
   transport: TransportServices
   /** What is served at its path. */
   match: Match
+  /** Fires when the connection closes: the client left, was cut off, or has its answer. */
+  left: AbortController
+  /** Bytes of its body that count towards the limit for all bodies. */
+  bodyBytes: number
   /** The name of the API key that authenticated it. */
   keyName?: string
   /** Why the server disconnected its client, if it did. */

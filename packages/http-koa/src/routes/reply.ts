@@ -12,19 +12,11 @@ export interface ReplyOptions {
 }
 
 /** Marks what the driver sends otherwise than as JSON, also where a plug-in has its own copy of this package. */
-const kind = Symbol.for('@cllm/http-koa reply')
-
-const isKind = (value: unknown, wanted: string): boolean =>
-  (value as { readonly [kind]?: unknown } | undefined)?.[kind] === wanted
+export const replyKind = Symbol.for('@cllm/http-koa reply')
 
 /** A whole answer that is more than a value with status 200. */
 export class Reply {
-  readonly [kind] = 'whole'
-
-  /** Whether a handler returned one. */
-  static isInstance(value: unknown): value is Reply {
-    return isKind(value, 'whole')
-  }
+  readonly [replyKind] = 'whole'
 
   constructor(
     readonly body: unknown,
@@ -57,12 +49,7 @@ export const jsonLines = 'application/x-ndjson'
 
 /** An answer that is written bit by bit, once its status and headers are sent. */
 export class StreamReply {
-  readonly [kind] = 'stream'
-
-  /** Whether a handler returned one. */
-  static isInstance(value: unknown): value is StreamReply {
-    return isKind(value, 'stream')
-  }
+  readonly [replyKind] = 'stream'
 
   /**
    * @param type - {@link eventStream}, {@link jsonLines} or another media type

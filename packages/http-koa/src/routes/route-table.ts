@@ -22,9 +22,7 @@ export interface Match {
 interface Entry {
   readonly route: BoundRoute
   readonly errors: ErrorFormat
-  /** Of routes with parameters; those without are found by their paths. */
-  readonly pattern: RegExp | undefined
-  readonly place: number
+  readonly pattern: RegExp
 }
 
 /** Paths below which unknown ones belong to a protocol. */
@@ -38,66 +36,54 @@ const rank: Readonly<Record<Access, number>> = { open: 0, user: 1, admin: 2 }
 
 /** The routes of a server's protocols. Upper and lower case are the same, as is a slash at the end. */
 export class RouteTable {
-  readonly #fixed = new Map<string, Entry[]>()
-  readonly #patterns: Entry[] = []
+  readonly #entries: readonly Entry[]
   readonly #areas: readonly Area[]
+  /** What is served where a route without parameters is, by method and path. */
+  readonly #known = new Map<string, Match>()
 
   constructor(protocols: readonly KoaProtocol[]) {
-    let place = 0
-    for (const { routes = [], errors = nativeErrors } of protocols) {
-      for (const given of routes) {
+    this.#entries = protocols.flatMap(({ routes = [], errors = nativeErrors }) =>
+      routes.map((given) => {
         // a plug-in in plain JavaScript may have left it out: its route is closed
         const route = { ...given, access: given.access ?? 'admin' }
-        const pattern = patternOf(route.path)
-        const entry = { route, errors: route.errors ?? errors, pattern, place: place++ }
-        if (pattern !== undefined) this.#patterns.push(entry)
-        else {
-          const path = normal(route.path)
-          this.#fixed.set(path, [...(this.#fixed.get(path) ?? []), entry])
-        }
-      }
-    }
+        return { route, errors: route.errors ?? errors, pattern: patternOf(route.path) }
+      }),
+    )
     this.#areas = protocols.flatMap(areasOf).toSorted((a, b) => b.path.length - a.path.length)
+    for (const { route } of this.#entries) {
+      if (hasParameters(route)) continue
+      const method = route.method.toUpperCase()
+      this.#known.set(`${method} ${route.path}`, this.match(method, route.path))
+    }
   }
 
   /** What is served at a path by a method. */
   match(method: string, path: string): Match {
-    const entries = this.#at(path)
+    const known = this.#known.get(`${method} ${path}`)
+    if (known !== undefined) return known
+    const entries = this.#entries.filter(({ pattern }) => pattern.test(path))
     if (entries.length === 0) {
-      const area = this.#areaOf(path)
+      const given = normal(path)
+      const area = this.#areas.find((one) => given === one.path || given.startsWith(`${one.path}/`))
       const { errors = nativeErrors, access = 'user' } = area ?? {}
       return { routes: [], methods: [], access, errors }
     }
     const wanted = method === 'HEAD' ? 'get' : method.toLowerCase()
     const found = entries.filter(({ route }) => route.method === wanted)
-    const methods = [
-      ...new Set(
-        entries.flatMap(({ route }) =>
-          route.method === 'get' ? ['HEAD', 'GET'] : [route.method.toUpperCase()],
-        ),
-      ),
-    ]
+    const methods = entries.flatMap(({ route }) =>
+      route.method === 'get' ? ['HEAD', 'GET'] : [route.method.toUpperCase()],
+    )
     const [first = entries[0]!] = found
     return {
       routes: found.map(({ route, pattern }) => ({ route, params: paramsOf(pattern, path) })),
-      methods,
+      methods: [...new Set(methods)],
       access: found.length > 0 ? first.route.access : accessOfOthers(entries),
       errors: first.errors,
     }
   }
-
-  #at(path: string): readonly Entry[] {
-    const fixed = this.#fixed.get(normal(path)) ?? []
-    const others = this.#patterns.filter(({ pattern }) => pattern!.test(path))
-    if (others.length === 0) return fixed
-    return [...fixed, ...others].toSorted((a, b) => a.place - b.place)
-  }
-
-  #areaOf(path: string): Area | undefined {
-    const given = normal(path)
-    return this.#areas.find((area) => given === area.path || given.startsWith(`${area.path}/`))
-  }
 }
+
+const hasParameters = ({ path }: Pick<BoundRoute, 'path'>): boolean => /[:*]/.test(path)
 
 /** What a method needs that a path does not take: what the most open one of its routes does, but a key. */
 function accessOfOthers(entries: readonly Entry[]): Access {
@@ -110,7 +96,7 @@ function areasOf({ routes = [], errors = nativeErrors, under = [] }: KoaProtocol
   const isForAdmins = routes.length > 0 && routes.every(({ access }) => access === 'admin')
   const access = isForAdmins ? 'admin' : 'user'
   const own = under.map((path) => ({ path, errors, access }) as const)
-  const fixed = routes.filter(({ path }) => path !== '/' && patternOf(path) === undefined)
+  const fixed = routes.filter((route) => route.path !== '/' && !hasParameters(route))
   const below = fixed.map((route) => {
     return { path: normal(route.path), errors: route.errors ?? errors, access } as const
   })
@@ -123,17 +109,16 @@ function normal(path: string): string {
   return lower.length > 1 && lower.endsWith('/') ? lower.slice(0, -1) : lower
 }
 
-function patternOf(path: string): RegExp | undefined {
-  if (!/[:*]/.test(path)) return undefined
+function patternOf(path: string): RegExp {
   const source = path
     .replace(/[.\\+?()[\]{}|^$]/g, '\\$&')
     .replace(/:(\w+)/g, '(?<$1>[^/]+)')
     .replace(/\*(\w+)/g, '(?<$1>[^]+)')
-  return new RegExp(`^${source}/?$`, 'i')
+  return new RegExp(path === '/' ? '^/$' : `^${source}/?$`, 'i')
 }
 
-function paramsOf(pattern: RegExp | undefined, path: string): Readonly<Record<string, string>> {
-  const groups = pattern?.exec(path)?.groups ?? {}
+function paramsOf(pattern: RegExp, path: string): Readonly<Record<string, string>> {
+  const groups = pattern.exec(path)?.groups ?? {}
   return Object.fromEntries(Object.entries(groups).map(([name, text]) => [name, decoded(text)]))
 }
 

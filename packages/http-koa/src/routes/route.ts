@@ -52,15 +52,17 @@ export interface Route<Own = never> {
   handle(call: Call, own: Own): Answer | Promise<Answer>
 }
 
-/** A route of a server: all that its handler needs is bound. */
+/** A route of a server, with what its handler needs. */
 export interface BoundRoute extends Omit<Route, 'handle'> {
+  /** What the handlers of its protocol share; default: nothing. */
+  readonly own?: unknown
   /** Answers a request. */
-  handle(call: Call, own?: undefined): Answer | Promise<Answer>
+  handle(call: Call, own?: unknown): Answer | Promise<Answer>
 }
 
 /** Binds what the handlers of a protocol share. */
 export const bindRoutes = <Own>(routes: readonly Route<Own>[], own: Own): readonly BoundRoute[] =>
-  routes.map((route) => ({ ...route, handle: (call) => route.handle(call, own) }))
+  routes.map((route) => ({ ...route, own }))
 
 /** A route whose handler is checked against the schemas of its body and its query. */
 export const route = <Own, Body extends z.ZodObject, Query extends z.ZodObject>(

@@ -18,29 +18,6 @@ function mayBeRebound(ctx: Context, known: readonly string[]): boolean {
   return !localName.test(name) && !known.includes(name)
 }
 
-/**
- * Refuses reading under a name that may have been rebound to this machine: its page would see the
- * answers. With its own page's `GET` a browser sends no `Origin`, so this is true of every client, in
- * a browser or not. What passes: names that are configured, allowed origins, and pages with TLS, such as
- * those behind a proxy, which a browser's `Sec-Fetch-Site` tells.
- *
- * @param origins - whose pages may use the API, or `*`
- * @param known - further names of this server
- */
-export function refuseReboundNames(
-  origins: readonly string[],
-  known: readonly string[],
-): Middleware<KoaState> {
-  const names = [...origins.map((origin) => hostOf(origin) ?? ''), ...known].map(nameOf)
-  return async (ctx, next) => {
-    const isReading = ctx.method === 'GET' || ctx.method === 'HEAD'
-    const isWelcome =
-      ctx.get('Sec-Fetch-Site') !== '' || isAllowedOrigin(origins, ctx.get('Origin'))
-    if (isReading && !isWelcome && mayBeRebound(ctx, names)) throw reboundName(ctx.get('Host'))
-    await next()
-  }
-}
-
 function reboundName(given: string): CllmError {
   const host = given.slice(0, 256)
   const message =
@@ -58,10 +35,7 @@ const nameOf = (host: string): string =>
 
 const isLoopback = (address: string): boolean => /^(::ffff:)?127\.|^::1$/.test(address)
 
-/**
- * Methods that change nothing and start no work. What they answer a foreign page cannot read, unless
- * its name was rebound: see `refuseReboundNames`.
- */
+/** Methods that change nothing and start no work. */
 const readingMethods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 /** Carries the reason where browsers hide bodies: on the answers to what they ask before a page's request. */
@@ -74,22 +48,46 @@ const reasonHeader = 'X-Cllm-Warning'
  * ones and pages without TLS are judged by `Origin` and `Host`. Where those agree on a public name and
  * the connection came over the loopback interface, the name may have been rebound to this machine.
  *
+ * So may the name under which something is read, whose page would see the answers: with its own page's
+ * `GET` a browser sends no `Origin`, so this is true of every client, in a browser or not. What passes:
+ * names that are configured, allowed origins, and pages with TLS, such as those behind a proxy, which a
+ * browser's `Sec-Fetch-Site` tells. With API keys, a page that has none cannot read anything.
+ *
+ * @param allowed - whose pages may use the API, or `*`
  * @param known - names of this server, which were not rebound
  */
-export function refuseOtherOrigins(
+export function checkOrigins(
   allowed: readonly string[],
   known: readonly string[],
+  hasKeys: boolean,
 ): Middleware<KoaState> {
+  const names = [...allowed.map((origin) => hostOf(origin) ?? ''), ...known].map(nameOf)
   return async (ctx, next) => {
-    const isPreflight = ctx.method === 'OPTIONS' && ctx.get('Access-Control-Request-Method') !== ''
-    const isReading = readingMethods.has(ctx.method) && !isPreflight
-    if (!isReading && !isWelcome(ctx, allowed, known)) {
-      const error = otherOrigin(ctx.get('Origin').slice(0, 256))
-      if (isPreflight) ctx.set(reasonHeader, error.message)
-      throw error
+    const { method } = ctx
+    const [origin, site] = [ctx.get('Origin'), ctx.get('Sec-Fetch-Site')]
+    const isPreflight = method === 'OPTIONS' && ctx.get('Access-Control-Request-Method') !== ''
+    if (isPreflight || !readingMethods.has(method)) {
+      const isOwn = site === '' ? origin === '' : site === 'same-origin' || site === 'none'
+      if (!isOwn && !isWelcome(ctx, allowed, known)) {
+        const error = otherOrigin(origin.slice(0, 256))
+        if (isPreflight) ctx.set(reasonHeader, error.message)
+        throw error
+      }
+    } else if (!hasKeys && method !== 'OPTIONS' && site === '') {
+      if (!isAllowedOrigin(allowed, origin) && mayBeRebound(ctx, names)) {
+        throw reboundName(ctx.get('Host'))
+      }
     }
     await next()
   }
+}
+
+/** Whether pages of an origin may send something that a browser does not call this server's own. */
+function isWelcome(ctx: Context, allowed: readonly string[], known: readonly string[]): boolean {
+  const origin = ctx.get('Origin')
+  if (isAllowedOrigin(allowed, origin)) return true
+  if (ctx.get('Sec-Fetch-Site') !== '') return false
+  return hostOf(origin) === ctx.get('Host').toLowerCase() && !mayBeRebound(ctx, known)
 }
 
 function otherOrigin(origin: string): CllmError {
@@ -104,15 +102,6 @@ function otherOrigin(origin: string): CllmError {
             : '')
       : 'Pages of other origins may not use this server; --cors-origins says which ones may'
   return new CllmError('origin_not_allowed', message, { details: { origin } })
-}
-
-function isWelcome(ctx: Context, allowed: readonly string[], known: readonly string[]): boolean {
-  const origin = ctx.get('Origin')
-  const site = ctx.get('Sec-Fetch-Site')
-  if (isAllowedOrigin(allowed, origin)) return true
-  if (site !== '') return site === 'same-origin' || site === 'none'
-  if (origin === '') return true
-  return hostOf(origin) === ctx.get('Host').toLowerCase() && !mayBeRebound(ctx, known)
 }
 
 const localPage = /^https?:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?$/i

@@ -5,13 +5,7 @@ import cors from '@koa/cors'
 import type { RequestObserver } from '../engines/request-observer.js'
 import type { ApiKey, KeyRing } from './api-key.js'
 import { authenticate } from './authenticate.js'
-import {
-  refuseOtherOrigins,
-  areLoopback,
-  isAllowedOrigin,
-  ownOrigins,
-  refuseReboundNames,
-} from './origins.js'
+import { areLoopback, checkOrigins, isAllowedOrigin, ownOrigins } from './origins.js'
 import type { CreateLimitCounter } from './limit-counters.js'
 import { rateLimitHeaders, type RateLimitOptions, RateLimits } from './rate-limits.js'
 
@@ -90,12 +84,8 @@ export function secure(
   const corsOrigins = isOwn ? [...given, ...ownOrigins] : given
   const middleware: Middleware<KoaState>[] = [securityHeaders]
   if (corsOrigins.length > 0) middleware.push(allowOrigins(corsOrigins))
-  middleware.push(refuseOtherOrigins(corsOrigins, hosts))
-  // With keys, a page that has none cannot read anything.
-  if (keys === undefined) {
-    middleware.push(refuseReboundNames(corsOrigins, hosts))
-    return { middleware, observers: [] }
-  }
+  middleware.push(checkOrigins(corsOrigins, hosts, keys !== undefined))
+  if (keys === undefined) return { middleware, observers: [] }
   const rates = new RateLimits(limits ?? {}, clock, limitCounters)
   middleware.push(authenticate(keys), rates.middleware)
   const limit: KeyAccess['limit'] = async (key, tell) => await rates.count(key, tell)

@@ -1,9 +1,4 @@
-import {
-  type IncomingMessage,
-  type Server,
-  createServer as createPlainServer,
-  type RequestListener,
-} from 'node:http'
+import { type IncomingMessage, type Server, createServer as createPlainServer } from 'node:http'
 import { setTimeout as after, setImmediate as afterReading } from 'node:timers'
 import { createServer as createTlsServer } from 'node:https'
 import type { Socket } from 'node:net'
@@ -70,7 +65,7 @@ export interface ConnectionOptions {
 }
 
 /** Makes the server that a transport listens with. */
-export function createHttpServer(options: ConnectionOptions, listener: RequestListener): Server {
+export function createHttpServer(options: ConnectionOptions): Server {
   const { tls, maxConnections, headerLimitBytes = 16 * 1024, headerTimeoutMs = 30_000 } = options
   const { bodyTimeoutMs = 120_000, keepAliveMs = 65_000 } = options
   const settings = {
@@ -83,9 +78,7 @@ export function createHttpServer(options: ConnectionOptions, listener: RequestLi
     connectionsCheckingInterval: Math.min(headerTimeoutMs, 10_000),
   }
   const server =
-    tls === undefined
-      ? createPlainServer(settings, listener)
-      : createTlsServer({ ...settings, ...tls }, listener)
+    tls === undefined ? createPlainServer(settings) : createTlsServer({ ...settings, ...tls })
   if (maxConnections !== undefined) server.maxConnections = maxConnections
   server.on('timeout', closeUnlessHeard)
   limitBodyTime(server, bodyTimeoutMs)

@@ -2,17 +2,14 @@ import Koa, { type Middleware } from 'koa'
 import {
   CllmError,
   type EngineDirectory,
-  type Random,
   type Transport,
   type TransportAddress,
   type TransportContext,
   type TransportFactory,
 } from '@cllm/core'
-import { requestId } from '@cllm/host'
 import { Router } from '@koa/router'
 import { once } from 'node:events'
 import type { Server } from 'node:http'
-import { Readable } from 'node:stream'
 import { BodyBudget } from '../body/body-budget.js'
 import { defaultJsonDepth } from '../body/read-json-body.js'
 import { watchEngines } from '../engines/watch-engines.js'
@@ -24,9 +21,9 @@ import { RouteTable } from '../routes/route-table.js'
 import { needsAdmin, requestScope } from '../security/authenticate.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 import { ResumableStreams } from '../stream/resumable-streams.js'
+import { beginRequest } from './begin-request.js'
 import { type ConnectionOptions, createHttpServer } from './create-http-server.js'
 import { listenAt, type Listening } from './listen-at.js'
-import { logRequests } from './log-requests.js'
 import { OpenConnections } from './open-connections.js'
 import { refuseBadHttp } from './refuse-bad-http.js'
 
@@ -107,7 +104,10 @@ export class KoaTransport implements Transport {
       watched,
     )
     for (const protocol of protocols) protocol.start?.(engines, surroundings)
+    this.#server = createHttpServer(options)
+    this.#connections = new OpenConnections(this.#server)
     const table = new RouteTable(protocols)
+    refuseBadHttp(this.#server, this.#connections, table, context.logger)
     const app = this.#createApp(table, security.middleware, options.isReady)
     for (const protocol of protocols) {
       if (protocol.within === undefined) continue
@@ -118,9 +118,7 @@ export class KoaTransport implements Transport {
     this.#scheme = options.tls === undefined ? 'http' : 'https'
     // koa handles its own failures: this promise never rejects
     const answer = app.callback()
-    this.#server = createHttpServer(options, (req, res) => void answer(req, res))
-    this.#connections = new OpenConnections(this.#server)
-    refuseBadHttp(this.#server, this.#connections, table, context.logger)
+    this.#server.on('request', (req, res) => void answer(req, res))
   }
 
   /** Throws `address_in_use` when it cannot listen there. */
@@ -154,24 +152,12 @@ export class KoaTransport implements Transport {
     guards: readonly Middleware<KoaState>[],
     isReady: () => boolean = () => true,
   ): Koa<KoaState> {
-    const { logger, stallMs } = this.#services
+    const { logger } = this.#services
     const app = new Koa<KoaState>()
     app.on('error', (error: unknown) => {
       if (!isClientGone(error)) logger.error({ err: error }, 'response failed')
     })
-    app.use(async (ctx, next) => {
-      // a base URL that ends with a slash, with a path behind it
-      if (ctx.path.includes('//')) ctx.path = ctx.path.replaceAll(/\/{2,}/g, '/')
-      ctx.state.match = table.match(ctx.method, ctx.path)
-      ctx.set('X-Request-Id', identify(ctx.get('X-Request-Id'), this.#services.random))
-      if (ctx.get('anthropic-version') !== '')
-        ctx.set('request-id', ctx.response.get('X-Request-Id'))
-      this.#connections.begin(ctx.req.socket, ctx.res)
-      await next()
-      // A whole answer is sent from now on; a stream may have nothing to send for as long.
-      if (ctx.respond !== false && !(ctx.body instanceof Readable)) ctx.res.setTimeout(stallMs)
-    })
-    app.use(logRequests(this.#services))
+    app.use(beginRequest(this.#services, table, this.#connections))
     app.use(handleErrors)
     app.use(async (ctx, next) => {
       if (ctx.state.match.routes[0]?.route.isAlways === true) return await next()
@@ -208,10 +194,6 @@ function mountOthers(
   app.use(router.routes())
   app.use(router.allowedMethods())
 }
-
-/** The client's own id if it is well-formed, else a new one. */
-const identify = (given: string, random: Random): string =>
-  /^[\w.:-]{1,128}$/.test(given) ? given : requestId(random)
 
 /**
  * Serves protocols over HTTP/1.1 with koa.

@@ -21,12 +21,14 @@ export class OpenConnections {
 
   /** Notes a request on this connection. */
   begin(socket: Socket, response: ServerResponse): void {
+    this.#answers.get(socket)?.add(response)
+  }
+
+  /** Notes that its answer is sent. */
+  end(socket: Socket, response: ServerResponse): void {
     const answers = this.#answers.get(socket)
-    answers?.add(response)
-    response.once('close', () => {
-      answers?.delete(response)
-      if (this.#closing && answers?.size === 0) socket.destroySoon()
-    })
+    answers?.delete(response)
+    if (this.#closing && answers?.size === 0) socket.destroySoon()
   }
 
   /** Whether an answer is partly sent. */

@@ -281,7 +281,7 @@ t.test('the body of a client that has left is not counted', async (t) => {
         hasBegun = true
         await once(ctx.res, 'close')
         const read = async () => await readJsonBody(ctx)
-        const count = async () => ctx.state.transport.bodies.begin(ctx)(400_000)
+        const count = async () => ctx.state.transport.bodies.count(ctx, 400_000)
         for (const use of [read, count]) await use().catch((error) => failures.push(error))
       })
       router.post('/echo', async (ctx) => {

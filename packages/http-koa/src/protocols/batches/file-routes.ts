@@ -105,7 +105,7 @@ async function readForm(call: Call, limit: number): Promise<FormData> {
     const got = type === '' ? 'no type' : type.slice(0, 64)
     throw invalid('file', `expected multipart/form-data with a file, got ${got}`)
   }
-  const bytes = await readWithin(body.stream, limit, body.length, body.count(), 'file')
+  const bytes = await readWithin(body.stream, limit, body.length, body.count, 'file')
   try {
     return await new Response(bytes as Uint8Array<ArrayBuffer>, {
       headers: { 'content-type': type },

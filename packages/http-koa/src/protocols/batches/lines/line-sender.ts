@@ -69,7 +69,7 @@ export function lineSender(
       const { route, params } = found
       const fields = checkFields(route, body, unknown, services.logger)
       const call = new LineCall(engines, services, { path: url, fields, params, owner, signal })
-      return { status: 200, body: await route.handle(call), retryAfter: undefined }
+      return { status: 200, body: await route.handle(call, route.own), retryAfter: undefined }
     } catch (error) {
       signal.throwIfAborted()
       const shown = publicError(error, services.logger)

@@ -1,0 +1,69 @@
+import type { Logger, LogMethod } from '@cllm/core'
+import { requestId } from '@cllm/host'
+import type { Middleware } from 'koa'
+import { Readable } from 'node:stream'
+import type { KoaState, TransportServices } from '../routes/koa-context.js'
+import type { RouteTable } from '../routes/route-table.js'
+import type { OpenConnections } from './open-connections.js'
+
+type Fields = Readonly<Record<string, unknown>>
+
+/** Logs with the id of a request in every line. */
+class RequestLogger implements Logger {
+  constructor(
+    private readonly logger: Logger,
+    private readonly requestId: string,
+  ) {}
+
+  readonly debug: LogMethod = (fields, message) => this.logger.debug(this.#with(fields), message)
+  readonly info: LogMethod = (fields, message) => this.logger.info(this.#with(fields), message)
+  readonly warn: LogMethod = (fields, message) => this.logger.warn(this.#with(fields), message)
+  readonly error: LogMethod = (fields, message) => this.logger.error(this.#with(fields), message)
+
+  #with(fields: Fields): Fields {
+    return { requestId: this.requestId, ...fields }
+  }
+}
+
+/**
+ * Finds the route of a request, gives it the transport's services and an id, and logs it once its answer is
+ * sent. Its body, query and headers are never logged.
+ */
+export function beginRequest(
+  services: TransportServices,
+  table: RouteTable,
+  connections: OpenConnections,
+): Middleware<KoaState> {
+  const { bodies, clock, random, stallMs } = services
+  return async (ctx, next) => {
+    const { req, res, state } = ctx
+    // a base URL that ends with a slash, with a path behind it
+    if (ctx.path.includes('//')) ctx.path = ctx.path.replaceAll(/\/{2,}/g, '/')
+    const given = ctx.get('X-Request-Id')
+    const id = /^[\w.:-]{1,128}$/.test(given) ? given : requestId(random)
+    ctx.set('X-Request-Id', id)
+    if (ctx.get('anthropic-version') !== '') ctx.set('request-id', id)
+    state.id = id
+    state.match = table.match(ctx.method, ctx.path)
+    state.transport = { ...services, logger: new RequestLogger(services.logger, id) }
+    state.left = new AbortController()
+    state.bodyBytes = 0
+    const began = clock.now()
+    connections.begin(req.socket, res)
+    res.once('close', () => {
+      connections.end(req.socket, res)
+      bodies.release(state.bodyBytes)
+      const level = state.match.routes[0]?.route.isProbe === true ? 'debug' : 'info'
+      const { method, path } = ctx
+      const what = { requestId: id, method, path: path.slice(0, 256), status: res.statusCode }
+      const cut = res.writableFinished ? {} : { cut: true }
+      const key = state.keyName === undefined ? {} : { key: state.keyName }
+      const fields = { ...what, ...cut, ...key, ms: clock.now() - began }
+      services.logger[level](fields, 'request')
+      state.left.abort(state.cutReason)
+    })
+    await next()
+    // A whole answer is sent from now on; a stream may have nothing to send for as long.
+    if (ctx.respond !== false && !(ctx.body instanceof Readable)) res.setTimeout(stallMs)
+  }
+}
