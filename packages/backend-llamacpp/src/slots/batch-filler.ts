@@ -40,19 +40,23 @@ export class BatchFiller {
 
   /** The items of the batch in their order, some of them longer, and further ones. */
   filled(batch: readonly BatchItem[]): readonly BatchItem[] {
-    const equal = this.#inOnePass(batch)
-    if (equal !== undefined) return equal
+    const { kvUnified } = this.#parts
+    if (!kvUnified && isOfDrafts(batch)) {
+      const equal = this.#inOnePass(batch)
+      if (equal !== undefined) return equal
+    }
     const inTiles = this.#inTiles(batch)
-    return [...inTiles, ...this.#betweenDecodes(inTiles)]
+    const idle = kvUnified || batch.length < 2 ? [] : this.#betweenDecodes(inTiles)
+    return idle.length === 0 ? inTiles : [...inTiles, ...idle]
   }
 
   /** Learns how long a pass of these items took. */
   observePass(items: readonly BatchItem[], { order, isDecode }: StepPass, ms: number): void {
-    const passed = order.map((index) => items[index]!)
-    if (isDecode) this.#costs.observe('decode', passed, ms)
-    else if (passed.length === 1 && this.#costs.tile !== undefined) {
-      this.#costs.observe('chunk', passed, ms)
-    }
+    const isChunk = order.length === 1 && this.#costs.tile !== undefined
+    if (!isDecode && !isChunk) return
+    const passed: BatchItem[] = []
+    for (const index of order) passed.push(items[index]!)
+    this.#costs.observe(isDecode ? 'decode' : 'chunk', passed, ms)
   }
 
   /** Learns how long all passes of a batch took, computed as these items. */
@@ -80,18 +84,23 @@ export class BatchFiller {
     const { cells, limits } = this.#parts
     const { tile } = this.#costs
     if (tile === undefined) return batch
-    let room = this.#room(batch)
-    return batch.map((item) => {
+    let inTiles: BatchItem[] | undefined
+    let room: number | undefined
+    for (const [index, item] of batch.entries()) {
       const { slot, position, tokens, drafts } = item
       const missing = tile - tokens.length
       const isShort = tokens.length > 1 && missing > 0 && drafts === undefined
-      if (!isShort || missing > room || position < leastTiled) return item
+      if (!isShort || position < leastTiled) continue
+      room ??= this.#room(batch)
+      if (missing > room) continue
       const whole = longer(item, tile)
-      if (this.#costs.of('chunk', [whole]) >= this.#costs.of('chunk', [item])) return item
-      if (slot >= limits.slots || !cells.canSpare(slot, tile)) return item
+      if (this.#costs.of('chunk', [whole]) >= this.#costs.of('chunk', [item])) continue
+      if (slot >= limits.slots || !cells.canSpare(slot, tile)) continue
       room -= missing
-      return whole
-    })
+      inTiles ??= [...batch]
+      inTiles[index] = whole
+    }
+    return inTiles ?? batch
   }
 
   /**
@@ -100,8 +109,7 @@ export class BatchFiller {
    * them. With further tokens all of them are one.
    */
   #inOnePass(batch: readonly BatchItem[]): readonly BatchItem[] | undefined {
-    const { kvUnified, limits, cells } = this.#parts
-    if (kvUnified || !isOfDrafts(batch)) return undefined
+    const { limits, cells } = this.#parts
     const length = Math.max(...batch.map(({ tokens }) => tokens.length))
     const idle = slotGaps(batch.map(({ slot }) => slot)).flat()
     const slots = [...batch.map(({ slot }) => slot), ...idle]
@@ -115,9 +123,9 @@ export class BatchFiller {
   }
 
   #betweenDecodes(batch: readonly BatchItem[]): BatchItem[] {
-    const { limits, kvUnified } = this.#parts
+    const { limits } = this.#parts
     const decodes = batch.filter(({ tokens, slot }) => tokens.length === 1 && slot < limits.slots)
-    if (kvUnified || decodes.length < 2) return []
+    if (decodes.length < 2) return []
     const used = batch.map(({ slot }) => slot)
     const decoding = decodes.map(({ slot }) => slot)
     const idle = this.#layout.fillers(decoding, used)
@@ -144,8 +152,10 @@ function longer(item: BatchItem, length: number): BatchItem {
 
 /** Whether several sequences decode, and some of them verify drafts. */
 function isOfDrafts(batch: readonly BatchItem[]): boolean {
-  const isDecode = ({ tokens, drafts }: BatchItem) => tokens.length === 1 || drafts !== undefined
-  return (
-    batch.length > 1 && batch.some(({ drafts }) => drafts !== undefined) && batch.every(isDecode)
-  )
+  let isDrafted = false
+  for (const { tokens, drafts } of batch) {
+    if (drafts !== undefined) isDrafted = true
+    else if (tokens.length > 1) return false
+  }
+  return isDrafted && batch.length > 1
 }

@@ -52,11 +52,15 @@ export function orderBatch(
 ): readonly StepPass[] {
   let tokens = 0
   let outputs = 0
+  let isOnePass = true
+  const order: number[] = []
   const mostOutputs = limits.outputs ?? limits.batchSize
   for (const item of batch) {
     checkItem(item, cells, vocabulary, limits)
     tokens += item.tokens.length
     outputs += item.outputs.length
+    isOnePass &&= kvUnified || item.tokens.length === batch[0]!.tokens.length
+    order.push(order.length)
   }
   if (outputs > mostOutputs) {
     throw failed(`expected at most ${mostOutputs} outputs in a step, got ${outputs}`)
@@ -64,51 +68,51 @@ export function orderBatch(
   if (tokens > limits.batchSize) {
     throw failed(`expected at most ${limits.batchSize} tokens in a step, got ${tokens}`)
   }
-  if (tokens > (cells.freeTokens ?? Infinity)) {
-    throw failed(
-      `expected at most ${cells.freeTokens} tokens, since no more cells are free: ${tokens}`,
-    )
+  const { freeTokens = Infinity } = cells
+  if (tokens > freeTokens) {
+    throw failed(`expected at most ${freeTokens} tokens, since no more cells are free: ${tokens}`)
   }
-  const slotOf = (index: number) => batch[index]?.slot ?? 0
-  const order = batch.map((_, index) => index).sort((a, b) => slotOf(a) - slotOf(b))
-  const twice = order.find((item, index) => index > 0 && slotOf(item) === slotOf(order[index - 1]!))
-  if (twice !== undefined) throw failed(`slot ${slotOf(twice)} is twice in a step`)
-  const isDecode = (index: number) => batch[index]?.tokens.length === 1
-  const isDrafted = (index: number) => (batch[index]?.drafts ?? 0) > 0
-  const isPrompt = (index: number) => !isDecode(index) && !isDrafted(index)
-  const areEqual = new Set(batch.map(({ tokens }) => tokens.length)).size < 2
-  const groups =
-    kvUnified || areEqual
-      ? [order]
-      : [order.filter((index) => !isPrompt(index)), order.filter(isPrompt)]
-  return groups.flatMap((group) =>
-    cutByOutputs(batch, group, mostOutputs).map((order) => ({
-      order,
-      tokens: order.reduce((sum, index) => sum + batch[index]!.tokens.length, 0),
-      isDecode: order.every(isDecode),
-    })),
-  )
+  order.sort((a, b) => batch[a]!.slot - batch[b]!.slot)
+  const decodes: number[] = []
+  const prompts: number[] = []
+  let last = -1
+  for (const index of order) {
+    const { slot, tokens, drafts = 0 } = batch[index]!
+    if (slot === last) throw failed(`slot ${slot} is twice in a step`)
+    last = slot
+    if (isOnePass || tokens.length === 1 || drafts > 0) decodes.push(index)
+    else prompts.push(index)
+  }
+  const passes: Pass[] = []
+  addPasses(passes, batch, decodes, mostOutputs)
+  if (prompts.length > 0) addPasses(passes, batch, prompts, mostOutputs)
+  return passes
 }
 
+type Pass = { -readonly [Key in keyof StepPass]: StepPass[Key] } & { readonly order: number[] }
+
 /** Cuts what is computed together where the wanted logits would be more than `most`. */
-function cutByOutputs(
+function addPasses(
+  passes: Pass[],
   batch: readonly BatchItem[],
   order: readonly number[],
   most: number,
-): readonly (readonly number[])[] {
-  const passes: number[][] = []
+): void {
   let wanted = Infinity
   for (const index of order) {
-    const { length: count } = wantedPositions(batch[index]!)
+    const item = batch[index]!
+    const { length: count } = wantedPositions(item)
     if (count > most) throw failed(`a pass gives out at most ${most} logits, ${count} are wanted`)
     if (wanted + count > most) {
-      passes.push([])
+      passes.push({ order: [], tokens: 0, isDecode: true })
       wanted = 0
     }
-    passes.at(-1)!.push(index)
     wanted += count
+    const pass = passes.at(-1)!
+    pass.order.push(index)
+    pass.tokens += item.tokens.length
+    pass.isDecode &&= item.tokens.length === 1
   }
-  return passes
 }
 
 function checkItem(

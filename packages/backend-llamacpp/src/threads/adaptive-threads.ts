@@ -20,18 +20,16 @@ export class AdaptiveThreads {
   }
 
   before(pass: StepPass): void {
-    const threads = this.#tuner(pass).next(pass.tokens)
+    const tuner = pass.isDecode ? this.#decodes : this.#prompts
+    const threads = tuner.next(pass.tokens)
     if (threads === this.#threads) return
     this.#threads = threads
     this.#context.setThreads(threads)
   }
 
   after(pass: StepPass, ms: number): void {
-    this.#tuner(pass).observe(this.#threads, pass.tokens, ms)
-  }
-
-  #tuner({ isDecode }: StepPass): ThreadTuner {
-    return isDecode ? this.#decodes : this.#prompts
+    const tuner = pass.isDecode ? this.#decodes : this.#prompts
+    tuner.observe(this.#threads, pass.tokens, ms)
   }
 }
 
@@ -49,6 +47,12 @@ const better = 0.95
 const trialShare = 1 / 200
 /** Milliseconds between trials of fewer threads, and of more where cores are free. */
 const leastWait = { fewer: 10_000, more: 500 }
+
+/** Weight of a pass in the moving average, when it is as expected and when it is not. */
+const gradual = 1 / 8
+const sudden = 1 / 2
+/** Passes that differ by more than this from the average show that something has changed. */
+const change = 0.3
 
 /** What a {@link ThreadTuner} starts with. */
 export interface ThreadTunerOptions {
@@ -74,7 +78,8 @@ export class ThreadTuner {
   readonly #clock: Clock
   readonly #most: number
   readonly #load: { readonly freeCores: number }
-  readonly #costs = new ThreadCosts()
+  /** Milliseconds of a token in passes of each size on each number of threads: moving averages. */
+  readonly #costs = new Map<number, number>()
   #threads: number
   #slow = 0
   #trial: Trial | undefined
@@ -93,7 +98,7 @@ export class ThreadTuner {
   /** Threads for the next pass of this many tokens. */
   next(size: number): number {
     if (this.#most === 1) return 1
-    if (this.#trial === undefined && this.#costs.of(this.#threads, size) !== undefined) {
+    if (this.#trial === undefined && this.#costs.has(keyOf(this.#threads, size))) {
       const direction = this.#direction()
       if (direction !== undefined) this.#trial = new Trial(direction, this.#threads)
     }
@@ -102,8 +107,12 @@ export class ThreadTuner {
 
   /** Learns how long a pass of `size` tokens took on this many threads. */
   observe(threads: number, size: number, ms: number): void {
-    const usual = this.#costs.of(this.#threads, size)
-    this.#costs.learn(threads, size, ms)
+    const usualEach = this.#costs.get(keyOf(this.#threads, size))
+    const usual = usualEach === undefined ? undefined : usualEach * size
+    const key = keyOf(threads, size)
+    const known = this.#costs.get(key) ?? ms / size
+    const weight = Math.abs(ms / size / known - 1) > change ? sudden : gradual
+    this.#costs.set(key, known + weight * (ms / size - known))
     const trial = this.#trial
     if (trial !== undefined && threads === trial.threads) {
       trial.observe(ms, usual)
@@ -173,38 +182,8 @@ class Trial {
   }
 }
 
-/** Weight of a pass in the moving average, when it is as expected and when it is not. */
-const usual = 1 / 8
-const sudden = 1 / 2
-/** Passes that differ by more than this from the average show that something has changed. */
-const change = 0.3
-
-/** What passes of each size cost on a number of threads: moving averages in milliseconds. */
-class ThreadCosts {
-  /** Milliseconds a token. */
-  readonly #costs = new Map<number, number>()
-
-  /** Undefined for a size that nothing like was seen on this many threads. */
-  of(threads: number, size: number): number | undefined {
-    const known = this.#costs.get(key(threads, size))
-    return known === undefined ? undefined : known * size
-  }
-
-  learn(threads: number, size: number, ms: number): void {
-    const place = key(threads, size)
-    const known = this.#costs.get(place)
-    const measured = ms / size
-    if (known === undefined) {
-      this.#costs.set(place, measured)
-      return
-    }
-    const weight = Math.abs(measured / known - 1) > change ? sudden : usual
-    this.#costs.set(place, known + weight * (measured - known))
-  }
-}
-
 /** Prompts hardly ever have the same length: sizes above 16 are taken together by half powers of two. */
-function key(threads: number, size: number): number {
+function keyOf(threads: number, size: number): number {
   const bucket = size <= 16 ? size : 16 + Math.round(2 * Math.log2(size / 16))
   return 128 * threads + bucket
 }
@@ -250,9 +229,7 @@ export class MachineLoad {
 function readCoreTime(): CoreTime {
   const cores = cpus()
   const { user, system } = cpuUsage()
-  const busyMs = cores.reduce(
-    (sum, { times }) => sum + times.user + times.nice + times.sys + times.irq,
-    0,
-  )
+  let busyMs = 0
+  for (const { times } of cores) busyMs += times.user + times.nice + times.sys + times.irq
   return { cores: cores.length, busyMs, ownMs: (user + system) / 1000 }
 }

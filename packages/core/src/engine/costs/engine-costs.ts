@@ -24,7 +24,8 @@ export class EngineCosts implements EngineObserver {
   #copies = 0
   #copyMs = 0
   #trust = 1
-  #reuse = 0.5
+  /** The share of a slot's tokens that later requests are likely to find there, 0 to 1. */
+  reuseShare = 0.5
 
   constructor(@inject(RunningSet) running: RunningSet) {
     this.pauses = new PauseBudget(() => running.isAnyDecoding)
@@ -35,14 +36,9 @@ export class EngineCosts implements EngineObserver {
     return this.#trust * this.steps.copyMs
   }
 
-  /** The share of a slot's tokens that later requests are likely to find there, 0 to 1. */
-  get reuseShare(): number {
-    return this.#reuse
-  }
-
   /** A request was admitted that found this share of its tokens in the cache. */
   onReuse(share: number): void {
-    this.#reuse += weight * (share - this.#reuse)
+    this.reuseShare += weight * (share - this.reuseShare)
   }
 
   /** A copy was made; the call took this long. */

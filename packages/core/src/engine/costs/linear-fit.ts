@@ -31,14 +31,17 @@ const sweeps = 30
  * above its prediction (a busy machine) moves the estimate only a little.
  */
 export class LinearFit {
+  /** In the order of the prior. */
+  readonly coefficients: readonly number[]
   readonly #options: LinearFitOptions
-  readonly #coefficients: number[]
-  readonly #size: number
+  readonly #own: number[]
   /** What is known: a symmetric matrix, row by row. */
   readonly #information: Float64Array
+  readonly #kinds: readonly string[]
+  /** Kinds that nothing was observed of. */
+  readonly #fresh: Set<string>
   #surprises = 0
   #isFirst = true
-  readonly #fresh: Set<string>
   // Kept from call to call, as this is called at every step.
   readonly #active: number[] = []
   readonly #scaled: Float64Array
@@ -46,12 +49,12 @@ export class LinearFit {
   readonly #pull: Float64Array
 
   constructor(options: LinearFitOptions) {
-    const { prior, spread = prior } = options
+    const { prior, spread = prior, kinds = prior.map(() => '') } = options
     const size = prior.length
     this.#options = options
-    this.#coefficients = [...prior]
-    this.#fresh = new Set(prior.map((_, index) => this.#kindOf(index)))
-    this.#size = size
+    this.coefficients = this.#own = [...prior]
+    this.#kinds = kinds
+    this.#fresh = new Set(kinds)
     this.#information = new Float64Array(size ** 2)
     for (const [index, value] of spread.entries()) {
       this.#information[index * (size + 1)] = priorWeight / value ** 2
@@ -61,30 +64,40 @@ export class LinearFit {
     this.#pull = new Float64Array(size)
   }
 
-  /** The coefficients, in the order of the prior. */
-  get coefficients(): readonly number[] {
-    return this.#coefficients
-  }
-
   /** The predicted y of `x`. */
   predict(x: readonly number[]): number {
-    return dot(this.#coefficients, x)
+    let sum = 0
+    for (let index = 0; index < x.length; index++) sum += this.#own[index]! * x[index]!
+    return sum
   }
 
   /** Learns that `x` gave `y`; a `y` that is not finite and above 0 is ignored. */
   observe(x: readonly number[], y: number): void {
     if (!(y > 0) || !Number.isFinite(y)) return
     if (this.#fresh.size > 0) this.#rescale(x, y)
-    const value = this.#believable(y, this.predict(x))
-    for (let index = 0; index < this.#size; index++) this.#scaled[index] = x[index]! / value
-    this.#findActive()
+    const most = this.predict(x) * this.#options.outlier
+    const isSurprise = y > most && most > 0
+    this.#surprises += (Number(isSurprise) - this.#surprises) / 8
+    const believed = isSurprise && this.#surprises < surprisingShare ? most : y
+    // The coefficients that this can change: its own, and those known only together with them.
+    const active = this.#active
+    active.length = 0
+    for (let index = 0; index < x.length; index++) {
+      this.#scaled[index] = x[index]! / believed
+      if (this.#scaled[index] !== 0) active.push(index)
+    }
+    const own = active.length
+    // grows while it is read
+    for (const index of active) {
+      for (let other = 0; other < x.length; other++) {
+        const isKnown = this.#information[index * x.length + other] !== 0
+        if (isKnown && !active.includes(other)) active.push(other)
+      }
+    }
+    if (active.length > own) active.sort((one, other) => one - other)
     this.#forget()
     this.#fit()
     this.#add(this.#scaled, 1)
-  }
-
-  #kindOf(index: number): string {
-    return this.#options.kinds?.[index] ?? ''
   }
 
   /**
@@ -95,23 +108,20 @@ export class LinearFit {
   #rescale(x: readonly number[], y: number): void {
     const factor = y / this.predict(x)
     if (!Number.isFinite(factor)) return
-    const isFirst = this.#isFirst
-    const kinds = new Set(x.flatMap((entry, index) => (entry === 0 ? [] : [this.#kindOf(index)])))
-    const isNew = [...kinds].every((kind) => this.#fresh.has(kind))
-    for (let index = 0; index < this.#size; index++) {
-      if (!isNew || !(isFirst || kinds.has(this.#kindOf(index)))) continue
-      this.#coefficients[index]! *= factor
-      this.#information[index * (this.#size + 1)]! /= factor ** 2
+    const kinds = new Set<string>()
+    let isNew = true
+    for (const [index, kind] of this.#kinds.entries()) {
+      if (x[index] === 0) continue
+      kinds.add(kind)
+      isNew &&= this.#fresh.has(kind)
+    }
+    for (const [index, kind] of this.#kinds.entries()) {
+      if (!isNew || !(this.#isFirst || kinds.has(kind))) continue
+      this.#own[index]! *= factor
+      this.#information[index * (x.length + 1)]! /= factor ** 2
     }
     this.#isFirst = false
     for (const kind of kinds) this.#fresh.delete(kind)
-  }
-
-  #believable(y: number, predicted: number): number {
-    const most = predicted * this.#options.outlier
-    const isSurprise = y > most && most > 0
-    this.#surprises += (Number(isSurprise) - this.#surprises) / 8
-    return isSurprise && this.#surprises < surprisingShare ? most : y
   }
 
   /** Of what is known along the direction of the observation a share is lost. */
@@ -122,7 +132,7 @@ export class LinearFit {
     for (const row of this.#active) {
       let sum = 0
       for (const column of this.#active) {
-        sum += this.#information[row * this.#size + column]! * x[column]!
+        sum += this.#information[row * x.length + column]! * x[column]!
       }
       known[row] = sum
       total += sum * x[row]!
@@ -136,24 +146,26 @@ export class LinearFit {
       const scale = factor * vector[row]!
       if (scale === 0) continue
       for (const column of this.#active) {
-        this.#information[row * this.#size + column]! += scale * vector[column]!
+        this.#information[row * vector.length + column]! += scale * vector[column]!
       }
     }
   }
 
   /** Minimises the weighted distance from the old estimate plus the new relative error, one θ at a time. */
   #fit(): void {
-    const coefficients = this.#coefficients
+    const coefficients = this.#own
     const information = this.#information
     const active = this.#active
     const x = this.#scaled
     const pull = this.#pull.fill(0)
-    let error = 1 - dot(coefficients, x)
+    let predicted = 0
+    for (const index of active) predicted += coefficients[index]! * x[index]!
+    let error = 1 - predicted
     let isSettled = false
     for (let sweep = 0; sweep < sweeps && !isSettled; sweep++) {
       isSettled = true
       for (const index of active) {
-        const row = index * this.#size
+        const row = index * x.length
         const entry = x[index]!
         const old = coefficients[index]!
         const slope = pull[index]! - entry * error
@@ -166,27 +178,4 @@ export class LinearFit {
       }
     }
   }
-
-  /** The coefficients that the observation can change: its own, and those known only together with them. */
-  #findActive(): void {
-    const active = this.#active
-    const size = this.#size
-    active.length = 0
-    for (let index = 0; index < size; index++) if (this.#scaled[index] !== 0) active.push(index)
-    const own = active.length
-    // grows while it is read
-    for (const index of active) {
-      for (let other = 0; other < size; other++) {
-        const isKnown = this.#information[index * size + other] !== 0
-        if (isKnown && !active.includes(other)) active.push(other)
-      }
-    }
-    if (active.length > own) active.sort((one, other) => one - other)
-  }
-}
-
-function dot(left: ArrayLike<number>, right: ArrayLike<number>): number {
-  let sum = 0
-  for (let index = 0; index < left.length; index++) sum += left[index]! * right[index]!
-  return sum
 }

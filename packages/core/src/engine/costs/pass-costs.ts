@@ -88,7 +88,7 @@ export class StepCostModel {
 
   /** Learns from a step that computed these parts, `copies` copies made before it. */
   onStep(parts: readonly WorkPart[], durationMs: number, copies = 0): void {
-    this.onWork(workOf(parts, copies), durationMs)
+    this.#fit.observe(stepFeatures(workOf(parts, copies)), durationMs)
   }
 
   /** Learns from a step with this work. A duration that is not finite and above 0 is ignored. */

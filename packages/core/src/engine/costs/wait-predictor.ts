@@ -29,6 +29,8 @@ export class FcfsWaitPredictor implements WaitPredictor {
   /** Measured time of the loop's turns and predicted time of their steps. */
   #seenMs = 1
   #plannedMs = 1
+  /** How much longer turns take than the steps that were predicted. */
+  #slowness = 1
   /** Of prompt chunks: their predicted time and the tokens that it is for. */
   #chunksMs = 0
   #chunkTokens = 0
@@ -55,12 +57,16 @@ export class FcfsWaitPredictor implements WaitPredictor {
     const { waiting, running } = this
     const queue = this.#look(now)
     const { remainingTokens } = sequence
-    const cells = this.#cellsOf(sequence)
+    const { kvTokens, slots } = this.#limits
+    const cells = kvTokens === undefined ? 0 : sequence.tokens.length + this.answerTokens(sequence)
     const queueMs = Math.max(0, queue.turnOf(Infinity, cells) - now)
-    const promptMs = Math.min(this.#aloneMs(remainingTokens), this.#sharedMs(remainingTokens))
-    const work = { promptMs, steps: this.#parts(remainingTokens), cells }
+    // Its chunks run alone, or in steps that they share with others.
+    const steps = this.#parts(remainingTokens)
+    const chunkMs = this.costs.steps.prefillMs([{ tokens: remainingTokens / steps, context: 0 }])
+    const promptMs = Math.min(this.#slowness * steps * chunkMs, this.#sharedMs(remainingTokens))
+    const work = { promptMs, steps, cells }
     // What waits for cells waits behind all others, though slots are free.
-    const free = cells > 0 && queueMs > 0 ? 0 : this.#limits.slots - running.size
+    const free = cells > 0 && queueMs > 0 ? 0 : slots - running.size
     return {
       position: Math.max(0, waiting.total - free + 1),
       queueMs,
@@ -101,14 +107,15 @@ export class FcfsWaitPredictor implements WaitPredictor {
     this.#seenMs = memory * this.#seenMs + durationMs
     this.#plannedMs = memory * this.#plannedMs + chunksMs
     this.#plannedMs += steps.decodeMs(decoding, verifying)
+    this.#slowness = this.#seenMs / Math.max(1, this.#plannedMs)
     if (decodeSequences > 0) {
       this.#answerSteps = memory * this.#answerSteps + decodeSequences
       this.#answerTokens = memory * this.#answerTokens + decodeSequences + acceptedTokens
     }
     if (prefillTokens === 0) return
-    const chunkTokens = chunks.reduce((sum, { tokens }) => sum + tokens, 0)
     this.#chunksMs = memory * this.#chunksMs + chunksMs
-    this.#chunkTokens = memory * this.#chunkTokens + chunkTokens
+    this.#chunkTokens *= memory
+    for (const { tokens } of chunks) this.#chunkTokens += tokens
     this.#promptTokens = memory * this.#promptTokens + prefillTokens
     this.#promptParts = memory * this.#promptParts + prefillSequences
   }
@@ -117,13 +124,22 @@ export class FcfsWaitPredictor implements WaitPredictor {
     const known = this.#queue
     if (known !== undefined && now - known.madeAt < freshMs) return known
     const { waiting, running, costs } = this
-    const { slots, kvTokens } = this.#limits
-    const work = running.list.map((sequence) => this.#workOf(sequence))
-    const together = Math.min(slots, this.#fitting(work))
-    const busy = Math.min(together, running.list.length + waiting.total + 1)
+    const { slots, kvTokens = Infinity } = this.#limits
+    const work: Work[] = []
     let context = 0
-    for (const { computedTokens } of running.list) context += computedTokens / running.list.length
-    const stepMs = costs.steps.decodeMs(Array.from({ length: Math.round(busy) }, () => context))
+    let cells = 0
+    for (const sequence of running.list) {
+      const one = this.#workOf(sequence)
+      work.push(one)
+      cells += one.cells ?? 0
+      context += sequence.computedTokens / running.list.length
+    }
+    // How many requests like the running ones fit into the pool.
+    const fitting = cells === 0 ? Infinity : Math.max(1, (kvTokens * work.length) / cells)
+    const busy = Math.round(Math.min(slots, fitting, work.length + waiting.total + 1))
+    const contexts: number[] = []
+    while (contexts.length < busy) contexts.push(context)
+    const stepMs = costs.steps.decodeMs(contexts)
     const queue = new QueueModel(now, slots, work, this.#slowness * stepMs, kvTokens)
     for (const sequence of waiting.all()) queue.add(this.#workOf(sequence))
     this.#queue = queue
@@ -132,31 +148,13 @@ export class FcfsWaitPredictor implements WaitPredictor {
 
   /** The remaining work of a request. A share of a waiting prompt will be found in the cache. */
   #workOf(sequence: Sequence): Work {
-    const perStep = this.#answerTokens / this.#answerSteps
-    const steps = this.answerTokens(sequence) / perStep
-    const cells = this.#cellsOf(sequence)
+    const answerTokens = this.answerTokens(sequence)
+    const steps = (answerTokens * this.#answerSteps) / this.#answerTokens
+    const cells = this.#limits.kvTokens === undefined ? 0 : sequence.tokens.length + answerTokens
     if (sequence.state === 'decoding') return { promptMs: 0, steps, cells }
     const left = sequence.tokens.length - sequence.computedTokens
     const tokens = sequence.isWaiting ? left * (1 - this.costs.reuseShare) : left
     return { promptMs: this.#sharedMs(tokens), steps: steps + this.#parts(tokens) - 1, cells }
-  }
-
-  /** Cells of a pool that a request is expected to need in all; 0 where slots have cells of their own. */
-  #cellsOf(sequence: Sequence): number {
-    if (this.#limits.kvTokens === undefined) return 0
-    return sequence.tokens.length + this.answerTokens(sequence)
-  }
-
-  /** How many requests like the running ones fit into the pool; without one, as many as there are slots. */
-  #fitting(running: readonly Work[]): number {
-    const { kvTokens = Infinity } = this.#limits
-    const cells = running.reduce((sum, { cells = 0 }) => sum + cells, 0)
-    return cells === 0 ? Infinity : Math.max(1, (kvTokens * running.length) / cells)
-  }
-
-  /** How much longer turns take than the steps that were predicted. */
-  get #slowness(): number {
-    return this.#seenMs / Math.max(1, this.#plannedMs)
   }
 
   /** Milliseconds of this many prompt tokens in steps that they share with others, as in a queue. */
@@ -164,13 +162,6 @@ export class FcfsWaitPredictor implements WaitPredictor {
     const { steps } = this.costs
     const tokenMs = this.#chunkTokens === 0 ? steps.tokensMs(1) : this.#chunksMs / this.#chunkTokens
     return this.#slowness * tokens * tokenMs
-  }
-
-  /** Milliseconds of a prompt of this many tokens whose chunks run alone. */
-  #aloneMs(tokens: number): number {
-    const parts = this.#parts(tokens)
-    const chunk = { tokens: tokens / parts, context: 0 }
-    return this.#slowness * parts * this.costs.steps.prefillMs([chunk])
   }
 
   /** The expected number of chunks for this many tokens of a prompt. */

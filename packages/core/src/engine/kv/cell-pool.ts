@@ -67,8 +67,11 @@ export class CellPool {
 /** The slots between these that are not of them, lowest first: a list for each gap. */
 export function slotGaps(slots: readonly SlotId[]): SlotId[][] {
   const sorted = [...slots].sort((a, b) => a - b)
-  return sorted.flatMap((slot, index) => {
-    const count = (sorted[index + 1] ?? slot + 1) - slot - 1
-    return count > 0 ? [Array.from({ length: count }, (_, nth) => slot + 1 + nth)] : []
-  })
+  const gaps: SlotId[][] = []
+  for (let index = 1; index < sorted.length; index++) {
+    const gap: SlotId[] = []
+    for (let slot = sorted[index - 1]! + 1; slot < sorted[index]!; slot++) gap.push(slot)
+    if (gap.length > 0) gaps.push(gap)
+  }
+  return gaps
 }
