@@ -16,7 +16,7 @@ import {
   withTurn,
 } from '../src/page/chat/conversation.js'
 import { toMarkdown } from '../src/page/chat/to-markdown.js'
-import { united } from '../src/page/chat/united.js'
+import { united } from '../src/page/chat/history.js'
 import { madeRequests, usualLoad } from '../src/page/lab/load/made-load.js'
 import { policyNames as namesOfPage } from '../src/page/lab/policy-names.js'
 import { toLoadFile } from '../src/page/lab/lab-job.js'
@@ -27,7 +27,7 @@ import { Markdown } from '../src/page/markdown/markdown.js'
 import { placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
 import { followLive } from '../src/page/scheduler/follow-live.js'
 import { ServerError } from '../src/page/server/server.js'
-import { cachedText, cacheText } from '../src/page/scheduler/cache-words.js'
+import { cachedText, cacheText } from '../src/page/scheduler/words.js'
 import {
   figuresOf,
   itlPercentiles,

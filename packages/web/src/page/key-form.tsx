@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
+import { Field, Form } from './parts/form.js'
 import type { ServerError } from './server/server.js'
 
 /** What a header may hold, and every key does: a space or a quote that was pasted with it does not show. */
@@ -28,29 +29,20 @@ export function KeyForm({
     await onKey(text).catch((error: Error) => setProblem(error.message))
   }
   return (
-    <form
-      class="key"
-      aria-label="API key"
-      onSubmit={(event) => {
-        event.preventDefault()
-        void send()
-      }}
-    >
+    <Form class="key" aria-label="API key" onSend={() => void send()}>
       <p role="alert">{problem ?? refusal.message}</p>
-      <label>
-        API key, kept until this tab is closed
-        <input
-          type="password"
-          autocomplete="off"
-          required
-          value={key}
-          onInput={(event) => setKey(event.currentTarget.value)}
-        />
-      </label>
+      <Field
+        label="API key, kept until this tab is closed"
+        type="password"
+        autocomplete="off"
+        required
+        value={key}
+        onText={setKey}
+      />
       <button type="submit">Use it</button>
       <button type="button" class="quiet" onClick={onLater}>
         Not now
       </button>
-    </form>
+    </Form>
   )
 }

@@ -1,13 +1,14 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { download } from '../parts/download.js'
-import { useServer } from '../server/server-context.js'
+import { Form } from '../parts/form.js'
 import { type Conversation, shownTurns } from './conversation.js'
 import { keepSettings, readSettings, withAnswerLimit } from './settings.js'
 import { SettingsForm } from './settings-form.js'
 import { toMarkdown } from './to-markdown.js'
 import { TurnView } from './turn-view.js'
 import { type Chat, useChat } from './use-chat.js'
+import { useServer } from '../server/server.js'
 
 /** The chat: conversations kept in this browser, answered by the server. */
 export function ChatPage({ models }: { readonly models: readonly string[] }): JSX.Element {
@@ -76,13 +77,7 @@ function Composer({ chat }: { readonly chat: Chat }): JSX.Element {
     setText('')
   }
   return (
-    <form
-      class="composer"
-      onSubmit={(event) => {
-        event.preventDefault()
-        send()
-      }}
-    >
+    <Form class="composer" onSend={send}>
       <textarea
         aria-label="Message"
         placeholder="Message; Enter sends it, Shift and Enter begin a new line"
@@ -104,7 +99,7 @@ function Composer({ chat }: { readonly chat: Chat }): JSX.Element {
           Send
         </button>
       )}
-    </form>
+    </Form>
   )
 }
 

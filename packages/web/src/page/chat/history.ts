@@ -1,6 +1,5 @@
 import { createStore, del, entries, get, update } from 'idb-keyval'
-import type { Conversation } from './conversation.js'
-import { united } from './united.js'
+import type { Conversation, Turn } from './conversation.js'
 
 const store = createStore('cllm-chat', 'conversations')
 
@@ -21,7 +20,7 @@ export async function readConversation(id: string): Promise<Conversation | undef
 }
 
 /** An answer that was kept when it was asked for, and never after: the page was closed before its end. */
-function asRead(turn: Conversation['turns'][number]): Conversation['turns'][number] {
+function asRead(turn: Turn): Turn {
   const isOpen = turn.role === 'assistant' && turn.figures === undefined
   return isOpen && turn.problem === undefined ? { ...turn, problem: 'Interrupted' } : turn
 }
@@ -37,4 +36,20 @@ export async function keep(conversation: Conversation, answer: string): Promise<
 /** Forgets a conversation. */
 export async function forget(id: string): Promise<void> {
   await del(id, store).catch(() => {})
+}
+
+/**
+ * A conversation with what another tab has added to the kept one meanwhile. A turn of both is as it was
+ * kept, but for the answer that this tab is filling in: nothing else changes a turn.
+ */
+export function united(
+  kept: Conversation | undefined,
+  shown: Conversation,
+  answer: string,
+): Conversation {
+  if (kept === undefined) return shown
+  const own = new Map(shown.turns.map((turn) => [turn.id, turn]))
+  const known = new Set(kept.turns.map(({ id }) => id))
+  const both = kept.turns.map((turn): Turn => (turn.id === answer && own.get(answer)) || turn)
+  return { ...shown, turns: [...both, ...shown.turns.filter(({ id }) => !known.has(id))] }
 }

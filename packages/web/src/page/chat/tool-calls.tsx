@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
+import { Form, TextArea } from '../parts/form.js'
 import type { ToolCall, ToolResult } from './conversation.js'
 
 /** A call that a model made, as far as it has come. */
@@ -51,28 +52,21 @@ export function ResultsForm({
 }): JSX.Element {
   const [texts, setTexts] = useState(() => calls.map((_, index) => known[index]?.content ?? ''))
   return (
-    <form
+    <Form
       class="results"
-      onSubmit={(event) => {
-        event.preventDefault()
+      onSend={() =>
         onSend(
           calls.map(({ id, name }, index) => ({ call: id, name, content: texts[index] ?? '' })),
         )
-      }}
+      }
     >
       {calls.map(({ name }, index) => (
-        <label key={index}>
-          Result of {name}
-          {calls.length > 1 && `, call ${index + 1}`}
-          <textarea
-            rows={2}
-            spellcheck={false}
-            value={texts[index]}
-            onInput={({ currentTarget: { value } }) =>
-              setTexts(calls.map((_, at) => (at === index ? value : (texts[at] ?? ''))))
-            }
-          />
-        </label>
+        <TextArea
+          key={index}
+          label={`Result of ${name}${calls.length > 1 ? `, call ${index + 1}` : ''}`}
+          value={texts[index]}
+          onText={(text) => setTexts(texts.with(index, text))}
+        />
       ))}
       <div class="buttons">
         <button type="submit" disabled={isBusy}>
@@ -84,7 +78,7 @@ export function ResultsForm({
           </button>
         )}
       </div>
-    </form>
+    </Form>
   )
 }
 

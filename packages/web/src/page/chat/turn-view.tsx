@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Markdown } from '../markdown/markdown.js'
+import { Form, Problem } from '../parts/form.js'
 import { type Conversation, branchesOf, type ToolResult, type Turn } from './conversation.js'
 import { Figures } from './figures.js'
 import { cutOffText } from './to-markdown.js'
@@ -47,11 +48,7 @@ export function TurnView(props: TurnProps): JSX.Element {
         />
       )}
       {finish === 'length' && <p class="hint">{cutOffText}</p>}
-      {problem !== undefined && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
+      <Problem text={problem} />
       <div class="turn-foot">
         {isAnswer && <Figures turn={turn} isComing={isComing} />}
         <Branches turn={turn} branches={branches} isBusy={isBusy} show={show} />
@@ -90,9 +87,8 @@ function Edit(props: TurnProps & { readonly onEnd: () => void }): JSX.Element {
     )
   }
   return (
-    <form
-      onSubmit={(event) => {
-        event.preventDefault()
+    <Form
+      onSend={() => {
         onEnd()
         edit(turn, draft)
       }}
@@ -109,7 +105,7 @@ function Edit(props: TurnProps & { readonly onEnd: () => void }): JSX.Element {
           Cancel
         </button>
       </div>
-    </form>
+    </Form>
   )
 }
 
@@ -138,36 +134,28 @@ function Branches({
   branches,
   isBusy,
   show,
-}: {
-  readonly turn: Turn
+}: Pick<TurnProps, 'turn' | 'isBusy' | 'show'> & {
   readonly branches: readonly Turn[]
-  readonly isBusy: boolean
-  readonly show: (branch: Turn) => void
 }): JSX.Element | null {
   if (branches.length < 2) return null
   const at = branches.findIndex(({ id }) => id === turn.id)
-  const [before, after] = [branches[at - 1], branches[at + 1]]
+  const stepTo = (branch: Turn | undefined, label: string, sign: string): JSX.Element => (
+    <button
+      class="quiet"
+      aria-label={label}
+      disabled={isBusy || branch === undefined}
+      onClick={() => branch && show(branch)}
+    >
+      {sign}
+    </button>
+  )
   return (
     <span class="branches">
-      <button
-        class="quiet"
-        aria-label="Branch before"
-        disabled={isBusy || before === undefined}
-        onClick={() => before && show(before)}
-      >
-        ‹
-      </button>
+      {stepTo(branches[at - 1], 'Branch before', '‹')}
       <span>
         {at + 1} of {branches.length}
       </span>
-      <button
-        class="quiet"
-        aria-label="Branch after"
-        disabled={isBusy || after === undefined}
-        onClick={() => after && show(after)}
-      >
-        ›
-      </button>
+      {stepTo(branches[at + 1], 'Branch after', '›')}
     </span>
   )
 }

@@ -1,10 +1,9 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { TextField } from '../parts/text-field.js'
-import { useServer } from '../server/server-context.js'
 import { CopyButton } from '../parts/copy-button.js'
-import { type KeyTerms, limits } from './key-terms.js'
-import { LimitField } from './limit-field.js'
+import { Field, Form, Problem, Select } from '../parts/form.js'
+import { type KeyTerms, limits, withoutLimit } from './key-terms.js'
+import { useServer } from '../server/server.js'
 
 interface Draft {
   readonly name: string
@@ -32,15 +31,13 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
   const [draft, setDraft] = useState(empty)
   const [made, setMade] = useState<KeyTerms & { readonly key: string }>()
   const [problem, setProblem] = useState<string>()
+  const change = (part: Partial<Draft>): void => setDraft({ ...draft, ...part })
 
   const add = async (): Promise<void> => {
     try {
-      const body = bodyOf(draft)
-      const { data } = await server.json<{ readonly data: KeyTerms & { readonly key: string } }>(
-        'admin/keys',
-        { method: 'POST', body },
-      )
-      setMade(data)
+      const call = { method: 'POST', body: bodyOf(draft) } as const
+      type Made = { readonly data: KeyTerms & { readonly key: string } }
+      setMade((await server.json<Made>('admin/keys', call)).data)
       setDraft(empty)
       setProblem(undefined)
       onAdded()
@@ -50,51 +47,42 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
   }
 
   return (
-    <form
-      class="card"
-      onSubmit={(event) => {
-        event.preventDefault()
-        void add()
-      }}
-    >
+    <Form class="card" onSend={() => void add()}>
       <h2>New key</h2>
       <p class="hint">
         A user may generate; an admin may also change the server and see everything.
       </p>
       <div class="fields">
-        <TextField
+        <Field
           label="Name"
           required
           autocomplete="off"
           value={draft.name}
-          onText={(text) => setDraft({ ...draft, name: text })}
+          onText={(name) => change({ name })}
         />
-        <TextField
+        <Field
           label="Tenant"
           placeholder="as the name"
           autocomplete="off"
           value={draft.tenant}
-          onText={(text) => setDraft({ ...draft, tenant: text })}
+          onText={(tenant) => change({ tenant })}
         />
-        <label>
-          Role
-          <select
-            value={draft.role}
-            onChange={(event) => setDraft({ ...draft, role: event.currentTarget.value })}
-          >
-            <option value="user">user</option>
-            <option value="admin">admin</option>
-          </select>
-        </label>
+        <Select
+          label="Role"
+          value={draft.role}
+          options={['user', 'admin']}
+          onChoose={(role) => change({ role })}
+        />
         {limits.map(([name, label]) => (
-          <label key={name}>
-            {label}
-            <LimitField
-              limit={name}
-              value={draft.limits[name] ?? ''}
-              onText={(text) => setDraft({ ...draft, limits: { ...draft.limits, [name]: text } })}
-            />
-          </label>
+          <Field
+            key={name}
+            label={label}
+            type="number"
+            min="1"
+            placeholder={withoutLimit(name)}
+            value={draft.limits[name] ?? ''}
+            onText={(text) => change({ limits: { ...draft.limits, [name]: text } })}
+          />
         ))}
       </div>
       <div class="buttons">
@@ -102,11 +90,7 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
           Make the key
         </button>
       </div>
-      {problem !== undefined && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
+      <Problem text={problem} />
       <div role="status">
         {made !== undefined && (
           <div class="made">
@@ -123,6 +107,6 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
           </div>
         )}
       </div>
-    </form>
+    </Form>
   )
 }

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
+import { Input } from '../parts/form.js'
 import { type KeyTerms, type LimitName, limits, withoutLimit } from './key-terms.js'
-import { LimitField } from './limit-field.js'
 
 /** A key as the server lists it. */
 export interface Key extends KeyTerms {
@@ -45,16 +45,18 @@ export function KeyRow({
           {draft === undefined ? (
             (key[limit]?.toLocaleString('en-US') ?? withoutLimit(limit))
           ) : (
-            <LimitField
-              limit={limit}
-              label={`${label} of ${name}`}
+            <Input
+              type="number"
+              min="1"
+              placeholder={withoutLimit(limit)}
+              aria-label={`${label} of ${name}`}
               value={draft[limit]}
               onText={(text) => setDraft({ ...draft, [limit]: text })}
             />
           )}
         </td>
       ))}
-      <td class="row-buttons">
+      <td>
         {draft === undefined ? (
           <>
             <button

@@ -1,5 +1,6 @@
-import { ownNames, policyNames } from './policy-names.js'
 import type { JSX } from 'preact'
+import { Field, Select, TextArea } from '../parts/form.js'
+import { ownNames, policyNames } from './policy-names.js'
 
 /** A policy to try, as it is typed. */
 export interface CandidateDraft {
@@ -36,26 +37,19 @@ export function CandidatesForm({
       <h2>Policies</h2>
       {drafts.map(({ policy, options }, index) => (
         <div class="fields" key={index}>
-          <label>
-            Policy {index + 1}
-            <select
-              value={policy}
-              onChange={(event) => change(index, { policy: event.currentTarget.value })}
-            >
-              {[...policyNames, ...ownNames].map((name) => (
-                <option key={name}>{name}</option>
-              ))}
-            </select>
-          </label>
-          <label>
-            Options of policy {index + 1}
-            <input
-              placeholder="{}"
-              spellcheck={false}
-              value={options}
-              onInput={(event) => change(index, { options: event.currentTarget.value })}
-            />
-          </label>
+          <Select
+            label={`Policy ${index + 1}`}
+            value={policy}
+            options={[...policyNames, ...ownNames]}
+            onChoose={(chosen) => change(index, { policy: chosen })}
+          />
+          <Field
+            label={`Options of policy ${index + 1}`}
+            placeholder="{}"
+            spellcheck={false}
+            value={options}
+            onText={(text) => change(index, { options: text })}
+          />
           {drafts.length > 1 && (
             <button
               type="button"
@@ -78,15 +72,11 @@ export function CandidatesForm({
         </button>
       )}
       {drafts.some(({ policy }) => policy.endsWith('+own')) && (
-        <label>
-          The order own: a request's rank, the lowest first
-          <textarea
-            rows={2}
-            spellcheck={false}
-            value={ownOrder}
-            onInput={(event) => setOwnOrder(event.currentTarget.value)}
-          />
-        </label>
+        <TextArea
+          label="The order own: a request's rank, the lowest first"
+          value={ownOrder}
+          onText={setOwnOrder}
+        />
       )}
     </section>
   )

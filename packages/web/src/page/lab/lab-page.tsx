@@ -1,15 +1,16 @@
 import type { Recording } from '@cllm/core'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { useServer } from '../server/server-context.js'
+import { Form, Problem, useTelling } from '../parts/form.js'
+import { CdfChart } from '../parts/charts.js'
 import { CandidatesForm, usualCandidates } from './candidates-form.js'
-import { CdfChart } from './cdf-chart.js'
 import type { FileDraft } from './load/file-form.js'
 import type { Candidate, LabJob } from './lab-job.js'
 import { LoadForm, type Source } from './load/load-form.js'
 import { usualLoad } from './load/made-load.js'
 import { ResultsTable } from './results-table.js'
 import { useLab } from './use-lab.js'
+import { useServer } from '../server/server.js'
 
 /** The lab: a load through several policies, in this browser, side by side. */
 export function LabPage(): JSX.Element {
@@ -22,7 +23,7 @@ export function LabPage(): JSX.Element {
   const [slots, setSlots] = useState(8)
   const [drafts, setDrafts] = useState(usualCandidates)
   const [ownOrder, setOwnOrder] = useState('request.promptTokens + 2 * request.maxTokens')
-  const [told, setTold] = useState('')
+  const { told, tell, attempt } = useTelling()
 
   const readLoad = async (): Promise<LabJob['load']> => {
     if (source === 'made') return { kind: 'made', load: made }
@@ -33,23 +34,18 @@ export function LabPage(): JSX.Element {
     return { kind: 'file', requests: file.requests, ...file.file }
   }
 
-  const start = async (): Promise<void> => {
-    try {
-      setTold('')
-      const candidates = drafts.map(({ policy, options }) => ({
-        policy,
-        options: JSON.parse(options || '{}') as Candidate['options'],
-      }))
-      const load = await readLoad()
-      if (load.kind === 'recording') {
-        const { arrivals, durationMs, steps } = load.recording
-        const minutes = (durationMs / 60_000).toFixed(1)
-        setTold(`${arrivals.length} requests and ${steps.length} steps of ${minutes} minutes`)
-      }
-      lab.run({ load, machine, slots, ownOrder, candidates })
-    } catch (error) {
-      setTold((error as Error).message)
-    }
+  const start = async (): Promise<string> => {
+    tell('')
+    const candidates = drafts.map(({ policy, options }) => ({
+      policy,
+      options: JSON.parse(options || '{}') as Candidate['options'],
+    }))
+    const load = await readLoad()
+    lab.run({ load, machine, slots, ownOrder, candidates })
+    if (load.kind !== 'recording') return ''
+    const { arrivals, durationMs, steps } = load.recording
+    const minutes = (durationMs / 60_000).toFixed(1)
+    return `${arrivals.length} requests and ${steps.length} steps of ${minutes} minutes`
   }
 
   /** Takes another source, and the machine and slots that it tells of. */
@@ -61,13 +57,9 @@ export function LabPage(): JSX.Element {
     if (next === 'file') setSlots(draft.file?.slots ?? slots)
   }
 
-  const apply = async ({ policy, options }: Candidate): Promise<void> => {
-    try {
-      await server.json('admin/scheduler', { method: 'PUT', body: { policy, options } })
-      setTold(`${policy} is in force on the server.`)
-    } catch (error) {
-      setTold((error as Error).message)
-    }
+  const apply = async ({ policy, options }: Candidate): Promise<string> => {
+    await server.json('admin/scheduler', { method: 'PUT', body: { policy, options } })
+    return `${policy} is in force on the server.`
   }
 
   const { results } = lab
@@ -78,13 +70,7 @@ export function LabPage(): JSX.Element {
         A load through the server's own engine and policies, on simulated time, in this browser. The
         server does nothing for it.
       </p>
-      <form
-        class="cards"
-        onSubmit={(event) => {
-          event.preventDefault()
-          void start()
-        }}
-      >
+      <Form class="cards" onSend={() => attempt(start)}>
         <LoadForm
           {...{ source, made, file, machine, slots, setMade, setMachine, setSlots }}
           setSource={(next) => choose(next, file)}
@@ -102,19 +88,20 @@ export function LabPage(): JSX.Element {
             </button>
           )}
         </div>
-      </form>
+      </Form>
       <p role="status">
         {told}
         {lab.isRunning && ` ${results.length} of ${drafts.length} policies done …`}
       </p>
       {lab.problems.map((problem) => (
-        <p key={problem} class="problem" role="alert">
-          {problem}
-        </p>
+        <Problem key={problem} text={problem} />
       ))}
       {results.length > 0 && (
         <>
-          <ResultsTable results={results} onApply={(candidate) => void apply(candidate)} />
+          <ResultsTable
+            results={results}
+            onApply={(chosen) => attempt(async () => await apply(chosen))}
+          />
           <div class="cards">
             <section class="card" aria-label="TTFT">
               <h2>TTFT</h2>

@@ -1,6 +1,6 @@
 import { type ComponentChild, h } from 'preact'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { CopyButton } from '../parts/copy-button.js'
-import { Highlighted } from './highlighted.js'
 
 /** A block of code in colours, with a button that copies it. */
 export function CodeBlock({
@@ -19,4 +19,27 @@ export function CodeBlock({
       h('code', null, h(Highlighted, { text, language: name })),
     ),
   ])
+}
+
+type Highlight = (text: string, language: string) => ComponentChild | undefined
+
+let loaded: Highlight | undefined
+
+/** Code in colours, once the library for it is there: it is loaded with the first block of a language. */
+function Highlighted({
+  text,
+  language,
+}: {
+  readonly text: string
+  readonly language: string
+}): ComponentChild {
+  const [highlight, setHighlight] = useState(() => loaded)
+  useEffect(() => {
+    if (highlight !== undefined || language === '') return
+    void import('./highlight.js').then(({ highlight }) => {
+      loaded = highlight
+      setHighlight(() => highlight)
+    })
+  }, [highlight, language])
+  return useMemo(() => highlight?.(text, language) ?? text, [highlight, text, language])
 }

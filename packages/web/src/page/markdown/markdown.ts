@@ -4,7 +4,6 @@ import { useMemo } from 'preact/hooks'
 import { CodeBlock } from './code-block.js'
 import { Formula } from './formula.js'
 import { mathExtensions, type MathToken } from './math.js'
-import { safeLink } from './safe-link.js'
 
 const marked = new Marked({ gfm: true, breaks: false, extensions: [...mathExtensions] })
 
@@ -145,3 +144,16 @@ const entities: Readonly<Record<string, string>> = {
 /** Text in Markdown may have entities, which an element would show as they are. */
 const decoded = (text: string): string =>
   text.replaceAll(/&(\w+);/g, (whole, name: string) => entities[name] ?? whole)
+
+/** The address of a link that may be followed, or undefined: no scripts, no data, no files. */
+function safeLink(href: string): string | undefined {
+  // Browsers leave such characters out of a scheme: "java\nscript:" is one.
+  const plain = href.replaceAll(/[\s\p{Cc}]/gu, '')
+  if (plain.startsWith('#')) return undefined
+  try {
+    const { protocol, href: address } = new URL(plain)
+    return ['http:', 'https:', 'mailto:'].includes(protocol) ? address : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,13 +1,12 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { ColumnHeads } from '../parts/column-heads.js'
+import { type Column, DataTable } from '../parts/data-table.js'
 import { formatBytes } from '../parts/format.js'
+import { Problem, useTelling } from '../parts/form.js'
 import { keepLooking } from '../server/keep-looking.js'
-import { isRefusal } from '../server/server.js'
-import { useServer } from '../server/server-context.js'
+import { isRefusal, useServer } from '../server/server.js'
 import { MemoryForm } from './memory-form.js'
-import { PullForm } from './pull-form.js'
-import type { Pull } from './use-pull.js'
+import { type Pull, PullForm } from './pull-form.js'
 
 interface Model {
   readonly id: string
@@ -25,7 +24,7 @@ const lookMs = 2000
 export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
   const server = useServer()
   const [models, setModels] = useState<readonly Model[]>([])
-  const [told, setTold] = useState('')
+  const { told, tell, attempt } = useTelling()
   /** Why the table may not be right any more. */
   const [problem, setProblem] = useState<string>()
 
@@ -49,45 +48,44 @@ export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
     [server],
   )
 
-  const change = async (what: 'load' | 'unload', model: string): Promise<void> => {
+  const change = async (what: 'load' | 'unload', model: string): Promise<string> => {
+    tell(`${what === 'load' ? 'Loading' : 'Unloading'} ${model} …`)
     try {
-      setTold(`${what === 'load' ? 'Loading' : 'Unloading'} ${model} …`)
-      const body = { model }
-      const { data } = await server.json<{ readonly data: Model }>(`models/${what}`, {
-        method: 'POST',
-        body,
-      })
-      setTold(`${model} is ${data.status.value}.`)
-    } catch (error) {
-      setTold((error as Error).message)
+      const call = { method: 'POST', body: { model } } as const
+      const { data } = await server.json<{ readonly data: Model }>(`models/${what}`, call)
+      return `${model} is ${data.status.value}.`
+    } finally {
+      await look().catch(() => {})
     }
-    await look().catch(() => {})
   }
 
+  const button: Column<Model> = {
+    name: '',
+    cell({ id, status: { value } }) {
+      const isLoaded = value === 'loaded'
+      const text = isLoaded ? 'Unload' : 'Load'
+      return (
+        <button
+          class="quiet"
+          disabled={!isLoaded && value !== 'unloaded'}
+          aria-label={`${text} ${id}`}
+          onClick={() => attempt(async () => await change(isLoaded ? 'unload' : 'load', id))}
+        >
+          {text}
+        </button>
+      )
+    },
+  }
   return (
     <>
       <h1>Models</h1>
-      {problem !== undefined && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Models">
-        <table class="stacks">
-          <thead>
-            <tr>
-              <ColumnHeads names={['model', 'state']} />
-              <ColumnHeads names={['size', 'requests', 'waiting for it', 'unloads at']} numbers />
-              <td />
-            </tr>
-          </thead>
-          <tbody>
-            {models.map((model) => (
-              <Row key={model.id} model={model} onChange={(what) => void change(what, model.id)} />
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Problem text={problem} />
+      <DataTable
+        label="Models"
+        rows={models}
+        keyOf={({ id }) => id}
+        columns={[...columns, button]}
+      />
       <p role="status">{told}</p>
       <PullForm pull={pull} />
       <MemoryForm models={models.map(({ id }) => id)} />
@@ -95,45 +93,27 @@ export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
   )
 }
 
-function Row({
-  model,
-  onChange,
-}: {
-  readonly model: Model
-  readonly onChange: (what: 'load' | 'unload') => void
-}): JSX.Element {
-  const { id, status, users, waiting, expires_at: expires, size_bytes: size } = model
-  const isLoaded = status.value === 'loaded'
-  const isIdle = isLoaded || status.value === 'unloaded'
-  return (
-    <tr>
-      <th scope="row">{id}</th>
-      <td data-label="state">
-        {status.value}
-        {status.error !== undefined && <span class="problem"> {status.error}</span>}
-      </td>
-      <td class="number" data-label="size">
-        {size === null ? '–' : formatBytes(size)}
-      </td>
-      <td class="number" data-label="requests">
-        {users}
-      </td>
-      <td class="number" data-label="waiting for it">
-        {waiting}
-      </td>
-      <td class="number" data-label="unloads at">
-        {expires === null ? '–' : new Date(expires).toLocaleTimeString()}
-      </td>
-      <td>
-        <button
-          class="quiet"
-          disabled={!isIdle}
-          aria-label={`${isLoaded ? 'Unload' : 'Load'} ${id}`}
-          onClick={() => onChange(isLoaded ? 'unload' : 'load')}
-        >
-          {isLoaded ? 'Unload' : 'Load'}
-        </button>
-      </td>
-    </tr>
-  )
-}
+const columns: readonly Column<Model>[] = [
+  { name: 'model', kind: 'head', cell: ({ id }) => id },
+  {
+    name: 'state',
+    cell: ({ status: { value, error } }) => (
+      <>
+        {value}
+        {error !== undefined && <span class="problem"> {error}</span>}
+      </>
+    ),
+  },
+  {
+    name: 'size',
+    kind: 'number',
+    cell: ({ size_bytes: size }) => (size === null ? '–' : formatBytes(size)),
+  },
+  { name: 'requests', kind: 'number', cell: ({ users }) => users },
+  { name: 'waiting for it', kind: 'number', cell: ({ waiting }) => waiting },
+  {
+    name: 'unloads at',
+    kind: 'number',
+    cell: ({ expires_at: at }) => (at === null ? '–' : new Date(at).toLocaleTimeString()),
+  },
+]

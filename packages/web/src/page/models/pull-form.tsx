@@ -1,27 +1,56 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { formatBytes } from '../parts/format.js'
-import { TextField } from '../parts/text-field.js'
-import type { Pull } from './use-pull.js'
+import { Field, Form } from '../parts/form.js'
+import { readLines } from '../server/read-events.js'
+import type { Server } from '../server/server.js'
+
+/** How far a model is fetched, as the server tells it. */
+interface Progress {
+  readonly status?: string
+  readonly total?: number
+  readonly completed?: number
+  readonly error?: string
+}
+
+/** The model that is being fetched, or was last. */
+export interface Pull {
+  readonly name: string
+  readonly progress: Progress
+  readonly isRunning: boolean
+  readonly start: (name: string) => void
+}
+
+/** Fetches models, one at a time; it goes on while another page is shown. */
+export function usePull(server: Server): Pull {
+  const [name, setName] = useState('')
+  const [progress, setProgress] = useState<Progress>({})
+  const [isRunning, setRunning] = useState(false)
+
+  const pull = async (model: string): Promise<void> => {
+    setName(model)
+    setRunning(true)
+    setProgress({ status: 'asking' })
+    try {
+      const body = { model, stream: true }
+      const response = await server.call('api/pull', { method: 'POST', body })
+      for await (const line of readLines(response)) setProgress(JSON.parse(line) as Progress)
+    } catch (error) {
+      setProgress({ error: (error as Error).message })
+    }
+    setRunning(false)
+  }
+  return { name, progress, isRunning, start: (model) => void pull(model) }
+}
 
 /** Fetches a model by its name, and shows how far that is. */
 export function PullForm({ pull }: { readonly pull: Pull }): JSX.Element {
   const [name, setName] = useState(pull.name)
   const { status = '', total, completed = 0, error } = pull.progress
   return (
-    <form
-      class="card narrow"
-      onSubmit={(event) => {
-        event.preventDefault()
-        pull.start(name.trim())
-      }}
-    >
+    <Form class="card narrow" onSend={() => pull.start(name.trim())}>
       <h2>Fetch a model</h2>
-      <TextField
-        label="A name of the catalog or of the configuration"
-        value={name}
-        onText={setName}
-      />
+      <Field label="A name of the catalog or of the configuration" value={name} onText={setName} />
       <div class="buttons">
         <button type="submit" disabled={pull.isRunning || name.trim() === ''}>
           Fetch
@@ -33,6 +62,6 @@ export function PullForm({ pull }: { readonly pull: Pull }): JSX.Element {
         {total !== undefined && ` ${formatBytes(completed)} of ${formatBytes(total)}`}
         {error !== undefined && <span class="problem">{error}</span>}
       </p>
-    </form>
+    </Form>
   )
 }

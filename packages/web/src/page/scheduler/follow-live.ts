@@ -1,4 +1,5 @@
 import type { EngineActivity } from '@cllm/core'
+import { useEffect, useState } from 'preact/hooks'
 import { readEvents } from '../server/read-events.js'
 import { isRefusal, type Server } from '../server/server.js'
 import { type LiveState, withActivity } from './live-state.js'
@@ -57,3 +58,26 @@ export async function followLive(following: Following): Promise<void> {
 
 const usualPause = async (ms: number): Promise<void> =>
   await new Promise((resolve) => setTimeout(resolve, ms))
+
+/** Follows an engine while the page can be seen. */
+export function useLive(server: Server, model: string): Live {
+  const [live, tell] = useState<Live>({ state: undefined, problem: undefined })
+  const isHidden = useHidden()
+  useEffect(() => {
+    if (isHidden) return
+    const leaving = new AbortController()
+    void followLive({ server, model, signal: leaving.signal, tell })
+    return () => leaving.abort()
+  }, [server, model, isHidden])
+  return live
+}
+
+function useHidden(): boolean {
+  const [isHidden, setHidden] = useState(document.hidden)
+  useEffect(() => {
+    const look = (): void => setHidden(document.hidden)
+    document.addEventListener('visibilitychange', look)
+    return () => document.removeEventListener('visibilitychange', look)
+  }, [])
+  return isHidden
+}

@@ -1,9 +1,9 @@
 import type { JSX } from 'preact'
-import { ColumnHeads } from '../parts/column-heads.js'
+import { DataTable } from '../parts/data-table.js'
 import { formatBytes } from '../parts/format.js'
-import { hitText } from './cache-words.js'
+import { hitText } from './words.js'
 import { figuresOf, type LiveState } from './live-state.js'
-import { RequestLink } from './request-link.js'
+import { linkTo } from './tables.js'
 
 interface Props {
   readonly state: LiveState
@@ -22,35 +22,35 @@ export function Slots({ state }: Props): JSX.Element {
           All slots share cells for {kvPool.tokens} tokens, of which {kvPool.free} are free.
         </p>
       )}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Slots and what they hold">
-        <table>
-          <thead>
-            <tr>
-              <ColumnHeads names={['slot', 'request', 'state', `tokens of ${count(slotTokens)}`]} />
-            </tr>
-          </thead>
-          <tbody>
-            {slots.map(({ slot, request, state, tokens }) => (
-              <tr key={slot}>
-                <td>{slot}</td>
-                <td>{request === undefined ? '–' : <RequestLink id={request} />}</td>
-                <td>{state === 'idle' && tokens > 0 ? 'kept for reuse' : state}</td>
-                <td>
-                  <div class="filled">
-                    <meter
-                      min={0}
-                      max={slotTokens}
-                      value={tokens}
-                      aria-label={`Tokens in slot ${slot}`}
-                    />
-                    {count(tokens)}
-                  </div>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <DataTable
+        label="Slots and what they hold"
+        stacks={false}
+        rows={slots}
+        keyOf={({ slot }) => slot}
+        columns={[
+          { name: 'slot', cell: ({ slot }) => slot },
+          { name: 'request', cell: ({ request: id }) => (id === undefined ? '–' : linkTo(id)) },
+          {
+            name: 'state',
+            cell: ({ state, tokens }) =>
+              state === 'idle' && tokens > 0 ? 'kept for reuse' : state,
+          },
+          {
+            name: `tokens of ${count(slotTokens)}`,
+            cell: ({ slot, tokens }) => (
+              <div class="filled">
+                <meter
+                  min={0}
+                  max={slotTokens}
+                  value={tokens}
+                  aria-label={`Tokens in slot ${slot}`}
+                />
+                {count(tokens)}
+              </div>
+            ),
+          },
+        ]}
+      />
     </section>
   )
 }

@@ -1,7 +1,8 @@
 import type { SchedulerInfo } from '@cllm/core'
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { useServer } from '../server/server-context.js'
+import { Form, Select, TextArea, useTelling } from '../parts/form.js'
+import { useServer } from '../server/server.js'
 
 interface Answer {
   readonly data: Pick<SchedulerInfo, 'policy' | 'options' | 'available'>
@@ -20,7 +21,7 @@ export function PolicyForm({
   const [known, setKnown] = useState<Answer['data']>()
   const [chosen, setChosen] = useState<string>()
   const [options, setOptions] = useState('')
-  const [told, setTold] = useState('')
+  const { told, tell, attempt } = useTelling()
   const path = `admin/scheduler${model === '' ? '' : `?model=${encodeURIComponent(model)}`}`
   const take = ({ data }: Answer): void => {
     setKnown(data)
@@ -28,62 +29,34 @@ export function PolicyForm({
     setOptions(JSON.stringify(data.options))
   }
   useEffect(() => {
-    void server
-      .json<Answer>(path)
-      .then(take)
-      .catch((error: Error) => setTold(error.message))
+    server.json<Answer>(path).then(take, (error: Error) => tell(error.message))
   }, [server, path, inForce])
-  const set = async (): Promise<void> => {
-    try {
-      const body = { policy: chosen, options: JSON.parse(options || '{}') as unknown }
-      take(await server.json<Answer>(path, { method: 'PUT', body }))
-      setTold(`${chosen} is in force from the next step on.`)
-    } catch (error) {
-      setTold((error as Error).message)
-    }
+  const set = async (): Promise<string> => {
+    const body = { policy: chosen, options: JSON.parse(options || '{}') as unknown }
+    take(await server.json<Answer>(path, { method: 'PUT', body }))
+    return `${chosen} is in force from the next step on.`
   }
   return (
-    <form
-      class="card"
-      onSubmit={(event) => {
-        event.preventDefault()
-        void set()
-      }}
-    >
+    <Form class="card" onSend={() => attempt(set)}>
       <h2>Policy</h2>
       <p>
         In force: <code>{inForce}</code>
       </p>
-      <label>
-        Another one
-        <select
-          value={chosen}
-          onChange={({ currentTarget: { value } }) => {
-            setChosen(value)
-            const { options = {} } = known?.available.find(({ name }) => name === value) ?? {}
-            setOptions(JSON.stringify(options))
-          }}
-        >
-          {known?.available.map(({ name }) => (
-            <option key={name} value={name}>
-              {name}
-            </option>
-          ))}
-        </select>
-      </label>
-      <label>
-        Its options, as JSON
-        <textarea
-          rows={2}
-          spellcheck={false}
-          value={options}
-          onInput={(event) => setOptions(event.currentTarget.value)}
-        />
-      </label>
+      <Select
+        label="Another one"
+        value={chosen}
+        options={known?.available.map(({ name }) => name) ?? []}
+        onChoose={(value) => {
+          setChosen(value)
+          const { options = {} } = known?.available.find(({ name }) => name === value) ?? {}
+          setOptions(JSON.stringify(options))
+        }}
+      />
+      <TextArea label="Its options, as JSON" value={options} onText={setOptions} />
       <div class="buttons">
         <button type="submit">Set the policy</button>
       </div>
       <p role="status">{told}</p>
-    </form>
+    </Form>
   )
 }

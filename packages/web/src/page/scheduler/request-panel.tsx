@@ -2,10 +2,8 @@ import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { formatMs } from '../parts/format.js'
 import { keepLooking } from '../server/keep-looking.js'
-import { isRefusal, ServerError } from '../server/server.js'
-import { useServer } from '../server/server-context.js'
-import { cacheText, type Origin } from './cache-words.js'
-import { reasonText } from './reasons.js'
+import { isRefusal, ServerError, useServer } from '../server/server.js'
+import { cacheText, type Origin, reasonText } from './words.js'
 
 interface Entry {
   readonly type: string

@@ -1,15 +1,15 @@
 import type { JSX } from 'preact'
 import { useMemo, useRef, useState } from 'preact/hooks'
-import { StackedChart } from '../parts/chart.js'
-import { useServer } from '../server/server-context.js'
-import { EndedRequests } from './ended-requests.js'
+import { StackedChart } from '../parts/charts.js'
+import { Problem, Select } from '../parts/form.js'
 import { Slots, Tiers } from './kv-tables.js'
-import { Figures, Queue, Tenants } from './tables.js'
 import { Gantt } from './gantt.js'
 import { type LiveState, shownMs, tokensBySecond } from './live-state.js'
 import { PolicyForm } from './policy-form.js'
 import { RequestPanel } from './request-panel.js'
-import { useLive } from './use-live.js'
+import { EndedRequests, Figures, Queue, Tenants } from './tables.js'
+import { useLive } from './follow-live.js'
+import { useServer } from '../server/server.js'
 
 /** Milliseconds between two pictures of what changes little from one message to the next. */
 const slowMs = 2000
@@ -34,21 +34,15 @@ export function SchedulerPage({
     <div class="live">
       <h1>Scheduler</h1>
       {models.length > 1 && (
-        <label class="narrow">
-          Model
-          <select value={model} onChange={(event) => setModel(event.currentTarget.value)}>
-            <option value="">the server's default</option>
-            {models.map((name) => (
-              <option key={name}>{name}</option>
-            ))}
-          </select>
-        </label>
+        <Select
+          class="narrow"
+          label="Model"
+          value={model}
+          options={[['', "the server's default"], ...models]}
+          onChoose={setModel}
+        />
       )}
-      {problem !== undefined && (
-        <p class="problem" role="alert">
-          {problem}
-        </p>
-      )}
+      <Problem text={problem} />
       {request !== undefined && <RequestPanel id={request} />}
       {state === undefined ? (
         <p class="hint">Waiting for the engine …</p>

@@ -1,5 +1,5 @@
 import type { JSX } from 'preact'
-import { ColumnHeads } from '../parts/column-heads.js'
+import { DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import {
   figuresOf,
@@ -8,43 +8,44 @@ import {
   type Percentiles,
   percentilesOf,
 } from './live-state.js'
-import { mainReason, reasonText } from './reasons.js'
-import { RequestLink } from './request-link.js'
+import { cachedText, mainReason, reasonText } from './words.js'
 
 interface Props {
   readonly state: LiveState
 }
+
+/** The beginning of a request's id, which leads to what happened to it. */
+export const linkTo = (id: string): JSX.Element => (
+  <a href={`#scheduler/${id}`} title={id}>
+    {id.slice(0, 8)}
+  </a>
+)
 
 /** TTFT, ITL and throughput of the last minute. */
 export function Figures({ state }: Props): JSX.Element {
   const { frames, now, lost } = state
   const figures = figuresOf(frames, now)
   const ttft = percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
-  const row = (name: string, values: Percentiles | undefined): JSX.Element => (
-    <tr>
-      <th scope="row">{name}</th>
-      {[values?.p50, values?.p90, values?.p99].map((value, index) => (
-        <td class="number" key={index}>
-          {value === undefined ? '–' : formatMs(value)}
-        </td>
-      ))}
-    </tr>
-  )
+  const percentile = (name: keyof Percentiles) => {
+    type Row = readonly [string, Percentiles | undefined]
+    const cell = ([, of]: Row): string => (of === undefined ? '–' : formatMs(of[name]))
+    return { name, kind: 'number', cell } as const
+  }
   return (
     <section class="card" aria-label="Figures">
       <h2>The last minute</h2>
-      <table>
-        <thead>
-          <tr>
-            <td />
-            <ColumnHeads names={['p50', 'p90', 'p99']} numbers />
-          </tr>
-        </thead>
-        <tbody>
-          {row('TTFT', ttft)}
-          {row('ITL', itlPercentiles(frames))}
-        </tbody>
-      </table>
+      <DataTable
+        label="Times"
+        stacks={false}
+        rows={[['TTFT', ttft] as const, ['ITL', itlPercentiles(frames)] as const]}
+        keyOf={([name]) => name}
+        columns={[
+          { name: '', kind: 'head', cell: ([name]) => name },
+          percentile('p50'),
+          percentile('p90'),
+          percentile('p99'),
+        ]}
+      />
       <p>
         {figures.tokensPerSecond.toFixed(1)} tokens/s, {figures.requests} requests ended,{' '}
         {figures.stepTokens.toFixed(1)} tokens and {formatMs(figures.stepMs)} a step
@@ -62,33 +63,57 @@ export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element {
     <section class="card" aria-label="Queue">
       <h2>Queue: {waiting}</h2>
       {queue.length > 0 && (
-        <div class="scroll queue" tabIndex={0} role="region" aria-label="Requests that wait">
-          <table class="stacks">
-            <thead>
-              <tr>
-                <ColumnHeads
-                  names={['request', 'tenant', 'waits', 'predicted TTFT', 'slot in', 'why']}
-                />
-              </tr>
-            </thead>
-            <tbody>
-              {queue.map((one) => (
-                <tr key={one.id}>
-                  <td data-label="request">
-                    <RequestLink id={one.id} />
-                  </td>
-                  <td data-label="tenant">{one.tenant}</td>
-                  <td data-label="waits">{formatMs(now - one.arrival)}</td>
-                  <td data-label="predicted TTFT">
-                    {one.predictedMs === undefined ? '–' : formatMs(one.predictedMs)}
-                  </td>
-                  <td data-label="slot in">{formatMs(one.slotInMs)}</td>
-                  <td data-label="why">{reasonText(mainReason(one.reasons))}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <DataTable
+          label="Requests that wait"
+          class="queue"
+          rows={queue}
+          keyOf={({ id }) => id}
+          columns={[
+            { name: 'request', cell: ({ id }) => linkTo(id) },
+            { name: 'tenant', cell: ({ tenant }) => tenant },
+            { name: 'waits', cell: ({ arrival }) => formatMs(now - arrival) },
+            {
+              name: 'predicted TTFT',
+              cell: ({ predictedMs: ms }) => (ms === undefined ? '–' : formatMs(ms)),
+            },
+            { name: 'slot in', cell: ({ slotInMs }) => formatMs(slotInMs) },
+            { name: 'why', cell: ({ reasons }) => reasonText(mainReason(reasons)) },
+          ]}
+        />
+      )}
+    </section>
+  )
+}
+
+/** How many ended requests are shown. */
+const mostEnded = 8
+
+/** The requests of the last minute that ended last: what each took, and what it had for nothing. */
+export function EndedRequests({
+  state: { frames },
+}: {
+  readonly state: Pick<LiveState, 'frames'>
+}): JSX.Element {
+  const ended = frames.flatMap((frame) => frame.ended)
+  return (
+    <section class="card" aria-label="Requests that ended">
+      <h2>Requests that ended</h2>
+      {ended.length === 0 ? (
+        <p class="hint">None in the last minute.</p>
+      ) : (
+        <DataTable
+          label="The last ones"
+          rows={ended.slice(-mostEnded).reverse()}
+          keyOf={({ id }) => id}
+          columns={[
+            { name: 'request', cell: ({ id }) => linkTo(id) },
+            { name: 'tenant', cell: ({ tenant }) => tenant },
+            { name: 'state', cell: ({ state }) => state.replace('_', ' ') },
+            { name: 'waited', kind: 'number', cell: ({ queueMs }) => formatMs(queueMs) },
+            { name: 'answer tokens', kind: 'number', cell: (one) => one.generatedTokens },
+            { name: 'prompt tokens from the cache', label: 'cached', cell: cachedText },
+          ]}
+        />
       )}
     </section>
   )

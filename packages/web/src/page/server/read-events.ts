@@ -17,3 +17,18 @@ export async function* readEvents(response: Response): AsyncGenerator<EventSourc
     await events.cancel().catch(() => {})
   }
 }
+
+/** The lines of an answer, as they come. */
+export async function* readLines(response: Response): AsyncGenerator<string> {
+  if (response.body === null) return
+  const parts = response.body.pipeThrough(new TextDecoderStream()).getReader()
+  let rest = ''
+  for (;;) {
+    const { done, value } = await parts.read()
+    if (done) break
+    const lines = (rest + value).split('\n')
+    rest = lines.pop() ?? ''
+    yield* lines.filter((line) => line !== '')
+  }
+  if (rest !== '') yield rest
+}

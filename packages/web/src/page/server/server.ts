@@ -1,3 +1,6 @@
+import { createContext } from 'preact'
+import { useContext } from 'preact/hooks'
+
 /** A failure as the server tells it. */
 export class ServerError extends Error {
   constructor(
@@ -87,4 +90,14 @@ function toError(status: number, text: string): ServerError {
   } catch {
     return new ServerError(text === '' ? `Status ${status}` : text.slice(0, 500), status, '')
   }
+}
+
+/** The server of the page. */
+export const ServerContext = createContext<Server | undefined>(undefined)
+
+/** The server that the page came from. */
+export function useServer(): Server {
+  const server = useContext(ServerContext)
+  if (server === undefined) throw new Error('There is no server around this component')
+  return server
 }

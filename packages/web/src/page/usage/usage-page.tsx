@@ -1,8 +1,9 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { ColumnHeads } from '../parts/column-heads.js'
+import { type Column, DataTable } from '../parts/data-table.js'
 import { download } from '../parts/download.js'
-import { useServer } from '../server/server-context.js'
+import { Field, Form, Select, useTelling } from '../parts/form.js'
+import { useServer } from '../server/server.js'
 
 type Sum = Readonly<Record<string, string | number | null>>
 
@@ -16,7 +17,6 @@ interface Usage {
 const groupings = ['key,model', 'key', 'tenant', 'model', 'day', 'day,key,model'] as const
 
 const counts = ['requests', 'unfinished', 'prompt_tokens', 'cached_tokens', 'generated_tokens']
-const inWords = (name: string): string => name.replaceAll('_', ' ')
 
 /** What each key has used, in a table and as a file for a spreadsheet. */
 export function UsagePage(): JSX.Element {
@@ -25,7 +25,7 @@ export function UsagePage(): JSX.Element {
   const [from, setFrom] = useState('')
   const [to, setTo] = useState('')
   const [found, setFound] = useState<Usage>()
-  const [told, setTold] = useState('')
+  const { told, tell, attempt } = useTelling()
 
   const query = new URLSearchParams({ by, ...(from && { from }), ...(to && { to }) }).toString()
   useEffect(() => {
@@ -34,51 +34,34 @@ export function UsagePage(): JSX.Element {
       .json<Usage>(`admin/usage?${query}`, { signal: gone.signal })
       .then((usage) => {
         setFound(usage)
-        setTold('')
+        tell('')
       })
-      .catch((error: Error) => gone.signal.aborted || setTold(error.message))
+      .catch((error: Error) => gone.signal.aborted || tell(error.message))
     return () => gone.abort()
   }, [server, query])
 
-  const save = async (): Promise<void> => {
-    try {
-      const response = await server.call(`admin/usage?${query}&format=csv`)
-      download('usage.csv', await response.text())
-    } catch (error) {
-      setTold((error as Error).message)
-    }
+  const save = async (): Promise<string> => {
+    const response = await server.call(`admin/usage?${query}&format=csv`)
+    download('usage.csv', await response.text())
+    return ''
   }
 
   return (
     <>
       <h1>Usage</h1>
-      <form class="fields" onSubmit={(event) => event.preventDefault()}>
-        <label>
-          By
-          <select value={by} onChange={(event) => setBy(event.currentTarget.value)}>
-            {groupings.map((each) => (
-              <option key={each} value={each}>
-                {each.replaceAll(',', ', ')}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          From
-          <input
-            type="date"
-            value={from}
-            onChange={(event) => setFrom(event.currentTarget.value)}
-          />
-        </label>
-        <label>
-          To
-          <input type="date" value={to} onChange={(event) => setTo(event.currentTarget.value)} />
-        </label>
-        <button type="button" class="quiet end" onClick={() => void save()}>
+      <Form class="fields" onSend={() => {}}>
+        <Select
+          label="By"
+          value={by}
+          options={groupings.map((each) => [each, each.replaceAll(',', ', ')] as const)}
+          onChoose={setBy}
+        />
+        <Field label="From" type="date" value={from} onText={setFrom} />
+        <Field label="To" type="date" value={to} onText={setTo} />
+        <button type="button" class="quiet end" onClick={() => attempt(save)}>
           Save as CSV
         </button>
-      </form>
+      </Form>
       <p role="status">{told}</p>
       {found !== undefined && told === '' && <UsageTable usage={found} groups={by.split(',')} />}
     </>
@@ -98,32 +81,18 @@ function UsageTable({
   return (
     <>
       <p class="hint">{days} (UTC). Cached tokens are those of prompts that were found computed.</p>
-      <div class="scroll" tabIndex={0} role="region" aria-label="Usage">
-        <table class="stacks">
-          <thead>
-            <tr>
-              <ColumnHeads names={groups} />
-              <ColumnHeads names={counts.map(inWords)} numbers />
-            </tr>
-          </thead>
-          <tbody>
-            {usage.map((sum) => (
-              <tr key={groups.map((name) => sum[name]).join('\n')}>
-                {groups.map((name) => (
-                  <td key={name} data-label={name}>
-                    {sum[name] ?? '–'}
-                  </td>
-                ))}
-                {counts.map((name) => (
-                  <td class="number" key={name} data-label={inWords(name)}>
-                    {Number(sum[name]).toLocaleString('en-US')}
-                  </td>
-                ))}
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <DataTable
+        label="Usage"
+        rows={usage}
+        keyOf={(sum) => groups.map((name) => sum[name]).join('\n')}
+        columns={[
+          ...groups.map((name): Column<Sum> => ({ name, cell: (sum) => sum[name] ?? '–' })),
+          ...counts.map((name): Column<Sum> => {
+            const cell = (sum: Sum): string => Number(sum[name]).toLocaleString('en-US')
+            return { name: name.replaceAll('_', ' '), kind: 'number', cell }
+          }),
+        ]}
+      />
     </>
   )
 }

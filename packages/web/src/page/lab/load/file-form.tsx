@@ -1,4 +1,5 @@
 import type { JSX } from 'preact'
+import { Field } from '../../parts/form.js'
 import { type LoadFile, toLoadFile } from '../lab-job.js'
 
 /** Which file, and how much of it. */
@@ -42,15 +43,13 @@ export function FileForm({
           : `${file.name}: a ${file.isRecording ? 'recording' : 'trace'}`}
       </p>
       {file?.isRecording !== true && (
-        <label>
-          Most requests
-          <input
-            type="number"
-            min="1"
-            value={requests}
-            onInput={(event) => onRequests(Number(event.currentTarget.value))}
-          />
-        </label>
+        <Field
+          label="Most requests"
+          type="number"
+          min="1"
+          value={requests}
+          onText={(text) => onRequests(Number(text))}
+        />
       )}
     </>
   )

@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
-import { type FileDraft, FileForm, readFirst } from './file-form.js'
+import { Field, Select } from '../../parts/form.js'
 import type { LabJob, LoadFile } from '../lab-job.js'
+import { type FileDraft, FileForm, readFirst } from './file-form.js'
 import type { MadeLoad } from './made-load.js'
 
 /** Where a load comes from. */
@@ -16,11 +17,18 @@ const fields: readonly (readonly [name: keyof MadeLoad, label: string])[] = [
   ['seed', 'Seed'],
 ]
 
+const sources: readonly (readonly [source: Source, text: string])[] = [
+  ['made', 'a made load'],
+  ['recording', "this server's last minutes"],
+  ['file', 'a file'],
+]
+
+const recorded = ['recorded', 'the recorded one'] as const
 /** The machines of the simulation, and what they stand for. */
-const machines = [
+const machines: readonly (readonly [name: string, about: string])[] = [
   ['gpu-8b', '8B on a large GPU'],
   ['two-cores', '0.6B on two CPU cores'],
-] as const
+]
 
 /** What to run: the last minutes of the server, a file or a made load, and on which machine. */
 export function LoadForm(props: {
@@ -53,51 +61,33 @@ export function LoadForm(props: {
     >
       <h2>Load</h2>
       <div class="fields">
-        <label>
-          Requests of
-          <select
-            value={source}
-            onChange={(event) => setSource(event.currentTarget.value as Source)}
-          >
-            <option value="made">a made load</option>
-            <option value="recording">this server's last minutes</option>
-            <option value="file">a file</option>
-          </select>
-        </label>
-        <label>
-          Machine
-          <select value={machine} onChange={(event) => setMachine(event.currentTarget.value)}>
-            {isRecorded && <option value="recorded">the recorded one</option>}
-            {machines.map(([name, about]) => (
-              <option key={name} value={name}>
-                {about}
-              </option>
-            ))}
-          </select>
-        </label>
-        <label>
-          Slots
-          <input
-            type="number"
-            min="1"
-            max="256"
-            value={slots}
-            onInput={(event) => setSlots(Number(event.currentTarget.value))}
-          />
-        </label>
+        <Select<Source> label="Requests of" value={source} options={sources} onChoose={setSource} />
+        <Select
+          label="Machine"
+          value={machine}
+          options={isRecorded ? [recorded, ...machines] : machines}
+          onChoose={setMachine}
+        />
+        <Field
+          label="Slots"
+          type="number"
+          min="1"
+          max="256"
+          value={slots}
+          onText={(text) => setSlots(Number(text))}
+        />
         {source === 'file' && <FileForm draft={file} onFile={onFile} onRequests={setRequests} />}
         {source === 'made' &&
           fields.map(([name, label]) => (
-            <label key={name}>
-              {label}
-              <input
-                type="number"
-                min={name === 'sharedTokens' ? 0 : name === 'rate' ? 0.01 : 1}
-                step={name === 'rate' ? 'any' : 1}
-                value={made[name]}
-                onInput={(event) => setMade({ ...made, [name]: Number(event.currentTarget.value) })}
-              />
-            </label>
+            <Field
+              key={name}
+              label={label}
+              type="number"
+              min={name === 'sharedTokens' ? 0 : name === 'rate' ? 0.01 : 1}
+              step={name === 'rate' ? 'any' : 1}
+              value={made[name]}
+              onText={(text) => setMade({ ...made, [name]: Number(text) })}
+            />
           ))}
       </div>
     </section>
