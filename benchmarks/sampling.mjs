@@ -21,7 +21,9 @@ const sequences = 16
 const random = randomOf(1)
 const vocabulary = { size, check() {}, endOfGeneration: new Set([2]) }
 const options = values.plain ? { simd: false } : {}
-const workspace = new SamplerWorkspace(vocabulary, { encode: () => [] }, options)
+let given
+const context = { logits: () => given, logitsAddress: () => undefined }
+const workspace = new SamplerWorkspace(context, vocabulary, { encode: () => [] }, options)
 const history = Array.from({ length: 100 }, () => Math.floor(random() * size))
 
 const samplers = {
@@ -71,8 +73,11 @@ for (const [shape, create] of Object.entries(shapes)) {
   for (const [name, change] of Object.entries(samplers)) {
     const params = { ...defaultSampling, ...change, seed: 1 }
     const drawing = logits.map(() => new ChainSampler(workspace, params, history))
-    const draw = (sequence, round) =>
-      drawing[sequence].draw(logits[sequence], 99 + (round % 2), 99, [history[99], 7])
+    const draw = (sequence, round) => {
+      given = logits[sequence]
+      drawing[sequence].prepare(99 + (round % 2), 99, [history[99], 7])
+      drawing[sequence].draw(0)
+    }
     rows.push([shape, name, ...measure(draw)])
   }
   const read = (sequence) => rawLogprobs(workspace, logits[sequence], 7, 20)

@@ -20,8 +20,8 @@ import {
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type LlamaCppAdapters, nativeAdapters } from './model/adapters.js'
 import type { Embedder } from './model/embedder.js'
-import type { LogitsContext, NativeContext } from './native/native-context.js'
-import { PassDraws } from './sampling/pass-draws.js'
+import type { LogitsContext, NativeContext, SequenceRun } from './native/native-context.js'
+import { drawPass, prepareDraw } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import { BatchFiller } from './slots/batch-filler.js'
 import { preferSlot } from './slots/pass-costs.js'
@@ -76,7 +76,6 @@ export class LlamaCppBackend implements Backend {
   readonly interrupt?: () => void
 
   readonly #parts: LlamaCppBackendParts
-  readonly #draws: PassDraws
   readonly #filler: BatchFiller
   /** Whether a step is under way that can be left. */
   #canLeave = false
@@ -84,7 +83,6 @@ export class LlamaCppBackend implements Backend {
 
   constructor(parts: LlamaCppBackendParts) {
     this.#parts = parts
-    this.#draws = new PassDraws(parts.samplers)
     this.#filler = new BatchFiller(parts)
     this.model = parts.model
     this.limits = parts.limits
@@ -127,12 +125,16 @@ export class LlamaCppBackend implements Backend {
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
-    const { cells, vocabulary, clock, threads } = this.#parts
+    const { cells, vocabulary, clock, threads, samplers } = this.#parts
     this.#checkOpen()
     this.#checkGenerates()
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
-    const outputs = Array.from(batch, () => noOutputs)
-    const scores = Array.from(batch, () => noScores)
+    const outputs: (readonly StepOutput[])[] = []
+    const scores: (readonly OutputLogprobs[])[] = []
+    for (let index = 0; index < batch.length; index++) {
+      outputs.push(noOutputs)
+      scores.push(noScores)
+    }
     const items = this.#filler.filled(batch)
     let [decodeMs, sampleMs] = [0, 0]
     this.#canLeave = cells.canLeavePass
@@ -148,7 +150,7 @@ export class LlamaCppBackend implements Backend {
         const decoded = clock.now()
         threads?.after(pass, decoded - started)
         this.#filler.observePass(items, pass, decoded - started)
-        await this.#draws.sample(items, pass.order, { outputs, scores })
+        await drawPass(items, pass.order, { outputs, scores }, samplers)
         decodeMs += decoded - started
         sampleMs += clock.now() - decoded
       }
@@ -177,10 +179,10 @@ export class LlamaCppBackend implements Backend {
     const items = this.#filler.filled(batch)
     let decodeMs = 0
     for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.#parts)) {
-      this.#fill(items, pass)
+      const runs = runsOf(items, pass.order)
       threads?.before(pass)
       const started = clock.now()
-      await context.decodeBatch()
+      await context.decodeBatch(runs)
       const ms = clock.now() - started
       threads?.after(pass, ms)
       decodeMs += ms
@@ -241,26 +243,27 @@ export class LlamaCppBackend implements Backend {
     throw new CllmError('unsupported', `${this.model.id} writes no text: it has embeddings only`)
   }
 
-  #fill(batch: readonly BatchItem[], { order, tokens }: StepPass): void {
-    const { context } = this.#parts
-    context.initBatch(tokens)
-    for (const index of order) {
-      const item = batch[index]!
-      context.addToBatch(item.slot, item.position, item.tokens, wantedPositions(item))
-    }
-  }
-
   /** False: it was left. */
-  async #decode(batch: readonly BatchItem[], pass: StepPass): Promise<boolean> {
-    this.#fill(batch, pass)
-    const decoding = this.#parts.context.decodeBatch()
+  async #decode(batch: readonly BatchItem[], { order }: StepPass): Promise<boolean> {
+    const decoding = this.#parts.context.decodeBatch(runsOf(batch, order))
     try {
       // while the threads compute
-      for (const index of pass.order) this.#draws.prepare(batch[index]!)
+      for (const index of order) prepareDraw(batch[index]!)
     } catch (error) {
       await decoding
       throw error
     }
     return await decoding
   }
+}
+
+/** The items of a pass as llama.cpp takes them. */
+function runsOf(batch: readonly BatchItem[], order: readonly number[]): readonly SequenceRun[] {
+  const runs: SequenceRun[] = []
+  for (const index of order) {
+    const item = batch[index]!
+    const { slot: sequence, position, tokens } = item
+    runs.push({ sequence, position, tokens, outputs: wantedPositions(item) })
+  }
+  return runs
 }

@@ -1,7 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { isQuantized, kvCacheTypes } from './model/kv-cache-type.js'
-import { unknownToAddon } from './native/addon/unknown-options.js'
 import { poolingTypes } from './native/pooling-types.js'
 
 /** The largest number of sequences in one llama.cpp context. */
@@ -139,6 +138,18 @@ export const llamaCppOptionsSchema = options
       "ubatchSize, kvUnified, kvTokens, pooling, rope, placement, poll and kvCacheTypes other than 'f16' " +
       "and 'q8_0' need native 'ffi', got 'addon'",
   })
+
+/** The names of given options that the addon does not have. */
+export function unknownToAddon(given: z.output<typeof options>): string[] {
+  const { kvCacheType, kvUnified, kvTokens, poll, ubatchSize, pooling, rope, placement } = given
+  const names = Object.entries({ ubatchSize, kvTokens, pooling, rope, placement })
+    .filter(([, option]) => option !== undefined)
+    .map(([name]) => name)
+  if (kvCacheType !== 'f16' && kvCacheType !== 'q8_0') names.push('kvCacheType')
+  if (kvUnified === 'on' && kvTokens === undefined) names.push('kvUnified')
+  if (poll !== 50) names.push('poll')
+  return names
+}
 
 /** Settings of the llama.cpp backend. Everything but the file has a default. */
 export type LlamaCppOptions = Readonly<z.input<typeof options>>

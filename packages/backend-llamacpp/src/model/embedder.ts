@@ -59,14 +59,13 @@ export class Embedder {
     }
     const context = (this.#context ??= await this.#open())
     if (adapters.length > 0) context.setAdapters?.(adapters)
-    context.initBatch(total)
     const { eachToken } = this.#limits
-    for (const [sequence, tokens] of inputs.entries()) {
-      const wanted = eachToken ? [...tokens.keys()] : [tokens.length - 1]
-      context.addToBatch(sequence, 0, tokens, wanted)
-    }
+    const runs = inputs.map((tokens, sequence) => {
+      const outputs = eachToken ? [...tokens.keys()] : [tokens.length - 1]
+      return { sequence, position: 0, tokens, outputs }
+    })
     try {
-      await context.decodeBatch()
+      await context.decodeBatch(runs)
       let end = 0
       return inputs.map(({ length }, sequence) => {
         const first = end

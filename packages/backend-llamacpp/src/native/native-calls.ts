@@ -5,9 +5,8 @@
 export class NativeCalls {
   readonly #calls = new Set<Promise<unknown>>()
 
-  /** Makes calls; {@link ended} waits for them. */
-  async during<T>(make: () => Promise<T>): Promise<T> {
-    const call = make()
+  /** Waits for calls that have begun, as {@link ended} does. */
+  async during<T>(call: Promise<T>): Promise<T> {
     this.#calls.add(call)
     try {
       return await call
@@ -43,7 +42,7 @@ export class ModelContexts<Context extends { dispose(): Promise<void> }> {
   /** Makes something that needs no end of its own; {@link dispose} waits for it. */
   async during<T>(make: () => Promise<T>): Promise<T> {
     if (this.#ended !== undefined) throw new Error('the model was disposed of')
-    return await this.#calls.during(make)
+    return await this.#calls.during(make())
   }
 
   /** Ends them all; from here on none is made. */

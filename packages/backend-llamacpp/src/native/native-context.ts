@@ -31,6 +31,16 @@ export interface NativeContextOptions {
   readonly poll?: number
 }
 
+/** Some tokens of one sequence in a forward pass. */
+export interface SequenceRun {
+  readonly sequence: number
+  /** Of the first token. */
+  readonly position: number
+  readonly tokens: readonly number[]
+  /** The positions whose logits are wanted. */
+  readonly outputs: readonly number[]
+}
+
 /**
  * llama.cpp's context: the KV cells of all sequences and the forward pass. A sequence id that it
  * does not have ends the process.
@@ -38,20 +48,11 @@ export interface NativeContextOptions {
 export interface NativeContext {
   /** Samplers of its own; only of a context whose logits cannot be had. */
   createSamplers?(vocabulary: Vocabulary): SamplerFactory
-  /** Begins an empty batch with room for `tokens` tokens. */
-  initBatch(tokens: number): void
   /**
-   * Copies tokens of one sequence into the batch.
-   * @param outputs - the positions whose logits are wanted
+   * A forward pass over tokens, which are copied at once. Resolves to false when it was aborted: what it has
+   * left in its sequences is to be removed.
    */
-  addToBatch(
-    sequence: number,
-    position: number,
-    tokens: readonly number[],
-    outputs: readonly number[],
-  ): void
-  /** Resolves to false when the pass was aborted: what it has left in its sequences is to be removed. */
-  decodeBatch(): Promise<boolean>
+  decodeBatch(runs: readonly SequenceRun[]): Promise<boolean>
   disposeSequence(sequence: number): void
   /** False when the model's memory cannot forget a part. */
   removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean

@@ -5,111 +5,8 @@ import {
   type StepOutput,
   type TokenId,
 } from '@cllm/core'
-import type { PreparedDraw, SamplerFactory, TokenSampler } from './token-sampler.js'
-import { isRefuted, outputOf } from '../slots/step-batch.js'
-
-/** Draws what the items of a forward pass want, each with its own sampler. */
-export class PassDraws {
-  readonly #samplers: Pick<SamplerFactory, 'made' | 'drawAhead'>
-
-  constructor(samplers: Pick<SamplerFactory, 'made' | 'drawAhead'>) {
-    this.#samplers = samplers
-  }
-
-  /** Prepares the draw of an item's `nth` output, the first one while the threads compute. */
-  prepare(item: BatchItem, nth = 0): void {
-    const position = item.outputs[nth]
-    if (position === undefined) return
-    const { discarded = 0 } = item
-    this.#samplerOf(item).prepare(position + discarded, item.position + discarded, item.tokens)
-  }
-
-  /**
-   * Draws, and reads the log probabilities that are wanted.
-   *
-   * @param order - the indexes of the pass's items, as their tokens lie in it
-   * @throws what a draw throws first, when no other is under way: the next step must not begin beside
-   * one, since it would draw from the new step's logits
-   */
-  async sample(
-    batch: readonly BatchItem[],
-    order: readonly number[],
-    results: PassResults,
-  ): Promise<void> {
-    const { outputs } = results
-    const drawing: Promise<void>[] = []
-    this.#samplers.drawAhead?.(this.#firstDraws(batch, order))
-    try {
-      let first = 0
-      for (const index of order) {
-        const item = batch[index]!
-        if (item.outputs.length > 0) {
-          const drawn = this.#draw(item, first)
-          if (drawn instanceof Promise) {
-            drawing.push(drawn.then((drawn) => void (outputs[index] = drawn)))
-          } else outputs[index] = drawn
-        }
-        first += item.tokens.length
-      }
-    } finally {
-      if (drawing.length > 0) await Promise.allSettled(drawing)
-    }
-    await Promise.all(drawing)
-    if (order.some((index) => hasLogprobs(batch[index]!))) {
-      await readLogprobs(batch, order, results, (item) => this.#samplerOf(item))
-    }
-  }
-
-  /** The first draw of each item; where the likeliest tokens are wanted, each draw lists its own. */
-  #firstDraws(batch: readonly BatchItem[], order: readonly number[]): readonly PreparedDraw[] {
-    const draws: PreparedDraw[] = []
-    let first = 0
-    for (const at of order) {
-      const item = batch[at]!
-      const position = item.outputs[0]
-      if (position !== undefined && item.drawLogprobs === undefined) {
-        draws.push({ sampler: this.#samplerOf(item), index: first + position - item.position })
-      }
-      first += item.tokens.length
-    }
-    return draws
-  }
-
-  /** Draws for one item whose first token has the batch's index `first`. */
-  #draw(item: BatchItem, first: number): readonly StepOutput[] | Promise<readonly StepOutput[]> {
-    const sampler = this.#samplerOf(item)
-    const position = item.outputs[0]!
-    const token = sampler.draw(first + position - item.position, item.drawLogprobs)
-    if (item.outputs.length > 1 || typeof token !== 'number') {
-      return this.#drawSeveral(item, first, token)
-    }
-    return [outputOf(item, position, token)]
-  }
-
-  async #drawSeveral(
-    item: BatchItem,
-    first: number,
-    token: TokenId | Promise<TokenId>,
-  ): Promise<readonly StepOutput[]> {
-    const sampler = this.#samplerOf(item)
-    const drawn: StepOutput[] = []
-    for (const [nth, position] of item.outputs.entries()) {
-      if (nth > 0) {
-        this.prepare(item, nth)
-        token = sampler.draw(first + position - item.position, item.drawLogprobs)
-      }
-      drawn.push(outputOf(item, position, await token))
-      if (isRefuted(item, drawn.length, await token)) break
-    }
-    return drawn
-  }
-
-  #samplerOf({ slot, sampler }: BatchItem): TokenSampler {
-    if (this.#samplers.made(sampler)) return sampler
-    const message = `the sampler of slot ${slot} is not one of this backend's`
-    throw new CllmError('backend_failed', message)
-  }
-}
+import { type PreparedDraw, type SamplerFactory, TokenSampler } from './token-sampler.js'
+import { isRefuted } from '../slots/step-batch.js'
 
 /** What a pass leaves for each item of the batch. */
 export interface PassResults {
@@ -117,9 +14,100 @@ export interface PassResults {
   readonly scores: (readonly OutputLogprobs[])[]
 }
 
-/** Whether the item wants log probabilities. */
-const hasLogprobs = ({ logprobs, drawLogprobs, scores }: BatchItem): boolean =>
-  logprobs !== undefined || drawLogprobs !== undefined || scores !== undefined
+/** Prepares the draw of an item's `nth` output, the first one while the threads compute. */
+export function prepareDraw(item: BatchItem, nth = 0): void {
+  const position = item.outputs[nth]
+  if (position === undefined) return
+  const { discarded = 0 } = item
+  samplerOf(item).prepare(position + discarded, item.position + discarded, item.tokens)
+}
+
+/**
+ * Draws what the items of a pass want, each with its own sampler, and reads the log probabilities that are
+ * wanted.
+ *
+ * @param order - the indexes of the pass's items, as their tokens lie in it
+ * @throws what a draw throws first, when no other is under way: the next step must not begin beside
+ * one, since it would draw from the new step's logits
+ */
+export async function drawPass(
+  batch: readonly BatchItem[],
+  order: readonly number[],
+  results: PassResults,
+  { drawAhead }: Pick<SamplerFactory, 'drawAhead'>,
+): Promise<void> {
+  drawAhead?.(firstDraws(batch, order))
+  const drawing: Promise<void>[] = []
+  let wantsLogprobs = false
+  try {
+    let first = 0
+    for (const index of order) {
+      const item = batch[index]!
+      const { position, outputs, drawLogprobs } = item
+      wantsLogprobs ||= (drawLogprobs ?? item.logprobs ?? item.scores) !== undefined
+      const [wanted] = outputs
+      if (wanted !== undefined) {
+        const token = samplerOf(item).draw(first + wanted - position, drawLogprobs)
+        if (outputs.length === 1 && typeof token === 'number') {
+          results.outputs[index] = [{ position: wanted, token: checked(token, item) }]
+        } else {
+          drawing.push(
+            drawSeveral(item, first, token).then((drawn) => void (results.outputs[index] = drawn)),
+          )
+        }
+      }
+      first += item.tokens.length
+    }
+  } finally {
+    if (drawing.length > 0) await Promise.allSettled(drawing)
+  }
+  if (drawing.length > 0) await Promise.all(drawing)
+  if (wantsLogprobs) await readLogprobs(batch, order, results)
+}
+
+/** The first draw of each item; where the likeliest tokens are wanted, each draw lists its own. */
+function firstDraws(batch: readonly BatchItem[], order: readonly number[]): PreparedDraw[] {
+  const draws: PreparedDraw[] = []
+  let first = 0
+  for (const at of order) {
+    const item = batch[at]!
+    const [position] = item.outputs
+    if (position !== undefined && item.drawLogprobs === undefined) {
+      draws.push({ sampler: samplerOf(item), index: first + position - item.position })
+    }
+    first += item.tokens.length
+  }
+  return draws
+}
+
+/** @param first - the index in the batch of the item's first token */
+async function drawSeveral(
+  item: BatchItem,
+  first: number,
+  token: TokenId | Promise<TokenId>,
+): Promise<readonly StepOutput[]> {
+  const drawn: StepOutput[] = []
+  for (const [nth, position] of item.outputs.entries()) {
+    if (nth > 0) {
+      prepareDraw(item, nth)
+      token = samplerOf(item).draw(first + position - item.position, item.drawLogprobs)
+    }
+    drawn.push({ position, token: checked(await token, item) })
+    if (isRefuted(item, drawn.length, await token)) break
+  }
+  return drawn
+}
+
+function checked(token: TokenId, { slot }: BatchItem): TokenId {
+  if (token >= 0) return token
+  throw new CllmError('backend_failed', `no token can be drawn in slot ${slot}`)
+}
+
+function samplerOf({ slot, sampler }: BatchItem): TokenSampler {
+  if (sampler instanceof TokenSampler) return sampler
+  const message = `the sampler of slot ${slot} is not one of this backend's`
+  throw new CllmError('backend_failed', message)
+}
 
 /**
  * Adds log probabilities to a pass's drawn tokens, and scores known ones, where they are wanted. One
@@ -129,7 +117,6 @@ async function readLogprobs(
   batch: readonly BatchItem[],
   order: readonly number[],
   { outputs, scores }: PassResults,
-  samplerOf: (item: BatchItem) => TokenSampler,
 ): Promise<void> {
   let first = 0
   for (const index of order) {

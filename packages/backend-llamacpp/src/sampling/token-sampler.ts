@@ -1,4 +1,11 @@
-import type { LogitProcessor, OutputLogprobs, Sampler, SamplingParams, TokenId } from '@cllm/core'
+import {
+  CllmError,
+  type LogitProcessor,
+  type OutputLogprobs,
+  type Sampler,
+  type SamplingParams,
+  type TokenId,
+} from '@cllm/core'
 import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
 
 /** What a constrained sampler needs. */
@@ -9,21 +16,26 @@ export interface SamplerConstraint {
 }
 
 /** Draws the tokens of one sequence from the logits of the context's last forward pass. */
-export interface TokenSampler extends Sampler {
+export abstract class TokenSampler implements Sampler {
   /**
    * Prepares the draw of the token after `position`, while the threads compute.
    * @param tokens - the tokens of the batch item, starting at position `start`
    */
-  prepare(position: number, start: number, tokens: readonly TokenId[]): void
+  abstract prepare(position: number, start: number, tokens: readonly TokenId[]): void
   /**
    * Draws from the logits of the batch's token with this index; negative when there are none.
    * @param listed - this many of the likeliest tokens of the draw are kept for {@link drawn}
    */
-  draw(index: number, listed?: number): TokenId | Promise<TokenId>
+  abstract draw(index: number, listed?: number): TokenId | Promise<TokenId>
   /** How likely tokens were in the last draw at this index: what it was asked to keep. */
   drawn?(index: number): OutputLogprobs | undefined
   /** The model's own distribution at that index: of a token, and of the `count` likeliest. */
-  logprobs(index: number, token: TokenId, count: number): OutputLogprobs | Promise<OutputLogprobs>
+  abstract logprobs(
+    index: number,
+    token: TokenId,
+    count: number,
+  ): OutputLogprobs | Promise<OutputLogprobs>
+  abstract dispose(): void
 }
 
 /** What a sampler has beside its parameters. */
@@ -45,9 +57,29 @@ export interface SamplerFactory {
   /** Whether its samplers see all logits, as the capability `samplers` says. */
   readonly seesLogits: boolean
   create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): TokenSampler
-  /** Whether the sampler is one of this factory's. */
-  made(sampler: Sampler | undefined): sampler is TokenSampler
   /** Makes draws of a pass together, for the samplers to give out, where this is quicker than one by one. */
-  drawAhead?(draws: readonly PreparedDraw[]): void
+  readonly drawAhead?: ((draws: readonly PreparedDraw[]) => void) | undefined
   dispose(): void | Promise<void>
+}
+
+/**
+ * All tokens of a sequence up to `position`, in the list of those that its sampler knows.
+ * @param tokens - the tokens of the batch item, starting at position `start`
+ * @throws CllmError `backend_failed` when tokens before `start` are not known
+ */
+export function knownTokens(
+  known: TokenId[],
+  position: number,
+  start: number,
+  tokens: readonly TokenId[],
+): readonly TokenId[] {
+  if (start > known.length) {
+    throw new CllmError(
+      'backend_failed',
+      `the sampler knows ${known.length} tokens of its sequence, and is used at ${start}`,
+    )
+  }
+  known.length = start
+  for (let index = 0; index <= position - start; index++) known.push(tokens[index] ?? 0)
+  return known
 }

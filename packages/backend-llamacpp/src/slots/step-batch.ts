@@ -1,4 +1,4 @@
-import { type BatchItem, CllmError, type StepOutput, type TokenId } from '@cllm/core'
+import { type BatchItem, CllmError, type TokenId } from '@cllm/core'
 import type { SlotCells } from './slot-cells.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
@@ -158,15 +158,6 @@ function checkItem(
 
 function failed(message: string): CllmError {
   return new CllmError('backend_failed', message)
-}
-
-/**
- * What was drawn after a position.
- * @throws CllmError `backend_failed` when no token could be drawn
- */
-export function outputOf({ slot }: BatchItem, position: number, token: TokenId): StepOutput {
-  if (token >= 0) return { position, token }
-  throw new CllmError('backend_failed', `no token can be drawn in slot ${slot}`)
 }
 
 /**

@@ -62,10 +62,11 @@ t.test('every native call that is used', async (t) => {
   const last = tokens.length - 1
   const sampler = loaded.createSampler()
   sampler.applyConfig({ temperature: 0, seed: 1 })
-  context.initBatch(tokens.length + 1)
-  context.addToBatch(0, 0, [...tokens], [0, last])
-  context.addToBatch(1, 0, [5], [0])
-  t.equal(await context.decodeBatch(), true, 'the addon aborts no pass')
+  const runs = [
+    { sequence: 0, position: 0, tokens: [...tokens], outputs: [0, last] },
+    { sequence: 1, position: 0, tokens: [5], outputs: [0] },
+  ]
+  t.equal(await context.decodeBatch(runs), true, 'the addon aborts no pass')
   const drawn = await context.sampleToken(last, sampler)
   t.ok(drawn >= 0 && drawn < loaded.vocabularySize)
   t.equal(await context.sampleToken(last, sampler), drawn, 'greedy draws repeat')
@@ -112,9 +113,8 @@ t.test('every native call that is used', async (t) => {
   context.disposeSequence(1)
   t.equal(context.getSequenceKvCacheMaxPosition(1), -1)
 
-  context.initBatch(1)
-  context.addToBatch(0, 9, [5], [])
-  await t.rejects(context.decodeBatch(), Error, 'a gap is refused')
+  const gap = { sequence: 0, position: 9, tokens: [5], outputs: [] }
+  await t.rejects(context.decodeBatch([gap]), Error, 'a gap is refused')
 
   const quantized = { ...settings, kvCacheType: 'q8_0' } as const
   const without = await loaded.createContext({ ...quantized, flashAttention: false })

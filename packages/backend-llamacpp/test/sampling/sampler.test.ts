@@ -1,9 +1,12 @@
 import type { SamplingParams } from '@cllm/core'
 import { assert, asyncProperty, constantFrom, integer, property, record } from 'fast-check'
 import t from 'tap'
-import { LlamaCppSampler } from '../../src/native/addon/addon-sampler.js'
-import type { NativeSampler, NativeSamplerConfig } from '../../src/native/addon/addon-types.js'
-import { SamplerPool } from '../../src/native/addon/sampler-pool.js'
+import { AddonSamplers } from '../../src/native/addon/addon-samplers.js'
+import type {
+  AddonContext,
+  NativeSampler,
+  NativeSamplerConfig,
+} from '../../src/native/addon/addon-types.js'
 import { nucleusCandidates, seedAt } from '../../src/sampling/chain/sampling-chain.js'
 import type { Vocabulary } from '../../src/text/vocabulary.js'
 import { generate, loadModel, openTiny, sampling, tinyModel } from '../open-tiny.js'
@@ -149,7 +152,7 @@ t.test('biases and penalties', async (t) => {
 
 t.test('the configuration of the native sampler', async (t) => {
   const made: NativeSamplerConfig[][] = []
-  const pool = new SamplerPool(() => {
+  const create = () => {
     const configs: NativeSamplerConfig[] = []
     made.push(configs)
     const native: NativeSampler = {
@@ -157,16 +160,17 @@ t.test('the configuration of the native sampler', async (t) => {
       dispose: () => void configs.splice(0),
     }
     return native
-  })
+  }
+  const context = {} as AddonContext
   const ofSize = (size: number) =>
     ({ size, endOfGeneration: new Set([3]), check() {} }) as unknown as Vocabulary
-  const large = ofSize(151_936)
-  const small = ofSize(32_000)
-  const told = (vocabulary: Vocabulary, params: Partial<SamplingParams>, times = 1) => {
-    const sampler = new LlamaCppSampler(pool, vocabulary, sampling(params), [1, 2, 3])
+  const large = new AddonSamplers(create, context, ofSize(151_936))
+  const small = new AddonSamplers(create, context, ofSize(32_000))
+  const told = (samplers: AddonSamplers, params: Partial<SamplingParams>, times = 1) => {
+    const sampler = samplers.create(sampling(params), [1, 2, 3])
     for (let at = 0; at < times; at++) sampler.prepare(3, 3, [9])
     sampler.dispose()
-    return made[0]!.splice(0)
+    return made.flatMap((configs) => configs.splice(0))
   }
   t.match(told(large, { topP: 0.9 })[0], { topK: nucleusCandidates })
   t.match(told(large, { topP: 0.9, topK: 40_000 })[0], { topK: 40_000 })
@@ -182,9 +186,9 @@ t.test('the configuration of the native sampler', async (t) => {
     tokenBiasKeys: Uint32Array.of(3),
     tokenBiasValues: Float32Array.of(-Infinity),
   })
-  t.equal(made.length, 1, 'all this with one native sampler')
+  t.equal(made.length, 2, 'all this with one native sampler for each')
   t.throws(() => {
-    const sampler = new LlamaCppSampler(pool, small, sampling({ presencePenalty: 1 }), [1])
+    const sampler = small.create(sampling({ presencePenalty: 1 }), [1])
     sampler.prepare(5, 5, [1])
   }, /knows 1 tokens/)
 })
@@ -226,11 +230,9 @@ t.test('draws follow the distribution, over positions and over seeds', async (t)
     flashAttention: 'auto',
     kvCacheType: 'f16',
   }))!
-  context.initBatch(1)
-  context.addToBatch(0, 0, [5], [0])
-  await context.decodeBatch()
-  const pool = new SamplerPool(() => loaded.createSampler())
+  await context.decodeBatch([{ sequence: 0, position: 0, tokens: [5], outputs: [0] }])
   const vocabulary = { size: 768, endOfGeneration: new Set(), check() {} } as unknown as Vocabulary
+  const samplers = new AddonSamplers(() => loaded.createSampler(), context, vocabulary)
   // so hot that the eight likeliest are equally likely
   const params = { temperature: 1e6, topK: 8 }
   for (const [seedStep, positionStep] of [
@@ -243,9 +245,9 @@ t.test('draws follow the distribution, over positions and over seeds', async (t)
     let last = -1
     for (let nth = 0; nth < 4000; nth++) {
       const seed = 7 + nth * seedStep
-      const sampler = new LlamaCppSampler(pool, vocabulary, sampling({ ...params, seed }), [])
+      const sampler = samplers.create(sampling({ ...params, seed }), [])
       sampler.prepare(nth * positionStep, nth * positionStep, [5])
-      const token = await context.sampleToken(0, sampler.native)
+      const token = await sampler.draw(0)
       sampler.dispose()
       counts.set(token, (counts.get(token) ?? 0) + 1)
       if (token === last) same++
@@ -255,7 +257,7 @@ t.test('draws follow the distribution, over positions and over seeds', async (t)
     t.ok(chiSquare([...counts.values()]) < 24.3, 'evenly drawn (p > 0.001)')
     t.ok(Math.abs(same - 500) < 3.3 * Math.sqrt(500 * (7 / 8)), 'neighbours are independent')
   }
-  pool.dispose()
+  samplers.dispose()
   await context.dispose()
   await loaded.dispose()
 })

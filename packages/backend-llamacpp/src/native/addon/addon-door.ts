@@ -1,15 +1,13 @@
 import { CllmError } from '@cllm/core'
-import type { CheckedLlamaCppOptions } from '../../llamacpp-options.js'
-import { asNativeContext } from './addon-context.js'
+import { type CheckedLlamaCppOptions, unknownToAddon } from '../../llamacpp-options.js'
 import { AddonSamplers } from './addon-samplers.js'
 import type { AddonContext, AddonModel } from './addon-types.js'
-import { unknownToAddon } from './unknown-options.js'
-import { ModelContexts } from '../native-calls.js'
+import { ModelContexts, NativeCalls } from '../native-calls.js'
 import type { NativeContextOptions } from '../native-context.js'
 import type { NativeModel } from '../native-model.js'
 import type { LoadModelOptions, NativeDoor, NativeGrammar } from '../native.js'
 import type { LlamaModel } from '../node-llama-cpp.js'
-import { type Bindings, changed, checkModel } from '../open/addon-bindings.js'
+import { type Bindings, type BoundContext, changed, checkModel } from '../open/addon-bindings.js'
 import { bindingsOf, type OpenedLlama } from '../open/opened-llama.js'
 
 /** The way to llama.cpp through node-llama-cpp's addon, which draws with samplers of its own. */
@@ -94,6 +92,36 @@ async function createContext(
   return Object.assign(context, {
     createSamplers: (vocabulary) => new AddonSamplers(createSampler, context, vocabulary),
   } satisfies Pick<AddonContext, 'createSamplers'>)
+}
+
+/**
+ * A context of the addon as the others are. The addon takes typed arrays, and outputs as indexes; a decode that
+ * does not throw gives nothing; and it frees a context under the threads that compute with it.
+ */
+function asNativeContext(context: BoundContext): AddonContext {
+  const calls = new NativeCalls()
+  const decode = context.decodeBatch.bind(context)
+  const sample = context.sampleToken.bind(context) as (...draw: unknown[]) => Promise<unknown>
+  const free = context.dispose.bind(context)
+  let freed: Promise<void> | undefined
+  const run = async <T>(call: () => Promise<T>): Promise<T> => {
+    if (freed !== undefined) throw new CllmError('backend_failed', 'the context was disposed of')
+    return await calls.during(call())
+  }
+  const decodeBatch: AddonContext['decodeBatch'] = async (runs) => {
+    context.initBatch(runs.reduce((sum, { tokens }) => sum + tokens.length, 0))
+    for (const { sequence, position, tokens, outputs } of runs) {
+      const indexes = Uint32Array.from(outputs, (output) => output - position)
+      context.addToBatch(sequence, position, Uint32Array.from(tokens), indexes)
+    }
+    await run(decode)
+    return true
+  }
+  return Object.defineProperties<object>(context, {
+    decodeBatch: { value: decodeBatch },
+    sampleToken: { value: (...draw: unknown[]) => run(() => sample(...draw)) },
+    dispose: { value: async () => await (freed ??= calls.ended().then(free)) },
+  }) as AddonContext
 }
 
 function parseGrammar(

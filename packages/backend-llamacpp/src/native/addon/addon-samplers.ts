@@ -1,70 +1,146 @@
-import type { OutputLogprobs, Sampler, SamplingParams, TokenId } from '@cllm/core'
-import type { SamplerFactory, SamplerParts, TokenSampler } from '../../sampling/token-sampler.js'
-import type { Vocabulary } from '../../text/vocabulary.js'
-import { LlamaCppSampler } from './addon-sampler.js'
-import type { AddonContext, NativeSampler } from './addon-types.js'
+import { CllmError, type OutputLogprobs, type SamplingParams, type TokenId } from '@cllm/core'
+import type { AddonContext, NativeSampler, NativeSamplerConfig } from './addon-types.js'
 import { LogprobReader } from './logprob-reader.js'
-import { SamplerPool } from './sampler-pool.js'
+import { type PooledSampler, SamplerPool } from './sampler-pool.js'
+import { biasesOf, seedAt, topKOf } from '../../sampling/chain/sampling-chain.js'
+import { ConstraintTrack } from '../../sampling/constraint-track.js'
+import {
+  knownTokens,
+  type SamplerFactory,
+  type SamplerParts,
+  TokenSampler,
+} from '../../sampling/token-sampler.js'
+import type { Vocabulary } from '../../text/vocabulary.js'
 
 /** Samplers of node-llama-cpp's addon, which draws on a thread of its own. */
 export class AddonSamplers implements SamplerFactory {
   readonly seesLogits = false
-  readonly #pool: SamplerPool
-  readonly #context: AddonContext
-  readonly #vocabulary: Vocabulary
-  readonly #logprobs: LogprobReader
+  readonly pool: SamplerPool
+  readonly context: AddonContext
+  readonly vocabulary: Vocabulary
+  readonly logprobs: LogprobReader
 
   constructor(create: () => NativeSampler, context: AddonContext, vocabulary: Vocabulary) {
-    this.#pool = new SamplerPool(create)
-    this.#context = context
-    this.#vocabulary = vocabulary
-    this.#logprobs = new LogprobReader(this.#pool, context)
+    this.pool = new SamplerPool(create)
+    this.context = context
+    this.vocabulary = vocabulary
+    this.logprobs = new LogprobReader(this.pool, context)
   }
 
-  create(
-    params: SamplingParams,
-    tokens: readonly TokenId[],
-    { constraint }: SamplerParts = {},
-  ): TokenSampler {
-    const sampler = new LlamaCppSampler(this.#pool, this.#vocabulary, params, tokens, constraint)
-    return new AddonSampler(sampler, this.#context, this.#logprobs)
-  }
-
-  made(sampler: Sampler | undefined): sampler is TokenSampler {
-    return sampler instanceof AddonSampler
+  create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): TokenSampler {
+    return new AddonSampler(this, params, tokens, parts)
   }
 
   dispose(): void {
-    this.#pool.dispose()
+    this.pool.dispose()
   }
 }
 
-class AddonSampler implements TokenSampler {
-  readonly #sampler: LlamaCppSampler
-  readonly #context: AddonContext
-  readonly #logprobs: LogprobReader
+const noTokens = new Uint32Array(0)
 
-  constructor(sampler: LlamaCppSampler, context: AddonContext, logprobs: LogprobReader) {
-    this.#sampler = sampler
-    this.#context = context
-    this.#logprobs = logprobs
+/**
+ * Draws the tokens of one sequence as a function of seed, position and history alone: before each
+ * draw the native sampler is given a seed made of the request's and the position, and the latest
+ * tokens when there are penalties.
+ */
+class AddonSampler extends TokenSampler {
+  readonly #samplers: AddonSamplers
+  #pooled: PooledSampler | undefined
+  readonly #config: NativeSamplerConfig
+  readonly #seed: number
+  readonly #isRandom: boolean
+  /** The sequence's tokens; only kept for penalties. */
+  readonly #history: TokenId[] | undefined
+  /** How many of them penalties look at. */
+  readonly #window: number
+  readonly #constraint: ConstraintTrack | undefined
+  /** Whether draws differ in their configuration. */
+  readonly #changes: boolean
+
+  constructor(
+    samplers: AddonSamplers,
+    params: SamplingParams,
+    tokens: readonly TokenId[],
+    { constraint }: SamplerParts = {},
+  ) {
+    super()
+    const { pool, vocabulary } = samplers
+    this.#samplers = samplers
+    this.#config = configOf(params, vocabulary)
+    if (constraint !== undefined) {
+      const { grammar, promptTokens } = constraint
+      this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
+      this.#constraint.limit(this.#config)
+    }
+    this.#seed = params.seed
+    this.#isRandom = params.temperature > 0
+    this.#window = params.penaltyLastN
+    if (this.#config.repeatPenalty !== undefined) this.#history = tokens.slice()
+    this.#changes = this.#isRandom || this.#history !== undefined || this.#constraint !== undefined
+    this.#pooled = pool.take()
+    if (!this.#changes) this.#pooled.apply(this.#config)
   }
 
   prepare(position: number, start: number, tokens: readonly TokenId[]): void {
-    this.#sampler.prepare(position, start, tokens)
+    const pooled = this.#own()
+    if (!this.#changes) return
+    const config = this.#config
+    if (this.#history !== undefined) {
+      const known = knownTokens(this.#history, position, start, tokens)
+      config.repeatPenaltyTokens = Uint32Array.from(known.slice(-this.#window))
+    }
+    if (this.#isRandom) config.seed = seedAt(this.#seed, position)
+    this.#constraint?.prepare(config, position, start, tokens)
+    pooled.apply(config)
   }
 
   async draw(index: number): Promise<TokenId> {
-    const token = await this.#context.sampleToken(index, this.#sampler.native)
-    if (token >= 0) this.#sampler.onToken(token)
+    const token = await this.#samplers.context.sampleToken(index, this.#own().native)
+    if (token >= 0) this.#constraint?.onToken(token)
     return token
   }
 
   logprobs(index: number, token: TokenId, count: number): Promise<OutputLogprobs> {
-    return this.#logprobs.read(index, token, count)
+    return this.#samplers.logprobs.read(index, token, count)
   }
 
   dispose(): void {
-    this.#sampler.dispose()
+    if (this.#pooled === undefined) return
+    // The native sampler would keep the grammar's state.
+    if (this.#constraint !== undefined) this.#pooled.apply({ temperature: 0, seed: 0 })
+    this.#samplers.pool.give(this.#pooled)
+    this.#constraint?.dispose()
+    this.#pooled = undefined
   }
+
+  #own(): PooledSampler {
+    if (this.#pooled !== undefined) return this.#pooled
+    throw new CllmError('backend_failed', 'the sampler is used after it was disposed of')
+  }
+}
+
+function configOf(params: SamplingParams, vocabulary: Vocabulary): NativeSamplerConfig {
+  const { temperature, topP, minP, penaltyLastN } = params
+  const { repetitionPenalty, presencePenalty, frequencyPenalty } = params
+  const config: NativeSamplerConfig = { temperature, seed: 0 }
+  const topK = topKOf(params, vocabulary.size)
+  if (temperature > 0) {
+    if (topK > 0) config.topK = topK
+    if (topP < 1) config.topP = topP
+    if (minP > 0) config.minP = minP
+  }
+  const hasPenalties = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
+  if (hasPenalties && penaltyLastN !== 0) {
+    config.repeatPenalty = repetitionPenalty
+    config.repeatPenaltyPresencePenalty = presencePenalty
+    config.repeatPenaltyFrequencyPenalty = frequencyPenalty
+    config.repeatPenaltyMaxTokens = Math.min(penaltyLastN, 2 ** 31 - 1)
+    config.repeatPenaltyTokens = noTokens
+  }
+  const biases = biasesOf(params, vocabulary)
+  if (biases.size > 0) {
+    config.tokenBiasKeys = Uint32Array.from(biases.keys())
+    config.tokenBiasValues = Float32Array.from(biases.values())
+  }
+  return config
 }

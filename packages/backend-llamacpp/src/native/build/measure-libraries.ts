@@ -138,13 +138,12 @@ class TimedContext {
   /** Milliseconds of a forward pass with `count` tokens of each sequence. */
   async #pass(width: number, position: number, count: number): Promise<number> {
     this.signal.throwIfAborted()
-    this.context.initBatch(width * count)
     const outputs = [position + count - 1]
-    for (let sequence = 0; sequence < width; sequence++) {
-      const next = () => (this.#tokens++ * 31) % this.vocabularySize
-      this.context.addToBatch(sequence, position, Array.from({ length: count }, next), outputs)
-    }
-    return await this.stopwatch.time(() => this.context.decodeBatch())
+    const next = () => (this.#tokens++ * 31) % this.vocabularySize
+    const runs = Array.from({ length: width }, (_, sequence) => {
+      return { sequence, position, tokens: Array.from({ length: count }, next), outputs }
+    })
+    return await this.stopwatch.time(() => this.context.decodeBatch(runs))
   }
 }
 

@@ -9,6 +9,7 @@ import type {
   AppliedNativeAdapter,
   LogitsContext,
   NativeContextOptions,
+  SequenceRun,
 } from '../native-context.js'
 import type { GpuShare } from '../native.js'
 
@@ -85,34 +86,16 @@ export class FfiContext implements LogitsContext {
     }
   }
 
-  initBatch(tokens: number): void {
+  decodeBatch(runs: readonly SequenceRun[]): Promise<boolean> {
+    return this.#calls.during(this.#decode(runs))
+  }
+
+  async #decode(runs: readonly SequenceRun[]): Promise<boolean> {
     this.#check()
-    const { capacity } = this.#batch
-    if (tokens > capacity) {
-      throw failed(`expected at most ${capacity} tokens in a batch, got ${tokens}`)
-    }
-    this.#batch.clear()
-  }
-
-  addToBatch(
-    sequence: number,
-    position: number,
-    tokens: readonly number[],
-    outputs: readonly number[],
-  ): void {
-    if (this.#batch.size + tokens.length > this.#batch.capacity) throw failed('the batch is full')
-    this.#batch.add(sequence, position, tokens, outputs)
-  }
-
-  async decodeBatch(): Promise<boolean> {
-    this.#check()
-    return await this.#calls.during(() => this.#decode())
-  }
-
-  async #decode(): Promise<boolean> {
+    this.#batch.fill(runs)
+    const { native: batch } = this.#batch
     const { llama_decode: decode, llama_synchronize: synchronize } = this.#functions
     const { context, onGpu } = this.#parts
-    const batch = this.#batch.native
     // Where the GPU has all layers, the call only hands the work over, sooner than a thread would have woken.
     const result = onGpu === 'all' ? decode(context, batch) : await runAsync(decode, context, batch)
     if (result === 0) {
@@ -140,7 +123,8 @@ export class FfiContext implements LogitsContext {
 
   logitsAddress(index: number): bigint | undefined {
     this.#check()
-    if (!this.#batch.hasOutput(index)) return undefined
+    const { native, outputs } = this.#batch
+    if (index >= native.n_tokens || outputs[index] !== 1) return undefined
     return this.#functions.llama_get_logits_ith(this.#parts.context, index) ?? undefined
   }
 
@@ -181,9 +165,8 @@ export class FfiContext implements LogitsContext {
     const size = sizeOf(context, sequence, flags)
     const state = size === 0 ? undefined : allocate(size)?.subarray(0, size)
     if (state === undefined) return undefined
-    const written = await this.#calls.during(() =>
-      runAsync(get, context, state, size, sequence, flags),
-    )
+    const writing = runAsync(get, context, state, size, sequence, flags)
+    const written = await this.#calls.during(writing)
     return written === size ? state : undefined
   }
 
@@ -192,10 +175,9 @@ export class FfiContext implements LogitsContext {
     const { llama_state_seq_set_data_ext: set } = this.#functions
     const flags = partial ? partialOnly : 0
     const { context } = this.#parts
-    const read = await this.#calls.during(() =>
-      runAsync(set, context, state, state.byteLength, sequence, flags),
-    )
-    return read === state.byteLength
+    const { byteLength: size } = state
+    const reading = runAsync(set, context, state, size, sequence, flags)
+    return (await this.#calls.during(reading)) === size
   }
 
   getEmbedding(tokens: number, sequence: number): Float32Array {

@@ -5,8 +5,9 @@ import type { NativeModel } from '../native-model.js'
 import { nodeLlamaCppVersion } from '../versions.js'
 
 /** The addon's context, as it is. */
-export interface BoundContext extends Omit<AddonContext, 'addToBatch' | 'decodeBatch'> {
+export interface BoundContext extends Omit<AddonContext, 'decodeBatch'> {
   init(): Promise<boolean>
+  initBatch(tokens: number): void
   /** @param outputs - indexes of tokens */
   addToBatch(sequence: number, position: number, tokens: Uint32Array, outputs: Uint32Array): void
   decodeBatch(): Promise<void>

@@ -1,13 +1,22 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
-import type { Logger, TokenId } from '@cllm/core'
+import type { Logger, SamplingParams, TokenId } from '@cllm/core'
 import type { DrawWorkerData, SamplerMessage } from './draw-worker.js'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
-import type { PlainDrawSettings } from '../chain/sampling-chain.js'
 
 /** Fewer draws are made sooner than another thread has woken. */
 const leastDraws = 3
 /** A draw takes a fraction of a millisecond. */
 const patienceMs = 5000
+
+/**
+ * What a sequence's draws depend on beside the logits and the position, where neither earlier tokens nor a
+ * grammar nor processors count: such a draw can be made in any thread.
+ */
+export interface PlainDrawSettings {
+  readonly params: SamplingParams
+  /** What is added to the logits of single tokens. */
+  readonly biases?: { readonly tokens: Uint32Array; readonly values: Float32Array }
+}
 
 /** A draw, and how this thread makes it. */
 export interface SharedDraw extends BoardDraw {

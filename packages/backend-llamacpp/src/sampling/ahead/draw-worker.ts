@@ -1,9 +1,11 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { viewMemory } from '../../native/ffi/bind-functions.js'
+import type { PlainDrawSettings } from './draw-threads.js'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 import { Candidates } from '../chain/candidates/candidates.js'
-import { PlainDraw, type PlainDrawSettings, scanFor } from '../chain/sampling-chain.js'
+import { createChain, pick, type SamplingChain, scanFor, seedAt } from '../chain/sampling-chain.js'
 import { DrawRandom } from '../chain/steps/draws.js'
+import { addBiases } from '../chain/steps/logit-changes.js'
 
 /** What a thread that draws is started with. */
 export interface DrawWorkerData {
@@ -22,24 +24,19 @@ export interface SamplerMessage {
 function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorkerData): void {
   const board = new SharedDrawQueue(memory)
   const scan = scanFor(size)
+  const candidates = new Candidates(scan)
+  const random = new DrawRandom()
   const unused = () => {
     throw new Error('a plain draw reads no texts')
   }
-  const workspace = {
-    size,
-    scan,
-    candidates: new Candidates(scan),
-    random: new DrawRandom(),
-    bytes: unused,
-    encode: unused,
-  }
-  const draws = new Map<number, PlainDraw>()
+  const breakers = { bytes: unused, encode: unused }
+  const known = new Map<number, PlainDrawSettings & { readonly chain: SamplingChain }>()
   const views = new Map<bigint, Float32Array>()
   const learn = (): void => {
     for (let next = receiveMessageOnPort(port); next; next = receiveMessageOnPort(port)) {
       const { sampler, settings } = next.message as SamplerMessage
-      if (settings === undefined) draws.delete(sampler)
-      else draws.set(sampler, new PlainDraw(workspace, settings))
+      if (settings === undefined) known.delete(sampler)
+      else known.set(sampler, { ...settings, chain: createChain(settings.params, size, breakers) })
     }
   }
   const logitsAt = (address: bigint): Float32Array => {
@@ -52,7 +49,13 @@ function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorke
   }
   const draw = ({ sampler, position, address }: BoardDraw): number => {
     try {
-      return draws.get(sampler)?.draw(logitsAt(address), position) ?? notDrawn
+      const plain = known.get(sampler)
+      if (plain === undefined) return notDrawn
+      const { params, biases, chain } = plain
+      random.seed(seedAt(params.seed, position))
+      scan.logits.set(logitsAt(address))
+      if (biases !== undefined) addBiases(scan.logits, biases.tokens, biases.values)
+      return pick(chain, candidates, random) ?? notDrawn
     } catch {
       return notDrawn // the main thread draws it again, and says what is wrong
     }

@@ -2,229 +2,192 @@ import {
   CllmError,
   type LogitProcessor,
   type OutputLogprobs,
-  type Sampler,
   type SamplingParams,
   type TokenId,
 } from '@cllm/core'
-import type { ConstraintGrammar } from '../../grammar/constraint-grammars.js'
 import { refused } from '../../grammar/refuse.js'
 import type { NativeGrammarState } from '../../native/native.js'
 import { drawnLogprobs, rawLogprobs } from './logprobs.js'
 import {
   biasesOf,
-  type PlainDrawSettings,
+  createChain,
+  pick,
   type SamplerWorkspace,
-  SamplingChain,
+  type SamplingChain,
   seedAt,
 } from './sampling-chain.js'
-import { LogitBias } from './steps/logit-changes.js'
+import { addBiases } from './steps/logit-changes.js'
+import type { DrawThreads, PlainDrawSettings, SharedDraw } from '../ahead/draw-threads.js'
 import { ConstraintTrack, type DrawConfig } from '../constraint-track.js'
-
-/** What a {@link ChainSampler} is made with beside a request's parameters. */
-export interface ChainSamplerOptions {
-  /** Of plug-ins, in their order; default: none. */
-  readonly processors?: readonly LogitProcessor[]
-  /** Default: none. */
-  readonly constraint?: ChainConstraint
-}
-
-/** What the output of a {@link ChainSampler} must keep to. */
-export interface ChainConstraint {
-  readonly grammar: ConstraintGrammar
-  /** How many of the sequence's tokens are its prompt. */
-  readonly promptTokens: number
-  readonly filter: GrammarFilter
-}
+import { knownTokens, type SamplerParts, TokenSampler } from '../token-sampler.js'
 
 const noTokens: readonly TokenId[] = []
-
-const noToken = (): CllmError => new CllmError('backend_failed', 'no token can be drawn')
-
-const noneAllowed = (): CllmError => {
-  const reason = 'none of the tokens that this model may write can come next'
-  return refused(`The constraint cannot be kept to: ${reason}`, { reason })
-}
 
 /**
  * Draws the tokens of one sequence from logits that can be read: the same tokens as
  * llama.cpp's samplers draw, as a function of seed, position and history alone.
  */
-export class ChainSampler implements Sampler {
+export class ChainSampler extends TokenSampler {
   readonly #workspace: SamplerWorkspace
   readonly #processors: readonly LogitProcessor[]
   readonly #chain: SamplingChain
   readonly #seed: number
-  readonly #history: History | undefined
+  /** The sequence's tokens, where a step needs them. */
+  readonly #history: TokenId[] | undefined
   readonly #constraint: ConstraintTrack | undefined
-  readonly #filter: GrammarFilter | undefined
   /** Biases, and the state of the grammar, as the constraint last left them. */
   readonly #config: DrawConfig = {}
-  /** What its draws depend on, where neither earlier tokens nor a grammar nor processors count. */
-  readonly plain: PlainDrawSettings | undefined
-  #bias: LogitBias | undefined
+  readonly #threads: DrawThreads | undefined
+  /** Its number among the threads. */
+  readonly #shared: number | undefined
+  /** What has been drawn ahead. */
+  #ahead: TokenId | undefined
+  #position = 0
+  #start = 0
+  #tokens: readonly TokenId[] = noTokens
+  /** By the index that was drawn from. */
+  readonly #drawn = new Map<number, OutputLogprobs>()
   #disposed = false
 
   /**
    * @param tokens - those that the sequence has so far
+   * @param threads - which may draw what depends on nothing but logits, seed and position
    * @throws CllmError `invalid_token` when a bias is for no token
    */
   constructor(
     workspace: SamplerWorkspace,
     params: SamplingParams,
     tokens: readonly TokenId[],
-    { processors = [], constraint }: ChainSamplerOptions = {},
+    { processors = [], constraint }: SamplerParts = {},
+    threads?: DrawThreads,
   ) {
+    super()
     const { vocabulary } = workspace
     this.#workspace = workspace
     this.#processors = processors
-    this.#chain = new SamplingChain(params, workspace)
+    this.#chain = createChain(params, vocabulary.size, workspace.breakers)
     this.#seed = params.seed
-    const needsHistory = this.#chain.needsHistory || processors.length > 0
-    this.#history = needsHistory ? new History(tokens) : undefined
+    const needsHistory = this.#chain.changes.length > 0 || processors.length > 0
+    if (needsHistory) this.#history = tokens.slice()
     const biases = biasesOf(params, vocabulary)
     if (biases.size > 0) {
       this.#config.tokenBiasKeys = Uint32Array.from(biases.keys())
       this.#config.tokenBiasValues = Float32Array.from(biases.values())
     }
-    if (constraint === undefined && !needsHistory) {
-      const { tokenBiasKeys: keys, tokenBiasValues: values } = this.#config
-      const biases = keys && values && { tokens: keys, values }
-      this.plain = { params: { ...params, logitBias: [] }, ...(biases && { biases }) }
-    }
     if (constraint !== undefined) {
-      const { grammar, promptTokens, filter } = constraint
+      const { grammar, promptTokens } = constraint
       this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
       this.#constraint.limit(this.#config)
-      this.#filter = filter
+    } else if (threads !== undefined && !needsHistory) {
+      const { tokenBiasKeys: keys, tokenBiasValues: values } = this.#config
+      const settings: PlainDrawSettings = { params: { ...params, logitBias: [] } }
+      const added = keys && values && { biases: { tokens: keys, values } }
+      this.#threads = threads
+      this.#shared = threads.add({ ...settings, ...added })
     }
   }
 
-  /** @throws CllmError `backend_failed` when it was disposed of */
-  check(): void {
-    if (!this.#disposed) return
-    throw new CllmError('backend_failed', 'the sampler is used after it was disposed of')
+  /** The prepared draw for several threads; undefined where only this sampler can make it. */
+  shared(index: number): SharedDraw | undefined {
+    if (this.#shared === undefined) return undefined
+    const address = this.#workspace.context.logitsAddress(index)
+    if (address === undefined) return undefined
+    const draw = () => this.draw(index)
+    return { sampler: this.#shared, position: this.#position, address, draw }
+  }
+
+  /** Takes a token that was drawn for it: {@link draw} gives it out. */
+  onToken(token: TokenId): void {
+    this.#ahead = token
+  }
+
+  prepare(position: number, start: number, tokens: readonly TokenId[]): void {
+    this.#ahead = undefined
+    this.#position = position
+    this.#start = start
+    this.#tokens = tokens
   }
 
   /**
-   * Draws the token after `position`.
-   * @param logits - of that position; they are not changed
-   * @param tokens - the tokens of the batch item, starting at position `start`
+   * Draws from logits, which it does not change.
    * @throws CllmError `invalid_constraint` when the constraint allows no token, `backend_failed` when none
    * can be drawn
    */
-  draw(logits: Float32Array, position: number, start: number, tokens: readonly TokenId[]): TokenId {
-    this.check()
-    const { scan, random } = this.#workspace
-    const history = this.#history?.upTo(position, start, tokens) ?? noTokens
-    this.#constraint?.prepare(this.#config, position, start, tokens)
+  draw(index: number, listed?: number): TokenId {
+    if (this.#ahead !== undefined) return this.#ahead
+    if (this.#disposed) {
+      throw new CllmError('backend_failed', 'the sampler is used after it was disposed of')
+    }
+    const { scan, random, candidates, context } = this.#workspace
+    const given = context.logits(index)
+    if (given === undefined) return -1
+    const [chain, config, position, start] = [
+      this.#chain,
+      this.#config,
+      this.#position,
+      this.#start,
+    ]
+    const history = this.#history
+      ? knownTokens(this.#history, position, start, this.#tokens)
+      : noTokens
+    this.#constraint?.prepare(config, position, start, this.#tokens)
     random.seed(seedAt(this.#seed, position))
-    scan.load(logits)
-    this.#process(position, history)
-    this.#addBiases()
-    this.#chain.change(scan.logits, history)
-    const token = this.#keepToConstraint(this.#pick())
+    const { logits } = scan
+    logits.set(given)
+    if (this.#processors.length > 0) {
+      // without what is behind the vocabulary's end
+      const all = logits.subarray(0, scan.size)
+      const place = { position, tokens: history }
+      for (const processor of this.#processors) processor.apply(all, place)
+    }
+    const { tokenBiasKeys: keys, tokenBiasValues: values, grammarEvaluationState: state } = config
+    if (keys !== undefined && values !== undefined) addBiases(logits, keys, values)
+    for (const change of chain.changes) change.apply(logits, history)
+    let token = pick(chain, candidates, random)
+    if (token === undefined) throw new CllmError('backend_failed', 'no token can be drawn')
+    // Testing the drawn token alone is the quick way, as node-llama-cpp does it.
+    if (state !== undefined && !allows(state, token)) {
+      state.forbid?.(this.#workspace.ids, logits, scan.size)
+      token = pick(chain, candidates, random)
+      if (token === undefined) throw noneAllowed()
+    }
     this.#constraint?.accept(token)
+    if (listed !== undefined) {
+      const { temperature } = chain.draw
+      this.#drawn.set(index, drawnLogprobs(this.#workspace, temperature, token, listed))
+    }
     return token
   }
 
-  /**
-   * The log probabilities of the same logits that a token was drawn from.
-   * @param count - how many of the likeliest tokens, 0 to 20
-   */
-  logprobs(logits: Float32Array, token: TokenId, count: number): OutputLogprobs {
-    return rawLogprobs(this.#workspace, logits, token, count)
+  override drawn(index: number): OutputLogprobs | undefined {
+    const logprobs = this.#drawn.get(index)
+    this.#drawn.delete(index)
+    return logprobs
   }
 
-  /**
-   * How likely the tokens were in the draw that has just been made: before any other sampler of the model
-   * draws.
-   * @param count - how many of the likeliest tokens, 0 to 20
-   */
-  drawn(token: TokenId, count: number): OutputLogprobs {
-    return drawnLogprobs(this.#workspace, this.#chain, token, count)
+  logprobs(index: number, token: TokenId, count: number): OutputLogprobs {
+    return rawLogprobs(this.#workspace, this.#workspace.context.logits(index)!, token, count)
   }
 
   dispose(): void {
     this.#disposed = true
     this.#constraint?.dispose()
+    if (this.#shared !== undefined) this.#threads?.remove(this.#shared)
   }
-
-  #pick(none = noToken): TokenId {
-    const { candidates, random } = this.#workspace
-    if (!candidates.begin()) throw none()
-    return this.#chain.pick(candidates, random)
-  }
-
-  /**
-   * Tests the drawn token alone, which is the quick way; only when the grammar refuses it are all
-   * tokens tested, and another one is drawn with further random numbers. As node-llama-cpp does it.
-   */
-  #keepToConstraint(token: TokenId): TokenId {
-    const { grammarEvaluationState: state } = this.#config
-    const filter = this.#filter
-    if (state === undefined || filter === undefined || allows(filter, state, token)) return token
-    const { scan, ids } = this.#workspace
-    filter.forbid(state, ids, scan.logits, scan.size)
-    return this.#pick(noneAllowed)
-  }
-
-  #process(position: number, tokens: readonly TokenId[]): void {
-    if (this.#processors.length === 0) return
-    const { scan } = this.#workspace
-    // without what is behind the vocabulary's end
-    const logits = scan.logits.subarray(0, scan.size)
-    for (const processor of this.#processors) processor.apply(logits, { position, tokens })
-  }
-
-  #addBiases(): void {
-    const { tokenBiasKeys: keys, tokenBiasValues: values } = this.#config
-    if (keys === undefined || values === undefined) return
-    if (this.#bias?.tokens !== keys) this.#bias = new LogitBias(keys, values)
-    this.#bias.apply(this.#workspace.scan.logits)
-  }
-}
-
-/** Asks llama.cpp which tokens a grammar allows next. */
-export interface GrammarFilter {
-  /** Sets the logits of those of the first `size` tokens to −Infinity that it does not allow. */
-  forbid(state: NativeGrammarState, ids: Int32Array, logits: Float32Array, size: number): void
 }
 
 const oneId = new Int32Array(1)
 const oneLogit = new Float32Array(1)
 
 /** Whether the grammar allows this token. */
-function allows(filter: GrammarFilter, state: NativeGrammarState, token: TokenId): boolean {
+function allows(state: NativeGrammarState, token: TokenId): boolean {
   oneId[0] = token
   oneLogit[0] = 1
-  filter.forbid(state, oneId, oneLogit, 1)
+  state.forbid?.(oneId, oneLogit, 1)
   return oneLogit[0] > -Infinity
 }
 
-/** The tokens of a sequence up to where it is drawn from. */
-export class History {
-  readonly #tokens: TokenId[]
-
-  /** @param tokens - those that the sequence had when its sampler was made */
-  constructor(tokens: readonly TokenId[]) {
-    this.#tokens = tokens.slice()
-  }
-
-  /**
-   * All tokens up to `position`. The list is the history's own and changes with the next call.
-   * @param tokens - the tokens of the batch item, starting at position `start`
-   * @throws CllmError `backend_failed` when tokens before `start` are not known
-   */
-  upTo(position: number, start: number, tokens: readonly TokenId[]): readonly TokenId[] {
-    const known = this.#tokens
-    if (start > known.length) {
-      throw new CllmError(
-        'backend_failed',
-        `the sampler knows ${known.length} tokens of its sequence, and is used at ${start}`,
-      )
-    }
-    known.length = start
-    for (let index = 0; index <= position - start; index++) known.push(tokens[index] ?? 0)
-    return known
-  }
+function noneAllowed(): CllmError {
+  const reason = 'none of the tokens that this model may write can come next'
+  return refused(`The constraint cannot be kept to: ${reason}`, { reason })
 }

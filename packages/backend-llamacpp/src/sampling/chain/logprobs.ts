@@ -1,5 +1,5 @@
 import type { OutputLogprobs, TokenId, TokenLogprob } from '@cllm/core'
-import type { SamplerWorkspace, SamplingChain } from './sampling-chain.js'
+import type { SamplerWorkspace } from './sampling-chain.js'
 
 /** Tokens this much less likely than the likeliest add nothing that a logarithm of the sum shows. */
 const negligible = 26
@@ -16,7 +16,7 @@ export function rawLogprobs(
   token: TokenId,
   count: number,
 ): OutputLogprobs {
-  scan.load(logits)
+  scan.logits.set(logits)
   candidates.begin()
   const { largest } = candidates
   const logOfAll = largest + Math.log(scan.weigh(largest - negligible, 1, largest))
@@ -43,16 +43,16 @@ const least = -87
 /**
  * How likely tokens were in the last draw: after all of its steps, at its temperature. Changes what
  * candidates there are.
+ * @param temperature - of that draw
  * @param token - the one that was drawn
  * @param count - how many of the likeliest tokens are listed as well
  */
 export function drawnLogprobs(
   { scan, candidates }: SamplerWorkspace,
-  chain: SamplingChain,
+  temperature: number,
   token: TokenId,
   count: number,
 ): OutputLogprobs {
-  const { temperature } = chain
   const { largest } = candidates
   const shift = Math.fround(largest / temperature)
   if (!Number.isFinite(shift)) return certain(token)

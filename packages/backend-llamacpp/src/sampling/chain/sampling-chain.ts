@@ -8,14 +8,14 @@ import {
   DrawRandom,
   DynamicTemperatureDraw,
   type FinalDraw,
-  GreedyDraw,
   type LogitChange,
   TemperatureDraw,
 } from './steps/draws.js'
 import { type BreakerVocabulary, Dry } from './steps/dry.js'
-import { LogitBias, Penalties } from './steps/logit-changes.js'
+import { Penalties } from './steps/logit-changes.js'
 import { Mirostat } from './steps/mirostat.js'
 import { MinP, TopK, TopNSigma, TopP, Typical, Xtc } from './steps/truncation.js'
+import type { LogitsContext } from '../../native/native-context.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 
 /** llama.cpp draws a random seed when it is given this one. */
@@ -68,167 +68,102 @@ export function topKOf({ topK, topP }: SamplingParams, vocabularySize: number): 
   return topP < 1 && vocabularySize > largeVocabulary ? nucleusCandidates : 0
 }
 
-/** The vocabulary that a request's draws are from. */
-export interface ChainVocabulary extends BreakerVocabulary {
-  /** In a large one `top_p` alone looks at the likeliest tokens only. */
-  readonly size: number
-}
-
 /** With a threshold above this XTC does nothing. */
 const mostXtcThreshold = 0.5
+
+/** What a request's draws do with the logits. */
+export interface SamplingChain {
+  /** They need the tokens before the one that is drawn. */
+  readonly changes: readonly LogitChange[]
+  readonly steps: readonly ChainStep[]
+  readonly draw: FinalDraw
+}
 
 /**
  * The steps of a request's draws, in llama-server's order: penalties, DRY, top-nσ, top-k, typical,
  * top-p, min-p, XTC, temperature.
  */
-export class SamplingChain {
-  readonly #changes: readonly LogitChange[]
-  readonly #steps: readonly ChainStep[]
-  readonly #draw: FinalDraw
-
-  constructor(params: SamplingParams, vocabulary: ChainVocabulary) {
-    const temperature = Math.fround(params.temperature)
-    this.#changes = [...changesOf(params, vocabulary)]
-    this.#steps = [...stepsOf({ ...params, temperature }, vocabulary.size)]
-    this.#draw = drawOf(params, temperature)
-  }
-
-  /** Whether a step needs to know the tokens before the one that is drawn. */
-  get needsHistory(): boolean {
-    return this.#changes.length > 0
-  }
-
-  /** Changes the logits of single tokens. */
-  change(logits: Float32Array, history: readonly TokenId[]): void {
-    for (const change of this.#changes) change.apply(logits, history)
-  }
-
-  /** The temperature at which the candidates that {@link pick} left were drawn from; 0: no draw. */
-  get temperature(): number {
-    return this.#draw.temperature
-  }
-
-  /** Draws one of the candidates. */
-  pick(candidates: Candidates, random: DrawRandom): TokenId {
-    for (const step of this.#steps) step.apply(candidates, random)
-    return this.#draw.pick(candidates, random)
-  }
-}
-
-function* changesOf(params: SamplingParams, vocabulary: BreakerVocabulary): Iterable<LogitChange> {
+export function createChain(
+  params: SamplingParams,
+  vocabularySize: number,
+  breakers: BreakerVocabulary,
+): SamplingChain {
+  const changes: LogitChange[] = []
   const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyLastN } = params
   const hasPenalties = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
-  if (hasPenalties && penaltyLastN !== 0) yield new Penalties(params)
-  const { dryMultiplier, dryPenaltyLastN } = params
-  if (dryMultiplier > 0 && dryPenaltyLastN > 0) yield new Dry(params, vocabulary)
-}
+  if (hasPenalties && penaltyLastN !== 0) changes.push(new Penalties(params))
+  if (params.dryMultiplier > 0 && params.dryPenaltyLastN > 0) {
+    changes.push(new Dry(params, breakers))
+  }
 
-function* stepsOf(params: SamplingParams, vocabularySize: number): Iterable<ChainStep> {
-  const { topP, minP, typicalP, minKeep, topNSigma, temperature, mirostat, mirostatTau } = params
-  const { xtcProbability, xtcThreshold, dynamicTemperatureRange } = params
+  const temperature = Math.fround(params.temperature)
+  const { topP, minP, typicalP, minKeep, topNSigma, mirostat, mirostatTau } = params
+  const { xtcProbability, xtcThreshold, dynamicTemperatureRange: range } = params
+  const hasMirostat = mirostat === 2
   const hasXtc = xtcProbability > 0 && xtcThreshold <= mostXtcThreshold
-  // the other steps never leave out the likeliest token
-  if (temperature === 0 && (mirostat === 2 || (typicalP === 1 && !hasXtc))) return
-  if (mirostat === 2) {
-    yield new Mirostat(mirostatTau, temperature)
-    return
-  }
-  const topK = topKOf(params, vocabularySize)
-  if (topNSigma > 0) yield new TopNSigma(topNSigma)
-  if (topK > 0) yield new TopK(topK)
-  if (typicalP < 1) yield new Typical(typicalP, minKeep)
-  if (topP < 1) yield new TopP(topP, minKeep)
-  if (minP > 0) yield new MinP(minP, minKeep)
-  const drawn = temperature + dynamicTemperatureRange
-  if (hasXtc) yield new Xtc(xtcProbability, xtcThreshold, drawn, minKeep)
-}
-
-function drawOf(params: SamplingParams, temperature: number): FinalDraw {
-  if (temperature === 0) return new GreedyDraw()
-  const isFixed = params.dynamicTemperatureRange === 0 || params.mirostat === 2
-  return isFixed ? new TemperatureDraw(temperature) : new DynamicTemperatureDraw(params)
-}
-
-/** What a sequence's draws depend on beside the logits and the position, where nothing else counts. */
-export interface PlainDrawSettings {
-  readonly params: SamplingParams
-  /** What is added to the logits of single tokens. */
-  readonly biases?: { readonly tokens: Uint32Array; readonly values: Float32Array }
-}
-
-/** What draws work on. */
-export interface DrawWorkspace extends ChainVocabulary {
-  readonly scan: VocabularyScan
-  readonly candidates: Candidates
-  readonly random: DrawRandom
-}
-
-/**
- * Draws as {@link ChainSampler} does where neither earlier tokens nor a grammar nor processors count: such a
- * draw can be made in any thread.
- */
-export class PlainDraw {
-  readonly #workspace: DrawWorkspace
-  readonly #chain: SamplingChain
-  readonly #seed: number
-  readonly #bias: LogitBias | undefined
-
-  constructor(workspace: DrawWorkspace, { params, biases }: PlainDrawSettings) {
-    this.#workspace = workspace
-    this.#chain = new SamplingChain(params, workspace)
-    this.#seed = params.seed
-    this.#bias = biases && new LogitBias(biases.tokens, biases.values)
+  const steps: ChainStep[] = []
+  // at temperature 0 only typical and XTC can leave out the likeliest token
+  if (hasMirostat && temperature > 0) steps.push(new Mirostat(mirostatTau, temperature))
+  if (!hasMirostat && (temperature > 0 || typicalP < 1 || hasXtc)) {
+    const topK = topKOf(params, vocabularySize)
+    if (topNSigma > 0) steps.push(new TopNSigma(topNSigma))
+    if (topK > 0) steps.push(new TopK(topK))
+    if (typicalP < 1) steps.push(new Typical(typicalP, minKeep))
+    if (topP < 1) steps.push(new TopP(topP, minKeep))
+    if (minP > 0) steps.push(new MinP(minP, minKeep))
+    if (hasXtc) steps.push(new Xtc(xtcProbability, xtcThreshold, temperature + range, minKeep))
   }
 
-  /** The token after `position`; undefined when none can be drawn. */
-  draw(logits: Float32Array, position: number): TokenId | undefined {
-    const { scan, candidates, random } = this.#workspace
-    random.seed(seedAt(this.#seed, position))
-    scan.load(logits)
-    this.#bias?.apply(scan.logits)
-    return candidates.begin() ? this.#chain.pick(candidates, random) : undefined
-  }
+  const isFixed = temperature === 0 || range === 0 || hasMirostat
+  const draw = isFixed ? new TemperatureDraw(temperature) : new DynamicTemperatureDraw(params)
+  return { changes, steps, draw }
+}
+
+/** Draws one of the tokens that the scan has logits of; undefined when none can be drawn. */
+export function pick(
+  { steps, draw }: SamplingChain,
+  candidates: Candidates,
+  random: DrawRandom,
+): TokenId | undefined {
+  if (!candidates.begin()) return undefined
+  for (const step of steps) step.apply(candidates, random)
+  return draw.pick(candidates, random)
 }
 
 /**
  * What the draws of a model work on, one after the other: about 30 bytes for each entry of the
  * vocabulary, shared by all of its samplers.
  */
-export class SamplerWorkspace implements DrawWorkspace {
+export class SamplerWorkspace {
   readonly vocabulary: Vocabulary
   readonly scan: VocabularyScan
   readonly candidates: Candidates
   readonly random = new DrawRandom()
-  readonly #tokenizer: Pick<Tokenizer, 'encode'>
+  /** The logits that are drawn from. */
+  readonly context: Pick<LogitsContext, 'logits' | 'logitsAddress'>
+  readonly breakers: BreakerVocabulary
   #ids: Int32Array | undefined
 
   /** @param options - `simd` false does without SIMD instructions; default: as the machine can */
   constructor(
+    context: SamplerWorkspace['context'],
     vocabulary: Vocabulary,
     tokenizer: Pick<Tokenizer, 'encode'>,
     { simd }: { readonly simd?: boolean } = {},
   ) {
+    this.context = context
     this.vocabulary = vocabulary
-    this.#tokenizer = tokenizer
     this.scan = scanFor(vocabulary.size, simd)
     this.candidates = new Candidates(this.scan)
+    this.breakers = {
+      bytes: (token) => vocabulary.bytes(token),
+      encode: (text) => tokenizer.encode(text, { addBos: false, special: false }),
+    }
   }
 
   /** The ids of the whole vocabulary. */
   get ids(): Int32Array {
-    return (this.#ids ??= Int32Array.from({ length: this.size }, (_, id) => id))
-  }
-
-  get size(): number {
-    return this.vocabulary.size
-  }
-
-  bytes(token: TokenId): Uint8Array {
-    return this.vocabulary.bytes(token)
-  }
-
-  encode(text: string): readonly TokenId[] {
-    return this.#tokenizer.encode(text, { addBos: false, special: false })
+    return (this.#ids ??= Int32Array.from({ length: this.vocabulary.size }, (_, id) => id))
   }
 }
 

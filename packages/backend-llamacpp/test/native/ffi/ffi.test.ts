@@ -16,7 +16,7 @@ import type * as OpenLlama from '../../../src/native/open-llama.js'
 import { openLlama } from '../../../src/native/open-llama.js'
 import * as openedLlama from '../../../src/native/open/opened-llama.js'
 import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
-import { SamplerWorkspace } from '../../../src/sampling/chain/sampling-chain.js'
+import { drawing } from '../../sampling/chain/logits.js'
 import type { Vocabulary } from '../../../src/text/vocabulary.js'
 import { loadModel, recordingLogger, sampling } from '../../open-tiny.js'
 
@@ -102,14 +102,12 @@ t.test('a context', async (t) => {
   context.disposeSequence(1)
   t.equal(context.getSequenceKvCacheMaxPosition(1), -1)
 
-  context.initBatch(1)
-  context.addToBatch(0, 9, [5], [])
-  await t.rejects(context.decodeBatch(), { code: 'backend_failed' }, 'a gap is refused')
-  t.throws(() => context.initBatch(65), { code: 'backend_failed', message: /64 tokens/ })
-  context.initBatch(64)
-  t.throws(() => context.addToBatch(0, 2, Array(65).fill(5), []), {
+  const run = { sequence: 0, position: 9, tokens: [5], outputs: [] }
+  await t.rejects(context.decodeBatch([run]), { code: 'backend_failed' }, 'a gap is refused')
+  const long = { sequence: 0, position: 2, tokens: Array<number>(64).fill(5), outputs: [] }
+  await t.rejects(context.decodeBatch([long, { ...run, sequence: 1 }]), {
     code: 'backend_failed',
-    message: /full/,
+    message: /at most 64 tokens/,
   })
 
   const quantized = { ...settings, kvCacheType: 'q8_0' } as const
@@ -119,7 +117,7 @@ t.test('a context', async (t) => {
   await context.dispose()
   await context.dispose()
   t.throws(() => context.logits(last), { code: 'backend_failed', message: /disposed/ })
-  await t.rejects(context.decodeBatch(), { code: 'backend_failed', message: /disposed/ })
+  await t.rejects(context.decodeBatch([]), { code: 'backend_failed', message: /disposed/ })
 })
 
 t.test('however much of a model a GPU has, its passes are waited for', async (t) => {
@@ -142,9 +140,8 @@ t.test('however much of a model a GPU has, its passes are waited for', async (t)
     await decode(context, Uint32Array.of(5, 6, 7), [2])
     read.push([...context.logits(2)!])
     t.equal(context.logitsAddress(1), undefined)
-    context.initBatch(1)
-    context.addToBatch(0, 9, [5], [])
-    await t.rejects(context.decodeBatch(), { code: 'backend_failed' })
+    const gap = { sequence: 0, position: 9, tokens: [5], outputs: [] }
+    await t.rejects(context.decodeBatch([gap]), { code: 'backend_failed' })
     await context.dispose()
     await loaded.dispose()
   }
@@ -222,8 +219,8 @@ t.test('what is in use is freed when it is not any more', async (t) => {
   t.ok((await saving)!.length > 0)
   t.equal(await loading, undefined)
   const made = (await making)!
-  t.throws(() => other.initBatch(1), /disposed/, 'contexts end with their model')
-  t.throws(() => made.initBatch(1), /disposed/, 'as does one that was being made')
+  await t.rejects(other.decodeBatch([]), /disposed/, 'contexts end with their model')
+  await t.rejects(made.decodeBatch([]), /disposed/, 'as does one that was being made')
   await made.dispose()
   t.throws(() => loaded.parseGrammar('root ::= "a"', 'root'), /disposed/)
   t.throws(() => state.allows!(100), /disposed/)
@@ -350,9 +347,7 @@ t.test('a built library that cannot be used', async (t) => {
 })
 
 async function decode(context: LogitsContext, tokens: Uint32Array, outputs: readonly number[]) {
-  context.initBatch(tokens.length)
-  context.addToBatch(0, 0, [...tokens], outputs)
-  await context.decodeBatch()
+  await context.decodeBatch([{ sequence: 0, position: 0, tokens: [...tokens], outputs }])
 }
 
 t.test('what requests copy of a grammar is freed when they end', (t) => {
@@ -381,14 +376,13 @@ t.test('what requests copy of a grammar is freed when they end', (t) => {
     bytes: () => new Uint8Array([0x61]),
     check() {},
   } as unknown as Vocabulary
-  const workspace = new SamplerWorkspace(vocabulary, { encode: () => [] })
-  const filter = { forbid: () => {} }
+  const { workspace, drawFrom } = drawing(vocabulary)
   for (let request = 0; request < 100; request++) {
-    const constraint = { grammar, promptTokens: 1, filter }
+    const constraint = { grammar, promptTokens: 1 }
     const sampler = new ChainSampler(workspace, sampling({}), [0], { constraint })
-    sampler.draw(Float32Array.of(1, 2, 3), 0, 0, [0])
+    drawFrom(sampler, Float32Array.of(1, 2, 3), 0, 0, [0])
     // the output is another one than was drawn
-    sampler.draw(Float32Array.of(1, 2, 3), 1, 0, [0, 1])
+    drawFrom(sampler, Float32Array.of(1, 2, 3), 1, 0, [0, 1])
     sampler.dispose()
     sampler.dispose()
   }

@@ -6,10 +6,9 @@ import { DrawThreads } from '../../../src/sampling/ahead/draw-threads.js'
 import { SharedDrawQueue } from '../../../src/sampling/ahead/shared-draw-queue.js'
 import { ChainSamplers } from '../../../src/sampling/chain-samplers.js'
 import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
-import { SamplerWorkspace } from '../../../src/sampling/chain/sampling-chain.js'
 import type { Vocabulary } from '../../../src/text/vocabulary.js'
 import { recordingLogger, sampling } from '../../open-tiny.js'
-import { noise } from '../chain/logits.js'
+import { drawing, noise } from '../chain/logits.js'
 
 import t, { type Test } from 'tap'
 
@@ -30,7 +29,7 @@ function contextOf(rows: readonly Float32Array[]) {
   return { context, reads }
 }
 
-function rowsOf(count: number): readonly Float32Array[] {
+function rowsOf(count: number): readonly Float32Array<ArrayBuffer>[] {
   return Array.from({ length: count }, (_, row) => {
     const logits = new Float32Array(new ArrayBuffer(4 * size))
     logits.set(noise(size, row, 3))
@@ -58,7 +57,7 @@ t.test('several threads draw what one draws', async (t) => {
   const rows = rowsOf(12)
   const { context, reads } = contextOf(rows)
   const { samplers, logger } = openSamplers(t, context, 2)
-  const workspace = new SamplerWorkspace(vocabulary, tokenizer)
+  const { workspace, drawFrom } = drawing(vocabulary)
   const params = rows.map((_, row) => sampling({ ...kinds[row % kinds.length], seed: row }))
   const made = params.map((one) => samplers.create(one, [1]))
   let drawnElsewhere = 0
@@ -68,10 +67,10 @@ t.test('several threads draw what one draws', async (t) => {
     const count = 1 + (round % rows.length)
     reads.length = 0
     const expected = rows.slice(0, count).map((logits, row): TokenId => {
-      return new ChainSampler(workspace, params[row]!, [1]).draw(logits, round, 0, tokens)
+      return drawFrom(new ChainSampler(workspace, params[row]!, [1]), logits, round, 0, tokens)
     })
     for (const sampler of made.slice(0, count)) sampler.prepare(round, 0, tokens)
-    samplers.drawAhead(made.slice(0, count).map((sampler, index) => ({ sampler, index })))
+    samplers.drawAhead!(made.slice(0, count).map((sampler, index) => ({ sampler, index })))
     t.same(
       made.slice(0, count).map((sampler, index) => sampler.draw(index)),
       expected,
@@ -83,7 +82,8 @@ t.test('several threads draw what one draws', async (t) => {
   for (const sampler of made) sampler.dispose()
   const again = samplers.create(params[0]!, [1])
   again.prepare(0, 0, [1])
-  t.equal(again.draw(0), new ChainSampler(workspace, params[0]!, [1]).draw(rows[0]!, 0, 0, [1]))
+  const alone = new ChainSampler(workspace, params[0]!, [1])
+  t.equal(again.draw(0), drawFrom(alone, rows[0]!, 0, 0, [1]))
   t.same(logger.lines, [])
 })
 
@@ -95,7 +95,7 @@ t.test('what cannot be drawn fails where it is drawn, and no other', (t) => {
   const made = rows.map((_, row) => samplers.create(sampling({ temperature: 0, seed: row }), [1]))
   for (const sampler of made) sampler.prepare(0, 0, [1])
   t.throws(
-    () => samplers.drawAhead(made.map((sampler, index) => ({ sampler, index }))),
+    () => samplers.drawAhead!(made.map((sampler, index) => ({ sampler, index }))),
     /no token can be drawn/,
   )
   t.equal(made[0]!.draw(0), rows[0]!.indexOf(Math.max(...rows[0]!)))

@@ -1,13 +1,11 @@
 import type { SamplingParams } from '@cllm/core'
 import { array, assert, constantFrom, integer, property, record } from 'fast-check'
-import { LlamaCppSampler } from '../../../src/native/addon/addon-sampler.js'
-import { LogprobReader } from '../../../src/native/addon/logprob-reader.js'
-import { SamplerPool } from '../../../src/native/addon/sampler-pool.js'
+import { AddonSamplers } from '../../../src/native/addon/addon-samplers.js'
 import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
-import { SamplerWorkspace, seedAt, topKOf } from '../../../src/sampling/chain/sampling-chain.js'
+import { seedAt, topKOf } from '../../../src/sampling/chain/sampling-chain.js'
 import { Vocabulary } from '../../../src/text/vocabulary.js'
 import { loadModel, sampling, tinyModel } from '../../open-tiny.js'
-import { noise, peaked } from './logits.js'
+import { drawing, noise, peaked } from './logits.js'
 import { referenceDraw } from './reference-draw.js'
 
 import t, { type Test } from 'tap'
@@ -29,17 +27,15 @@ const params = record({
   seed: integer({ min: 0, max: 0xffffffff }),
 })
 
-const noTokenizer = { encode: () => [] }
-
-function workspaceOf(size: number, options: { readonly simd?: boolean } = {}): SamplerWorkspace {
+function drawingOf(size: number, options: { readonly simd?: boolean } = {}) {
   const vocabulary = { size, endOfGeneration: new Set([3]), check() {} } as unknown as Vocabulary
-  return new SamplerWorkspace(vocabulary, noTokenizer, options)
+  return drawing(vocabulary, options)
 }
 
 for (const simd of [true, false]) {
   t.test(simd ? 'with SIMD' : 'without SIMD', async () => {
     for (const size of [1, 5, 1000, 70_000]) {
-      const workspace = workspaceOf(size, { simd })
+      const { workspace, drawFrom } = drawingOf(size, { simd })
       const shape = constantFrom('flat', 'noise', 'peaked')
       const tokens = array(integer({ min: 0, max: size - 1 }), { minLength: 1, maxLength: 100 })
       assert(
@@ -50,7 +46,7 @@ for (const simd of [true, false]) {
           const raw = logits.slice()
           const sampler = new ChainSampler(workspace, request, history)
           const position = history.length - 1
-          const drawn = sampler.draw(logits, position, position, history.slice(-1))
+          const drawn = drawFrom(sampler, logits, position, position, history.slice(-1))
           const expected = referenceDraw(
             logits,
             request,
@@ -69,7 +65,7 @@ for (const simd of [true, false]) {
 t.test('what cannot be drawn', async (t) => {
   const size = 200
   for (const simd of [true, false]) {
-    const workspace = workspaceOf(size, { simd })
+    const { workspace, drawFrom } = drawingOf(size, { simd })
     const requests: Partial<SamplingParams>[] = [
       { temperature: 0 },
       { temperature: 1 },
@@ -80,8 +76,10 @@ t.test('what cannot be drawn', async (t) => {
     for (const change of requests) {
       const logits = new Float32Array(size).fill(-Infinity)
       for (let token = 0; token < size; token += 2) logits[token] = NaN
-      const draw = (seed: number) =>
-        new ChainSampler(workspace, sampling({ ...change, seed }), [7]).draw(logits, 0, 0, [7])
+      const draw = (seed: number) => {
+        const sampler = new ChainSampler(workspace, sampling({ ...change, seed }), [7])
+        return drawFrom(sampler, logits, 0, 0, [7])
+      }
       t.throws(() => draw(1), { code: 'backend_failed' }, 'no token is left')
       logits[70] = -1e30
       t.equal(draw(1), 70, 'one is left')
@@ -99,7 +97,7 @@ t.test('what cannot be drawn', async (t) => {
 
 t.test('probabilities of a draw are of its own temperature, where it moves', async (t) => {
   const [size, near] = [1000, 10]
-  const workspace = workspaceOf(size)
+  const { workspace, drawFrom } = drawingOf(size)
   const logits = new Float32Array(size).fill(-100)
   for (let token = 0; token < near; token++) logits[token] = -token / 2
   const weightsAt = (temperature: number) => {
@@ -118,8 +116,8 @@ t.test('probabilities of a draw are of its own temperature, where it moves', asy
   ] as const) {
     const expected = weightsAt(0.5 + entropy / Math.log(counted))
     const sampler = new ChainSampler(workspace, sampling({ ...base, ...change, seed: 5 }), [7])
-    const token = sampler.draw(logits, 0, 0, [7])
-    const { logprob, top } = sampler.drawn(token, 20)
+    const token = drawFrom(sampler, logits, 0, 0, [7], 20)
+    const { logprob, top } = sampler.drawn(0)!
     for (const one of [{ token, logprob }, ...top]) {
       const apart = Math.abs(Math.exp(one.logprob) - expected[one.token]!)
       t.ok(apart < 1e-5, `${JSON.stringify(change)}: token ${one.token} is ${apart} off`)
@@ -129,14 +127,15 @@ t.test('probabilities of a draw are of its own temperature, where it moves', asy
 })
 
 t.test('a sampler that was disposed of', async (t) => {
-  const sampler = new ChainSampler(workspaceOf(4), sampling(), [])
+  const { workspace, drawFrom } = drawingOf(4)
+  const sampler = new ChainSampler(workspace, sampling(), [])
   sampler.dispose()
-  t.throws(() => sampler.draw(new Float32Array(4), 0, 0, [1]), { code: 'backend_failed' })
+  t.throws(() => drawFrom(sampler, new Float32Array(4), 0, 0, [1]), { code: 'backend_failed' })
 })
 
 t.test('the same tokens as with the native sampler', async (t) => {
-  const { logits, context, vocabulary, pool } = await decodeTiny(t)
-  const workspace = new SamplerWorkspace(vocabulary, noTokenizer)
+  const { logits, natives, vocabulary } = await decodeTiny(t)
+  const { workspace, drawFrom } = drawing(vocabulary)
   const tokens = [5, 9, 9, 200]
   for (const temperature of [0, 0.5, 1, 2, 10]) {
     for (const change of [
@@ -150,21 +149,21 @@ t.test('the same tokens as with the native sampler', async (t) => {
     ]) {
       for (let seed = 0; seed < 30; seed++) {
         const request = sampling({ temperature, ...change, seed })
-        const native = new LlamaCppSampler(pool, vocabulary, request, tokens)
+        const native = natives.create(request, tokens)
         native.prepare(3, 3, [200])
-        const expected = await context.sampleToken(0, native.native)
+        const expected = await native.draw(0)
         native.dispose()
         const sampler = new ChainSampler(workspace, request, tokens)
-        const drawn = sampler.draw(logits, 3, 3, [200])
+        const drawn = drawFrom(sampler, logits, 3, 3, [200])
         if (drawn !== expected) t.fail(`${drawn} for ${expected}: ${JSON.stringify(request)}`)
       }
     }
   }
-  const reader = new LogprobReader(pool, context)
   const sampler = new ChainSampler(workspace, sampling(), tokens)
+  drawFrom(sampler, logits, 3, 3, [200])
   for (const token of [0, 5, 700]) {
-    const expected = await reader.read(0, token, 20)
-    const found = sampler.logprobs(logits, token, 20)
+    const expected = await natives.logprobs.read(0, token, 20)
+    const found = sampler.logprobs(0, token, 20)
     t.ok(Math.abs(found.logprob - expected.logprob) < 1e-3)
     t.same(
       found.top.map((other) => other.token),
@@ -174,7 +173,7 @@ t.test('the same tokens as with the native sampler', async (t) => {
       t.ok(Math.abs(logprob - expected.top[rank]!.logprob) < 1e-4)
     }
   }
-  t.same(sampler.logprobs(logits, 0, 0).top, [])
+  t.same(sampler.logprobs(0, 0, 0).top, [])
 })
 
 /** A tiny model after one token, and what it made of it. */
@@ -196,11 +195,10 @@ async function decodeTiny(t: Test) {
     kvCacheType: 'f16',
   })
   if (context === undefined) throw new Error('there is no context')
-  context.initBatch(1)
-  context.addToBatch(0, 0, [5], [0])
-  await context.decodeBatch()
-  const pool = new SamplerPool(() => loaded.createSampler())
+  await context.decodeBatch([{ sequence: 0, position: 0, tokens: [5], outputs: [0] }])
   const vocabulary = new Vocabulary(loaded.native, loaded.vocabularySize)
+  const natives = new AddonSamplers(() => loaded.createSampler(), context, vocabulary)
+  const { pool } = natives
   const { size } = vocabulary
   const all = pool.take()
   all.apply({ temperature: 1, topK: size, seed: 0 })
@@ -215,5 +213,5 @@ async function decodeTiny(t: Test) {
     await context.dispose()
     await loaded.dispose()
   })
-  return { logits, context, vocabulary, pool }
+  return { logits, natives, vocabulary }
 }

@@ -1,5 +1,5 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
-import { MersenneTwister } from '../../../src/sampling/chain/steps/draws.js'
+import { DrawRandom } from '../../../src/sampling/chain/steps/draws.js'
 
 const { fround, exp, log } = Math
 
@@ -90,9 +90,9 @@ function typical(candidates: Candidate[], reach: number): Candidate[] {
 function xtc(candidates: Candidate[], params: SamplingParams, seed: number): Candidate[] {
   const { xtcProbability, xtcThreshold } = params
   if (xtcProbability <= 0 || xtcThreshold > 0.5 || candidates.length < 2) return candidates
-  const twister = new MersenneTwister()
+  const twister = new DrawRandom()
   twister.seed(seed)
-  if (fround(twister.next()) / 2 ** 32 > fround(xtcProbability)) return candidates
+  if (fround(twister.output(0)) / 2 ** 32 > fround(xtcProbability)) return candidates
   softmax(sort(candidates))
   const above = candidates.filter(({ p }) => p >= fround(xtcThreshold)).length
   return candidates.slice(Math.max(0, above - 1))
@@ -122,10 +122,9 @@ function draw(candidates: readonly Candidate[], seed: number): TokenId {
   const most = largest(candidates)
   const weights = candidates.map(({ logit }) => fround(exp(fround(logit - most))))
   const total = weights.reduce((sum, weight) => sum + weight, 0)
-  const twister = new MersenneTwister()
+  const twister = new DrawRandom()
   twister.seed(seed)
-  const low = twister.next()
-  const target = total * ((low + twister.next() * 2 ** 32) / 2 ** 64)
+  const target = total * ((twister.output(0) + twister.output(1) * 2 ** 32) / 2 ** 64)
   let sum = 0
   return candidates[weights.findIndex((weight) => (sum += weight) >= target)]!.id
 }

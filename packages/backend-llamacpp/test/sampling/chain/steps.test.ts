@@ -12,7 +12,7 @@ import t from 'tap'
 import wabt from 'wabt'
 import { Candidates } from '../../../src/sampling/chain/candidates/candidates.js'
 import { RadixSort } from '../../../src/sampling/chain/candidates/radix-sort.js'
-import { SamplingChain, seedAt } from '../../../src/sampling/chain/sampling-chain.js'
+import { createChain, seedAt } from '../../../src/sampling/chain/sampling-chain.js'
 import { PlainScan } from '../../../src/sampling/chain/scan/plain-scan.js'
 import { simdModule } from '../../../src/sampling/chain/scan/simd/simd-module.js'
 import { SimdScan } from '../../../src/sampling/chain/scan/simd/simd-scan.js'
@@ -25,10 +25,9 @@ import {
   type ChainStep,
   DrawRandom,
   type LogitChange,
-  MersenneTwister,
 } from '../../../src/sampling/chain/steps/draws.js'
 import { Dry, SequenceBreakers } from '../../../src/sampling/chain/steps/dry.js'
-import { LogitBias, Penalties } from '../../../src/sampling/chain/steps/logit-changes.js'
+import { addBiases, Penalties } from '../../../src/sampling/chain/steps/logit-changes.js'
 import { Mirostat } from '../../../src/sampling/chain/steps/mirostat.js'
 import {
   MinP,
@@ -51,7 +50,7 @@ function define(
 }
 
 const changes: Readonly<Record<string, () => LogitChange>> = {
-  'logit bias': () => new LogitBias([3, 5], [2, -Infinity]),
+  'logit bias': () => ({ apply: (logits) => addBiases(logits, [3, 5], [2, -Infinity]) }),
   penalties: () =>
     new Penalties(sampling({ repetitionPenalty: 1.5, presencePenalty: 1, frequencyPenalty: 0.3 })),
   dry: () => new Dry(sampling({ dryMultiplier: 1, dryAllowedLength: 1 }), noVocabulary),
@@ -82,7 +81,7 @@ for (const [name, create] of Object.entries(steps)) {
     return {
       apply(logits, { position }) {
         random.seed(seedAt(seed, position))
-        scan.load(logits)
+        scan.logits.set(logits)
         if (!candidates.begin()) return
         step.apply(candidates, random)
         candidates.list()
@@ -117,7 +116,7 @@ t.test('as many tokens as have the expected surprise', async () => {
       (size, seed, tau, temperature) => {
         const logits = seed % 2 === 0 ? noise(size, seed, 1) : peaked(size, seed)
         const scan = new SimdScan(size)
-        scan.load(logits)
+        scan.logits.set(logits)
         const candidates = new Candidates(scan)
         candidates.begin()
         new Mirostat(tau, temperature).apply(candidates)
@@ -133,17 +132,17 @@ t.test('as many tokens as have the expected surprise', async () => {
 })
 
 t.test('the outputs of std::mt19937', async (t) => {
-  const twister = new MersenneTwister()
+  const random = new DrawRandom()
   const first = (seed: number, count: number) => {
-    twister.seed(seed)
-    return Array.from({ length: count }, () => twister.next())
+    random.seed(seed)
+    return Array.from({ length: count }, (_, index) => random.output(index))
   }
   // the standard's default seed, whose 10,000th output it names; these are its first
   t.same(first(5489, 4), [3499211612, 581869302, 3890346734, 3586334585])
   t.same(first(0, 3), [2357136044, 2546248239, 3071714933])
   t.same(first(0xffffffff, 3), [419326371, 479346978, 3918654476])
   t.same(first(5489, 227).length, 227)
-  t.throws(() => twister.next(), RangeError)
+  t.throws(() => random.output(227), RangeError)
 })
 
 t.test('the numbers that llama.cpp makes of them', async (t) => {
@@ -236,7 +235,7 @@ t.test('an endless repetition has a finite penalty', async (t) => {
 
 t.test('whether it is on', async (t) => {
   const isOn = (params: Partial<SamplingParams>) =>
-    new SamplingChain(sampling(params), { ...noVocabulary, size: 6 }).needsHistory
+    createChain(sampling(params), 6, noVocabulary).changes.length > 0
   t.notOk(isOn({}))
   t.ok(isOn({ dryMultiplier: 0.8 }))
   t.notOk(isOn({ dryMultiplier: 0.8, dryPenaltyLastN: 0 }))
@@ -273,7 +272,7 @@ function begin(size: number, seed: number): { candidates: Candidates; order: num
   // some equal ones
   for (let id = 0; id < size; id += 5) logits[id] = Math.round(logits[id]!) + 0
   const scan = new SimdScan(size)
-  scan.load(logits)
+  scan.logits.set(logits)
   const candidates = new Candidates(scan)
   candidates.begin()
   const order = [...logits.keys()].sort((a, b) => logits[b]! - logits[a]! || a - b)
@@ -398,7 +397,7 @@ t.test('both scans find the same', async (t) => {
           logits[token] = seed % 3 === 0 ? NaN : -Infinity
         const plain = new PlainScan(size)
         const simd = new SimdScan(size)
-        for (const scan of [plain, simd]) scan.load(logits)
+        for (const scan of [plain, simd]) scan.logits.set(logits)
         const usable = logits.filter((logit) => logit > -Infinity)
         const largest = usable.reduce((most, logit) => Math.max(most, logit), -Infinity)
         t.equal(plain.findLargest(), largest)
@@ -454,7 +453,7 @@ t.test('at least so many tokens stay', async (t) => {
   const logits = Float32Array.from([5, 1, 4, 3, 2, 0])
   const left = (step: ChainStep): number[] => {
     const scan = new SimdScan(logits.length)
-    scan.load(logits)
+    scan.logits.set(logits)
     const candidates = new Candidates(scan)
     candidates.begin()
     const random = new DrawRandom()
@@ -485,7 +484,9 @@ t.test('penalties look at as many tokens as they are told to', async (t) => {
   const penalized = (penaltyLastN: number): number[] => {
     const logits = new Float32Array(6)
     const params = sampling({ presencePenalty: 1, penaltyLastN })
-    new SamplingChain(params, { ...noVocabulary, size: 6 }).change(logits, [1, 2, 3, 4])
+    for (const change of createChain(params, 6, noVocabulary).changes) {
+      change.apply(logits, [1, 2, 3, 4])
+    }
     return [...logits.keys()].filter((id) => logits[id] !== 0)
   }
   t.same([0, 1, 3, 64].map(penalized), [[], [4], [2, 3, 4], [1, 2, 3, 4]])
@@ -494,7 +495,7 @@ t.test('penalties look at as many tokens as they are told to', async (t) => {
 t.test('typical: a token without any probability tells nothing', async (t) => {
   const size = 200
   const left = (scan: VocabularyScan, unlikely: number): number[] => {
-    scan.load(
+    scan.logits.set(
       Float32Array.from({ length: size }, (_, id) => (id === size - 1 ? unlikely : -id / 40)),
     )
     const candidates = new Candidates(scan)

@@ -14,12 +14,18 @@ export class Candidates {
   readonly #sort = new RadixSort()
   readonly #otherIds: Int32Array
   readonly #otherLogits: Float32Array
-  #size = 0
   /** Of {@link counted}, while tokens are masked. */
   #masked = 0
-  #largest = -Infinity
-  #isWhole = true
-  #isSorted = false
+
+  // Fields for speed; only the methods here set them.
+  /** How many tokens are left. */
+  size = 0
+  /** The largest logit. */
+  largest = -Infinity
+  /** Whether no step has left out any token, and they are not listed. */
+  isWhole = true
+  /** Whether the likeliest one is the first, and so on. Only true when they are listed. */
+  isSorted = false
 
   /** The first {@link size} are the tokens, once they are listed. */
   readonly ids: Int32Array
@@ -38,39 +44,19 @@ export class Candidates {
     this.#otherLogits = new Float32Array(scan.ids.length)
   }
 
-  /** How many tokens are left. */
-  get size(): number {
-    return this.#size
-  }
-
   /**
    * How many tokens llama.cpp counts: with those that {@link mask} left out, until another step leaves
    * out more.
    */
   get counted(): number {
-    return Math.max(this.#size, this.#masked)
-  }
-
-  /** Whether no step has left out any token, and they are not listed. */
-  get isWhole(): boolean {
-    return this.#isWhole
-  }
-
-  /** Whether the likeliest one is the first, and so on. Only true when they are listed. */
-  get isSorted(): boolean {
-    return this.#isSorted
-  }
-
-  /** The largest logit. */
-  get largest(): number {
-    return this.#largest
+    return Math.max(this.size, this.#masked)
   }
 
   /** The likeliest token; of equal ones the first. */
   get likeliest(): TokenId {
-    if (!this.#isWhole) return this.ids[this.logits.indexOf(this.#largest)]!
-    const block = this.scan.maxima.indexOf(this.#largest)
-    return this.scan.logits.indexOf(this.#largest, block * blockSize)
+    if (!this.isWhole) return this.ids[this.logits.indexOf(this.largest)]!
+    const block = this.scan.maxima.indexOf(this.largest)
+    return this.scan.logits.indexOf(this.largest, block * blockSize)
   }
 
   /**
@@ -78,17 +64,17 @@ export class Candidates {
    * @returns false when no token can be drawn
    */
   begin(): boolean {
-    this.#largest = this.scan.findLargest()
-    this.#isWhole = true
-    this.#isSorted = false
+    this.largest = this.scan.findLargest()
+    this.isWhole = true
+    this.isSorted = false
     this.#masked = 0
-    this.#size = this.scan.size
-    return this.#largest > -Infinity
+    this.size = this.scan.size
+    return this.largest > -Infinity
   }
 
   /** Lists all tokens that can be drawn, in the order of their ids, unless they are listed. */
   list(): void {
-    if (this.#isWhole) this.#collect(leastLogit)
+    if (this.isWhole) this.#collect(leastLogit)
   }
 
   /** Leaves out the tokens with a smaller logit, which llama.cpp keeps at −∞; the order stays. */
@@ -101,25 +87,25 @@ export class Candidates {
   /** Leaves out the tokens with a smaller logit; the order stays. */
   keepFrom(logit: number): void {
     this.#masked = 0
-    if (this.#isWhole) return this.#collect(Math.max(logit, leastLogit))
+    if (this.isWhole) return this.#collect(Math.max(logit, leastLogit))
     const { ids, logits } = this
     let kept = 0
-    for (let index = 0; index < this.#size; index++) {
+    for (let index = 0; index < this.size; index++) {
       const value = logits[index]!
       if (!(value >= logit)) continue
       ids[kept] = ids[index]!
       logits[kept] = value
       kept += 1
     }
-    this.#size = kept
+    this.size = kept
   }
 
   /** Leaves the `count` likeliest tokens, sorted. Of equal ones those with the smaller ids. */
   keepTop(count: number): void {
-    for (let attempt = 0; this.#isWhole; attempt++) {
+    for (let attempt = 0; this.isWhole; attempt++) {
       const from = this.#likeliest.find(Math.min(count, this.scan.size), attempt)
       this.#collect(Math.max(from, leastLogit))
-      if (this.#size < count && from > -Infinity) this.#isWhole = true
+      if (this.size < count && from > -Infinity) this.isWhole = true
     }
     this.sortFirst(count)
     this.keepSorted(count)
@@ -128,35 +114,35 @@ export class Candidates {
   /** Sorts all tokens. */
   sort(): void {
     this.list()
-    this.sortFirst(this.#size)
+    this.sortFirst(this.size)
   }
 
   /** Puts the `count` likeliest tokens in front, sorted. */
   sortFirst(count: number): void {
     this.list()
-    if (this.#isSorted) return
-    if (count * 2 < this.#size) {
+    if (this.isSorted) return
+    if (count * 2 < this.size) {
       this.#moveLikeliest(count)
       this.#sort.sort(this.ids, this.logits, count)
     } else {
-      this.#sort.sort(this.ids, this.logits, this.#size)
-      this.#isSorted = true
+      this.#sort.sort(this.ids, this.logits, this.size)
+      this.isSorted = true
     }
   }
 
   /** Leaves only the first `count`, which are sorted. */
   keepSorted(count: number): void {
-    this.#size = Math.min(count, this.#size)
+    this.size = Math.min(count, this.size)
     this.#masked = Math.min(count, this.#masked)
-    this.#isSorted = true
+    this.isSorted = true
   }
 
   /** Leaves out the first `count`. */
   dropFirst(count: number): void {
     this.#masked = Math.max(0, this.#masked - count)
-    this.ids.copyWithin(0, count, this.#size)
-    this.logits.copyWithin(0, count, this.#size)
-    this.#size -= count
+    this.ids.copyWithin(0, count, this.size)
+    this.logits.copyWithin(0, count, this.size)
+    this.size -= count
     this.#findLargest()
   }
 
@@ -169,29 +155,29 @@ export class Candidates {
     }
     ids.set(this.#otherIds.subarray(0, count))
     logits.set(this.#otherLogits.subarray(0, count))
-    this.#size = count
+    this.size = count
     this.#masked = 0
-    this.#isSorted = false
+    this.isSorted = false
     this.#findLargest()
   }
 
   #collect(from: number): void {
-    this.#size = this.scan.collect(from)
-    this.#isWhole = false
-    this.#isSorted = false
+    this.size = this.scan.collect(from)
+    this.isWhole = false
+    this.isSorted = false
   }
 
   #findLargest(): void {
     let largest = -Infinity
-    for (let index = 0; index < this.#size; index++) {
+    for (let index = 0; index < this.size; index++) {
       largest = Math.max(largest, this.logits[index]!)
     }
-    this.#largest = largest
+    this.largest = largest
   }
 
   #moveLikeliest(count: number): void {
     const { ids, logits } = this
-    const size = this.#size
+    const size = this.size
     const scratch = this.#otherLogits
     scratch.set(logits.subarray(0, size))
     const least = kthLargest(scratch, size, count)

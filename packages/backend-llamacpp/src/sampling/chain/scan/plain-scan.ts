@@ -22,10 +22,6 @@ export class PlainScan implements VocabularyScan {
     this.listed = new Float32Array(length)
   }
 
-  load(logits: Float32Array): void {
-    this.logits.set(logits)
-  }
-
   findLargest(): number {
     const { logits, maxima } = this
     let largest = -Infinity

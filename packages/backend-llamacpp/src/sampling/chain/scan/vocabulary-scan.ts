@@ -27,8 +27,6 @@ export interface VocabularyScan {
   readonly ids: Int32Array
   /** Their logits. */
   readonly listed: Float32Array
-  /** Takes over the logits of another draw. */
-  load(logits: Float32Array): void
   /** Reads all logits. The largest one; −Infinity when no token can be drawn. */
   findLargest(): number
   /**

@@ -24,33 +24,6 @@ export interface FinalDraw {
 const belowOne = 1 - 2 ** -53
 const belowOneSingle = 1 - 2 ** -24
 
-/**
- * The random numbers of one draw, as llama.cpp's samplers take them: each kind of sampler has a
- * generator of its own, all with the same seed. A second try of the same draw (the grammar refused
- * the first) takes the next number of each.
- */
-export class DrawRandom {
-  readonly #draws = new MersenneTwister()
-  readonly #chances = new MersenneTwister()
-
-  /** Begins the draw with this seed. */
-  seed(seed: number): void {
-    this.#draws.seed(seed)
-    this.#chances.seed(seed)
-  }
-
-  /** For choosing a token, in [0, 1): `std::uniform_real_distribution<double>`. */
-  uniform(): number {
-    const low = this.#draws.next()
-    return Math.min(belowOne, (low + this.#draws.next() * 2 ** 32) / 2 ** 64)
-  }
-
-  /** Whether XTC strikes, in [0, 1): `std::uniform_real_distribution<float>`. */
-  chance(): number {
-    return Math.min(belowOneSingle, Math.fround(this.#chances.next()) / 2 ** 32)
-  }
-}
-
 /** Words of the generator's state. */
 const size = 624
 /** The distance of the two words that an output mixes. */
@@ -59,50 +32,51 @@ const middle = 397
 const firstRound = size - middle
 
 /**
- * The first outputs of `std::mt19937` for a seed. Each draw has a seed of its own, so only these are
- * ever asked for: the state is made as far as they depend on it, 400 words in place of 624.
+ * The random numbers of one draw, as llama.cpp's samplers take them: each kind of sampler has a
+ * `std::mt19937` of its own, all with the same seed. A second try of the same draw (the grammar refused
+ * the first) takes the next number of each.
  */
-export class MersenneTwister {
+export class DrawRandom {
+  /** Made as far as outputs depend on it, as only the first ones are asked for: 400 words. */
   readonly #state = new Uint32Array(size)
   #made = 0
-  #next = 0
+  /** How many outputs have been taken for choosing tokens, and for chances. */
+  #draws = 0
+  #chances = 0
 
-  /** Begins the sequence of this seed, 0 to 4294967295. */
+  /** Begins the draw with this seed, 0 to 4294967295. */
   seed(seed: number): void {
     this.#state[0] = seed
     this.#made = 1
-    this.#next = 0
+    this.#draws = 0
+    this.#chances = 0
   }
 
-  /** The next output, 0 to 4294967295. At most 227 of a seed can be asked for. */
-  next(): number {
-    const at = this.#next++
-    if (at >= firstRound) throw new RangeError(`at most ${firstRound} outputs of a seed`)
-    this.#makeUpTo(at + middle)
+  /** For choosing a token, in [0, 1): `std::uniform_real_distribution<double>`. */
+  uniform(): number {
+    const low = this.output(this.#draws++)
+    return Math.min(belowOne, (low + this.output(this.#draws++) * 2 ** 32) / 2 ** 64)
+  }
+
+  /** Whether XTC strikes, in [0, 1): `std::uniform_real_distribution<float>`. */
+  chance(): number {
+    return Math.min(belowOneSingle, Math.fround(this.output(this.#chances++)) / 2 ** 32)
+  }
+
+  /** The generator's output with this index, 0 to 226: 0 to 4294967295. */
+  output(index: number): number {
+    if (index >= firstRound) throw new RangeError(`at most ${firstRound} outputs of a seed`)
     const state = this.#state
-    const mixed = (state[at]! & 0x80000000) | (state[at + 1]! & 0x7fffffff)
-    let word = state[at + middle]! ^ (mixed >>> 1) ^ ((mixed & 1) === 0 ? 0 : 0x9908b0df)
+    for (; this.#made <= index + middle; this.#made++) {
+      const before = state[this.#made - 1]!
+      state[this.#made] = Math.imul(1812433253, before ^ (before >>> 30)) + this.#made
+    }
+    const mixed = (state[index]! & 0x80000000) | (state[index + 1]! & 0x7fffffff)
+    let word = state[index + middle]! ^ (mixed >>> 1) ^ ((mixed & 1) === 0 ? 0 : 0x9908b0df)
     word ^= word >>> 11
     word ^= (word << 7) & 0x9d2c5680
     word ^= (word << 15) & 0xefc60000
     return (word ^ (word >>> 18)) >>> 0
-  }
-
-  #makeUpTo(last: number): void {
-    const state = this.#state
-    for (; this.#made <= last; this.#made++) {
-      const before = state[this.#made - 1]!
-      state[this.#made] = Math.imul(1812433253, before ^ (before >>> 30)) + this.#made
-    }
-  }
-}
-
-/** Chooses the likeliest token; of equal ones the first. */
-export class GreedyDraw implements FinalDraw {
-  readonly temperature = 0
-
-  pick(candidates: Candidates): TokenId {
-    return candidates.likeliest
   }
 }
 
@@ -111,18 +85,16 @@ const negligible = 20
 
 /**
  * Divides the logits by the temperature and draws from their softmax, as llama.cpp's `temp` and
- * `dist`: the first token at which the running sum of the weights reaches the random share of all.
+ * `dist`: the first token at which the running sum of the weights reaches the random share of all. At
+ * temperature 0 it is the likeliest token; of equal ones the first.
  */
 export class TemperatureDraw implements FinalDraw {
-  /** @param temperature - above 0, in single precision */
+  /** @param temperature - in single precision */
   constructor(readonly temperature: number) {}
 
   pick(candidates: Candidates, random: DrawRandom): TokenId {
-    return this.pickBy(candidates, random.uniform())
-  }
-
-  /** The token at this share of all weights, in [0, 1). */
-  pickBy(candidates: Candidates, share: number): TokenId {
+    const share = random.uniform()
+    if (!(this.temperature > 0)) return candidates.likeliest
     const shift = Math.fround(candidates.largest / this.temperature)
     if (!Number.isFinite(shift)) return candidates.likeliest
     const token = candidates.isWhole
@@ -208,10 +180,8 @@ export class DynamicTemperatureDraw implements FinalDraw {
   }
 
   pick(candidates: Candidates, random: DrawRandom): TokenId {
-    const share = random.uniform()
     this.#temperature = this.#temperatureFor(candidates)
-    if (!(this.#temperature > 0)) return candidates.likeliest
-    return new TemperatureDraw(this.#temperature).pickBy(candidates, share)
+    return new TemperatureDraw(this.#temperature).pick(candidates, random)
   }
 
   #temperatureFor(candidates: Candidates): number {

@@ -107,10 +107,6 @@ export class SimdScan implements VocabularyScan {
     this.sums = new Float64Array(memory, sums, blocks)
   }
 
-  load(logits: Float32Array): void {
-    this.logits.set(logits)
-  }
-
   findLargest(): number {
     const { logits, maxima } = this
     return this.#native.findLargest(logits.byteOffset, maxima.byteOffset, this.#blocks)
