@@ -6,6 +6,7 @@ import {
   type BatchStore,
   type FileObject,
   type Kept,
+  type LinePlace,
   type PlacedLine,
   splitLines,
   type Stored,
@@ -75,8 +76,7 @@ export class SharedBatchStore implements BatchStore {
     return splitLines(this.blobs.read(id))
   }
 
-  /** The text of a line. */
-  async textOf(id: string, { at, bytes }: Pick<PlacedLine, 'at' | 'bytes'>): Promise<string> {
+  async textOf(id: string, { at, bytes }: LinePlace): Promise<string> {
     return (await this.blobs.slice(id, at, at + bytes)).toString('utf8')
   }
 

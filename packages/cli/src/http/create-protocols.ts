@@ -6,7 +6,7 @@ import {
   type KoaProtocol,
   type LogLevelControl,
   type ModelStore,
-  type SharedBatches,
+  type OpenBatches,
 } from '@cllm/http-koa'
 import { pageFolder } from '@cllm/web'
 import type { LoadedConfig } from '../config/load-config.js'
@@ -18,7 +18,7 @@ export interface ProtocolSurroundings {
   readonly now: number
   readonly log?: LogLevelControl
   readonly store?: ModelStore
-  readonly batches?: SharedBatches
+  readonly batches?: OpenBatches
   readonly holdFolder?: HoldFolder
   /** The API keys, where they can be changed. */
   readonly keys?: KeyStore

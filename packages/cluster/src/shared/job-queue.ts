@@ -12,16 +12,11 @@ export interface Job<Data> {
   readonly delayMs?: number
 }
 
-/** Does a job; the signal fires when the queue is closed. What throws is done again. */
-export type DoJob<Data> = (job: Job<Data>, signal: AbortSignal) => Promise<void>
-
-/** Thrown by a job: it is done again after so long, and another one has its place meanwhile. */
-export class JobLater extends Error {
-  /** @param ms - milliseconds */
-  constructor(readonly ms: number) {
-    super(`later, in ${ms} ms`)
-  }
-}
+/**
+ * Does a job; the signal fires when the queue is closed. What throws is done again, and so is what returns
+ * milliseconds, after so long: another job has its place meanwhile.
+ */
+export type DoJob<Data> = (job: Job<Data>, signal: AbortSignal) => Promise<number | undefined>
 
 /** Without a sign of life for so long, the process that does a job is taken for dead. */
 const lockMs = 5000
@@ -104,13 +99,10 @@ export class JobQueue<Data> {
       const worker = new Worker(
         this.name,
         async (job, token) => {
-          try {
-            await run({ id: job.id ?? '', data: job.data as Data }, signal)
-          } catch (error) {
-            if (!(error instanceof JobLater)) throw error
-            await job.moveToDelayed(systemClock.now() + error.ms, token)
-            throw new DelayedError()
-          }
+          const ms = await run({ id: job.id ?? '', data: job.data as Data }, signal)
+          if (ms === undefined) return
+          await job.moveToDelayed(systemClock.now() + ms, token)
+          throw new DelayedError()
         },
         {
           connection: this.#connection,

@@ -1,5 +1,5 @@
 import type { ProtocolDefinition } from '@cllm/core'
-import type { SharedBatches } from '../protocols/batches/shared-batches.js'
+import type { OpenBatches } from '../protocols/batches/batch-store.js'
 import type { ModelStore } from '../engines/model-store.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/protocol-defaults.js'
 import type { KeyStore } from '../security/key-store.js'
@@ -33,7 +33,7 @@ export interface ProtocolContext {
   /** The level of the server's logger, where it can be changed. */
   readonly log?: LogLevelControl
   /** Batches that this server shares with others; default: those of its own folder, if it has one. */
-  readonly batches?: SharedBatches
+  readonly batches?: OpenBatches
   /** Keeps a folder for this process, such as that of batches; default: processes do not share folders. */
   readonly holdFolder?: HoldFolder
   /** The API keys, where they can be changed. */

@@ -1,13 +1,13 @@
 import type { ClosableDirectory } from '@cllm/host'
 import type { Logger } from '@cllm/core'
-import type { CreateLimitCounter, ModelStore, SharedBatches } from '@cllm/http-koa'
+import type { CreateLimitCounter, ModelStore, OpenBatches } from '@cllm/http-koa'
 import type { KeySources, OpenKeyRing } from '../../keys/open-key-ring.js'
 
 /** What the fronts of a cluster share. */
 export interface SharedWithFronts {
   readonly limitCounters: CreateLimitCounter
   /** The cluster's batches, where they are wanted. */
-  readonly batches?: SharedBatches
+  readonly batches?: OpenBatches
   /** Opens the cluster's keys. Throws `cluster_unavailable`. */
   readonly openKeys: (sources: KeySources, logger: Logger) => Promise<OpenKeyRing>
 }

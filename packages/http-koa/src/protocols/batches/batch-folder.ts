@@ -12,9 +12,11 @@ import {
 } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
-import type { BatchObject, FileObject, Kept } from './batch-objects.js'
-import type { BatchKind as Kind, BatchStore, NumberedLine, Stored } from './batch-store.js'
-import { splitLines } from './lines/split-lines.js'
+import { type BatchObject, type FileObject, isUnderWay, type Kept } from './batch-objects.js'
+import { text } from 'node:stream/consumers'
+import type { BatchKind as Kind, BatchStore, LinePlace, Stored } from './batch-store.js'
+import { outputIds } from './folder-answers.js'
+import { type PlacedLine, splitLines } from './lines/split-lines.js'
 
 /** So much of a file is read at once. */
 const pieceBytes = 65_536
@@ -55,13 +57,13 @@ export class BatchFolder implements BatchStore {
    * @param isHeld - whether this process may write; it may have stood still until a moment ago
    */
   async append(file: string, line: object, isHeld: () => boolean = () => true): Promise<void> {
-    const text = `${JSON.stringify(line)}\n`
+    const added = `${JSON.stringify(line)}\n`
     await this.#inTurn(file, async () => {
       if (this.#torn.has(file)) await this.mend(file)
       // In one turn of the event loop: between a look and a write that waits, others may have taken over.
       if (!isHeld()) throw new Error('another server has the batches')
       this.#torn.add(file)
-      await this.#checked(() => appendFileSync(this.contentOf(file), text, { mode: 0o600 }))
+      await this.#checked(() => appendFileSync(this.contentOf(file), added, { mode: 0o600 }))
       this.#torn.delete(file)
     })
   }
@@ -74,8 +76,8 @@ export class BatchFolder implements BatchStore {
   async get<K extends Kind>(kind: K, id: string): Promise<Stored<K> | undefined> {
     if (!wellFormed.test(id)) return undefined
     try {
-      const text = await readFile(this.#headOf(kind, id), 'utf8').catch(ifMissing(undefined))
-      if (text !== undefined) return JSON.parse(text) as Stored<K>
+      const found = await readFile(this.#headOf(kind, id), 'utf8').catch(ifMissing(undefined))
+      if (found !== undefined) return JSON.parse(found) as Stored<K>
       if (this.#isMade) await this.#checked(async () => await stat(join(this.folder, kind)))
       return undefined
     } catch (error) {
@@ -117,12 +119,13 @@ export class BatchFolder implements BatchStore {
   }
 
   /**
-   * Removes contents without a record, which a crash has left of uploads.
+   * Removes contents without a record, which a crash has left of uploads; those of batches under way have none yet.
    *
-   * @param used - ids of files that have no record yet
    * @param before - a time in milliseconds: what is newer may be on its way
    */
-  async sweep(used: ReadonlySet<string>, before: number): Promise<void> {
+  async sweep(before: number): Promise<void> {
+    const batches = (await this.list('batches')).map(({ object }) => object).filter(isUnderWay)
+    const used = new Set(batches.flatMap(({ id }) => Object.values(outputIds(id))))
     const names = new Set(await readdir(join(this.folder, 'files')))
     for (const name of names) {
       const id = name.slice(0, -'.jsonl'.length)
@@ -148,8 +151,13 @@ export class BatchFolder implements BatchStore {
   }
 
   /** The lines of a file, with their numbers from 1; empty ones are left out. */
-  async *lines(id: string): AsyncGenerator<NumberedLine> {
+  async *lines(id: string): AsyncGenerator<PlacedLine> {
     yield* splitLines(this.content(id))
+  }
+
+  async textOf(id: string, { at, bytes }: LinePlace): Promise<string> {
+    const place = { start: at, end: at + bytes - 1 }
+    return await text(createReadStream(this.contentOf(id), place))
   }
 
   /** Cuts off a last line without an end, which a crash or a full disk has left. */

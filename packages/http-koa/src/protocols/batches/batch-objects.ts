@@ -1,3 +1,6 @@
+import type { Random } from '@cllm/core'
+import { requestId } from '@cllm/host'
+
 /** A stored file, in OpenAI's shape. */
 export interface FileObject {
   readonly id: string
@@ -74,3 +77,20 @@ export interface Kept<T> {
 /** The states in which a batch still has something to do. */
 export const isUnderWay = ({ status }: BatchObject): boolean =>
   ['validating', 'in_progress', 'finalizing', 'cancelling'].includes(status)
+
+/** Why a batch ends whose key was removed. */
+export const keyIsGone: NonNullable<BatchObject['errors']> = {
+  object: 'list',
+  data: [
+    {
+      code: 'unauthenticated',
+      message: 'The API key that asked for this batch is valid no longer',
+      line: null,
+      param: null,
+    },
+  ],
+}
+
+/** A new id of a file or a batch. */
+export const newId = (kind: 'file-' | 'batch_', random: Random): string =>
+  `${kind}${requestId(random)}`

@@ -2,9 +2,7 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { type Route, post, get } from '../../routes/route.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
-import type { BatchObject } from './batch-objects.js'
-import { newId } from './batch-runner.js'
-import { cancelBatch } from './cancel-batch.js'
+import { type BatchObject, newId } from './batch-objects.js'
 import {
   askingOwner,
   type BatchesContext,
@@ -41,23 +39,28 @@ export const batchRoutes: readonly Route<BatchesContext>[] = [
     '/v1/batches',
     'user',
     'The batches, the newest first',
-    async ({ query: page }, { store, jobs }) => {
+    async ({ query: page }, { store, runner }) => {
       const batches = (await store.list('batches')).filter(maySee)
       return pageOf(
-        await Promise.all(batches.map(async ({ object }) => await jobs.live(object))),
+        await Promise.all(batches.map(async ({ object }) => await runner.live(object))),
         page,
       )
     },
     { query: querySchema },
   ),
-  get('/v1/batches/:id', 'user', 'One batch, and how far it is', async (call, { store, jobs }) => {
-    return await jobs.live((await findBatch(store, call.params['id'] ?? '')).object)
-  }),
+  get(
+    '/v1/batches/:id',
+    'user',
+    'One batch, and how far it is',
+    async (call, { store, runner }) => {
+      return await runner.live((await findBatch(store, call.params['id'] ?? '')).object)
+    },
+  ),
   post('/v1/batches/:id/cancel', 'user', 'End a batch; what is answered stays', cancel),
 ]
 
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
-  const { store, jobs } = batches
+  const { store, runner } = batches
   const { fields } = call
   const { object: file } = await findFile(store, fields.input_file_id)
   const { clock, random } = call
@@ -85,18 +88,17 @@ async function create(call: CallOf<typeof createSchema>, batches: BatchesContext
     metadata: fields.metadata ?? null,
   }
   await store.put('batches', { ...askingOwner(), object: batch })
-  await jobs.start(batch.id)
+  await runner.start(batch.id)
   return batch
 }
 
-async function cancel(call: Call, { store, jobs }: BatchesContext): Promise<Answer> {
+async function cancel(call: Call, { store, runner }: BatchesContext): Promise<Answer> {
   const { object: batch } = await findBatch(store, call.params['id'] ?? '')
   const { id } = batch
-  const { clock } = call
-  const cancelled = await cancelBatch(id, { store, jobs, clock })
+  const cancelled = await runner.cancel(id)
   if (cancelled?.wasUnderWay !== true) {
     const { status } = cancelled?.batch ?? batch
     throw new CllmError('invalid_request', `The batch ${id} is ${status} and cannot be cancelled`)
   }
-  return await jobs.live(cancelled.batch)
+  return await runner.live(cancelled.batch)
 }

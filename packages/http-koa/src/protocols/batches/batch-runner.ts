@@ -1,207 +1,292 @@
 import type { Clock, Logger, Random } from '@cllm/core'
 import { requestId } from '@cllm/host'
-import type { BatchFolder } from './batch-folder.js'
-import { type BatchObject, isUnderWay, type Kept } from './batch-objects.js'
-import { cancelBatch, keyIsGone } from './cancel-batch.js'
-import { Places } from './lines/places.js'
+import { publicError } from '../../errors/public-error.js'
+import { openAiErrorBody } from '../openai/openai-error.js'
+import { type BatchObject, isUnderWay, type Kept, keyIsGone, type Owner } from './batch-objects.js'
+import type {
+  Added,
+  BatchEnd,
+  BatchJob,
+  NumberedBatchLine,
+  OpenBatches,
+  QueuedJob,
+} from './batch-store.js'
 import { checkBatch, parseLine } from './lines/check-lines.js'
-import { answerLine } from './lines/answer-line.js'
-import type { BatchLine, SendLine } from './lines/line-sender.js'
-import type { BatchJobs } from './batch-store.js'
-import { type BatchOutput, openOutput, outputIds } from './batch-output.js'
-import type { FolderHold } from '../../routes/define-protocol.js'
+import { lineSeed, withSeed } from './lines/line-seed.js'
+import type { LineAnswer, SendLine } from './lines/line-sender.js'
 import { tryUntilDone } from './try-until-done.js'
 
 /** What a {@link BatchRunner} needs. */
-export interface BatchRunnerParts {
-  readonly folder: BatchFolder
+export interface BatchRunnerParts extends OpenBatches {
+  /** Answers a line. */
   readonly send: SendLine
   readonly clock: Clock
   readonly random: Random
   readonly logger: Logger
-  /** Lines that are computed at a time. */
+  /** Lines that this process computes at a time. */
   readonly concurrency: number
-  /** Resolves when no other process runs the folder's batches. */
-  readonly hold: () => Promise<FolderHold>
 }
 
-/** An upload takes no longer than these milliseconds. */
-const uploadMs = 3_600_000
+type LineJob = Extract<BatchJob, { readonly what: 'line' }>
+
+/** Lines that are queued at once. */
+const linesAtOnce = 500
+/** Seconds after which a line is asked again that the server was too busy for. */
+const someSeconds = 1
+/** A line asks again after this many seconds at most: the limits of its key may have been raised. */
+const mostSeconds = 60
+/** Answers of a server that is busy, stopping, or without an engine: the line is asked again. */
+const busy: ReadonlySet<number> = new Set([429, 499, 502, 503])
+/** A batch ends when its key has been unknown for this many milliseconds. */
+const unknownMs = 30_000
+/** Milliseconds between two looks whether other servers have cancelled batches with computed lines. */
+const watchMs = 1000
+/** Milliseconds between two looks for batches whose server died before it made their job. */
+const mendMs = 60_000
 
 /**
- * Runs batches, those of a key one after the other: one that waits for its key's limits holds up no
- * others. Each line's answer is on disk before the next of its worker is
- * asked, so that a batch goes on where it was after a crash, and no line has two answers.
+ * Runs batches: each line is a job, and each answer is stored before the next line has its place. A job whose
+ * process dies is done again, and a line that is computed twice keeps its first answer.
  */
-export class BatchRunner implements BatchJobs {
-  /** The last batch of each key, by its hash. */
-  readonly #last = new Map<string, Promise<void>>()
-  readonly #stops = new Map<string, AbortController>()
-  readonly #outputs = new Map<string, BatchOutput>()
+export class BatchRunner {
+  /** Lines that are computed here, by their batch. */
+  readonly #computed = new Map<string, Map<AbortController, Promise<unknown>>>()
+  /** Since when keys of batches are unknown here, by their hashes. */
+  readonly #unknownSince = new Map<string, number>()
+  #isWatching = false
 
-  readonly #places: Places
-  /** Batches that were made before this process may run any. */
-  #early: string[] | undefined = []
-  /** Its signal fires when another process runs them. */
-  #hold: FolderHold = { lost: new AbortController().signal, isHeld: () => true }
+  constructor(private readonly parts: BatchRunnerParts) {}
 
-  constructor(private readonly parts: BatchRunnerParts) {
-    this.#places = new Places(parts.concurrency)
-  }
-
-  /** Goes on with what an earlier process has left, once that one has ended. */
+  /** Begins to do jobs, and goes on with what was left. */
   async resume(): Promise<void> {
-    this.#hold = await this.parts.hold()
-    const { lost } = this.#hold
-    lost.addEventListener('abort', () => void this.#holdAnew(), { once: true })
-    const { folder, logger } = this.parts
-    // those of before may be lost, those of now are not
-    const all = await folder.list('batches').catch((error: unknown) => {
-      logger.error({ err: error }, 'batches of before cannot be read')
-    })
-    const left = (all ?? []).toReversed().filter(({ object }) => isUnderWay(object))
-    if (all !== undefined && !lost.aborted) await this.#sweep(left)
-    if (lost.aborted) return
-    const ids = new Set([...left.map(({ object }) => object.id), ...(this.#early ?? [])])
-    this.#early = undefined
-    for (const id of ids) await this.start(id)
+    const { queue, concurrency } = this.parts
+    await queue.process(
+      concurrency,
+      async (job, signal) => {
+        if (job.what === 'line') return await this.#compute(job, signal)
+        await (job.what === 'check' ? this.#check(job.batch) : this.#close(job.batch, job.as))
+        return undefined
+      },
+      async () => await this.#mend(),
+    )
   }
 
-  /** Removes what a crash has left of uploads, which takes place on the disk. */
-  async #sweep(left: readonly Kept<BatchObject>[]): Promise<void> {
-    const { folder, clock, logger } = this.parts
-    const used = left.flatMap(({ object }) => Object.values(outputIds(object.id)))
-    try {
-      await folder.sweep(new Set(used), clock.now() - uploadMs)
-    } catch (error) {
-      logger.warn({ err: error }, 'what is left of uploads cannot be removed')
-    }
-  }
-
-  /** Runs a batch when those of its key before it have ended. */
+  /** Runs a batch, which is in the store. */
   async start(id: string): Promise<void> {
-    if (this.#early !== undefined) {
-      this.#early.push(id)
-      return
-    }
-    const hold = this.#hold
-    this.#stops.set(id, new AbortController())
-    const { folder, clock, logger } = this.parts
-    // one whose key cannot be read now is run all the same
-    const kept = await folder.get('batches', id).catch(() => {})
-    const hash = kept?.owner?.hash ?? ''
-    const before = this.#last.get(hash) ?? Promise.resolve()
-    const ended = before.then(async () => {
-      const onError = (error: unknown) =>
-        logger.error({ err: error, batch: id }, 'a batch stopped and is tried again')
-      const { lost: signal } = hold
-      await tryUntilDone(() => this.#run(id, hold), { clock, signal, onError })
-      this.#stops.delete(id)
-      this.#outputs.delete(id)
-      if (this.#last.get(hash) === ended) this.#last.delete(hash)
-    })
-    this.#last.set(hash, ended)
+    await this.parts.queue.add([{ id: `${id}-check`, data: { batch: id, what: 'check' } }])
   }
 
-  /** Ends a batch's lines that are computed, and leaves out the others. */
-  stop(id: string): void {
-    this.#stops.get(id)?.abort()
+  /**
+   * Ends a batch that is under way; what is answered stays.
+   *
+   * @param errors - why, where nobody has asked for it
+   * @returns the batch as it is then, and whether it was under way; undefined where there is none
+   */
+  async cancel(
+    id: string,
+    errors?: BatchObject['errors'],
+  ): Promise<{ readonly batch: BatchObject; readonly wasUnderWay: boolean } | undefined> {
+    let wasUnderWay = false
+    const changed = await this.parts.store.update(id, (batch) => {
+      wasUnderWay = isUnderWay(batch)
+      if (!wasUnderWay) return undefined
+      return { status: 'cancelling', cancelling_at: this.#seconds(), ...(errors && { errors }) }
+    })
+    if (wasUnderWay) await this.#stop(id)
+    return changed && { batch: changed.object, wasUnderWay }
   }
 
   /** The batch with what is counted now. */
-  live(batch: BatchObject): BatchObject {
-    const output = this.#outputs.get(batch.id)
-    return output === undefined
-      ? batch
-      : { ...batch, request_counts: { ...batch.request_counts, ...output.counts } }
+  async live(batch: BatchObject): Promise<BatchObject> {
+    if (!isUnderWay(batch)) return batch
+    const counts = await this.parts.answers.counts(batch.id)
+    return counts === undefined ? batch : { ...batch, request_counts: counts }
   }
 
-  /** Another process has the batches: they end here as they are, until that one ends. */
-  async #holdAnew(): Promise<void> {
-    this.#early = []
-    await Promise.all(this.#last.values())
-    await this.resume().catch((error: unknown) => {
-      this.parts.logger.error({ err: error }, 'batches cannot be run')
-    })
-  }
-
-  async #run(id: string, { lost, isHeld }: FolderHold): Promise<void> {
-    if (!isHeld()) return
-    const stopped = this.#stops.get(id)!.signal
-    const { folder, random, clock } = this.parts
-    const checked = await checkBatch(id, { store: folder, clock })
-    if (checked === undefined || !isHeld()) return
-    const output = await openOutput(folder, checked, { random, isHeld })
-    this.#outputs.set(id, output)
-    const { object } = checked
-    const lines = this.#left(object, output)
-    const over = new AbortController()
-    const signal = AbortSignal.any([stopped, over.signal, lost])
-    const worker = async () => {
-      for await (const line of lines) {
-        if (signal.aborted || this.#seconds() >= object.expires_at) return
-        await this.#answer(line, checked, output, signal)
+  /** Begins batches that have no job: it was lost with a process. */
+  async #mend(): Promise<void> {
+    const { store, queue, clock, logger } = this.parts
+    try {
+      for (const { object } of (await store.list('batches')).toReversed()) {
+        const { id, status } = object
+        if (status === 'cancelling') await this.#stop(id)
+        else if (status === 'validating' || (queue.isForgetful && isUnderWay(object))) {
+          await this.start(id)
+        }
       }
+    } catch (error) {
+      logger[queue.isForgetful ? 'error' : 'debug'](
+        { err: error },
+        'batches of before cannot be read',
+      )
     }
-    const isCancelled = object.status === 'cancelling'
-    if (!isCancelled) {
-      const stopClock = clock.at(1000 * object.expires_at, () => over.abort())
-      const workers = Array.from({ length: this.parts.concurrency }, worker)
+    if (!queue.isForgetful) clock.at(clock.now() + mendMs, () => void this.#mend())
+  }
+
+  async #stop(id: string): Promise<void> {
+    void this.#leaveLines(id)
+    await this.parts.queue.add([closing(id, 'cancelled')])
+  }
+
+  /** Checks a new batch's lines, and makes a job of each. Done again after a crash, it makes none twice. */
+  async #check(id: string): Promise<void> {
+    const { store, answers, queue, clock } = this.parts
+    const checked = await checkBatch(id, { store, clock })
+    if (checked?.object.status !== 'in_progress') return
+    const { object, owner } = checked
+    await answers.open(object)
+    const delayMs = Math.max(0, 1000 * object.expires_at - clock.now())
+    await queue.add([{ ...closing(id, 'expired'), delayMs }])
+    let jobs: QueuedJob[] = []
+    for await (const { line, at, bytes } of store.lines(object.input_file_id)) {
+      jobs.push({ id: `${id}-${line}`, data: { batch: id, what: 'line', line, at, bytes } })
+      if (jobs.length === linesAtOnce) await queue.add(jobs.splice(0), owner?.hash)
+    }
+    await queue.add(jobs, owner?.hash)
+  }
+
+  /** Computes a line, unless it has its answer; the last one ends the batch. */
+  async #compute(job: LineJob, closed: AbortSignal): Promise<number | undefined> {
+    const { store, answers, queue } = this.parts
+    const { batch: id } = job
+    const kept = await store.get('batches', id)
+    if (kept?.object.status !== 'in_progress') return undefined
+    const { input_file_id: input, endpoint } = kept.object
+    const text = await store.textOf(input, job)
+    const line = { ...parseLine(text, endpoint), line: job.line }
+    let added: Added | number | undefined
+    if (await answers.has(id, line)) added = await answers.state(id)
+    else {
+      const left = new AbortController()
+      const here = this.#computed.get(id) ?? new Map<AbortController, Promise<unknown>>()
+      const answered = this.#answer(kept, line, AbortSignal.any([closed, left.signal]))
+      this.#computed.set(id, here.set(left, answered))
+      this.#watch()
       try {
-        await Promise.all(workers)
+        added = await answered
       } finally {
-        stopClock()
-        over.abort()
-        // None still computes a line when the batch is tried again.
-        await Promise.allSettled(workers)
+        here.delete(left)
+      }
+      // Another server does it, where this one ends.
+      closed.throwIfAborted()
+    }
+    if (added === 'whole') await queue.add([closing(id, 'completed')])
+    return typeof added === 'number' ? added : undefined
+  }
+
+  /** Asks what a line asks and stores the answer; milliseconds: it is to be asked again after so long. */
+  async #answer(
+    { object: { id }, owner }: Kept<BatchObject>,
+    line: NumberedBatchLine,
+    signal: AbortSignal,
+  ): Promise<Added | number | undefined> {
+    const { answers, random, clock, logger } = this.parts
+    const answer = await withSeed(lineSeed(id, line.line), async () => {
+      return await this.#ask(line, owner, signal)
+    })
+    if (signal.aborted) return undefined
+    if (answer.status === 401) return await this.#endWithoutKey(id, owner?.hash ?? '')
+    this.#unknownSince.delete(owner?.hash ?? '')
+    if (busy.has(answer.status)) {
+      return 1000 * Math.min(answer.retryAfter ?? someSeconds, mostSeconds)
+    }
+    const response = {
+      status_code: answer.status,
+      request_id: requestId(random),
+      body: answer.body,
+    }
+    const { custom_id } = line
+    const shown = { id: `batch_req_${requestId(random)}`, custom_id, response, error: null }
+    const kind = answer.status < 300 ? 'completed' : 'failed'
+    const onError = (error: unknown) =>
+      logger.error({ err: error, batch: id }, 'an answer cannot be written')
+    const add = async () => await answers.add(id, line, kind, shown)
+    return await tryUntilDone(add, { clock, signal, onError })
+  }
+
+  /** What goes wrong is an answer, as for any client. */
+  async #ask(
+    line: NumberedBatchLine,
+    owner: Owner | undefined,
+    signal: AbortSignal,
+  ): Promise<LineAnswer> {
+    const { send, logger } = this.parts
+    try {
+      return await send(line, owner, signal)
+    } catch (error) {
+      const told = publicError(error, logger)
+      return { status: told.status, body: openAiErrorBody(told), retryAfter: undefined }
+    }
+  }
+
+  /** A key that another server has made a moment ago may be unknown here. */
+  async #endWithoutKey(id: string, hash: string): Promise<number | undefined> {
+    const now = this.parts.clock.now()
+    const since = this.#unknownSince.get(hash) ?? now
+    this.#unknownSince.set(hash, since)
+    if (now - since < unknownMs) return unknownMs
+    await this.cancel(id, keyIsGone)
+    return undefined
+  }
+
+  /** Makes files of a batch's answers, and ends it; done again after a crash, it makes the same files. */
+  async #close(id: string, as: BatchEnd): Promise<void> {
+    const { store, answers, queue } = this.parts
+    await this.#leaveLines(id)
+    const kept = await store.get('batches', id)
+    if (kept !== undefined && isUnderWay(kept.object)) {
+      const now = this.#seconds()
+      const files = await answers.close(kept, now)
+      // Another server has ended it meanwhile.
+      if (files === undefined) return
+      const counts = await answers.counts(id)
+      await store.update(id, (batch) => {
+        if (!isUnderWay(batch)) return undefined
+        // What is cancelled while it ends is cancelled.
+        const status = batch.status === 'cancelling' ? 'cancelled' : as
+        return {
+          status,
+          [`${status}_at`]: now,
+          ...(status === 'completed' && { finalizing_at: now }),
+          ...files,
+          ...(counts && { request_counts: counts }),
+        }
+      })
+    }
+    await answers.remove(id)
+    if (as !== 'expired') await queue.remove(closing(id, 'expired').id)
+  }
+
+  /** Leaves the lines of a batch that are computed here; resolves when none is any more. */
+  async #leaveLines(id: string): Promise<void> {
+    const here = this.#computed.get(id) ?? new Map<AbortController, Promise<unknown>>()
+    for (const left of here.keys()) left.abort()
+    await Promise.allSettled(here.values())
+  }
+
+  /** Another server may end a batch whose lines are computed here. */
+  #watch(): void {
+    const { clock, logger, queue } = this.parts
+    if (this.#isWatching || queue.isForgetful) return
+    this.#isWatching = true
+    clock.at(clock.now() + watchMs, () => {
+      this.#look()
+        .catch((error: unknown) => logger.debug({ err: error }, 'the batches are unknown'))
+        .finally(() => {
+          this.#isWatching = false
+          if (this.#computed.size > 0) this.#watch()
+        })
+    })
+  }
+
+  async #look(): Promise<void> {
+    for (const [id, here] of this.#computed) {
+      if (here.size === 0) this.#computed.delete(id)
+      else {
+        const kept = await this.parts.store.get('batches', id)
+        if (kept?.object.status !== 'in_progress') void this.#leaveLines(id)
       }
     }
-    if (!isHeld()) return
-    await this.#finish(id, output, stopped.aborted || isCancelled)
-  }
-
-  async *#left({ input_file_id: input, endpoint }: BatchObject, output: BatchOutput) {
-    for await (const { text } of this.parts.folder.lines(input)) {
-      const line = parseLine(text, endpoint)
-      if (!output.has(line.custom_id)) yield line
-    }
-  }
-
-  async #answer(
-    line: BatchLine,
-    { owner, object }: Kept<BatchObject>,
-    output: BatchOutput,
-    signal: AbortSignal,
-  ): Promise<void> {
-    const { folder: store, clock, logger } = this.parts
-    // A line that waits for its key's limits leaves its place to others.
-    const send: SendLine = async (...asked) =>
-      await this.#places.take(async () => await this.parts.send(...asked))
-    const answer = await answerLine(line, owner, { send, clock, logger, signal })
-    if (answer?.status === 401)
-      await cancelBatch(object.id, { store, jobs: this, clock }, keyIsGone)
-    else if (answer !== undefined) {
-      const onError = (error: unknown) =>
-        logger.error({ err: error, batch: object.id }, 'an answer cannot be written')
-      await tryUntilDone(() => output.add(line, answer), { clock, signal, onError })
-    }
-  }
-
-  async #finish(id: string, output: BatchOutput, isCancelled: boolean): Promise<void> {
-    const { folder } = this.parts
-    const now = this.#seconds()
-    const files = await output.close(now)
-    await folder.update(id, ({ status, request_counts: before }) => {
-      const counts = { request_counts: { ...before, ...output.counts } }
-      // What is cancelled while it ends is cancelled.
-      const end: Partial<BatchObject> =
-        isCancelled || status === 'cancelling'
-          ? { status: 'cancelled', cancelled_at: now }
-          : output.size >= before.total
-            ? { status: 'completed', completed_at: now, finalizing_at: now }
-            : { status: 'expired', expired_at: now }
-      return { ...end, ...files, ...counts }
-    })
   }
 
   #seconds(): number {
@@ -209,6 +294,7 @@ export class BatchRunner implements BatchJobs {
   }
 }
 
-/** A new id of a file or a batch. */
-export const newId = (kind: 'file-' | 'batch_', random: Random): string =>
-  `${kind}${requestId(random)}`
+const closing = (batch: string, as: BatchEnd): QueuedJob => ({
+  id: `${batch}-${as}`,
+  data: { batch, what: 'close', as },
+})

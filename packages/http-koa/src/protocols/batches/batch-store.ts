@@ -1,5 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { BatchObject, FileObject, Kept } from './batch-objects.js'
+import type { BatchLine } from './lines/line-sender.js'
+import type { PlacedLine } from './lines/split-lines.js'
 
 /** Files, or batches. */
 export type BatchKind = 'files' | 'batches'
@@ -7,12 +9,8 @@ export type BatchKind = 'files' | 'batches'
 /** What is kept of one of a kind. */
 export type Stored<K extends BatchKind> = Kept<K extends 'files' ? FileObject : BatchObject>
 
-/** A line of a file. */
-export interface NumberedLine {
-  /** From 1; empty lines count. */
-  readonly line: number
-  readonly text: string
-}
+/** Where the bytes of a line are in its file. */
+export type LinePlace = Pick<PlacedLine, 'at' | 'bytes'>
 
 /** Where files and batches are kept. */
 export interface BatchStore {
@@ -36,17 +34,93 @@ export interface BatchStore {
   /** The size of a file's content in bytes. */
   sizeOf(id: string): Promise<number>
   /** The lines of a file, with their numbers from 1; empty ones are left out. */
-  lines(id: string): AsyncIterable<NumberedLine>
+  lines(id: string): AsyncIterable<PlacedLine>
+  /** The text of a line. */
+  textOf(id: string, place: LinePlace): Promise<string>
 }
 
-/** Runs the batches of a store. */
-export interface BatchJobs {
-  /** Goes on with what an earlier process has left. */
-  resume(): Promise<void>
-  /** Runs a batch, which is in the store. */
-  start(id: string): void | Promise<void>
-  /** Ends a batch's lines that are computed, and leaves out the others. */
-  stop(id: string): void | Promise<void>
-  /** The batch with what is counted now. */
-  live(batch: BatchObject): BatchObject | Promise<BatchObject>
+/** A line of a batch, with its number in the file. */
+export interface NumberedBatchLine extends BatchLine {
+  readonly line: number
+}
+
+/** Whether an answer was taken: the last one makes a batch `whole`; `closed`: nobody wants any. */
+export type Added = 'open' | 'whole' | 'closed'
+
+/** The answers to the lines of batches, one for each line however often it is computed. */
+export interface BatchAnswers {
+  /** Begins to take a batch's answers; done twice, it changes nothing. */
+  open(batch: BatchObject): Promise<void>
+  /** Whether a line has its answer. */
+  has(batch: string, line: NumberedBatchLine): Promise<boolean>
+  /** Adds the answer of a line that has none. */
+  add(
+    batch: string,
+    line: NumberedBatchLine,
+    kind: 'completed' | 'failed',
+    answer: object,
+  ): Promise<Added>
+  /** What adding would say now. */
+  state(batch: string): Promise<Added>
+  /** How many there are; undefined before they are opened and after they are removed. */
+  counts(batch: string): Promise<BatchObject['request_counts'] | undefined>
+  /** Makes files of what there is; undefined where another server has ended the batch meanwhile. */
+  close(
+    batch: Kept<BatchObject>,
+    now: number,
+  ): Promise<Pick<BatchObject, 'output_file_id' | 'error_file_id'> | undefined>
+  /** Takes no more answers of a batch whose files are made. */
+  remove(batch: string): Promise<void>
+}
+
+/** How a batch ends. */
+export type BatchEnd = 'completed' | 'expired' | 'cancelled'
+
+/** A piece of the work on a batch. */
+export type BatchJob = { readonly batch: string } & (
+  | { readonly what: 'check' }
+  | ({ readonly what: 'line' } & Pick<PlacedLine, 'line' | 'at' | 'bytes'>)
+  | { readonly what: 'close'; readonly as: BatchEnd }
+)
+
+/** A job that waits. */
+export interface QueuedJob {
+  /** While there is one with this id, another one is not added. */
+  readonly id: string
+  readonly data: BatchJob
+  /** Milliseconds before which nobody does it. Default: at once. */
+  readonly delayMs?: number
+}
+
+/**
+ * Does a job; the signal fires when this server may do none any more. What throws is done again, and so is what
+ * returns milliseconds, after so long: another job has its place meanwhile.
+ */
+export type DoBatchJob = (job: BatchJob, signal: AbortSignal) => Promise<number | undefined>
+
+/** The work on batches. Each job is done at least once. */
+export interface BatchQueue {
+  /** Whether jobs are lost with this process. Otherwise other servers do them, too. */
+  readonly isForgetful: boolean
+  /**
+   * Adds jobs; of those that are there already, none.
+   *
+   * @param owner - whose they are: while one of them is put off, so are the others
+   */
+  add(jobs: readonly QueuedJob[], owner?: string): Promise<void>
+  /** Removes a job that nobody does now, if there is one. */
+  remove(id: string): Promise<void>
+  /**
+   * Does jobs in this process, this many at a time.
+   *
+   * @param onBegin - called when it may do them, and when it may do so again
+   */
+  process(concurrency: number, run: DoBatchJob, onBegin: () => Promise<void>): Promise<void>
+}
+
+/** Files and batches, their answers, and the work on them: of this server or of several together. */
+export interface OpenBatches {
+  readonly store: BatchStore
+  readonly answers: BatchAnswers
+  readonly queue: BatchQueue
 }

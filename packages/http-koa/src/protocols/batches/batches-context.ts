@@ -1,12 +1,13 @@
 import { CllmError } from '@cllm/core'
 import { requestScope } from '../../security/authenticate.js'
-import type { BatchJobs, BatchStore } from './batch-store.js'
+import type { BatchRunner } from './batch-runner.js'
+import type { BatchStore } from './batch-store.js'
 import type { BatchObject, FileObject, Kept, Owner } from './batch-objects.js'
 
 /** What the handlers of files and batches share. */
 export interface BatchesContext {
   readonly store: BatchStore
-  readonly jobs: BatchJobs
+  readonly runner: BatchRunner
   /** Bytes of an uploaded file at most. */
   readonly fileLimitBytes: number
 }

@@ -7,11 +7,13 @@ import type { KoaProtocol } from '../../routes/koa-context.js'
 import { type BoundRoute, bindRoutes } from '../../routes/route.js'
 import { ownFolder } from '../own-folder.js'
 import { BatchFolder } from './batch-folder.js'
-import { BatchRunner } from './batch-runner.js'
+import { BatchRunner, type BatchRunnerParts } from './batch-runner.js'
+import { openFolder } from './folder-queue.js'
 import { batchRoutes } from './batch-routes.js'
+import type { BatchesContext } from './batches-context.js'
 import { fileRoutes } from './file-routes.js'
 import { lineSender } from './lines/line-sender.js'
-import type { BatchJobsParts, OpenBatches, SharedBatches } from './shared-batches.js'
+import type { OpenBatches } from './batch-store.js'
 import { BatchThrottle, type Throttle, unthrottled } from './lines/batch-throttle.js'
 import { yieldingEngines } from './lines/yielding-engines.js'
 
@@ -49,7 +51,7 @@ export interface BatchesProtocolOptions {
   /** Default 100 MiB. */
   readonly fileLimitBytes?: number
   /** What keeps and runs the batches of several servers together; instead of a folder of this one's. */
-  readonly shared?: SharedBatches
+  readonly shared?: OpenBatches
   /** Answers the lines; default: OpenAI's with its own defaults. */
   readonly lines?: KoaProtocol
   /** Resolves when no other process runs what is in the folder; until then no line is computed. Default: at once. */
@@ -73,15 +75,15 @@ export function batchesProtocol({
   holdFolder = async () => ({ lost: new AbortController().signal, isHeld: () => true }),
 }: BatchesProtocolOptions): KoaProtocol {
   let throttle: Throttle = unthrottled
-  const served: { store?: OpenBatches['store']; jobs?: OpenBatches['jobs'] } = {}
+  let served: BatchesContext | undefined
   return {
     name: 'batches',
     routes: bindRoutes(routes, {
       get store() {
-        return started(served.store)
+        return started(served).store
       },
-      get jobs() {
-        return started(served.jobs)
+      get runner() {
+        return started(served).runner
       },
       fileLimitBytes,
     }),
@@ -97,13 +99,12 @@ export function batchesProtocol({
       const { clock, random, logger, access } = context
       const engines = yieldingEngines(directory, throttle, context)
       const send = lineSender(lines, engines, context, access)
-      const parts = { send, clock, random, logger, concurrency }
-      Object.assign(served, shared?.open(parts) ?? inFolder(path, holdFolder, parts))
-      void started(served.jobs)
-        .resume()
-        .catch((error: unknown) => {
-          logger.error({ err: error }, 'batches cannot be run')
-        })
+      const open = shared ?? inFolder(path, holdFolder, context)
+      const runner = new BatchRunner({ ...open, send, clock, random, logger, concurrency })
+      served = { store: open.store, runner, fileLimitBytes }
+      void runner.resume().catch((error: unknown) => {
+        logger.error({ err: error }, 'batches cannot be run')
+      })
     },
   }
 }
@@ -130,15 +131,14 @@ const refusing: readonly BoundRoute[] = routes.map(({ method, path, access, summ
 function inFolder(
   path: string | undefined,
   holdFolder: HoldFolder,
-  parts: BatchJobsParts,
+  { clock, logger }: Pick<BatchRunnerParts, 'clock' | 'logger'>,
 ): OpenBatches {
   if (path === undefined) {
     throw new CllmError('invalid_configuration', 'batches: a folder for them is missing')
   }
   ownFolder(path, 'batches')
-  const store = new BatchFolder(path)
   const hold = async () => await holdFolder(path)
-  return { store, jobs: new BatchRunner({ folder: store, hold, ...parts }) }
+  return openFolder(new BatchFolder(path), { clock, logger, hold })
 }
 
 /** {@link batchesProtocol} by its name. */

@@ -5,8 +5,7 @@ import { type Route, post, get, del } from '../../routes/route.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { Reply } from '../../routes/reply.js'
 import { isAnthropic } from '../../request/request-headers.js'
-import { type FileObject, isUnderWay } from './batch-objects.js'
-import { newId } from './batch-runner.js'
+import { type FileObject, isUnderWay, newId } from './batch-objects.js'
 import { askingOwner, type BatchesContext, findFile, maySee, pageOf } from './batches-context.js'
 
 const querySchema = z.object({

@@ -1,5 +1,4 @@
 import type { Clock } from '@cllm/core'
-import { waitFor } from './lines/wait-for.js'
 
 /** Seconds before the second try; each further pause is twice as long. */
 const firstPause = 5
@@ -13,11 +12,14 @@ export interface TryUntilDoneParts {
   readonly onError: (error: unknown) => void
 }
 
-/** Does something again until it succeeds, or the signal fires: a full disk does not stay full. */
-export async function tryUntilDone(
-  work: () => Promise<void>,
+/**
+ * Does something again until it succeeds: a full disk does not stay full. Returns what it returns, or undefined when the
+ * signal fires.
+ */
+export async function tryUntilDone<T>(
+  work: () => Promise<T>,
   { clock, signal, onError }: TryUntilDoneParts,
-): Promise<void> {
+): Promise<T | undefined> {
   for (let pause = firstPause; !signal.aborted; pause = Math.min(2 * pause, longestPause)) {
     try {
       return await work()
@@ -26,4 +28,19 @@ export async function tryUntilDone(
     }
     await waitFor(clock, pause, signal)
   }
+  return undefined
+}
+
+/** Resolves after some seconds, or when the signal fires. */
+async function waitFor(clock: Clock, seconds: number, signal: AbortSignal): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const done = () => {
+      cancel()
+      signal.removeEventListener('abort', done)
+      resolve()
+    }
+    const cancel = clock.at(clock.now() + 1000 * seconds, done)
+    signal.addEventListener('abort', done)
+    if (signal.aborted) done()
+  })
 }

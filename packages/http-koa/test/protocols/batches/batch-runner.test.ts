@@ -1,11 +1,13 @@
 import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
 import { type Logger, SimulatedClock, systemRandom } from '@cllm/core'
 import { overriding } from '@cllm/host'
-import { type BatchObject, cancelBatch, isUnderWay, openAiProtocol } from '@cllm/http-koa'
+import { type BatchObject, openAiProtocol } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
-import { outputIds } from '../../../src/protocols/batches/batch-output.js'
-import { BatchRunner, newId } from '../../../src/protocols/batches/batch-runner.js'
+import { isUnderWay, newId } from '../../../src/protocols/batches/batch-objects.js'
+import { BatchRunner } from '../../../src/protocols/batches/batch-runner.js'
+import { outputIds } from '../../../src/protocols/batches/folder-answers.js'
+import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
 import { lineSender, type SendLine } from '../../../src/protocols/batches/lines/line-sender.js'
 import { until } from '../../serve.js'
 
@@ -46,13 +48,13 @@ async function running(
   const log: string[] = []
   const note = (_: object, message: string) => log.push(message)
   const logger: Logger = { debug: note, info: note, warn: note, error: note }
+  const hold = async () => ({ lost: new AbortController().signal, isHeld })
   const runner = new BatchRunner({
-    folder: overriding(folder, failing),
+    ...openFolder(overriding(folder, failing), { clock, logger, hold }),
     clock,
     random: systemRandom,
     logger,
     concurrency: 3,
-    hold: async () => ({ lost: new AbortController().signal, isHeld }),
     send: async (line, ...more) => {
       asked.push(line.custom_id)
       return (await send?.(line, ...more)) ?? { status: 200, body: 'fine', retryAfter: undefined }
@@ -110,11 +112,11 @@ t.test('a batch outlives a moment without space on the disk', async (t) => {
 
 t.test('where nothing can be written, a batch can be cancelled, and expires', async (t) => {
   const before = (method: string) => void (method === 'append' && full())
-  const { folder: store, runner: jobs, clock, ...others } = await running(t, { before })
+  const { runner, clock, ...others } = await running(t, { before })
   const { create, ended, log } = others
   const id = await create(linesOf(6))
   await until(() => log.length > 0)
-  await cancelBatch(id, { store, jobs, clock })
+  await runner.cancel(id)
   t.match(await ended(id), { status: 'cancelled', request_counts: { completed: 0 } })
   const left = await create(linesOf(6))
   await until(async () => (await others.batch(left)).status === 'in_progress')
@@ -196,7 +198,7 @@ t.test('a server that stood still while another took over writes no line', async
   await until(() => log.length > 0)
   t.same(new Set(log), new Set(['an answer cannot be written']))
   t.match(await batch(id), { status: 'in_progress' })
-  const { good } = outputIds(id)
+  const { completed: good } = outputIds(id)
   for await (const { text } of folder.lines(good)) t.notMatch(text, 'line-2')
 })
 

@@ -33,8 +33,6 @@ export function parseLine(text: string, endpoint: string): BatchLine {
 export interface CheckBatchParts {
   readonly store: BatchStore
   readonly clock: Clock
-  /** Called where nothing is wrong with its lines, before the batch is under way. */
-  readonly onCounted?: (total: number) => Promise<void>
 }
 
 /**
@@ -44,7 +42,7 @@ export interface CheckBatchParts {
  */
 export async function checkBatch(
   id: string,
-  { store, clock, onCounted }: CheckBatchParts,
+  { store, clock }: CheckBatchParts,
 ): Promise<Kept<BatchObject> | undefined> {
   const kept = await store.get('batches', id)
   if (kept === undefined || kept.object.status !== 'validating') return kept
@@ -56,7 +54,6 @@ export async function checkBatch(
     errors.length > 0
       ? { status: 'failed', failed_at: now, errors: { object: 'list', data: errors } }
       : { status: 'in_progress', in_progress_at: now, request_counts: counts }
-  if (errors.length === 0) await onCounted?.(total)
   // It may have been cancelled meanwhile.
   const isNew = ({ status }: BatchObject) => status === 'validating'
   const changed = await store.update(id, (batch) => (isNew(batch) ? change : undefined))

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { createHash } from 'node:crypto'
 
 const seeds = new AsyncLocalStorage<() => number>()
 
@@ -13,3 +14,8 @@ export function withSeed<T>(seed: number, run: () => T): T {
 
 /** The seed for a request of a line; undefined outside of any. */
 export const seedOfLine = (): number | undefined => seeds.getStore()?.()
+
+/** A line's seed: the same each time that it is computed. */
+export function lineSeed(batch: string, line: number): number {
+  return createHash('sha256').update(`${batch}:${line}`).digest().readUInt32LE()
+}

@@ -1,7 +1,8 @@
-import type { NumberedLine } from '../batch-store.js'
-
 /** A line of a file, and where its bytes are. */
-export interface PlacedLine extends NumberedLine {
+export interface PlacedLine {
+  /** From 1; empty lines count. */
+  readonly line: number
+  readonly text: string
   readonly at: number
   readonly bytes: number
 }

@@ -1,0 +1,120 @@
+import type { BatchFolder } from './batch-folder.js'
+import type { BatchObject, Kept } from './batch-objects.js'
+import type { Added, BatchAnswers, NumberedBatchLine } from './batch-store.js'
+
+type Ending = 'completed' | 'failed'
+
+/** The lines of a batch with answers, by how they ended. */
+interface Answered extends Readonly<Record<Ending, Set<string>>> {
+  readonly total: number
+}
+
+/** The ids of a batch's files, whose digits are its own, so that they are found again after a crash. */
+export function outputIds(batch: string): Readonly<Record<Ending, string>> {
+  const digits = batch.slice('batch_'.length)
+  return { completed: fileOf(digits, 1), failed: fileOf(digits, 2) }
+}
+
+/** The answers of batches in a folder: each is in its file as soon as it is there. */
+export class FolderAnswers implements BatchAnswers {
+  readonly #open = new Map<string, Answered>()
+
+  /** @param isHeld - whether this process may write; it may have stood still until a moment ago */
+  constructor(
+    private readonly folder: BatchFolder,
+    private readonly isHeld: () => boolean,
+  ) {}
+
+  /** Forgets what it has read: another process may have written since. */
+  forget(): void {
+    this.#open.clear()
+  }
+
+  async open({ id, request_counts: { total } }: BatchObject): Promise<void> {
+    if (this.#open.has(id)) return
+    const files = outputIds(id)
+    const completed = await readIds(this.folder, files.completed)
+    const failed = await readIds(this.folder, files.failed)
+    this.#open.set(id, { total, completed, failed })
+  }
+
+  async has(batch: string, { custom_id: id }: NumberedBatchLine): Promise<boolean> {
+    const answered = this.#open.get(batch)
+    return answered !== undefined && (answered.completed.has(id) || answered.failed.has(id))
+  }
+
+  async add(
+    batch: string,
+    { custom_id: id }: NumberedBatchLine,
+    kind: Ending,
+    answer: object,
+  ): Promise<Added> {
+    await this.folder.append(outputIds(batch)[kind], answer, this.isHeld)
+    this.#open.get(batch)?.[kind].add(id)
+    return await this.state(batch)
+  }
+
+  async state(batch: string): Promise<Added> {
+    const answered = this.#open.get(batch)
+    if (answered === undefined) return 'closed'
+    const { completed, failed, total } = answered
+    return completed.size + failed.size >= total ? 'whole' : 'open'
+  }
+
+  async counts(batch: string): Promise<BatchObject['request_counts'] | undefined> {
+    const answered = this.#open.get(batch)
+    if (answered === undefined) return undefined
+    const { total, completed, failed } = answered
+    return { total, completed: completed.size, failed: failed.size }
+  }
+
+  async close({ owner, object }: Kept<BatchObject>, now: number) {
+    const { id: batch } = object
+    await this.open(object)
+    const describe = async (kind: Ending, filename: string): Promise<string | null> => {
+      if (this.#open.get(batch)?.[kind].size === 0) return null
+      const id = outputIds(batch)[kind]
+      const bytes = await this.folder.sizeOf(id)
+      const about = { id, object: 'file', bytes, created_at: now, filename } as const
+      const described = { ...about, purpose: 'batch_output' } as const
+      await this.folder.put('files', { ...(owner && { owner }), object: described })
+      return id
+    }
+    return {
+      output_file_id: await describe('completed', `${batch}_output.jsonl`),
+      error_file_id: await describe('failed', `${batch}_error.jsonl`),
+    }
+  }
+
+  async remove(batch: string): Promise<void> {
+    this.#open.delete(batch)
+  }
+}
+
+/** The id of a file for each number, the same each time. */
+export function fileOf(digits: string, number: number): string {
+  return `file-${digits.slice(0, -1)}${(parseInt(digits.slice(-1), 16) ^ number).toString(16)}`
+}
+
+/** Undefined for the half of a line that a full disk has left. */
+function idIn(text: string): string | undefined {
+  try {
+    return (JSON.parse(text) as { custom_id: string }).custom_id
+  } catch {
+    return undefined
+  }
+}
+
+async function readIds(folder: BatchFolder, file: string): Promise<Set<string>> {
+  const ids = new Set<string>()
+  try {
+    await folder.mend(file)
+    for await (const { text } of folder.lines(file)) {
+      const id = idIn(text)
+      if (id !== undefined) ids.add(id)
+    }
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+  }
+  return ids
+}

@@ -1,0 +1,170 @@
+import type { Clock, Logger } from '@cllm/core'
+import type { FolderHold } from '../../routes/define-protocol.js'
+import type { BatchFolder } from './batch-folder.js'
+import type { BatchQueue, DoBatchJob, OpenBatches, QueuedJob } from './batch-store.js'
+import { FolderAnswers } from './folder-answers.js'
+import { tryUntilDone } from './try-until-done.js'
+
+/** What {@link openFolder} needs. */
+export interface FolderQueueParts {
+  readonly clock: Clock
+  readonly logger: Logger
+  /** Resolves when no other process runs the folder's batches. */
+  readonly hold: () => Promise<FolderHold>
+}
+
+/**
+ * The work on a folder's batches, which one process does at a time. Lines take places in turns of their owners, so
+ * that one who waits for a limit holds up no others; everything else is done at once.
+ */
+class FolderQueue implements BatchQueue {
+  readonly isForgetful = true
+  /** Of jobs that wait or are done now. */
+  readonly #ids = new Set<string>()
+  /** Lines that wait, by their owners. */
+  readonly #lines = new Map<string, QueuedJob[]>()
+  /** Owners whose lines are put off. */
+  readonly #paused = new Set<string>()
+  /** Jobs that came while another process had the folder. */
+  #early: QueuedJob[] = []
+  /** What ends the wait of jobs that are to be done later, by their ids. */
+  readonly #timers = new Map<string, () => void>()
+  readonly #running = new Set<Promise<void>>()
+  #free = 0
+  #hold: FolderHold | undefined
+  #run: DoBatchJob = async () => undefined
+
+  constructor(private readonly parts: FolderQueueParts) {}
+
+  /** Whether this process may write, asked right before it does. */
+  get isHeld(): boolean {
+    return this.#hold?.isHeld() === true
+  }
+
+  async add(jobs: readonly QueuedJob[], owner = ''): Promise<void> {
+    for (const job of jobs) {
+      if (this.#ids.has(job.id)) continue
+      this.#ids.add(job.id)
+      if (job.data.what === 'line') {
+        const lines = this.#lines.get(owner) ?? []
+        lines.push(job)
+        this.#lines.set(owner, lines)
+      } else if (job.delayMs !== undefined) {
+        this.#later(job.id, job.delayMs, () => this.#start(job))
+      } else if (this.#hold === undefined) this.#early.push(job)
+      else this.#start(job)
+    }
+    this.#fill()
+  }
+
+  async remove(id: string): Promise<void> {
+    if (!this.#timers.has(id)) return
+    this.#timers.get(id)?.()
+    this.#timers.delete(id)
+    this.#ids.delete(id)
+  }
+
+  async process(concurrency: number, run: DoBatchJob, onBegin: () => Promise<void>): Promise<void> {
+    this.#run = run
+    this.#free = concurrency
+    await this.#begin(onBegin)
+  }
+
+  async #begin(onBegin: () => Promise<void>): Promise<void> {
+    const hold = await this.parts.hold()
+    this.#hold = hold
+    const lose = () => {
+      this.#lose(onBegin).catch((error: unknown) => {
+        this.parts.logger.error({ err: error }, 'batches cannot be run')
+      })
+    }
+    if (hold.lost.aborted) return lose()
+    hold.lost.addEventListener('abort', lose, { once: true })
+    for (const job of this.#early.splice(0)) this.#start(job)
+    await onBegin()
+  }
+
+  /** Another process has the batches: they end here as they are, until that one ends. */
+  async #lose(onBegin: () => Promise<void>): Promise<void> {
+    this.#hold = undefined
+    for (const cancel of this.#timers.values()) cancel()
+    for (const part of [this.#timers, this.#lines, this.#paused, this.#ids]) part.clear()
+    await Promise.all(this.#running)
+    await this.#begin(onBegin)
+  }
+
+  /** Lines take the places that are free. */
+  #fill(): void {
+    while (this.#hold !== undefined && this.#free > 0) {
+      const next = [...this.#lines].find(([owner]) => !this.#paused.has(owner))
+      if (next === undefined) return
+      const [owner, jobs] = next
+      const job = jobs.shift()!
+      this.#lines.delete(owner)
+      if (jobs.length > 0) this.#lines.set(owner, jobs)
+      this.#free--
+      this.#start(job, owner)
+    }
+  }
+
+  #start(job: QueuedJob, owner?: string): void {
+    const hold = this.#hold
+    if (hold === undefined) return
+    const done = this.#do(job, hold, owner).finally(() => {
+      this.#running.delete(done)
+      if (owner !== undefined) this.#free++
+      this.#fill()
+    })
+    this.#running.add(done)
+  }
+
+  async #do(job: QueuedJob, { lost, isHeld }: FolderHold, owner = ''): Promise<void> {
+    const { clock, logger } = this.parts
+    const { id, data } = job
+    const onError = (error: unknown) => {
+      if (lost.aborted) return
+      logger.error({ err: error, batch: data.batch }, 'a batch stopped and is tried again')
+    }
+    const run = async () => (isHeld() ? await this.#run(data, lost) : undefined)
+    const ms = await tryUntilDone(run, { clock, signal: lost, onError })
+    if (lost.aborted) return
+    if (ms === undefined) return void this.#ids.delete(id)
+    this.#lines.set(owner, [job, ...(this.#lines.get(owner) ?? [])])
+    this.#paused.add(owner)
+    this.#later(`paused ${owner}`, ms, () => {
+      this.#paused.delete(owner)
+      this.#fill()
+    })
+  }
+
+  #later(id: string, ms: number, work: () => void): void {
+    const { clock } = this.parts
+    this.#timers.get(id)?.()
+    const cancel = clock.at(clock.now() + ms, () => {
+      this.#timers.delete(id)
+      work()
+    })
+    this.#timers.set(id, cancel)
+  }
+}
+
+/** An upload takes no longer than these milliseconds. */
+const uploadMs = 3_600_000
+
+/** The batches of a folder, which this server runs when no other one does. */
+export function openFolder(store: BatchFolder, parts: FolderQueueParts): OpenBatches {
+  const { clock, logger } = parts
+  const queue = new FolderQueue({
+    ...parts,
+    async hold() {
+      const hold = await parts.hold()
+      answers.forget()
+      await store.sweep(clock.now() - uploadMs).catch((error: unknown) => {
+        logger.warn({ err: error }, 'what is left of uploads cannot be removed')
+      })
+      return hold
+    },
+  })
+  const answers = new FolderAnswers(store, () => queue.isHeld)
+  return { store, answers, queue }
+}
