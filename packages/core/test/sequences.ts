@@ -46,6 +46,6 @@ export function sequenceOf(
     },
     [...tokens],
     arrival,
-    () => 0,
+    { lookUp: () => 0 },
   )
 }

@@ -30,7 +30,7 @@ import { RequestTable } from './requests/request-table.js'
  */
 @injectable()
 export class Engine {
-  #planWakesAt: number | undefined
+  #planWakesAt = Infinity
   #isClosed = false
   readonly #onIdle: (() => void)[] = []
   #failure: CllmError | undefined
@@ -88,7 +88,7 @@ export class Engine {
   /** Switches to another policy from the next step on; every current request is announced to it. */
   setPolicy(policy: SchedulerPolicy): void {
     const { running, waiting } = this.table
-    this.policy.replace(policy, this.clock.now(), running.list, waiting.all())
+    this.policy.replace(policy, this.clock.now(), running.values(), waiting.all())
     this.between.notify()
   }
 
@@ -143,7 +143,7 @@ export class Engine {
       const step = await this.#startStep(began)
       this.#publish()
       const record = step && this.#append(step, await step.outcome)
-      this.observers.onTurn(this.clock.now() - began, record)
+      this.observers.tell('onTurn', this.clock.now() - began, record)
       if (step === undefined) await this.#idle()
     }
   }
@@ -151,8 +151,7 @@ export class Engine {
   async #idle(): Promise<void> {
     const again = await this.between.onIdle()
     if (again <= this.clock.now()) return
-    const until = Math.min(again, this.table.wakesAt(this.#planWakesAt) ?? Infinity)
-    await this.between.sleep(until === Infinity ? undefined : until)
+    await this.between.sleep(Math.min(again, this.#planWakesAt, this.table.wakesAt()))
   }
 
   /** The loop and its end: however it ends, every request gets an answer. */
@@ -173,20 +172,20 @@ export class Engine {
   #accept(id: string, processed: Processed): void {
     const now = this.clock.now()
     if (CllmError.isInstance(processed)) {
-      this.observers.onRefused(id, processed, now)
-      this.observers.onEvents([{ id, event: failureOf(processed) }])
+      this.observers.tell('onRefused', id, processed, now)
+      this.observers.tell('onEvents', [{ id, event: failureOf(processed) }])
     } else {
       const { promptTokens, request, forecast } = processed
       this.table.add(processed, now)
       const more = request.forecast && forecast !== undefined ? { forecast } : {}
-      this.observers.onEvents([{ id, event: { type: 'start', id, promptTokens, ...more } }])
+      this.observers.tell('onEvents', [{ id, event: { type: 'start', id, promptTokens, ...more } }])
     }
     this.between.notify()
   }
 
   /** Plans a step and starts it, if there is anything to compute. */
   async #startStep(now: number): Promise<Step | undefined> {
-    this.#planWakesAt = undefined
+    this.#planWakesAt = Infinity
     if (this.table.isIdle) this.policy.onIdle(now)
     if (this.#isClosed || this.table.isIdle) return undefined
     try {
@@ -195,11 +194,11 @@ export class Engine {
         const ready = this.between.beforeStep()
         if (ready !== undefined) await ready
         const startedAt = this.clock.now()
-        this.observers.onStepStart(parts, startedAt)
+        this.observers.tell('onStepStart', parts, startedAt)
         const outcome = this.between.alone(() => runStep(this.backend, parts))
         return { parts, startedAt, outcome }
       }
-      this.#planWakesAt = wakeAt
+      this.#planWakesAt = wakeAt ?? Infinity
       if (!mayRest) this.between.notify()
     } catch (error) {
       this.finisher.failAll(CllmError.from(error), now)
@@ -212,7 +211,7 @@ export class Engine {
     if (outcome.isInterrupted === true) return undefined
     const now = this.clock.now()
     const record = recordStep(step, outcome, now)
-    this.observers.onStep(record)
+    this.observers.tell('onStep', record)
     for (const [index, part] of step.parts.entries()) {
       try {
         this.#appendPart(part, index, outcome, now)
@@ -231,7 +230,7 @@ export class Engine {
     const outputs = outcome.outputs[index] ?? []
     if (CllmError.isInstance(outputs)) throw outputs
     this.table.advance(part, now)
-    sequence.addScores(outcome.scores?.[index])
+    for (const score of outcome.scores?.[index] ?? []) sequence.promptLogprobs.push(score)
     if (sequence.request.progress && !part.isDecode) this.output.onProgress(sequence)
     // A token drawn before a stop text was noticed, or for a client that left, is discarded.
     const isLeaving = this.finisher.has(sequence)
@@ -248,7 +247,7 @@ export class Engine {
   #publish(): void {
     const now = this.clock.now()
     const { events, ended } = this.output.take(now)
-    if (events.length > 0) this.observers.onEvents(events)
+    if (events.length > 0) this.observers.tell('onEvents', events)
     for (const [sequence, error] of ended) this.finisher.onPublished(sequence, now, error)
     if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
   }

@@ -128,11 +128,11 @@ export class FcfsWaitPredictor implements WaitPredictor {
     const work: Work[] = []
     let context = 0
     let cells = 0
-    for (const sequence of running.list) {
+    for (const sequence of running.values()) {
       const one = this.#workOf(sequence)
       work.push(one)
       cells += one.cells ?? 0
-      context += sequence.computedTokens / running.list.length
+      context += sequence.computedTokens / running.size
     }
     // How many requests like the running ones fit into the pool.
     const fitting = cells === 0 ? Infinity : Math.max(1, (kvTokens * work.length) / cells)

@@ -232,7 +232,7 @@ export class AdapterTable implements LoopWork {
 
   #isUsed(adapter: LoadedAdapter): boolean {
     if (this.#holds.has(adapter)) return true
-    for (const { request } of [...this.running.list, ...this.waiting.all()]) {
+    for (const { request } of [...this.running.values(), ...this.waiting.all()]) {
       if (request.adapters.applied.some((one) => one.adapter === adapter)) return true
     }
     return false

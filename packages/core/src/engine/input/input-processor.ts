@@ -113,8 +113,7 @@ export class InputProcessor implements EngineObserver {
     const complete = resolveRequest(id, request, context, { adapters, now })
     const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
     const admit = (tokens: TokenId[]): Sequence => {
-      const lookUp = (sequence: Sequence): number => kv.lookUp(sequence)
-      return this.#admit(new Sequence(complete(tokens), tokens, now, lookUp))
+      return this.#admit(new Sequence(complete(tokens), tokens, now, kv))
     }
     let arrival = this.#arriving.get(id)
     if (prompt instanceof Promise && arrival === undefined) this.#arriving.set(id, (arrival = {}))

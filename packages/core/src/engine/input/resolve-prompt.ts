@@ -189,7 +189,7 @@ export class PartQueue {
       }
       isPart = true
       for (const token of value) text.tokens.push(token)
-      this.observers.onTokenized(this.clock.now())
+      this.observers.tell('onTokenized', this.clock.now())
     })
     return isPart
   }

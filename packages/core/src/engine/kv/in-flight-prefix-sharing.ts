@@ -85,7 +85,7 @@ export class InFlightPrefixSharing {
     this.#producers.set(sequence, producer)
     this.#waits.set(sequence, waits + 1)
     this.waiting.hold(sequence)
-    this.observers.onHeld(sequence, now)
+    this.observers.tell('onHeld', sequence, now)
     return true
   }
 
@@ -141,7 +141,7 @@ export class InFlightPrefixSharing {
       const producer = this.#producers.get(sequence)
       if (producer !== undefined) this.#groups.get(producer)?.consumers.delete(sequence)
       this.#producers.delete(sequence)
-      this.observers.onReleased(sequence, now)
+      this.observers.tell('onReleased', sequence, now)
     }
     this.waiting.unhold(sequences)
   }

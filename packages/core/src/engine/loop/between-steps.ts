@@ -43,6 +43,7 @@ export class BetweenSteps {
   #closed: CllmError | undefined
   #isNotified = false
   #wake: (() => void) | undefined
+  #cancelAlarm: (() => void) | undefined
 
   constructor(@inject(tokens.CLOCK) private readonly clock: Clock) {}
 
@@ -82,9 +83,15 @@ export class BetweenSteps {
   }
 
   /** Runs a step, or what else nothing may be computed beside: at once after {@link beforeStep}. */
-  alone<Result>(run: () => Promise<Result>): Promise<Result> {
+  async alone<Result>(run: () => Promise<Result>): Promise<Result> {
     const paused = this.#pause()
-    return paused === undefined ? this.#run(run) : paused.then(() => this.#run(run))
+    if (paused !== undefined) await paused
+    try {
+      return await run()
+    } finally {
+      this.#isAlone = false
+      for (const work of this.#works) work.resume?.()
+    }
   }
 
   #pause(): Promise<unknown> | undefined {
@@ -95,15 +102,6 @@ export class BetweenSteps {
       if (wait !== undefined) paused = paused === undefined ? wait : Promise.all([paused, wait])
     }
     return paused
-  }
-
-  async #run<Result>(run: () => Promise<Result>): Promise<Result> {
-    try {
-      return await run()
-    } finally {
-      this.#isAlone = false
-      for (const work of this.#works) work.resume?.()
-    }
   }
 
   /** Does work ahead; resolves to when there is more, milliseconds of the clock, or Infinity. */
@@ -131,18 +129,16 @@ export class BetweenSteps {
   }
 
   /** Resolves at the next notification (at once when there was one since the last sleep) or `until`. */
-  async sleep(until: number | undefined): Promise<void> {
+  async sleep(until: number): Promise<void> {
     if (!this.#isNotified) {
       await new Promise<void>((resolve) => {
-        // A time is set while requests wait for it: a program that awaits them must not end before.
-        const keepsAlive = true
-        const cancel =
-          until === undefined ? undefined : this.clock.at(until, resolve, { keepsAlive })
-        this.#wake = () => {
-          cancel?.()
-          resolve()
-        }
+        this.#wake = resolve
+        if (until === Infinity) return
+        // Requests wait for the time: a program that awaits them must not end before.
+        this.#cancelAlarm = this.clock.at(until, resolve, { keepsAlive: true })
       })
+      this.#cancelAlarm?.()
+      this.#cancelAlarm = undefined
     }
     this.#wake = undefined
     this.#isNotified = false

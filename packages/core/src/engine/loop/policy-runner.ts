@@ -91,7 +91,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     const { policy } = this
     let chosen: string | undefined
     try {
-      chosen = synchronous(policy.victim?.({ ...state, running: [...running.list] }), 'victim')
+      chosen = synchronous(policy.victim?.({ ...state, running: running.list }), 'victim')
     } catch (error) {
       this.#onThrown('victim', 'when asked for a victim', error)
     }
@@ -162,7 +162,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     try {
       const { now, freeSlots, limits } = state
       // A copy: what a policy in plain JavaScript takes out of it is not lost to the engine.
-      const given = { now, waiting: state.waiting, running: [...running.list], freeSlots, limits }
+      const given = { now, waiting: state.waiting, running: running.list, freeSlots, limits }
       plan = synchronous(policy.plan(given), 'plan')
       checkPlan(policy, plan, { now, freeSlots, waiting, running, batchSize })
     } catch (error) {
@@ -196,7 +196,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       `${fault.message}; ${next.name} takes over`,
     )
     this.faults++
-    this.replace(next, now, running.list, waiting.all())
+    this.replace(next, now, running.values(), waiting.all())
     this.fallback = { from: name, reason: fault.message, since: now }
   }
 }

@@ -46,29 +46,29 @@ export class StepPlanner {
 
   /** The next step. Throws `policy_failed`. */
   async next(now: number): Promise<PlannedStep> {
+    const { waiting, running } = this.table
+    const { batchSize } = this.backend.limits
     this.table.turnSamples(now)
     let plan = this.#plan(now)
-    const visible = this.table.waiting.size
-    this.#takeBack(plan, now)
-    await this.#admit(plan, now, false)
+    const visible = waiting.size
+    await this.#carryOut(plan, now, false)
     const later = this.clock.now()
     // What saving and restoring slots took, a prompt's chunk is not to add to: the policy is asked anew.
     if (later - now > pauseMs && this.#leavesOut(plan)) {
       plan = this.#plan(later)
-      this.#takeBack(plan, later)
-      await this.#admit(plan, later, false)
+      await this.#carryOut(plan, later, false)
     }
-    if (this.speculator.takesTime) await this.speculator.guess(plan, this.table.running)
-    let parts = this.#partsOf(plan)
+    if (this.speculator.takesTime) await this.speculator.guess(plan, running)
+    let parts: readonly StepPart[] = partsOf(plan, running, batchSize)
     if (parts.length === 0) {
       // A plan of held requests only gets them: otherwise nothing would be computed.
-      await this.#admit(plan, now, true)
-      parts = this.#partsOf(plan)
+      await this.#carryOut(plan, now, true)
+      parts = partsOf(plan, running, batchSize)
     }
     if (this.kv.isPool) parts = await this.#makeRoom(parts, now)
     const { wakeAt } = plan
     // Requests came into sight that the plan does not know.
-    const isOutdated = this.table.waiting.size > visible
+    const isOutdated = waiting.size > visible
     const mayRest = !isOutdated && (wakeAt !== undefined || this.kv.isReading)
     return { parts, wakeAt, mayRest }
   }
@@ -82,34 +82,33 @@ export class StepPlanner {
     const { waiting, running } = this.table
     const state = this.#state(now)
     const plan = this.speculator.complete(this.policy.plan(state, waiting, running), running)
-    this.observers.onPlan(plan, { ...state, running: running.list })
+    this.observers.tell('onPlan', plan, { ...state, running: running.list })
     return plan
   }
 
   /** Whether requests that decode are not in the step. */
   #leavesOut({ run }: Plan): boolean {
     const ids = new Set(run.map(({ id }) => id))
-    return this.table.running.list.some(({ id, state }) => state === 'decoding' && !ids.has(id))
-  }
-
-  #partsOf(plan: Plan): readonly StepPart[] {
-    return partsOf(plan, this.table.running, this.backend.limits.batchSize)
-  }
-
-  /** Does what the plan says of slots that become free. */
-  #takeBack(plan: Plan, now: number): void {
-    for (const { id, reason } of plan.reject) {
-      const sequence = this.table.waiting.get(id)
-      if (sequence === undefined) continue
-      this.finisher.finish(sequence, now, new CllmError('rejected', reason))
+    for (const { id, state } of this.table.running.values()) {
+      if (state === 'decoding' && !ids.has(id)) return true
     }
-    this.table.preemptAll(plan.preempt, now)
+    return false
   }
 
-  async #admit(plan: Plan, now: number, insists: boolean): Promise<void> {
-    const failed = await this.table.admitAll(plan, now, this.finisher, insists)
-    for (const [sequence, error] of failed) this.finisher.mark(sequence, error)
-    this.finisher.finishPending(now)
+  /** Does what the plan says of slots: they are taken back, and given out. */
+  async #carryOut(plan: Plan, now: number, insists: boolean): Promise<void> {
+    const { table, finisher } = this
+    for (const { id, reason } of plan.reject) {
+      const sequence = table.waiting.get(id)
+      if (sequence === undefined) continue
+      finisher.finish(sequence, now, new CllmError('rejected', reason))
+    }
+    for (const id of plan.preempt) {
+      const sequence = table.running.get(id)
+      if (sequence !== undefined) table.preempt(sequence, now)
+    }
+    await table.admitAll(plan, now, finisher, insists)
+    finisher.settle(now)
   }
 
   /** Where the tokens do not fit into the KV cells, requests give their slots back, one by one. */

@@ -116,7 +116,7 @@ export class ActivityWatch implements EngineObserver {
     }
     if (this.running.size === parts.length) return
     const computed = new Set(parts.map(({ request }) => request.id))
-    for (const sequence of this.running.list) {
+    for (const sequence of this.running.values()) {
       if (!computed.has(sequence.id)) this.#extend(sequence, 'pause', startedAt, endedAt, 0)
     }
   }
@@ -139,7 +139,7 @@ export class ActivityWatch implements EngineObserver {
     this.#frame = new OpenFrame(now)
     this.#stop = this.observers.add(this)
     // Whose first token came before is not news.
-    for (const { id, firstTokenAt } of this.running.list) {
+    for (const { id, firstTokenAt } of this.running.values()) {
       if (firstTokenAt !== undefined) this.#toldFirstToken.add(id)
     }
   }

@@ -12,19 +12,12 @@ import type {
 } from '../../contracts/engine/engine-observer.js'
 import type {
   Plan,
-  RequestState,
   SchedulerState,
   SequenceView,
 } from '../../contracts/scheduling/scheduler-policy.js'
 import * as tokens from '../../tokens.js'
 import type { Sequence } from '../requests/sequence.js'
-import { type CommonReason, Timeline, Wait, WaitAttribution } from './timeline.js'
-import { defined } from '../../defined.js'
-
-interface Entry {
-  readonly sequence: Sequence
-  readonly timeline: Timeline
-}
+import { type CommonReason, Timeline, WaitAttribution } from './timeline.js'
 
 /** Requests that ended and can still be asked about. */
 const mostEnded = 1000
@@ -35,7 +28,7 @@ const mostEnded = 1000
  */
 @injectable()
 export class RequestTracker implements EngineObserver {
-  readonly #live = new Map<string, Entry>()
+  readonly #live = new Map<string, Timeline>()
   /** In the order in which they ended. */
   readonly #ended = new Map<string, RequestReport>()
   readonly #waits = new WaitAttribution()
@@ -45,41 +38,38 @@ export class RequestTracker implements EngineObserver {
 
   /** A request that is under way or was one of the last 1,000 that ended. */
   find(id: string): RequestReport | undefined {
-    const entry = this.#live.get(id)
-    if (entry === undefined) return this.#ended.get(id)
-    return this.#report(entry, entry.sequence.state, this.clock.now())
+    const live = this.#live.get(id)
+    if (live === undefined) return this.#ended.get(id)
+    const now = this.clock.now()
+    const { sequence } = live
+    const { state } = sequence
+    return live.report({ state, usage: sequence.usage(), timings: sequence.timings(now) }, now)
   }
 
   /** Why a waiting request has waited so far, in milliseconds; empty of any other. */
   reasonsOf(id: string, now: number): Readonly<Partial<Record<WaitReason, number>>> {
-    return this.#live.get(id)?.timeline.wait?.reasons(now) ?? {}
+    return this.#live.get(id)?.reasons(now) ?? {}
   }
 
   onQueued(sequence: Sequence, now: number): void {
-    const timeline = new Timeline(sequence.arrival)
-    timeline.wait = new Wait(this.#waits, sequence, now, sequence.arrival)
-    this.#live.set(sequence.id, { sequence, timeline })
+    this.#live.set(sequence.id, new Timeline(sequence, this.#waits, now))
   }
 
   onAdmitted(sequence: Sequence, now: number): void {
-    const timeline = this.#timelineOf(sequence)
-    timeline?.waited(now)
-    timeline?.admitted(sequence, this.#steps, now)
+    this.#timelineOf(sequence)?.admitted(this.#steps, now)
     this.#waits.onAdmitted(sequence.arrival, sequence.deadline, now)
   }
 
   onPreempted(sequence: Sequence, now: number): void {
-    const timeline = this.#timelineOf(sequence)
-    timeline?.preempted(now)
-    if (timeline !== undefined) timeline.wait = new Wait(this.#waits, sequence, now)
+    this.#timelineOf(sequence)?.preempted(now)
   }
 
   onHeld(sequence: Sequence, now: number): void {
-    this.#timelineOf(sequence)?.wait?.hold(now)
+    this.#timelineOf(sequence)?.hold(now)
   }
 
   onReleased(sequence: Sequence, now: number): void {
-    this.#timelineOf(sequence)?.wait?.release(now)
+    this.#timelineOf(sequence)?.release(now)
   }
 
   /** The requests that still wait do so because of this plan. */
@@ -97,58 +87,31 @@ export class RequestTracker implements EngineObserver {
   onStep({ parts, startedAt, endedAt }: StepRecord): void {
     this.#steps++
     for (const { request, tokens, isDecode } of parts) {
-      const entry = this.#live.get(request.id)
-      entry?.timeline.ran(this.#steps, isDecode ? 0 : tokens, startedAt, endedAt)
+      this.#live.get(request.id)?.ran(this.#steps, isDecode ? 0 : tokens, startedAt, endedAt)
     }
   }
 
-  onEnded(sequence: Sequence, { state, error }: RequestEnd, now: number): void {
-    const entry = this.#live.get(sequence.id)
-    if (entry?.sequence !== sequence) return
-    this.#live.delete(sequence.id)
+  onEnded(sequence: Sequence, ended: RequestEnd, now: number): void {
+    const timeline = this.#timelineOf(sequence)
+    if (timeline === undefined) return
+    const { id, arrival, finish = 'stop' } = sequence
+    this.#live.delete(id)
+    const { code: reason = finish, message } = ended.error ?? {}
     const end: TimelineEntry = {
       type: 'end',
-      atMs: now - sequence.arrival,
-      reason: error?.code ?? sequence.finish ?? 'stop',
-      ...defined({ message: error?.message }),
+      atMs: now - arrival,
+      reason,
+      ...(message !== undefined && { message }),
     }
-    const report = this.#report(entry, state, now, end)
-    this.#ended.delete(sequence.id)
-    this.#ended.set(sequence.id, report)
+    this.#ended.delete(id)
+    this.#ended.set(id, timeline.report(ended, now, end))
     const [oldest] = this.#ended.keys()
     if (this.#ended.size > mostEnded && oldest !== undefined) this.#ended.delete(oldest)
   }
 
   #timelineOf(sequence: Sequence): Timeline | undefined {
-    const entry = this.#live.get(sequence.id)
-    return entry?.sequence === sequence ? entry.timeline : undefined
-  }
-
-  #report(
-    { sequence, timeline }: Entry,
-    state: RequestState,
-    now: number,
-    end?: TimelineEntry,
-  ): RequestReport {
-    const { id, arrival, priority, tenant, session, forecast, firstTokenAt } = sequence
-    const more: TimelineEntry[] = []
-    if (firstTokenAt !== undefined) {
-      more.push({ type: 'first_token', atMs: firstTokenAt - arrival })
-    }
-    const waiting = timeline.waiting(now)
-    if (waiting !== undefined) more.push(waiting)
-    if (end !== undefined) more.push(end)
-    return {
-      id,
-      state,
-      arrival,
-      priority,
-      tenant,
-      ...defined({ session, forecast }),
-      usage: sequence.usage(),
-      timings: sequence.timings(now),
-      timeline: timeline.list(more),
-    }
+    const timeline = this.#live.get(sequence.id)
+    return timeline?.sequence === sequence ? timeline : undefined
   }
 }
 

@@ -1,73 +1,130 @@
-import type { TimelineEntry, WaitReason } from '../../contracts/engine/request-report.js'
+import type {
+  RequestReport,
+  TimelineEntry,
+  WaitReason,
+} from '../../contracts/engine/request-report.js'
+import type { RequestEnd } from '../../contracts/engine/engine-observer.js'
+import type { RequestState } from '../../contracts/scheduling/scheduler-policy.js'
 import { defined } from '../../defined.js'
 import type { Sequence } from '../requests/sequence.js'
 
-type Admitted = Pick<Sequence, 'slot' | 'computedTokens' | 'origin'>
 type Spans = Extract<TimelineEntry, { readonly untilMs: number }>
 
 /** More entries than this are put together with like ones. */
 const mostEntries = 60
 
-/** What happened to one request, in few entries however long it takes. */
+/** How far a request has come, for its report. */
+interface Progress extends Pick<RequestEnd, 'usage' | 'timings'> {
+  readonly state: RequestState
+}
+
+/**
+ * What happened to one request, in few entries however long it takes. It waits at first and after each
+ * preemption, which is explained by what held meanwhile.
+ */
 export class Timeline {
-  #entries: TimelineEntry[] = [{ type: 'queued', atMs: 0 }]
-  /** The wait that it is in. */
-  wait: Wait | undefined
+  readonly #entries: TimelineEntry[] = [{ type: 'queued', atMs: 0 }]
   #lastStep = 0
   #lastStepEnd = 0
+  /** When the wait that it is in began; undefined: it has a slot. */
+  #waitsSince: number | undefined
+  /** Where the part of the wait began whose reasons are not collected yet, and the others'. */
+  #start: WaitStart
+  #reasons: Reasons = {}
+  /** Since when it is held back for a prefix that another request computes. */
+  #heldSince: number | undefined
 
-  constructor(private readonly arrival: number) {}
-
-  /** All so far, and more if asked for, by time. */
-  list(more: readonly TimelineEntry[]): TimelineEntry[] {
-    return [...this.#entries, ...more].toSorted((a, b) => a.atMs - b.atMs)
+  /** @param now - when it joined the queue: what comes before has no reason here */
+  constructor(
+    readonly sequence: Sequence,
+    private readonly waits: WaitAttribution,
+    now: number,
+  ) {
+    this.#waitsSince = sequence.arrival
+    this.#start = waits.begin(now)
   }
 
-  /** It waits no more. */
-  waited(now: number): void {
-    const entry = this.waiting(now)
-    if (entry !== undefined) this.#add(entry)
-    this.wait = undefined
+  hold(now: number): void {
+    this.#reasons = this.reasons(now)
+    this.#heldSince = now
   }
 
-  /** The wait that it is in so far, unless it has just begun. */
-  waiting(now: number): TimelineEntry | undefined {
-    if (this.wait === undefined || now <= this.wait.since) return undefined
-    return { type: 'waited', ...this.#span(this.wait.since, now), reasons: this.wait.reasons(now) }
+  release(now: number): void {
+    this.#reasons = this.reasons(now)
+    this.#start = this.waits.begin(now)
+    this.#heldSince = undefined
+  }
+
+  /** Why it has waited so far, in milliseconds; empty while it has a slot. */
+  reasons(now: number): Reasons {
+    const reasons = { ...this.#reasons }
+    if (this.#waitsSince === undefined) return reasons
+    const held = this.#heldSince
+    if (held === undefined) this.waits.explain(this.#start, this.sequence, now, reasons)
+    else add(reasons, 'prefix', now - held)
+    return reasons
   }
 
   /** It got a slot; `steps` were computed before. */
-  admitted(
-    { slot = -1, computedTokens: cachedTokens, origin: cache }: Admitted,
-    steps: number,
-    now: number,
-  ): void {
-    const atMs = now - this.arrival
-    this.#add({ type: 'admitted', atMs, slot, cachedTokens, ...defined({ cache }) })
+  admitted(steps: number, now: number): void {
+    const { arrival, slot = -1, computedTokens: cachedTokens, origin: cache } = this.sequence
+    const waited = this.#waiting(now)
+    if (waited !== undefined) this.#add(waited)
+    this.#add({
+      type: 'admitted',
+      atMs: now - arrival,
+      slot,
+      cachedTokens,
+      ...(cache !== undefined && { cache }),
+    })
+    this.#waitsSince = this.#heldSince = undefined
+    this.#reasons = {}
     this.#lastStep = steps
     this.#lastStepEnd = now
   }
 
   preempted(now: number): void {
-    this.#add({ type: 'preempted', atMs: now - this.arrival })
+    this.#add({ type: 'preempted', atMs: now - this.sequence.arrival })
+    this.#waitsSince = now
+    this.#start = this.waits.begin(now)
   }
 
   /** It took part in the step of this number, with prompt tokens or, in a decode, none. */
   ran(step: number, tokens: number, startedAt: number, now: number): void {
-    const missed = step - this.#lastStep - 1
-    if (missed > 0) {
-      const span = this.#span(this.#lastStepEnd, startedAt)
-      this.#add({ type: 'paused', ...span, steps: missed })
+    const { arrival } = this.sequence
+    const atMs = startedAt - arrival
+    const steps = step - this.#lastStep - 1
+    if (steps > 0) {
+      this.#add({ type: 'paused', atMs: this.#lastStepEnd - arrival, untilMs: atMs, steps })
     }
     this.#lastStep = step
     this.#lastStepEnd = now
-    if (tokens > 0) {
-      this.#add({ type: 'prefill', ...this.#span(startedAt, now), chunks: 1, tokens })
-    }
+    if (tokens === 0) return
+    this.#add({ type: 'prefill', atMs, untilMs: now - arrival, chunks: 1, tokens })
   }
 
-  #span(from: number, until: number) {
-    return { atMs: from - this.arrival, untilMs: until - this.arrival }
+  /** All so far, with its end where it has come. */
+  report({ state, usage, timings }: Progress, now: number, end?: TimelineEntry): RequestReport {
+    const { id, arrival, priority, tenant, session, forecast, firstTokenAt } = this.sequence
+    const timeline = [...this.#entries]
+    if (firstTokenAt !== undefined) {
+      timeline.push({ type: 'first_token', atMs: firstTokenAt - arrival })
+    }
+    const waiting = this.#waiting(now)
+    if (waiting !== undefined) timeline.push(waiting)
+    if (end !== undefined) timeline.push(end)
+    timeline.sort((a, b) => a.atMs - b.atMs)
+    const more = defined({ session, forecast })
+    return { id, state, arrival, priority, tenant, ...more, usage, timings, timeline }
+  }
+
+  /** The wait that it is in so far, unless it has just begun. */
+  #waiting(now: number): TimelineEntry | undefined {
+    const since = this.#waitsSince
+    if (since === undefined || now <= since) return undefined
+    const { arrival } = this.sequence
+    const span = { atMs: since - arrival, untilMs: now - arrival }
+    return { type: 'waited', ...span, reasons: this.reasons(now) }
   }
 
   #add(entry: TimelineEntry): void {
@@ -110,61 +167,15 @@ type Reasons = Partial<Record<WaitReason, number>>
 
 function sum(a: Readonly<Reasons>, b: Readonly<Reasons>): Reasons {
   const all = { ...a }
-  for (const [reason, ms] of Object.entries(b) as [WaitReason, number][]) {
-    all[reason] = (all[reason] ?? 0) + ms
-  }
+  for (const [reason, ms] of Object.entries(b)) add(all, reason as WaitReason, ms)
   return all
-}
-
-/** One wait of a request: for its first slot, or for one again after a preemption. */
-export class Wait {
-  #start: WaitStart
-  /** Since when it is held back for a prefix that another request computes. */
-  #heldSince: number | undefined
-  /** Reasons collected from the finished parts of this wait. */
-  #reasons: Reasons = {}
-
-  /**
-   * @param now - when it joined the queue: what comes before has no reason here
-   * @param since - when it began, which may have been elsewhere
-   */
-  constructor(
-    private readonly times: WaitAttribution,
-    private readonly sequence: Sequence,
-    now: number,
-    readonly since = now,
-  ) {
-    this.#start = times.begin(now)
-  }
-
-  hold(now: number): void {
-    this.#reasons = this.reasons(now)
-    this.#heldSince = now
-  }
-
-  release(now: number): void {
-    this.#reasons = this.reasons(now)
-    this.#start = this.times.begin(now)
-    this.#heldSince = undefined
-  }
-
-  /** Milliseconds by reason, up to now. */
-  reasons(now: number): Reasons {
-    const reasons = { ...this.#reasons }
-    if (this.#heldSince === undefined) {
-      this.times.explain(this.#start, this.sequence, now, reasons)
-    } else if (now > this.#heldSince) {
-      reasons.prefix = (reasons.prefix ?? 0) + now - this.#heldSince
-    }
-    return reasons
-  }
 }
 
 /** A reason that applies to all waiting requests. */
 export type CommonReason = Extract<WaitReason, 'step' | 'slots' | 'cells' | 'budget' | 'policy'>
 
 /** How long each common reason has applied up to a point in time. */
-interface Totals {
+interface WaitStart {
   readonly at: number
   readonly ms: Readonly<Record<CommonReason, number>>
 }
@@ -173,11 +184,8 @@ interface Totals {
 interface Overtaking {
   readonly arrival: number
   readonly deadline: number | undefined
-  readonly totals: Totals
+  readonly totals: WaitStart
 }
-
-/** Where a wait began. */
-type WaitStart = Totals
 
 /** After more admissions than this, a wait is attributed to a later overtaking than the first. */
 const mostOvertakings = 1024
@@ -221,7 +229,7 @@ export class WaitAttribution {
     start: WaitStart,
     request: { readonly arrival: number; readonly deadline: number | undefined },
     now: number,
-    reasons: Partial<Record<WaitReason, number>>,
+    reasons: Reasons,
   ): void {
     const overtaking = this.#overtakingOf(request.arrival, start.at, now)
     const end = overtaking?.totals ?? this.begin(now)
@@ -250,6 +258,6 @@ export class WaitAttribution {
 }
 
 /** Adds milliseconds to a reason; none leave no trace. */
-function add(reasons: Partial<Record<WaitReason, number>>, reason: WaitReason, ms: number): void {
+function add(reasons: Reasons, reason: WaitReason, ms: number): void {
   if (ms > 0) reasons[reason] = (reasons[reason] ?? 0) + ms
 }

@@ -37,11 +37,6 @@ export class RequestFinisher {
   /** Ends what is marked or timed out. */
   settle(now: number): void {
     for (const [sequence, error] of this.table.due(now)) this.mark(sequence, error)
-    this.finishPending(now)
-  }
-
-  /** Ends what is marked. */
-  finishPending(now: number): void {
     if (this.#pending.size === 0) return
     for (const [sequence, error] of this.#pending) this.finish(sequence, now, error)
     this.#pending.clear()
@@ -68,12 +63,12 @@ export class RequestFinisher {
   failAll(error: CllmError, now: number): void {
     this.logger.error({ code: error.code, err: error.cause ?? error }, error.message)
     // The last event of some was published already.
-    this.finishPending(now)
+    this.settle(now)
     for (const sequence of this.table.all()) this.finish(sequence, now, error)
   }
 
   #ended(sequence: Sequence, now: number, error?: CllmError): void {
     const end = { usage: sequence.usage(), timings: sequence.timings(now) }
-    this.observers.onEnded(sequence, { ...end, state: endState(error), error }, now)
+    this.observers.tell('onEnded', sequence, { ...end, state: endState(error), error }, now)
   }
 }

@@ -5,40 +5,18 @@ import type { Sequence } from './sequence.js'
 import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { WaitingView } from '../../contracts/scheduling/scheduler-policy.js'
 
-/** The requests with a slot, by admission and by id. */
+/** The requests with a slot by id, in the order of their admission. */
 @injectable()
-export class RunningSet {
-  /** By admission. The same array for good, so that views of it stay true. */
-  readonly list: Sequence[] = []
-  readonly #byId = new Map<string, Sequence>()
-
-  get size(): number {
-    return this.list.length
+export class RunningSet extends Map<string, Sequence> {
+  /** All of them now. */
+  get list(): Sequence[] {
+    return [...this.values()]
   }
 
   /** Whether one of them waits for its next token. */
   get isAnyDecoding(): boolean {
-    return this.list.some(({ state }) => state === 'decoding')
-  }
-
-  get(id: string): Sequence | undefined {
-    return this.#byId.get(id)
-  }
-
-  has(id: string): boolean {
-    return this.#byId.has(id)
-  }
-
-  add(sequence: Sequence): void {
-    this.list.push(sequence)
-    this.#byId.set(sequence.id, sequence)
-  }
-
-  remove(sequence: Sequence): void {
-    if (!this.#byId.delete(sequence.id)) return
-    const index = this.list.indexOf(sequence)
-    // -1 would take out the last one.
-    if (index !== -1) this.list.splice(index, 1)
+    for (const { state } of this.values()) if (state === 'decoding') return true
+    return false
   }
 }
 
@@ -51,11 +29,7 @@ export class WaitingQueue implements WaitingView {
   #begun = new Map<string, Sequence>()
   #queued = new Map<string, Sequence>()
   readonly #held = new Map<string, Sequence>()
-  /** The order in which requests joined, so that held ones get their places back. */
-  readonly #turns = new WeakMap<Sequence, number>()
   #nextTurn = 0
-  /** When those that did not join the queue at their arrival did so. */
-  readonly #since = new WeakMap<Sequence, number>()
   /** When the last of those that have not begun arrived, of all so far. */
   #latest = -Infinity
   #isSorted = true
@@ -69,18 +43,21 @@ export class WaitingQueue implements WaitingView {
 
   /** Number of requests, with held ones. */
   get total(): number {
-    return this.size + this.#held.size
+    return this.#begun.size + this.#queued.size + this.#held.size
   }
 
   add(sequence: Sequence): void {
-    const part = hasBegun(sequence) ? this.#begun : this.#queued
-    this.#turns.set(sequence, ++this.#nextTurn)
+    const { id, arrival } = sequence
+    sequence.turn = ++this.#nextTurn
     this.promptTokens += sequence.promptTokens
-    part.set(sequence.id, sequence)
+    if (hasBegun(sequence)) {
+      this.#begun.set(id, sequence)
+      return
+    }
+    this.#queued.set(id, sequence)
     // One that was tokenized for long, or that another engine lost, came before some that are here.
-    if (part === this.#begun) return
-    if (sequence.arrival < this.#latest) this.#isSorted = false
-    else this.#latest = sequence.arrival
+    if (arrival < this.#latest) this.#isSorted = false
+    else this.#latest = arrival
   }
 
   /** Whether it waits and is not held back. */
@@ -94,18 +71,13 @@ export class WaitingQueue implements WaitingView {
 
   /** Its place from 1, or undefined where it does not wait. */
   placeOf(id: string): number | undefined {
-    let place = 0
-    for (const sequence of this.all()) {
-      place++
-      if (sequence.id === id) return place
-    }
-    return undefined
+    const place = [...this.all()].findIndex((sequence) => sequence.id === id)
+    return place === -1 ? undefined : place + 1
   }
 
-  remove(sequence: Sequence): void {
-    const { id } = sequence
+  remove({ id, promptTokens }: Sequence): void {
     if (!this.#queued.delete(id) && !this.#begun.delete(id) && !this.#held.delete(id)) return
-    this.promptTokens -= sequence.promptTokens
+    this.promptTokens -= promptTokens
   }
 
   /** Hides a request from the policy. */
@@ -120,27 +92,13 @@ export class WaitingQueue implements WaitingView {
    * @param since - the time by which they have their places; default: when each arrived
    */
   unhold(sequences: Iterable<Sequence>, since?: number): void {
-    const back = [...sequences].filter(({ id }) => this.#held.delete(id))
-    for (const sequence of back) {
-      if (since !== undefined) this.#since.set(sequence, since)
+    for (const sequence of sequences) {
+      if (!this.#held.delete(sequence.id)) continue
+      sequence.queuedAt = since ?? sequence.queuedAt
       const part = hasBegun(sequence) ? this.#begun : this.#queued
       part.set(sequence.id, sequence)
       this.#isSorted = false
     }
-  }
-
-  /** Done when it is read, so that many that join or come back cost no more than one. */
-  #sort(): void {
-    if (this.#isSorted) return
-    this.#isSorted = true
-    const byTurn = (a: Sequence, b: Sequence): number => this.#turnOf(a) - this.#turnOf(b)
-    this.#begun = sorted(this.#begun, byTurn)
-    const sinceOf = (one: Sequence): number => this.#since.get(one) ?? one.arrival
-    this.#queued = sorted(this.#queued, (a, b) => sinceOf(a) - sinceOf(b) || byTurn(a, b))
-  }
-
-  #turnOf(sequence: Sequence): number {
-    return this.#turns.get(sequence) ?? 0
   }
 
   /** All that wait, held ones last. */
@@ -150,7 +108,12 @@ export class WaitingQueue implements WaitingView {
   }
 
   *[Symbol.iterator](): Iterator<Sequence> {
-    this.#sort()
+    // Sorted when it is read, so that many that join or come back cost no more than one.
+    if (!this.#isSorted) {
+      this.#begun = sorted(this.#begun, (a, b) => a.turn - b.turn)
+      this.#queued = sorted(this.#queued, (a, b) => a.queuedAt - b.queuedAt || a.turn - b.turn)
+      this.#isSorted = true
+    }
     yield* this.#begun.values()
     yield* this.#queued.values()
   }
@@ -189,18 +152,18 @@ export class Expiry {
     if (this.#queue.length > this.#cleanUpAt) this.#cleanUp()
   }
 
-  /** When the next one expires, or undefined. */
-  next(): number | undefined {
+  /** When the next one expires, or Infinity. */
+  next(): number {
     for (let entry = this.#queue.peek(); entry !== undefined; entry = this.#queue.peek()) {
       if (entry.sequence.isActive) return entry.at
       this.#queue.pop()
     }
-    return undefined
+    return Infinity
   }
 
   /** Removes and yields timed-out requests with their errors. */
   *due(now: number): Iterable<readonly [Sequence, CllmError]> {
-    for (let at = this.next(); at !== undefined && at <= now; at = this.next()) {
+    while (this.next() <= now) {
       const sequence = this.#queue.pop()?.sequence
       if (sequence !== undefined) yield [sequence, timedOut(sequence, now)]
     }

@@ -54,14 +54,12 @@ export class RequestTable {
   }
 
   all(): Sequence[] {
-    return [...this.waiting.all(), ...this.running.list]
+    return [...this.waiting.all(), ...this.running.values()]
   }
 
-  /** When something is to be done that no request or step brings about, `planned` included. */
-  wakesAt(planned: number | undefined): number | undefined {
-    const all = [planned, this.#expiry.next(), this.sharing.next()]
-    const times = all.filter((at) => at !== undefined)
-    return times.length === 0 ? undefined : Math.min(...times)
+  /** When something is to be done that no request or step brings about; never: Infinity. */
+  wakesAt(): number {
+    return Math.min(this.#expiry.next(), this.sharing.next() ?? Infinity)
   }
 
   /** Yields timed-out requests with their errors, and releases requests whose prefix wait expired. */
@@ -73,7 +71,7 @@ export class RequestTable {
   add(sequence: Sequence, now: number): void {
     this.waiting.add(sequence)
     this.#expiry.add(sequence)
-    this.observers.onQueued(sequence, now)
+    this.observers.tell('onQueued', sequence, now)
     if (!this.samples.add(sequence)) this.#enterQueue(sequence, now)
   }
 
@@ -92,41 +90,17 @@ export class RequestTable {
     this.kv.onWaiting(sequence)
   }
 
-  /** Gives a waiting request a slot, or returns why it cannot run. */
-  async admit(sequence: Sequence, now: number): Promise<CllmError | undefined> {
-    this.waiting.remove(sequence)
-    this.sharing.onLeft(sequence)
-    this.running.add(sequence)
-    sequence.state = 'prefilling'
-    sequence.admittedAt ??= now
-    try {
-      this.adapters.ensureLoaded(sequence.request.adapters)
-      await this.kv.acquire(sequence)
-      this.#makeRoom(sequence, now)
-      const { request, tokens, promptTokens } = sequence
-      this.observers.onPreparing(sequence, now)
-      const { sampling, processors } = request
-      sequence.sampler = createSampler(this.backend, sampling, tokens, promptTokens, processors)
-    } catch (error) {
-      return CllmError.from(error, 'backend_failed')
-    }
-    this.sharing.onAdmitted(sequence, now)
-    this.observers.onAdmitted(sequence, now)
-    return undefined
-  }
-
   /**
-   * Admits those that still wait, have room and are not about to leave; returns those that cannot run.
-   * One whose prefix another request is computing goes on waiting, unless nothing else can be done: then
-   * it is insisted on.
+   * Gives slots to those that still wait, have room and are not about to leave; those that cannot run are
+   * marked to end. One whose prefix another request is computing goes on waiting, unless nothing else can
+   * be done: then it is insisted on.
    */
   async admitAll(
     { admit }: Plan,
     now: number,
-    leaving: { has(sequence: Sequence): boolean },
+    leaving: { has(sequence: Sequence): boolean; mark(sequence: Sequence, error: CllmError): void },
     insists: boolean,
-  ): Promise<Map<Sequence, CllmError>> {
-    const failed = new Map<Sequence, CllmError>()
+  ): Promise<void> {
     const { predictor } = this
     const answerTokens = (one: Sequence): number => predictor.answerTokens?.(one) ?? Infinity
     for (const id of admit) {
@@ -137,10 +111,26 @@ export class RequestTable {
       if (!(await this.kv.admits(sequence, answerTokens))) break
       // Others go first: a plan admits no more than there are slots, so those that are held keep theirs.
       if (!this.kv.prepare(sequence, insists)) continue
-      const error = await this.admit(sequence, now)
-      if (error !== undefined) failed.set(sequence, error)
+      this.waiting.remove(sequence)
+      this.sharing.onLeft(sequence)
+      this.running.set(id, sequence)
+      sequence.state = 'prefilling'
+      sequence.admittedAt ??= now
+      try {
+        this.adapters.ensureLoaded(sequence.request.adapters)
+        await this.kv.acquire(sequence)
+        this.#makeRoom(sequence, now)
+        this.observers.tell('onPreparing', sequence, now)
+        const { request, tokens, promptTokens } = sequence
+        const { sampling, processors } = request
+        sequence.sampler = createSampler(this.backend, sampling, tokens, promptTokens, processors)
+      } catch (error) {
+        leaving.mark(sequence, CllmError.from(error, 'backend_failed'))
+        continue
+      }
+      this.sharing.onAdmitted(sequence, now)
+      this.observers.tell('onAdmitted', sequence, now)
     }
-    return failed
   }
 
   /** A part of a step was computed; of its drafts {@link verify} tells. */
@@ -164,7 +154,9 @@ export class RequestTable {
       sequence.finish = 'stop'
       return
     }
-    sequence.append(token, logprobs)
+    sequence.tokens.push(token)
+    sequence.drafts?.onDrawn(token)
+    if (logprobs !== undefined) sequence.logprobs.push(logprobs)
     const held = sequence.tokens.length - sequence.discarded
     const isFull = held > this.backend.limits.contextSize && sequence.request.shift === undefined
     if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
@@ -183,20 +175,13 @@ export class RequestTable {
     this.sharing.onAdvanced(sequence, now)
   }
 
-  preemptAll(ids: readonly string[], now: number): void {
-    for (const id of ids) {
-      const sequence = this.running.get(id)
-      if (sequence !== undefined) this.preempt(sequence, now)
-    }
-  }
-
   /** Takes a running request's slot away; it waits again with its tokens. */
   preempt(sequence: Sequence, now: number): void {
     this.#giveBack(sequence, now)
     sequence.state = 'preempted'
     sequence.preemptions++
     this.waiting.add(sequence)
-    this.observers.onPreempted(sequence, now)
+    this.observers.tell('onPreempted', sequence, now)
     this.sharing.onWaiting(sequence, now)
   }
 
@@ -207,19 +192,21 @@ export class RequestTable {
     this.sharing.onLeft(sequence)
     this.#giveBack(sequence, now)
     sequence.state = state
-    this.observers.onFinished(sequence, now)
+    sequence.isActive = false
+    this.observers.tell('onFinished', sequence, now)
   }
 
   /** Drops tokens of a full slot, as often as its request goes on: always after the same ones. */
   #makeRoom(sequence: Sequence, now: number): void {
-    const { shift } = sequence.request
-    if (shift === undefined || !sequence.needsRoom) return
+    const { shift, contextSize } = sequence.request
+    if (shift === undefined || sequence.slotTokens < contextSize) return
+    if (sequence.finish !== undefined || sequence.remainingTokens === 0) return
     this.kv.shift(sequence, shift.keep, shift.discard)
     this.sharing.onProducerLost(sequence, now)
   }
 
   #giveBack(sequence: Sequence, now: number): void {
-    this.running.remove(sequence)
+    this.running.delete(sequence.id)
     this.kv.stopProducing(sequence)
     this.kv.release(sequence, now)
     sequence.computedTokens = 0

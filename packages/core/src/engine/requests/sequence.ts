@@ -78,7 +78,18 @@ const scoredChunk = 32
 
 /** One request in the engine: its tokens, state and times. */
 export class Sequence implements SequenceView {
+  readonly id: string
+  readonly priority: number
+  readonly deadline: number | undefined
+  readonly tenant: string
+  readonly session: string | undefined
+  readonly stepGroup: string | undefined
+  readonly maxTokens: number
+  /** Whether an end-of-generation token ends it; a constraint allows one only where it must end. */
+  readonly mayEnd: boolean
   state: RequestState = 'queued'
+  /** Whether it has not ended. */
+  isActive = true
   readonly promptTokens: number
   readonly chain: BlockChain
   computedTokens = 0
@@ -103,6 +114,9 @@ export class Sequence implements SequenceView {
   firstComputed: number | undefined
   /** The forecast at arrival. */
   forecast: Forecast | undefined
+  /** The time by which it has its place in the queue, and its turn among those of one time. */
+  queuedAt: number
+  turn = 0
   /** Probabilities of the output tokens whose events are still due. */
   readonly logprobs: OutputLogprobs[] = []
   /** Probabilities of the prompt's tokens from the second on, as far as it is computed. */
@@ -117,41 +131,30 @@ export class Sequence implements SequenceView {
   firstTokenAt: number | undefined
   lastTokenAt: number | undefined
 
-  /** @param tokens the prompt, from now on the sequence's own: prompt and output so far */
+  /**
+   * @param tokens - the prompt, from now on the sequence's own: prompt and output so far
+   * @param kv - knows how many of its tokens need not be computed while it waits
+   */
   constructor(
     readonly request: SequenceRequest,
     readonly tokens: TokenId[],
     readonly arrival: number,
-    private readonly lookUpCached: (sequence: Sequence) => number,
+    private readonly kv: { lookUp(sequence: Sequence): number },
   ) {
+    const { sampling, continued } = request
+    this.id = request.id
+    this.priority = request.priority
+    this.deadline = request.deadline
+    this.tenant = request.tenant
+    this.session = request.session
+    this.stepGroup = request.stepGroup
+    this.maxTokens = request.maxTokens
+    this.mayEnd = !sampling.ignoreEos || sampling.constraint !== undefined
+    this.queuedAt = arrival
     this.promptTokens = tokens.length
-    for (const token of request.continued?.tokens ?? []) tokens.push(token)
+    for (const token of continued?.tokens ?? []) tokens.push(token)
     this.chain = new BlockChain(tokens, request.scope)
-    if (request.continued !== undefined) this.#takeUp(request.continued)
-  }
-
-  get id(): string {
-    return this.request.id
-  }
-
-  get priority(): number {
-    return this.request.priority
-  }
-
-  get deadline(): number | undefined {
-    return this.request.deadline
-  }
-
-  get tenant(): string {
-    return this.request.tenant
-  }
-
-  get session(): string | undefined {
-    return this.request.session
-  }
-
-  get stepGroup(): string | undefined {
-    return this.request.stepGroup
+    if (continued !== undefined) this.#takeUp(continued)
   }
 
   get generatedTokens(): number {
@@ -173,20 +176,8 @@ export class Sequence implements SequenceView {
     return this.request.cache && this.discarded === 0 && !this.isInDoubt
   }
 
-  /** Whether it goes on only when its slot has room again. */
-  get needsRoom(): boolean {
-    const { shift, contextSize } = this.request
-    if (shift === undefined || this.slotTokens < contextSize) return false
-    return this.finish === undefined && this.tokens.length > this.computedTokens
-  }
-
-  get maxTokens(): number {
-    return this.request.maxTokens
-  }
-
   get remainingTokens(): number {
-    const done = this.isWaiting ? this.lookUpCached(this) : this.computedTokens
-    return this.tokens.length - done
+    return this.tokens.length - (this.isWaiting ? this.kv.lookUp(this) : this.computedTokens)
   }
 
   /**
@@ -195,17 +186,13 @@ export class Sequence implements SequenceView {
    * stories15m, 110 continued identically with large chunks, 120 with small ones).
    */
   get mostNow(): number {
-    const { shift, contextSize } = this.request
-    const room = shift === undefined ? Infinity : contextSize - this.slotTokens
-    return Math.min(this.#longestChunk, (this.stops[0] ?? Infinity) - this.computedTokens, room)
-  }
-
-  get #longestChunk(): number {
-    const { continued, promptLogprobs } = this.request
-    if (promptLogprobs !== undefined && this.computedTokens < this.promptTokens) return scoredChunk
-    if (continued === undefined || this.state === 'decoding') return Infinity
+    const { shift, contextSize, continued, promptLogprobs } = this.request
     const left = this.promptTokens - this.computedTokens
-    return left > 0 ? left : replayChunk
+    let most = (this.stops[0] ?? Infinity) - this.computedTokens
+    if (shift !== undefined) most = Math.min(most, contextSize - this.slotTokens)
+    if (promptLogprobs !== undefined && left > 0) return Math.min(most, scoredChunk)
+    if (continued === undefined || this.state === 'decoding') return most
+    return Math.min(most, left > 0 ? left : replayChunk)
   }
 
   /** What may come next, as far as its answer and its slot have room for more than the next token. */
@@ -219,34 +206,12 @@ export class Sequence implements SequenceView {
     return this.drafts.view(this.tokens, room)
   }
 
-  /** Whether an end-of-generation token ends it; a constraint allows one only where it must end. */
-  get mayEnd(): boolean {
-    const { ignoreEos, constraint } = this.request.sampling
-    return !ignoreEos || constraint !== undefined
-  }
-
   get isWaiting(): boolean {
     return this.state === 'queued' || this.state === 'preempted'
   }
 
   get isRunning(): boolean {
     return this.state === 'prefilling' || this.state === 'decoding'
-  }
-
-  get isActive(): boolean {
-    return this.isWaiting || this.isRunning
-  }
-
-  /** Appends a sampled token, with its probabilities if requested. */
-  append(token: TokenId, logprobs: OutputLogprobs | undefined): void {
-    this.tokens.push(token)
-    this.drafts?.onDrawn(token)
-    if (logprobs !== undefined) this.logprobs.push(logprobs)
-  }
-
-  /** Adds the probabilities of further prompt tokens. */
-  addScores(scores: readonly OutputLogprobs[] = []): void {
-    for (const score of scores) this.promptLogprobs.push(score)
   }
 
   /** Token counts so far, as its `end` event has them. */
@@ -262,6 +227,7 @@ export class Sequence implements SequenceView {
   timings(now: number): Timings {
     const admitted = this.admittedAt ?? now
     const first = this.firstTokenAt ?? now
+    const { draftTokens = 0, acceptedTokens = 0 } = this.drafts ?? {}
     return {
       queueMs: admitted - this.arrival,
       prefillMs: first - admitted,
@@ -270,13 +236,8 @@ export class Sequence implements SequenceView {
       totalMs: now - this.arrival,
       preemptions: this.preemptions,
       prefillChunks: this.prefillChunks,
-      ...this.#speculation(),
+      ...(draftTokens > 0 && { draftTokens, acceptedTokens }),
     }
-  }
-
-  #speculation(): Pick<Timings, 'draftTokens' | 'acceptedTokens'> {
-    const { draftTokens = 0, acceptedTokens = 0 } = this.drafts ?? {}
-    return draftTokens === 0 ? {} : { draftTokens, acceptedTokens }
   }
 
   /** Restores the state of the decoder and the stop matcher by replaying the tokens. */

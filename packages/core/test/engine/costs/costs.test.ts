@@ -311,10 +311,10 @@ t.test('FcfsWaitPredictor', async (t) => {
   )
 
   const decoding = sequenceOf(promptOf(10), { id: 'running', maxTokens: 257 })
-  decoding.append(5, undefined)
+  decoding.tokens.push(5)
   decoding.computedTokens = 10
   decoding.state = 'decoding'
-  running.add(decoding)
+  running.set(decoding.id, decoding)
   t.equal(predictor.forecast(newcomer, 1010).queueMs, 0, 'for 20 ms it keeps what it worked out')
   const behind = predictor.forecast(newcomer, 1020)
   t.equal(behind.position, 1)
@@ -341,9 +341,9 @@ t.test('FcfsWaitPredictor learns how slow steps and how long answers are', async
   const { running, predictor } = predictorOf()
   const newcomer = sequenceOf(promptOf(100))
   const busy = sequenceOf(promptOf(10), { id: 'running', maxTokens: 257 })
-  busy.append(5, undefined)
+  busy.tokens.push(5)
   busy.state = 'decoding'
-  running.add(busy)
+  running.set(busy.id, busy)
   const before = predictor.forecast(newcomer, 0).queueMs
   const parts = [{ request: busy, tokens: 1, context: 10, isDecode: true }] as const
   const step = { parts, prefillTokens: 0, prefillSequences: 0 } as unknown as StepRecord
@@ -353,7 +353,7 @@ t.test('FcfsWaitPredictor learns how slow steps and how long answers are', async
   t.ok(Math.abs(slow / before - 3) < 0.01, `turns of 30 ms, not 10: ${slow / before} times as long`)
 
   const ended = sequenceOf(promptOf(10))
-  for (let n = 0; n < 4; n++) ended.append(5, undefined)
+  for (let n = 0; n < 4; n++) ended.tokens.push(5)
   ended.state = 'done'
   ended.finish = 'stop'
   for (let n = 0; n < 500; n++) predictor.onFinished(ended)

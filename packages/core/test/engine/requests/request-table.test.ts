@@ -328,11 +328,11 @@ t.test('Expiry gives each active request at its limit, the soonest first', async
         })
         for (let now = 0; now <= 400; now += 7) {
           for (const { sequence, ends } of sequences) {
-            if (ends <= now && sequence.isActive) sequence.state = 'done'
+            if (ends <= now && sequence.isActive) sequence.isActive = false
           }
           const active = sequences.filter(({ sequence }) => sequence.isActive)
           const limits = active.map(({ expires }) => expires)
-          const next = expiry.next() ?? Infinity
+          const next = expiry.next()
           if (next !== Math.min(Infinity, ...limits)) throw new Error(`next is ${next} at ${now}`)
           const due = [...expiry.due(now)]
           const order = due.map(([sequence]) => sequence.request.expires ?? Infinity)
@@ -343,7 +343,7 @@ t.test('Expiry gives each active request at its limit, the soonest first', async
           if (due.length !== expected.length) throw new Error(`${due.length} at ${now}`)
           for (const [sequence, error] of due) {
             if (error.code !== 'timeout') throw new Error(error.code)
-            sequence.state = 'timed_out'
+            sequence.isActive = false
           }
           expired += due.length
         }
@@ -371,7 +371,7 @@ t.test(
         const one = all[which % Math.max(1, all.length)]
         if (kind === 'add') {
           const added = sequenceOf([5], { id: `${index}`, arrival })
-          if (begun) added.append(6, undefined)
+          if (begun) added.tokens.push(6)
           queue.add(added)
           all.push(added)
         } else if (one !== undefined && kind === 'remove') {
