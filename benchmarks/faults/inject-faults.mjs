@@ -8,11 +8,11 @@ import { enginePid } from './engine-pid.mjs'
 import { faults, runFaults } from './run-faults.mjs'
 import { exitCode } from '../../packages/cli/dist/commands/bench/output/exit-code.js'
 import {
+  asksForHelp,
   flagsHelp,
   many,
   one,
   parseFlags,
-  showsHelp,
   toggle,
   wrong,
 } from '../../packages/cli/dist/commands/flags/flags.js'
@@ -67,7 +67,10 @@ Exit codes: 0 no fault failed, 1 some failed or the target cannot be reached, 2 
 
 /** `benchmarks/faults.mjs` */
 export async function injectFaults(argv, io) {
-  if (showsHelp(argv, usage, io)) return exitCode.ok
+  if (asksForHelp(argv)) {
+    io.stdout.write(usage)
+    return exitCode.ok
+  }
   const flags = parseFlags(argv, flagTable)
   const { target: url, pid, only, json, recovery, restart, stop } = flags
   const { clients, sockets, words, tokens } = flags

@@ -8,10 +8,10 @@ import {
 } from '../../packages/bench/dist/index.js'
 import { exitCode } from '../../packages/cli/dist/commands/bench/output/exit-code.js'
 import {
+  asksForHelp,
   flagsHelp,
   one,
   parseFlags,
-  showsHelp,
   toggle,
   wrong,
 } from '../../packages/cli/dist/commands/flags/flags.js'
@@ -40,7 +40,10 @@ ${flagsHelp(flagTable)}`
 
 /** `benchmarks/stages.mjs` */
 export async function printStages(argv, io, host) {
-  if (showsHelp(argv, usage, io)) return exitCode.ok
+  if (asksForHelp(argv)) {
+    io.stdout.write(usage)
+    return exitCode.ok
+  }
   const flags = parseFlags(argv, flagTable)
   const { sequences, json, report } = flags
   const settings = readModel(flags)

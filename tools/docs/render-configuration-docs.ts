@@ -38,8 +38,8 @@ const notes: Readonly<Record<string, string>> = {
 const valueOf = (value: unknown) =>
   value === null ? 'none' : `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``
 
-const flagOf = ({ arg, format, placeholder }: PlacedOption) =>
-  format.isSwitch ? `\`--${arg}\`` : `\`--${arg} ${placeholder}\``
+const flagOf = ({ flag, format, placeholder }: PlacedOption) =>
+  format.isSwitch ? `\`--${flag}\`` : `\`--${flag} ${placeholder}\``
 
 /** What an option takes, where its flag's placeholder does not say so already. */
 const takes = ({ format: { expected, isSwitch }, placeholder }: PlacedOption): string =>
@@ -52,9 +52,9 @@ const takes = ({ format: { expected, isSwitch }, placeholder }: PlacedOption): s
 
 const row = (option: PlacedOption): string => {
   const { path, env, default: value, doc } = option
-  const named = env === variable(option.arg) ? doc : `${doc} Variable: \`${env}\`.`
+  const named = env === variable(option.flag) ? doc : `${doc} Variable: \`${env}\`.`
   const key = path.slice(sectionOf(path).length + 1) || path
-  const keyed = variable(key) === variable(option.arg) ? '' : `\`${key}\`, `
+  const keyed = variable(key) === variable(option.flag) ? '' : `\`${key}\`, `
   return `- ${keyed}${flagOf(option)} (${[valueOf(value), takes(option)].filter(Boolean).join('; ')}): ${named}`
 }
 

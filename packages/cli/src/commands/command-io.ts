@@ -29,11 +29,14 @@ export interface CommandIo {
 export class CommandFailed extends Error {}
 
 /** Runs a command; `argv` excludes the command's name. Returns the exit code. */
-export type RunCommand = (argv: string[], io: CommandIo) => Promise<number>
+export type RunCommand = (argv: readonly string[], io: CommandIo) => Promise<number>
 
-/** A command that measures models with the policies of plugins, and returns its exit code. */
-export type HostCommand = (
-  argv: string[],
+/** Opens the host of models that a command measures with the policies of plugins. */
+export type HostWith = (plugins: readonly string[]) => Promise<ModelHost>
+
+/** A command that measures a model of a host. */
+export type HostedCommand = (
+  argv: readonly string[],
   io: CommandIo,
-  hostWith: (plugins: readonly string[]) => Promise<ModelHost>,
+  host: ModelHost,
 ) => Promise<number>

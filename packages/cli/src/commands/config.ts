@@ -46,7 +46,7 @@ export const renderConfig = ({ config, sources }: LoadedConfig): string => {
 }
 
 /** `cllm config` */
-export async function run(argv: string[], io: CommandIo): Promise<number> {
+export async function run(argv: readonly string[], io: CommandIo): Promise<number> {
   const flags = argv.filter((argument) => argument !== '--json')
   const loaded = loadConfig({ argv: flags, env: io.env })
   for (const warning of loaded.warnings) io.stderr.write(`warning: ${warning}\n`)

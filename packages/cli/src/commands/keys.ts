@@ -10,18 +10,14 @@ import { one, toggle, type Values, wrong } from './flags/flags.js'
 import { integer, orNone } from './flags/values.js'
 
 const fileFlags = {
-  'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS', String),
-  cluster: one('URL', 'Redis server of a cluster, for its keys instead of a file', String),
-  'cluster-ca': one(
-    'FILE',
-    'PEM file with the certificate authorities of a `rediss://` server',
-    String,
-  ),
-  config: one('FILE', 'The YAML file of `cllm serve`, for its `security.api_keys`', String),
+  'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS'),
+  cluster: one('URL', 'Redis server of a cluster, for its keys instead of a file'),
+  'cluster-ca': one('FILE', 'PEM file with the certificate authorities of a `rediss://` server'),
+  config: one('FILE', 'The YAML file of `cllm serve`, for its `security.api_keys`'),
 }
 
 const addFlags = {
-  tenant: one('NAME', "Tenant of the key's requests (default: the name of the key)", String),
+  tenant: one('NAME', "Tenant of the key's requests (default: the name of the key)"),
   role: one('ROLE', 'user generates, admin also changes the server (default user)', roleOf),
   'requests-per-minute': one('COUNT', "Limit for this key, instead of the server's", integer(1)),
   'tokens-per-minute': one('TOKENS', "Limit for this key, instead of the server's", integer(1)),

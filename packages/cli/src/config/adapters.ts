@@ -20,7 +20,10 @@ const isList = (value: unknown): boolean => {
 
 /** Adapters, each `NAME=PATH` or `NAME=PATH:SCALE`, with different names. */
 export const adapters = (): ValueFormat<readonly string[]> =>
-  format('a list of NAME=PATH[:SCALE], each name once', isList, splitAtCommas)
+  format('a list of NAME=PATH[:SCALE], each name once', isList, {
+    parse: splitAtCommas,
+    placeholder: 'NAME=PATH[:SCALE]',
+  })
 
 /** Makes the paths absolute. */
 export const resolveAdapters = (texts: readonly string[], folder: string): readonly string[] =>

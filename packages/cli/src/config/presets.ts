@@ -1,7 +1,7 @@
 import { CllmError, type ModelPreset } from '@cllm/core'
 import { presetParameterNames, presetParameters } from '@cllm/http-koa'
 import { describeValue, suggestion } from './messages.js'
-import { format, isRecord, type ValueFormat } from './options/value-format.js'
+import { format, isRecord, parseJson, type ValueFormat } from './options/value-format.js'
 
 /** A preset as the configuration has it. */
 export interface PresetSettings {
@@ -17,16 +17,8 @@ export const presets = (): ValueFormat<Readonly<Record<string, PresetSettings>>>
   format(
     'names with `{ from, system, parameters }`',
     (value) => isRecord(value) && Object.values(value).every(isRecord),
-    parseJson,
+    { parse: parseJson, placeholder: 'JSON' },
   )
-
-function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown
-  } catch {
-    return text
-  }
-}
 
 /** Problems with presets, each with its place. */
 export function checkPresets(

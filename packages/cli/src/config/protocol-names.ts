@@ -17,7 +17,10 @@ const isName = (value: unknown): boolean => typeof value === 'string' && /^[^,\s
 export const protocolChoice: ValueFormat<ProtocolChoice> = format(
   `all, or a list of ${protocolNames.join(', ')} and names from plugins`,
   (value) => value === 'all' || (Array.isArray(value) && value.every(isName)),
-  (text) => (text.trim() === 'all' ? 'all' : splitAtCommas(text)),
+  {
+    parse: (text) => (text.trim() === 'all' ? 'all' : splitAtCommas(text)),
+    placeholder: 'NAMES',
+  },
 )
 
 /**

@@ -2,7 +2,14 @@ import { existsSync } from 'node:fs'
 import { parseKeepAlive } from '@cllm/http-koa'
 import { resolveAdapters } from './adapters.js'
 import { resolveModelSpec, resolveTemplate } from './paths.js'
-import { format, isRecord, splitAtCommas, type ValueFormat } from './options/value-format.js'
+import {
+  format,
+  isRecord,
+  parsePairs,
+  readPair,
+  splitAtCommas,
+  type ValueFormat,
+} from './options/value-format.js'
 
 /** Settings of one of several models. */
 export interface OwnSettings {
@@ -23,21 +30,10 @@ export interface ServedModel extends OwnSettings {
  * Parses `NAME=SPEC`, where NAME may be `owner/model`; undefined if the text before the `=` is part of a
  * path, as in `./a/b=c.gguf` or `a/b=c.gguf` where there is such a file.
  */
-export const readPair = (text: string): readonly [name: string, value: string] | undefined => {
+export const readModel = (text: string): readonly [name: string, value: string] | undefined => {
   const [, name, value] = /^([^=/\\~]+|[^=/\\~.][^=/\\~]*\/[^=/\\~]+)=(.+)$/.exec(text) ?? []
   if (name?.includes('/') && existsSync(text)) return undefined
   return name === undefined || value === undefined ? undefined : [name.trim(), value.trim()]
-}
-
-/** The same where what is before the `=` is a name in any case, such as `owner/model`. */
-const readNamed = (text: string): readonly [name: string, value: string] | undefined => {
-  const [, name, value] = /^([^=]+)=(.+)$/.exec(text) ?? []
-  return name === undefined || value === undefined ? undefined : [name.trim(), value.trim()]
-}
-
-const pairs = (text: string): unknown => {
-  const all = splitAtCommas(text).map(readNamed)
-  return all.every((pair) => pair !== undefined) ? Object.fromEntries(all) : text
 }
 
 /** Models by name. `checkModels` checks each model's settings. */
@@ -47,7 +43,7 @@ export const servedModels = (): ValueFormat<Readonly<Record<string, ServedModel>
     (value) =>
       isRecord(value) &&
       Object.values(value).every((one) => isRecord(one) && typeof one['spec'] === 'string'),
-    pairs,
+    { parse: parsePairs, placeholder: 'NAME=SPEC,…' },
   )
 
 /** Expands a spec to a model without settings of its own. */
@@ -87,13 +83,13 @@ export const aliases = (): ValueFormat<Readonly<Record<string, string | null>>> 
     (value) =>
       isRecord(value) &&
       Object.values(value).every((name) => name === null || typeof name === 'string'),
-    splitAtCommas,
+    { parse: splitAtCommas, placeholder: 'ALIAS=NAME' },
   )
 
 /** Converts a list of `ALIAS=NAME` and `ALIAS` to a map. */
 export const normalizeAliases = (value: unknown): unknown =>
   Array.isArray(value) && value.every((one) => typeof one === 'string')
-    ? Object.fromEntries(value.map((one) => readNamed(one) ?? [one, null]))
+    ? Object.fromEntries(value.map((one) => readPair(one) ?? [one, null]))
     : value
 
 /** How long a model stays in memory. */
@@ -101,4 +97,5 @@ export const keepAlive = (): ValueFormat<string | number> =>
   format(
     'a number of seconds or a duration such as 5m',
     (value) => parseKeepAlive(value) !== undefined,
+    { placeholder: 'DURATION' },
   )

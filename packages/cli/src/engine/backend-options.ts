@@ -10,8 +10,8 @@ const toBackend = options.filter(({ path }) => path.startsWith('engine.'))
 /** The options of a backend that the settings of `engine` give; `isLlamaCpp`: also those of llama.cpp alone. */
 export function backendOptions(engine: EngineConfig, isLlamaCpp: boolean): BackendOptions {
   const given: BackendOptions = {}
-  for (const { path, backendOption, llamaCppOption } of toBackend) {
-    const target = backendOption ?? (isLlamaCpp ? llamaCppOption : undefined)
+  for (const { path, backend, llamaCpp } of toBackend) {
+    const target = backend ?? (isLlamaCpp ? llamaCpp : undefined)
     const value = engine[path.slice('engine.'.length) as keyof EngineConfig]
     if (target !== undefined && isSet(value)) place(given, target, value)
   }

@@ -87,7 +87,7 @@ t.test('defaults', async (t) => {
 })
 
 t.test('names are unique, and every option has all of them', async (t) => {
-  for (const name of ['arg', 'env', 'path'] as const) {
+  for (const name of ['flag', 'env', 'path'] as const) {
     t.equal(new Set(options.map((option) => option[name])).size, options.length)
   }
   for (const { path, doc, env } of options) {

@@ -10,7 +10,6 @@ import {
 import { schedulerPlugin } from '@cllm/scheduler'
 import t from 'tap'
 import { loadConfig } from '../../src/config/load-config.js'
-import { flagsElsewhere } from '../../src/config/layers/flags-elsewhere.js'
 import { options } from '../../src/config/options/option-list.js'
 import { commands } from '../../src/commands/help/command-table.js'
 import { serve } from '../serve-process.js'
@@ -168,7 +167,7 @@ t.test('YAML is a configuration that loads', (t) => {
   t.end()
 })
 
-const flags = new Set(options.map(({ arg }) => `--${arg}`))
+const flags = new Set(options.map(({ flag }) => `--${flag}`))
 
 /** Whether a flag, a route or a command of a table is there. */
 function isThere(name: string): boolean {
@@ -187,7 +186,9 @@ t.test('coming from another server: what takes the place of theirs is there', (t
     t.equal(names.length > 0, ours !== '–', row)
     for (const name of names) t.ok(isThere(name), `${name}: ${row}`)
   }
-  for (const [theirs, ours] of flagsElsewhere) {
+  for (const [theirs, ours] of options.flatMap(({ elsewhere, flag }) =>
+    elsewhere.map((theirs) => [theirs, flag] as const),
+  )) {
     const row = rows.find(([, names = '']) => names.includes(`\`${theirs}\``))
     t.match(row?.[2], `\`--${ours}\``, `${theirs}: what the command line and the page say`)
   }

@@ -13,9 +13,10 @@ import {
   workSampling,
   writeRows,
 } from '@cllm/bench'
-import type { CommandIo } from '../command-io.js'
+import type { HostedCommand } from '../command-io.js'
 import { exitCode } from './output/exit-code.js'
-import { flagsHelp, one, parseFlags, showsHelp } from '../flags/flags.js'
+import { defineCommand } from '../flags/define-command.js'
+import { one } from '../flags/flags.js'
 import { modelFlags, readModel } from './flags/model-flags.js'
 import { integer, list, word } from '../flags/values.js'
 
@@ -23,21 +24,21 @@ const { slots: _, 'ctx-size': _unused, policy: _policy, ...shared } = modelFlags
 
 const flagTable = {
   ...shared,
-  'n-prompt': one('N', 'Prompt tokens; -p (default 512)', integer(1), 512),
-  'n-gen': one('N', 'Generated tokens; -n (default 128)', integer(1), 128),
-  parallel: one('N,…', 'Concurrent requests (default 1)', list(integer(1, 256)), [1]),
-  repetitions: one('N', 'Measured runs; -r (default 5)', integer(1, 1000), 5),
+  'n-prompt': one('N', 'Prompt tokens; -p', integer(1), '512'),
+  'n-gen': one('N', 'Generated tokens; -n', integer(1), '128'),
+  parallel: one('N,…', 'Concurrent requests', list(integer(1, 256)), '1'),
+  repetitions: one('N', 'Measured runs; -r', integer(1, 1000), '5'),
   style: one(
     'NAME',
     'Columns of llama-bench (default) or batched-bench',
     word('llama-bench', 'batched-bench'),
-    'llama-bench' as const,
+    'llama-bench',
   ),
   output: one(
     'FORMAT',
     'Output as md (default), csv, json or jsonl; -o',
     word('md', 'csv', 'json', 'jsonl'),
-    'md' as const,
+    'md',
   ),
   policy: one(
     'NAME',
@@ -55,69 +56,65 @@ const aliases: Readonly<Record<string, string>> = {
   '-m': '--model',
 }
 
-const usage = `Usage: cllm bench engine --model SPEC -p 512 -n 128 --parallel 1,8,32 [flags]
-
-Measures the engine in this process, with sampling, and prints the same columns as llama-bench or
-llama-batched-bench, so that the results can be compared.
-
-${flagsHelp(flagTable)}`
-
 /** `cllm bench engine` */
-export async function benchEngine(argv: string[], io: CommandIo, host: ModelHost): Promise<number> {
-  if (showsHelp(argv, usage, io)) return exitCode.ok
-  const flags = parseFlags(
+export const benchEngine: HostedCommand = async (argv, io, host) =>
+  await command(
     argv.map((word) => aliases[word] ?? word),
-    flagTable,
+    io,
+    host,
   )
-  const { 'n-prompt': promptTokens, 'n-gen': outputTokens, parallel, style, output } = flags
-  const slots = Math.max(...parallel)
-  const contextSize = promptTokens + outputTokens + 2
-  const settings = readModel({ ...flags, slots, 'ctx-size': contextSize })
-  const backend = await host.openBackend(settings)
-  const policy = host.policies.createPolicy(flags.policy, {})
-  const client = new LocalEngineClient(
-    createEngine({ backend, policy }),
-    new PluginRegistry(),
-    systemRandom,
-  )
-  const all: EngineTimes[] = []
-  try {
-    for (const sequences of parallel) {
-      const work = { sequences, promptTokens, outputTokens }
-      const times = { prefill: [] as number[], decode: [] as number[] }
-      for (let round = 0; round <= flags.repetitions; round++) {
-        io.signal.throwIfAborted()
-        const prompts = promptsOf(work, backend.tokenizer.vocabularySize, round)
-        const { prefill, decode } = await runOnce(client, work, prompts)
-        if (round === 0) continue
-        times.prefill.push(prefill)
-        times.decode.push(decode)
+
+const command = defineCommand({
+  usage: 'bench engine --model SPEC -p 512 -n 128 --parallel 1,8,32',
+  doc: `
+Measures the engine in this process, with sampling, and prints the same columns as llama-bench or
+llama-batched-bench, so that the results can be compared.`,
+  flags: flagTable,
+  async run({ flags }, io, host: ModelHost) {
+    const { 'n-prompt': promptTokens, 'n-gen': outputTokens, parallel, style, output } = flags
+    const contextSize = promptTokens + outputTokens + 2
+    const slots = Math.max(...parallel)
+    const settings = readModel({ ...flags, slots, 'ctx-size': contextSize })
+    const backend = await host.openBackend(settings)
+    const policy = host.policies.createPolicy(flags.policy, {})
+    const engine = createEngine({ backend, policy })
+    const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+    const all: EngineTimes[] = []
+    try {
+      for (const sequences of parallel) {
+        const work = { sequences, promptTokens, outputTokens }
+        const times = { prefill: [] as number[], decode: [] as number[] }
+        for (let round = 0; round <= flags.repetitions; round++) {
+          io.signal.throwIfAborted()
+          const prompts = promptsOf(work, backend.tokenizer.vocabularySize, round)
+          const { prefill, decode } = await runOnce(client, work, prompts)
+          if (round === 0) continue
+          times.prefill.push(prefill)
+          times.decode.push(decode)
+        }
+        all.push({ promptTokens, outputTokens, parallel: sequences, ...times })
       }
-      all.push({ promptTokens, outputTokens, parallel: sequences, ...times })
+    } finally {
+      // Closing the client disposes of its backend.
+      await client.close()
     }
-  } finally {
-    // Closing the client disposes of its backend.
-    await client.close()
-  }
-  const { model, limits, capabilities } = backend
-  const gpu = capabilities.gpu === false ? 'CPU' : capabilities.gpu
-  const context = {
-    model,
-    backend: gpu,
-    batchSize: limits.batchSize,
-    threads: settings.threads,
-    contextSize: limits.contextSize,
-  }
-  const isBatched = style === 'batched-bench'
-  if (output === 'md') {
-    io.stdout.write((isBatched ? batchedBenchTable : llamaBenchTable)(all, context))
-  } else {
-    io.stdout.write(
-      writeRows((isBatched ? batchedBenchRows : llamaBenchRows)(all, context), output),
-    )
-  }
-  return exitCode.ok
-}
+    const { model, limits, capabilities } = backend
+    const context = {
+      model,
+      backend: capabilities.gpu === false ? 'CPU' : capabilities.gpu,
+      batchSize: limits.batchSize,
+      threads: settings.threads,
+      contextSize: limits.contextSize,
+    }
+    const isBatched = style === 'batched-bench'
+    const [table, rows] = isBatched
+      ? [batchedBenchTable, batchedBenchRows]
+      : [llamaBenchTable, llamaBenchRows]
+    const text = output === 'md' ? table(all, context) : writeRows(rows(all, context), output)
+    io.stdout.write(text)
+    return exitCode.ok
+  },
+})
 
 /** Seconds until the last request has its first token, and from then until the last token. */
 async function runOnce(

@@ -1,8 +1,8 @@
 import { agentFor, cllmApi, MachineWatch, type MeasuredRun, watchSteps } from '@cllm/bench'
-import type { HostCommand } from '../command-io.js'
+import type { HostWith } from '../command-io.js'
 import { compareTargets } from './compare-targets.js'
-import { exitCode } from './output/exit-code.js'
-import { flagsHelp, many, parseFlags, showsHelp, wrong } from '../flags/flags.js'
+import { defineCommand } from '../flags/define-command.js'
+import { many, wrong } from '../flags/flags.js'
 import { compareFlags } from './flags/load-flags.js'
 import { modelFlags, readModel } from './flags/model-flags.js'
 import { readLoads } from './flags/read-load.js'
@@ -20,56 +20,54 @@ const {
 const flagTable = {
   ...loads,
   ...modelFlags,
-  policy: many('NAME', 'At least two; options as NAME:{JSON}; the first is the baseline', String),
-  plugin: many('NAME', 'Package or path of a plugin that adds policies', String),
+  policy: many('NAME', 'At least two; options as NAME:{JSON}; the first is the baseline'),
+  plugin: many('NAME', 'Package or path of a plugin that adds policies'),
 } as const
 
-const usage = `Usage: cllm bench policies --model SPEC --policy A --policy B … [flags]
-
+/** `cllm bench policies` */
+export const benchPolicies = defineCommand({
+  usage: 'bench policies --model SPEC --policy A --policy B …',
+  doc: `
 Serves a model like \`cllm serve\`, with speculation and saved states, and measures each policy over
 HTTP under the same load, one after another; the engine switches to a policy before its run. Ratios
-are relative to the first policy. The report shows the composition of the engine's steps.
-
-${flagsHelp(flagTable)}
-Exit codes: the same as \`cllm bench serve\`.
-`
-
-/** `cllm bench policies` */
-export const benchPolicies: HostCommand = async (argv, io, hostWith) => {
-  if (showsHelp(argv, usage, io)) return exitCode.ok
-  const flags = parseFlags(argv, flagTable)
-  const host = await hostWith(flags.plugin)
-  const policies = readPolicies(flags.policy, host.policies, flags.slo)
-  const [first] = policies
-  if (first === undefined || policies.length < 2) throw wrong('--policy: expected two or more')
-  if (new Set(flags.policy).size < policies.length) throw wrong('--policy: a policy is given twice')
-  const all = readLoads({ ...flags, api: [], 'api-key': undefined, connections: undefined })
-  const watch = new MachineWatch()
-  const settings = { ...readModel({ ...flags, policy: first.policy }), asServed: true }
-  const { url, client, close } = await host.serve(settings)
-  try {
-    const targets = policies.map(({ name }) => ({
-      name,
-      url,
-      api: cllmApi,
-      headers: {},
-      extraBody: flags['extra-body'],
-      agent: agentFor(url, 'reuse'),
-    }))
-    const comparison = {
-      title: `cllm bench policies: ${settings.model}`,
-      targets,
-      loads: all,
-      watch,
-      around: async ({ name }: { readonly name: string }, run: () => Promise<MeasuredRun>) => {
-        const { policy, policyOptions } = policies.find((one) => one.name === name) ?? first
-        await client.setScheduler(policy, policyOptions)
-        const { result, steps } = await watchSteps(client, run)
-        return { ...result, steps }
-      },
+are relative to the first policy. The report shows the composition of the engine's steps.`,
+  flags: flagTable,
+  ending: '\nExit codes: the same as `cllm bench serve`.\n',
+  async run({ flags }, io, hostWith: HostWith) {
+    const host = await hostWith(flags.plugin)
+    const policies = readPolicies(flags.policy, host.policies, flags.slo)
+    const [first] = policies
+    if (first === undefined || policies.length < 2) throw wrong('--policy: expected two or more')
+    if (new Set(flags.policy).size < policies.length)
+      throw wrong('--policy: a policy is given twice')
+    const all = readLoads({ ...flags, api: [], 'api-key': undefined, connections: undefined })
+    const watch = new MachineWatch()
+    const settings = { ...readModel({ ...flags, policy: first.policy }), asServed: true }
+    const { url, client, close } = await host.serve(settings)
+    try {
+      const targets = policies.map(({ name }) => ({
+        name,
+        url,
+        api: cllmApi,
+        headers: {},
+        extraBody: flags['extra-body'],
+        agent: agentFor(url, 'reuse'),
+      }))
+      const comparison = {
+        title: `cllm bench policies: ${settings.model}`,
+        targets,
+        loads: all,
+        watch,
+        around: async ({ name }: { readonly name: string }, run: () => Promise<MeasuredRun>) => {
+          const { policy, policyOptions } = policies.find((one) => one.name === name) ?? first
+          await client.setScheduler(policy, policyOptions)
+          const { result, steps } = await watchSteps(client, run)
+          return { ...result, steps }
+        },
+      }
+      return await compareTargets(comparison, flags, io)
+    } finally {
+      await close()
     }
-    return await compareTargets(comparison, flags, io)
-  } finally {
-    await close()
-  }
-}
+  },
+})

@@ -16,7 +16,8 @@ import {
 } from '@cllm/bench'
 import type { CommandIo } from '../command-io.js'
 import { exitCode } from './output/exit-code.js'
-import { flagsHelp, one, parseFlags, showsHelp, toggle, wrong } from '../flags/flags.js'
+import { defineCommand } from '../flags/define-command.js'
+import { one, toggle, wrong } from '../flags/flags.js'
 import { modelFlags, readModel } from './flags/model-flags.js'
 import { progressBar } from './output/progress.js'
 import { integer } from '../flags/values.js'
@@ -24,7 +25,7 @@ import { writeText } from './output/write-files.js'
 
 const flagTable = {
   ...modelFlags,
-  out: one('FILE', 'File for the fitted costs, for cllm simulate --cost', (value: string) => value),
+  out: one('FILE', 'File for the fitted costs, for cllm simulate --cost'),
   repeats: one(
     'N',
     'Measurements per step (default: 3 to 50, as many as fit into 40 s)',
@@ -33,49 +34,43 @@ const flagTable = {
   json: toggle('Print the costs as JSON and nothing else'),
 } as const
 
-const usage = `Usage: cllm bench calibrate --model SPEC --out FILE [flags]
-
-Measures how long steps take on this machine and fits the cost model of \`cllm simulate\` to them.
-Mixed steps are not fitted; they check the result.
-
-${flagsHelp(flagTable)}`
-
 /** `cllm bench calibrate` */
-export async function benchCalibrate(
-  argv: string[],
-  io: CommandIo,
-  host: ModelHost,
-): Promise<number> {
-  if (showsHelp(argv, usage, io)) return exitCode.ok
-  const flags = parseFlags(argv, flagTable)
-  const settings = readModel(flags)
-  const { out, repeats, json } = flags
-  if (out === undefined && !json) throw wrong('--out is missing: expected the path of a file')
-  const fitted = await fitSteps(await host.openBackend(settings), repeats, io)
-  const served = await host.serve(settings)
-  try {
-    const { chunkMultiple, model } = fitted
-    const about = { name: '', about: '', chunkMultiple }
-    const alone = passMachine({ ...fitted.costs, loop: { base: 0, each: 0 } }, about)
-    const costs = { ...fitted.costs, loop: await loopCosts(served.client, alone) }
-    const file: CostFile = {
-      schema: 2,
-      kind: 'cost-model',
-      model: model.id,
-      machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores${fitted.gpu === false ? '' : `, ${fitted.gpu}`}`,
-      measuredAt: new Date(performance.timeOrigin + performance.now()).toISOString(),
-      chunkMultiple,
-      costs,
-      error: fitted.error,
+export const benchCalibrate = defineCommand({
+  usage: 'bench calibrate --model SPEC --out FILE',
+  doc: `
+Measures how long steps take on this machine and fits the cost model of \`cllm simulate\` to them.
+Mixed steps are not fitted; they check the result.`,
+  flags: flagTable,
+  async run({ flags }, io, host: ModelHost) {
+    const settings = readModel(flags)
+    const { out, repeats, json } = flags
+    if (out === undefined && !json) throw wrong('--out is missing: expected the path of a file')
+    const fitted = await fitSteps(await host.openBackend(settings), repeats, io)
+    const served = await host.serve(settings)
+    try {
+      const { chunkMultiple, model } = fitted
+      const about = { name: '', about: '', chunkMultiple }
+      const alone = passMachine({ ...fitted.costs, loop: { base: 0, each: 0 } }, about)
+      const costs = { ...fitted.costs, loop: await loopCosts(served.client, alone) }
+      const file: CostFile = {
+        schema: 2,
+        kind: 'cost-model',
+        model: model.id,
+        machine: `${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores${fitted.gpu === false ? '' : `, ${fitted.gpu}`}`,
+        measuredAt: new Date(performance.timeOrigin + performance.now()).toISOString(),
+        chunkMultiple,
+        costs,
+        error: fitted.error,
+      }
+      const content = `${JSON.stringify(file, undefined, json ? undefined : 2)}\n`
+      if (out !== undefined) await writeText(out, content)
+      io.stdout.write(json ? content : calibrationTable(fitted, costs))
+      return exitCode.ok
+    } finally {
+      await served.close()
     }
-    const content = `${JSON.stringify(file, undefined, json ? undefined : 2)}\n`
-    if (out !== undefined) await writeText(out, content)
-    io.stdout.write(json ? content : calibrationTable(fitted, costs))
-    return exitCode.ok
-  } finally {
-    await served.close()
-  }
-}
+  },
+})
 
 /** Measures and fits the steps of a backend, and disposes of it. */
 async function fitSteps(

@@ -9,63 +9,56 @@ import {
   simulationTable,
   simulationTrace,
 } from '@cllm/bench'
-import type { CommandIo } from '../command-io.js'
-import { exitCode, exitCodeOf } from './output/exit-code.js'
-import { flagsHelp, many, one, parseFlags, showsHelp, toggle } from '../flags/flags.js'
+import { exitCodeOf } from './output/exit-code.js'
+import { defineCommand } from '../flags/define-command.js'
+import { many, one, toggle } from '../flags/flags.js'
 import { readPolicies, readSimulation } from './flags/read-simulation.js'
 import { simulationFlags } from './flags/simulate-flags.js'
 import { writeText } from './output/write-files.js'
 
-const text = (value: string) => value
-
 const flagTable = {
-  policy: many('NAME', "batching+order or a plugin's, options as NAME:{JSON}; repeatable", text),
+  policy: many('NAME', "batching+order or a plugin's, options as NAME:{JSON}; repeatable"),
   ...simulationFlags,
   json: toggle('One JSON line per policy on stdout and nothing else'),
-  report: one('FILE', 'Write a self-contained HTML report', text),
-  'trace-out': one('FILE', 'Write a timeline for Perfetto or chrome://tracing', text),
+  report: one('FILE', 'Write a self-contained HTML report'),
+  'trace-out': one('FILE', 'Write a timeline for Perfetto or chrome://tracing'),
 } as const
-
-const usage = `Usage: cllm simulate [--trace FILE] --policy NAME [--policy NAME …] [flags]
-
-Runs a load through the real engine and scheduling policies in simulated time; a cost model gives
-the duration of each step. The same flags give the same result.
-
-${flagsHelp(flagTable)}
-Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 interrupted.
-`
 
 /** Loads plugins and returns a factory for their policies and the built-in ones. */
 export type PolicySource = (plugins: readonly string[]) => Promise<PolicyFactory>
 
 /** `cllm simulate` */
-export async function simulate(
-  argv: string[],
-  io: CommandIo,
-  policies: PolicySource,
-): Promise<number> {
-  if (showsHelp(argv, usage, io)) return exitCode.ok
-  const flags = parseFlags(argv, flagTable)
-  const factory = await policies(flags.plugin)
-  const names = flags.policy.length === 0 ? [usualPolicy(flags.replay)] : flags.policy
-  const chosen = readPolicies(names, factory, flags.slo)
-  const setup = { ...readSimulation(flags, factory), signal: io.signal }
-  if (!flags.json) io.stdout.write(simulationHead(setup))
-  const runs: SimulatedRun[] = []
-  for (const policy of chosen) {
-    if (io.signal.aborted) break
-    const run = await simulatePolicy({ ...setup, ...policy })
-    runs.push(run)
-    if (flags.json) io.stdout.write(`${jsonLine(run.result, flags.replay !== undefined)}\n`)
-  }
-  if (!flags.json) io.stdout.write(simulationTable(runs.map((run) => run.result)))
-  if (flags.report !== undefined) await writeText(flags.report, simulationReport(runs))
-  if (flags['trace-out'] !== undefined) {
-    await writeText(flags['trace-out'], JSON.stringify(simulationTrace(runs)))
-  }
-  const stopped = io.signal.aborted ? 'interrupted' : null
-  return exitCodeOf(runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped })))
-}
+export const simulate = defineCommand({
+  usage: 'simulate [--trace FILE] --policy NAME [--policy NAME …]',
+  doc: `
+Runs a load through the real engine and scheduling policies in simulated time; a cost model gives
+the duration of each step. The same flags give the same result.`,
+  flags: flagTable,
+  ending: `
+Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 interrupted.
+`,
+  async run({ flags }, io, policies: PolicySource) {
+    const factory = await policies(flags.plugin)
+    const names = flags.policy.length === 0 ? [usualPolicy(flags.replay)] : flags.policy
+    const chosen = readPolicies(names, factory, flags.slo)
+    const setup = { ...readSimulation(flags, factory), signal: io.signal }
+    if (!flags.json) io.stdout.write(simulationHead(setup))
+    const runs: SimulatedRun[] = []
+    for (const policy of chosen) {
+      if (io.signal.aborted) break
+      const run = await simulatePolicy({ ...setup, ...policy })
+      runs.push(run)
+      if (flags.json) io.stdout.write(`${jsonLine(run.result, flags.replay !== undefined)}\n`)
+    }
+    if (!flags.json) io.stdout.write(simulationTable(runs.map((run) => run.result)))
+    if (flags.report !== undefined) await writeText(flags.report, simulationReport(runs))
+    if (flags['trace-out'] !== undefined) {
+      await writeText(flags['trace-out'], JSON.stringify(simulationTrace(runs)))
+    }
+    const stopped = io.signal.aborted ? 'interrupted' : null
+    return exitCodeOf(runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped })))
+  },
+})
 
 /** The recording's policy if there is a recording, otherwise the default. */
 function usualPolicy(replay: string | undefined): string {

@@ -15,9 +15,10 @@ import {
   simulationTable,
   winnerOf,
 } from '@cllm/bench'
-import type { CommandIo, HostCommand } from '../command-io.js'
+import type { CommandIo, HostWith } from '../command-io.js'
 import { exitCode } from './output/exit-code.js'
-import { flagsHelp, many, one, parseFlags, showsHelp, toggle, wrong } from '../flags/flags.js'
+import { defineCommand } from '../flags/define-command.js'
+import { many, one, toggle, wrong } from '../flags/flags.js'
 import { modelFlags } from './flags/model-flags.js'
 import { progressBar } from './output/progress.js'
 import { readPolicies, readSimulation } from './flags/read-simulation.js'
@@ -25,80 +26,82 @@ import { simulationFlags } from './flags/simulate-flags.js'
 import { integer } from '../flags/values.js'
 
 const flagTable = {
-  policy: many('NAME', 'Try only this; options as NAME:{JSON}; repeatable (default: all)', String),
+  policy: many('NAME', 'Try only this; options as NAME:{JSON}; repeatable (default: all)'),
   ...simulationFlags,
-  sample: one('N', 'Requests of the first round (default 300)', integer(10), 300),
-  keep: one('N', 'Policies that also run the whole load (default 12)', integer(1), 12),
-  confirm: one('MODEL', 'Measure the best policies on a real server with this model', String),
-  'confirm-best': one('N', 'Policies to measure with --confirm (default 2)', integer(1, 20), 2),
-  'confirm-requests': one(
-    'N',
-    'Requests per policy and round with --confirm (default 50)',
-    integer(1),
-    50,
-  ),
+  sample: one('N', 'Requests of the first round', integer(10), '300'),
+  keep: one('N', 'Policies that also run the whole load', integer(1), '12'),
+  confirm: one('MODEL', 'Measure the best policies on a real server with this model'),
+  'confirm-best': one('N', 'Policies to measure with --confirm', integer(1, 20), '2'),
+  'confirm-requests': one('N', 'Requests per policy and round with --confirm', integer(1), '50'),
   threads: modelFlags.threads,
   gpu: modelFlags.gpu,
   json: toggle('One JSON line and nothing else'),
 } as const
 
-const usage = `Usage: cllm tune [--trace FILE] --slo ttft:1s,itl:100ms [flags]
-
+/** `cllm tune` */
+export const tune = defineCommand({
+  usage: 'tune [--trace FILE] --slo ttft:1s,itl:100ms',
+  doc: `
 Searches for the best scheduling policy for a load in simulation: first all policies with a part of
 the load, then the best of them with all of it. Prints the policies that no other policy beats, and
-the YAML of the best one.
+the YAML of the best one.`,
+  flags: flagTable,
+  async run({ flags }, io, hostWith: HostWith) {
+    const { slo, json, sample, keep } = flags
+    if (Object.keys(slo).length === 0) throw wrong('--slo is missing, such as ttft:1s,itl:100ms')
+    const host = await hostWith(flags.plugin)
+    const setup = { ...readSimulation(flags, host.policies), signal: io.signal }
+    const all: Candidate[] =
+      flags.policy.length === 0
+        ? candidates(slo, setup.batchSize, host.policies)
+        : readPolicies(flags.policy, host.policies, slo)
+    if (flags.confirm !== undefined && setup.machines > 1) {
+      throw wrong('--confirm: expected one machine, as it measures one server')
+    }
+    if (!json) io.stdout.write(simulationHead(setup))
 
-${flagsHelp(flagTable)}`
-
-/** `cllm tune` */
-export const tune: HostCommand = async (argv, io, hostWith) => {
-  if (showsHelp(argv, usage, io)) return exitCode.ok
-  const flags = parseFlags(argv, flagTable)
-  const { slo, json, sample, keep } = flags
-  if (Object.keys(slo).length === 0) throw wrong('--slo is missing, such as ttft:1s,itl:100ms')
-  const host = await hostWith(flags.plugin)
-  const setup = { ...readSimulation(flags, host.policies), signal: io.signal }
-  const all: Candidate[] =
-    flags.policy.length === 0
-      ? candidates(slo, setup.batchSize, host.policies)
-      : readPolicies(flags.policy, host.policies, slo)
-  if (flags.confirm !== undefined && setup.machines > 1) {
-    throw wrong('--confirm: expected one machine, as it measures one server')
-  }
-  if (!json) io.stdout.write(simulationHead(setup))
-
-  const requests = Math.min(sample, setup.load.requests)
-  const part = { ...setup, load: { ...setup.load, requests } }
-  const first = await simulateAll(all, part, host, io, 'part of the load')
-  const best = [
-    ...new Set([...paretoFront(first).slice(0, keep), ...ranked(distinct(first))]),
-  ].slice(0, keep)
-  const second =
-    requests === setup.load.requests ? best : await simulateAll(best, setup, host, io, 'whole load')
-  if (io.signal.aborted) return exitCode.interrupted
-  const front = paretoFront(second)
-  const { confirm: model, threads, gpu } = flags
-  const chosen = model === undefined ? [] : front.slice(0, flags['confirm-best'])
-  const options = { threads, gpu, requests: flags['confirm-requests'], signal: io.signal }
-  const confirmed = await confirm(chosen, setup, { model: model ?? '', ...options }, host)
-  const winner = winnerOf(front, confirmed)
-  if (winner === undefined) return exitCode.failed
-  const yaml = policyYaml(winner, flags.plugin)
-  if (json) {
-    const line = { schema: schemaVersion, kind: 'tune', tried: all.length, front, confirmed, yaml }
-    io.stdout.write(`${JSON.stringify(line)}\n`)
+    const requests = Math.min(sample, setup.load.requests)
+    const part = { ...setup, load: { ...setup.load, requests } }
+    const first = await simulateAll(all, part, host, io, 'part of the load')
+    const best = [
+      ...new Set([...paretoFront(first).slice(0, keep), ...ranked(distinct(first))]),
+    ].slice(0, keep)
+    const second =
+      requests === setup.load.requests
+        ? best
+        : await simulateAll(best, setup, host, io, 'whole load')
+    if (io.signal.aborted) return exitCode.interrupted
+    const front = paretoFront(second)
+    const { confirm: model, threads, gpu } = flags
+    const chosen = model === undefined ? [] : front.slice(0, flags['confirm-best'])
+    const options = { threads, gpu, requests: flags['confirm-requests'], signal: io.signal }
+    const confirmed = await confirm(chosen, setup, { model: model ?? '', ...options }, host)
+    const winner = winnerOf(front, confirmed)
+    if (winner === undefined) return exitCode.failed
+    const yaml = policyYaml(winner, flags.plugin)
+    if (json) {
+      const line = {
+        schema: schemaVersion,
+        kind: 'tune',
+        tried: all.length,
+        front,
+        confirmed,
+        yaml,
+      }
+      io.stdout.write(`${JSON.stringify(line)}\n`)
+      return exitCode.ok
+    }
+    io.stdout.write(`${all.length} tried; not beaten by any other:\n${simulationTable(front)}`)
+    for (const { name, goodput, ttftP99Ms, itlP99Ms } of confirmed) {
+      io.stdout.write(
+        `confirmed: ${name}: goodput ${(100 * goodput).toFixed(1)} %, TTFT p99 ${ttftP99Ms.toFixed(0)} ms, ITL p99 ${itlP99Ms.toFixed(0)} ms\n`,
+      )
+    }
+    if (io.signal.aborted) return exitCode.interrupted
+    io.stdout.write(`The best by goodput, as YAML:\n\n${yaml}`)
     return exitCode.ok
-  }
-  io.stdout.write(`${all.length} tried; not beaten by any other:\n${simulationTable(front)}`)
-  for (const { name, goodput, ttftP99Ms, itlP99Ms } of confirmed) {
-    io.stdout.write(
-      `confirmed: ${name}: goodput ${(100 * goodput).toFixed(1)} %, TTFT p99 ${ttftP99Ms.toFixed(0)} ms, ITL p99 ${itlP99Ms.toFixed(0)} ms\n`,
-    )
-  }
-  if (io.signal.aborted) return exitCode.interrupted
-  io.stdout.write(`The best by goodput, as YAML:\n\n${yaml}`)
-  return exitCode.ok
-}
+  },
+})
 
 async function simulateAll(
   all: readonly Candidate[],

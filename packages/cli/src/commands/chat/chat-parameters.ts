@@ -1,13 +1,13 @@
 import { CllmError } from '@cllm/core'
 import { requestDefaults } from '../../config/options/request-defaults.js'
-import { accepts, integer, type ValueFormat } from '../../config/options/value-format.js'
+import { integer, type ValueFormat } from '../../config/options/value-format.js'
 import { suggestion } from '../../config/messages.js'
 
 const formats: Readonly<Record<string, ValueFormat<unknown>>> = {
   ...Object.fromEntries(
     Object.entries(requestDefaults).map(([name, { format }]) => [name, format]),
   ),
-  seed: integer({ minimum: 0, maximum: 2 ** 32 - 1 }),
+  seed: integer(0, 2 ** 32 - 1),
 }
 
 /** Ollama's names for the same. */
@@ -35,9 +35,11 @@ export function readParameter(
     const meant = suggestion(name, parameterNames)
     throw wrong(`unknown parameter ${given}${meant}: one of ${parameterNames.join(', ')}`)
   }
-  const value = format.parse(text)
-  if (accepts(format, value)) return [name, value]
-  throw wrong(`${given}: expected ${format.expected}, got ${text}`)
+  try {
+    return [name, format.read(text)]
+  } catch (error) {
+    throw wrong(`${given}: ${(error as Error).message}, got ${text}`)
+  }
 }
 
 const wrong = (message: string): CllmError => new CllmError('invalid_request', message)

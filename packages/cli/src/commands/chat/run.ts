@@ -17,7 +17,7 @@ const interrupted = 130
 const oneChat = ['--slots', '1'] as const
 
 const flags = {
-  system: one('TEXT', 'The system message', String),
+  system: one('TEXT', 'The system message'),
   parameter: many('NAME=VALUE', 'Such as temperature=0 or max_tokens=200', parameter),
   think: toggle('Turn thinking on'),
   nothink: toggle('Turn thinking off'),

@@ -16,13 +16,9 @@ import { defineCommand } from '../flags/define-command.js'
 import { one, toggle, type Values, wrong } from '../flags/flags.js'
 
 const clusterFlags = {
-  cluster: one('URL', 'Redis or Valkey server of the cluster; also CLLM_CLUSTER', String),
-  'cluster-ca': one(
-    'FILE',
-    "Checks a `rediss://` server's certificate; also CLLM_CLUSTER_CA",
-    String,
-  ),
-  config: one('FILE', 'The YAML file of `cllm serve`, for its `cluster.url`', String),
+  cluster: one('URL', 'Redis or Valkey server of the cluster; also CLLM_CLUSTER'),
+  'cluster-ca': one('FILE', "Checks a `rediss://` server's certificate; also CLLM_CLUSTER_CA"),
+  config: one('FILE', 'The YAML file of `cllm serve`, for its `cluster.url`'),
 }
 
 /** `cllm cluster` */

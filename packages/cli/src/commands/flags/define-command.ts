@@ -1,5 +1,5 @@
-import type { CommandIo, RunCommand } from '../command-io.js'
-import { type Flags, flagsHelp, parseFlags, showsHelp, type Values, wrong } from './flags.js'
+import type { CommandIo } from '../command-io.js'
+import { asksForHelp, type Flags, flagsHelp, parseFlags, type Values, wrong } from './flags.js'
 
 /** What a command line says. */
 export interface Given<Table extends Flags> {
@@ -11,7 +11,7 @@ export interface Given<Table extends Flags> {
 }
 
 /** A command: what its help says and what it does. */
-export interface CommandDefinition<Table extends Flags> {
+export interface CommandDefinition<Table extends Flags, More extends readonly unknown[]> {
   /**
    * Its name and arguments: `run <model> [<prompt>]`. Those in square brackets may be left out, and
    * `[-- …]` says that it takes what stands behind `--`.
@@ -20,22 +20,28 @@ export interface CommandDefinition<Table extends Flags> {
   /** What it does, in lines of at most 100 characters. */
   readonly doc: string
   readonly flags: Table
+  /** What its help says behind the flags. Default: nothing. */
+  readonly ending?: string
   /** Returns the exit code. */
-  readonly run: (given: Given<Table>, io: CommandIo) => Promise<number>
+  readonly run: (given: Given<Table>, io: CommandIo, ...more: More) => Promise<number>
 }
 
 /** A command that parses its command line, or prints its help, from one definition. */
-export function defineCommand<Table extends Flags>(
-  definition: CommandDefinition<Table>,
-): RunCommand {
-  const { usage, doc, flags, run } = definition
+export function defineCommand<Table extends Flags, More extends readonly unknown[] = []>(
+  definition: CommandDefinition<Table, More>,
+): (argv: readonly string[], io: CommandIo, ...more: More) => Promise<number> {
+  const { usage, doc, flags, ending = '', run } = definition
   const hasFlags = Object.keys(flags).length > 0
   const [words, behind = ''] = usage.split(/ (?=\[-- )/)
   const line = [words, hasFlags ? '[flags]' : '', behind].filter((part) => part !== '').join(' ')
-  const help = `Usage: cllm ${line}\n\n${doc.trim()}\n${hasFlags ? `\n${flagsHelp(flags)}` : ''}`
-  return async (argv, io) => {
-    if (showsHelp(argv.slice(0, endOf(argv, usage)), help, io)) return 0
-    return await run(parse(argv, definition), io)
+  const table = hasFlags ? `\n${flagsHelp(flags)}` : ''
+  const help = `Usage: cllm ${line}\n\n${doc.trim()}\n${table}${ending}`
+  return async (argv, io, ...more) => {
+    if (asksForHelp(argv.slice(0, endOf(argv, usage)))) {
+      io.stdout.write(help)
+      return 0
+    }
+    return await run(parse(argv, usage, flags), io, ...more)
   }
 }
 
@@ -47,7 +53,8 @@ function endOf(argv: readonly string[], usage: string): number {
 
 function parse<Table extends Flags>(
   argv: readonly string[],
-  { usage, flags }: CommandDefinition<Table>,
+  usage: string,
+  flags: Table,
 ): Given<Table> {
   const end = endOf(argv, usage)
   const own = argv.slice(0, end)

@@ -1,7 +1,6 @@
 import { parseArgs } from 'node:util'
 import { CllmError } from '@cllm/core'
 import { suggestion } from '../../config/messages.js'
-import type { CommandIo } from '../command-io.js'
 
 /** A flag of a command and how its values are read. */
 export interface Flag<T> {
@@ -18,23 +17,45 @@ export type Values<Flags> = {
   readonly [K in keyof Flags]: Flags[K] extends Flag<infer T> ? T : never
 }
 
-/** A flag with one value; if it is repeated, the last value wins. */
-export function one<T, Fallback = undefined>(
+/**
+ * A flag with one value; if it is repeated, the last value wins.
+ *
+ * @param parse - throws an Error that says what it expects. Default: the text as it is
+ * @param fallback - the default as it would be written, which the help shows unless the description does; or
+ *   a value that cannot be written
+ */
+export function one(value: string, doc: string): Flag<string | undefined>
+export function one<T>(value: string, doc: string, parse: (text: string) => T): Flag<T | undefined>
+export function one<T>(
   value: string,
   doc: string,
   parse: (text: string) => T,
-  fallback?: Fallback,
-): Flag<T | Fallback> {
-  const read = (values: readonly string[]) => {
-    const text = values.at(-1)
-    return text === undefined ? (fallback as Fallback) : parse(text)
+  fallback: string | (T & object),
+): Flag<T>
+export function one(
+  value: string,
+  text: string,
+  parse: (text: string) => unknown = String,
+  fallback?: string | object,
+): Flag<unknown> {
+  const isShown = typeof fallback === 'string' && !text.includes('(default')
+  const byDefault = () => (typeof fallback === 'string' ? parse(fallback) : fallback)
+  return {
+    value,
+    doc: isShown ? `${text} (default ${fallback})` : text,
+    read: (values) => (values.length === 0 ? byDefault() : parse(values.at(-1)!)),
   }
-  return { value, doc, read }
 }
 
 /** A flag that may be given several times. */
-export function many<T>(value: string, doc: string, parse: (text: string) => T): Flag<T[]> {
-  return { value, doc, read: (values) => values.map(parse) }
+export function many(value: string, doc: string): Flag<string[]>
+export function many<T>(value: string, doc: string, parse: (text: string) => T): Flag<T[]>
+export function many(
+  value: string,
+  doc: string,
+  parse: (text: string) => unknown = String,
+): Flag<unknown> {
+  return { value, doc, read: (values: readonly string[]) => values.map(parse) }
 }
 
 /** A flag without a value. */
@@ -45,13 +66,6 @@ export function toggle(doc: string): Flag<boolean> {
 /** Whether a command line has `--help` or `-h`. */
 export const asksForHelp = (argv: readonly string[]): boolean =>
   argv.includes('--help') || argv.includes('-h')
-
-/** Prints the usage if the command line has `--help` or `-h`; returns whether it does. */
-export function showsHelp(argv: readonly string[], usage: string, io: CommandIo): boolean {
-  const isAsked = asksForHelp(argv)
-  if (isAsked) io.stdout.write(usage)
-  return isAsked
-}
 
 /** A table of flags, by their names without the dashes. */
 export type Flags = Readonly<Record<string, Flag<unknown>>>

@@ -21,8 +21,14 @@ const entry = (flag: string, text: string): string => {
   return `${head}${gap ?? `\n${' '.repeat(textColumn)}`}${wrap(text)}`
 }
 
-const describe = ({ arg, doc, default: value, format, placeholder }: PlacedOption): string => {
-  const flag = format.isSwitch ? `--${arg}, --no-${arg}` : `--${arg} ${placeholder}`
+const describe = ({
+  flag: name,
+  doc,
+  default: value,
+  format,
+  placeholder,
+}: PlacedOption): string => {
+  const flag = format.isSwitch ? `--${name}, --no-${name}` : `--${name} ${placeholder}`
   const ending =
     value === null || typeof value === 'object' ? '' : ` (default ${describeValue(value)})`
   return entry(flag, `${doc.replaceAll('`', '')}${ending.replaceAll('"', '')}`)

@@ -25,7 +25,7 @@ export function engineLikeProcess(
   return async (argv, io) => {
     if (io.env['UV_THREADPOOL_SIZE'] !== undefined || asksForHelp(argv)) return await run(argv, io)
     const options = { gpu: { type: 'string' } } as const
-    const { gpu } = parseArgs({ args: argv, options, strict: false }).values
+    const { gpu } = parseArgs({ args: [...argv], options, strict: false }).values
     const child = spawn(process.execPath, [bin, ...words, ...argv], {
       env: { ...io.env, UV_THREADPOOL_SIZE: poolSize ?? threadPool(gpu) },
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],

@@ -6,7 +6,7 @@ import { simulate } from '../bench/simulate.js'
 import type { CommandIo } from '../command-io.js'
 
 /** `cllm simulate` */
-export async function run(argv: string[], io: CommandIo): Promise<number> {
+export async function run(argv: readonly string[], io: CommandIo): Promise<number> {
   return await simulate(argv, io, policiesOf)
 }
 

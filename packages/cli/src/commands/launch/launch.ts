@@ -21,7 +21,7 @@ const forAgents = ['--slots', '2', '--ctx-size', '32768', '--body-limit', '33554
 const names = Object.keys(agents).join(', ')
 
 const flags = {
-  model: one('SPEC', "The model (default: the running server's first)", String),
+  model: one('SPEC', "The model (default: the running server's first)"),
   ...serverFlags,
 }
 

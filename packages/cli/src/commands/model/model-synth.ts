@@ -5,9 +5,9 @@ import { one, wrong } from '../flags/flags.js'
 import { integer } from '../flags/values.js'
 
 const flags = {
-  like: one('NAME', `One of ${syntheticNames.join(', ')}`, String),
-  out: one('FILE', 'The file to write', String),
-  seed: one('N', 'The same seed gives the same file (default 0)', integer(0, 999_999_999), 0),
+  like: one('NAME', `One of ${syntheticNames.join(', ')}`),
+  out: one('FILE', 'The file to write'),
+  seed: one('N', 'The same seed gives the same file', integer(0, 999_999_999), '0'),
 }
 
 /** `cllm model synth` */

@@ -6,7 +6,6 @@ import { one } from '../flags/flags.js'
 export const configFlag = one(
   'FILE',
   'The YAML file of `cllm serve`, for its `models.cache`; also CLLM_CONFIG',
-  String,
 )
 
 /** The flags of `cllm serve` for this YAML file, or for none. */

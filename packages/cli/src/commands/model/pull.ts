@@ -9,7 +9,7 @@ import { many } from '../flags/flags.js'
 import { configFlag, configFlags, modelsFolder } from './models-folder.js'
 
 const flags = {
-  plugin: many('NAME', "Plug-in, by package name or path (default: the configuration's)", String),
+  plugin: many('NAME', "Plug-in, by package name or path (default: the configuration's)"),
   config: configFlag,
 }
 

@@ -52,7 +52,7 @@ const flags = {
     variants,
   ),
   jobs: one('N', 'Files to compile at once (default: one per core, if memory allows)', compileJobs),
-  model: one('SPEC', 'Model to measure with (default: 0.6B parameters, random weights)', String),
+  model: one('SPEC', 'Model to measure with (default: 0.6B parameters, random weights)'),
   threads: one('N', 'Threads to measure with (default: as for `cllm serve`)', compileJobs),
 }
 
@@ -73,7 +73,7 @@ export const run = engineLikeProcess(
 
 /** The same, in this process. */
 export async function nativeBuild(
-  argv: string[],
+  argv: readonly string[],
   io: CommandIo,
   runProgram: RunProgram,
 ): Promise<number> {

@@ -11,11 +11,7 @@ import { figuresTable } from './figures-table.js'
 
 const flags = {
   json: toggle('Print JSON'),
-  config: one(
-    'FILE',
-    'The YAML file of `cllm serve`, for its `engine.gpu` and `engine.native`',
-    String,
-  ),
+  config: one('FILE', 'The YAML file of `cllm serve`, for its `engine.gpu` and `engine.native`'),
 }
 
 /** `cllm native` */

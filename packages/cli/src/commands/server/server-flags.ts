@@ -12,8 +12,8 @@ export const serverFlags = {
     'URL of the server (default: the address of `cllm serve` on this machine)',
     serverUrl,
   ),
-  'api-key': one('KEY', 'API key; also CLLM_API_KEY', String),
-  config: one('FILE', 'YAML file of `cllm serve`, for its address; also CLLM_CONFIG', String),
+  'api-key': one('KEY', 'API key; also CLLM_API_KEY'),
+  config: one('FILE', 'YAML file of `cllm serve`, for its address; also CLLM_CONFIG'),
 } as const
 
 /** The server that the flags name: by default where `cllm serve` would listen on this machine. */

@@ -10,7 +10,7 @@ import { renderActivity } from './render-activity.js'
 
 const flags = {
   once: toggle('Print the figures once and exit'),
-  interval: one('TIME', 'Time between updates (default 1s)', duration, 1000),
+  interval: one('TIME', 'Time between updates', duration, '1s'),
   ...serverFlags,
 }
 

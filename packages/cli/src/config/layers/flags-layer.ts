@@ -2,10 +2,9 @@ import { parseArgs, type ParseArgsConfig } from 'node:util'
 import { suggestion } from '../messages.js'
 import { options, type PlacedOption } from '../options/option-list.js'
 import { modelPaths } from '../resolve-models.js'
-import { readPair } from '../served-models.js'
+import { readModel } from '../served-models.js'
 import type { Layer, Setting } from './setting.js'
 import { accepts, isRecord } from '../options/value-format.js'
-import { flagsElsewhere } from './flags-elsewhere.js'
 
 /** The flag that names the YAML file. */
 export const configFlag = 'config'
@@ -16,18 +15,23 @@ export interface FlagsLayer extends Layer {
   readonly file: string | undefined
 }
 
-const byFlag = new Map(options.map((option) => [option.arg, option]))
+const byFlag = new Map(options.map((option) => [option.flag, option]))
 /** `--no-mmap` turns a switch off; `--no-batches` takes back what the file or the environment sets. */
 const negated = new Map(
   options
     .filter(({ format }) => format.isSwitch || accepts(format, null))
-    .map((option) => [`no-${option.arg}`, option]),
+    .map((option) => [`no-${option.flag}`, option]),
 )
 
 const known: NonNullable<ParseArgsConfig['options']> = { [configFlag]: { type: 'string' } }
-for (const { arg, format } of options) known[arg] = { type: format.isSwitch ? 'boolean' : 'string' }
-for (const arg of negated.keys()) known[arg] = { type: 'boolean' }
+for (const { flag, format } of options)
+  known[flag] = { type: format.isSwitch ? 'boolean' : 'string' }
+for (const flag of negated.keys()) known[flag] = { type: 'boolean' }
 const names = Object.keys(known)
+/** This project's flag for each one of another server. */
+const byOther = new Map(
+  options.flatMap(({ elsewhere, flag }) => elsewhere.map((other) => [other, flag])),
+)
 
 const tokenize = (args: string[]) =>
   parseArgs({ args, options: known, strict: false, allowPositionals: true, tokens: true }).tokens
@@ -51,7 +55,7 @@ const valueProblem = ({ name, rawName, value, inlineValue }: OptionToken): strin
 const unknownFlag = ({ name, rawName }: OptionToken, argument: string): string => {
   // several letters behind one dash are several flags here, and one in other servers
   const written = rawName.startsWith('--') ? rawName : argument.replace(/=.*$/s, '')
-  const known = flagsElsewhere.get(written)
+  const known = byOther.get(written)
   const meant = known === undefined ? suggestion(name, names, '--') : `; did you mean --${known}?`
   return `unknown flag ${written}${meant}`
 }
@@ -97,7 +101,7 @@ export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
     } else if (option === undefined) {
       file = value
     } else {
-      const named = option.path === modelPaths.spec ? readPair(value ?? '') : undefined
+      const named = option.path === modelPaths.spec ? readModel(value ?? '') : undefined
       const path = named === undefined ? option.path : modelPaths.served
       const plain = negated.has(name) ? offOf(option) : valueOf(option, value)
       const given = named === undefined ? plain : Object.fromEntries([named])

@@ -26,7 +26,7 @@ export const mappedKeys: ReadonlyMap<string, MappedKey> = new Map<string, Mapped
   ['backend.llama_cpp.n_batch', { path: 'engine.batch_size' }],
   [
     'backend.llama_cpp.n_threads',
-    { path: 'engine.threads', format: integer({ minimum: 0, maximum: 512 }), convert: zeroToAuto },
+    { path: 'engine.threads', format: integer(0, 512), convert: zeroToAuto },
   ],
   ['backend.llama_cpp.n_gpu_layers', { path: 'engine.gpu_layers' }],
   ['backend.llama_cpp.n_seq_max', { path: 'engine.slots' }],
@@ -37,7 +37,7 @@ export const mappedKeys: ReadonlyMap<string, MappedKey> = new Map<string, Mapped
     'http.timeout_ms',
     {
       path: 'scheduler.request_timeout',
-      format: decimal({ minimum: 0, unit: 'milliseconds' }),
+      format: decimal(0, Infinity, 'milliseconds'),
       convert: toSeconds,
     },
   ],

@@ -1,47 +1,48 @@
 import { type ValueFormat, emptyToNone, orNone, text } from './value-format.js'
 import { resolvePath } from '../paths.js'
 
-/** One setting. Its place in the schema is its path in the YAML file and in the configuration. */
-export interface Option<T> {
-  readonly doc: string
-  readonly default: T
-  readonly format: ValueFormat<T>
-  /** Its flag, without the dashes. */
-  readonly arg: string
-  /** Its environment variable. */
-  readonly env: string
-  /** Placeholder for its value in help, such as `FILE`. */
-  readonly placeholder: string
+/** What an option has beside its format and its default. */
+interface OptionDetails<T> {
+  /** Its flag, without the dashes. Default: its name in YAML, with `-` for `_`. */
+  readonly flag?: string
+  /** Its environment variable. Default: that of its flag. */
+  readonly env?: string
+  /** Placeholder for its value in help. Default: the format's. */
+  readonly placeholder?: string
   /** Whether its value must never be shown. */
-  readonly isSecret: boolean
-  /** Converts the forms that a user may write to the value that `format` accepts. */
-  readonly normalize: (value: unknown) => unknown
+  readonly isSecret?: boolean
+  /** The flags of other servers that do the same; a user who writes one is told this one. */
+  readonly elsewhere?: readonly string[]
+  /** Converts the forms that a user may write to the value that the format accepts. */
+  readonly normalize?: (value: unknown) => unknown
+  /** Makes relative paths absolute: the folder is the YAML file's, or the working directory. */
+  readonly resolve?: (value: T, folder: string) => T
   /**
    * The backend's option that it sets, as a path such as `rope.scaling`; `auto`, none and an empty list leave
    * that option out. Default: none.
    */
-  readonly backendOption?: string
+  readonly backend?: string
   /** The same for an option that only llama.cpp's backend has. */
-  readonly llamaCppOption?: string
-  /** Makes relative paths absolute: the folder is the YAML file's, or the working directory. */
-  readonly resolve: (value: T, folder: string) => T
+  readonly llamaCpp?: string
+}
+
+/** One setting. Its place in the schema is its path in the YAML file and in the configuration. */
+export interface Option<T> extends OptionDetails<T> {
+  readonly doc: string
+  readonly default: T
+  readonly format: ValueFormat<T>
 }
 
 /** The environment variable of a flag, unless an option names another one. */
 export const variable = (flag: string): string => `CLLM_${flag.toUpperCase().replaceAll('-', '_')}`
 
-/** Creates an option, with defaults for the fields that are not given. */
+/** Creates an option: `option(integer(1), 8).describe('What it is for.')`. */
 export const option = <T>(
-  particulars: Pick<Option<T>, 'doc' | 'format' | 'arg'> & {
-    readonly default: NoInfer<T>
-  } & Partial<Option<NoInfer<T>>>,
-): Option<T> => ({
-  env: variable(particulars.arg),
-  placeholder: 'VALUE',
-  isSecret: false,
-  normalize: (value) => value,
-  resolve: (value) => value,
-  ...particulars,
+  format: ValueFormat<T>,
+  value: NoInfer<T>,
+  details: OptionDetails<NoInfer<T>> = {},
+): { readonly describe: (doc: string) => Option<T> } => ({
+  describe: (doc) => ({ ...details, doc, format, default: value }),
 })
 
 /** A tree of options. */
@@ -54,9 +55,14 @@ export type OptionValues<Tree> = {
   readonly [Name in keyof Tree]: Tree[Name] extends Option<infer T> ? T : OptionValues<Tree[Name]>
 }
 
-/** An option with its path, such as `server.port`. */
-export interface PlacedOption extends Option<unknown> {
+/** An option with its path, such as `server.port`, and everything that it leaves to a default. */
+export interface PlacedOption extends Required<
+  Omit<Option<unknown>, 'backend' | 'llamaCpp' | 'elsewhere'>
+> {
   readonly path: string
+  readonly backend?: string
+  readonly llamaCpp?: string
+  readonly elsewhere: readonly string[]
 }
 
 const isOption = (node: object): node is Option<unknown> => 'format' in node && 'default' in node
@@ -65,17 +71,31 @@ const isOption = (node: object): node is Option<unknown> => 'format' in node && 
 export const placeOptions = (tree: object, prefix = ''): readonly PlacedOption[] =>
   Object.entries(tree).flatMap(([name, node]: [string, object]) => {
     const path = `${prefix}${name}`
-    return isOption(node) ? [{ ...node, path }] : placeOptions(node, `${path}.`)
+    if (!isOption(node)) return placeOptions(node, `${path}.`)
+    const { flag = name.replaceAll('_', '-'), format } = node
+    const defaults = {
+      env: variable(flag),
+      placeholder: format.placeholder,
+      isSecret: false,
+      elsewhere: [],
+      normalize: (value: unknown) => value,
+      resolve: (value: unknown) => value,
+    }
+    return [{ ...defaults, ...node, path, flag }]
   })
 
+/** An option with the path of a file or folder; by default none. */
+const pathOption =
+  (expected: string) =>
+  (details: OptionDetails<string | null> = {}) =>
+    option<string | null>(orNone(text(expected)), null, {
+      normalize: emptyToNone,
+      resolve: resolvePath,
+      ...details,
+    })
+
+/** An option that names a file; by default none. */
+export const file = pathOption('a file')
+
 /** An option that names a folder; by default none. */
-export const folderOption = ({ doc, arg }: Pick<Option<unknown>, 'doc' | 'arg'>) =>
-  option<string | null>({
-    doc,
-    default: null,
-    format: orNone(text('a folder')),
-    arg,
-    placeholder: 'FOLDER',
-    normalize: emptyToNone,
-    resolve: resolvePath,
-  })
+export const folder = pathOption('a folder')

@@ -14,15 +14,11 @@ const native: Readonly<Partial<Record<SamplingNumber, number>>> = { topP: 0.9 }
 const sampling = Object.fromEntries(
   samplingRows.flatMap(([name, { wire, option: doc, integer: isWhole, usual, ...row }]) => {
     if (doc === undefined) return []
-    const { min: minimum, max: maximum } = { ...row, ...usual }
-    const bounds = { minimum, ...(maximum !== undefined && { maximum }) }
-    const made = option({
-      doc,
-      default: native[name] ?? defaultSampling[name],
-      format: isWhole === true ? integer(bounds) : decimal(bounds),
-      arg: `default-${wire.replaceAll('_', '-')}`,
-      placeholder: isWhole === true ? 'COUNT' : 'NUMBER',
-    })
+    const { min, max } = { ...row, ...usual }
+    const format = isWhole === true ? integer(min, max) : decimal(min, max)
+    const elsewhere = name === 'temperature' ? ['--temp'] : []
+    const details = { flag: `default-${wire.replaceAll('_', '-')}`, elsewhere }
+    const made = option(format, native[name] ?? defaultSampling[name], details).describe(doc)
     return [[wire, made]]
   }),
 ) as { readonly [Name in OptionName as Fields[Name]['wire']]: Option<number> }
@@ -31,20 +27,13 @@ const { temperature, ...others } = sampling
 
 /** Defaults for fields that a request leaves out: the branch `api.defaults` of the schema. */
 export const requestDefaults = {
-  max_tokens: option({
-    doc: 'Maximum answer length, in tokens, for requests without a limit.',
-    default: 100,
-    format: integer({ minimum: 1 }),
-    arg: 'default-max-tokens',
-    placeholder: 'TOKENS',
-  }),
+  max_tokens: option(integer(1, Infinity, 'TOKENS'), 100, {
+    flag: 'default-max-tokens',
+    elsewhere: ['-n', '--predict'],
+  }).describe('Maximum answer length, in tokens, for requests without a limit.'),
   temperature,
-  seed: option<number | null>({
-    doc: 'Sampling seed; equal requests then get equal answers. Random by default.',
-    default: null,
-    format: orNone(integer({ minimum: 0, maximum: 2 ** 32 - 1 })),
-    arg: 'default-seed',
-    placeholder: 'NUMBER',
-  }),
+  seed: option(orNone(integer(0, 2 ** 32 - 1, 'NUMBER')), null, { flag: 'default-seed' }).describe(
+    'Sampling seed; equal requests then get equal answers. Random by default.',
+  ),
   ...others,
 }

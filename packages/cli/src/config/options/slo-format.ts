@@ -1,4 +1,11 @@
-import { duration, format, isRecord, splitAtCommas, type ValueFormat } from './value-format.js'
+import {
+  duration,
+  format,
+  isRecord,
+  parseJson,
+  splitAtCommas,
+  type ValueFormat,
+} from './value-format.js'
 
 /** Latency limits in milliseconds, as the option `slo` of a policy takes them. */
 export type SloSetting = Readonly<Record<string, unknown>>
@@ -37,20 +44,14 @@ const isSlo = (value: unknown): boolean => {
 }
 
 const parse = (text: string): unknown => {
-  if (text.trim().startsWith('{')) {
-    try {
-      return JSON.parse(text) as unknown
-    } catch {
-      return text
-    }
-  }
+  if (text.trim().startsWith('{')) return parseJson(text)
   const pairs = splitAtCommas(text).map((part) => part.split(':'))
   return pairs.every((pair) => pair.length === 2) ? (Object.fromEntries(pairs) as unknown) : text
 }
 
 /** Latency limits, of all requests and of some; written as text, `ttft:300ms,itl:30ms` or JSON. */
 export const slo = (): ValueFormat<SloSetting> =>
-  format('limits such as ttft:300ms,itl:30ms', isSlo, parse)
+  format('limits such as ttft:300ms,itl:30ms', isSlo, { parse, placeholder: 'LIMITS' })
 
 /** Makes milliseconds of the times in {@link slo}. */
 export const normalizeSlo = (value: unknown): unknown => {

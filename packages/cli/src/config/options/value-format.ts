@@ -6,23 +6,38 @@ export interface ValueFormat<T> {
   readonly expected: string
   /** Parses the value from an environment variable or the command line. */
   readonly parse: (text: string) => unknown
+  /** Parses and checks it. Throws an Error that says what was expected. */
+  readonly read: (text: string) => T
+  /** Placeholder for the value in help, such as `FILE`. */
+  readonly placeholder: string
   /** A flag of this format stands alone (`--mmap`, `--no-mmap`). */
   readonly isSwitch: boolean
 }
 
-const unchanged = (text: string): unknown => text
+interface FormatDetails {
+  /** Default: the text as it is. */
+  readonly parse?: (text: string) => unknown
+  /** Default: `VALUE`. */
+  readonly placeholder?: string
+  /** Default: false. */
+  readonly isSwitch?: boolean
+}
 
 /** Creates a format from a predicate; `expected` describes the accepted values in messages. */
 export const format = <T>(
   expected: string,
   accepts: (value: unknown) => boolean,
-  parse: (text: string) => unknown = unchanged,
-  isSwitch = false,
+  { parse = (text) => text, placeholder = 'VALUE', isSwitch = false }: FormatDetails = {},
 ): ValueFormat<T> => {
   const check = (value: unknown) => {
     if (!accepts(value)) throw new TypeError(`expected ${expected}`)
   }
-  return Object.assign(check, { expected, parse, isSwitch }) as ValueFormat<T>
+  const read = (text: string) => {
+    const value = parse(text)
+    check(value)
+    return value as T
+  }
+  return Object.assign(check, { expected, parse, read, placeholder, isSwitch }) as ValueFormat<T>
 }
 
 /** An empty text, as a variable that is set to nothing, means none. */
@@ -46,34 +61,29 @@ export const accepts = (format: ValueFormat<unknown>, value: unknown): boolean =
   }
 }
 
-interface Range {
-  readonly minimum: number
-  readonly maximum?: number
-}
+const rangeText = (minimum: number, maximum: number) =>
+  maximum === Infinity ? `from ${minimum} up` : `from ${minimum} to ${maximum}`
 
-const rangeText = ({ minimum, maximum }: Range) =>
-  maximum === undefined ? `from ${minimum} up` : `from ${minimum} to ${maximum}`
-
-const isWithin = (value: unknown, { minimum, maximum = Infinity }: Range) =>
+const isWithin = (value: unknown, minimum: number, maximum: number) =>
   typeof value === 'number' && Number.isFinite(value) && value >= minimum && value <= maximum
 
 const parseNumber = (text: string): unknown =>
   /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text.trim()) ? Number(text) : text
 
 /** A whole number. */
-export const integer = (range: Range): ValueFormat<number> =>
-  format(
-    `a whole number ${rangeText(range)}`,
-    (value) => Number.isSafeInteger(value) && isWithin(value, range),
-    parseNumber,
+export const integer = (minimum: number, maximum = Infinity, placeholder = 'COUNT') =>
+  format<number>(
+    `a whole number ${rangeText(minimum, maximum)}`,
+    (value) => Number.isSafeInteger(value) && isWithin(value, minimum, maximum),
+    { parse: parseNumber, placeholder },
   )
 
 /** A number with or without a fraction; `unit`, such as `seconds`, is for messages. */
-export const decimal = (range: Range & { readonly unit?: string }): ValueFormat<number> =>
-  format(
-    `a number ${range.unit === undefined ? '' : `of ${range.unit} `}${rangeText(range)}`,
-    (value) => isWithin(value, range),
-    parseNumber,
+export const decimal = (minimum: number, maximum = Infinity, unit?: string) =>
+  format<number>(
+    `a number ${unit === undefined ? '' : `of ${unit} `}${rangeText(minimum, maximum)}`,
+    (value) => isWithin(value, minimum, maximum),
+    { parse: parseNumber, placeholder: unit?.toUpperCase() ?? 'NUMBER' },
   )
 
 const switches: Readonly<Record<string, boolean>> = {
@@ -91,47 +101,63 @@ const parseSwitch = (text: string): unknown => switches[text.trim().toLowerCase(
 
 /** True or false. */
 export const toggle = (): ValueFormat<boolean> =>
-  format('true or false', (value) => typeof value === 'boolean', parseSwitch, true)
+  format('true or false', (value) => typeof value === 'boolean', {
+    parse: parseSwitch,
+    isSwitch: true,
+  })
 
 /** True, false, or `auto`. */
 export const toggleOrAuto = (): ValueFormat<boolean | 'auto'> =>
-  format(
-    'true, false or auto',
-    (value) => typeof value === 'boolean' || value === 'auto',
-    parseSwitch,
-  )
+  format('true, false or auto', (value) => typeof value === 'boolean' || value === 'auto', {
+    parse: parseSwitch,
+    placeholder: 'on|off|auto',
+  })
 
 /** A text that is not empty; `expected` describes it in messages. */
 export const text = (expected = 'a text'): ValueFormat<string> =>
-  format(expected, (value) => typeof value === 'string' && value.trim() !== '')
+  format(expected, (value) => typeof value === 'string' && value.trim() !== '', {
+    placeholder: expected.split(' ')[1]!.toUpperCase(),
+  })
 
 /** One of the given words. */
 export const oneOf = <const Word extends string>(words: readonly Word[]): ValueFormat<Word> =>
   format(
     words.length === 1 ? words[0]! : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`,
     (value) => words.some((word) => word === value),
+    { placeholder: words.join('|') },
   )
 
 /** A list of texts, none of them empty; written as text, they are separated by commas. */
-export const someTexts = (expected: string): ValueFormat<readonly string[]> =>
+export const someTexts = (expected: string, placeholder: string): ValueFormat<readonly string[]> =>
   format(
     `a list of ${expected}`,
     (value) =>
       Array.isArray(value) && value.every((one) => typeof one === 'string' && one.trim() !== ''),
-    splitAtCommas,
+    { parse: splitAtCommas, placeholder },
   )
 
 /** Accepts the values of `inner`, and `auto`. */
-export const orAuto = <T>(inner: ValueFormat<T>): ValueFormat<T | 'auto'> =>
-  format(
+export const orAuto = <T>(inner: ValueFormat<T>): ValueFormat<T | 'auto'> => {
+  const isAuto = (value: unknown) => value === 'auto'
+  return format(
     `${inner.expected}, or auto`,
-    (value) => value === 'auto' || accepts(inner, value),
-    inner.parse,
+    (value) => isAuto(value) || accepts(inner, value),
+    inner,
   )
+}
 
 /** Accepts the values of `inner`, and null, which is "none" in YAML. */
 export const orNone = <T>(inner: ValueFormat<T>): ValueFormat<T | null> =>
-  format(inner.expected, (value) => value === null || accepts(inner, value), inner.parse)
+  format(inner.expected, (value) => value === null || accepts(inner, value), inner)
+
+/** The value of a JSON text; another text as it is, for the check. */
+export const parseJson = (text: string): unknown => {
+  try {
+    return JSON.parse(text) as unknown
+  } catch {
+    return text
+  }
+}
 
 /** Whether a value is an object, neither null nor an array. */
 export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
@@ -139,28 +165,32 @@ export const isRecord = (value: unknown): value is Readonly<Record<string, unkno
 
 /** Arbitrary names and values, such as a policy's options; written as text, they are JSON. */
 export const record = (): ValueFormat<Readonly<Record<string, unknown>>> =>
-  format('names with their values', isRecord, (text) => {
-    try {
-      return JSON.parse(text) as unknown
-    } catch {
-      return text
-    }
-  })
+  format('names with their values', isRecord, { parse: parseJson, placeholder: 'JSON' })
 
 /** Names with a text each; written as text, `NAME=VALUE` pairs separated by commas. */
-export const pairs = (expected: string): ValueFormat<Readonly<Record<string, string>>> =>
+export const pairs = (
+  expected: string,
+  placeholder: string,
+): ValueFormat<Readonly<Record<string, string>>> =>
   format(
     expected,
     (value) =>
       isRecord(value) &&
       Object.values(value).every((one) => typeof one === 'string' && one.trim() !== ''),
-    (text) => {
-      const all = splitAtCommas(text).map((word) => /^([^=]+)=(.+)$/.exec(word))
-      return all.every((pair) => pair !== null)
-        ? Object.fromEntries(all.map(([, name = '', value = '']) => [name.trim(), value.trim()]))
-        : text
-    },
+    { parse: parsePairs, placeholder },
   )
+
+/** Reads `NAME=VALUE` pairs separated by commas; another text as it is, for the check. */
+export const parsePairs = (text: string): unknown => {
+  const all = splitAtCommas(text).map(readPair)
+  return all.every((pair) => pair !== undefined) ? Object.fromEntries(all) : text
+}
+
+/** Parses `NAME=VALUE`; undefined for another text. */
+export const readPair = (text: string): readonly [name: string, value: string] | undefined => {
+  const [, name, value] = /^([^=]+)=(.+)$/.exec(text) ?? []
+  return name === undefined || value === undefined ? undefined : [name.trim(), value.trim()]
+}
 
 /** A plugin to load. */
 export interface PluginEntry {
@@ -181,7 +211,7 @@ export const plugins = (): ValueFormat<readonly PluginEntry[]> =>
   format(
     'a list of plugin names or of { use, options }',
     (value) => Array.isArray(value) && value.every(isPluginEntry),
-    splitAtCommas,
+    { parse: splitAtCommas, placeholder: 'NAME' },
   )
 
 const units: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }

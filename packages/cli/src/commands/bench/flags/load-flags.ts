@@ -2,8 +2,6 @@ import { apis, datasetNames, parseLengths, type Slo, type TenantShare } from '@c
 import { many, one, toggle } from '../../flags/flags.js'
 import { duration, integer, list, number, positive, share, word } from '../../flags/values.js'
 
-const text = (value: string) => value
-
 function url(value: string): URL {
   if (URL.canParse(value) && /^https?:/.test(value)) return new URL(value)
   throw new Error('expected a URL such as http://127.0.0.1:8080')
@@ -11,79 +9,49 @@ function url(value: string): URL {
 
 /** The flags that describe a load and its report, for every command that generates load. */
 export const loadFlags = {
-  api: many('NAME', `${[...apis.keys()].join(', ')} (default cllm)`, text),
-  model: one('NAME', 'Model to request (default: the first that the server lists)', text),
-  'api-key': one('KEY', 'Bearer token (default: $CLLM_BENCH_API_KEY)', text),
+  api: many('NAME', `${[...apis.keys()].join(', ')} (default cllm)`),
+  model: one('NAME', 'Model to request (default: the first that the server lists)'),
+  'api-key': one('KEY', 'Bearer token (default: $CLLM_BENCH_API_KEY)'),
   concurrency: one(
     'N,…',
     'Closed loop: number of clients; one run per value (default 1,8)',
     list(integer(1, 10_000)),
   ),
   rate: one('R,…', 'Open loop: requests per second; one run per value', list(positive)),
-  burstiness: one(
-    'B',
-    'Gamma shape of the gaps: 1 is Poisson, less is burstier (default 1)',
-    positive,
-    1,
-  ),
-  ramp: one('TIME', 'Time to ramp up to the full load (default 0s)', duration, 0),
+  burstiness: one('B', 'Gamma shape of the gaps: 1 is Poisson, less is burstier', positive, '1'),
+  ramp: one('TIME', 'Time to ramp up to the full load', duration, '0s'),
   requests: one('N', 'Requests per run (default 10 per client, at least 30)', integer(1)),
   duration: one('TIME', 'Time to send requests for, instead of --requests', duration),
-  warmup: one('N', 'Unmeasured requests before the first run (default 2)', integer(0), 2),
-  dataset: one('SPEC', datasetNames.join(' '), text, 'synthetic'),
+  warmup: one('N', 'Unmeasured requests before the first run', integer(0), '2'),
+  dataset: one('SPEC', datasetNames.join(' ')),
   'input-len': one(
     'LENGTHS',
     'Prompts: 128 (default), uniform:64-256, normal:128,32, lognormal:128,0.5',
     parseLengths,
-    parseLengths('128'),
+    '128',
   ),
-  'output-len': one(
-    'LENGTHS',
-    'Answer tokens, in the same form (default 64)',
-    parseLengths,
-    parseLengths('64'),
-  ),
-  'shared-prefix': one(
-    'SHARE',
-    'Share of each prompt that is common to its group (default 0)',
-    share,
-    0,
-  ),
-  'prefix-groups': one('N', 'Number of groups with a common prefix (default 1)', integer(1), 1),
-  'time-scale': one(
-    'F',
-    "Factor on a trace's times; 0.5 is twice as fast (default 1)",
-    positive,
-    1,
-  ),
-  'length-scale': one('F', "Factor on a dataset's lengths (default 1)", positive, 1),
+  'output-len': one('LENGTHS', 'Answer tokens, in the same form', parseLengths, '64'),
+  'shared-prefix': one('SHARE', 'Share of each prompt that is common to its group', share, '0'),
+  'prefix-groups': one('N', 'Number of groups with a common prefix', integer(1), '1'),
+  'time-scale': one('F', "Factor on a trace's times; 0.5 is twice as fast", positive, '1'),
+  'length-scale': one('F', "Factor on a dataset's lengths", positive, '1'),
   'max-input': one('N', 'Most tokens of a prompt; longer ones are cut', integer(1)),
   'max-output': one('N', 'Most tokens of an answer; longer ones are cut', integer(1)),
   tenants: one('SPEC', 'Tenants: a number, or weights such as big=3,small=1', parseTenants),
-  'cancel-rate': one(
-    'SHARE',
-    'Share of requests that the client cancels midway (default 0)',
-    share,
-    0,
-  ),
-  'slow-readers': one('SHARE', 'Share of requests that are read slowly (default 0)', share, 0),
-  'slow-read': one(
-    'TIME',
-    'How long a slow reader pauses after each chunk (default 200ms)',
-    duration,
-    200,
-  ),
-  temperature: one('T', 'Sampling temperature (default 0.7)', number, 0.7),
+  'cancel-rate': one('SHARE', 'Share of requests that the client cancels midway', share, '0'),
+  'slow-readers': one('SHARE', 'Share of requests that are read slowly', share, '0'),
+  'slow-read': one('TIME', 'How long a slow reader pauses after each chunk', duration, '200ms'),
+  temperature: one('T', 'Sampling temperature', number, '0.7'),
   'allow-eos': toggle('Let the model stop before the requested length'),
   'extra-body': one('JSON', 'Further fields for every request body', parseObject, {}),
-  timeout: one('TIME', 'Time after which a request fails (default 10m)', duration, 600_000),
+  timeout: one('TIME', 'Time after which a request fails', duration, '10m'),
   connections: one('KIND', 'reuse, or new for a connection per request', word('reuse', 'new')),
-  pause: one('TIME', 'Pause between runs (default 500ms)', duration, 500),
+  pause: one('TIME', 'Pause between runs', duration, '500ms'),
   seed: one('N', 'Same seed, same requests (default: random, printed)', integer(0, 2 ** 32 - 1)),
   slo: one('SPEC', 'Goodput limits: ttft:500ms,itl:100ms,tpot:…,e2e:…', parseSlo, {}),
   json: toggle('One JSON line per run on stdout and nothing else'),
-  report: one('FILE', 'Write a self-contained HTML report', text),
-  trace: one('FILE', 'Write a timeline for Perfetto or chrome://tracing', text),
+  report: one('FILE', 'Write a self-contained HTML report'),
+  trace: one('FILE', 'Write a timeline for Perfetto or chrome://tracing'),
 } as const
 
 /** The flags of `cllm bench serve`. */
@@ -92,28 +60,19 @@ export const serveFlags = {
   ...loadFlags,
   repeats: one(
     'N',
-    'Runs per load with fresh prompts, for confidence intervals (default 1)',
+    'Runs per load with fresh prompts, for confidence intervals',
     integer(1, 1000),
-    1,
+    '1',
   ),
 } as const
 
 /** The flags of `cllm bench compare`. */
 export const compareFlags = {
-  target: many('NAME=WHAT', 'A URL, or cmd:COMMAND with {port} in it; at least two', text),
+  target: many('NAME=WHAT', 'A URL, or cmd:COMMAND with {port} in it; at least two'),
   ...loadFlags,
-  api: many(
-    '[NAME=]API',
-    'For all targets, or NAME=API for one; the APIs of `cllm bench serve`',
-    text,
-  ),
-  rounds: one('N', 'Runs of each load per target (default 5)', integer(1, 1000), 5),
-  'start-timeout': one(
-    'TIME',
-    'Time limit for a started command to answer (default 2m)',
-    duration,
-    120_000,
-  ),
+  api: many('[NAME=]API', 'For all targets, or NAME=API for one; the APIs of `cllm bench serve`'),
+  rounds: one('N', 'Runs of each load per target', integer(1, 1000), '5'),
+  'start-timeout': one('TIME', 'Time limit for a started command to answer', duration, '2m'),
 } as const
 
 function parseObject(value: string): Readonly<Record<string, unknown>> {

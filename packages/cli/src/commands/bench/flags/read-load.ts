@@ -1,10 +1,10 @@
 import { randomInt } from 'node:crypto'
 import { fitDataset, type LoadOptions, type LoadShape, openDataset } from '@cllm/bench'
-import { wrong, type parseFlags } from '../../flags/flags.js'
+import { wrong, type Values } from '../../flags/flags.js'
 import type { loadFlags } from './load-flags.js'
 
 /** The values of the flags that describe a load. */
-export type LoadFlagValues = ReturnType<typeof parseFlags<typeof loadFlags>>
+export type LoadFlagValues = Values<typeof loadFlags>
 
 /**
  * The loads that the flags describe, one per level of concurrency or rate.
@@ -17,7 +17,7 @@ export function readLoads(flags: LoadFlagValues): LoadOptions[] {
     throw wrong('--concurrency and --rate: expected one of them, got both')
   }
   const seed = flags.seed ?? randomInt(2 ** 31)
-  const source = openDataset(flags.dataset, {
+  const source = openDataset(flags.dataset ?? 'synthetic', {
     inputLengths: flags['input-len'],
     outputLengths: flags['output-len'],
     sharedPrefix: flags['shared-prefix'],

@@ -17,12 +17,12 @@ import {
 } from '@cllm/bench'
 import { defined } from '@cllm/core'
 import { createRouter as createBuiltIn } from '@cllm/scheduler'
-import { wrong, type parseFlags } from '../../flags/flags.js'
+import { wrong, type Values } from '../../flags/flags.js'
 import type { simulationFlags } from './simulate-flags.js'
 
 const defaultCosts = [...builtInMachines.keys()][0] as string
 
-type Flags = ReturnType<typeof parseFlags<typeof simulationFlags>>
+type Flags = Values<typeof simulationFlags>
 
 /**
  * The setup that the flags describe.

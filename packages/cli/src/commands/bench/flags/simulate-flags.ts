@@ -5,14 +5,13 @@ import { many, one } from '../../flags/flags.js'
 import { drain, integer, list, positive, share } from '../../flags/values.js'
 import { loadFlags } from './load-flags.js'
 
-const text = (value: string) => value
 const machineNames = [...builtInMachines.keys()]
 
 /** The flags that describe the simulated load and machine. */
 export const simulationFlags = {
-  trace: one('FILE', 'A trace, Azure CSV or Mooncake JSONL, with its own arrival times', text),
-  replay: one('FILE', "A server's recording, from GET /admin/recorder or a crash file", text),
-  dataset: one('SPEC', 'Without --trace: synthetic (default) or any from cllm bench serve', text),
+  trace: one('FILE', 'A trace, Azure CSV or Mooncake JSONL, with its own arrival times'),
+  replay: one('FILE', "A server's recording, from GET /admin/recorder or a crash file"),
+  dataset: one('SPEC', 'Without --trace: synthetic (default) or any from cllm bench serve'),
   rate: one('R', 'Open loop: requests per second', list(positive)),
   burstiness: loadFlags.burstiness,
   concurrency: one(
@@ -22,8 +21,8 @@ export const simulationFlags = {
   ),
   ramp: loadFlags.ramp,
   requests: one('N', 'Number of requests (default: all of a trace, else 1,000)', integer(1)),
-  'input-len': one('LENGTHS', 'Prompt tokens (default 512)', parseLengths, parseLengths('512')),
-  'output-len': one('LENGTHS', 'Answer tokens (default 128)', parseLengths, parseLengths('128')),
+  'input-len': one('LENGTHS', 'Prompt tokens', parseLengths, '512'),
+  'output-len': one('LENGTHS', 'Answer tokens', parseLengths, '128'),
   'shared-prefix': loadFlags['shared-prefix'],
   'prefix-groups': loadFlags['prefix-groups'],
   'time-scale': loadFlags['time-scale'],
@@ -31,7 +30,7 @@ export const simulationFlags = {
   'max-input': loadFlags['max-input'],
   'max-output': loadFlags['max-output'],
   tenants: loadFlags.tenants,
-  plugin: many('FILE', 'A plugin with policies, by path or package name', text),
+  plugin: many('FILE', 'A plugin with policies, by path or package name'),
   slots: one('N', 'Slots: sequences in memory per machine (default 16)', integer(1, 4096)),
   'ctx-size': one('N', 'Tokens per slot (default: enough for the longest request)', integer(1)),
   'kv-tokens': one('N', 'Tokens of all slots together (default: a context each)', integer(1)),
@@ -39,7 +38,6 @@ export const simulationFlags = {
   cost: one(
     'NAME|FILE',
     `Cost model: ${machineNames.join(', ')}, or a file from cllm bench calibrate`,
-    text,
   ),
   machines: one(
     'N',
@@ -48,19 +46,14 @@ export const simulationFlags = {
   ),
   router: one(
     'NAME',
-    `Chooses each request's machine, of docs/cluster.md (default ${defaultRouterName})`,
-    text,
+    "Chooses each request's machine, of docs/cluster.md",
+    String,
     defaultRouterName,
   ),
-  fronts: one('N', 'Processes that place requests, each with its own router', integer(1, 256), 1),
-  'view-age': one('MS', 'Age of what fronts see of the machines (default 0)', integer(0), 0),
-  deaths: one('SHARE', 'Share of the machines that die each minute (default 0)', share, 0),
-  spread: one(
-    'FACTOR',
-    'The slowest machine takes this many times as long (default 1)',
-    positive,
-    1,
-  ),
+  fronts: one('N', 'Processes that place requests, each with its own router', integer(1, 256), '1'),
+  'view-age': one('MS', 'Age of what fronts see of the machines', integer(0), '0'),
+  deaths: one('SHARE', 'Share of the machines that die each minute', share, '0'),
+  spread: one('FACTOR', 'The slowest machine takes this many times as long', positive, '1'),
   drain: one('N@S,…', 'Machines that take nothing new after this many seconds', list(drain), []),
   speculative: one(
     'SHARE',
@@ -72,6 +65,6 @@ export const simulationFlags = {
     'Guesses of a model, whose passes take this share of the time (default 0)',
     share,
   ),
-  seed: one('N', 'Same seed, same result (default 1)', integer(0, 2 ** 32 - 1), 1),
+  seed: one('N', 'Same seed, same result', integer(0, 2 ** 32 - 1), '1'),
   slo: loadFlags.slo,
 } as const
