@@ -85,21 +85,27 @@ export const messagesSchema = list(messageSchema, 'an array of messages', {
  */
 export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[] {
   const names = new Map<string, string>()
-  return messages.map((message, index) => {
-    const calls = message.tool_calls?.map((call, nth) => toToolCall(call, index, nth))
-    for (const { id, function: called } of calls ?? []) names.set(id ?? '', called.name)
-    const { tool_call_id: answers, reasoning_content: reasoning } = message
+  const shown: ChatMessage[] = []
+  for (const [index, message] of messages.entries()) {
+    const { role, content, tool_call_id: answers, reasoning_content: reasoning } = message
+    const calls = message.tool_calls?.map((call, nth) => toToolCall(call, index, nth)) ?? []
+    for (const { id, function: called } of calls) names.set(id ?? '', called.name)
     const name = message.name ?? names.get(answers ?? '')
-    return {
-      role: roleOf(message.role),
-      content: textOf(message.content ?? '', `messages.${index}.content`, message.role),
+    const text = content ?? ''
+    shown.push({
+      role: templateRoles[role] ?? role,
+      content: typeof text === 'string' ? text : textOf(text, `messages.${index}.content`, role),
       ...(name === undefined ? {} : { name }),
-      ...(calls === undefined || calls.length === 0 ? {} : { tool_calls: calls }),
+      ...(calls.length === 0 ? {} : { tool_calls: calls }),
       ...(typeof answers === 'string' ? { tool_call_id: answers } : {}),
       ...(typeof reasoning === 'string' ? { reasoning_content: reasoning } : {}),
-    }
-  })
+    })
+  }
+  return shown
 }
+
+/** OpenAI's newer names of roles, as templates know them. */
+const templateRoles: Readonly<Record<string, string>> = { developer: 'system', function: 'tool' }
 
 /**
  * The texts of a content's parts, each on a line of its own as in llama-server: a part is a file or a
@@ -134,12 +140,6 @@ function partText(part: unknown, field: string): string {
 
 const isTextType = (type: unknown): boolean =>
   type === 'text' || type === 'input_text' || type === 'output_text' || type === 'refusal'
-
-/** Maps OpenAI's newer role names to the ones that templates know. */
-function roleOf(role: string): string {
-  if (role === 'developer') return 'system'
-  return role === 'function' ? 'tool' : role
-}
 
 function toToolCall(call: z.output<typeof toolCall>, index: number, nth: number): ChatToolCall {
   const field = `messages.${index}.tool_calls.${nth}.function.arguments`

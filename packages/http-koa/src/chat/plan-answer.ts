@@ -45,7 +45,7 @@ export interface WantedAnswer {
 }
 
 /** A conversation for the engine, as `prepareChat` makes it or with another prompt. */
-export type PlannedChat = Pick<PreparedChat, 'form' | 'strict'> & { readonly prompt: Prompt }
+export type PlannedChat = Omit<PreparedChat, 'prompt'> & { readonly prompt: Prompt }
 
 type Held = Omit<AnswerPlan, 'prompt' | 'marks'>
 
@@ -58,9 +58,12 @@ type Held = Omit<AnswerPlan, 'prompt' | 'marks'>
  */
 export async function planAnswer(
   client: EngineClient,
-  { prompt, form: whole, strict = [] }: PlannedChat,
+  { prompt, form: whole, strict = [], marks: ofTemplate }: PlannedChat,
   { asked = [], forced }: WantedAnswer = {},
 ): Promise<AnswerPlan> {
+  if (asked.length === 0 && forced === undefined && strict.length === 0) {
+    return { prompt, form: whole, constraint: undefined, marks: ofTemplate }
+  }
   const calls = strict.length === 0 ? undefined : strictCalls(whole.tools, strict, whole)
   const form = calls === undefined ? whole : strictForm(whole, calls)
   const marks = marksOf(form.format)

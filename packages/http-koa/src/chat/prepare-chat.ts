@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { ChatMessage, ChatRenderOptions, EngineClient, ModelPreset, Prompt } from '@cllm/core'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import type { ChatFormat, ToolDefinition } from './format/chat-format.js'
-import { chatFormatOf, promptEndOf } from './format/known-templates.js'
+import { knownTemplate, type PromptEnd, promptEndOf } from './format/known-templates.js'
 
 /** A conversation to answer. */
 export interface Chat {
@@ -21,6 +21,8 @@ export interface Chat {
 export interface PreparedChat {
   readonly prompt: Extract<Prompt, { messages: unknown }>
   readonly form: AnswerForm
+  /** What the model may write around text, reasoning and calls. */
+  readonly marks?: readonly string[] | undefined
   /** Names of the strict tools; absent: none is. */
   readonly strict?: readonly string[] | undefined
 }
@@ -28,16 +30,19 @@ export interface PreparedChat {
 /** Puts the tools into the prompt as the model's template wants them. */
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
   const { tools, template, mostCalls, strict = [], preamble = client.preset } = chat
-  const [format, { model }] = await Promise.all([chatFormatOf(client), client.info()])
-  const messages = withPreamble(preamble, chat.messages)
-  const rendered = promptWithTools(messages, tools, format)
+  const info = await client.info()
+  const { format, marks } = await knownTemplate(client, info)
+  const before = preamble === undefined ? chat.messages : withPreamble(preamble, chat.messages)
+  const { messages, variables: shown } = promptWithTools(before, tools, format)
   // what the operator has set, where the client does not say
-  const thinks = thinkingVariables(toBoolean(model.details?.['reasoning']))
-  const variables = { ...thinks, ...template.variables, ...rendered.variables }
-  const { thinkingIsOpen, suffix } =
-    template.continueFinalMessage === true || template.addGenerationPrompt === false
-      ? { thinkingIsOpen: false, suffix: undefined }
-      : await promptEndOf(client, variables)
+  const reasoning = info.model.details?.['reasoning']
+  const thinks = typeof reasoning === 'boolean' ? thinkingVariables(reasoning) : {}
+  const variables = { ...thinks, ...template.variables, ...shown }
+  const isNew = template.continueFinalMessage !== true && template.addGenerationPrompt !== false
+  const { thinkingIsOpen, suffix }: PromptEnd =
+    isNew && format.thinking !== undefined
+      ? await promptEndOf(client, info, variables)
+      : { thinkingIsOpen: false }
   const form: AnswerForm = {
     tools,
     ...(mostCalls === undefined ? {} : { mostCalls }),
@@ -46,28 +51,23 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
     thinkingIsOpen,
   }
   const prompt = {
-    messages: rendered.messages,
+    messages,
     template: { ...template, variables, ...(suffix === undefined ? {} : { suffix }) },
   }
-  return { prompt, form, ...(strict.length > 0 && { strict }) }
+  return { prompt, form, marks, ...(strict.length > 0 && { strict }) }
 }
 
 /** What comes before every conversation with a model. */
 export type Preamble = Pick<ModelPreset, 'system' | 'messages'>
 
 /** A conversation with what comes before it. */
-export function withPreamble(
-  preamble: Preamble | undefined,
+function withPreamble(
+  { system = '', messages: before = [] }: Preamble,
   messages: readonly ChatMessage[],
 ): readonly ChatMessage[] {
-  if (preamble === undefined) return messages
-  const { system = '', messages: before = [] } = preamble
   const hasSystem = messages[0]?.role === 'system' || system === ''
   return [...(hasSystem ? [] : [{ role: 'system', content: system }]), ...before, ...messages]
 }
-
-const toBoolean = (reasoning: unknown): boolean | undefined =>
-  typeof reasoning === 'boolean' ? reasoning : undefined
 
 /** How hard a client asks a model to think, from not at all. */
 export const efforts = ['none', 'minimal', 'low', 'medium', 'high', 'xhigh'] as const

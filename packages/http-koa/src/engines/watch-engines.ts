@@ -8,7 +8,7 @@ import {
 } from '@cllm/core'
 import { overriding, watchStream } from '@cllm/host'
 import { requestScope } from '../security/authenticate.js'
-import type { RequestObserver } from './request-observer.js'
+import type { RequestObserver, RequestWatch } from './request-observer.js'
 
 /** The same models with other clients: `wrap` is called once for each. */
 export function wrapEngines(
@@ -46,13 +46,14 @@ export function watchEngines(
   { observers = [], clock, isGuarded = false }: EngineWatch,
 ): EngineDirectory {
   if (observers.length === 0 && !isGuarded) return directory
-  const ofKey = isGuarded ? ofKeysTenant : (request: GenerateRequest) => request
   return wrapEngines(directory, (client, model) =>
     overriding(client, {
       submit(request, options) {
-        const at = clock.now()
-        const watches = observers.map((observer) => observer.onSubmit({ model, request, at }))
-        return watchStream(client.submit(ofKey(request), options), {
+        const submitted = { model, request, at: clock.now() }
+        const watches: RequestWatch[] = []
+        for (const observer of observers) watches.push(observer.onSubmit(submitted))
+        const owned = isGuarded ? ofKeysTenant(request) : request
+        return watchStream(client.submit(owned, options), {
           onEvent(event) {
             const now = clock.now()
             for (const watch of watches) watch.onEvent(event, now)

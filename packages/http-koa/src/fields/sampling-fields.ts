@@ -134,8 +134,7 @@ export const samplersField = z
  *
  * @throws `invalid_request` for an unknown name, `unsupported` for another order than the engine's
  */
-export function samplersLeftOut(given: string | readonly string[] | undefined): RequestSettings {
-  if (given === undefined) return {}
+export function samplersLeftOut(given: string | readonly string[]): RequestSettings {
   const names = typeof given === 'string' ? Array.from(given) : given
   const details = { field: 'samplers' }
   const places = names

@@ -1,10 +1,4 @@
-import {
-  defined,
-  type GenerateRequest,
-  type Prompt,
-  type SamplingParams,
-  type TokenId,
-} from '@cllm/core'
+import type { GenerateRequest, Prompt, SamplingParams } from '@cllm/core'
 import { largest } from '../fields/fields.js'
 import type { ProtocolDefaults } from './protocol-defaults.js'
 
@@ -48,33 +42,25 @@ export function buildRequest(
   defaults: ProtocolDefaults,
 ): GenerateRequest {
   const { maxTokens, stop, logitBias, seed, ...others } = settings
-  const same = Object.entries(others).filter(([name]) => !engineSettings.has(name))
-  const sampling = defined({
-    ...Object.fromEntries(same),
-    seed: toSeed(seed),
-    logitBias: logitBias && toPairs(logitBias),
-  })
-  const options = Object.entries(others).filter(([name]) => engineSettings.has(name))
+  const sampling: Record<string, unknown> = { ...defaults.set }
+  const options: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(others)) {
+    if (value === undefined) continue
+    if (engineSettings.has(name)) options[name] = value
+    else sampling[name] = value
+  }
+  // a negative seed means a random one, as in llama-server, whatever the operator has set
+  if (seed !== undefined && seed < 0) delete sampling['seed']
+  else if (seed !== undefined) sampling['seed'] = seed % 2 ** 32
+  if (logitBias !== undefined) {
+    sampling['logitBias'] = Object.entries(logitBias).map(([id, bias]) => [Number(id), bias])
+  }
   return {
     prompt,
     maxTokens: Math.min(maxTokens ?? defaults.maxTokens, largest),
-    sampling: { ...(isRandom(seed) ? withoutSeed(defaults.set) : defaults.set), ...sampling },
+    sampling,
     fallbackSampling: defaults.sampling,
     stop: typeof stop === 'string' ? [stop] : stop?.length ? stop : (defaults.stop ?? []),
-    ...defined(Object.fromEntries(options)),
+    ...(options as Partial<GenerateRequest>),
   }
-}
-
-/** A negative seed means a random one, as in llama-server, whatever the operator has set. */
-const isRandom = (seed: number | undefined): boolean => (seed ?? 0) < 0
-
-const withoutSeed = (set: ProtocolDefaults['set']) => defined({ ...set, seed: undefined })
-
-/** A 32-bit seed. */
-function toSeed(seed: number | undefined): number | undefined {
-  return seed === undefined || isRandom(seed) ? undefined : seed % 2 ** 32
-}
-
-function toPairs(bias: Readonly<Record<string, number>>): (readonly [TokenId, number])[] {
-  return Object.entries(bias).map(([token, value]) => [Number(token), value])
 }

@@ -15,10 +15,8 @@ export const asSchema = (value: unknown): JsonSchema | undefined => {
 }
 
 /** The constraint of a field `grammar` in GBNF; an empty text is none. */
-export const grammarConstraint = (grammar: string | undefined): FieldConstraint | undefined =>
-  grammar === undefined || grammar === ''
-    ? undefined
-    : { field: 'grammar', constraint: { type: 'gbnf', grammar } }
+export const grammarConstraint = (grammar: string): FieldConstraint | undefined =>
+  grammar === '' ? undefined : { field: 'grammar', constraint: { type: 'gbnf', grammar } }
 
 /** The error for a value that is not a schema. */
 export const expectedSchema = (field: string): CllmError => expectedField(field, 'a JSON schema')

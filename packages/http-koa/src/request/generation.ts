@@ -1,7 +1,6 @@
 import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest } from '@cllm/core'
 import { inFieldNames } from '../fields/sampling-fields.js'
 import type { Call } from '../routes/call.js'
-import { isForecastWanted, tellForecast } from './request-headers.js'
 
 /** An event of a request that the engine has accepted. */
 export type GenerationEvent = Exclude<GenerateEvent, { type: 'start' }>
@@ -25,52 +24,50 @@ export interface Generation {
  * Resolves when the engine has accepted the request, and throws the engine's refusal. When the client
  * disconnects, the request is cancelled. Sets the forecast headers if the client asked for them. A
  * request without an id gets that of its answer's `X-Request-Id`.
+ *
+ * @param isFirst - whether it is the first one of its answer, whose id it gets; default: it is
  */
 export async function startGeneration(
   call: Call,
   client: EngineClient,
   request: GenerateRequest,
+  signal: AbortSignal = call.signal,
+  isFirst = true,
 ): Promise<Generation> {
-  return await startFirst(call, client, request, call.signal)
-}
-
-/** Starts the first generation of an answer, which has the answer's id unless it has one of its own. */
-async function startFirst(
-  call: Call,
-  client: EngineClient,
-  request: GenerateRequest,
-  signal: AbortSignal,
-): Promise<Generation> {
-  const { id } = call
-  if (request.id !== undefined || id === undefined)
-    return await start(call, client, request, signal)
-  try {
-    return await start(call, client, { ...request, id }, signal)
-  } catch (error) {
-    // Proxies hand one X-Request-Id on to all requests that they make for one of theirs.
-    if (!CllmError.isInstance(error) || error.code !== 'duplicate_request') throw error
-    return await start(call, client, request, signal)
+  const isNamed = isFirst && request.id === undefined && call.id !== undefined
+  const isAsked = call.header(forecastHeader).toLowerCase() === 'true'
+  const asked = {
+    ...request,
+    ...(isNamed && { id: call.id }),
+    ...(isAsked && { forecast: true }),
   }
-}
-
-async function start(
-  call: Call,
-  client: EngineClient,
-  request: GenerateRequest,
-  signal: AbortSignal,
-): Promise<Generation> {
-  const asked = isForecastWanted(call) ? { ...request, forecast: true } : request
   const events = client.submit(asked, { signal })
-  const first = await events.next().catch((error) => {
+  let first: IteratorResult<GenerateEvent>
+  try {
+    first = await events.next()
+  } catch (error) {
+    const isTaken = isNamed && CllmError.isInstance(error) && error.code === 'duplicate_request'
+    // Proxies hand one X-Request-Id on to all requests that they make for one of theirs.
+    if (isTaken) return await startGeneration(call, client, request, signal, false)
     throw inFieldNames(error)
-  })
+  }
   if (first.done === true || first.value.type !== 'start') {
     throw new CllmError('internal', 'The engine did not begin a stream with its start event')
   }
   const { id, promptTokens, forecast, fingerprint } = first.value
-  if (forecast !== undefined) tellForecast(call, id, forecast)
+  if (forecast !== undefined) {
+    // with several generations in one answer, the last one counts
+    call.set({
+      'X-Cllm-Request-Id': id,
+      'X-Queue-Position': String(forecast.position),
+      'X-Predicted-TTFT-Ms': String(Math.round(forecast.firstTokenMs)),
+    })
+  }
   return { id, promptTokens, fingerprint, events: events as GenerationEvents }
 }
+
+/** The header in which a client asks for a forecast of its wait. */
+const forecastHeader = 'x-cllm-forecast'
 
 /**
  * Starts several requests at once; when one is refused, the others are cancelled. The first has the id
@@ -81,15 +78,15 @@ export async function startGenerations(
   client: EngineClient,
   requests: readonly GenerateRequest[],
 ): Promise<Generation[]> {
-  const signal = call.signal
   const [only] = requests
-  if (only !== undefined && requests.length === 1)
-    return [await startFirst(call, client, only, signal)]
+  if (only !== undefined && requests.length === 1) {
+    return [await startGeneration(call, client, only)]
+  }
   const refused = new AbortController()
   // A signal each: Node warns of a leak where more than ten listen to one.
-  const either = () => AbortSignal.any([signal, refused.signal])
+  const either = () => AbortSignal.any([call.signal, refused.signal])
   const starting = requests.map((request, sample) =>
-    (sample === 0 ? startFirst : start)(call, client, { ...request, sample }, either()),
+    startGeneration(call, client, { ...request, sample }, either(), sample === 0),
   )
   try {
     return await Promise.all(starting)
@@ -102,6 +99,7 @@ export async function startGenerations(
 
 /** Repeats a request; each repetition after the first has the next seed. */
 export function repeatRequest(request: GenerateRequest, times: number): GenerateRequest[] {
+  if (times === 1) return [request]
   const seed = request.sampling?.seed
   return Array.from({ length: times }, (_, index) =>
     seed === undefined || index === 0

@@ -40,9 +40,8 @@ function isEntry(entry: readonly unknown[]): boolean {
 /** The biases by token id; a text stands for each of its tokens. */
 export async function readLogitBias(
   client: EngineClient,
-  field: z.output<typeof logitBiasField> | undefined,
-): Promise<Readonly<Record<string, number>> | undefined> {
-  if (field === undefined) return undefined
+  field: z.output<typeof logitBiasField>,
+): Promise<Readonly<Record<string, number>>> {
   const biases: Record<string, number> = {}
   for (const [token, bias] of (Array.isArray(field) ? field : Object.entries(field)) as Entry[]) {
     const value = bias === false ? never : bias

@@ -37,6 +37,16 @@ export function withOverrides(
   }
 }
 
+/** The same for each route of a protocol. */
+export const eachWithOverrides = <Path extends string>(
+  defaults: Readonly<Record<Path, ProtocolDefaults>>,
+  overrides?: DefaultOverrides,
+): Readonly<Record<Path, ProtocolDefaults>> => {
+  const all = Object.entries<ProtocolDefaults>(defaults)
+  const own = all.map(([path, one]) => [path, withOverrides(one, overrides)])
+  return Object.fromEntries(own) as Record<Path, ProtocolDefaults>
+}
+
 /** The sampling that a route ends up with, for documentation. */
 export const effectiveSampling = (defaults: ProtocolDefaults): Omit<SamplingParams, 'seed'> => ({
   ...defaultSampling,

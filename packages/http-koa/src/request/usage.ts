@@ -1,4 +1,4 @@
-import type { Clock, PromptProgress, Timings, Usage } from '@cllm/core'
+import type { Clock, PromptProgress, Usage } from '@cllm/core'
 import type { EndEvent } from './generation.js'
 
 /**
@@ -9,7 +9,8 @@ import type { EndEvent } from './generation.js'
 export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[], reasoningTokens?: number) {
   const [first] = ends
   const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.usage ?? {}
-  const generated = sum(ends.map(({ usage }) => usage.generatedTokens))
+  let generated = 0
+  for (const { usage } of ends) generated += usage.generatedTokens
   return {
     prompt_tokens: promptTokens,
     completion_tokens: generated,
@@ -22,30 +23,35 @@ export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[], reasoningToken
 }
 
 /** Timings in llama-server's form. */
-export function timingsOf({
-  usage,
-  timings,
-}: {
-  readonly usage: Usage
-  readonly timings: Timings
-}) {
-  const prompt = usage.promptTokens - usage.cachedTokens
-  const predicted = usage.generatedTokens
+export const timingsOf = ({ usage, timings }: Pick<EndEvent, 'usage' | 'timings'>) => ({
+  ...figures(
+    [usage.promptTokens, usage.cachedTokens, timings.prefillMs],
+    [usage.generatedTokens, timings.decodeMs],
+  ),
+  ...(timings.draftTokens !== undefined && {
+    draft_n: timings.draftTokens,
+    draft_n_accepted: timings.acceptedTokens ?? 0,
+  }),
+})
+
+/** The figures of the prompt, of which some tokens were cached, and of the tokens behind it. */
+function figures(
+  [promptTokens, cached, promptMs]: readonly [tokens: number, cached: number, ms: number],
+  [predicted, predictedMs]: readonly [tokens: number, ms: number],
+) {
+  const prompt = promptTokens - cached
+  // the first token comes with the prompt's last
+  const steps = predicted - 1
   return {
-    cache_n: usage.cachedTokens,
+    cache_n: cached,
     prompt_n: prompt,
-    prompt_ms: timings.prefillMs,
-    prompt_per_token_ms: ratio(timings.prefillMs, prompt),
-    prompt_per_second: ratio(prompt * 1000, timings.prefillMs),
+    prompt_ms: promptMs,
+    prompt_per_token_ms: ratio(promptMs, prompt),
+    prompt_per_second: ratio(prompt * 1000, promptMs),
     predicted_n: predicted,
-    predicted_ms: timings.decodeMs,
-    // the first token comes with the prompt's last
-    predicted_per_token_ms: ratio(timings.decodeMs, predicted - 1),
-    predicted_per_second: ratio((predicted - 1) * 1000, timings.decodeMs),
-    ...(timings.draftTokens !== undefined && {
-      draft_n: timings.draftTokens,
-      draft_n_accepted: timings.acceptedTokens ?? 0,
-    }),
+    predicted_ms: predictedMs,
+    predicted_per_token_ms: ratio(predictedMs, steps),
+    predicted_per_second: ratio(steps * 1000, predictedMs),
   }
 }
 
@@ -84,19 +90,8 @@ export class StreamTimings {
 
   /** The timings while the prompt is computed. */
   onPrompt(processed: number, cached: number): object {
-    const count = processed - cached
-    const ms = count === 0 ? 0 : this.elapsedMs
-    return {
-      cache_n: cached,
-      prompt_n: count,
-      prompt_ms: ms,
-      prompt_per_token_ms: count > 0 ? ms / count : 0,
-      prompt_per_second: ms > 0 ? (count * 1000) / ms : 0,
-      predicted_n: 0,
-      predicted_ms: 0,
-      predicted_per_token_ms: 0,
-      predicted_per_second: 0,
-    }
+    const ms = processed === cached ? 0 : this.elapsedMs
+    return figures([processed, cached, ms], [0, 0])
   }
 
   /** Counts a token, and returns the timings up to it: by this process's clock. */
@@ -105,18 +100,6 @@ export class StreamTimings {
     this.#first ??= now
     this.#count++
     const promptMs = this.#first - this.#started
-    const predictedMs = now - this.#first
-    const steps = this.#count - 1
-    return {
-      cache_n: 0,
-      prompt_n: this.promptTokens,
-      prompt_ms: promptMs,
-      prompt_per_token_ms: promptMs / this.promptTokens,
-      prompt_per_second: promptMs > 0 ? (this.promptTokens * 1000) / promptMs : 0,
-      predicted_n: this.#count,
-      predicted_ms: predictedMs,
-      predicted_per_token_ms: steps > 0 ? predictedMs / steps : 0,
-      predicted_per_second: predictedMs > 0 ? (steps * 1000) / predictedMs : 0,
-    }
+    return figures([this.promptTokens, 0, promptMs], [this.#count, now - this.#first])
   }
 }

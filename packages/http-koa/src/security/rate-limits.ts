@@ -54,21 +54,34 @@ export class RateLimits implements RequestObserver {
   }
 
   /**
-   * Counts a request of a key.
+   * Counts a request of a key, before it looks, so that requests that come together cannot all be the last
+   * one.
    *
    * @param tell - takes the headers that say where the key stands
    * @throws `rate_limited` over a limit
    */
   async count(key: ApiKey, tell: TellHeaders): Promise<void> {
-    const requests = await this.#countRequest(tell, key)
-    const tokens = await this.#checkTokens(tell, key)
-    const exceeded = requests ?? tokens
+    const { requestsPerMinute = this.defaults.requestsPerMinute } = key
+    const { tokensPerMinute = this.defaults.tokensPerMinute } = key
+    let exceeded: CllmError | undefined
+    if (requestsPerMinute !== undefined) {
+      const used = await this.#requests.penalty(key.hash, 1)
+      const isOver = used.consumedPoints > requestsPerMinute
+      exceeded = standing(tell, 'requests', requestsPerMinute, used, isOver)
+    }
+    if (tokensPerMinute !== undefined) {
+      const used = await this.#tokens.get(key.hash)
+      const isOver = (used?.consumedPoints ?? 0) >= tokensPerMinute
+      const ofTokens = standing(tell, 'tokens', tokensPerMinute, used, isOver)
+      exceeded ??= ofTokens
+    }
     if (exceeded !== undefined) throw exceeded
   }
 
   onSubmit({ request }: ObservedRequest): RequestWatch {
     const key = requestScope.getStore()?.key
-    if (key === undefined || this.#limitOf(key, 'tokens') === undefined) return unwatched
+    const limit = key?.tokensPerMinute ?? this.defaults.tokensPerMinute
+    if (key === undefined || limit === undefined) return unwatched
     // The prompt of one that goes on after a pause was counted when it began.
     const isNew = request.continued === undefined
     return {
@@ -78,27 +91,6 @@ export class RateLimits implements RequestObserver {
       },
       onEnd() {},
     }
-  }
-
-  /** Counts before it looks, so that requests that come together cannot all be the last one. */
-  async #countRequest(tell: TellHeaders, key: ApiKey): Promise<CllmError | undefined> {
-    const limit = this.#limitOf(key, 'requests')
-    if (limit === undefined) return undefined
-    const used = await this.#requests.penalty(key.hash, 1)
-    return standing(tell, 'requests', limit, used, used.consumedPoints > limit)
-  }
-
-  async #checkTokens(tell: TellHeaders, key: ApiKey): Promise<CllmError | undefined> {
-    const limit = this.#limitOf(key, 'tokens')
-    if (limit === undefined) return undefined
-    const used = await this.#tokens.get(key.hash)
-    return standing(tell, 'tokens', limit, used, (used?.consumedPoints ?? 0) >= limit)
-  }
-
-  #limitOf(key: ApiKey, unit: LimitUnit): number | undefined {
-    return unit === 'requests'
-      ? (key.requestsPerMinute ?? this.defaults.requestsPerMinute)
-      : (key.tokensPerMinute ?? this.defaults.tokensPerMinute)
   }
 }
 

@@ -25,113 +25,102 @@ export interface AnswerForm {
  * @param streams - whether the arguments of tool calls are streamed, instead of whole calls
  */
 export function createAnswerParser(form: AnswerForm, streams = false): AnswerParser {
-  const { tools, format, mostCalls = Infinity, thinks, thinkingIsOpen, forced } = form
+  const { tools, format, mostCalls = Infinity, forced } = form
+  const thinking = form.thinks ? format.thinking : undefined
+  const { open, closings } = format.frame
+  const isPlain = tools.length === 0 && open === '' && closings.length === 0
+  if (isPlain && thinking === undefined && forced === undefined) return plainText
   const reader = new AnswerReader({
-    format: thinks ? format : { ...format, thinking: undefined },
+    format: { ...format, thinking },
     tools: new Map(tools.map((tool) => [tool.function.name, tool])),
     mostCalls,
-    thinkingIsOpen: thinks && thinkingIsOpen && format.thinking !== undefined,
+    thinkingIsOpen: form.thinkingIsOpen && thinking !== undefined,
   })
-  return streams ? new StreamedCalls(reader, forced) : new WholeCalls(reader, forced)
+  return new CallParser(reader, streams, forced)
 }
 
-/** What both parsers share: they count, and know answers that are held to calls. */
-abstract class CallParser implements AnswerParser {
+/** Of answers in which there is nothing to look for. */
+const plainText: AnswerParser = {
+  push: (text) => (text === '' ? [] : [{ type: 'text', text }]),
+  end: () => [],
+  reasoningTokens: 0,
+}
+
+/**
+ * Counts the tokens of reasoning, and gives calls as they come or whole. As they come, what breaks off, or
+ * is no JSON, shows as such. Of whole ones, one that breaks off, or whose arguments are no JSON object,
+ * becomes text. In an answer that is held to calls it is a call with what there is of its arguments.
+ */
+class CallParser implements AnswerParser {
   reasoningTokens = 0
-  readonly #reader: AnswerReader
-  readonly #forced: readonly string[] | undefined
   #pushes = 0
   #hasCalls = false
   /** Text where there can be none but a call that was cut off. */
   #cut = ''
+  /** What there is of a call that is given whole. */
+  #call: ToolCall | undefined
+  /** Whether the last call is text now: then so is what belongs to it. */
+  #isBroken = false
 
   /** @param forced - the tools of which the answer calls one and holds nothing else */
-  constructor(reader: AnswerReader, forced?: readonly string[]) {
-    this.#reader = reader
-    this.#forced = forced
-  }
+  constructor(
+    private readonly reader: AnswerReader,
+    private readonly streams: boolean,
+    private readonly forced: readonly string[] | undefined,
+  ) {}
 
   push(text: string): readonly AnswerPart[] {
-    const parts = this.#take(this.#reader.push(text))
+    const parts = this.#take(this.reader.push(text))
     this.#pushes++
     if (parts.some(({ type }) => type === 'reasoning')) this.reasoningTokens = this.#pushes
     return parts
   }
 
   end(): readonly AnswerPart[] {
-    const parts = this.#take(this.#reader.end())
-    const [only] = this.#forced ?? []
-    const isNamed = only !== undefined && this.#forced?.length === 1
+    const parts = this.#take(this.reader.end())
+    const [only] = this.forced ?? []
+    const isNamed = only !== undefined && this.forced?.length === 1
     if (!isNamed || this.#hasCalls || this.#cut.trim() === '') return parts
     return [...parts, { type: 'call', call: { name: only, arguments: '' } }]
   }
 
-  /** The parts to show of those that were read. */
-  protected abstract shown(parts: readonly ReadPart[], isForced: boolean): readonly AnswerPart[]
-
   #take(read: readonly ReadPart[]): readonly AnswerPart[] {
-    const isForced = this.#forced !== undefined
-    const parts = this.shown(read, isForced)
-    if (!isForced) return parts
-    return parts.filter((part) => {
-      if (part.type === 'call') this.#hasCalls = true
-      if (part.type === 'text') this.#cut += part.text
-      return part.type !== 'text'
-    })
-  }
-}
-
-/** Gives arguments as they come: then what breaks off, or is no JSON, shows as such. */
-class StreamedCalls extends CallParser {
-  protected shown(parts: readonly ReadPart[]): readonly AnswerPart[] {
-    return parts.filter(isShown)
-  }
-}
-
-const isShown = (part: ReadPart): part is AnswerPart =>
-  part.type !== 'call-end' && part.type !== 'dropped'
-
-/**
- * Gives whole calls. One that breaks off, or whose arguments are no JSON object, becomes text; in an answer
- * that is held to calls it is a call with what there is of its arguments.
- */
-class WholeCalls extends CallParser {
-  #call: ToolCall | undefined
-  /** Whether the last call is text now: then so is what belongs to it. */
-  #isBroken = false
-
-  protected shown(parts: readonly ReadPart[], isForced: boolean): readonly AnswerPart[] {
-    return parts.flatMap((part) => this.#join(part, isForced))
-  }
-
-  #join(part: ReadPart, isForced: boolean): AnswerPart[] {
-    switch (part.type) {
-      case 'call':
-        this.#call = part.call
-        return []
-      case 'arguments':
-        if (this.#call !== undefined) {
-          this.#call = { ...this.#call, arguments: this.#call.arguments + part.text }
-        }
-        return []
-      case 'call-end': {
-        const call = this.#call
-        this.#call = undefined
-        const whole = call !== undefined && part.isWhole ? objectText(call.arguments) : undefined
-        const given = whole ?? (isForced ? call?.arguments : undefined)
-        if (call !== undefined && given !== undefined) {
-          this.#isBroken = false
-          return [{ type: 'call', call: { ...call, arguments: given } }]
-        }
-        this.#isBroken = true
-        return [{ type: 'text', text: part.raw }]
-      }
-      case 'dropped':
-        return this.#isBroken ? [{ type: 'text', text: part.text }] : []
-      default:
-        this.#isBroken = false
-        return [part]
+    const parts: AnswerPart[] = []
+    for (const part of read) {
+      const shown = this.streams ? part : this.#join(part)
+      if (shown === undefined || shown.type === 'call-end' || shown.type === 'dropped') continue
+      if (shown.type === 'call') this.#hasCalls = true
+      if (shown.type !== 'text' || this.forced === undefined) parts.push(shown)
+      else this.#cut += shown.text
     }
+    return parts
+  }
+
+  /** What there is to show with a part, where calls are given whole. */
+  #join(part: ReadPart): ReadPart | undefined {
+    if (part.type === 'call') {
+      this.#call = part.call
+      return undefined
+    }
+    if (part.type === 'arguments') {
+      const call = this.#call
+      if (call) this.#call = { ...call, arguments: call.arguments + part.text }
+      return undefined
+    }
+    if (part.type === 'dropped') {
+      return this.#isBroken ? { type: 'text', text: part.text } : undefined
+    }
+    this.#isBroken = false
+    if (part.type !== 'call-end') return part
+    const call = this.#call
+    this.#call = undefined
+    const whole = call !== undefined && part.isWhole ? objectText(call.arguments) : undefined
+    const given = whole ?? (this.forced === undefined ? undefined : call?.arguments)
+    if (call !== undefined && given !== undefined) {
+      return { type: 'call', call: { ...call, arguments: given } }
+    }
+    this.#isBroken = true
+    return { type: 'text', text: part.raw }
   }
 }
 
@@ -162,23 +151,22 @@ export async function collectAnswer(
   form: AnswerForm,
 ): Promise<CollectedAnswer> {
   const parser = createAnswerParser(form)
-  const parts: AnswerPart[] = []
-  const logprobs: TokenLogprobs[] = []
+  const [calls, logprobs]: [ToolCall[], TokenLogprobs[]] = [[], []]
+  let [content, reasoning] = ['', '']
+  const take = (parts: readonly AnswerPart[]): void => {
+    for (const part of parts) {
+      if (part.type === 'text') content += part.text
+      else if (part.type === 'reasoning') reasoning += part.text
+      else if (part.type === 'call') calls.push(part.call)
+    }
+  }
   let end: EndEvent | undefined
   for await (const event of events) {
-    for (const part of parser.push(event.text)) parts.push(part)
+    take(parser.push(event.text))
     if (event.type === 'end') end = event
     else if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
   }
-  for (const part of parser.end()) parts.push(part)
-  const textOf = (type: AnswerPart['type']) =>
-    parts.map((part) => (part.type === type && 'text' in part ? part.text : '')).join('')
-  return {
-    content: textOf('text'),
-    reasoning: textOf('reasoning'),
-    calls: parts.flatMap((part) => (part.type === 'call' ? [part.call] : [])),
-    logprobs,
-    reasoningTokens: parser.reasoningTokens,
-    end: end!,
-  }
+  take(parser.end())
+  const { reasoningTokens } = parser
+  return { content, reasoning, calls, logprobs, reasoningTokens, end: end! }
 }

@@ -31,28 +31,31 @@ export function strictCalls(
   const type = 'triggered-json'
   const named = call.head === '' ? namedForm(form.format) : undefined
   if (named !== undefined) return namedCalls(shown, named, thoughts)
-  const key = objectKeys(call)
-  const names = { nameKey: key.nameKey, argumentsKey: key.argumentsKey }
+  const before = `^${thoughts}`
   if (call.head === '') {
-    const constraint = {
-      type,
-      trigger: `^${thoughts}\\s*(?=\\{)`,
-      schema: callsSchema(shown, names),
-    } as const
-    return { constraint, call }
+    const schema = callsSchema(shown, objectKeys(call))
+    return { constraint: { type, trigger: `${before}\\s*(?=\\{)`, schema }, call }
   }
-  const trigger = `^${thoughts}[\\s\\S]*?${patternOf(call.head)}`
-  if (key.isList === true) {
-    const items = callsSchema(shown, names, '#/items')
-    const schema = { type: 'array', items, minItems: 1, ...(isSingle ? { maxItems: 1 } : {}) }
-    return { constraint: { type, trigger, schema, ...closingOf(call) }, call }
-  }
-  const again =
-    isSingle || call.closings.length === 0 || call.head.includes(anyText) ? {} : { next: call.head }
-  return {
-    constraint: { type, trigger, schema: callsSchema(shown, names), ...closingOf(call), ...again },
-    call,
-  }
+  const constraint = {
+    type,
+    trigger: `${before}[\\s\\S]*?${patternOf(call.head)}`,
+    schema: schemaIn(call, shown, !isSingle),
+    ...closingOf(call),
+  } as const
+  const isLast = isSingle || call.closings.length === 0 || nextOf(call) === undefined
+  return { constraint: isLast ? constraint : { ...constraint, next: call.head }, call }
+}
+
+/** The schema of calls of these tools in a format. */
+export function schemaIn(
+  call: CallFormat,
+  tools: readonly ToolDefinition[],
+  several: boolean,
+): JsonSchema {
+  const keys = objectKeys(call)
+  if (keys.isList !== true) return callsSchema(tools, keys)
+  const items = callsSchema(tools, keys, '#/items')
+  return { type: 'array', items, minItems: 1, ...(several ? {} : { maxItems: 1 }) }
 }
 
 const object: Extract<CallFormat['arguments'], { kind: 'object' }> = {

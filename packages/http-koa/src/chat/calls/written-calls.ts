@@ -1,10 +1,10 @@
-import { defined, type EngineClient, type JsonSchema, type SurroundedJson } from '@cllm/core'
+import { defined, type EngineClient, type SurroundedJson } from '@cllm/core'
 import type { AnswerForm } from '../answer/create-answer-parser.js'
 import { callsSchema } from './calls-schema.js'
-import type { CallFormat, ToolDefinition } from '../format/chat-format.js'
+import type { ToolDefinition } from '../format/chat-format.js'
 import { bareCalls } from '../format/common-calls.js'
 import { areText } from '../format/known-templates.js'
-import { closingOf, fewSpaces, nextOf, objectKeys, patternOf, strictForm } from './strict-calls.js'
+import { closingOf, fewSpaces, nextOf, patternOf, schemaIn, strictForm } from './strict-calls.js'
 
 /** How a grammar has a model write calls. */
 export interface WrittenCalls {
@@ -42,15 +42,4 @@ export async function writtenCalls(
   const isRead = calls.some(({ head, arguments: { kind } }) => head === '' && kind === 'object')
   const read = isRead ? calls : [...calls, ...bareCalls]
   return { json, form: { ...form, format: { ...form.format, calls: read } }, isOwn }
-}
-
-function schemaIn(
-  call: CallFormat,
-  tools: readonly ToolDefinition[],
-  several: boolean,
-): JsonSchema {
-  const keys = objectKeys(call)
-  if (keys.isList !== true) return callsSchema(tools, keys)
-  const items = callsSchema(tools, keys, '#/items')
-  return { type: 'array', items, minItems: 1, ...(several ? {} : { maxItems: 1 }) }
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { ChatMessage, EngineClient, EngineInfo } from '@cllm/core'
-import { anyText, type ChatFormat } from './chat-format.js'
+import { anyText, type ChatFormat, marksOf } from './chat-format.js'
 import { learnChatFormat } from './learn-chat-format.js'
 import type { RenderProbe } from './probe.js'
 
@@ -12,13 +12,15 @@ export interface PromptEnd {
 
 /** What was learnt of a template. */
 interface KnownTemplate {
-  readonly format: Promise<ChatFormat>
-  /** By the hash of the variables. */
+  readonly format: ChatFormat
+  /** All that a model may write around text, reasoning and calls. */
+  readonly marks: readonly string[] | undefined
+  /** How it ends prompts, by the hash of the variables. */
   readonly ends: Map<string, Promise<PromptEnd>>
 }
 
 /** By the text of the template. */
-const known = new Map<string, KnownTemplate>()
+const known = new Map<string, Promise<KnownTemplate>>()
 /** Templates that are remembered. */
 const mostTemplates = 64
 /** Sets of variables that are remembered of a template: clients may send any. */
@@ -30,7 +32,7 @@ const mostEnds = 256
  * @throws what the engine throws when it cannot be reached
  */
 export async function chatFormatOf(client: EngineClient): Promise<ChatFormat> {
-  return await templateOf(client, await client.info()).format
+  return (await knownTemplate(client, await client.info())).format
 }
 
 /**
@@ -41,24 +43,29 @@ export async function chatFormatOf(client: EngineClient): Promise<ChatFormat> {
  */
 export async function promptEndOf(
   client: EngineClient,
+  info: EngineInfo,
   variables: Readonly<Record<string, unknown>>,
 ): Promise<PromptEnd> {
-  const { format, ends } = templateOf(client, await client.info())
-  const { thinking } = await format
-  if (thinking === undefined) return { thinkingIsOpen: false }
+  const { format, ends } = await knownTemplate(client, info)
   const key = createHash('sha256').update(JSON.stringify(variables)).digest('base64')
-  return await remembered(ends, key, mostEnds, () => promptEnd(client, { thinking }, variables))
+  return await remembered(ends, key, mostEnds, () => promptEnd(client, format, variables))
 }
 
-function templateOf(client: EngineClient, { model }: EngineInfo): KnownTemplate {
+/**
+ * What is known of the template of an engine's model.
+ *
+ * @throws what the engine throws when it cannot be reached
+ */
+export async function knownTemplate(
+  client: EngineClient,
+  { model }: EngineInfo,
+): Promise<KnownTemplate> {
   const source = String(model.details?.['chatTemplate'] ?? '')
-  const learnt = known.get(source)
-  if (learnt !== undefined) return learnt
-  const format = learnChatFormat(source, probeOf(client))
-  const template = { format, ends: new Map() }
-  keep(known, source, template, mostTemplates)
-  format.catch(() => known.delete(source))
-  return template
+  return await (known.get(source) ??
+    remembered(known, source, mostTemplates, async () => {
+      const format = await learnChatFormat(source, probeOf(client))
+      return { format, marks: marksOf(format), ends: new Map<string, Promise<PromptEnd>>() }
+    }))
 }
 
 /** What a promise has brought under this key; a promise that failed is made again. */
@@ -71,16 +78,11 @@ async function remembered<T>(
   const there = all.get(key)
   if (there !== undefined) return await there
   const made = make()
-  keep(all, key, made, most)
-  made.catch(() => all.delete(key))
-  return await made
-}
-
-/** Adds to a map that forgets what came first. */
-function keep<T>(all: Map<string, T>, key: string, value: T, most: number): void {
-  all.set(key, value)
+  all.set(key, made)
   const [oldest] = all.keys()
   if (all.size > most && oldest !== undefined) all.delete(oldest)
+  made.catch(() => all.delete(key))
+  return await made
 }
 
 /** A template may refuse a conversation: that is an answer too. An engine that is gone is none. */

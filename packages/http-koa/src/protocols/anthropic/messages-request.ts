@@ -6,7 +6,7 @@ import { type ForcedTools, planAnswer } from '../../chat/plan-answer.js'
 import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { commonFields, commonSettings } from '../../fields/common-fields.js'
 import { boolean, integer, largest, list, object, text } from '../../fields/fields.js'
-import { samplingSettings, usualFields } from '../../fields/sampling-fields.js'
+import { usualFields } from '../../fields/sampling-fields.js'
 import { buildRequest } from '../../request/build-request.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
 import { type ProtocolDefaults, withModelDefaults } from '../../request/protocol-defaults.js'
@@ -134,7 +134,6 @@ export async function toMessageRequest(
   const mark = await keptBy(fields, client)
   const settings = {
     ...commonSettings(fields),
-    ...samplingSettings(fields),
     maxTokens: fields.max_tokens,
     stop: fields.stop_sequences,
     constraint,

@@ -1,14 +1,9 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import { commonFields, commonSettings, slotOf } from '../../fields/common-fields.js'
+import { commonFields, commonSettings, slotField } from '../../fields/common-fields.js'
 import { boolean, integer, largest, list, object, seed, text } from '../../fields/fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
-import {
-  llamaFields,
-  samplersField,
-  samplersLeftOut,
-  samplingSettings,
-} from '../../fields/sampling-fields.js'
+import { llamaFields, samplersField, samplersLeftOut } from '../../fields/sampling-fields.js'
 import { buildRequest } from '../../request/build-request.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
 import { repeatRequest } from '../../request/generation.js'
@@ -47,7 +42,7 @@ export const completionSchema = z.object({
   grammar: text.optional(),
   json_schema: object.optional(),
   t_max_predict_ms: integer(-1, largest).optional(),
-  id_slot: integer(-1, largest).optional(),
+  id_slot: slotField,
   timings_per_token: boolean.optional(),
   ...commonFields,
 })
@@ -64,23 +59,22 @@ export async function toCompletionRequests(
   const { n_probs: logprobs = 0 } = fields
   const { grammar, json_schema: schema } = fields
   const constraint = await onlyConstraint(client, [
-    grammarConstraint(grammar),
+    grammar === undefined ? undefined : grammarConstraint(grammar),
     schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } },
   ])
   const most = mostTokens(fields)
   const settings = {
     ...commonSettings(fields),
-    ...samplingSettings(fields),
-    ...samplersLeftOut(fields.samplers),
+    ...(fields.samplers !== undefined && samplersLeftOut(fields.samplers)),
     maxTokens: most === -1 ? Infinity : most === 0 ? 1 : most,
     constraint,
     [fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']:
       logprobs > 0 ? logprobs : undefined,
     stop:
       typeof fields.stop === 'string' ? fields.stop : fields.stop?.filter((text) => text !== ''),
-    logitBias: await readLogitBias(client, fields.logit_bias),
+    logitBias: fields.logit_bias && (await readLogitBias(client, fields.logit_bias)),
     cache: fields.cache_prompt,
-    slot: slotOf(fields.id_slot),
+    slot: fields.id_slot,
     progress: fields.stream === true && fields.return_progress === true ? true : undefined,
   }
   const prompts = await readPrompts(client, fields.prompt)

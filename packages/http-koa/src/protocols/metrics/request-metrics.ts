@@ -1,4 +1,4 @@
-import type { CllmError, GenerateEvent } from '@cllm/core'
+import type { CllmError } from '@cllm/core'
 import { createMetrics, type Metrics } from './create-metrics.js'
 import type {
   ObservedRequest,
@@ -11,7 +11,6 @@ import type { Registry } from './prometheus.js'
 type Counted = 'cllm_requests_total' | 'cllm_request_success_total'
 /** Those of which each request has a value. */
 type Name = Exclude<keyof typeof requestMetrics, Counted>
-type Labels = Readonly<Record<'model_name' | 'policy', string>>
 
 /** The policy in force for a model; rejects while it is not in memory. */
 type LookUpPolicy = (model: string) => Promise<string>
@@ -42,83 +41,67 @@ export class RequestMetrics {
   }
 
   #watch({ model, request, at }: ObservedRequest, lookUpPolicy: LookUpPolicy): RequestWatch {
-    let labels = this.#labelsOf(model)
-    // A model may have been loaded for this request: then its policy is not known yet.
+    const metrics = this.#metrics
+    let policy = this.#policies.get(model)
     const observe = (name: Name, value: number): void => {
-      labels ??= this.#labelsOf(model)
-      if (labels !== undefined) this.#observe(name, labels, value)
-      else
-        void this.#learnLabels(model, lookUpPolicy).then((learned) =>
-          this.#observe(name, learned, value),
-        )
+      policy ??= this.#policies.get(model)
+      // A model may have been loaded for this request: then its policy is not known yet.
+      if (policy === undefined) void this.#observeLater(model, name, value, lookUpPolicy)
+      else metrics[name].observe({ model_name: model, policy }, value)
     }
     let hasStarted = false
     let last: number | undefined
     return {
-      onEvent: (event, now) => {
+      onEvent(event, now) {
         if (event.type === 'start') {
           hasStarted = true
           const most = request.maxTokens ?? defaultMaxTokens
           observe('cllm_request_params_max_tokens', most)
         } else if (event.type === 'token') {
-          if (last === undefined) {
-            observe('cllm_time_to_first_token_seconds', (now - at) / 1000)
-          } else {
-            observe('cllm_inter_token_latency_seconds', (now - last) / 1000)
-          }
+          if (last === undefined) observe('cllm_time_to_first_token_seconds', (now - at) / 1000)
+          else observe('cllm_inter_token_latency_seconds', (now - last) / 1000)
           last = now
-        } else if (event.type === 'end') this.#whole(model, event, observe)
+        } else if (event.type === 'end') {
+          const { queueMs, prefillMs, decodeMs, totalMs } = event.timings
+          const { promptTokens, cachedTokens, generatedTokens } = event.usage
+          const reasons = { model_name: model, finished_reason: event.reason }
+          metrics.cllm_request_success_total.inc(reasons)
+          observe('cllm_e2e_request_latency_seconds', totalMs / 1000)
+          observe('cllm_request_queue_time_seconds', queueMs / 1000)
+          observe('cllm_request_prefill_time_seconds', prefillMs / 1000)
+          observe('cllm_request_decode_time_seconds', decodeMs / 1000)
+          observe('cllm_request_inference_time_seconds', (prefillMs + decodeMs) / 1000)
+          if (generatedTokens > 1) {
+            const each = decodeMs / (generatedTokens - 1) / 1000
+            observe('cllm_request_time_per_output_token_seconds', each)
+          }
+          observe('cllm_request_prompt_tokens', promptTokens)
+          observe('cllm_request_prefill_kv_computed_tokens', promptTokens - cachedTokens)
+          observe('cllm_request_generation_tokens', generatedTokens)
+        }
       },
-      onEnd: (_now, error) => {
-        const outcome = outcomeOf(error, hasStarted)
+      onEnd(_now, error) {
+        const outcome = error === undefined ? 'done' : outcomeOf(error, hasStarted)
         const counted = { model_name: model, outcome, code: error?.code ?? '' }
-        this.#metrics.cllm_requests_total.inc(counted)
+        metrics.cllm_requests_total.inc(counted)
       },
     }
   }
 
-  #whole(
+  async #observeLater(
     model: string,
-    end: Extract<GenerateEvent, { type: 'end' }>,
-    observe: (name: Name, value: number) => void,
-  ): void {
-    const { usage, timings, reason } = end
-    const { queueMs, prefillMs, decodeMs, totalMs } = timings
-    const { promptTokens, cachedTokens, generatedTokens } = usage
-    const reasons = { model_name: model, finished_reason: reason }
-    this.#metrics.cllm_request_success_total.inc(reasons)
-    observe('cllm_e2e_request_latency_seconds', totalMs / 1000)
-    observe('cllm_request_queue_time_seconds', queueMs / 1000)
-    observe('cllm_request_prefill_time_seconds', prefillMs / 1000)
-    observe('cllm_request_decode_time_seconds', decodeMs / 1000)
-    observe('cllm_request_inference_time_seconds', (prefillMs + decodeMs) / 1000)
-    if (generatedTokens > 1) {
-      const each = decodeMs / (generatedTokens - 1) / 1000
-      observe('cllm_request_time_per_output_token_seconds', each)
-    }
-    observe('cllm_request_prompt_tokens', promptTokens)
-    observe('cllm_request_prefill_kv_computed_tokens', promptTokens - cachedTokens)
-    observe('cllm_request_generation_tokens', generatedTokens)
-  }
-
-  #labelsOf(model: string): Labels | undefined {
-    const policy = this.#policies.get(model)
-    return policy === undefined ? undefined : { model_name: model, policy }
-  }
-
-  async #learnLabels(model: string, lookUpPolicy: LookUpPolicy): Promise<Labels> {
+    name: Name,
+    value: number,
+    lookUpPolicy: LookUpPolicy,
+  ): Promise<void> {
     const policy = await lookUpPolicy(model).catch(() => undefined)
     if (policy !== undefined) this.#policies.set(model, policy)
-    return this.#labelsOf(model) ?? { model_name: model, policy: '' }
-  }
-
-  #observe(name: Name, labels: Labels, value: number): void {
+    const labels = { model_name: model, policy: this.#policies.get(model) ?? '' }
     this.#metrics[name].observe(labels, value)
   }
 }
 
-function outcomeOf(error: CllmError | undefined, hasStarted: boolean): string {
-  if (error === undefined) return 'done'
+function outcomeOf(error: CllmError, hasStarted: boolean): string {
   if (error.code === 'cancelled') return 'cancelled'
   if (error.code === 'timeout') return 'timed_out'
   return hasStarted ? 'failed' : 'refused'

@@ -12,7 +12,7 @@ import {
   stop,
   text,
 } from '../../fields/fields.js'
-import { defaultsFields, samplingSettings, usualFields } from '../../fields/sampling-fields.js'
+import { defaultsFields, usualFields } from '../../fields/sampling-fields.js'
 import { buildRequest } from '../../request/build-request.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
 
@@ -58,7 +58,6 @@ export function toNativeRequest(
     { text: fields.prompt },
     {
       ...commonSettings(fields),
-      ...samplingSettings(fields),
       samplers: fields.samplers,
       stop,
       cache,

@@ -3,7 +3,8 @@ import { requestId } from '@cllm/host'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { Call } from '../../routes/call.js'
 import { customInput } from './tools/custom-tools.js'
-import type { DefaultOverrides } from '../../request/protocol-defaults.js'
+import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
+import type { openAiDefaults } from './openai-defaults.js'
 
 /** A tool call in an answer; that of a free-form tool has its input as a text. */
 export function toolCallOf(
@@ -23,7 +24,8 @@ export const finishOf = (reason: FinishReason, hasCalls: boolean): string =>
 
 /** What the handlers of OpenAI's API share. */
 export interface OpenAiContext {
-  readonly overrides: DefaultOverrides
+  /** The values of fields that requests leave out, by route. */
+  readonly defaults: Readonly<Record<keyof typeof openAiDefaults, ProtocolDefaults>>
   /** Seconds since the epoch, shown as the date of every model. */
   readonly started: number
   /** Whether answers show the prompt where a request does not say. */

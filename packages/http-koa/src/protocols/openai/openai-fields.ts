@@ -1,22 +1,22 @@
 import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
-import { commonFields, commonSettings, slotOf } from '../../fields/common-fields.js'
+import { commonFields, commonSettings, slotField } from '../../fields/common-fields.js'
 import { boolean, integer, largest, list, object, seed } from '../../fields/fields.js'
-import {
-  samplersField,
-  samplersLeftOut,
-  samplingSettings,
-  usualFields,
-} from '../../fields/sampling-fields.js'
+import { samplersField, samplersLeftOut, usualFields } from '../../fields/sampling-fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 import { unsupported } from '../../request/refusals.js'
 import { guidedFields } from './structured-output.js'
 
-/** At least one token; −1 is as many as fit. */
-export const maxTokensField = integer(-1, largest).refine((count) => count !== 0, {
-  error: '-1 or an integer from 1',
-})
+/** −1 is as many as fit. */
+export const anyTokensField = integer(-1, largest).transform((count) =>
+  count < 0 ? Infinity : count,
+)
+
+/** At least one token. */
+export const maxTokensField = integer(-1, largest)
+  .refine((count) => count !== 0, { error: '-1 or an integer from 1' })
+  .pipe(anyTokensField)
 
 /** Fields of vLLM that change an answer and cannot be kept to here, so that none is ignored. */
 const vllmFields = {
@@ -53,7 +53,7 @@ export const sharedFields = {
   cache_prompt: boolean.optional(),
   ...commonFields,
   samplers: samplersField.optional(),
-  id_slot: integer(-1, largest).optional(),
+  id_slot: slotField,
   timings_per_token: boolean.optional(),
   return_progress: boolean.optional(),
   verbose: boolean.optional(),
@@ -75,25 +75,20 @@ export async function sharedSettings(
   fields: z.output<typeof sharedSchema>,
   client: EngineClient,
 ): Promise<RequestSettings> {
-  const { stop } = fields
+  const { stop, logit_bias: bias, samplers } = fields
   refuseVllmFields(fields)
   return {
     ...commonSettings(fields),
-    ...samplingSettings(fields),
     seed: fields.seed ?? fields.random_seed,
-    ...samplersLeftOut(fields.samplers),
-    maxTokens: toMaxTokens(fields.max_tokens ?? fields.n_predict),
-    logitBias: await readLogitBias(client, fields.logit_bias),
-    stop: typeof stop === 'string' ? [stop].filter(Boolean) : stop?.filter(Boolean),
+    ...(samplers !== undefined && samplersLeftOut(samplers)),
+    maxTokens: fields.max_tokens ?? fields.n_predict,
+    logitBias: bias && (await readLogitBias(client, bias)),
+    stop: typeof stop === 'string' ? (stop === '' ? [] : [stop]) : stop?.filter(Boolean),
     cache: fields.cache_prompt,
-    slot: slotOf(fields.id_slot),
+    slot: fields.id_slot,
     progress: fields.stream === true && fields.return_progress === true ? true : undefined,
   }
 }
-
-/** −1 is as many as fit. */
-export const toMaxTokens = (given: number | undefined): number | undefined =>
-  given === -1 ? Infinity : given
 
 /**
  * Refuses what would change the answer; values that mean "no" pass.

@@ -4,6 +4,7 @@ import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import {
   type DefaultOverrides,
   defaultsOptions,
+  eachWithOverrides,
   overridesFrom,
 } from '../../request/protocol-defaults.js'
 import { openAiDefaults } from './openai-defaults.js'
@@ -99,7 +100,7 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
   return {
     name: 'openai',
     routes: bindRoutes(routes, {
-      overrides: options.defaults ?? {},
+      defaults: eachWithOverrides(openAiDefaults, options.defaults),
       started: Math.floor((options.started ?? 0) / 1000),
       isVerbose: options.isVerbose ?? (() => false),
     }),

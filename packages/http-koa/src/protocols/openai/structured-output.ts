@@ -2,7 +2,12 @@ import type { OutputConstraint } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../../body/parse-nested.js'
 import { list, object } from '../../fields/fields.js'
-import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
+import {
+  asSchema,
+  expectedSchema,
+  type FieldConstraint,
+  grammarConstraint,
+} from '../../request/constraint.js'
 import { expectedField, unsupported } from '../../request/refusals.js'
 
 const text = z.string('a string')
@@ -36,43 +41,57 @@ export const guidedFields = {
   structural_tag: object.optional(),
 }
 
-/** These fields of a body. */
-export type GuidedFields = {
+/** The fields that may ask for a form of the answer. */
+export interface AskingFields extends GuidedFields {
+  readonly response_format?: Readonly<Record<string, unknown>> | undefined
+  readonly grammar?: string | undefined
+  readonly json_schema?: Readonly<Record<string, unknown>> | undefined
+}
+
+type GuidedFields = {
   readonly [Name in keyof typeof guidedFields]?: z.output<(typeof guidedFields)[Name]>
 }
 
 /**
- * The constraints that the fields ask for.
+ * The constraints that the fields ask for: OpenAI's, llama-server's and vLLM's.
  *
  * @throws `invalid_request`, or `unsupported` for structural tags
  */
-export function guidedConstraints(fields: GuidedFields): readonly (FieldConstraint | undefined)[] {
-  const { structured_outputs: outputs = {} } = fields
-  if (outputs.structural_tag !== undefined || fields.structural_tag !== undefined) {
+export function askedConstraints(fields: AskingFields): readonly FieldConstraint[] {
+  const { response_format: format, json_schema: schema, structured_outputs: outputs } = fields
+  if (outputs?.structural_tag !== undefined || fields.structural_tag !== undefined) {
     throw unsupported('structural_tag', 'use tools with strict, or a grammar')
   }
-  const constraints = (at: string, given: typeof outputs) => [
-    given.json === undefined ? undefined : ofJson(`${at}json`, given.json),
-    given.regex && { field: `${at}regex`, constraint: ofRegex(given.regex) },
-    given.choice && { field: `${at}choice`, constraint: ofChoice(given.choice) },
-    given.grammar && {
-      field: `${at}grammar`,
-      constraint: { type: 'gbnf', grammar: given.grammar } as const,
-    },
-    given.json_object === true
-      ? { field: `${at}json_object`, constraint: { type: 'json' } as const }
-      : undefined,
-  ]
-  const all = [
-    ...constraints('structured_outputs.', outputs),
-    ...constraints('guided_', {
-      json: fields.guided_json,
-      regex: fields.guided_regex,
-      choice: fields.guided_choice,
-      grammar: fields.guided_grammar,
-    }),
-  ]
-  return all.filter((one): one is FieldConstraint => typeof one === 'object')
+  const asked: (FieldConstraint | undefined)[] = []
+  if (format !== undefined) asked.push(formatConstraint(format))
+  if (fields.grammar !== undefined) asked.push(grammarConstraint(fields.grammar))
+  if (schema !== undefined) {
+    asked.push({ field: 'json_schema', constraint: { type: 'json-schema', schema } })
+  }
+  if (outputs !== undefined) asked.push(...guidedConstraints('structured_outputs.', outputs))
+  const { guided_json: json, guided_regex: regex, guided_choice: choice } = fields
+  const grammar = fields.guided_grammar
+  if ((json ?? regex ?? choice ?? grammar) !== undefined) {
+    asked.push(...guidedConstraints('guided_', { json, regex, choice, grammar }))
+  }
+  return asked.length === 0 ? [] : asked.filter((one) => one !== undefined)
+}
+
+type GuidedOutputs = NonNullable<GuidedFields['structured_outputs']>
+
+function guidedConstraints(
+  at: string,
+  { json, regex = '', choice, grammar = '', json_object: isObject }: Partial<GuidedOutputs>,
+): FieldConstraint[] {
+  const asked: FieldConstraint[] = []
+  if (json !== undefined) asked.push(ofJson(`${at}json`, json))
+  if (regex !== '') {
+    asked.push({ field: `${at}regex`, constraint: { type: 'regex', pattern: regex } })
+  }
+  if (choice !== undefined) asked.push({ field: `${at}choice`, constraint: ofChoice(choice) })
+  if (grammar !== '') asked.push({ field: `${at}grammar`, constraint: { type: 'gbnf', grammar } })
+  if (isObject === true) asked.push({ field: `${at}json_object`, constraint: { type: 'json' } })
+  return asked
 }
 
 /** vLLM takes a schema as text, too. */
@@ -83,8 +102,6 @@ function ofJson(field: string, given: unknown): FieldConstraint {
   if (schema === undefined) throw expectedSchema(field)
   return { field, constraint: { type: 'json-schema', schema } }
 }
-
-const ofRegex = (pattern: string): OutputConstraint => ({ type: 'regex', pattern })
 
 const ofChoice = (texts: readonly string[]): OutputConstraint => ({
   type: 'gbnf',
@@ -101,27 +118,24 @@ const literal = (text: string): string =>
  * Hugging Face send it as the `value` of `json`, and a pattern as that of `regex`.
  */
 export function formatConstraint(
-  format: Readonly<Record<string, unknown>> | undefined,
+  format: Readonly<Record<string, unknown>>,
 ): FieldConstraint | undefined {
   const field = 'response_format'
-  switch (format?.['type']) {
-    case undefined:
-      if (format === undefined) return undefined
-      break
+  switch (format['type']) {
     case 'text':
       return undefined
     case 'json_object':
-      if (format?.['schema'] === undefined) return { field, constraint: { type: 'json' } }
+      if (format['schema'] === undefined) return { field, constraint: { type: 'json' } }
       return ofSchema(format['schema'], `${field}.schema`)
     case 'json':
-      return ofSchema(format?.['value'], `${field}.value`)
+      return ofSchema(format['value'], `${field}.value`)
     case 'regex': {
-      const pattern = format?.['value']
+      const pattern = format['value']
       if (typeof pattern !== 'string') throw expectedField(`${field}.value`, 'a regular expression')
       return { field, constraint: { type: 'regex', pattern } }
     }
     case 'json_schema': {
-      const inner = asSchema(format?.['json_schema'])
+      const inner = asSchema(format['json_schema'])
       const schema = typeof inner === 'object' ? inner['schema'] : undefined
       return ofSchema(schema, `${field}.json_schema.schema`)
     }
@@ -129,12 +143,6 @@ export function formatConstraint(
   }
   throw expectedField(`${field}.type`, 'text, json_object or json_schema')
 }
-
-/** A schema at llama-server's top-level `json_schema`. */
-export const schemaConstraint = (
-  schema: Readonly<Record<string, unknown>> | undefined,
-): FieldConstraint | undefined =>
-  schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } }
 
 function ofSchema(value: unknown, field: string): FieldConstraint {
   const schema = asSchema(value)

@@ -1,30 +1,20 @@
-import type {
-  ChatRenderOptions,
-  EngineClient,
-  GenerateRequest,
-  Logger,
-  OutputConstraint,
-} from '@cllm/core'
+import type { EngineClient, GenerateRequest, Logger } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
 import { messagesSchema, toChatMessages, turnOptions } from '../../../chat/chat-messages.js'
-import { toTool } from '../../../chat/format/chat-format.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
 import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
 import { buildRequest } from '../../../request/build-request.js'
-import { grammarConstraint } from '../../../request/constraint.js'
 import type { ThinkingLimit } from '../../../request/limit-thinking.js'
 import { type ProtocolDefaults, withModelDefaults } from '../../../request/protocol-defaults.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
-import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
-import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
+import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
+import { askedConstraints } from '../structured-output.js'
 import {
-  allowedTools,
-  customNames,
-  forcedTools,
   functionsOfChat,
-  strictNames,
+  noTools,
+  offerTools,
   toolChoiceSchema,
   toolsSchema,
 } from '../tools/openai-tools.js'
@@ -59,8 +49,8 @@ export interface ChatRequest {
   readonly form: AnswerForm
   /** The free-form tools. */
   readonly customs: ReadonlySet<string>
-  /** What the answer is held to when its thoughts were ended. */
-  readonly afterThinking?: OutputConstraint | undefined
+  /** How long the model may think; undefined: as long as it does. */
+  readonly limit?: ThinkingLimit | undefined
 }
 
 /** Makes the engine's request of a body. */
@@ -70,76 +60,54 @@ export async function toChatRequest(
   defaults: ProtocolDefaults,
   logger: Logger,
 ): Promise<ChatRequest> {
-  const logprobs = logprobsOf(fields)
+  const { logprobs, top_logprobs: top = 0, parallel_tool_calls: isParallel } = fields
+  if (top > 0 && logprobs !== true) throw expectedField('top_logprobs', 'logprobs to be true')
   if ((fields.functions ?? []).length > 0) {
     throw unsupported('functions', 'OpenAI has replaced them: use tools and tool_choice')
   }
-  const other = fields.modalities?.find((modality) => modality !== 'text')
-  if (other !== undefined) {
-    throw unsupported('modalities', `answers are text only, instead got ${other.slice(0, 40)}`)
+  for (const modality of fields.modalities ?? []) {
+    if (modality === 'text') continue
+    throw unsupported('modalities', `answers are text only, instead got ${modality.slice(0, 40)}`)
   }
-  const functions = functionsOfChat(fields.tools ?? [], logger)
-  const { offered, choice } = allowedTools(fields.tool_choice, functions)
-  const tools = choice === 'none' ? [] : offered.map(toTool)
+  const { thinking_budget_tokens: given = -1, reasoning_budget: budget = given } = fields
+  // thoughts that are to end at once are better not begun: a prompt may open them itself
+  const effort = budget === 0 ? 'none' : (fields.reasoning_effort ?? undefined)
+  const { tools = [], tool_choice: choice } = fields
+  const hasTools = tools.length > 0 || choice !== undefined
+  const offered = hasTools
+    ? offerTools(functionsOfChat(tools, logger), choice, isParallel)
+    : noTools
   const prepared = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
-    tools,
-    strict: strictNames(choice, offered),
-    template: renderOptions(fields),
-    mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
+    tools: offered.tools,
+    strict: offered.strict,
+    template: {
+      ...turnOptions(fields),
+      variables: {
+        ...(effort !== undefined && thinkingVariables(effort)),
+        ...fields.chat_template_kwargs,
+      },
+    },
+    mostCalls: isParallel === false ? 1 : undefined,
   })
-  const forced = forcedTools(choice, tools, fields.parallel_tool_calls)
-  const asked = [
-    formatConstraint(fields.response_format),
-    grammarConstraint(fields.grammar),
-    schemaConstraint(fields.json_schema),
-    ...guidedConstraints(fields),
-  ]
-  const plan = await planAnswer(client, prepared, { asked, forced })
+  const wanted = { asked: askedConstraints(fields), forced: offered.forced }
+  const plan = await planAnswer(client, prepared, wanted)
   const { prompt, form, constraint, afterThinking, marks } = plan
   const settings = await sharedSettings(fields, client)
-  const maxTokens = toMaxTokens(fields.max_completion_tokens) ?? settings.maxTokens
   return {
     request: buildRequest(
       prompt,
-      { ...settings, maxTokens, constraint, logprobs, marks },
-      withModelDefaults(client, defaults),
+      {
+        ...settings,
+        maxTokens: fields.max_completion_tokens ?? settings.maxTokens,
+        constraint,
+        logprobs: logprobs === true ? top : undefined,
+        marks,
+      },
+      client.preset === undefined ? defaults : withModelDefaults(client, defaults),
     ),
     form,
-    customs: customNames(offered),
-    afterThinking,
+    customs: offered.customs,
+    limit: budget < 0 ? undefined : { budget, form, afterThinking },
   }
-}
-
-function renderOptions(fields: ChatFields): ChatRenderOptions {
-  // thoughts that are to end at once are better not begun: a prompt may open them itself
-  const effort = budgetOf(fields) === 0 ? 'none' : fields.reasoning_effort
-  return {
-    ...turnOptions(fields),
-    variables: {
-      ...thinkingVariables(effort),
-      ...fields.chat_template_kwargs,
-    },
-  }
-}
-
-/** How long the model may think; undefined: as long as it does. */
-export function thinkingLimit(
-  fields: ChatFields,
-  { form, afterThinking }: ChatRequest,
-): ThinkingLimit | undefined {
-  const budget = budgetOf(fields)
-  return budget === undefined || budget < 0 ? undefined : { budget, form, afterThinking }
-}
-
-const budgetOf = ({
-  thinking_budget_tokens: tokens,
-  reasoning_budget: budget = tokens,
-}: ChatFields): number | undefined => budget
-
-/** How many of the likeliest tokens to return with each token; undefined: no logprobs. */
-function logprobsOf({ logprobs, top_logprobs: top }: ChatFields): number | undefined {
-  if (logprobs === true) return top ?? 0
-  if (top === undefined || top === 0) return undefined
-  throw expectedField('top_logprobs', 'logprobs to be true')
 }

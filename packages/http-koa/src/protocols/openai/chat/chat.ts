@@ -1,12 +1,11 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { requestId } from '@cllm/host'
-import { collectAnswer, type CollectedAnswer } from '../../../chat/answer/create-answer-parser.js'
-import { repeatRequest } from '../../../request/generation.js'
+import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
+import { type EndEvent, repeatRequest, startGenerations } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
 import { countPrompt, promptTextWithBos } from '../../../request/prompt-text.js'
-import { withOverrides } from '../../../request/protocol-defaults.js'
-import { sum, timingsOf, usageOf } from '../../../request/usage.js'
-import type { Answer, Call, CallOf } from '../../../routes/call.js'
+import { timingsOf, usageOf } from '../../../request/usage.js'
+import type { Answer, CallOf } from '../../../routes/call.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
 import {
   finishOf,
@@ -17,7 +16,7 @@ import {
 } from '../openai-context.js'
 import { openAiDefaults } from '../openai-defaults.js'
 import { chatLogprobs } from '../openai-logprobs.js'
-import { type chatSchema, thinkingLimit, toChatRequest } from './chat-request.js'
+import { type chatSchema, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
@@ -27,12 +26,14 @@ export async function chatCompletions(
 ): Promise<Answer> {
   const { fields } = call
   const { model, client } = call.open(fields.model)
-  const defaults = withOverrides(openAiDefaults['/v1/chat/completions'], openAi.overrides)
+  const defaults = openAi.defaults['/v1/chat/completions']
   const asked = await toChatRequest(fields, client, defaults, call.logger)
-  const { request, form, customs } = asked
+  const { request, form, customs, limit } = asked
   const requests = repeatRequest(request, fields.n ?? 1)
-  const limit = thinkingLimit(fields, asked)
-  const generations = await startThinking(call, client, requests, limit)
+  const generations =
+    limit === undefined
+      ? await startGenerations(call, client, requests)
+      : await startThinking(call, client, requests, limit)
   const head = {
     id: `chatcmpl-${requestId(call.random)}`,
     created: secondsNow(call),
@@ -44,20 +45,34 @@ export async function chatCompletions(
     const hasTimings = fields.timings_per_token === true
     return streamChat(call, generations, form, { head, includeUsage, hasTimings, customs })
   }
-  const answers = await Promise.all(
-    generations.map((generation) => collectAnswer(generation, form)),
-  )
-  const ends = answers.map(({ end }) => end)
+  const collected = generations.map(async (generation) => await collectAnswer(generation, form))
+  const answers = await Promise.all(collected)
+  const choices: object[] = []
+  const ends: EndEvent[] = []
+  let reasoningTokens = 0
+  for (const [index, answer] of answers.entries()) {
+    const { content, reasoning, calls, end } = answer
+    const message = {
+      role: 'assistant',
+      content: content === '' && calls.length > 0 ? null : content,
+      refusal: null,
+      ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+      ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, customs)) }),
+    }
+    choices.push({
+      index,
+      message,
+      logprobs: fields.logprobs === true ? chatLogprobs(answer.logprobs) : null,
+      finish_reason: finishOf(end.reason, calls.length > 0),
+    })
+    ends.push(end)
+    reasoningTokens += answer.reasoningTokens
+  }
   return {
     ...head,
     object: 'chat.completion',
-    choices: answers.map((answer, index) => ({
-      index,
-      message: messageOf(call, answer, customs),
-      logprobs: fields.logprobs === true ? chatLogprobs(answer.logprobs) : null,
-      finish_reason: finishOf(answer.end.reason, answer.calls.length > 0),
-    })),
-    usage: usageOf(ends, sum(answers.map(({ reasoningTokens }) => reasoningTokens))),
+    choices,
+    usage: usageOf(ends, reasoningTokens),
     timings: timingsOf(ends[0]!),
     ...((fields.verbose ?? openAi.isVerbose()) && { __verbose: await verboseOf(client, request) }),
   }
@@ -79,20 +94,4 @@ export async function countChatTokens(call: CallOf<typeof chatSchema>): Promise<
   const defaults = openAiDefaults['/v1/chat/completions']
   const { request } = await toChatRequest(fields, client, defaults, logger)
   return { object: 'response.input_tokens', ...(await countPrompt(client, request)) }
-}
-
-function messageOf(
-  call: Call,
-  { content, reasoning, calls }: CollectedAnswer,
-  customs: ReadonlySet<string>,
-) {
-  return {
-    role: 'assistant',
-    content: content === '' && calls.length > 0 ? null : content,
-    refusal: null,
-    ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
-    ...(calls.length === 0
-      ? {}
-      : { tool_calls: calls.map((one) => toolCallOf(call, one, customs)) }),
-  }
 }

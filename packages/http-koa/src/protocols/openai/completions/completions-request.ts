@@ -1,22 +1,22 @@
 import type { EngineClient, GenerateRequest, Prompt } from '@cllm/core'
 import { z } from 'zod'
-import { boolean, integer, largest } from '../../../fields/fields.js'
+import { boolean, integer } from '../../../fields/fields.js'
 import { mixedPrompts, readPrompts } from '../../../fields/mixed-prompts.js'
 import { buildRequest } from '../../../request/build-request.js'
-import { grammarConstraint, onlyConstraint } from '../../../request/constraint.js'
+import { onlyConstraint } from '../../../request/constraint.js'
 import { gapPrompt } from '../../../request/gap-prompt.js'
 import { repeatRequest } from '../../../request/generation.js'
 import { type ProtocolDefaults, withModelDefaults } from '../../../request/protocol-defaults.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
-import { sharedFields, sharedSettings } from '../openai-fields.js'
-import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
+import { anyTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
+import { askedConstraints } from '../structured-output.js'
 
 /** The body of `POST /v1/completions`. */
 export const completionsSchema = z.object({
   prompt: mixedPrompts(128),
   ...sharedFields,
   // 0 with echo and logprobs: only the prompt is scored
-  max_tokens: integer(-1, largest).optional(),
+  max_tokens: anyTokensField.optional(),
   best_of: integer(1, 128).optional(),
   echo: boolean.optional(),
   logprobs: integer(0, 5).optional(),
@@ -37,12 +37,7 @@ export async function toCompletionRequests(
   defaults: ProtocolDefaults,
 ): Promise<GenerateRequest[]> {
   refuse(fields)
-  const constraint = await onlyConstraint(client, [
-    formatConstraint(fields.response_format),
-    grammarConstraint(fields.grammar),
-    schemaConstraint(fields.json_schema),
-    ...guidedConstraints(fields),
-  ])
+  const constraint = await onlyConstraint(client, askedConstraints(fields))
   const times = answersPerPrompt(fields)
   const ranks = times > (fields.n ?? 1)
   const logprobs = fields.logprobs ?? (ranks ? 0 : undefined)
@@ -71,9 +66,7 @@ export const isScored = ({ echo, logprobs }: CompletionsFields): boolean =>
  * lm-evaluation-harness does: so it must be there, even where the model would end.
  */
 function scoringSettings({ max_tokens: maxTokens }: CompletionsFields) {
-  return maxTokens === undefined || maxTokens < 0 || maxTokens > 1
-    ? {}
-    : { maxTokens: 1, ignoreEos: true }
+  return maxTokens === undefined || maxTokens > 1 ? {} : { maxTokens: 1, ignoreEos: true }
 }
 
 function refuse(fields: CompletionsFields): void {

@@ -8,12 +8,10 @@ import {
   startGenerations,
 } from '../../../request/generation.js'
 import { promptText } from '../../../request/prompt-text.js'
-import { withOverrides } from '../../../request/protocol-defaults.js'
 import { promptProgress, timingsOf, usageOf } from '../../../request/usage.js'
 import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
 import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
-import { openAiDefaults } from '../openai-defaults.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { textLogprobs } from '../openai-logprobs.js'
 import {
@@ -31,7 +29,7 @@ export async function completions(
 ): Promise<Answer> {
   const { fields } = call
   const { model, client } = call.open(fields.model)
-  const defaults = withOverrides(openAiDefaults['/v1/completions'], openAi.overrides)
+  const defaults = openAi.defaults['/v1/completions']
   const requests = await toCompletionRequests(fields, client, defaults)
   const echoes = await Promise.all(
     requests.map(async (request) =>

@@ -7,12 +7,10 @@ import {
   type GenerationEvent,
   startGeneration,
 } from '../../../request/generation.js'
-import { withOverrides } from '../../../request/protocol-defaults.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
 import { type OpenAiContext, secondsNow } from '../openai-context.js'
-import { openAiDefaults } from '../openai-defaults.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { completionsSchema, toCompletionRequests } from './completions-request.js'
 
@@ -37,7 +35,7 @@ export async function fimCompletions(
 ): Promise<Answer> {
   const { fields } = call
   const { model, client } = call.open(fields.model)
-  const defaults = withOverrides(openAiDefaults['/v1/fim/completions'], openAi.overrides)
+  const defaults = openAi.defaults['/v1/fim/completions']
   const [request] = await toCompletionRequests(fields, client, defaults)
   const generation = await startGeneration(call, client, request!)
   const id = requestId(call.random)

@@ -1,25 +1,22 @@
 import type { EngineClient, Logger } from '@cllm/core'
 import { z } from 'zod'
 import { fitConversation } from '../../../chat/fit-conversation.js'
-import { toTool } from '../../../chat/format/chat-format.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
 import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
 import { buildRequest } from '../../../request/build-request.js'
+import type { FieldConstraint } from '../../../request/constraint.js'
 import { type ProtocolDefaults, withModelDefaults } from '../../../request/protocol-defaults.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { ChatRequest } from '../chat/chat-request.js'
-import { maxTokensField, sharedFields, sharedSettings, toMaxTokens } from '../openai-fields.js'
-import { formatConstraint, guidedConstraints, schemaConstraint } from '../structured-output.js'
+import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
+import { askedConstraints, formatConstraint } from '../structured-output.js'
 import { customAsFunction, customSchema } from '../tools/custom-tools.js'
 import {
-  allowedTools,
   type ClientFunction,
-  customNames,
-  forcedTools,
   functionFields,
   functionsOf,
-  strictNames,
+  offerTools,
   toolChoiceSchema,
 } from '../tools/openai-tools.js'
 import { inputSchema, toMessages } from './responses-input.js'
@@ -76,34 +73,28 @@ export async function toResponsesRequest(
   logger: Logger,
 ): Promise<ChatRequest> {
   refuse(fields)
-  const { offered, choice } = allowedTools(fields.tool_choice, functionsIn(fields, logger))
-  const tools = choice === 'none' ? [] : offered.map(toTool)
+  const { tool_choice: choice, parallel_tool_calls: isParallel } = fields
+  const offered = offerTools(functionsIn(fields, logger), choice, isParallel)
   const chat = {
     messages: toMessages(fields.instructions ?? '', fields.input ?? [], logger),
-    tools,
-    strict: strictNames(choice, offered),
+    tools: offered.tools,
+    strict: offered.strict,
     template: {
       variables: {
         ...thinkingVariables(fields.reasoning?.effort),
         ...fields.chat_template_kwargs,
       },
     },
-    mostCalls: fields.parallel_tool_calls === false ? 1 : undefined,
+    mostCalls: isParallel === false ? 1 : undefined,
   }
   const fits = fields.truncation === 'auto' ? await fitConversation(client, chat) : chat
   const prepared = await prepareChat(client, fits)
-  const forced = forcedTools(choice, tools, fields.parallel_tool_calls)
-  const asked = [
-    textConstraint(fields.text?.format),
-    schemaConstraint(fields.json_schema),
-    ...guidedConstraints(fields),
-  ]
-  const plan = await planAnswer(client, prepared, { asked, forced })
-  const { prompt, form, constraint, afterThinking, marks } = plan
-  const maxTokens = toMaxTokens(fields.max_output_tokens)
+  const asked = [...textConstraint(fields.text?.format), ...askedConstraints(fields)]
+  const plan = await planAnswer(client, prepared, { asked, forced: offered.forced })
+  const { prompt, form, constraint, marks } = plan
   const settings = {
     ...(await sharedSettings(fields, client)),
-    maxTokens,
+    maxTokens: fields.max_output_tokens,
     constraint,
     logprobs: logprobsOf(fields),
     marks,
@@ -111,8 +102,7 @@ export async function toResponsesRequest(
   return {
     request: buildRequest(prompt, settings, withModelDefaults(client, defaults)),
     form,
-    customs: customNames(offered),
-    afterThinking,
+    customs: offered.customs,
   }
 }
 
@@ -133,10 +123,11 @@ function readCustom(tool: unknown, logger: Logger) {
 }
 
 /** The same formats as in a chat, with the schema in another place. */
-function textConstraint(format: Readonly<Record<string, unknown>> | undefined) {
-  const given = format?.['type'] === 'json_schema' ? { ...format, json_schema: format } : format
+function textConstraint(format: Readonly<Record<string, unknown>> | undefined): FieldConstraint[] {
+  if (format === undefined) return []
+  const given = format['type'] === 'json_schema' ? { ...format, json_schema: format } : format
   const found = formatConstraint(given)
-  return found && { ...found, field: 'text.format' }
+  return found === undefined ? [] : [{ ...found, field: 'text.format' }]
 }
 
 const nothingStored = 'nothing is stored here; send the whole conversation as input'

@@ -1,7 +1,6 @@
 import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { startGeneration } from '../../../request/generation.js'
 import { countPrompt } from '../../../request/prompt-text.js'
-import { withOverrides } from '../../../request/protocol-defaults.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
 import type { OpenAiContext } from '../openai-context.js'
 import { openAiDefaults } from '../openai-defaults.js'
@@ -17,7 +16,7 @@ export async function responses(
 ): Promise<Answer> {
   const { fields } = call
   const { model, client } = call.open(fields.model)
-  const defaults = withOverrides(openAiDefaults['/v1/responses'], openAi.overrides)
+  const defaults = openAi.defaults['/v1/responses']
   const { request, form, customs } = await toResponsesRequest(fields, client, defaults, call.logger)
   const generation = await startGeneration(call, client, request)
   const head = responseHead(call, fields, model)

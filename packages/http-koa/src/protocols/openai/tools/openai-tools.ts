@@ -1,6 +1,6 @@
 import type { Logger } from '@cllm/core'
 import { z } from 'zod'
-import type { ToolDefinition } from '../../../chat/format/chat-format.js'
+import { type ToolDefinition, toTool } from '../../../chat/format/chat-format.js'
 import type { ForcedTools } from '../../../chat/plan-answer.js'
 import { list, object } from '../../../fields/fields.js'
 import { asSchema } from '../../../request/constraint.js'
@@ -70,27 +70,6 @@ export const functionsOfChat = (tools: ToolsOfChat, logger: Logger): readonly Cl
     throw expectedField(`tools.${index}.${type}`, 'an object with a name')
   })
 
-/** The names of free-form tools: their calls have a text in place of arguments. */
-export const customNames = (tools: readonly ClientFunction[]): ReadonlySet<string> =>
-  new Set(tools.flatMap(({ name, isCustom }) => (isCustom === true ? [name] : [])))
-
-/** What `tool_choice` leaves of the functions that are offered: `allowed_tools` names some of them. */
-export function allowedTools<Tool extends ClientFunction>(
-  choice: ToolChoice | undefined,
-  offered: readonly Tool[],
-): { readonly offered: readonly Tool[]; readonly choice: ToolChoice | undefined } {
-  if (typeof choice !== 'object' || choice['type'] !== 'allowed_tools') return { offered, choice }
-  // chats have them in a member of their own
-  const inner = asSchema(choice['allowed_tools'])
-  const given = typeof inner === 'object' ? inner : choice
-  const tools: readonly unknown[] = Array.isArray(given['tools']) ? given['tools'] : []
-  const names = tools.map((tool) =>
-    nameOf((asSchema(tool) || {}) as Readonly<Record<string, unknown>>),
-  )
-  const mode = given['mode'] === 'required' ? 'required' : 'auto'
-  return { offered: offered.filter(({ name }) => names.includes(name)), choice: mode }
-}
-
 /** Which tools may or must be called. */
 export const toolChoiceSchema = z
   .custom<ToolChoice>(
@@ -108,12 +87,60 @@ export const toolChoiceSchema = z
 /** `none`, `auto`, `required` (or `any`) or a tool. */
 export type ToolChoice = string | Readonly<Record<string, unknown>>
 
-/** The names of strict tools, without forced ones: `tool_choice` constrains these already. */
-export const strictNames = (
-  choice: ToolChoice = 'auto',
-  tools: readonly ClientFunction[],
-): readonly string[] =>
-  choice === 'auto' ? tools.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : []
+/** What a client's tools come to, with its choice among them. */
+export interface OfferedTools {
+  readonly tools: readonly ToolDefinition[]
+  /** The names of strict tools, without forced ones: `tool_choice` constrains these already. */
+  readonly strict: readonly string[]
+  /** The names of free-form tools: their calls have a text in place of arguments. */
+  readonly customs: ReadonlySet<string>
+  readonly forced: ForcedTools | undefined
+}
+
+/** Of a client that offers none. */
+export const noTools: OfferedTools = {
+  tools: [],
+  strict: [],
+  customs: new Set(),
+  forced: undefined,
+}
+
+/**
+ * The tools that a client offers.
+ *
+ * @param isParallel - whether an answer may have several calls
+ * @throws `invalid_request` where there is no tool such as the client chooses
+ */
+export function offerTools(
+  functions: readonly ClientFunction[],
+  wish: ToolChoice = 'auto',
+  isParallel?: boolean,
+): OfferedTools {
+  const { offered, choice } = allowedTools(wish, functions)
+  const tools = choice === 'none' ? [] : offered.map(toTool)
+  const strict = choice === 'auto' ? offered.filter((tool) => tool.strict === true) : []
+  const customs = offered.filter(({ isCustom }) => isCustom === true)
+  return {
+    tools,
+    strict: strict.map(({ name }) => name),
+    customs: new Set(customs.map(({ name }) => name)),
+    forced: forcedTools(choice, tools, isParallel),
+  }
+}
+
+/** What a choice leaves of the functions: `allowed_tools` names some of them. */
+function allowedTools(choice: ToolChoice, offered: readonly ClientFunction[]) {
+  if (typeof choice !== 'object' || choice['type'] !== 'allowed_tools') return { offered, choice }
+  // chats have them in a member of their own
+  const inner = asSchema(choice['allowed_tools'])
+  const given = typeof inner === 'object' ? inner : choice
+  const tools: readonly unknown[] = Array.isArray(given['tools']) ? given['tools'] : []
+  const names = tools.map((tool) =>
+    nameOf((asSchema(tool) || {}) as Readonly<Record<string, unknown>>),
+  )
+  const mode = given['mode'] === 'required' ? 'required' : 'auto'
+  return { offered: offered.filter(({ name }) => names.includes(name)), choice: mode }
+}
 
 /**
  * The tools that `tool_choice` asks for: a call of one of them, and nothing else; undefined: a call may
@@ -121,12 +148,12 @@ export const strictNames = (
  *
  * @throws `invalid_request` where there is no such tool
  */
-export function forcedTools(
-  choice: ToolChoice | undefined,
+function forcedTools(
+  choice: ToolChoice,
   tools: readonly ToolDefinition[],
   isParallel: boolean | undefined,
 ): ForcedTools | undefined {
-  if (choice === undefined || choice === 'none' || choice === 'auto') return undefined
+  if (choice === 'none' || choice === 'auto') return undefined
   const chosen =
     typeof choice === 'string'
       ? tools
