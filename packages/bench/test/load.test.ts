@@ -24,7 +24,7 @@ import {
   warningsOf,
   withLimits,
 } from '@cllm/bench'
-import { type Script, scriptedServer } from '@cllm/bench/testing'
+import { type Script, scriptedServer } from './scripted-server.js'
 import { SimulatedClock } from '@cllm/core'
 import { batchings, createPolicy, orders, policyNames } from '@cllm/scheduler'
 import { type PassCosts, passMachine } from '@cllm/simulation'

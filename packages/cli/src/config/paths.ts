@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
-import { namedTemplate } from './named-templates.js'
+import { readData } from '../read-data.js'
 
 /** Makes a relative path absolute. */
 export const resolvePath = (value: string | null, folder: string): string | null =>
@@ -21,6 +21,16 @@ export const resolveModelSpec = (spec: string, folder: string): string => {
   if (/^~[/\\]/.test(spec)) return path.join(homedir(), spec.slice(2))
   return isPath(spec) ? path.resolve(folder, spec) : spec
 }
+
+/** The chat templates that llama-server knows by name; they write what its own do. */
+const templates = readData<Readonly<Record<string, string>>>('chat-templates')
+
+/** The names for `--chat-template NAME`, in the order of the alphabet. */
+export const templateNames: readonly string[] = Object.keys(templates)
+
+/** The Jinja template that llama-server knows by this name; undefined: there is none. */
+export const namedTemplate = (name: string): string | undefined =>
+  Object.hasOwn(templates, name) ? templates[name] : undefined
 
 /** Whether a chat template is given as Jinja and not as a file. */
 export const isInlineTemplate = (template: string): boolean => /\{\{|\{%/.test(template)

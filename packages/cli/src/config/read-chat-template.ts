@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
-import { namedTemplate, templateNames } from './named-templates.js'
-import { isInlineTemplate, isPlainTemplate } from './paths.js'
+import { isInlineTemplate, isPlainTemplate, namedTemplate, templateNames } from './paths.js'
 
 /**
  * The text of `model.chat_template`, which is the template itself, a file with it, or the name of one that

@@ -4,7 +4,7 @@ import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
 import type { OwnSettings } from '../config/served-models.js'
-import { catalogSampling } from '../models/catalog/catalog-sampling.js'
+import { catalogSampling } from '../models/catalog/catalog.js'
 import type { CacheSettings, EngineSettings } from './engine-settings.js'
 import { backendOptions } from './backend-options.js'
 

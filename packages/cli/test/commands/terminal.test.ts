@@ -13,7 +13,7 @@ import { AnswerPrinter } from '../../src/commands/chat/answer-printer.js'
 import { Conversation } from '../../src/commands/chat/conversation.js'
 import { ServerClient } from '../../src/commands/server/server-client.js'
 import { dispatch } from '../../src/dispatch.js'
-import { catalogSampling } from '../../src/models/catalog/catalog-sampling.js'
+import { catalogSampling } from '../../src/models/catalog/catalog.js'
 import { firstChildOf, gone } from '../plain-process.js'
 import { bin, model, serve } from '../serve-process.js'
 

@@ -2,8 +2,12 @@ import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import t, { type Test } from 'tap'
-import { type CatalogEntry, type CatalogSource, catalog } from '../../src/models/catalog/catalog.js'
-import { findEntry } from '../../src/models/catalog/find-entry.js'
+import {
+  type CatalogEntry,
+  type CatalogSource,
+  catalog,
+  findEntry,
+} from '../../src/models/catalog/catalog.js'
 import type { FetchProgress } from '../../src/models/fetch/fetch-progress.js'
 import {
   modelName,

@@ -10,6 +10,15 @@ export interface Command {
   readonly help?: () => Promise<string>
 }
 
+/** @param name - what its module exports it as */
+function command<Name extends string = 'run'>(
+  summary: string,
+  load: () => Promise<{ readonly [name in NoInfer<Name>]: RunCommand }>,
+  name = 'run' as Name,
+): Command {
+  return { summary, load: async () => (await load())[name] }
+}
+
 const table: Readonly<Record<string, Command>> = {
   serve: {
     summary: 'Serve a model over HTTP',
@@ -27,127 +36,104 @@ const table: Readonly<Record<string, Command>> = {
     },
     help: async () => (await import('../cluster/worker.js')).help(),
   },
-  cluster: {
-    summary: 'List the workers of a cluster with their load',
-    load: async () => (await import('../cluster/cluster.js')).list,
-  },
-  'cluster drain': {
-    summary: 'Stop a worker after its running requests',
-    load: async () => (await import('../cluster/cluster.js')).drain,
-  },
-  run: {
-    summary: 'Chat with a model in the terminal, or answer a prompt',
-    load: async () => (await import('../chat/run.js')).run,
-  },
-  list: {
-    summary: 'List the downloaded models',
-    load: async () => (await import('../model/list.js')).run,
-  },
-  show: {
-    summary: "Show a model's shape, size, memory and sampling defaults",
-    load: async () => (await import('../model/show.js')).run,
-  },
-  fit: {
-    summary: 'Show the context sizes and slot counts of a model that fit into memory',
-    load: async () => (await import('../model/fit.js')).run,
-  },
-  rm: {
-    summary: 'Delete a downloaded model',
-    load: async () => (await import('../model/rm.js')).run,
-  },
-  models: {
-    summary: 'List the models of the catalog',
-    load: async () => (await import('../model/models.js')).run,
-  },
-  pull: {
-    summary: 'Download a model',
-    load: async () => (await import('../model/pull.js')).run,
-  },
-  ps: {
-    summary: 'List the loaded models of a running server',
-    load: async () => (await import('../server/ps.js')).run,
-  },
-  stop: {
-    summary: 'Unload a model from a running server',
-    load: async () => (await import('../server/stop.js')).run,
-  },
-  top: {
-    summary: 'Watch the slots, queues and speed of a running server',
-    load: async () => (await import('../server/top.js')).run,
-  },
-  launch: {
-    summary: 'Start a coding agent against a server',
-    load: async () => (await import('../launch/launch.js')).run,
-  },
+  cluster: command(
+    'List the workers of a cluster with their load',
+    () => import('../cluster/cluster.js'),
+    'list',
+  ),
+  'cluster drain': command(
+    'Stop a worker after its running requests',
+    () => import('../cluster/cluster.js'),
+    'drain',
+  ),
+  run: command(
+    'Chat with a model in the terminal, or answer a prompt',
+    () => import('../chat/run.js'),
+  ),
+  list: command('List the downloaded models', () => import('../model/list.js')),
+  show: command(
+    "Show a model's shape, size, memory and sampling defaults",
+    () => import('../model/show.js'),
+  ),
+  fit: command(
+    'Show the context sizes and slot counts of a model that fit into memory',
+    () => import('../model/fit.js'),
+  ),
+  rm: command('Delete a downloaded model', () => import('../model/rm.js')),
+  models: command('List the models of the catalog', () => import('../model/models.js')),
+  pull: command('Download a model', () => import('../model/pull.js')),
+  ps: command('List the loaded models of a running server', () => import('../server/ps.js')),
+  stop: command('Unload a model from a running server', () => import('../server/stop.js')),
+  top: command(
+    'Watch the slots, queues and speed of a running server',
+    () => import('../server/top.js'),
+  ),
+  launch: command('Start a coding agent against a server', () => import('../launch/launch.js')),
   config: {
-    summary: 'Show the effective configuration and the source of each value',
-    load: async () => (await import('../config.js')).run,
+    ...command(
+      'Show the effective configuration and the source of each value',
+      () => import('../config.js'),
+    ),
     help: async () => (await import('../config.js')).help(),
   },
-  'keys add': {
-    summary: 'Create an API key',
-    load: async () => (await import('../keys.js')).addKey,
-  },
-  'keys list': {
-    summary: 'List the API keys',
-    load: async () => (await import('../keys.js')).listKeys,
-  },
-  'keys limit': {
-    summary: 'Change the limits of an API key',
-    load: async () => (await import('../keys.js')).limitKey,
-  },
-  'keys revoke': {
-    summary: 'Revoke an API key',
-    load: async () => (await import('../keys.js')).revokeKey,
-  },
-  'bench serve': {
-    summary: 'Send load to a server and measure latency and throughput',
-    load: async () => (await import('../bench/bench-serve.js')).benchServe,
-  },
-  'bench compare': {
-    summary: 'Measure several servers in alternation and compare them',
-    load: async () => (await import('../bench/bench-compare.js')).benchCompare,
-  },
-  'bench policies': {
-    summary: 'Measure scheduling policies on a model and compare them',
-    load: async () => (await import('../hosted/bench-model.js')).policies,
-  },
-  'bench engine': {
-    summary: 'Measure the engine the way llama-bench measures llama.cpp',
-    load: async () => (await import('../hosted/bench-model.js')).engine,
-  },
-  'bench calibrate': {
-    summary: 'Measure step durations and fit a cost model for cllm simulate',
-    load: async () => (await import('../hosted/bench-model.js')).calibrate,
-  },
-  simulate: {
-    summary: 'Compare scheduling policies in simulated time',
-    load: async () => (await import('../hosted/simulate.js')).run,
-  },
-  tune: {
-    summary: 'Find the best scheduling policy for a load and SLO, in simulation',
-    load: async () => (await import('../hosted/bench-model.js')).tune,
-  },
-  native: {
-    summary: 'Show the llama.cpp library in use, and the measured speed of local builds',
-    load: async () => (await import('../native/native-status.js')).run,
-  },
-  'native build': {
-    summary: 'Compile llama.cpp for this machine, offline; it is used if it is faster',
-    load: async () => (await import('../native/native-build.js')).run,
-  },
-  'native remove': {
-    summary: 'Delete local builds and use the prebuilt library',
-    load: async () => (await import('../native/native-remove.js')).run,
-  },
-  'model synth': {
-    summary: "Write a model with another model's shape and random weights",
-    load: async () => (await import('../model/model-synth.js')).run,
-  },
-  completion: {
-    summary: 'Print a shell script that completes commands and flags',
-    load: async () => (await import('./completion.js')).run,
-  },
+  'keys add': command('Create an API key', () => import('../keys.js'), 'addKey'),
+  'keys list': command('List the API keys', () => import('../keys.js'), 'listKeys'),
+  'keys limit': command('Change the limits of an API key', () => import('../keys.js'), 'limitKey'),
+  'keys revoke': command('Revoke an API key', () => import('../keys.js'), 'revokeKey'),
+  'bench serve': command(
+    'Send load to a server and measure latency and throughput',
+    () => import('../bench/bench-serve.js'),
+    'benchServe',
+  ),
+  'bench compare': command(
+    'Measure several servers in alternation and compare them',
+    () => import('../bench/bench-compare.js'),
+    'benchCompare',
+  ),
+  'bench policies': command(
+    'Measure scheduling policies on a model and compare them',
+    () => import('../hosted/bench-model.js'),
+    'policies',
+  ),
+  'bench engine': command(
+    'Measure the engine the way llama-bench measures llama.cpp',
+    () => import('../hosted/bench-model.js'),
+    'engine',
+  ),
+  'bench calibrate': command(
+    'Measure step durations and fit a cost model for cllm simulate',
+    () => import('../hosted/bench-model.js'),
+    'calibrate',
+  ),
+  simulate: command(
+    'Compare scheduling policies in simulated time',
+    () => import('../hosted/simulate.js'),
+  ),
+  tune: command(
+    'Find the best scheduling policy for a load and SLO, in simulation',
+    () => import('../hosted/bench-model.js'),
+    'tune',
+  ),
+  native: command(
+    'Show the llama.cpp library in use, and the measured speed of local builds',
+    () => import('../native/native-status.js'),
+  ),
+  'native build': command(
+    'Compile llama.cpp for this machine, offline; it is used if it is faster',
+    () => import('../native/native-build.js'),
+  ),
+  'native remove': command(
+    'Delete local builds and use the prebuilt library',
+    () => import('../native/native-remove.js'),
+  ),
+  'model synth': command(
+    "Write a model with another model's shape and random weights",
+    () => import('../model/model-synth.js'),
+  ),
+  completion: command(
+    'Print a shell script that completes commands and flags',
+    () => import('./completion.js'),
+  ),
 }
 
 /** Every command, by its name on the command line. */

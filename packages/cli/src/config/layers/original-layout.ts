@@ -1,3 +1,4 @@
+import { readData } from '../../read-data.js'
 import { decimal, integer, type ValueFormat } from '../options/value-format.js'
 
 /** A key of the original C++ server that sets an option. */
@@ -43,50 +44,12 @@ export const mappedKeys: ReadonlyMap<string, MappedKey> = new Map<string, Mapped
   ],
 ])
 
-const section = (prefix: string, keys: string) => keys.split(' ').map((key) => `${prefix}.${key}`)
-
 /** The original's keys that have no effect. */
-export const ignoredKeys: ReadonlySet<string> = new Set([
-  ...section('server', 'num_threads min_threads use_libtorch'),
-  ...section('model', 'quantization vocab_size'),
-  ...section('http', 'max_input_tokens'),
-  ...['health', 'generate', 'generate_stream', 'encode'].flatMap((name) =>
-    section(`api.endpoints.${name}`, 'name path method'),
+export const ignoredKeys: ReadonlySet<string> = new Set(
+  Object.entries(readData<Readonly<Record<string, readonly string[]>>>('ignored-keys')).flatMap(
+    ([section, keys]) => keys.map((key) => `${section}.${key}`),
   ),
-  ...section('api.response.content_type', 'json stream'),
-  ...section('api.response.headers', 'cache_control connection'),
-  ...section('api.defaults', 'prompt'),
-  ...section('api.timeouts', 'min max token_factor'),
-  ...section(
-    'scheduler',
-    'max_iterations batch_timeout_ms max_batch_size context_usage_threshold default_temperature ' +
-      'default_top_p default_top_k default_max_tokens loop_interval idle_loop_interval ' +
-      'wait_poll_interval_ms',
-  ),
-  ...section(
-    'resources',
-    'max_batch_size max_context_length kv_cache_max_size kv_cache_max_memory_mb memory_limit_mb',
-  ),
-  ...section(
-    'cache',
-    'default_max_size default_max_memory_mb enable_lru enable_memory_limit enable_stats ' +
-      'eviction_threshold cleanup_interval',
-  ),
-  ...section('queue', 'priority_weight'),
-  ...section('memory', 'cache_limit_mb monitor_interval_ms'),
-  ...section('sampler', 'temperature top_k top_p greedy_threshold'),
-  ...section('backend', 'type'),
-  ...section('backend.kylin', 'device_backend operator_backend n_threads'),
-  ...section('backend.libtorch', 'seq_len_candidates fallback_seq_len'),
-  ...section(
-    'dynamic_batch_tuner',
-    'enabled strategy fixed_batch_size min_batch_size max_batch_size ' +
-      'initial_batch_size probing_growth_factor max_probing_attempts time_increase_threshold ' +
-      'adjustment_factor validation_interval exploration_interval probe_batch_count ' +
-      'validation_batch_count max_consecutive_time_increases',
-  ),
-  ...section('logging', 'max_size_mb max_files'),
-])
+)
 
 /** Whether an ignored key asks for the behaviour that this server always has. */
 export const isAlreadySo = (key: string, value: unknown): boolean =>

@@ -54,6 +54,8 @@ export interface CatalogShape extends Pick<
 /** A model with a short name. */
 export interface CatalogEntry {
   readonly name: string
+  /** What Ollama's library calls it, for those who come from there. */
+  readonly ollama?: readonly string[]
   readonly title: string
   /** What it is for; default `chat`. */
   readonly role?: 'chat' | 'stories' | 'embedding' | 'rerank'
@@ -68,6 +70,8 @@ export interface CatalogEntry {
   readonly sampling?: Partial<SamplingParams>
   /** What a server says of it at its start. Default: nothing. */
   readonly advice?: string
+  /** For those who change the catalog. */
+  readonly notes?: string
   /** Tried in this order. */
   readonly sources: readonly [CatalogSource, ...CatalogSource[]]
 }

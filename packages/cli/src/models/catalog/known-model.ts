@@ -1,8 +1,7 @@
 import { stat } from 'node:fs/promises'
 import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
-import { catalog, type CatalogEntry } from './catalog.js'
-import { findEntry } from './find-entry.js'
+import { catalog, type CatalogEntry, findEntry } from './catalog.js'
 import { shapeOf } from './memory-of.js'
 import { downloadedModel } from '../downloaded-models.js'
 

@@ -3,8 +3,7 @@ import type { LoadedConfig } from '../../config/load-config.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { backendNameOf, llamaCpp } from '../../engine/to-engine-settings.js'
 import { cacheFolder } from '../cache-folder.js'
-import { catalog, DEFAULT_MODEL } from '../catalog/catalog.js'
-import { findEntry } from '../catalog/find-entry.js'
+import { catalog, DEFAULT_MODEL, findEntry } from '../catalog/catalog.js'
 import { chooseModel } from '../choose-model.js'
 
 /** The model that stands for a choice of the server. */

@@ -8,7 +8,7 @@ import {
   compareRuns,
   readCosts,
 } from '@cllm/bench'
-import { type Script, scriptedServer } from '@cllm/bench/testing'
+import { type Script, scriptedServer } from '../../../../bench/test/scripted-server.js'
 import { LocalEngineClient } from '@cllm/host'
 import { PluginRegistry, createEngine, systemRandom } from '@cllm/core'
 import { FakeBackend } from '@cllm/testing'
