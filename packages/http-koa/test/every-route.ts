@@ -12,18 +12,19 @@ for (const protocol of exported.builtInProtocols) registry.registerProtocol(prot
 
 /** One of each protocol that this package has. */
 export const everyProtocol: readonly KoaProtocol[] = exported.createKoaProtocols(registry, {
-  log: { level: 'info' },
-  store: {
-    pull: async () => {},
-    remove: async () => {},
-    memory: async () => ({ weights: 1, total: 2, available: 3 }),
-  },
-  keys: {
-    list: async () => [],
-    add: async () => 'a secret',
-    limit: async (name) => ({ name, tenant: name, role: 'user', hash: '' }),
-    remove: async () => {},
-  },
+  services: new exported.Services()
+    .set(exported.LOG_LEVEL, { level: 'info' })
+    .set(exported.MODEL_STORE, {
+      pull: async () => {},
+      remove: async () => {},
+      memory: async () => ({ weights: 1, total: 2, available: 3 }),
+    })
+    .set(exported.KEY_STORE, {
+      list: async () => [],
+      add: async () => 'a secret',
+      limit: async (name) => ({ name, tenant: name, role: 'user', hash: '' }),
+      remove: async () => {},
+    }),
 })
 
 /** What the protocols say that they serve; where two claim a path, the first one has it. */

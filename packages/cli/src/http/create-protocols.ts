@@ -1,47 +1,35 @@
 import { type PluginRegistry, type SamplingParams, samplingRows } from '@cllm/core'
 import {
+  API_DEFAULTS,
   createKoaProtocols,
-  type HoldFolder,
-  type KeyStore,
   type KoaProtocol,
-  type LogLevelControl,
-  type ModelStore,
-  type OpenBatches,
+  MAX_QUEUED_REQUESTS,
+  type Services,
+  WEB_PAGE,
 } from '@cllm/http-koa'
 import { pageFolder } from '@cllm/web'
 import type { LoadedConfig } from '../config/load-config.js'
 
-/** The inputs of protocols besides the configuration. */
-export interface ProtocolSurroundings {
-  readonly registry: PluginRegistry
-  /** Milliseconds since the epoch. */
-  readonly now: number
-  readonly log?: LogLevelControl
-  readonly store?: ModelStore
-  readonly batches?: OpenBatches
-  readonly holdFolder?: HoldFolder
-  /** The API keys, where they can be changed. */
-  readonly keys?: KeyStore
-}
-
 /**
  * The protocols that the configuration names, or every registered one.
  *
+ * @param services - what they get besides that which the configuration says
  * @throws `invalid_configuration` for an unregistered name or an invalid option
  */
 export function createProtocols(
   loaded: LoadedConfig,
-  { registry, now, ...surroundings }: ProtocolSurroundings,
+  registry: PluginRegistry,
+  services: Services,
 ): KoaProtocol[] {
   const { server, scheduler } = loaded.config
+  services
+    .set(API_DEFAULTS, setDefaults(loaded))
+    .set(MAX_QUEUED_REQUESTS, scheduler.max_queued_requests)
+    .set(WEB_PAGE, server.ui ? pageFolder : undefined)
   return createKoaProtocols(registry, {
     ...namesOf(loaded.config),
     options: optionsOf(server),
-    defaults: setDefaults(loaded),
-    started: now,
-    ...(server.ui ? { page: pageFolder } : {}),
-    maxQueuedRequests: scheduler.max_queued_requests,
-    ...surroundings,
+    services,
   })
 }
 

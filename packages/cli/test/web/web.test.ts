@@ -1,7 +1,7 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { protocolsPlugin } from '@cllm/http-koa'
+import { protocolsPlugin, Services } from '@cllm/http-koa'
 import type { Browser, Locator, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { loadConfig } from '../../src/config/load-config.js'
@@ -112,7 +112,7 @@ t.test('a setting turns it off', async (t) => {
     { builtIns: [protocolsPlugin] },
   )
   const routes = (...argv: string[]) =>
-    createProtocols(loadConfig({ argv, env: {} }), { registry, now: 0 }).flatMap(
+    createProtocols(loadConfig({ argv, env: {} }), registry, new Services()).flatMap(
       ({ name, routes = [] }) => (name === 'web' ? routes.map(({ path }) => path) : []),
     )
   t.same(routes(), ['/', '/ui', '/ui/*file'])

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import type { KoaProtocol } from '../routes/koa-context.js'
-import { defineProtocol } from '../routes/define-protocol.js'
+import { defineProtocol, PROTOCOLS } from '../routes/define-protocol.js'
 import { Reply } from '../routes/reply.js'
 import { bindRoutes, type Route, get } from '../routes/route.js'
 import { docsPage } from './docs-page.js'
@@ -55,5 +55,5 @@ export function openApiProtocol({
 export const openApi = defineProtocol({
   name: 'openapi',
   doc: 'Describes every API that is served, as `/openapi.json` and as a page at `/docs`.',
-  create: (_options, { protocols }) => openApiProtocol({ protocols }),
+  create: (_options, services) => openApiProtocol({ protocols: services.get(PROTOCOLS) ?? [] }),
 })

@@ -12,7 +12,7 @@ import { openApi } from '../openapi/openapi-protocol.js'
 import { usage } from './usage/usage-protocol.js'
 import { web } from './web/web-protocol.js'
 import type { ProtocolDefaults } from '../request/protocol-defaults.js'
-import type { KoaProtocolDefinition, ProtocolContext } from '../routes/define-protocol.js'
+import { type KoaProtocolDefinition, PROTOCOLS, Services } from '../routes/define-protocol.js'
 import type { KoaProtocol } from '../routes/koa-context.js'
 
 /** The protocols of this package, in the order in which they are served. */
@@ -46,11 +46,13 @@ export const protocolDefaults: Readonly<Record<string, ProtocolDefaults>> = Obje
 )
 
 /** Which protocols of a registry are made, and with what. */
-export interface KoaProtocolsOptions extends Partial<Omit<ProtocolContext, 'protocols'>> {
+export interface KoaProtocolsOptions {
   /** In this order; where two claim a path, the first one has it. Default: every registered one. */
   readonly names?: readonly string[]
   /** Options by the protocol's name; those of a protocol that is not made are not used. */
   readonly options?: Readonly<Record<string, Readonly<Record<string, unknown>>>>
+  /** What the server has for them. Default: nothing. */
+  readonly services?: Services
 }
 
 /**
@@ -60,18 +62,18 @@ export interface KoaProtocolsOptions extends Partial<Omit<ProtocolContext, 'prot
  */
 export function createKoaProtocols(
   registry: Pick<PluginRegistry, 'protocolNames' | 'createProtocol'>,
-  { names = registry.protocolNames(), options = {}, ...given }: KoaProtocolsOptions = {},
+  { names, options = {}, services = new Services() }: KoaProtocolsOptions = {},
 ): KoaProtocol[] {
   const protocols: KoaProtocol[] = []
-  const context: ProtocolContext = { defaults: {}, started: 0, ...given, protocols }
+  services.set(PROTOCOLS, protocols)
   const registered = registry.protocolNames()
   const unknown = Object.keys(options).find((name) => !registered.includes(name))
   if (unknown !== undefined) {
     const message = `protocol_options: expected ${registered.join(', ')}, instead got "${unknown}"`
     throw new CllmError('invalid_configuration', message, { details: { valid: registered } })
   }
-  for (const name of new Set(names)) {
-    protocols.push(registry.createProtocol(name, options[name], context))
+  for (const name of new Set(names ?? registered)) {
+    protocols.push(registry.createProtocol(name, options[name], services))
   }
   return protocols
 }

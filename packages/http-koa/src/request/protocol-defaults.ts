@@ -8,6 +8,7 @@ import {
 import { z } from 'zod'
 import { integer, largest, stop } from '../fields/fields.js'
 import { parseFields } from '../fields/parse-fields.js'
+import { API_DEFAULTS, Services } from '../routes/define-protocol.js'
 import { defaultsFields, samplingSettings } from '../fields/sampling-fields.js'
 
 /** The values of fields that a request leaves out. */
@@ -63,8 +64,9 @@ export const defaultsOptions = z.object({
 /** The operator's values for every protocol, with those of one protocol's options before them. */
 export function overridesFrom(
   options: z.output<typeof defaultsOptions>,
-  every: DefaultOverrides,
+  services = new Services(),
 ): DefaultOverrides {
+  const every = services.get(API_DEFAULTS) ?? {}
   const { max_tokens: maxTokens = every.maxTokens } = options
   const sampling = {
     ...every.sampling,
@@ -98,7 +100,7 @@ export function presetParameters(
   parameters: Readonly<Record<string, unknown>>,
 ): Pick<ModelPreset, 'maxTokens' | 'sampling' | 'stop'> {
   const { stop, ...given } = parseFields(parametersSchema, parameters)
-  return { ...overridesFrom(given, {}), ...(stop && { stop: [stop].flat() }) }
+  return { ...overridesFrom(given), ...(stop && { stop: [stop].flat() }) }
 }
 
 /** The names of {@link presetParameters}. */

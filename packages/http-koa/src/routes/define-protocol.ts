@@ -1,4 +1,4 @@
-import type { ProtocolDefinition } from '@cllm/core'
+import { type PartToken, type ProtocolDefinition, token } from '@cllm/core'
 import type { OpenBatches } from '../protocols/batches/batch-store.js'
 import type { ModelStore } from '../engines/model-store.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/protocol-defaults.js'
@@ -22,39 +22,52 @@ export interface FolderHold {
 /** Keeps other processes from running what is in a folder; resolves when none does. */
 export type HoldFolder = (folder: string) => Promise<FolderHold>
 
-/** What a server hands to each protocol it makes. */
-export interface ProtocolContext {
-  /** Values that the operator has set for fields that requests leave out, on every protocol. */
-  readonly defaults: DefaultOverrides
-  /** When the server started, in milliseconds since the epoch. */
-  readonly started: number
-  /** The engine's limit of waiting requests; default: that of `EngineOptions`. */
-  readonly maxQueuedRequests?: number
-  /** The level of the server's logger, where it can be changed. */
-  readonly log?: LogLevelControl
-  /** Batches that this server shares with others; default: those of its own folder, if it has one. */
-  readonly batches?: OpenBatches
-  /** Keeps a folder for this process, such as that of batches; default: processes do not share folders. */
-  readonly holdFolder?: HoldFolder
-  /** The API keys, where they can be changed. */
-  readonly keys?: KeyStore
-  /** Where models are fetched from, if anywhere. */
-  readonly store?: ModelStore
-  /** The folder with the files of the web page, as `@cllm/web` exports it; default: no page. */
-  readonly page?: URL
-  /** The protocols of this server; the list is complete when the first one is mounted. */
-  readonly protocols: readonly KoaProtocol[]
+/** What a server has for its protocols, by token. A plug-in may add what its own protocols know. */
+export class Services {
+  readonly #values = new Map<PartToken<unknown>, unknown>()
+
+  /** Adds a service; undefined: the server has none. */
+  set<T>(token: PartToken<T>, value: T | undefined): this {
+    this.#values.set(token, value)
+    return this
+  }
+
+  /** The service of a token; undefined where the server has none. */
+  get<T>(token: PartToken<T>): T | undefined {
+    return this.#values.get(token) as T | undefined
+  }
 }
+
+/** Values that the operator has set for fields that requests leave out, on every protocol. */
+export const API_DEFAULTS: PartToken<DefaultOverrides> = token('ApiDefaults')
+/** When the server started, in milliseconds since the epoch; default 0. */
+export const STARTED_AT: PartToken<number> = token('StartedAt')
+/** The engine's limit of waiting requests; default: that of `EngineOptions`. */
+export const MAX_QUEUED_REQUESTS: PartToken<number> = token('MaxQueuedRequests')
+/** The level of the server's logger, where it can be changed. */
+export const LOG_LEVEL: PartToken<LogLevelControl> = token('LogLevel')
+/** Batches that this server shares with others; default: those of its own folder, if it has one. */
+export const SHARED_BATCHES: PartToken<OpenBatches> = token('SharedBatches')
+/** Keeps a folder for this process, such as that of batches; default: processes do not share folders. */
+export const HOLD_FOLDER: PartToken<HoldFolder> = token('HoldFolder')
+/** The API keys, where they can be changed. */
+export const KEY_STORE: PartToken<KeyStore> = token('KeyStore')
+/** Where models are fetched from, if anywhere. */
+export const MODEL_STORE: PartToken<ModelStore> = token('ModelStore')
+/** The folder with the files of the web page, as `@cllm/web` exports it; default: no page. */
+export const WEB_PAGE: PartToken<URL> = token('WebPage')
+/** The protocols of this server; the list is complete when the first one is mounted. */
+export const PROTOCOLS: PartToken<readonly KoaProtocol[]> = token('Protocols')
 
 /** A protocol of this transport: what a plug-in gives to `host.registerProtocol`. */
 export interface KoaProtocolDefinition<Options = unknown> extends ProtocolDefinition<
   Options,
-  ProtocolContext
+  Services
 > {
   /** The values of fields that requests leave out, by route; `docs/defaults.md` lists them. */
   readonly defaults?: Readonly<Record<string, ProtocolDefaults>>
   /** Makes the protocol for one server. */
-  create(options: Options, context: ProtocolContext): KoaProtocol
+  create(options: Options, services: Services): KoaProtocol
 }
 
 /**

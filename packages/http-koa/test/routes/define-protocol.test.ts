@@ -3,7 +3,9 @@ import { PluginRegistry, definePlugin } from '@cllm/core'
 import { registerPlugin } from '@cllm/host'
 import { testProtocol } from '@cllm/testing'
 import {
+  API_DEFAULTS,
   type KoaProtocolsOptions,
+  Services,
   createKoaProtocols,
   defineProtocol,
   protocolsPlugin,
@@ -115,7 +117,7 @@ t.test('a built-in protocol is replaced on purpose only', async (t) => {
 
 t.test("the operator's defaults, and those of one protocol's options", async (t) => {
   const server = await serveNamed(t, await registryWith(), {
-    defaults: { maxTokens: 5 },
+    services: new Services().set(API_DEFAULTS, { maxTokens: 5 }),
     options: { openai: { max_tokens: 2 }, ollama: { max_tokens: 4, temperature: 0 } },
   })
   const ask = async (path: string, body: object) => await (await server.post(path, body)).json()

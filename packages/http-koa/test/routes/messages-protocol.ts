@@ -104,10 +104,10 @@ export const messagesProtocol = defineProtocol({
   name: 'answers',
   doc: "A skeleton of another vendor's messages API.",
   options: defaultsOptions,
-  create: (options, { defaults }) => ({
+  create: (options, services) => ({
     name: 'answers',
     routes: bindRoutes(routes, {
-      defaults: withOverrides({ maxTokens: 64, sampling: {} }, overridesFrom(options, defaults)),
+      defaults: withOverrides({ maxTokens: 64, sampling: {} }, overridesFrom(options, services)),
     }),
     errors: { name: 'answers-error', status: statusElsewhere, body: errorBody },
   }),

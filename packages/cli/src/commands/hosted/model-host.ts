@@ -2,7 +2,7 @@ import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import type { ModelHost, ModelSettings } from '@cllm/bench'
 import { createServer, registerPlugin } from '@cllm/host'
 import { PluginRegistry, systemClock } from '@cllm/core'
-import { koaTransport, protocolsPlugin } from '@cllm/http-koa'
+import { koaTransport, protocolsPlugin, Services, STARTED_AT } from '@cllm/http-koa'
 import { loadConfig } from '../../config/load-config.js'
 import { createProtocols } from '../../http/create-protocols.js'
 import { availableCores } from '../../engine/available-cores.js'
@@ -45,7 +45,8 @@ export async function modelHost(
       const loaded = loadConfig({ argv: ['--model', settings.model], env: {} })
       const registry = new PluginRegistry()
       await registerPlugin(protocolsPlugin, registry)
-      const protocols = createProtocols(loaded, { registry, now: systemClock.now() })
+      const services = new Services().set(STARTED_AT, systemClock.now())
+      const protocols = createProtocols(loaded, registry, services)
       const transport = koaTransport({ host: '127.0.0.1', port: 0, protocols })
       const engines = { [info.model.id]: client }
       const server = createServer({ engines, transports: [transport], clock: systemClock })

@@ -1,6 +1,16 @@
 import { createServer } from '@cllm/host'
 import { systemClock } from '@cllm/core'
-import { koaTransport, type LogLevelControl } from '@cllm/http-koa'
+import {
+  HOLD_FOLDER,
+  KEY_STORE,
+  koaTransport,
+  LOG_LEVEL,
+  type LogLevelControl,
+  MODEL_STORE,
+  Services,
+  SHARED_BATCHES,
+  STARTED_AT,
+} from '@cllm/http-koa'
 import { holdFolders } from '../../batches/hold-folder.js'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { toPresets } from '../../config/presets.js'
@@ -68,17 +78,16 @@ async function serveModels(
   const drainSeconds = loaded.config.server.drain_timeout
   const transport = toTransportOptions(loaded.config, keys, models.shared?.limitCounters)
   let isReady = false
+  const services = new Services()
+    .set(STARTED_AT, systemClock.now())
+    .set(LOG_LEVEL, everyLevel(level, models))
+    .set(HOLD_FOLDER, holdFolders(logger))
+    .set(MODEL_STORE, models.store)
+    .set(SHARED_BATCHES, models.shared?.batches)
+    .set(KEY_STORE, keys?.store)
   const protocols = [
     ...(tracing === undefined ? [] : [tracing.protocol]),
-    ...createProtocols(loaded, {
-      registry,
-      now: systemClock.now(),
-      log: everyLevel(level, models),
-      holdFolder: holdFolders(logger),
-      ...(models.store && { store: models.store }),
-      ...(models.shared?.batches && { batches: models.shared.batches }),
-      ...(keys?.store && { keys: keys.store }),
-    }),
+    ...createProtocols(loaded, registry, services),
   ]
   const server = createServer({
     directory: models.directory,

@@ -1,7 +1,13 @@
+import { defined } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
 import { bindRoutes, type Route, get, put, post, del, patch } from '../../routes/route.js'
-import { defineProtocol, type LogLevelControl } from '../../routes/define-protocol.js'
+import {
+  defineProtocol,
+  KEY_STORE,
+  LOG_LEVEL,
+  type LogLevelControl,
+} from '../../routes/define-protocol.js'
 import type { KeyStore } from '../../security/key-store.js'
 import type { AdminContext } from './admin-context.js'
 import { deleteCache, getCache, warmCache, warmSchema } from './cache.js'
@@ -83,6 +89,6 @@ export function adminProtocol({ log, keys }: AdminProtocolOptions = {}): KoaProt
 export const admin = defineProtocol({
   name: 'admin',
   doc: 'Shows and changes a running server: policy, log level, keys, saved states, flight recorder, under `/admin`.',
-  create: (_options, { log, keys }) =>
-    adminProtocol({ ...(log && { log }), ...(keys && { keys }) }),
+  create: (_options, services) =>
+    adminProtocol(defined({ log: services.get(LOG_LEVEL), keys: services.get(KEY_STORE) })),
 })

@@ -51,6 +51,5 @@ export const anthropic = defineProtocol({
   doc: "Anthropic's Messages API under `/v1/messages`.",
   options: defaultsOptions,
   defaults: anthropicDefaults,
-  create: (options, { defaults }) =>
-    anthropicProtocol({ defaults: overridesFrom(options, defaults) }),
+  create: (options, services) => anthropicProtocol({ defaults: overridesFrom(options, services) }),
 })

@@ -2,7 +2,13 @@ import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
 import { openAiProtocol } from '../openai/openai-protocol.js'
 import { openAiErrorBody, openAiErrors } from '../openai/openai-error.js'
-import { defineProtocol, type HoldFolder } from '../../routes/define-protocol.js'
+import {
+  defineProtocol,
+  HOLD_FOLDER,
+  type HoldFolder,
+  PROTOCOLS,
+  SHARED_BATCHES,
+} from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { type BoundRoute, bindRoutes } from '../../routes/route.js'
 import { ownFolder } from '../own-folder.js'
@@ -146,10 +152,12 @@ export const batches = defineProtocol({
   name: 'batches',
   doc: "OpenAI's batches and their files under `/v1`, where a folder for them is set.",
   options: optionsSchema,
-  create({ folder, ...options }, { protocols, batches: shared, holdFolder }) {
+  create({ folder, ...options }, services) {
+    const shared = services.get(SHARED_BATCHES)
     if (folder === undefined && shared === undefined)
       return { name: 'batches', routes: refusing, errors: openAiErrors }
-    const lines = protocols.find(({ name }) => name === 'openai')
+    const lines = services.get(PROTOCOLS)?.find(({ name }) => name === 'openai')
+    const holdFolder = services.get(HOLD_FOLDER)
     const where = shared === undefined ? { folder } : { shared }
     return batchesProtocol(defined({ ...where, ...options, lines, holdFolder }))
   },

@@ -104,6 +104,6 @@ export const llamaServer = defineProtocol({
   doc: "The API of llama.cpp's llama-server, besides its OpenAI part.",
   options: optionsSchema,
   defaults: llamaServerDefaults,
-  create: ({ slots = true, ...options }, { defaults }) =>
-    llamaServerProtocol({ slots, defaults: overridesFrom(options, defaults) }),
+  create: ({ slots = true, ...options }, services) =>
+    llamaServerProtocol({ slots, defaults: overridesFrom(options, services) }),
 })

@@ -6,7 +6,7 @@ import { Reply } from '../../routes/reply.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import type { EmbeddedInput } from '../../engines/request-observer.js'
 import { boolean } from '../../fields/fields.js'
-import { defineProtocol } from '../../routes/define-protocol.js'
+import { defineProtocol, STARTED_AT } from '../../routes/define-protocol.js'
 import { bindRoutes, get, type Route } from '../../routes/route.js'
 import { inTime } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
@@ -117,5 +117,6 @@ export const metrics = defineProtocol({
   name: 'metrics',
   doc: 'Metrics for Prometheus at `/metrics`.',
   options: optionsSchema,
-  create: ({ show = true }, { started }) => metricsProtocol({ started, show }),
+  create: ({ show = true }, services) =>
+    metricsProtocol({ started: services.get(STARTED_AT) ?? 0, show }),
 })

@@ -2,7 +2,7 @@ import { CllmError, type ModelStatus } from '@cllm/core'
 import { z } from 'zod'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { defineProtocol } from '../../routes/define-protocol.js'
+import { defineProtocol, MODEL_STORE } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import { keepAliveField } from '../../fields/keep-alive-field.js'
 import {
@@ -118,5 +118,5 @@ export function modelsProtocol({ store }: ModelsProtocolOptions = {}): KoaProtoc
 export const models = defineProtocol({
   name: 'models',
   doc: 'Lists, loads and unloads models under `/models`, and adapters as vLLM does.',
-  create: (_, { store }) => modelsProtocol({ store }),
+  create: (_, services) => modelsProtocol({ store: services.get(MODEL_STORE) }),
 })

@@ -1,8 +1,8 @@
 import { createRequire } from 'node:module'
-import { defaultEngineOptions } from '@cllm/core'
+import { defined, defaultEngineOptions } from '@cllm/core'
 import type { Answer, Call } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { defineProtocol } from '../../routes/define-protocol.js'
+import { defineProtocol, MAX_QUEUED_REQUESTS } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import {
   type DefaultOverrides,
@@ -99,9 +99,9 @@ export const native = defineProtocol({
   doc: 'The API of the original cLLM server, with health checks.',
   options: defaultsOptions,
   defaults: { '/generate': nativeDefaults },
-  create: (options, { defaults, maxQueuedRequests }) =>
+  create: (options, services) =>
     nativeProtocol({
-      defaults: overridesFrom(options, defaults),
-      ...(maxQueuedRequests === undefined ? {} : { maxQueuedRequests }),
+      defaults: overridesFrom(options, services),
+      ...defined({ maxQueuedRequests: services.get(MAX_QUEUED_REQUESTS) }),
     }),
 })

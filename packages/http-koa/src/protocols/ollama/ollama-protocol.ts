@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import type { ModelStore } from '../../engines/model-store.js'
 import { statusElsewhere } from '../../errors/error-body.js'
 import { UnknownFields } from '../../fields/parse-fields.js'
@@ -6,7 +7,7 @@ import {
   defaultsOptions,
   overridesFrom,
 } from '../../request/protocol-defaults.js'
-import { defineProtocol } from '../../routes/define-protocol.js'
+import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { bindRoutes, type Route, get, post, del } from '../../routes/route.js'
 import { chat, chatSchema } from './chat.js'
@@ -99,10 +100,10 @@ export const ollama = defineProtocol({
   doc: "Ollama's API under `/api`.",
   options: defaultsOptions,
   defaults: ollamaDefaults,
-  create: (options, { defaults, started, store }) =>
+  create: (options, services) =>
     ollamaProtocol({
-      defaults: overridesFrom(options, defaults),
-      started,
-      ...(store === undefined ? {} : { store }),
+      defaults: overridesFrom(options, services),
+      started: services.get(STARTED_AT) ?? 0,
+      ...defined({ store: services.get(MODEL_STORE) }),
     }),
 })

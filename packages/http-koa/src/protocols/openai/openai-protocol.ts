@@ -1,5 +1,5 @@
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { defineProtocol } from '../../routes/define-protocol.js'
+import { defineProtocol, LOG_LEVEL, STARTED_AT } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import {
   type DefaultOverrides,
@@ -115,11 +115,11 @@ export const openAi = defineProtocol({
   doc: "OpenAI's API under `/v1`.",
   options: defaultsOptions,
   defaults: openAiDefaults,
-  create: (options, { defaults, started, log }) =>
+  create: (options, services) =>
     openAiProtocol({
-      defaults: overridesFrom(options, defaults),
-      started,
+      defaults: overridesFrom(options, services),
+      started: services.get(STARTED_AT) ?? 0,
       // as llama-server does with --verbose
-      isVerbose: () => /^(trace|debug)$/.test(log?.level ?? ''),
+      isVerbose: () => /^(trace|debug)$/.test(services.get(LOG_LEVEL)?.level ?? ''),
     }),
 })

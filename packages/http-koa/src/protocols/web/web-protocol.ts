@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { defineProtocol } from '../../routes/define-protocol.js'
+import { defineProtocol, KEY_STORE, PROTOCOLS, WEB_PAGE } from '../../routes/define-protocol.js'
 import { Reply } from '../../routes/reply.js'
 import { bindRoutes, type Route, get } from '../../routes/route.js'
 import type { Call } from '../../routes/call.js'
@@ -113,10 +113,11 @@ export function webProtocol({ page, features }: WebProtocolOptions = {}): KoaPro
 export const web = defineProtocol({
   name: 'web',
   doc: 'The web page under `/ui`, and at `/` for browsers: chat, live view, lab, models, keys.',
-  create(_options, { page, keys, protocols }) {
+  create(_options, services) {
+    const [page, keys] = [services.get(WEB_PAGE), services.get(KEY_STORE)]
     if (page === undefined) return webProtocol()
     const features = (): string[] => {
-      const mounted = protocols.filter(({ routes = [] }) =>
+      const mounted = (services.get(PROTOCOLS) ?? []).filter(({ routes = [] }) =>
         routes.some(({ isHidden }) => isHidden !== true),
       )
       return [...mounted.map(({ name }) => name), ...(keys === undefined ? [] : ['keys'])]

@@ -19,6 +19,7 @@ import {
   hashKey,
   keyRing,
   openAiProtocol,
+  Services,
   usageProtocol,
 } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
@@ -150,10 +151,9 @@ testEach('a batch answers each line as a request would be', async (t) => {
 })
 
 t.test('without a folder the routes name the flag', async (t) => {
-  const context = { defaults: {}, started: 0, protocols: [] }
   const served = await serve({
     protocols: [
-      batches.create({ concurrency: 1, share: 0.1, fileLimitBytes: 1 }, context),
+      batches.create({ concurrency: 1, share: 0.1, fileLimitBytes: 1 }, new Services()),
       openAiProtocol(),
     ],
   })

@@ -10,7 +10,10 @@ import {
   type KeyStore,
   type KoaProtocol,
   nativeProtocol,
-  type ProtocolContext,
+  KEY_STORE,
+  PROTOCOLS,
+  Services,
+  WEB_PAGE,
   webProtocol,
 } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
@@ -95,17 +98,18 @@ t.test('the page: files, headers, and who is sent to it', async (t) => {
 
 t.test('the page lists what the server has', async (t) => {
   const page = pageOf(t)
-  const listed = async (context: Partial<ProtocolContext>): Promise<string | undefined> => {
+  const listed = async (keys?: KeyStore): Promise<string | undefined> => {
     const protocols: KoaProtocol[] = []
-    const all = { defaults: {}, started: 0, protocols, page, ...context }
-    protocols.push(web.create({}, all), nativeProtocol(), usage.create({}, all))
+    const services = new Services()
+    services.set(PROTOCOLS, protocols).set(WEB_PAGE, page).set(KEY_STORE, keys)
+    protocols.push(web.create({}, services), nativeProtocol(), usage.create({}, services))
     const server = await serve({ protocols })
     t.teardown(server.close)
     const text = await (await server.get('/ui/')).text()
     return /name="cllm-features" content="(.*?)"/.exec(text)?.[1]
   }
-  t.equal(await listed({}), 'web native')
-  t.equal(await listed({ keys: {} as KeyStore }), 'web native keys')
+  t.equal(await listed(), 'web native')
+  t.equal(await listed({} as KeyStore), 'web native keys')
   const server = await serve({ protocols: [webProtocol({ page }), nativeProtocol()] })
   t.teardown(server.close)
   t.match(await (await server.get('/ui/')).text(), /content="all"/)
