@@ -7,10 +7,9 @@ export * from './client/local-engine-client.js'
 // Several models.
 export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
 export * from './models/model-pool.js'
-export * from './models/presets.js'
+export * from './models/named-models.js'
 export * from './models/resolve-model-name.js'
-export * from './models/adapters/adapter-set.js'
-export * from './models/adapters/adapter-directory.js'
+export * from './models/adapter-set.js'
 export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-model.js'
 
 // Engines in other processes.

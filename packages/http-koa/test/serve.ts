@@ -1,7 +1,13 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import { AdapterDirectory, createServer, StaticDirectory, type ClosableDirectory } from '@cllm/host'
+import {
+  adapterSets,
+  NamedModels,
+  createServer,
+  StaticDirectory,
+  type ClosableDirectory,
+} from '@cllm/host'
 import {
   SimulatedClock,
   type EngineClient,
@@ -85,7 +91,10 @@ export async function serve(options: ServeOptions = {}) {
     ...(options.fallbackPolicy === undefined ? {} : { fallbackPolicy: options.fallbackPolicy }),
   })
   const models = new StaticDirectory([[backend.model.id, engine]])
-  const all = options.backend?.adapters === true ? new AdapterDirectory(models) : models
+  const all =
+    options.backend?.adapters === true
+      ? new NamedModels(models, { adapterSetOf: adapterSets() })
+      : models
   const directory = options.directory?.(all) ?? all
   const server = createServer({
     directory,

@@ -17,8 +17,8 @@ import {
 } from '@cllm/core'
 import { LocalEngineClient } from '../client/local-engine-client.js'
 import type { ClosableDirectory } from './closable-directory.js'
-import { AdapterDirectory } from '../models/adapters/adapter-directory.js'
-import { withPresets } from '../models/presets.js'
+import { adapterSets } from '../models/adapter-set.js'
+import { NamedModels } from '../models/named-models.js'
 import { StaticDirectory } from './static-directory.js'
 
 /** Parts of every server besides its engines. */
@@ -96,9 +96,10 @@ export function createServer(parts: ServerOnDirectory | ServerOnEngines | Server
   const own = 'backend' in parts ? [['policy']] : []
   checkServerParts(parts, Object.keys(partNames), [['backend', 'engines', 'directory'], ...own])
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
-  const directory = 'directory' in parts ? parts.directory : directoryOf(parts, random)
-  const models = withPresets(directory, parts.presets)
-  const context = { directory: models, clock, random, logger }
+  const given = 'directory' in parts ? parts.directory : directoryOf(parts, random)
+  const directory = given instanceof NamedModels ? given : new NamedModels(given)
+  for (const preset of parts.presets ?? []) directory.presets.add(preset)
+  const context = { directory, clock, random, logger }
   const transports = parts.transports.map((create) => create(context))
 
   return {
@@ -128,7 +129,7 @@ export function createServer(parts: ServerOnDirectory | ServerOnEngines | Server
 function directoryOf(parts: ServerOnEngines | ServerInProcess, random: Random): ClosableDirectory {
   const directory = new StaticDirectory(engines(parts, random))
   const isAdapted = 'backend' in parts && parts.backend.adapters !== undefined
-  return isAdapted ? new AdapterDirectory(directory) : directory
+  return isAdapted ? new NamedModels(directory, { adapterSetOf: adapterSets() }) : directory
 }
 
 function engines(

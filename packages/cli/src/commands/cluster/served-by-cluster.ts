@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { ClusterDirectory, ClusterFront, sharedCounter } from '@cllm/cluster'
-import { AdapterSet, AdapterDirectory } from '@cllm/host'
+import { AdapterSet, NamedModels } from '@cllm/host'
 import { CllmError, type Logger, type PluginRegistry } from '@cllm/core'
 import { limitWindowSeconds } from '@cllm/http-koa'
 import { openSharedBatches } from '../../batches/open-shared-batches.js'
@@ -36,7 +36,7 @@ export async function servedByCluster(
     Object.entries(config.models.aliases).map(([alias, name]) => [alias, name ?? alias]),
   )
   const models = new ClusterDirectory(front, aliases)
-  const directory = new AdapterDirectory(models, {
+  const directory = new NamedModels(models, {
     adapterSetOf: (name) => new AdapterSet(models.status(name).info?.adapters),
     fixed: 'the workers of a cluster have the adapters that each is started with: --lora',
   })

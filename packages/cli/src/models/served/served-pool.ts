@@ -1,4 +1,4 @@
-import { AdapterDirectory, ModelPool } from '@cllm/host'
+import { adapterSets, ModelPool, NamedModels } from '@cllm/host'
 import { systemClock } from '@cllm/core'
 import { parseKeepAlive } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
@@ -35,7 +35,7 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
   })
   const { preload } = config.models
   return {
-    directory: new AdapterDirectory(pool, { adapterSets: sources.adapterSets }),
+    directory: new NamedModels(pool, { adapterSetOf: adapterSets(sources.adapterSets) }),
     store: new CatalogStore(pool, sources, loaded, io),
     death,
     async load() {
