@@ -36,18 +36,30 @@ export function composePolicy(
 
 function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' | 'options'> {
   const groups = new StepGroups()
+  /** Whether a request was ever of a step group: most often none is. */
+  let areInGroups = false
+  /** Whether it may admit in any step. */
+  const canAdmit = batching.inGroups !== true
   return {
     plan(given) {
       const reject = synchronous(order.reject?.(given), 'reject') ?? []
-      const canPreempt = given.freeSlots === 0 && batching.inGroups !== true
+      const canPreempt = given.freeSlots === 0 && canAdmit
       const victims = canPreempt ? (synchronous(order.preempt?.(given), 'preempt') ?? []) : []
-      const state = withoutVictims(given, victims)
-      const next = except(synchronous(order.next(state), 'next'), reject)
+      const state = victims.length === 0 ? given : withoutVictims(given, victims)
+      let next = synchronous(order.next(state), 'next')
+      if (reject.length > 0) next = without(next, new Set(reject.map(({ id }) => id)))
       const preempt = victims.map(({ id }) => id)
-      return { preempt, reject, ...stepOf(batching, groups, state, next) }
+      if (areInGroups) return { preempt, reject, ...stepOf(batching, groups, state, next) }
+      // An order counts from when it is asked, so it always is where a slot may be given.
+      const isAsked = state.running.length === 0 || (canAdmit && state.freeSlots > 0)
+      const waiting = isAsked ? begun(next) : next
+      const step = synchronous(batching.plan(state, waiting), 'plan')
+      groups.ran(undefined, step.run)
+      return { preempt, reject, ...step }
     },
     victim: (state) => synchronous(order.victim?.(state), 'victim')?.id,
     observe(event) {
+      if (event.type !== 'step' && event.request.stepGroup !== undefined) areInGroups = true
       const told: unknown = batching.observe?.(event)
       const toldToo: unknown = order.observe?.(event)
       // One that is async after all: who asked this policy takes care of its rejection.
@@ -69,29 +81,28 @@ function stepOf(
   for (const view of groups.views(state, next, batching.inGroups === true)) {
     const planned = synchronous(batching.plan(view.state, view.next), 'plan')
     const step = { ...planned, admit: view.withOthers(planned.admit) }
-    if (step.run.length > 0) {
-      groups.ran(
-        view.group,
-        step.run.some(({ tokens }) => tokens > 1),
-      )
-      return step
-    }
+    groups.ran(view.group, step.run)
+    if (step.run.length > 0) return step
     first ??= step
   }
   return first ?? { admit: [], run: [] }
 }
 
-function withoutVictims(state: SchedulerState, victims: readonly SequenceView[]): SchedulerState {
-  if (victims.length === 0) return state
-  const running = state.running.filter((request) => !victims.includes(request))
-  return { ...state, running, freeSlots: state.freeSlots + victims.length }
+/** What is next, the first of it read already. */
+function begun(next: Iterable<SequenceView>): Iterable<SequenceView> {
+  const rest = next[Symbol.iterator]()
+  const first = rest.next()
+  return first.done === true ? [] : goOn(first.value, rest)
 }
 
-function except(
-  requests: Iterable<SequenceView>,
-  left: readonly { readonly id: string }[],
-): Iterable<SequenceView> {
-  return left.length === 0 ? requests : without(requests, new Set(left.map(({ id }) => id)))
+function* goOn(first: SequenceView, rest: Iterator<SequenceView>): Iterable<SequenceView> {
+  yield first
+  for (let next = rest.next(); next.done !== true; next = rest.next()) yield next.value
+}
+
+function withoutVictims(state: SchedulerState, victims: readonly SequenceView[]): SchedulerState {
+  const running = state.running.filter((request) => !victims.includes(request))
+  return { ...state, running, freeSlots: state.freeSlots + victims.length }
 }
 
 function* without(

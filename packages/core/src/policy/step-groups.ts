@@ -25,18 +25,16 @@ export class StepGroups {
   /** The one that ran last, and the steps of its turn so far. */
   #last: { readonly group: Group; readonly steps: number } | undefined
 
-  /**
-   * The group runs in this step.
-   *
-   * @param isLong - whether the step computes prompts: then it is a turn of its own
-   */
-  ran(group: Group, isLong: boolean): void {
+  /** The group has its step. One that computes prompts is a turn of its own; of nothing, it is none. */
+  ran(group: Group, run: readonly { readonly tokens: number }[]): void {
+    if (run.length === 0) return
     const last = this.#last
     const isSame = last !== undefined && last.group === group
     const steps = isSame ? last.steps + 1 : 1
-    const isOver = isLong || steps >= stepsPerTurn
+    let isOver = steps >= stepsPerTurn
+    for (const { tokens } of run) isOver ||= tokens > 1
     this.#last = isOver ? undefined : { group, steps }
-    if (this.#isOnly(group)) return
+    if (this.#turns.length === 1 && this.#turns[0] === group) return
     const others = this.#turns.filter((other) => other !== group)
     // one whose turn another one took, as it had nothing to run, waits for the next
     const left = isSame || last === undefined || !others.includes(last.group) ? [] : [last.group]
@@ -57,25 +55,17 @@ export class StepGroups {
     inGroups: boolean,
   ): Iterable<GroupView> {
     const waiting = new Lookahead(next)
-    const first = state.running[0] ?? waiting.at(0)
-    // Most often there is one group, and it ran last.
-    const isKnown =
-      this.#isOnly(first?.stepGroup) && !state.running.some(isOtherThan(first?.stepGroup))
-    if (!isKnown) {
-      const running = new Set([first, ...state.running].map((request) => request?.stepGroup))
-      const known = this.#turns.filter((group) => running.has(group))
-      // A group that is new waits for those that were there before it.
-      this.#turns = [...known, ...[...running].filter((group) => !known.includes(group))]
-    }
+    const running = new Set([state.running[0] ?? waiting.at(0), ...state.running].map(groupOf))
+    const known = this.#turns.filter((group) => running.has(group))
+    // A group that is new waits for those that were there before it.
+    this.#turns = [...known, ...[...running].filter((group) => !known.includes(group))]
     for (const group of this.#turns) {
       yield viewOf(group, state, waiting, inGroups ? 0 : state.freeSlots)
     }
   }
-
-  #isOnly(group: Group): boolean {
-    return this.#turns.length === 1 && this.#turns[0] === group
-  }
 }
+
+const groupOf = (request: SequenceView | undefined): Group => request?.stepGroup
 
 function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: number): GroupView {
   const others: string[] = []

@@ -23,7 +23,7 @@ function stateOf(running: string, waiting: string, freeSlots: number): Scheduler
 /** The group whose turn it is, with what runs, what it may admit, and what is admitted in all. */
 function turn(groups: StepGroups, state: SchedulerState, inGroups = false, isLong = true) {
   for (const view of groups.views(state, state.waiting, inGroups)) {
-    groups.ran(view.group, isLong)
+    groups.ran(view.group, [{ tokens: isLong ? 2 : 1 }])
     const ids = (list: Iterable<SequenceView>) => [...list].map(({ id }) => id).join(' ')
     const running = ids(view.state.running)
     const next = ids(view.next)
@@ -75,7 +75,7 @@ t.test('a turn is a few steps of decoding, or one that computes prompts', async 
         const given = stateOf(running.map((name) => `${name}1`).join(' '), '', 0)
         for (const { group } of taking.views(given, given.waiting, false)) {
           if (group === undefined || !able.includes(group)) continue
-          taking.ran(group, isLong)
+          taking.ran(group, [{ tokens: isLong ? 2 : 1 }])
           for (const name of able) waited.set(name, (waited.get(name) ?? 0) + 1)
           waited.set(group, 0)
           break

@@ -41,8 +41,10 @@ export class Anticipation {
   }
 
   #giveUp(now: number): void {
-    const due = this.#due.filter((ended) => ended + this.#patienceMs > now)
-    this.#share *= (1 - weight) ** (this.#due.length - due.length)
-    this.#due = due
+    let late = 0
+    while (late < this.#due.length && this.#due[late]! + this.#patienceMs <= now) late++
+    if (late === 0) return
+    this.#share *= (1 - weight) ** late
+    this.#due.splice(0, late)
   }
 }

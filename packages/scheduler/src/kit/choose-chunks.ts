@@ -47,13 +47,14 @@ export function chooseChunks(
     const whole = { request, tokens: remaining, context }
     if (chosen.length === 0) {
       const fewest = room.mustProgress ? Math.max(fewestTokens, room.multiple) : 0
-      const fitting = (ms: number): number => Math.max(fewest, costs.prefillTokens(ms, context))
       const isRest = request.state === 'prefilling'
-      const most = fitting(isRest ? room.cutMs : room.ms)
-      if (remaining > Math.min(most * (isRest ? 1 : stretch), tokensLeft)) {
+      const ms = isRest ? room.cutMs : room.ms
+      const most = Math.max(fewest, costs.prefillTokens(ms, context)) * (isRest ? 1 : stretch)
+      if (remaining > Math.min(most, tokensLeft)) {
         if (!room.mustProgress) return []
-        const most = Math.min(fitting(room.cutMs), tokensLeft)
-        return [{ ...whole, tokens: firstChunk(remaining, most, room.multiple) }]
+        const fitting = Math.max(fewest, costs.prefillTokens(room.cutMs, context))
+        const tokens = firstChunk(remaining, Math.min(fitting, tokensLeft), room.multiple)
+        return [{ ...whole, tokens }]
       }
       spentMs = costs.prefillMs([whole])
     } else {

@@ -82,14 +82,20 @@ export const adaptive = defineBatching({
           running,
           limits: { batchSize, chunkMultiple = 1 },
         } = state
-        const isDecoding = (request: SequenceView) => request.remainingTokens === 1
-        const decoding = running.filter(isDecoding)
-        const delayed = [...decoding, ...(state.delayed?.filter(isDecoding) ?? [])]
+        const decoding: SequenceView[] = []
+        const prefilling: SequenceView[] = []
+        const contexts: number[] = []
+        for (const request of running) {
+          const { remainingTokens, computedTokens } = request
+          if (remainingTokens > 1) prefilling.push(request)
+          if (remainingTokens !== 1) continue
+          decoding.push(request)
+          contexts.push(computedTokens)
+        }
         const group = running[0]?.stepGroup
-        const prefilling = running.filter((request) => request.remainingTokens > 1)
         const slots = Math.max(0, Math.min(state.freeSlots, batchSize - running.length))
         const prompts = prefilling.length + Math.min(state.waiting.size, slots)
-        const decodeMs = costs.decodeMs(decoding.map(({ computedTokens }) => computedTokens))
+        const decodeMs = costs.decodeMs(contexts)
         if (decoding.length === 0) leftOut.delete(group)
         const leftOutSince = leftOut.get(group)
         // Of groups that have ended nothing is kept.
@@ -104,10 +110,17 @@ export const adaptive = defineBatching({
           return stepOf([], decoding.slice(0, batchSize))
         }
 
-        const list = remembered(inTurn(prefilling, next, slots))
-        const [first] = list
+        const waiting = next[Symbol.iterator]()
+        // Prompts that have begun come first, and only then those that wait.
+        const first = prefilling.length > 0 ? undefined : waiting.next().value
+        const list =
+          first === undefined
+            ? inTurn(prefilling, waiting, slots)
+            : inTurn([first], waiting, slots - 1)
         const isForBatches = running.every(isOfBatch) && (first === undefined || isOfBatch(first))
-        const ms = Math.min(targetOf(delayed, prompts), isForBatches ? batchTargetMs : Infinity)
+        const delayed = state.delayed?.filter(({ remainingTokens }) => remainingTokens === 1) ?? []
+        const targetMs = targetOf([...decoding, ...delayed], prompts)
+        const ms = Math.min(targetMs, isForBatches ? batchTargetMs : Infinity)
         const canJoin = chunkMultiple === 1 && decoding.length > 0 && decoding.length < batchSize
         if (canJoin && leftOutSince === undefined) {
           const decodes = { count: decoding.length, ms: decodeMs }
@@ -161,47 +174,27 @@ export const adaptive = defineBatching({
 })
 
 function stepOf(chunks: readonly PromptChunk[], decoding: readonly SequenceView[]): Step {
-  const admitted = chunks.filter(({ request }) => isWaiting(request))
-  return {
-    admit: admitted.map(({ request }) => request.id),
-    run: [
-      ...decoding.map(({ id }) => ({ id, tokens: 1 })),
-      ...chunks.map(({ request, tokens }) => ({ id: request.id, tokens })),
-    ],
+  const admit: string[] = []
+  const run: { readonly id: string; readonly tokens: number }[] = []
+  for (const { id } of decoding) run.push({ id, tokens: 1 })
+  for (const { request, tokens } of chunks) {
+    if (isWaiting(request)) admit.push(request.id)
+    run.push({ id: request.id, tokens })
   }
+  return { admit, run }
 }
 
-/** The prompts that may be computed now: first the prompts of running requests. */
+/** The prompts that may be computed now: first those that were read, then those that wait and have slots. */
 function* inTurn(
-  prefilling: readonly SequenceView[],
-  next: Iterable<SequenceView>,
+  read: readonly SequenceView[],
+  waiting: Iterator<SequenceView>,
   slots: number,
 ): Iterable<SequenceView> {
-  yield* prefilling
-  if (slots === 0) return
-  let left = slots
-  for (const request of next) {
-    yield request
-    left -= 1
-    if (left === 0) return
-  }
-}
-
-/** What is read of `source` is remembered, so that it can be read again from the beginning. */
-function remembered<Item>(source: Iterable<Item>): Iterable<Item> {
-  const seen: Item[] = []
-  const rest = source[Symbol.iterator]()
-  return {
-    *[Symbol.iterator]() {
-      for (let index = 0; ; index++) {
-        if (index === seen.length) {
-          const { done, value } = rest.next()
-          if (done === true) return
-          seen.push(value)
-        }
-        yield seen[index] as Item
-      }
-    },
+  yield* read
+  for (let left = slots; left > 0; left--) {
+    const { value, done } = waiting.next()
+    if (done === true) return
+    yield value
   }
 }
 
