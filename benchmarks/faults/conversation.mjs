@@ -1,6 +1,6 @@
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
-import { eventDecoder } from '../../packages/bench/dist/load/event-decoder.js'
+import { eventDecoder } from '../../packages/bench/dist/load/answer.js'
 import { urlOf } from '../../packages/bench/dist/load/target.js'
 
 /** A request on its own connection, with a client that can pause, resume and disconnect. */

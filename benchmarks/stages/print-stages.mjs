@@ -1,25 +1,10 @@
-import {
-  escapeHtml,
-  formatNumber,
-  htmlPage,
-  htmlTable,
-  schemaVersion,
-  textTable,
-} from '../../packages/bench/dist/index.js'
-import { exitCode } from '../../packages/cli/dist/commands/bench/output/exit-code.js'
-import {
-  asksForHelp,
-  flagsHelp,
-  one,
-  parseFlags,
-  toggle,
-  wrong,
-} from '../../packages/cli/dist/commands/flags/flags.js'
+import { escapeHtml, formatNumber, htmlPage, htmlTable, schemaVersion, textTable } from '../../packages/bench/dist/index.js'
+import { exitCode, writeText } from '../../packages/cli/dist/commands/bench/output.js'
+import { asksForHelp, flagsHelp, one, parseFlags, toggle, wrong } from '../../packages/cli/dist/commands/flags/flags.js'
 import { modelFlags, readModel } from '../../packages/cli/dist/commands/bench/flags/model-flags.js'
 import { integer } from '../../packages/cli/dist/commands/flags/values.js'
 import { measureStages } from './measure-stages.mjs'
 import { stagePlot } from './stage-plot.mjs'
-import { writeText } from '../../packages/cli/dist/commands/bench/output/write-files.js'
 
 const flagTable = {
   ...modelFlags,

@@ -12,7 +12,7 @@ import {
 } from '@cllm/http-koa'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
-import { options } from '../src/config/options/option-list.js'
+import { options } from '../src/config/options/schema.js'
 import { loadConfig } from '../src/config/load-config.js'
 import { dispatch } from '../src/dispatch.js'
 import { LogLines } from '../src/process/log-lines.js'

@@ -1,7 +1,8 @@
 import type { LoadShape } from '../load/load-options.js'
-import { figures, type Figure } from '../report/figures.js'
-import type { RunResult } from '../report/run-result.js'
-import { estimate, estimateRatio, type Estimate } from '../statistics/confidence.js'
+import { type Figure, figures } from '../report/figures.js'
+import type { RunResult, schemaVersion } from '../report/run-result.js'
+import { estimate, type Estimate, estimateRatio } from '../statistics/confidence.js'
+import type { MachineState } from './machine-watch.js'
 
 /** The verdict on a ratio and its interval: `noise` if the interval contains 1, `unknown` without one. */
 export type Verdict = 'better' | 'worse' | 'noise' | 'unknown'
@@ -71,4 +72,16 @@ function verdictOf({ low, high }: Estimate, better: Figure['better']): Verdict {
   if (low === undefined || high === undefined) return 'unknown'
   if (low <= 1 && high >= 1) return 'noise'
   return low > 1 === (better === 'higher') ? 'better' : 'worse'
+}
+
+/** A comparison: the last line that \`--json\` prints. */
+export interface CompareResult {
+  readonly schema: typeof schemaVersion
+  readonly kind: 'compare'
+  readonly seed: number
+  readonly baseline: string
+  readonly rounds: number
+  readonly machine: MachineState
+  readonly loads: readonly ComparedLoad[]
+  readonly warnings: readonly string[]
 }

@@ -1,11 +1,99 @@
 import { CllmError } from '@cllm/core'
-import type { Dataset } from '../workload/work-item.js'
-import { azureTrace } from './sources/azure-trace.js'
-import { mooncakeTrace } from './sources/mooncake-trace.js'
-import { mtBenchDataset } from './sources/mt-bench.js'
-import { shareGptDataset } from './sources/sharegpt.js'
+import type { Dataset, WorkItem } from '../workload/work-item.js'
 import { syntheticDataset, type SyntheticOptions } from './sources/synthetic.js'
-import { textDataset } from './sources/text-lines.js'
+import { readJson, readText } from './read-text.js'
+import { azureItems } from './sources/azure-items.js'
+import { mooncakeItems } from './sources/mooncake-items.js'
+import { z } from 'zod'
+import { randomSource } from '../statistics/random-source.js'
+import { guessTokens } from '../workload/prompt-text.js'
+import { type LengthDistribution, lengthDrawer } from '../workload/length-distribution.js'
+import { datasetError, parseJsonLines } from './parse-json.js'
+
+/**
+ * A trace in the CSV format of Azure's LLM inference traces (Azure/AzurePublicDataset): `TIMESTAMP`,
+ * `ContextTokens`, `GeneratedTokens`. Prompts share nothing.
+ */
+export const azureTrace = (file: string): Dataset =>
+  listDataset('azure', azureItems(readText(file), file))
+
+/**
+ * A trace in Mooncake's JSONL format (kvcache-ai/Mooncake): `timestamp` (ms), `input_length`,
+ * `output_length`, `hash_ids`: one per 512-token block of the prompt. Equal ids become equal text, so
+ * prefixes are shared as they were.
+ */
+export const mooncakeTrace = (file: string): Dataset =>
+  listDataset('mooncake', mooncakeItems(readText(file), file))
+
+const question = z.object({ turns: z.array(z.string()).min(1) })
+
+/**
+ * MT-bench's questions (lm-sys/FastChat: `question_id, category, turns`): each further turn follows
+ * the answer to the one before.
+ */
+export function mtBenchDataset(file: string, { outputLengths, seed }: OutputOptions): Dataset {
+  const draw = lengthDrawer(outputLengths, randomSource(seed, 'output'))
+  const items = parseJsonLines(readText(file), file, question).map(({ value: { turns } }) => {
+    const items = turns.map((prompt): WorkItem => {
+      return { prompt, inputTokens: guessTokens(prompt), outputTokens: draw() }
+    })
+    return items.reduceRight((next, item) => ({ ...item, next }))
+  })
+  return listDataset('mt-bench', items)
+}
+
+const conversations = z.array(
+  z.object({ conversations: z.array(z.object({ from: z.string(), value: z.string() })) }),
+)
+
+/**
+ * Conversations as ShareGPT's JSON has them: an array of `{conversations: [{from, value}, …]}`. The
+ * first message is the prompt, and the length of its answer is the requested length; conversations
+ * without an answer are left out, as in vLLM's benchmark.
+ */
+export function shareGptDataset(file: string): Dataset {
+  const items = readJson(file, conversations).flatMap(
+    ({ conversations: [first, second] }): WorkItem[] => {
+      if (first === undefined || second === undefined || first.value === '') return []
+      const prompt = first.value
+      const outputTokens = guessTokens(second.value)
+      return [{ prompt, inputTokens: guessTokens(prompt), outputTokens }]
+    },
+  )
+  if (items.length === 0) throw datasetError(file, undefined, 'has no conversation with an answer')
+  return listDataset('sharegpt', items)
+}
+
+/** Options for files without answers. */
+export interface OutputOptions {
+  /** Requested number of answer tokens. */
+  readonly outputLengths: LengthDistribution
+  readonly seed: number
+}
+
+/** One prompt per line of a text file. */
+export function textDataset(file: string, { outputLengths, seed }: OutputOptions): Dataset {
+  const draw = lengthDrawer(outputLengths, randomSource(seed, 'output'))
+  const lines = readText(file)
+    .split(/\r?\n/)
+    .filter((line) => line.trim() !== '')
+  const items = lines.map((prompt) => ({
+    prompt,
+    inputTokens: guessTokens(prompt),
+    outputTokens: draw(),
+  }))
+  return listDataset('text', items)
+}
+
+/** A dataset of the items of a list, from the beginning again after the last. */
+export function listDataset(name: string, items: readonly WorkItem[]): Dataset {
+  return {
+    name,
+    size: items.length,
+    timed: items.every(({ atMs }) => atMs !== undefined),
+    item: (index) => items[index % items.length] as WorkItem,
+  }
+}
 
 const formats: Readonly<Record<string, (file: string, options: SyntheticOptions) => Dataset>> = {
   text: textDataset,

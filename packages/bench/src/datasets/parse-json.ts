@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { datasetError } from './dataset-error.js'
+import { CllmError } from '@cllm/core'
 
 /** An object and the line, from 1, that it was on. */
 export interface JsonLine<T> {
@@ -56,4 +56,12 @@ function problemOf(error: z.ZodError): string {
   const [issue] = error.issues
   const path = issue?.path.join('.') ?? ''
   return path === '' ? (issue?.message ?? 'not valid') : `${path}: ${issue?.message}`
+}
+
+/** An `invalid_dataset` error that names the file and, where known, the line (from 1). */
+export function datasetError(file: string, line: number | undefined, problem: string): CllmError {
+  const place = line === undefined ? file : `${file}:${line}`
+  return new CllmError('invalid_dataset', `${place}: ${problem}`, {
+    details: { file, ...(line === undefined ? {} : { line }) },
+  })
 }

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
-import { datasetError } from './dataset-error.js'
+import { datasetError, parseJson } from './parse-json.js'
+import type { z } from 'zod'
 
 /**
  * The text of a file.
@@ -16,3 +17,12 @@ export function readText(file: string): string {
   if (text.trim() === '') throw datasetError(file, undefined, 'is empty')
   return text
 }
+
+/**
+ * Reads a JSON file.
+ *
+ * @param expected - what it could have been beside JSON, for the message
+ * @throws `invalid_dataset` naming the file and its problem
+ */
+export const readJson = <T>(file: string, schema: z.ZodType<T>, expected?: string): T =>
+  parseJson(readText(file), file, schema, expected)

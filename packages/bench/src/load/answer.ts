@@ -1,6 +1,6 @@
-import type { Api } from '../apis/api.js'
+import type { Api } from '../apis/apis.js'
 import type { RequestFailure, Usage } from '../metrics/run-record.js'
-import { eventDecoder } from './event-decoder.js'
+import { createParser } from 'eventsource-parser'
 
 /** Reads one answer's stream and records the time of each chunk. */
 export class Answer {
@@ -55,5 +55,26 @@ function parse(data: string): Readonly<Record<string, unknown>> {
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
   } catch {
     return {}
+  }
+}
+
+/** Consumes a stream's text in pieces and emits the data of each event. */
+export interface EventDecoder {
+  feed(text: string): void
+}
+
+/** A decoder for server-sent events or for one JSON object per line. */
+export function eventDecoder(
+  framing: 'sse' | 'ndjson',
+  onData: (data: string) => void,
+): EventDecoder {
+  if (framing === 'sse') return createParser({ onEvent: ({ data }) => onData(data) })
+  let rest = ''
+  return {
+    feed(text) {
+      const lines = (rest + text).split('\n')
+      rest = lines.pop() ?? ''
+      for (const line of lines) if (line.trim() !== '') onData(line)
+    },
   }
 }

@@ -1,16 +1,15 @@
 import { setMaxListeners } from 'node:events'
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Turn } from '../apis/api.js'
+import type { Turn } from '../apis/apis.js'
 import type { RunRecord } from '../metrics/run-record.js'
 import { randomSource } from '../statistics/random-source.js'
 import { promptText } from '../workload/prompt-text.js'
-import { arrivals } from './arrivals.js'
+import { arrivals, traceTimes } from './arrivals.js'
 import { lapOf, makeJob, type Job } from './job.js'
 import type { LoadClock, LoadOptions, RunOptions } from './load-options.js'
 import { sendRequest } from './send-request.js'
 import type { Target } from './target.js'
-import { traceTimes } from './trace-times.js'
 
 /** Why a run ended before its load was complete. */
 export type Stopped = 'interrupted' | 'target-gone'

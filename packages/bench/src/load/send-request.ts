@@ -1,6 +1,6 @@
 import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
-import type { Ask } from '../apis/api.js'
+import type { Ask } from '../apis/apis.js'
 import type { Outcome, RequestFailure } from '../metrics/run-record.js'
 import { Answer } from './answer.js'
 import { urlOf, type Target } from './target.js'

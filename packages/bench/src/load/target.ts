@@ -1,6 +1,6 @@
 import { Agent as HttpAgent, type AgentOptions } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
-import type { Api } from '../apis/api.js'
+import type { Api } from '../apis/apis.js'
 
 /** A server to measure. */
 export interface Target {

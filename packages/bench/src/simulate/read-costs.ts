@@ -1,6 +1,6 @@
 import { builtInMachines, type MachineModel, passMachine } from '@cllm/simulation'
 import { z } from 'zod'
-import { readJson } from '../datasets/read-json.js'
+import { readJson } from '../datasets/read-text.js'
 
 const milliseconds = z.number().nonnegative()
 

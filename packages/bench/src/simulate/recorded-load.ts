@@ -1,8 +1,10 @@
 import type { Recording } from '@cllm/core'
 import { recordedPrompt } from '@cllm/simulation'
-import { datasetError } from '../datasets/dataset-error.js'
-import { listDataset } from '../datasets/list-dataset.js'
+import { datasetError } from '../datasets/parse-json.js'
+import { listDataset } from '../datasets/open-dataset.js'
 import type { Dataset } from '../workload/work-item.js'
+import { readText } from '../datasets/read-text.js'
+import { parseRecording } from './recording-schema.js'
 
 /**
  * The requests of a recording, at their arrival times. Requests that were refused before their
@@ -31,3 +33,22 @@ export function recordedLoad(recording: Recording, file: string): Dataset {
   if (items.length === 0) throw datasetError(file, undefined, 'has no request that was taken in')
   return listDataset(`recording ${file}`, items)
 }
+
+/** What to know of a replay without speculation, where the recorded server speculated. */
+export function draftWarnings({ steps }: Pick<Recording, 'steps'>): readonly string[] {
+  let [tokens, accepted] = [0, 0]
+  for (const { drafts } of steps) {
+    tokens += drafts?.tokens ?? 0
+    accepted += drafts?.accepted ?? 0
+  }
+  if (tokens === 0) return []
+  const share = (accepted / tokens).toFixed(2)
+  return [`the recorded server speculated, the simulation does not: try --speculative ${share}`]
+}
+
+/**
+ * Reads a recording. Apart from the schema, which the web page has as well and which reads no files.
+ *
+ * @throws `invalid_dataset` naming the file and its problem
+ */
+export const readRecording = (file: string): Recording => parseRecording(readText(file), file)

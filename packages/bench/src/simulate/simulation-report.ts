@@ -8,7 +8,7 @@ import {
   stepPlot,
 } from '../report/html/plots.js'
 import { loadName, type MeasuredRun } from '../report/run-result.js'
-import { measuredRuns } from './measured-runs.js'
+import { measuredRuns } from './simulation-trace.js'
 import { nameOf } from './simulation-table.js'
 import type { SimulatedRun, SimulationResult } from './simulation-result.js'
 

@@ -1,7 +1,6 @@
-import { figures } from '../report/figures.js'
-import { formatNumber } from '../report/format.js'
+import { figures, formatNumber } from '../report/figures.js'
 import { loadName } from '../report/run-result.js'
-import { textTable } from '../report/text-table.js'
+import { textTable } from '../report/tables.js'
 import type { SimulationSetup } from './simulate-policy.js'
 import type { SimulationResult } from './simulation-result.js'
 

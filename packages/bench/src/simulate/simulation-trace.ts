@@ -1,8 +1,8 @@
 import { chromeTrace } from '../report/chrome-trace.js'
-import { measuredRuns } from './measured-runs.js'
 import { nameOf } from './simulation-table.js'
 import type { SimulatedRun } from './simulation-result.js'
 import type { StepBucket } from '../report/step-history.js'
+import { type MeasuredRun, schemaVersion } from '../report/run-result.js'
 
 /** A timeline of the requests, with the composition of the steps as counters. */
 export function simulationTrace(runs: readonly SimulatedRun[]): { traceEvents: unknown[] } {
@@ -25,4 +25,30 @@ function stepTrace(name: string, pid: number, steps: readonly StepBucket[]): unk
       args: { prefill: prefillTokens / count, decode: decodeTokens / count },
     })),
   ]
+}
+
+/** Simulations in the form that the reports' plots take: the policy is shown as the target. */
+export function measuredRuns(runs: readonly SimulatedRun[]): MeasuredRun[] {
+  return runs.map(({ result, records }) => {
+    const { load, dataset, seed, summary, failures, warnings, cost } = result
+    return {
+      records,
+      result: {
+        schema: schemaVersion,
+        kind: 'run',
+        target: { name: nameOf(result), url: 'simulation:', api: 'simulation', model: cost.name },
+        load,
+        dataset,
+        repeat: 1,
+        seed,
+        startedAt: '',
+        client: { node: process.version, cpu: cost.name, cores: 1 },
+        stopped: null,
+        eventLoopP99Ms: 0,
+        summary,
+        failures,
+        warnings,
+      },
+    }
+  })
 }

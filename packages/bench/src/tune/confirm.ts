@@ -1,5 +1,5 @@
 import { defined } from '@cllm/core'
-import { cllmApi } from '../apis/cllm.js'
+import { cllmApi } from '../apis/apis.js'
 import type { ModelHost, ModelSettings } from '../calibrate/model-host.js'
 import { runLoad } from '../load/run-load.js'
 import { agentFor } from '../load/target.js'

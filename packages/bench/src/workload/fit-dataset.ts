@@ -1,4 +1,4 @@
-import { charactersPerToken } from '../datasets/guess-tokens.js'
+import { charactersPerToken } from './prompt-text.js'
 import type { Dataset, PromptSegment, WorkItem } from './work-item.js'
 
 /** How a trace of a large machine becomes a load for a small one. */

@@ -1,7 +1,6 @@
 import { Document, isScalar, type Pair, type Scalar, visit } from 'yaml'
 import { loadConfig, type LoadedConfig } from '../config/load-config.js'
-import { options } from '../config/options/option-list.js'
-import type { CllmConfig } from '../config/options/schema.js'
+import { options, type CllmConfig } from '../config/options/schema.js'
 import type { CommandIo } from './command-io.js'
 import { configHelp } from './help/config-help.js'
 

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { homedir } from 'node:os'
 import path from 'node:path'
-import { readData } from '../read-data.js'
+import { readData } from './read-data.js'
 
 /** Makes a relative path absolute. */
 export const resolvePath = (value: string | null, folder: string): string | null =>
@@ -23,7 +23,7 @@ export const resolveModelSpec = (spec: string, folder: string): string => {
 }
 
 /** The chat templates that llama-server knows by name; they write what its own do. */
-const templates = readData<Readonly<Record<string, string>>>('chat-templates')
+const templates = readData('chat-templates') as Readonly<Record<string, string>>
 
 /** The names for `--chat-template NAME`, in the order of the alphabet. */
 export const templateNames: readonly string[] = Object.keys(templates)

@@ -1,6 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { options } from '../config/options/option-list.js'
-import type { CllmConfig } from '../config/options/schema.js'
+import { options, type CllmConfig } from '../config/options/schema.js'
 
 type EngineConfig = CllmConfig['engine']
 type BackendOptions = Record<string, unknown>

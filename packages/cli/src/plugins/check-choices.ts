@@ -2,8 +2,8 @@ import { CllmError, type PluginRegistry } from '@cllm/core'
 import { policyOptionsOf } from '../config/resolve-policy.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { OwnSettings } from '../config/served-models.js'
-import { isDraftModel } from './is-draft-model.js'
 import { ownBackendOptions, toEngineSettings } from '../engine/to-engine-settings.js'
+import { modelName, type ResolveModelOptions } from '../models/resolve-model.js'
 
 /**
  * Checks, before a model is fetched, that the configured policy, proposer, backends and parts exist
@@ -30,5 +30,27 @@ export function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): vo
       settings,
     })
     registry.checkBackend(backendName, backend, ownBackendOptions(loaded.config, settings))
+  }
+}
+
+/**
+ * Whether `scheduler.speculative` names a model and no proposer.
+ *
+ * @param find - how models are found
+ * @throws `invalid_configuration` with the names of the proposers when it is neither
+ */
+export function isDraftModel(
+  speculative: string,
+  { proposers }: PluginRegistry,
+  find: Pick<ResolveModelOptions, 'sources' | 'mustBeGguf'> = {},
+): boolean {
+  if (proposers.names.includes(speculative)) return false
+  try {
+    modelName(speculative, find)
+    return true
+  } catch (error) {
+    if (!CllmError.isInstance(error)) throw error
+    proposers.check(speculative)
+    throw error
   }
 }

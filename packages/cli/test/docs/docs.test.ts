@@ -5,7 +5,7 @@ import ts from 'typescript'
 import type { RunCommand } from '../../src/commands/command-io.js'
 import { configHelp } from '../../src/commands/help/config-help.js'
 import { dispatch } from '../../src/dispatch.js'
-import { options } from '../../src/config/options/option-list.js'
+import { options } from '../../src/config/options/schema.js'
 import { generatedDocs } from '../../../../tools/docs/generated-docs.js'
 import { parse, walk } from './parse-tests.js'
 

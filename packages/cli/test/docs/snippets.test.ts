@@ -10,7 +10,7 @@ import {
 import { schedulerPlugin } from '@cllm/scheduler'
 import t from 'tap'
 import { loadConfig } from '../../src/config/load-config.js'
-import { options } from '../../src/config/options/option-list.js'
+import { options } from '../../src/config/options/schema.js'
 import { commands } from '../../src/commands/help/command-table.js'
 import { serve } from '../serve-process.js'
 

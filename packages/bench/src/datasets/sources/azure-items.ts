@@ -1,6 +1,6 @@
 import { parse } from 'csv-parse/sync'
 import type { WorkItem } from '../../workload/work-item.js'
-import { datasetError } from '../dataset-error.js'
+import { datasetError } from '../parse-json.js'
 
 const columns = ['TIMESTAMP', 'ContextTokens', 'GeneratedTokens'] as const
 

@@ -1,7 +1,6 @@
 import { z } from 'zod'
 import type { PromptSegment, WorkItem } from '../../workload/work-item.js'
-import { datasetError } from '../dataset-error.js'
-import { parseJsonLines } from '../parse-json.js'
+import { datasetError, parseJsonLines } from '../parse-json.js'
 
 /** Tokens per hash id. */
 const blockTokens = 512

@@ -1,5 +1,4 @@
-import { figures, type Figure } from '../figures.js'
-import { formatNumber } from '../format.js'
+import { figures, type Figure, formatNumber } from '../figures.js'
 import type { Summary } from '../../metrics/summarize.js'
 import type { ComparedLoad, Ratio } from '../../compare/compare-runs.js'
 import { htmlTable, type Cell } from './html.js'

@@ -1,4 +1,4 @@
-import type { CompareResult } from '../../compare/compare-result.js'
+import type { CompareResult } from '../../compare/compare-runs.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
 import { comparedTable, figuresTable } from './figures-table.js'
 import { escapeHtml, htmlPage } from './html.js'

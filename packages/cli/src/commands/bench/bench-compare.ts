@@ -11,9 +11,8 @@ import { compareTargets } from './compare-targets.js'
 import { defineCommand } from '../flags/define-command.js'
 import { type Values, wrong } from '../flags/flags.js'
 import { compareFlags } from './flags/load-flags.js'
-import { apiNames, parseTarget, type TargetSpec } from './flags/parse-target.js'
+import { apiNames, parseTarget, type TargetSpec, readTarget } from './flags/read-target.js'
 import { readLoads } from './flags/read-load.js'
-import { readTarget } from './flags/read-target.js'
 
 type CompareFlags = Values<typeof compareFlags>
 

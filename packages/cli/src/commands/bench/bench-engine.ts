@@ -14,7 +14,7 @@ import {
   writeRows,
 } from '@cllm/bench'
 import type { HostedCommand } from '../command-io.js'
-import { exitCode } from './output/exit-code.js'
+import { exitCode } from './output.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one } from '../flags/flags.js'
 import { modelFlags, readModel } from './flags/model-flags.js'

@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type LoadOptions, type MeasuredRun, reachTarget, repeatTable, runTable } from '@cllm/bench'
-import { exitCodeOf } from './output/exit-code.js'
+import { exitCodeOf, writeFiles } from './output.js'
 import { defineCommand } from '../flags/define-command.js'
 import { wrong } from '../flags/flags.js'
 import { serveFlags } from './flags/load-flags.js'
 import { measureRun, warmUp } from './measure-run.js'
 import { readLoads } from './flags/read-load.js'
 import { readTarget } from './flags/read-target.js'
-import { writeFiles } from './output/write-files.js'
 
 /** `cllm bench serve` */
 export const benchServe = defineCommand({

@@ -15,13 +15,11 @@ import {
   textTable,
 } from '@cllm/bench'
 import type { CommandIo } from '../command-io.js'
-import { exitCode } from './output/exit-code.js'
+import { exitCode, progressBar, writeText } from './output.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, toggle, wrong } from '../flags/flags.js'
 import { modelFlags, readModel } from './flags/model-flags.js'
-import { progressBar } from './output/progress.js'
 import { integer } from '../flags/values.js'
-import { writeText } from './output/write-files.js'
 
 const flagTable = {
   ...modelFlags,

@@ -15,9 +15,8 @@ import {
   type Target,
 } from '@cllm/bench'
 import type { CommandIo } from '../command-io.js'
-import { exitCodeOf } from './output/exit-code.js'
+import { exitCodeOf, writeFiles } from './output.js'
 import { measureRun, warmUp } from './measure-run.js'
-import { writeFiles } from './output/write-files.js'
 
 /** How targets are compared, and where the results are written. */
 export interface CompareFlags {

@@ -9,7 +9,7 @@ import {
   type Target,
 } from '@cllm/bench'
 import type { CommandIo } from '../command-io.js'
-import { progressBar } from './output/progress.js'
+import { progressBar } from './output.js'
 
 /** What differs between the runs of one load. */
 export interface RunPlace {

@@ -9,12 +9,11 @@ import {
   simulationTable,
   simulationTrace,
 } from '@cllm/bench'
-import { exitCodeOf } from './output/exit-code.js'
+import { exitCodeOf, writeText } from './output.js'
 import { defineCommand } from '../flags/define-command.js'
 import { many, one, toggle } from '../flags/flags.js'
 import { readPolicies, readSimulation } from './flags/read-simulation.js'
 import { simulationFlags } from './flags/simulate-flags.js'
-import { writeText } from './output/write-files.js'
 
 const flagTable = {
   policy: many('NAME', "batching+order or a plugin's, options as NAME:{JSON}; repeatable"),

@@ -16,11 +16,10 @@ import {
   winnerOf,
 } from '@cllm/bench'
 import type { CommandIo, HostWith } from '../command-io.js'
-import { exitCode } from './output/exit-code.js'
+import { exitCode, progressBar } from './output.js'
 import { defineCommand } from '../flags/define-command.js'
 import { many, one, toggle, wrong } from '../flags/flags.js'
 import { modelFlags } from './flags/model-flags.js'
-import { progressBar } from './output/progress.js'
 import { readPolicies, readSimulation } from './flags/read-simulation.js'
 import { simulationFlags } from './flags/simulate-flags.js'
 import { integer } from '../flags/values.js'

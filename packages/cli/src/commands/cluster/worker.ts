@@ -1,7 +1,7 @@
 import { hostname } from 'node:os'
 import { type RedisBus, WorkerHost } from '@cllm/cluster'
 import { type LoadedModel, SupervisedEngineClient } from '@cllm/host'
-import type { Logger } from '@cllm/core'
+import { CllmError, type Logger } from '@cllm/core'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
 import type { CommandIo } from '../command-io.js'
@@ -10,8 +10,8 @@ import { configHelp } from '../help/config-help.js'
 import { prepareServing } from '../serve/prepare-serving.js'
 import { stopped } from '../../process/stop-signal.js'
 import { connectBus } from './connect-bus.js'
-import { keepReadyFile, removeStale } from './ready-file.js'
 import { processName } from './served-by-cluster.js'
+import { rmSync, writeFileSync } from 'node:fs'
 
 /** The output of `cllm worker --help`. */
 export const help =
@@ -116,4 +116,53 @@ async function expired(ms: number): Promise<void> {
 /** The last messages leave in a turn of their own. */
 async function flushed(): Promise<void> {
   await new Promise((resolve) => void setTimeout(resolve, 100))
+}
+
+/** Milliseconds between two writes. */
+const everyMs = 5000
+
+/**
+ * Removes the file that a worker left which was killed: probes would take this one for ready while it loads its model.
+ *
+ * @throws `invalid_configuration` where it cannot be removed
+ */
+export function removeStale(file: string): void {
+  try {
+    rmSync(file, { force: true })
+  } catch (cause) {
+    throw unusable('removed', cause)
+  }
+}
+
+/**
+ * Keeps a file for probes: it is there from now on, and old if this process stands still.
+ *
+ * @returns removes it
+ * @throws `invalid_configuration` where it cannot be written
+ */
+export function keepReadyFile(file: string): () => void {
+  const write = () => writeFileSync(file, '')
+  try {
+    write()
+  } catch (cause) {
+    throw unusable('written', cause)
+  }
+  const timer = setInterval(() => {
+    try {
+      write()
+    } catch {
+      // It grows old, which is what it is for.
+    }
+  }, everyMs)
+  timer.unref()
+  return () => {
+    clearInterval(timer)
+    rmSync(file, { force: true })
+  }
+}
+
+function unusable(done: string, cause: unknown): CllmError {
+  const reason = cause instanceof Error ? cause.message : String(cause)
+  const message = `--ready-file: the file cannot be ${done}: ${reason}`
+  return new CllmError('invalid_configuration', message, { cause })
 }

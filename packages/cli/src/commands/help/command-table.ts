@@ -26,7 +26,7 @@ const table: Readonly<Record<string, Command>> = {
       keepHeapSmall()
       return (await import('../serve/serve.js')).serve
     },
-    help: async () => (await import('./serve-help.js')).help(),
+    help: async () => (await import('./config-help.js')).help(),
   },
   worker: {
     summary: 'Serve a model to the fronts of a cluster',
@@ -124,7 +124,8 @@ const table: Readonly<Record<string, Command>> = {
   ),
   'native remove': command(
     'Delete local builds and use the prebuilt library',
-    () => import('../native/native-remove.js'),
+    () => import('../native/native-status.js'),
+    'remove',
   ),
   'model synth': command(
     "Write a model with another model's shape and random weights",

@@ -1,6 +1,6 @@
 import { describeValue } from '../../config/messages.js'
 import { configFlag } from '../../config/layers/flags-layer.js'
-import { options, sectionOf, type PlacedOption } from '../../config/options/option-list.js'
+import { options, type PlacedOption, sectionOf } from '../../config/options/schema.js'
 
 const textColumn = 32
 const width = 100
@@ -54,3 +54,12 @@ export const configHelp = (): string => {
   )
   return lines.join('\n')
 }
+
+/** The output of `cllm serve --help`. */
+export const help = (): string => `Usage: cllm serve [flags]
+
+Serves a model over HTTP. Downloads it if necessary, loads it and warms it up, then prints
+\`listening on http://HOST:PORT\`. Until then, requests get 503.
+SIGINT and SIGTERM let running requests finish; a second signal ends the server at once.
+
+${configHelp()}`

@@ -1,7 +1,7 @@
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import type { ModelHost, ModelSettings } from '@cllm/bench'
 import { createServer, registerPlugin } from '@cllm/host'
-import { PluginRegistry, systemClock } from '@cllm/core'
+import { defined, PluginRegistry, systemClock } from '@cllm/core'
 import { koaTransport, protocolsPlugin, Services, STARTED_AT } from '@cllm/http-koa'
 import { loadConfig } from '../../config/load-config.js'
 import { createProtocols } from '../../http/create-protocols.js'
@@ -10,10 +10,11 @@ import { availableMemory } from '../../engine/memory/available-memory.js'
 import { findNativeLibrary } from '../../engine/native-library.js'
 import { spawnEngine } from '../../engine/spawn-engine.js'
 import { createLogger } from '../../process/logger.js'
-import { resolveModel } from '../../models/resolve-model.js'
+import { type ResolvedModel, resolveModel } from '../../models/resolve-model.js'
 import type { CommandIo } from '../command-io.js'
-import { hostedBackend, hostedLog, hostedSettings } from './hosted-settings.js'
 import { policiesOf } from './simulate.js'
+import type { EngineSettings } from '../../engine/engine-settings.js'
+import { llamaCpp, toEngineSettings } from '../../engine/to-engine-settings.js'
 
 /** Loads models for the commands that measure them, with the same components as `cllm serve`. */
 export async function modelHost(
@@ -58,5 +59,44 @@ export async function modelHost(
       }
       return { url: new URL(listening?.url ?? 'http://127.0.0.1'), client, close }
     },
+  }
+}
+
+/** What engines of measured models log. */
+const hostedLog = { level: 'error', file: null } as const
+
+/** The settings of a measured model's engine. */
+export function hostedSettings(
+  settings: ModelSettings,
+  { path, name, spec }: ResolvedModel,
+  plugins: readonly string[],
+): EngineSettings {
+  const sizes = hostedBackend(settings, path)
+  const bare: EngineSettings = {
+    backendName: llamaCpp,
+    backend: sizes,
+    policy: settings.policy,
+    policyOptions: settings.policyOptions ?? {},
+    options: settings.speculates === true ? { speculative: 'auto' } : {},
+    plugins: plugins.map((use) => ({ use })),
+    pluginsFolder: process.cwd(),
+    use: {},
+    log: hostedLog,
+  }
+  if (settings.asServed !== true) return bare
+  const loaded = loadConfig({ argv: ['--model', settings.model], env: {} })
+  const { backend, options, cache } = toEngineSettings(loaded, { name, spec, path, settings: {} })
+  return { ...bare, backend: { ...backend, ...sizes }, options, ...defined({ cache }) }
+}
+
+/** The options of a measured model's backend. */
+function hostedBackend(settings: ModelSettings, modelPath: string) {
+  const { slots, contextSize, kvTokens, batchSize, gpu, threads } = settings
+  return {
+    modelPath,
+    slots,
+    batchSize,
+    gpu,
+    ...defined({ contextSize, kvTokens, threads }),
   }
 }

@@ -1,6 +1,6 @@
 import { textTable } from '../../process/text-table.js'
 import { loadConfig } from '../../config/load-config.js'
-import { downloadedModels } from '../../models/downloaded-models.js'
+import { downloadedModels } from '../../models/catalog/known-model.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'

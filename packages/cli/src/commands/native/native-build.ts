@@ -29,8 +29,7 @@ import { defineCommand } from '../flags/define-command.js'
 import { one } from '../flags/flags.js'
 import { integer } from '../flags/values.js'
 import { type BuildDisplay, buildDisplay } from './build-display.js'
-import { figuresTable } from './figures-table.js'
-import { withNativeLock } from './native-lock.js'
+import { figuresTable, withNativeLock } from './native-status.js'
 import { programRunner } from './spawn-program.js'
 
 /** What one compiler takes at most. */

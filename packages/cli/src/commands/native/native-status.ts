@@ -1,5 +1,10 @@
 import { gpuInUse } from '@cllm/backend-llamacpp'
-import { chooseBuild, readBuilds } from '@cllm/backend-llamacpp/native-build'
+import {
+  type BuildInfo,
+  chooseBuild,
+  readBuilds,
+  removeBuilds,
+} from '@cllm/backend-llamacpp/native-build'
 import { silentLogger } from '@cllm/core'
 import { loadConfig } from '../../config/load-config.js'
 import { thisMachine } from '../../engine/native-library.js'
@@ -7,7 +12,10 @@ import { nativeFolder } from '../../models/cache-folder.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, toggle, type Values } from '../flags/flags.js'
-import { figuresTable } from './figures-table.js'
+import { mkdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { withLock } from '../../models/fetch/with-lock.js'
+import { textTable } from '../../process/text-table.js'
 
 const flags = {
   json: toggle('Print JSON'),
@@ -68,4 +76,43 @@ async function showStatus({ json, config }: Values<typeof flags>, io: CommandIo)
     if (gpu !== false) return 'local build not used: it is for the CPU only (`--gpu off`)'
     return `local build not used with \`engine.native\` ${engine.native}`
   }
+}
+
+/** Runs `action` while no other process changes what was built in `folder`, which is created. */
+export async function withNativeLock<T>(
+  folder: string,
+  { signal, stderr }: CommandIo,
+  action: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  await mkdir(folder, { recursive: true })
+  const onWait = () => void stderr.write('another process is building: waiting for it\n')
+  return await withLock(join(folder, 'build'), { signal, onWait }, action)
+}
+
+/** `cllm native remove` */
+export const remove = defineCommand({
+  usage: 'native remove',
+  doc: `
+Deletes the libraries built by \`cllm native build\`. The prebuilt library is used from the next
+start on.`,
+  flags: {},
+  async run(_, io) {
+    const folder = nativeFolder({ env: io.env })
+    const count = await withNativeLock(folder, io, async () => await removeBuilds(folder))
+    const what = count === 1 ? 'one build' : `${count} builds`
+    io.stdout.write(count === 0 ? `no local builds in ${folder}\n` : `deleted ${what}\n`)
+    return 0
+  },
+})
+
+/** Tokens per second of each library that was measured, and which was the fastest. */
+export function figuresTable({ fastest, measured }: BuildInfo): string {
+  const head = ['tokens/s', 'prefill', '1 sequence', '8 sequences', '16 sequences', '']
+  const table = textTable(head)
+  for (const [name, { prefill, decode }] of Object.entries(measured.figures)) {
+    const rates = [prefill, ...decode].map((rate) => rate.toFixed(1))
+    table.push([name, ...rates, name === fastest ? 'fastest' : ''])
+  }
+  const threads = measured.threads === 1 ? '1 thread' : `${measured.threads} threads`
+  return `${table.toString()}\nmeasured on ${measured.model}, ${threads}\n`
 }

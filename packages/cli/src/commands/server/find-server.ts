@@ -1,7 +1,11 @@
 import { CllmError } from '@cllm/core'
 import { modelName } from '../../models/resolve-model.js'
-import { readModels, type ServedModelState } from './model-states.js'
-import { ServerClient, type ServerAddress } from './server-client.js'
+import {
+  readModels,
+  type ServedModelState,
+  ServerClient,
+  type ServerAddress,
+} from './server-client.js'
 
 /** How long a server on this machine may take to say that it is there, in milliseconds. */
 const patienceMs = 3000

@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { loadConfig } from '../../config/load-config.js'
-import { downloadedModel } from '../../models/downloaded-models.js'
+import { downloadedModel } from '../../models/catalog/known-model.js'
 import type { CommandIo } from '../command-io.js'
 import type { Values } from '../flags/flags.js'
 import { configFlags, modelsFolder } from '../model/models-folder.js'

@@ -2,8 +2,7 @@ import { textTable } from '../../process/text-table.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'
-import { readModels, type ServedModelState } from './model-states.js'
-import { ServerClient } from './server-client.js'
+import { readModels, type ServedModelState, ServerClient } from './server-client.js'
 import { serverAddress, serverFlags } from './server-flags.js'
 
 const flags = { json: toggle('Print JSON'), ...serverFlags }

@@ -3,10 +3,10 @@ import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, toggle } from '../flags/flags.js'
 import { duration } from '../flags/values.js'
-import { type Activity, readActivity } from './activity.js'
-import { ServerClient } from './server-client.js'
+import { ServerClient, readModels, type ServedModelState } from './server-client.js'
 import { serverAddress, serverFlags } from './server-flags.js'
-import { renderActivity } from './render-activity.js'
+import { textTable } from '../../process/text-table.js'
+import { formatBytes } from '../../models/format-bytes.js'
 
 const flags = {
   once: toggle('Print the figures once and exit'),
@@ -60,4 +60,103 @@ async function watch(
     stdout.write(leave)
   }
   return 0
+}
+
+/** A slot, as `GET /slots` shows it. */
+export interface SlotState {
+  readonly id: number
+  /** `idle`, or the state of its request, such as `decoding`. */
+  readonly state: string
+  /** Tokens in it. */
+  readonly n_past: number
+  /** Tokens that it holds at most. */
+  readonly n_ctx: number
+}
+
+/** What a model does. */
+export interface ModelActivity extends ServedModelState {
+  readonly slots: readonly SlotState[]
+  /** Requests with a slot, and without one. */
+  readonly running: number
+  readonly queued: number
+  /** Tokens computed since the start, of prompts and of answers. */
+  readonly prefillTokens: number
+  readonly decodeTokens: number
+}
+
+/** What a server does at a time. */
+export interface Activity {
+  /** Milliseconds, to be compared with another one's. */
+  readonly at: number
+  readonly models: readonly ModelActivity[]
+}
+
+/** Reads what a server does, from `GET /models`, `/slots` and `/metrics`. */
+export async function readActivity(client: ServerClient, signal: AbortSignal): Promise<Activity> {
+  const [models, metrics] = await Promise.all([
+    readModels(client, signal),
+    client.text('/metrics', signal),
+  ])
+  const at = performance.now()
+  const active = models.map(async (model): Promise<ModelActivity> => {
+    const query = `/slots?model=${encodeURIComponent(model.name)}`
+    const slots = (await client.get(query, signal)) as readonly SlotState[]
+    const value = (name: string, labels: Readonly<Record<string, string>> = {}): number =>
+      sample(metrics, name, { model_name: model.name, ...labels })
+    return {
+      ...model,
+      slots,
+      running: value('cllm_num_requests_running'),
+      queued: value('cllm_num_requests_waiting'),
+      prefillTokens: value('cllm_step_tokens_total', { kind: 'prefill' }),
+      decodeTokens: value('cllm_step_tokens_total', { kind: 'decode' }),
+    }
+  })
+  return { at, models: await Promise.all(active) }
+}
+
+/** The value of a metric in Prometheus' text format; 0 where it is not there. */
+function sample(text: string, name: string, labels: Readonly<Record<string, string>>): number {
+  const wanted = Object.entries(labels).map(([key, value]) => `${key}=${JSON.stringify(value)}`)
+  const line = text
+    .split('\n')
+    .find((one) => one.startsWith(`${name}{`) && wanted.every((label) => one.includes(label)))
+  return Number(line?.slice(line.lastIndexOf(' ') + 1) ?? 0)
+}
+
+/**
+ * What a server does, as tables.
+ *
+ * @param before - an earlier look, for rates; without it they are left out
+ */
+export function renderActivity(now: Activity, before: Activity | undefined): string {
+  const head = ['model', 'state', 'size', 'running', 'queued', 'prefill tok/s', 'decode tok/s']
+  const models = textTable(head)
+  for (const model of now.models) {
+    const earlier = before?.models.find(({ name }) => name === model.name)
+    const seconds = before === undefined ? 0 : (now.at - before.at) / 1000
+    const rate = (kind: 'prefillTokens' | 'decodeTokens') =>
+      earlier === undefined ? '–' : ((model[kind] - earlier[kind]) / seconds).toFixed(1)
+    const size = model.sizeBytes === null ? '' : formatBytes(model.sizeBytes)
+    const counts = [model.running, model.queued]
+    const rates = [rate('prefillTokens'), rate('decodeTokens')]
+    models.push([model.name, model.state, size, ...counts, ...rates])
+  }
+  const slots = now.models.filter((model) => model.slots.length > 0).map(slotTable)
+  return [`${models.toString()}\n`, ...slots].join('\n')
+}
+
+const width = 30
+
+function slotTable({ name, slots }: ModelActivity): string {
+  const table = textTable(['slot', 'state', 'tokens', ''])
+  for (const slot of slots) {
+    table.push([slot.id, slot.state, `${slot.n_past} of ${slot.n_ctx}`, bar(slot)])
+  }
+  return `slots of ${name}\n${table.toString()}\n`
+}
+
+const bar = ({ n_past: used, n_ctx: size }: SlotState): string => {
+  const filled = Math.round((Math.min(used, size) / Math.max(1, size)) * width)
+  return '█'.repeat(filled) + '·'.repeat(width - filled)
 }

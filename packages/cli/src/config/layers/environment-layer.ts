@@ -1,5 +1,5 @@
 import { suggestion } from '../messages.js'
-import { options } from '../options/option-list.js'
+import { options } from '../options/schema.js'
 import type { Layer, Setting } from './setting.js'
 
 /** The variable that names the YAML file. */

@@ -1,4 +1,4 @@
-import { readData } from '../../read-data.js'
+import { readData } from '../read-data.js'
 import { decimal, integer, type ValueFormat } from '../options/value-format.js'
 
 /** A key of the original C++ server that sets an option. */
@@ -46,7 +46,7 @@ export const mappedKeys: ReadonlyMap<string, MappedKey> = new Map<string, Mapped
 
 /** The original's keys that have no effect. */
 export const ignoredKeys: ReadonlySet<string> = new Set(
-  Object.entries(readData<Readonly<Record<string, readonly string[]>>>('ignored-keys')).flatMap(
+  Object.entries(readData('ignored-keys') as Readonly<Record<string, readonly string[]>>).flatMap(
     ([section, keys]) => keys.map((key) => `${section}.${key}`),
   ),
 )

@@ -2,8 +2,8 @@ import { createRequire } from 'node:module'
 import type * as Yaml from 'yaml'
 import { describeValue, suggestion } from '../messages.js'
 import { ignoredKeys, mappedKeys } from './original-layout.js'
-import { options } from '../options/option-list.js'
-import { modelPaths } from '../resolve-models.js'
+import { options } from '../options/schema.js'
+import { modelPaths } from '../resolve-policy.js'
 
 const load = createRequire(import.meta.url)
 /** Loaded where there is a file: it has as many modules as this command. */

@@ -2,10 +2,9 @@ import { replaceableParts } from '@cllm/core'
 import { clusterOptions } from './cluster-options.js'
 import { cacheOptions } from './cache-options.js'
 import { modelOptions } from './model-options.js'
-import { recorderOptions, telemetryOptions } from './observe-options.js'
 import { kvCacheTypes } from '@cllm/backend-llamacpp/kv-cache-type'
 import { nativeOptions } from './native-options.js'
-import { file, option, type OptionValues } from './option.js'
+import { file, folder, option, type OptionValues, placeOptions } from './option.js'
 import { resolveModelSpec, resolvePluginName, resolveTemplate } from '../paths.js'
 import { requestDefaults } from './request-defaults.js'
 import { schedulerOptions } from './scheduler-options.js'
@@ -13,6 +12,7 @@ import { securityOptions } from './security-options.js'
 import { serverOptions } from './server-options.js'
 import {
   decimal,
+  emptyToNone,
   integer,
   oneOf,
   orAuto,
@@ -24,6 +24,38 @@ import {
   toggle,
   toggleOrAuto,
 } from './value-format.js'
+import { defaultRecorderOptions } from '@cllm/host'
+
+/** The options of tracing: the branch `telemetry` of the schema. */
+const telemetryOptions = {
+  otlp_endpoint: option(orNone(text('a URL')), null, {
+    env: 'OTEL_EXPORTER_OTLP_ENDPOINT',
+    normalize: emptyToNone,
+  }).describe(
+    'Base URL of an OTLP collector for traces over HTTP, such as ' +
+      '`http://127.0.0.1:4318`. Unset: tracing is off.',
+  ),
+}
+
+/** The options of the flight recorder: the branch `recorder` of the schema. */
+const recorderOptions = {
+  minutes: option(decimal(0, Infinity, 'minutes'), defaultRecorderOptions.windowMs / 60_000, {
+    flag: 'recorder-minutes',
+  }).describe(
+    'Minutes of requests and steps, without any text, in the flight recorder, for `GET ' +
+      '/admin/recorder` and crash files. 0 turns it off.',
+  ),
+  size: option(integer(65_536, Infinity, 'BYTES'), defaultRecorderOptions.maxBytes, {
+    flag: 'recorder-size',
+  }).describe(
+    'Approximate memory limit of the recorder, in bytes; the oldest entries are dropped ' +
+      'first.',
+  ),
+  folder: folder({ flag: 'recorder-folder' }).describe(
+    'Folder for the recordings of the last eight engine crashes; by default one in the ' +
+      "user's state folder.",
+  ),
+}
 
 const normalizePlugin = (entry: unknown): unknown => {
   if (typeof entry === 'string') return { use: entry, options: {} }
@@ -170,3 +202,12 @@ export const schema = {
 
 /** The effective configuration: the schema's tree with a value for every option. */
 export type CllmConfig = OptionValues<typeof schema>
+
+export type { PlacedOption } from './option.js'
+
+/** All options of the schema with their paths, in its order. */
+export const options = placeOptions(schema)
+
+/** The section of an option, such as `api.defaults`. */
+export const sectionOf = (path: string): string =>
+  path.includes('.') ? path.slice(0, path.lastIndexOf('.')) : path

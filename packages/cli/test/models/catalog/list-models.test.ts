@@ -15,9 +15,8 @@ import { gpuLayersFor } from '../../../src/commands/model/fit.js'
 import { chooseModel } from '../../../src/models/choose-model.js'
 import type { FetchProgress } from '../../../src/models/fetch/fetch-progress.js'
 import { formatBytes } from '../../../src/models/format-bytes.js'
-import { layersOf, memoryOn } from '../../../src/models/catalog/gpu-layers.js'
+import { layersOf, memoryOn, shapeOf } from '../../../src/models/catalog/memory-of.js'
 import { listModels, modelTable } from '../../../src/models/catalog/list-models.js'
-import { shapeOf } from '../../../src/models/catalog/memory-of.js'
 import { progressDisplay } from '../../../src/models/fetch/progress-bar.js'
 
 t.test('the listing', async (t) => {

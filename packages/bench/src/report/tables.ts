@@ -1,9 +1,9 @@
 import type { Distribution } from '../statistics/distribution.js'
 import { estimate } from '../statistics/confidence.js'
-import { figures } from './figures.js'
-import { formatEstimate, formatNumber } from './format.js'
+import { figures, formatEstimate, formatNumber } from './figures.js'
 import { loadName, type RunResult } from './run-result.js'
-import { textTable } from './text-table.js'
+import type { ComparedLoad, Ratio } from '../compare/compare-runs.js'
+import Table from 'cli-table3'
 
 /** A run as text for the terminal. */
 export function runTable({ summary, target, load, repeat, warnings, failures }: RunResult): string {
@@ -63,4 +63,71 @@ export function repeatTable(runs: readonly RunResult[]): string {
   })
   const table = textTable(['', 'mean (95 % interval)'], rows)
   return `${first.target.name}, ${loadName(first.load)}, ${runs.length} runs\n${table}\n\n`
+}
+
+const words = {
+  better: 'better',
+  worse: 'worse',
+  noise: 'within the noise',
+  unknown: '(no interval)',
+}
+
+/** The figures of all targets at one load, and their ratios. */
+export function compareTable({ load, figures: values, ratios }: ComparedLoad): string {
+  const names = Object.keys(values)
+  const [baseline = '', ...others] = names
+  const ratioText = (ratio: Ratio | undefined) =>
+    ratio === undefined ? '–' : `${formatEstimate(ratio)} ${words[ratio.verdict]}`
+  const rows = figures
+    .filter(({ name }) => names.some((target) => values[target]?.[name] !== undefined))
+    .map(({ name, unit }) => [
+      `${name} ${unit}`,
+      ...names.map((target) => formatEstimate(values[target]?.[name])),
+      ...others.map((target) => ratioText(ratios[target]?.[name])),
+    ])
+  const head = ['', ...names, ...others.map((name) => `${name} / ${baseline}`)]
+  return `${loadName(load)}, mean (95 % interval)\n${textTable(head, rows)}\n\n`
+}
+
+/** Characters of a line, at most, where a table has more than two columns. */
+const widest = 120
+
+/**
+ * A table for the terminal; all columns but the first are aligned right. One that is too wide for a line
+ * becomes several, below each other, each with the first column.
+ */
+export function textTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const width = (column: number) =>
+    [head, ...rows].reduce((most, row) => Math.max(most, (row[column] ?? '').length), 0) + 3
+  const parts: number[][] = []
+  let room = 0
+  for (let column = 1; column < head.length; column++) {
+    if (parts.length === 0 || room < width(column)) {
+      parts.push([0])
+      room = widest - 1 - width(0)
+    }
+    parts.at(-1)?.push(column)
+    room -= width(column)
+  }
+  if (parts.length === 0) parts.push([0])
+  const pick = (row: readonly string[], part: readonly number[]) => part.map((at) => row[at] ?? '')
+  return parts
+    .map((part) =>
+      oneTable(
+        pick(head, part),
+        rows.map((row) => pick(row, part)),
+      ),
+    )
+    .join('\n')
+}
+
+function oneTable(head: string[], rows: string[][]): string {
+  const table = new Table({
+    head,
+    colAligns: head.map((_, index) => (index === 0 ? 'left' : 'right')),
+    chars: { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' },
+    style: { head: [], border: [] },
+  })
+  table.push(...rows)
+  return table.toString()
 }

@@ -1,0 +1,245 @@
+import { defined } from '@cllm/core'
+import type { Usage } from '../metrics/run-record.js'
+
+/** An earlier turn of a conversation: a question and its answer. */
+export interface Turn {
+  readonly question: string
+  readonly answer: string
+}
+
+/** A request, independent of the server's API. */
+export interface Ask {
+  readonly prompt: string
+  /** The earlier turns, oldest first. */
+  readonly history?: readonly Turn[]
+  readonly maxTokens: number
+  readonly model?: string
+  /** Empty: none. */
+  readonly tenant: string
+  readonly temperature: number
+  /** Generate up to `maxTokens` even if the model would stop earlier. */
+  readonly ignoreEos: boolean
+}
+
+/** The content of one event of a stream. */
+export interface ApiEvent {
+  /** New text, possibly empty. */
+  readonly text?: string
+  /** Tokens in this event. */
+  readonly tokens?: number
+  readonly usage?: Usage
+  /** True in the event that ends a stream. */
+  readonly done?: boolean
+  /** The server's message when it failed. */
+  readonly error?: string
+}
+
+/** The API of one kind of server: how to request a stream and read its events. */
+export interface Api {
+  readonly name: string
+  readonly path: string
+  readonly framing: 'sse' | 'ndjson'
+  /** True when a request must name a model. */
+  readonly needsModel: boolean
+  /** The JSON to post. */
+  body(ask: Ask): Readonly<Record<string, unknown>>
+  /**
+   * Reads an event's JSON; undefined when it is not an event of this API.
+   */
+  read(event: Readonly<Record<string, unknown>>): ApiEvent | undefined
+}
+
+/** The prompt after the earlier turns, for an API that accepts a single text. */
+export function textOf({ prompt, history = [] }: Ask): string {
+  const said = history.map(({ question, answer }) => `${question}\n${answer}\n`)
+  return [...said, prompt].join('')
+}
+
+/** The message in an error of any of the APIs. */
+export function errorMessage(error: unknown): string {
+  const inner = (error as { message?: unknown } | null)?.message ?? error
+  return typeof inner === 'string' ? inner : JSON.stringify(inner)
+}
+
+/** The value when it is a number. */
+export function numberOf(value: unknown): number | undefined {
+  return typeof value === 'number' ? value : undefined
+}
+
+/** Removes undefined fields. */
+export function usageOf(counts: { readonly [name in keyof Usage]: number | undefined }): Usage {
+  return defined(counts)
+}
+
+/** The native API of cLLM: `POST /generate_stream`. */
+export const cllmApi: Api = {
+  name: 'cllm',
+  path: '/generate_stream',
+  framing: 'sse',
+  needsModel: false,
+  body: (ask) => ({
+    prompt: textOf(ask),
+    ...defined({ model: ask.model }),
+    max_tokens: ask.maxTokens,
+    temperature: ask.temperature,
+    ignore_eos: ask.ignoreEos,
+    // The counts of the prompt are among them.
+    timings: true,
+  }),
+  read(event) {
+    if (event.error !== undefined) return { error: errorMessage(event.error) }
+    if (event.done === true) {
+      const timings = (event.timings ?? {}) as Readonly<Record<string, unknown>>
+      const usage = usageOf({
+        generatedTokens: numberOf(event.generated_tokens),
+        promptTokens: numberOf(timings.prompt_tokens),
+        cachedTokens: numberOf(timings.cached_tokens),
+      })
+      return { done: true, usage }
+    }
+    return typeof event.token === 'string' ? { text: event.token, tokens: 1 } : undefined
+  },
+}
+
+/** llama.cpp's server: `POST /completion`. */
+export const llamaServerApi: Api = {
+  name: 'llama-server',
+  path: '/completion',
+  framing: 'sse',
+  needsModel: false,
+  body: (ask) => ({
+    prompt: textOf(ask),
+    ...defined({ model: ask.model }),
+    n_predict: ask.maxTokens,
+    temperature: ask.temperature,
+    ignore_eos: ask.ignoreEos,
+    stream: true,
+    return_tokens: true,
+  }),
+  read(event) {
+    if (event.error !== undefined) return { error: errorMessage(event.error) }
+    if (typeof event.content !== 'string') return undefined
+    const tokens = Array.isArray(event.tokens) ? event.tokens.length : 1
+    if (event.stop !== true) return { text: event.content, tokens }
+    const timings = event.timings as { readonly cache_n?: unknown } | undefined
+    const usage = usageOf({
+      promptTokens: numberOf(event.tokens_evaluated),
+      generatedTokens: numberOf(event.tokens_predicted),
+      cachedTokens: numberOf(timings?.cache_n),
+    })
+    return { text: event.content, tokens: event.content === '' ? 0 : tokens, done: true, usage }
+  },
+}
+
+/** Ollama's `POST /api/generate`, without the model's template. */
+export const ollamaApi: Api = {
+  name: 'ollama',
+  path: '/api/generate',
+  framing: 'ndjson',
+  needsModel: true,
+  body: (ask) => ({
+    model: ask.model,
+    prompt: textOf(ask),
+    raw: true,
+    stream: true,
+    options: { num_predict: ask.maxTokens, temperature: ask.temperature },
+  }),
+  read(event) {
+    if (event.error !== undefined) return { error: errorMessage(event.error) }
+    if (event.done === true) {
+      // `context` has the prompt in it and is no count; `eval_count` is what was generated.
+      const usage = usageOf({
+        promptTokens: numberOf(event.prompt_eval_count),
+        generatedTokens: numberOf(event.eval_count),
+      })
+      return { done: true, usage }
+    }
+    if (typeof event.response !== 'string') return undefined
+    return { text: event.response, tokens: 1 }
+  },
+}
+
+const common = ({ model, maxTokens, temperature, ignoreEos }: Ask) => ({
+  ...(model === undefined ? {} : { model }),
+  max_tokens: maxTokens,
+  temperature,
+  stream: true,
+  stream_options: { include_usage: true },
+  // Not part of OpenAI's API; vLLM, SGLang, llama-server and cLLM support it.
+  ...(ignoreEos ? { ignore_eos: true } : {}),
+})
+
+/** OpenAI's `POST /v1/completions`. */
+export const openaiCompletionsApi: Api = {
+  name: 'openai-completions',
+  path: '/v1/completions',
+  framing: 'sse',
+  needsModel: true,
+  body: (ask) => ({ prompt: textOf(ask), ...common(ask) }),
+  read: (event) => readChunk(event, (choice) => choice.text),
+}
+
+/** OpenAI's `POST /v1/chat/completions`. */
+export const openaiChatApi: Api = {
+  name: 'openai-chat',
+  path: '/v1/chat/completions',
+  framing: 'sse',
+  needsModel: true,
+  body: (ask) => ({ messages: messagesOf(ask), ...common(ask) }),
+  // Ollama has an empty `content` beside its reasoning.
+  read: (event) =>
+    readChunk(event, ({ delta }) => delta?.content || delta?.reasoning_content || delta?.reasoning),
+}
+
+function messagesOf({ prompt, history = [] }: Ask) {
+  return [
+    ...history.flatMap(({ question, answer }) => [
+      { role: 'user', content: question },
+      { role: 'assistant', content: answer },
+    ]),
+    { role: 'user', content: prompt },
+  ]
+}
+
+interface Choice {
+  readonly text?: string
+  readonly delta?: {
+    readonly content?: string | null
+    readonly reasoning_content?: string
+    readonly reasoning?: string
+  }
+}
+
+function readChunk(
+  event: Readonly<Record<string, unknown>>,
+  read: (choice: Choice) => string | null | undefined,
+): ApiEvent | undefined {
+  if (event.error !== undefined) return { error: errorMessage(event.error) }
+  if (!Array.isArray(event.choices)) return undefined
+  const [choice] = event.choices as Choice[]
+  const text = choice === undefined ? undefined : (read(choice) ?? undefined)
+  const usage = readUsage(event.usage)
+  return {
+    // The first chunk of a chat has a role and no text: no token.
+    ...(text === undefined || text === '' ? {} : { text, tokens: 1 }),
+    ...(usage === undefined ? {} : { usage }),
+  }
+}
+
+function readUsage(value: unknown): Usage | undefined {
+  if (typeof value !== 'object' || value === null) return undefined
+  const usage = value as Record<string, unknown>
+  const details = usage.prompt_tokens_details as Record<string, unknown> | null | undefined
+  return usageOf({
+    promptTokens: numberOf(usage.prompt_tokens),
+    generatedTokens: numberOf(usage.completion_tokens),
+    cachedTokens: numberOf(details?.cached_tokens),
+  })
+}
+
+/** The APIs that `--api` accepts, by name. */
+export const apis: ReadonlyMap<string, Api> = new Map(
+  [cllmApi, openaiCompletionsApi, openaiChatApi, ollamaApi, llamaServerApi].map(
+    (api) => [api.name, api] as const,
+  ),
+)

@@ -1,0 +1,80 @@
+import { writeFile } from 'node:fs/promises'
+import { CllmError } from '@cllm/core'
+import { chromeTrace, htmlReport, type ReportContent, type Stopped } from '@cllm/bench'
+import { Presets, SingleBar } from 'cli-progress'
+import type { Output } from '../command-io.js'
+
+/** The files to write, and their content. */
+export interface FilesOptions extends ReportContent {
+  readonly report: string | undefined
+  readonly trace: string | undefined
+}
+
+/** Writes the report and the timeline, each if its flag is given. */
+export async function writeFiles({ report, trace, ...content }: FilesOptions): Promise<void> {
+  if (report !== undefined) {
+    await writeText(report, htmlReport(content))
+  }
+  if (trace !== undefined) await writeText(trace, JSON.stringify(chromeTrace(content.runs)))
+}
+
+/**
+ * Writes a file.
+ *
+ * @throws `invalid_configuration` when it cannot be written
+ */
+export async function writeText(file: string, text: string): Promise<void> {
+  try {
+    await writeFile(file, text)
+  } catch (error) {
+    const message = `${file}: cannot be written: ${(error as Error).message}`
+    throw new CllmError('invalid_configuration', message, { cause: error })
+  }
+}
+
+/** The exit codes of the `cllm bench` commands. */
+export const exitCode = {
+  ok: 0,
+  /** Nothing was measured: the target cannot be reached, or a run had no success. */
+  failed: 1,
+  /** A flag or an input file is wrong. */
+  usage: 2,
+  /** A target stopped during a run; the partial results are printed. */
+  partial: 3,
+  /** Interrupted, such as by Ctrl-C; the partial results are printed. */
+  interrupted: 130,
+} as const
+
+/** The exit code for runs, each with its successful requests and why it stopped early, if so. */
+export function exitCodeOf(
+  runs: readonly { readonly ok: number; readonly stopped: Stopped | null }[],
+): number {
+  if (runs.some(({ stopped }) => stopped === 'interrupted')) return exitCode.interrupted
+  if (runs.every(({ ok }) => ok === 0)) return exitCode.failed
+  if (runs.some(({ stopped }) => stopped === 'target-gone')) return exitCode.partial
+  return runs.some(({ ok }) => ok === 0) ? exitCode.failed : exitCode.ok
+}
+
+/** Shows the progress of a run. */
+export interface Progress {
+  readonly step: () => void
+  readonly stop: () => void
+}
+
+/** A progress bar where `output` is a terminal, otherwise nothing. */
+export function progressBar(output: Output, name: string, total: number | undefined): Progress {
+  if (output.isTTY !== true) return { step: () => undefined, stop: () => undefined }
+  const format = total === undefined ? `${name} {value}` : `${name} {bar} {value} of {total}`
+  const bar = new SingleBar(
+    {
+      format,
+      stream: output as unknown as NodeJS.WritableStream,
+      hideCursor: true,
+      clearOnComplete: true,
+      gracefulExit: false, // true would add signal listeners; `stop` restores the terminal
+    },
+    Presets.shades_classic,
+  )
+  bar.start(total ?? 0, 0)
+  return { step: () => bar.increment(), stop: () => bar.stop() }
+}
