@@ -9,7 +9,7 @@ import type {
   TransportContext,
 } from '@cllm/core'
 import type { RouterContext, RouterInstance } from '@koa/router'
-import type { BodyBudget } from '../body/body-budget.js'
+import type { BodyBudget } from '../body/read-json-body.js'
 import type { RequestObserver } from '../engines/request-observer.js'
 import type { KeyAccess } from '../security/secure.js'
 import type { ResumableStreams } from '../stream/resumable-streams.js'

@@ -4,7 +4,7 @@ import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
 import type { KoaState, TransportServices } from '../routes/koa-context.js'
 import type { RouteTable } from '../routes/route-table.js'
-import type { OpenConnections } from './open-connections.js'
+import type { OpenConnections } from './create-http-server.js'
 
 type Fields = Readonly<Record<string, unknown>>
 

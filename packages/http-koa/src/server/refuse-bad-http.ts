@@ -2,7 +2,7 @@ import { type Server, STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import { CllmError, type Logger } from '@cllm/core'
 import type { RouteTable } from '../routes/route-table.js'
-import type { OpenConnections } from './open-connections.js'
+import type { OpenConnections } from './create-http-server.js'
 
 interface ConnectionError extends Error {
   readonly code?: string

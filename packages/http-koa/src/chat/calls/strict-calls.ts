@@ -99,7 +99,7 @@ function namedCalls(
 }
 
 /** How a call's object names its parts. */
-export const objectKeys = (call: CallFormat): typeof object =>
+const objectKeys = (call: CallFormat): typeof object =>
   call.arguments.kind === 'object' ? call.arguments : object
 
 /** The format in which calls are JSON objects behind a mark that nothing else in an answer has. */

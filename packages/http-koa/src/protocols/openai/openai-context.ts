@@ -1,7 +1,7 @@
-import type { FinishReason } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { Call } from '../../routes/call.js'
+import type { LogLevelControl } from '../../routes/define-protocol.js'
 import { customInput } from './tools/custom-tools.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
 import type { openAiDefaults } from './openai-defaults.js'
@@ -18,18 +18,14 @@ export function toolCallOf(
   return { id, type: 'custom', custom }
 }
 
-/** OpenAI's word for the end of an answer. */
-export const finishOf = (reason: FinishReason, hasCalls: boolean): string =>
-  hasCalls && reason === 'stop' ? 'tool_calls' : reason
-
 /** What the handlers of OpenAI's API share. */
 export interface OpenAiContext {
   /** The values of fields that requests leave out, by route. */
   readonly defaults: Readonly<Record<keyof typeof openAiDefaults, ProtocolDefaults>>
   /** Seconds since the epoch, shown as the date of every model. */
   readonly started: number
-  /** Whether answers show the prompt where a request does not say. */
-  readonly isVerbose: () => boolean
+  /** Below `info` answers to chats show the prompt where a request does not say. */
+  readonly log: LogLevelControl | undefined
 }
 
 /** Seconds since the epoch. */

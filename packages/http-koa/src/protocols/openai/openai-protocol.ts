@@ -1,5 +1,11 @@
+import { defined } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { defineProtocol, LOG_LEVEL, STARTED_AT } from '../../routes/define-protocol.js'
+import {
+  defineProtocol,
+  LOG_LEVEL,
+  STARTED_AT,
+  type LogLevelControl,
+} from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import {
   type DefaultOverrides,
@@ -28,8 +34,8 @@ export interface OpenAiProtocolOptions {
   readonly defaults?: DefaultOverrides
   /** The creation date of every model, in milliseconds since the epoch; default 0. */
   readonly started?: number
-  /** Whether answers to chats show the prompt where a request does not say; default: they do not. */
-  readonly isVerbose?: () => boolean
+  /** The level of the server's logger: answers to chats show the prompt below `info`, as llama-server's do. */
+  readonly log?: LogLevelControl
 }
 
 const streams = ['application/json', 'text/event-stream']
@@ -102,7 +108,7 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     routes: bindRoutes(routes, {
       defaults: eachWithOverrides(openAiDefaults, options.defaults),
       started: Math.floor((options.started ?? 0) / 1000),
-      isVerbose: options.isVerbose ?? (() => false),
+      log: options.log,
     }),
     errors: openAiErrors,
     under: ['/v1', '/chat/completions'],
@@ -119,7 +125,6 @@ export const openAi = defineProtocol({
     openAiProtocol({
       defaults: overridesFrom(options, services),
       started: services.get(STARTED_AT) ?? 0,
-      // as llama-server does with --verbose
-      isVerbose: () => /^(trace|debug)$/.test(services.get(LOG_LEVEL)?.level ?? ''),
+      ...defined({ log: services.get(LOG_LEVEL) }),
     }),
 })

@@ -193,7 +193,7 @@ testEach('chat completions', async (t) => {
     usage: { prompt_tokens: (counted.json as { input_tokens: number }).input_tokens },
     __verbose: { prompt: /euro/, generation_settings: { n_predict: -1 } },
   })
-  const shown = await start(t, { protocols: [openAiProtocol({ isVerbose: () => true })] })
+  const shown = await start(t, { protocols: [openAiProtocol({ log: { level: 'debug' } })] })
   const quiet = await shown.ask(chat, { ...user('euro'), verbose: false })
   t.notMatch(quiet.json, { __verbose: {} })
   t.match((await shown.ask(chat, user('euro'))).json, { __verbose: { prompt: /euro/ } })

@@ -1,4 +1,4 @@
-import type { EngineClient, GenerateRequest, Logger } from '@cllm/core'
+import type { EngineClient, FinishReason, GenerateRequest, Logger } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
 import { messagesSchema, toChatMessages, turnOptions } from '../../../chat/chat-messages.js'
@@ -111,3 +111,7 @@ export async function toChatRequest(
     limit: budget < 0 ? undefined : { budget, form, afterThinking },
   }
 }
+
+/** OpenAI's word for the end of an answer. */
+export const finishOf = (reason: FinishReason, hasCalls: boolean): string =>
+  hasCalls && reason === 'stop' ? 'tool_calls' : reason

@@ -10,10 +10,11 @@ import {
 import { promptProgress, StreamTimings, sum, timingsOf, usageOf } from '../../../request/usage.js'
 import type { Call } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream, type StreamReply } from '../../../routes/reply.js'
-import { finishOf, toolCallOf } from '../openai-context.js'
+import { toolCallOf } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { CustomInput } from '../tools/custom-tools.js'
+import { finishOf } from './chat-request.js'
 
 /** What all chunks of a stream have in common. */
 export interface StreamHead {

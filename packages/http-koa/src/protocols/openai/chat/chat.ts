@@ -7,16 +7,10 @@ import { countPrompt, promptTextWithBos } from '../../../request/prompt-text.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
-import {
-  finishOf,
-  type OpenAiContext,
-  secondsNow,
-  toolCallOf,
-  unknownFingerprint,
-} from '../openai-context.js'
+import { type OpenAiContext, toolCallOf, unknownFingerprint } from '../openai-context.js'
 import { openAiDefaults } from '../openai-defaults.js'
 import { chatLogprobs } from '../openai-logprobs.js'
-import { type chatSchema, toChatRequest } from './chat-request.js'
+import { type chatSchema, finishOf, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
@@ -36,7 +30,7 @@ export async function chatCompletions(
       : await startThinking(call, client, requests, limit)
   const head = {
     id: `chatcmpl-${requestId(call.random)}`,
-    created: secondsNow(call),
+    created: Math.floor(call.clock.now() / 1000),
     model,
     system_fingerprint: generations[0]?.fingerprint ?? unknownFingerprint,
   }
@@ -68,15 +62,19 @@ export async function chatCompletions(
     ends.push(end)
     reasoningTokens += answer.reasoningTokens
   }
+  const isVerbose = fields.verbose ?? verboseLevel.test(openAi.log?.level ?? '')
   return {
     ...head,
     object: 'chat.completion',
     choices,
     usage: usageOf(ends, reasoningTokens),
     timings: timingsOf(ends[0]!),
-    ...((fields.verbose ?? openAi.isVerbose()) && { __verbose: await verboseOf(client, request) }),
+    ...(isVerbose && { __verbose: await verboseOf(client, request) }),
   }
 }
+
+/** The levels at which llama-server's `--verbose` logs. */
+const verboseLevel = /^(trace|debug)$/
 
 /** What llama-server shows of a request that is `verbose`. */
 async function verboseOf(client: EngineClient, request: GenerateRequest): Promise<object> {
