@@ -2,7 +2,7 @@ import type { CallFormat, ChatFormat } from '../format/chat-format.js'
 import { possibleStart, type ReadPart, Thoughts } from './answer-part.js'
 import type { CallReader } from './call/call-reader.js'
 import { type CallMatch, type OpenedCall, openCall, type Tools } from './call/open-call.js'
-import { AnswerMarks } from './answer-marks.js'
+import { type AnswerMarks, lengthAt, longestAt, marksOfAnswer } from './answer-marks.js'
 
 /** Characters within which most calls have begun. */
 const longestHead = 1024
@@ -21,7 +21,6 @@ export interface AnswerReading {
  * none stays text; nothing but marks, and white space beside them, is dropped.
  */
 export class AnswerReader {
-  readonly #reading: AnswerReading
   readonly #marks: AnswerMarks
   #parts: ReadPart[] = []
   #held = ''
@@ -43,9 +42,8 @@ export class AnswerReader {
   #isGiven = false
   readonly #thoughts = new Thoughts()
 
-  constructor(reading: AnswerReading) {
-    this.#reading = reading
-    this.#marks = new AnswerMarks(reading.format, reading.tools)
+  constructor(private readonly reading: AnswerReading) {
+    this.#marks = marksOfAnswer(reading.format, reading.tools)
     this.#state = reading.thinkingIsOpen ? 'reasoning' : 'start'
   }
 
@@ -118,14 +116,16 @@ export class AnswerReader {
 
   /** Takes what begins here: reasoning, a call, a mark to be dropped, or text. */
   #take(blank: string, text: string, isStart: boolean): boolean {
-    const open = this.#marks.thinkingBegins(text)
+    const { thinking } = this.reading.format
+    const open =
+      thinking === undefined || thinking.open === '' ? 'no' : lengthAt(text, thinking.open)
     const call = this.#call(text, isStart)
     if (typeof call.match !== 'string') {
       this.#nextTry = 0
       this.#drop(blank)
       return this.#enter(call.match, call.format, text)
     }
-    const drop = this.#marks.dropAt(text, isStart, this.#last, this.#inList, this.#isOver)
+    const drop = this.#dropAt(text, isStart)
     if (!this.#isOver && [open, call.match, drop].includes('maybe') && typeof open !== 'number') {
       this.#lead = blank
       this.#held = text
@@ -134,16 +134,11 @@ export class AnswerReader {
       return false
     }
     this.#nextTry = 0
-    if (typeof open === 'number') {
-      this.#drop(blank + text.slice(0, open))
-      this.#state = 'reasoning'
-      this.#held = text.slice(open)
-      return true
-    }
-    if (typeof drop === 'number') {
-      this.#drop(blank + text.slice(0, drop))
-      this.#held = text.slice(drop)
-      this.#state = 'start'
+    const length = typeof open === 'number' ? open : drop
+    if (typeof length === 'number') {
+      this.#drop(blank + text.slice(0, length))
+      this.#held = text.slice(length)
+      this.#state = typeof open === 'number' ? 'reasoning' : 'start'
       this.#keepsBlank = false
       return true
     }
@@ -163,8 +158,8 @@ export class AnswerReader {
     text: string,
     isStart: boolean,
   ): { readonly match: CallMatch; readonly format: CallFormat } {
-    const { calls } = this.#reading.format
-    const { tools } = this.#reading
+    const { calls } = this.reading.format
+    const { tools } = this.reading
     let match: CallMatch = 'no'
     const last = this.#last
     if (isStart && last !== undefined) {
@@ -177,12 +172,23 @@ export class AnswerReader {
     }
     if (tools.size === 0) return { match: 'no', format: calls[0]! }
     for (const format of calls) {
-      if (!isStart && !this.#marks.isInline(format)) continue
+      if (!isStart && !this.#marks.calls.has(format)) continue
       const found = openCall(format, text, tools)
       if (typeof found !== 'string') return { match: found, format }
       if (found === 'maybe') match = 'maybe'
     }
     return { match, format: calls[0]! }
+  }
+
+  /** The length of what begins here and is no part of the answer. */
+  #dropAt(text: string, isStart: boolean): number | 'maybe' | 'no' {
+    const { frame, thinking } = this.reading.format
+    const marks = [...this.#marks.closings]
+    if (isStart) {
+      marks.push(frame.open, thinking?.close ?? '', ...(this.#last?.closings ?? []))
+      if (this.#inList) marks.push(']')
+    }
+    return longestAt(text, marks, this.#isOver)
   }
 
   #enter(opened: OpenedCall, format: CallFormat, text: string): boolean {
@@ -194,7 +200,7 @@ export class AnswerReader {
     this.#state = 'start'
     if ('calls' in opened) {
       for (const call of opened.calls) {
-        if (this.#count++ >= this.#reading.mostCalls) break
+        if (this.#count++ >= this.reading.mostCalls) break
         this.#parts.push(
           { type: 'call', call },
           { type: 'call-end', raw: this.#raw, isWhole: true },
@@ -206,7 +212,7 @@ export class AnswerReader {
     }
     this.#state = 'call'
     this.#reader = opened.reader
-    this.#isGiven = this.#count++ < this.#reading.mostCalls
+    this.#isGiven = this.#count++ < this.reading.mostCalls
     if (this.#isGiven)
       this.#parts.push({ type: 'call', call: { name: opened.name, arguments: '' } })
     return true
@@ -228,21 +234,22 @@ export class AnswerReader {
   }
 
   #skipText(): boolean {
-    const at = this.#marks.firstIn(this.#held)
-    const certain = at ?? this.#held.length - (this.#isOver ? 0 : this.#marks.possible(this.#held))
+    const { pattern, inline } = this.#marks
+    const at = pattern === undefined ? -1 : this.#held.search(pattern)
+    const mayBegin = at >= 0 || this.#isOver ? 0 : possibleStart(this.#held, inline)
+    const certain = at >= 0 ? at : this.#held.length - mayBegin
     this.#say(this.#held.slice(0, certain))
     this.#held = this.#held.slice(certain)
-    return at === undefined ? false : this.#take('', this.#held, false)
+    return at < 0 ? false : this.#take('', this.#held, false)
   }
 
   #think(): boolean {
-    const { close } = this.#reading.format.thinking!
+    const { close } = this.reading.format.thinking!
+    const { own } = this.#marks
     const at = this.#held.indexOf(close)
-    const called = this.#marks.callIn(this.#held)
-    if (called !== undefined && (at < 0 || called < at)) return this.#thinkUntil(called)
-    const before = this.#isOver
-      ? 0
-      : Math.max(possibleStart(this.#held, [close]), this.#marks.possibleCall(this.#held))
+    const called = own === undefined ? -1 : this.#held.indexOf(own)
+    if (called >= 0 && (at < 0 || called < at)) return this.#thinkUntil(called)
+    const before = this.#isOver ? 0 : possibleStart(this.#held, [close, own ?? ''])
     const certain = at >= 0 ? at : this.#held.length - before
     this.#reason(this.#held.slice(0, certain), at >= 0 || this.#isOver)
     this.#held = this.#held.slice(at >= 0 ? at + close.length : certain)
@@ -256,8 +263,8 @@ export class AnswerReader {
   /** A call may come before the reasoning has ended: then that ends it. */
   #thinkUntil(at: number): boolean {
     const [before, text] = [this.#held.slice(0, at), this.#held.slice(at)]
-    const { own } = this.#reading.format
-    const match = own === undefined ? 'no' : openCall(own, text, this.#reading.tools)
+    const { own } = this.reading.format
+    const match = own === undefined ? 'no' : openCall(own, text, this.reading.tools)
     if (match === 'maybe' && !this.#isOver) {
       this.#reason(before, false)
       this.#held = text
