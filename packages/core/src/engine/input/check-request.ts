@@ -1,4 +1,4 @@
-import type { Continuation } from '../../contracts/engine/generate-request.js'
+import type { Continuation, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Backend, BackendCapabilities } from '../../contracts/model/backend.js'
@@ -40,6 +40,11 @@ export function invalidField(field: string, expected: string, received: unknown)
   })
 }
 
+/** The error for a field of which the backend lacks the capability. */
+export function unsupported(field: string, capability: string, why: string): CllmError {
+  return new CllmError('unsupported', `${field}: ${why}`, { details: { field, capability } })
+}
+
 /** Throws `invalid_token` naming the field and the first id that is outside the vocabulary. */
 export function checkTokens(field: string, tokens: readonly TokenId[], tokenizer: Tokenizer): void {
   const size = tokenizer.vocabularySize
@@ -51,14 +56,76 @@ export function checkTokens(field: string, tokens: readonly TokenId[], tokenizer
   throw new CllmError('invalid_token', message, { details: { field, expected, received } })
 }
 
+/** What each plain field of a request may be. */
+const numbers = {
+  maxTokens: { min: 1, integer: true },
+  priority: {},
+  deadlineMs: { min: 0 },
+  timeoutMs: { min: 0 },
+  keepMs: { min: 0 },
+  arrivedMsAgo: { min: 0 },
+  slot: { min: 0, integer: true },
+  sample: { min: 0, integer: true },
+} as const satisfies Partial<Record<keyof GenerateRequest, NumberRange>>
+const types = {
+  tenant: 'string',
+  session: 'string',
+  stepGroup: 'string',
+  cache: 'boolean',
+  forecast: 'boolean',
+  pin: 'boolean',
+  progress: 'boolean',
+  speculative: 'boolean',
+} as const
+const lists = { stop: 'an array of texts that are not empty', marks: 'an array of texts' } as const
+
+/** Most of the likeliest tokens that can be asked for, as with OpenAI. */
+const mostLogprobs = 20
+
+/** What is said where the backend lacks the capability of the field's name. */
+const logprobs = {
+  logprobs: 'this backend does not give probabilities',
+  drawLogprobs: 'this backend does not give the probabilities of a draw',
+  promptLogprobs: 'this backend does not give the probabilities of a prompt',
+} as const
+
+/**
+ * Checks the fields of a request that stand for themselves.
+ *
+ * @throws CllmError `invalid_request`, or `unsupported` where the backend gives no such probabilities
+ */
+export function checkFields(request: GenerateRequest, { limits, capabilities }: Backend): void {
+  for (const [name, range] of Object.entries(numbers)) {
+    const field = name as keyof typeof numbers
+    const most = field === 'slot' ? { ...range, max: limits.slots - 1 } : range
+    if (request[field] !== undefined) checkNumber(field, request[field], most)
+  }
+  for (const [field, type] of Object.entries(types)) {
+    const value: unknown = request[field as keyof typeof types]
+    if (value === undefined || typeof value === type) continue
+    throw invalidField(field, type === 'string' ? 'a text' : 'true or false', value)
+  }
+  for (const [field, expected] of Object.entries(lists)) {
+    const list: unknown = request[field as keyof typeof lists]
+    const least = field === 'stop' ? 1 : 0
+    const isText = (text: unknown): boolean => typeof text === 'string' && text.length >= least
+    if (list === undefined || (Array.isArray(list) && list.every(isText))) continue
+    throw invalidField(field, expected, list)
+  }
+  for (const [name, why] of Object.entries(logprobs)) {
+    const field = name as keyof typeof logprobs
+    if (request[field] === undefined) continue
+    checkNumber(field, request[field], { min: 0, max: mostLogprobs, integer: true })
+    if (capabilities[field] !== true) throw unsupported(field, field, why)
+  }
+}
+
 /** Throws `invalid_request` or `invalid_token` for what cannot be taken up. */
 export function checkContinuation(
-  continued: Continuation | undefined,
+  { tokens, elapsedMs, firstTokenMs = 0 }: Continuation,
   maxTokens: number,
-  { tokenizer }: { readonly tokenizer: Tokenizer },
+  tokenizer: Tokenizer,
 ): void {
-  if (continued === undefined) return
-  const { tokens, elapsedMs, firstTokenMs = 0 } = continued
   if (!Array.isArray(tokens)) {
     throw invalidField('continued.tokens', 'an array of token ids', tokens)
   }
@@ -85,46 +152,34 @@ export function checkSampling(
   if (mirostat !== 0 && mirostat !== 2) throw invalidField('mirostat', '0 or 2', mirostat)
   for (const [field, range] of samplingRows) checkNumber(field, sampling[field], range)
   checkNumber('seed', sampling.seed, { min: 0, max: maximumSeed, integer: true })
-  checkBreakers(drySequenceBreakers)
+  const isText = (text: unknown) =>
+    typeof text === 'string' && text !== '' && text.length <= longestBreaker
+  const areBreakers = Array.isArray(drySequenceBreakers) && drySequenceBreakers.every(isText)
+  if (!areBreakers || drySequenceBreakers.length > mostBreakers) {
+    const expected = `an array of up to ${mostBreakers} texts of 1 to ${longestBreaker} characters`
+    throw invalidField('drySequenceBreakers', expected, drySequenceBreakers)
+  }
   if (typeof ignoreEos !== 'boolean') throw invalidField('ignoreEos', 'true or false', ignoreEos)
   if (capabilities.samplers === true) return
   const changed = samplingRows.find(
     ([name, { extra, default: off }]) => extra === true && sampling[name] !== off,
   )
-  if (changed !== undefined) throw unsupported(changed[0])
-  if (samplers.length > 0) throw unsupported('samplers')
+  const field = changed?.[0] ?? (samplers.length > 0 ? 'samplers' : undefined)
+  if (field === undefined) return
+  throw unsupported(field, 'samplers', "this backend's samplers cannot do that")
 }
 
-function checkBreakers(breakers: readonly string[]): void {
-  const isText = (text: unknown) =>
-    typeof text === 'string' && text !== '' && text.length <= longestBreaker
-  if (Array.isArray(breakers) && breakers.length <= mostBreakers && breakers.every(isText)) return
-  const expected = `an array of up to ${mostBreakers} texts of 1 to ${longestBreaker} characters`
-  throw invalidField('drySequenceBreakers', expected, breakers)
-}
-
-function unsupported(field: string): CllmError {
-  const message = `${field}: this backend's samplers cannot do that`
-  return new CllmError('unsupported', message, { details: { field, capability: 'samplers' } })
-}
-
-/** The part of a backend that validates constraints. */
-export type ConstraintJudge = Pick<Backend, 'capabilities' | 'checkConstraint'>
-
-const types = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json']
+const constraintTypes = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json']
 
 /** Throws `invalid_request`, `unsupported` or what the backend has against the constraint. */
 export function checkConstraint(
-  constraint: OutputConstraint | undefined,
-  backend: ConstraintJudge,
+  constraint: OutputConstraint,
+  backend: Pick<Backend, 'capabilities' | 'checkConstraint'>,
 ): void {
-  if (constraint === undefined) return
   checkShape(constraint)
   if (!backend.capabilities.grammar || backend.checkConstraint === undefined) {
-    const message = 'constraint: this backend does not support grammars or schemas'
-    throw new CllmError('unsupported', message, {
-      details: { field: 'constraint', capability: 'grammar' },
-    })
+    const why = 'this backend does not support grammars or schemas'
+    throw unsupported('constraint', 'grammar', why)
   }
   backend.checkConstraint(constraint)
 }
@@ -134,8 +189,8 @@ function checkShape(constraint: OutputConstraint): void {
     throw invalidField('constraint', 'an object', constraint)
   }
   const { type } = constraint
-  if (!types.includes(type))
-    throw invalidField('constraint.type', `one of ${types.join(', ')}`, type)
+  if (!constraintTypes.includes(type))
+    throw invalidField('constraint.type', `one of ${constraintTypes.join(', ')}`, type)
   if (type === 'gbnf') {
     const { grammar, root = 'root' } = constraint
     if (typeof grammar !== 'string') throw invalidField('constraint.grammar', 'a text', grammar)
@@ -144,7 +199,9 @@ function checkShape(constraint: OutputConstraint): void {
   if (type === 'regex' && typeof constraint.pattern !== 'string') {
     throw invalidField('constraint.pattern', 'a text', constraint.pattern)
   }
-  if (type === 'triggered-json') checkTrigger(constraint)
+  if (type === 'triggered-json' && !isPattern(constraint.trigger)) {
+    throw invalidField('constraint.trigger', 'a regular expression', constraint.trigger)
+  }
   if (type === 'json-schema' || type === 'triggered-json') {
     checkJson(constraint, 'constraint')
     for (
@@ -168,10 +225,6 @@ function checkJson(
   const isObject = typeof schema === 'object' && schema !== null && !Array.isArray(schema)
   if (typeof schema === 'boolean' || isObject) return
   throw invalidField(`${field}.schema`, 'a JSON schema: an object, true or false', schema)
-}
-
-function checkTrigger({ trigger }: Extract<OutputConstraint, { trigger: unknown }>): void {
-  if (!isPattern(trigger)) throw invalidField('constraint.trigger', 'a regular expression', trigger)
 }
 
 function isPattern(value: unknown): boolean {

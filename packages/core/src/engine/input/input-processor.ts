@@ -55,8 +55,12 @@ export class InputProcessor implements EngineObserver {
   process(id: string, request: GenerateRequest): Processed | Promise<Processed> {
     try {
       this.#ensureOpen()
-      this.#ensureNew(id)
-      const isTaken = this.table.find(id) !== undefined
+      const previous = this.table.find(id)
+      const isLeaving = previous === undefined || previous.hasEnded
+      if (!isLeaving || this.#arriving.has(id) || this.output.owes(id)) {
+        throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
+      }
+      const isTaken = previous !== undefined
       const processed = isTaken ? this.#afterPrevious(id, request) : this.#read(id, request)
       return processed instanceof Promise
         ? processed.catch((error) => CllmError.from(error))
@@ -103,41 +107,30 @@ export class InputProcessor implements EngineObserver {
   }
 
   #read(id: string, request: GenerateRequest): Sequence | Promise<Sequence> {
-    const { context, kv } = this
+    const { context, kv, clock } = this
     const { continued, arrivedMsAgo = 0 } = request
-    const now = this.clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
+    const arrivedAt = clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
     this.#ensureOpen()
     const others = this.#arriving.size - Number(this.#arriving.has(id))
-    if (continued === undefined) this.admission.checkCount(others, this.clock.now())
+    if (continued === undefined) this.admission.checkCount(others, clock.now())
     const adapters = this.adapters.resolve(request.adapters)
-    const complete = resolveRequest(id, request, context, { adapters, now })
-    const prompt = resolvePrompt(request.prompt, context, () => this.#ensureWanted(id))
+    const complete = resolveRequest(id, request, context, { adapters, now: arrivedAt })
+    const isNew = continued === undefined
     const admit = (tokens: TokenId[]): Sequence => {
-      return this.#admit(new Sequence(complete(tokens), tokens, now, kv))
+      const now = clock.now()
+      const sequence = new Sequence(complete(tokens), tokens, arrivedAt, kv)
+      sequence.forecast = this.predictor.forecast(sequence, now)
+      if (isNew) this.admission.check(sequence, now)
+      return sequence
     }
+    const prompt = resolvePrompt(request.prompt, context, () => {
+      const error = this.#arriving.get(id)?.error
+      if (error !== undefined) throw error
+    })
     let arrival = this.#arriving.get(id)
     if (prompt instanceof Promise && arrival === undefined) this.#arriving.set(id, (arrival = {}))
     if (arrival !== undefined) arrival.release = this.adapters.hold(adapters)
     return prompt instanceof Promise ? prompt.then(admit) : admit(prompt)
-  }
-
-  #admit(sequence: Sequence): Sequence {
-    const now = this.clock.now()
-    sequence.forecast = this.predictor.forecast(sequence, now)
-    if (sequence.request.continued === undefined) this.admission.check(sequence, now)
-    return sequence
-  }
-
-  #ensureWanted(id: string): void {
-    const error = this.#arriving.get(id)?.error
-    if (error !== undefined) throw error
-  }
-
-  #ensureNew(id: string): void {
-    const previous = this.table.find(id)
-    const isLeaving = previous === undefined || previous.hasEnded
-    if (isLeaving && !this.#arriving.has(id) && !this.output.owes(id)) return
-    throw new CllmError('duplicate_request', `A request with the id "${id}" is under way`)
   }
 
   #ensureOpen(): void {

@@ -27,15 +27,22 @@ export function resolvePrompt(
   context: PromptContext,
   ensureWanted: () => void,
 ): TokenId[] | Promise<TokenId[]> {
-  const { tokenizer } = context
+  const { tokenizer, limits } = context
   checkShape(prompt, tokenizer)
   if ('tokens' in prompt) return checkLength([...prompt.tokens], context)
-  refuseBySize(
-    'messages' in prompt ? prompt.messages.map(({ content }) => content) : [prompt.text],
-    context,
-  )
-  const parts = inParts(prompt, tokenizer)
-  if (parts !== undefined) return readSlowly(parts, context, ensureWanted)
+  const texts = 'messages' in prompt ? prompt.messages.map(({ content }) => content) : [prompt.text]
+  let length = 0
+  for (const text of texts) length += text.length
+  // Tokenizing blocks the loop, so what cannot fit by its size alone is refused before. Prompts of usual
+  // lengths are not copied only to be measured: a UTF-16 unit has three bytes at most.
+  if (3 * length > limits.contextSize * tokenizer.maxTokenBytes) refuseBySize(texts, context)
+  if (length > longText) {
+    const parts =
+      'messages' in prompt
+        ? tokenizer.renderChatInParts?.(prompt.messages, prompt.template).tokens
+        : tokenizer.encodeInParts?.(prompt.text)
+    if (parts !== undefined) return readSlowly(parts, context, ensureWanted)
+  }
   return checkLength(
     'messages' in prompt
       ? [...tokenizer.renderChat(prompt.messages, prompt.template).tokens]
@@ -74,33 +81,24 @@ function checkShape(prompt: Prompt, tokenizer: Tokenizer): void {
     }
     checkTokens('prompt', prompt.tokens, tokenizer)
   } else if ('messages' in prompt) {
-    checkMessages(prompt.messages)
+    const { messages } = prompt
+    if (!Array.isArray(messages) || messages.length === 0) {
+      throw invalidField('messages', 'an array of at least one message', messages)
+    }
+    for (const [index, message] of messages.entries()) {
+      const { role, content } = (message ?? {}) as Partial<ChatMessage>
+      if (typeof role === 'string' && typeof content === 'string') continue
+      throw invalidField(`messages[${index}]`, 'a message with the texts role and content', message)
+    }
   } else if (typeof prompt.text !== 'string' || prompt.text === '') {
     throw invalidField('prompt', 'a non-empty text', prompt.text)
   }
 }
 
-function checkMessages(messages: readonly ChatMessage[]): void {
-  if (!Array.isArray(messages) || messages.length === 0) {
-    throw invalidField('messages', 'an array of at least one message', messages)
-  }
-  for (const [index, message] of messages.entries()) {
-    const { role, content } = (message ?? {}) as Partial<ChatMessage>
-    if (typeof role === 'string' && typeof content === 'string') continue
-    const field = `messages[${index}]`
-    throw invalidField(field, 'a message with the texts role and content', message)
-  }
-}
-
-/** Tokenizing blocks the loop, so what cannot fit by its size alone is refused before. */
 function refuseBySize(texts: readonly string[], context: PromptContext): void {
-  const { maxTokenBytes } = context.tokenizer
-  const units = texts.reduce((sum, text) => sum + text.length, 0)
-  // Three bytes a unit at most: prompts of usual lengths are not copied only to be measured.
-  if (3 * units <= context.limits.contextSize * maxTokenBytes) return
   const encoder = new TextEncoder()
   const bytes = texts.reduce((sum, text) => sum + encoder.encode(text).length, 0)
-  const least = Math.ceil(bytes / maxTokenBytes)
+  const least = Math.ceil(bytes / context.tokenizer.maxTokenBytes)
   if (least > context.limits.contextSize) throw promptTooLong(least, context, 'at least ')
 }
 
@@ -115,22 +113,6 @@ function promptTooLong(count: number, { limits }: PromptContext, more = ''): Cll
 
 /** Text of more UTF-16 units is tokenized a part at a time: it takes some milliseconds. */
 export const longText = 4096
-
-/**
- * The tokens of a text or a conversation, a part at a time, or undefined where it is short or the
- * tokenizer knows no parts.
- */
-function inParts(
-  prompt: Exclude<Prompt, { readonly tokens: unknown }>,
-  tokenizer: Tokenizer,
-): Iterable<readonly TokenId[]> | undefined {
-  if ('messages' in prompt) {
-    const { messages, template } = prompt
-    const length = messages.reduce((sum, { content }) => sum + content.length, 0)
-    return length > longText ? tokenizer.renderChatInParts?.(messages, template).tokens : undefined
-  }
-  return prompt.text.length > longText ? tokenizer.encodeInParts?.(prompt.text) : undefined
-}
 
 interface LongText {
   readonly parts: Iterator<readonly TokenId[]>

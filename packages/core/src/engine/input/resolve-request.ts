@@ -9,14 +9,16 @@ import { type RequestAdapters, groupWith } from '../features/adapters.js'
 import {
   checkConstraint,
   checkContinuation,
+  checkFields,
   checkNumber,
   checkSampling,
   checkTokens,
   invalidField,
+  unsupported,
 } from './check-request.js'
 import * as tokens from '../../tokens.js'
 import type { EngineOptions } from '../engine-options.js'
-import { StopMatcher, checkLogprobs, describeLogprobs } from '../requests/output-processor.js'
+import { StopMatcher, describeLogprobs } from '../requests/output-processor.js'
 import { PartQueue, type PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest } from '../requests/sequence.js'
 import type { SamplerCatalog } from './sampler-catalog.js'
@@ -47,49 +49,26 @@ export function resolveRequest(
   context: InputContext,
   { adapters, now }: { readonly adapters: RequestAdapters; readonly now: number },
 ): (prompt: readonly TokenId[]) => SequenceRequest {
-  const { tokenizer, options } = context
-  checkGenerates(context.backend)
+  const { backend, tokenizer, options } = context
+  if (backend.capabilities.generates === false) {
+    const why = `${backend.model.id} writes no text: it is a model for embeddings`
+    throw unsupported('model', 'generates', why)
+  }
+  checkFields(request, backend)
+  // What the function below keeps alive must not hold the prompt, which is long.
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
-  // What the closures below keep alive must not hold the prompt, which is long.
   const { session, cache = true, forecast = false, logprobs, drawLogprobs, marks = [] } = request
-  const promptLogprobs = promptLogprobsOf(request)
-  const {
-    sample,
-    continued,
-    deadlineMs,
-    speculative = true,
-    progress = false,
-    pin = false,
-    slot,
-  } = request
-  checkNumber('maxTokens', maxTokens, { min: 1, integer: true })
-  checkNumber('priority', priority, {})
-  checkDuration('deadlineMs', request.deadlineMs)
-  checkDuration('timeoutMs', request.timeoutMs)
-  checkDuration('keepMs', request.keepMs)
-  checkDuration('arrivedMsAgo', request.arrivedMsAgo)
-  checkStops(stop)
-  checkMarks(marks)
-  for (const field of ['tenant', 'session', 'stepGroup'] as const) {
-    checkType(field, request[field], 'string')
-  }
-  checkType('cache', request.cache, 'boolean')
-  if (slot !== undefined) {
-    checkNumber('slot', slot, { min: 0, max: context.limits.slots - 1, integer: true })
-  }
-  if (sample !== undefined) checkNumber('sample', sample, { min: 0, integer: true })
-  checkType('forecast', request.forecast, 'boolean')
-  checkType('pin', request.pin, 'boolean')
-  checkType('progress', request.progress, 'boolean')
-  checkType('speculative', request.speculative, 'boolean')
-  checkLogprobs(request, context.backend)
-  checkContinuation(request.continued, maxTokens, context)
+  const { sample, continued, deadlineMs, speculative = true, progress = false } = request
+  const { pin = false, keepMs, slot, timeoutMs = options.requestTimeoutMs } = request
+  if (continued !== undefined) checkContinuation(continued, maxTokens, tokenizer)
+  // Those of a request that is continued went with its first token.
+  const isBegun = (continued?.tokens.length ?? 0) > 0
+  const promptLogprobs = isBegun ? undefined : request.promptLogprobs
   const stepGroup = groupWith(request.stepGroup, adapters)
   const shiftOf = resolveShift(request, context)
   const sampling = resolveSampling(request, context)
   const { samplers = [], seed } = sampling
   const processors = context.samplers.create(samplers, { tokenizer, seed })
-  const timeoutMs = request.timeoutMs ?? options.requestTimeoutMs
   return (prompt) => ({
     id,
     maxTokens,
@@ -109,7 +88,7 @@ export function resolveRequest(
     forecast,
     progress,
     pin,
-    keepMs: request.keepMs,
+    keepMs,
     logprobs: drawLogprobs === undefined ? logprobs : undefined,
     drawLogprobs,
     promptLogprobs,
@@ -127,69 +106,32 @@ export function resolveRequest(
   })
 }
 
-function checkGenerates({ model, capabilities }: Pick<Backend, 'model' | 'capabilities'>): void {
-  if (capabilities.generates !== false) return
-  const message = `model: ${model.id} writes no text: it is a model for embeddings`
-  throw new CllmError('unsupported', message, {
-    details: { field: 'model', capability: 'generates' },
-  })
-}
-
-/** Those of a request that is continued went with its first token. */
-function promptLogprobsOf({ promptLogprobs, continued }: GenerateRequest): number | undefined {
-  return (continued?.tokens.length ?? 0) > 0 ? undefined : promptLogprobs
-}
-
-function checkDuration(field: string, value: number | undefined): void {
-  if (value !== undefined) checkNumber(field, value, { min: 0 })
-}
-
-function checkType(field: string, value: unknown, type: 'string' | 'boolean'): void {
-  if (value === undefined || typeof value === type) return
-  throw invalidField(field, type === 'string' ? 'a text' : 'true or false', value)
-}
-
-function checkStops(stops: readonly string[]): void {
-  const valid =
-    Array.isArray(stops) && stops.every((stop) => typeof stop === 'string' && stop !== '')
-  if (!valid) throw invalidField('stop', 'an array of texts that are not empty', stops)
-}
-
-function checkMarks(marks: readonly string[]): void {
-  const valid = Array.isArray(marks) && marks.every((mark) => typeof mark === 'string')
-  if (!valid) throw invalidField('marks', 'an array of texts', marks)
-}
-
-function resolveSampling(request: GenerateRequest, context: InputContext): SamplingParams {
-  const { sampling: given = {}, fallbackSampling = {} } = request
-  checkIsObject('sampling', given)
-  checkIsObject('fallbackSampling', fallbackSampling)
+function resolveSampling(
+  { sampling: given = {}, fallbackSampling = {} }: GenerateRequest,
+  { backend, tokenizer, random, options }: InputContext,
+): SamplingParams {
+  for (const [field, value] of Object.entries({ sampling: given, fallbackSampling })) {
+    if (typeof value !== 'object' || value === null) throw invalidField(field, 'an object', value)
+  }
   const sampling = {
     ...defaultSampling,
-    seed: given.seed ?? context.random.uint32(),
+    seed: given.seed ?? random.uint32(),
     ...fallbackSampling,
-    ...context.backend.model.sampling,
-    ...context.options.sampling,
+    ...backend.model.sampling,
+    ...options.sampling,
     ...given,
   }
-  checkSampling(sampling, context.backend.capabilities)
-  checkBiases(sampling.logitBias, context)
-  checkConstraint(sampling.constraint, context.backend)
-  return sampling
-}
-
-function checkIsObject(field: string, value: unknown): void {
-  if (typeof value !== 'object' || value === null) throw invalidField(field, 'an object', value)
-}
-
-function checkBiases(biases: SamplingParams['logitBias'], { tokenizer }: InputContext): void {
-  if (!Array.isArray(biases) || !biases.every(Array.isArray)) {
-    throw invalidField('logitBias', 'an array of pairs of a token id and a number', biases)
+  checkSampling(sampling, backend.capabilities)
+  const { logitBias, constraint } = sampling
+  if (!Array.isArray(logitBias) || !logitBias.every(Array.isArray)) {
+    throw invalidField('logitBias', 'an array of pairs of a token id and a number', logitBias)
   }
-  for (const [token, bias] of biases) {
+  for (const [token, bias] of logitBias) {
     checkTokens('logitBias', [token], tokenizer)
     checkNumber('logitBias', bias, {})
   }
+  if (constraint !== undefined) checkConstraint(constraint, backend)
+  return sampling
 }
 
 /** What leaves a full slot: the tokens from `keep` on, `discard` of them. */
@@ -219,10 +161,8 @@ function resolveShift(
   const { keep = 0 }: ContextShift = contextShift
   checkNumber('contextShift.keep', keep, { min: -1, integer: true })
   if (backend.capabilities.contextShift !== true) {
-    const details = { field: 'contextShift', capability: 'contextShift' }
-    const message =
-      "contextShift: this model's memory, or the way it is laid out, cannot be shifted"
-    throw new CllmError('unsupported', message, { details })
+    const why = "this model's memory, or the way it is laid out, cannot be shifted"
+    throw unsupported('contextShift', 'contextShift', why)
   }
   if (promptLogprobs !== undefined) {
     const message = 'contextShift: expected none with promptLogprobs'

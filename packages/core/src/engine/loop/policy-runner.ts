@@ -43,16 +43,16 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
   faults = 0
   /** What the policy did wrong since its last plan. */
   #fault: CllmError | undefined
-  readonly #patience: Patience
+  /** Since when requests have waited while none ran, and how long they did before they were all gone. */
+  #waitsSince: number | undefined
+  #waitedMs = 0
 
   constructor(
     @inject(tokens.SCHEDULER_POLICY) public policy: SchedulerPolicy,
     @inject(tokens.FALLBACK_POLICY) private readonly successor: FallbackPolicy,
     @inject(tokens.LOGGER) private readonly logger: Logger,
-    @inject(tokens.ENGINE_OPTIONS) { policyPatienceMs }: EngineOptions,
-  ) {
-    this.#patience = new Patience(policyPatienceMs)
-  }
+    @inject(tokens.ENGINE_OPTIONS) private readonly options: EngineOptions,
+  ) {}
 
   /** Switches to another policy and announces every current request to it. */
   replace(
@@ -64,7 +64,8 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     this.policy = policy
     this.fallback = undefined
     this.#fault = undefined
-    this.#patience.reset()
+    this.#waitsSince = undefined
+    this.#waitedMs = 0
     for (const request of running) this.#tell({ type: 'admitted', request, now })
     for (const request of waiting) this.#tell({ type: 'queued', request, now })
   }
@@ -100,7 +101,9 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
 
   /** There are no requests to plan for. */
   onIdle(now: number): void {
-    this.#patience.pause(now)
+    if (this.#waitsSince === undefined) return
+    this.#waitedMs += now - this.#waitsSince
+    this.#waitsSince = undefined
   }
 
   onQueued(request: SequenceView, now: number): void {
@@ -169,18 +172,18 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       if (CllmError.isInstance(error) && error.details.policy === policy.name) throw error
       throw failed(policy.name, `threw: ${String(error)}`, error)
     }
-    return this.#canFallBack ? this.#withPatience(plan, state.now, waiting.total) : plan
-  }
-
-  /** A policy may postpone its plan repeatedly, but not for ever. */
-  #withPatience(plan: Plan, now: number, waiting: number): Plan {
+    if (!this.#canFallBack) return plan
+    // A policy may postpone its plan repeatedly, but not for ever.
     if (plan.run.length > 0 || plan.reject.length > 0) {
-      this.#patience.reset()
+      this.#waitsSince = undefined
+      this.#waitedMs = 0
       return plan
     }
-    const end = this.#patience.wait(now)
-    if (now < end) return { ...plan, wakeAt: Math.min(plan.wakeAt ?? end, end) }
-    throw failed(this.policy.name, `has run no request for too long while ${waiting} requests wait`)
+    this.#waitsSince ??= state.now
+    const end = this.#waitsSince + this.options.policyPatienceMs - this.#waitedMs
+    if (state.now < end) return { ...plan, wakeAt: Math.min(plan.wakeAt ?? end, end) }
+    const what = `has run no request for too long while ${waiting.total} requests wait`
+    throw failed(policy.name, what)
   }
 
   get #canFallBack(): boolean {
@@ -206,34 +209,4 @@ function failed(policy: string, what: string, cause?: unknown): CllmError {
     details: { policy },
     ...defined({ cause }),
   })
-}
-
-/**
- * Measures how long requests have waited in a row while none ran. Times are milliseconds of the
- * engine's clock.
- */
-class Patience {
-  #spent = 0
-  #since: number | undefined
-
-  constructor(private readonly limitMs: number) {}
-
-  /** Requests wait and none runs. Returns the time at which the limit is reached. */
-  wait(now: number): number {
-    this.#since ??= now
-    return this.#since + this.limitMs - this.#spent
-  }
-
-  /** No requests: pauses the timer and keeps what has accumulated. */
-  pause(now: number): void {
-    if (this.#since === undefined) return
-    this.#spent += now - this.#since
-    this.#since = undefined
-  }
-
-  /** A request ran. */
-  reset(): void {
-    this.#spent = 0
-    this.#since = undefined
-  }
 }

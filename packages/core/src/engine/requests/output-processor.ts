@@ -3,10 +3,8 @@ import type { AddressedEvent, GenerateEvent } from '../../contracts/engine/engin
 import type { LikelyToken, PromptLogprobs, TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from './sequence.js'
-import { defined } from '../../defined.js'
-import type { Backend, OutputLogprobs } from '../../contracts/model/backend.js'
+import type { OutputLogprobs } from '../../contracts/model/backend.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
-import { checkNumber } from '../input/check-request.js'
 
 /** Events to publish, and the requests that end with them. */
 interface Published {
@@ -64,10 +62,8 @@ export class OutputProcessor {
       // A request that failed after this token was sampled already has its last event.
       if (!sequence.isActive && sequence.state !== 'done') continue
       try {
-        for (const event of eventsOf(sequence, now)) {
-          this.#events.push({ id: sequence.id, event })
-          if (event.type === 'end') ended.set(sequence, undefined)
-        }
+        this.#detokenize(sequence, now)
+        if (sequence.hasEnded) ended.set(sequence, undefined)
       } catch (error) {
         ended.set(sequence, CllmError.from(error))
         this.fail(sequence, CllmError.from(error))
@@ -77,44 +73,34 @@ export class OutputProcessor {
     this.#events = []
     return { events, ended }
   }
-}
 
-/** The events that are due; the first of a request has the probabilities of its prompt. */
-function eventsOf(sequence: Sequence, now: number): Iterable<GenerateEvent> {
-  const promptLogprobs = describePrompt(sequence)
-  const events = detokenize(sequence, now)
-  return promptLogprobs === undefined ? events : withPrompt(events, promptLogprobs)
-}
-
-function* withPrompt(
-  events: Generator<GenerateEvent>,
-  promptLogprobs: PromptLogprobs,
-): Generator<GenerateEvent> {
-  const { value: first } = events.next()
-  if (first !== undefined) yield { ...first, promptLogprobs }
-  yield* events
-}
-
-/**
- * Turns the tokens that were sampled since the last call into events. Meeting a stop text ends the
- * sequence here: later tokens are never seen.
- */
-function* detokenize(sequence: Sequence, now: number): Generator<GenerateEvent> {
-  const { decoder, stopMatcher } = sequence.request
-  while (sequence.emittedTokens < sequence.generatedTokens) {
-    const token = sequence.tokens[sequence.promptTokens + sequence.emittedTokens++] ?? -1
-    const { text, stop } = stopMatcher.push(decoder.push(token))
-    const logprobs = sequence.logprobs.shift()
-    yield logprobs === undefined
-      ? { type: 'token', token, text }
-      : { type: 'token', token, text, logprobs: sequence.request.describe(token, logprobs) }
-    if (stop === undefined) continue
-    yield end(sequence, '', now, stop)
-    return
+  /**
+   * Turns the tokens that were sampled since the last call into events; the first of a request has the
+   * probabilities of its prompt. Meeting a stop text ends the sequence here: later tokens are never seen.
+   */
+  #detokenize(sequence: Sequence, now: number): void {
+    const { id, request, tokens, promptTokens } = sequence
+    const { decoder, stopMatcher } = request
+    let first: { readonly promptLogprobs?: PromptLogprobs } = {}
+    if (request.promptLogprobs !== undefined && sequence.emittedTokens === 0) {
+      first = { promptLogprobs: describePrompt(sequence) }
+    }
+    while (sequence.emittedTokens < sequence.generatedTokens) {
+      const token = tokens[promptTokens + sequence.emittedTokens++] ?? -1
+      const { text, stop } = stopMatcher.push(decoder.push(token))
+      const drawn = sequence.logprobs.shift()
+      const logprobs = drawn && { logprobs: request.describe(token, drawn) }
+      this.#events.push({ id, event: { type: 'token', token, text, ...logprobs, ...first } })
+      first = {}
+      if (stop === undefined) continue
+      this.#events.push({ id, event: end(sequence, '', now, stop) })
+      return
+    }
+    if (sequence.finish === undefined) return
+    const { text, stop } = stopMatcher.push(decoder.end())
+    const event = end(sequence, text + stopMatcher.end(), now, stop)
+    this.#events.push({ id, event: { ...event, ...first } })
   }
-  if (sequence.finish === undefined) return
-  const rest = stopMatcher.push(decoder.end())
-  yield end(sequence, rest.text + stopMatcher.end(), now, rest.stop)
 }
 
 function end(sequence: Sequence, text: string, now: number, stop?: string): GenerateEvent {
@@ -123,7 +109,7 @@ function end(sequence: Sequence, text: string, now: number, stop?: string): Gene
   return {
     type: 'end',
     reason: stop === undefined ? sequence.finish : 'stop',
-    ...defined({ stop }),
+    ...(stop !== undefined && { stop }),
     text,
     usage: sequence.usage(),
     timings: sequence.timings(now),
@@ -195,36 +181,9 @@ export class StopMatcher {
   }
 }
 
-/** Most of the likeliest tokens that can be asked for, as with OpenAI. */
-const mostLogprobs = 20
-
-/** What is said where the backend lacks the capability of the field's name. */
-const missing = {
-  logprobs: 'does not give probabilities',
-  drawLogprobs: 'does not give the probabilities of a draw',
-  promptLogprobs: 'does not give the probabilities of a prompt',
-} as const
-
-/** Throws `invalid_request`, or `unsupported` where the backend gives no such probabilities. */
-export function checkLogprobs(
-  request: Readonly<Partial<Record<keyof typeof missing, number>>>,
-  { capabilities }: Pick<Backend, 'capabilities'>,
-): void {
-  for (const field of ['logprobs', 'drawLogprobs', 'promptLogprobs'] as const) {
-    const count = request[field]
-    if (count === undefined) continue
-    checkNumber(field, count, { min: 0, max: mostLogprobs, integer: true })
-    if (capabilities[field] === true) continue
-    throw new CllmError('unsupported', `${field}: this backend ${missing[field]}`, {
-      details: { field, capability: field },
-    })
-  }
-}
-
-/** The log probabilities of a prompt's tokens for the client, when they were asked for. */
-function describePrompt(sequence: Sequence): PromptLogprobs | undefined {
+/** The log probabilities of a prompt's tokens for the client. */
+function describePrompt(sequence: Sequence): PromptLogprobs {
   const { request, tokens, promptTokens, promptLogprobs } = sequence
-  if (request.promptLogprobs === undefined || sequence.emittedTokens > 0) return undefined
   const first = request.describe(tokens[0]!, { logprob: 0, top: [] })
   const known = promptLogprobs
     .slice(0, promptTokens - 1)
