@@ -79,6 +79,7 @@ export class LlamaCppBackend implements Backend {
   readonly #filler: BatchFiller
   /** Whether a step is under way that can be left. */
   #canLeave = false
+  #isLeaving = false
   #disposed = false
 
   constructor(parts: LlamaCppBackendParts) {
@@ -93,7 +94,9 @@ export class LlamaCppBackend implements Backend {
     const { abortable } = parts
     if (abortable !== undefined) {
       this.interrupt = () => {
-        if (this.#canLeave) abortable.setAborting(true)
+        if (!this.#canLeave) return
+        this.#isLeaving = true
+        abortable.setAborting(true)
       }
     }
   }
@@ -126,7 +129,6 @@ export class LlamaCppBackend implements Backend {
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, threads, samplers } = this.#parts
-    this.#checkOpen()
     this.#checkGenerates()
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs: (readonly StepOutput[])[] = []
@@ -158,7 +160,8 @@ export class LlamaCppBackend implements Backend {
       for (const { slot } of items) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')
     } finally {
-      if (this.#canLeave) this.#parts.abortable?.setAborting(false)
+      if (this.#isLeaving) this.#parts.abortable?.setAborting(false)
+      this.#isLeaving = false
       this.#canLeave = false
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
@@ -173,7 +176,6 @@ export class LlamaCppBackend implements Backend {
    */
   async forward(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, context, threads } = this.#parts
-    this.#checkOpen()
     this.#checkGenerates()
     this.adapters?.prepare(batch)
     const items = this.#filler.filled(batch)
@@ -239,6 +241,7 @@ export class LlamaCppBackend implements Backend {
 
   /** Without a memory each token is an output, and more than the context has room for end the process. */
   #checkGenerates(): void {
+    this.#checkOpen()
     if (this.capabilities.generates !== false) return
     throw new CllmError('unsupported', `${this.model.id} writes no text: it has embeddings only`)
   }

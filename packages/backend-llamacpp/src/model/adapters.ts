@@ -61,13 +61,13 @@ export class LlamaCppAdapters implements BackendAdapters {
    * @throws CllmError `backend_failed` where they differ
    */
   prepare(batch: readonly BatchItem[]): void {
-    const [first] = batch
-    const wanted = first?.adapters ?? []
-    const key = keyOf(wanted)
-    if (batch.some(({ adapters }) => adapters !== first?.adapters && keyOf(adapters) !== key)) {
+    const wanted = batch[0]?.adapters
+    const key = wanted === undefined ? '' : keyOf(wanted)
+    for (const { adapters } of batch) {
+      if (adapters === wanted || keyOf(adapters) === key) continue
       throw new CllmError('backend_failed', 'the items of a step have different adapters')
     }
-    if (key !== this.#applied) this.#apply(wanted)
+    if (key !== this.#applied) this.#apply(wanted ?? [])
   }
 
   #apply(adapters: readonly AppliedAdapter[]): void {

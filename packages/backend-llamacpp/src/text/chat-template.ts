@@ -125,48 +125,49 @@ export class ChatTemplate {
   /** @throws CllmError `invalid_request` with the template's own message when it rejects the conversation */
   render(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedTemplate {
     const { addGenerationPrompt = true, continueFinalMessage = false, variables = {} } = options
-    const { suffix = '' } = options
     const hidden = this.#guard.hide({ variables, messages })
-    const renderAsGiven = (messages: readonly ChatMessage[]) =>
-      this.#render({
-        ...this.#defaults(),
-        ...hidden.value.variables,
-        messages,
-        add_generation_prompt: addGenerationPrompt && !continueFinalMessage,
-        bos_token: this.#vocabulary.bosText,
-        eos_token: this.#vocabulary.eosText,
-      })
-    const render = (messages: readonly ChatMessage[]) => {
-      const merged = withoutSystem(messages)
-      if (merged !== undefined && this.#passesOverSystem()) return renderAsGiven(merged)
-      try {
-        return renderAsGiven(messages)
-      } catch (error) {
-        if (merged === undefined) throw error
-        return renderAsGiven(merged)
-      }
-    }
-    const shown = continueFinalMessage
-      ? renderOpen(hidden.value.messages, render)
-      : render(hidden.value.messages)
-    const marked = shown + suffix
+    const given = hidden.value.messages
+    const isOpen = continueFinalMessage && given.length > 0
+    const date = new Date(this.#clock.now())
+    // 'Wed, 26 Jul 2024 …'
+    const [, day, month, year] = date.toUTCString().split(' ')
+    // what templates ask for and no client sends, as llama.cpp's server has it
+    const text = this.#render(isOpen ? withOpenEnd(given) : given, {
+      enable_thinking: true,
+      ...(date.getTime() !== 0 && {
+        date_string: `${day} ${month} ${year}`,
+        datetime: `${month} ${day} ${year}`,
+      }),
+      ...hidden.value.variables,
+      add_generation_prompt: addGenerationPrompt && !continueFinalMessage,
+      bos_token: this.#vocabulary.bosText,
+      eos_token: this.#vocabulary.eosText,
+    })
+    const marked = (isOpen ? upToOpenEnd(text) : text) + (options.suffix ?? '')
     return {
       text: this.#guard.restore(marked, hidden),
       tokens: this.#guard.tokenize(marked, hidden),
     }
   }
 
-  /** What templates ask for and no client sends; as llama.cpp's server has it. */
-  #defaults(): Record<string, unknown> {
-    const date = new Date(this.#clock.now())
-    if (date.getTime() === 0) return { enable_thinking: true }
-    // 'Wed, 26 Jul 2024 …'
-    const [, day, month, year] = date.toUTCString().split(' ')
-    return {
-      enable_thinking: true,
-      date_string: `${day} ${month} ${year}`,
-      datetime: `${month} ${day} ${year}`,
+  /** Some templates refuse a system message, or pass it over: it then goes into the user's first one. */
+  #render(messages: readonly ChatMessage[], context: Readonly<Record<string, unknown>>): string {
+    const merged = withoutSystem(messages)
+    const attempts = merged !== undefined && this.#passesOverSystem() ? [] : [messages]
+    if (merged !== undefined) attempts.push(merged)
+    let problem: unknown
+    for (const attempt of attempts) {
+      try {
+        return this.#template.render({ ...context, messages: attempt })
+      } catch (error) {
+        problem = error
+      }
     }
+    throw new CllmError(
+      'invalid_request',
+      `the model's chat template refuses these messages: ${messageOf(problem)}`,
+      { cause: problem, details: { field: 'messages' } },
+    )
   }
 
   /** Whether the template writes nothing of a system message. */
@@ -182,18 +183,6 @@ export class ChatTemplate {
       this.#losesSystem = false // it is found out with each conversation
     }
     return this.#losesSystem
-  }
-
-  #render(context: Record<string, unknown>): string {
-    try {
-      return this.#template.render(context)
-    } catch (cause) {
-      throw new CllmError(
-        'invalid_request',
-        `the model's chat template refuses these messages: ${messageOf(cause)}`,
-        { cause, details: { field: 'messages' } },
-      )
-    }
   }
 }
 
@@ -218,15 +207,16 @@ interface CompiledTemplate {
 /** Ends the text of the last message while it is rendered; no template writes such a thing. */
 const openEnd = '\u2063cllm-open-end\u2063'
 
-/** Renders all but what the template writes after the last message's text. */
-function renderOpen(
-  messages: readonly ChatMessage[],
-  render: (messages: readonly ChatMessage[]) => string,
-): string {
-  const last = messages.at(-1)
-  if (last === undefined) return render(messages)
-  const content = last.content.trimEnd() // most templates trim, and the end must be found
-  const text = render([...messages.slice(0, -1), { ...last, content: content + openEnd }])
+/** The messages with an end behind the last one's text, behind which a template may write. */
+function withOpenEnd(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  return messages.map((message, index) => {
+    if (index < messages.length - 1) return message
+    // most templates trim, and the end must be found
+    return { ...message, content: message.content.trimEnd() + openEnd }
+  })
+}
+
+function upToOpenEnd(text: string): string {
   const at = text.lastIndexOf(openEnd)
   if (at >= 0) return text.slice(0, at)
   throw new CllmError(

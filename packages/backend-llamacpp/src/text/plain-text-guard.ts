@@ -103,11 +103,15 @@ export class PlainTextGuard {
 
 function mapStrings(value: unknown, map: (text: string) => string): unknown {
   if (typeof value === 'string') return map(value)
-  if (Array.isArray(value)) return value.map((item) => mapStrings(item, map))
   if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => [map(key), mapStrings(item, map)]),
-  )
+  if (Array.isArray(value)) {
+    const items: unknown[] = []
+    for (const item of value) items.push(mapStrings(item, map))
+    return items
+  }
+  const entries: [string, unknown][] = []
+  for (const [key, item] of Object.entries(value)) entries.push([map(key), mapStrings(item, map)])
+  return Object.fromEntries(entries)
 }
 
 /** One pass over the strings, whatever is in them. */

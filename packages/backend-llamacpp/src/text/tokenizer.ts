@@ -38,7 +38,8 @@ export class TextParts {
   readonly #addsSpace: boolean
   /** Where texts can be cut: without special tokens, and with them. */
   readonly #places: { readonly plain?: RegExp; readonly special?: RegExp }
-  #lead: readonly TokenId[] | undefined
+  /** How many tokens {@link lone} has. */
+  #lead: number | undefined
 
   constructor(model: NativeModel, vocabulary: Vocabulary) {
     this.#model = model
@@ -59,15 +60,15 @@ export class TextParts {
 
   #part(text: string, start: number, end: number, special: boolean): TokenId[] {
     // A tokenizer that puts a space before each text adds it to parts, too.
-    const addsSpace = start > 0 && this.#addsSpace
-    if (!addsSpace) return this.#tokens(text.slice(start, end), special)
-    if (text[start] === ' ') return this.#tokens(text.slice(start + 1, end), special)
-    this.#lead ??= this.#tokens(lone, false)
-    return this.#tokens(lone + text.slice(start, end), special).slice(this.#lead.length)
-  }
-
-  #tokens(text: string, special: boolean): TokenId[] {
-    return Array.from(this.#model.tokenize(text, special))
+    if (start === 0 || !this.#addsSpace) {
+      return Array.from(this.#model.tokenize(text.slice(start, end), special))
+    }
+    if (text[start] === ' ')
+      return Array.from(this.#model.tokenize(text.slice(start + 1, end), special))
+    this.#lead ??= this.#model.tokenize(lone, false).length
+    return Array.from(
+      this.#model.tokenize(lone + text.slice(start, end), special).slice(this.#lead),
+    )
   }
 
   #cut(text: string, start: number, special: boolean): number | undefined {
@@ -89,8 +90,8 @@ export class TextParts {
   #holds(): boolean {
     const words = probe.split(' ')
     const parts = words.map((word, index) => (index > 0 && !this.#addsSpace ? ` ${word}` : word))
-    const tokens = parts.flatMap((part) => this.#tokens(part, false))
-    return tokens.join() === this.#tokens(probe, false).join()
+    const tokens = parts.flatMap((part) => [...this.#model.tokenize(part, false)])
+    return tokens.join() === this.#model.tokenize(probe, false).join()
   }
 }
 
@@ -174,8 +175,8 @@ export class LlamaCppTokenizer implements Tokenizer {
   }
 
   renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat {
-    const { text, tokens } = this.renderChatInParts(messages, options)
-    return { text, tokens: [...tokens].flat() }
+    const { text, tokens } = this.#template.render(messages, options)
+    return { text, tokens: [...this.#withBos(tokens)].flat() }
   }
 
   renderChatInParts(

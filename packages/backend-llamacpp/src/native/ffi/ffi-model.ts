@@ -53,33 +53,27 @@ export class FfiModel implements NativeModel {
   }
 
   tokenize(text: string, special: boolean): Uint32Array {
-    const vocabulary = this.vocabulary
-    const bytes = encoder.encode(text)
+    const { vocabulary } = this
     const { llama_tokenize: tokenize } = this.#functions
-    const fill = (tokens: Int32Array) =>
-      tokenize(vocabulary, bytes, bytes.length, tokens, tokens.length, false, special)
-    let tokens = new Int32Array(new ArrayBuffer(4 * (bytes.length + 2)))
-    let count = fill(tokens)
-    if (count < 0) {
-      tokens = new Int32Array(new ArrayBuffer(4 * -count))
-      count = fill(tokens)
+    const bytes = encoder.encode(text)
+    for (let room = bytes.length + 2; ;) {
+      const tokens = new Int32Array(new ArrayBuffer(4 * room))
+      const count = tokenize(vocabulary, bytes, bytes.length, tokens, room, false, special)
+      if (count >= 0) return new Uint32Array(tokens.buffer, 0, count).slice()
+      room = -count
     }
-    return new Uint32Array(tokens.buffer, 0, Math.max(0, count)).slice()
   }
 
   detokenize(tokens: Uint32Array, special = false): string {
     for (const token of tokens) this.check(token)
-    const vocabulary = this.vocabulary
+    const { vocabulary } = this
     const { llama_detokenize: detokenize } = this.#functions
-    const fill = (text: Uint8Array) =>
-      detokenize(vocabulary, tokens, tokens.length, text, text.length, false, special)
-    let text = new Uint8Array(new ArrayBuffer(Math.max(64, 8 * tokens.length)))
-    let count = fill(text)
-    if (count < 0) {
-      text = new Uint8Array(new ArrayBuffer(-count))
-      count = fill(text)
+    for (let room = Math.max(64, 8 * tokens.length); ;) {
+      const text = new Uint8Array(new ArrayBuffer(room))
+      const count = detokenize(vocabulary, tokens, tokens.length, text, room, false, special)
+      if (count >= 0) return decoder.decode(text.subarray(0, count))
+      room = -count
     }
-    return decoder.decode(text.subarray(0, Math.max(0, count)))
   }
 
   getTokenString(token: number): string {
