@@ -153,9 +153,15 @@ async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
   } catch (error) {
     throw await invalidJson(ctx, kind, text, error as Error)
   }
-  if (!isDeeperThan(text, jsonDepthLimit)) return value
-  const message = `Expected JSON of at most ${jsonDepthLimit} levels, instead got more`
-  throw new CllmError('invalid_json', message, { details: { limit: jsonDepthLimit } })
+  checkDepth(text, jsonDepthLimit)
+  return value
+}
+
+/** @throws `invalid_json` where a text has more levels than this */
+export function checkDepth(text: string, limit = defaultJsonDepth): void {
+  if (!isDeeperThan(text, limit)) return
+  const message = `Expected JSON of at most ${limit} levels, instead got more`
+  throw new CllmError('invalid_json', message, { details: { limit } })
 }
 
 const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const

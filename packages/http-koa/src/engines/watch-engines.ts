@@ -10,21 +10,13 @@ import { overriding, watchStream } from '@cllm/host'
 import { requestScope } from '../security/authenticate.js'
 import type { RequestObserver, RequestWatch } from './request-observer.js'
 
-/** The same models with other clients: `wrap` is called once for each. */
+/** The same models with other clients. */
 export function wrapEngines(
   directory: EngineDirectory,
   wrap: (client: EngineClient, model: string) => EngineClient,
 ): EngineDirectory {
-  const wrapped = new WeakMap<EngineClient, EngineClient>()
   return overriding(directory, {
-    open(id, options) {
-      const client = directory.open(id, options)
-      const known = wrapped.get(client)
-      if (known !== undefined) return known
-      const made = wrap(client, directory.nameOf(id))
-      wrapped.set(client, made)
-      return made
-    },
+    open: (id, options) => wrap(directory.open(id, options), directory.nameOf(id)),
   })
 }
 

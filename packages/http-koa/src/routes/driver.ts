@@ -7,7 +7,7 @@ import { parseFields, readQuery, type UnknownFields } from '../fields/parse-fiel
 import { expectedField } from '../request/refusals.js'
 import { ClientStream } from '../stream/client-stream.js'
 import type { StreamSession } from '../stream/resumable-streams.js'
-import { HttpCall, setHeaders } from './http-call.js'
+import { httpCall, setHeaders } from './http-call.js'
 import type { KoaContext, KoaState } from './koa-context.js'
 import { eventStream, type Reply, replyKind, type StreamReply } from './reply.js'
 import type { BoundRoute } from './route.js'
@@ -23,7 +23,7 @@ export function serveRoutes(
 ): Middleware<KoaState> {
   return async (context, next) => {
     const ctx = context as KoaContext
-    const { keyName, match, transport } = ctx.state
+    const { keyName, left, match, transport } = ctx.state
     const { streams, logger } = transport
     for (const { route, params } of match.routes) {
       let session: StreamSession | undefined
@@ -32,7 +32,9 @@ export function serveRoutes(
         const fields = route.body && checkFields(route, await readJsonBody(ctx), unknown, logger)
         const id = ctx.get('X-Conversation-Id')
         if (id !== '' && isStreamedPost(route, fields)) session = streams.begin(keyName, id)
-        const call = new HttpCall(ctx, { fields, query, params, engines }, session?.signal)
+        // of a client that may come back, until the answer is over; else while it is connected
+        const signal = session?.signal ?? left.signal
+        const call = httpCall(ctx, { fields, query, params, engines }, signal)
         const answer = (await route.handle(call, route.own)) as Sent
         if (answer === undefined) continue
         const kind = answer[replyKind]

@@ -114,6 +114,10 @@ function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
     maxAge: 600,
   }) as Middleware<KoaState>
   return async (ctx, next) => {
+    if (ctx.get('Origin') === '') {
+      ctx.vary('Origin')
+      return await next()
+    }
     await answer(ctx, next)
     if (ctx.method !== 'OPTIONS' || ctx.status !== 204) return
     // as llama-server answers what browsers ask before

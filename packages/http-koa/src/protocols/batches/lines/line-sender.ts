@@ -1,9 +1,9 @@
 import { CllmError, type Clock, type EngineDirectory, type Logger, type Random } from '@cllm/core'
-import { defaultJsonDepth, isDeeperThan } from '../../../body/read-json-body.js'
+import { checkDepth } from '../../../body/read-json-body.js'
 import { errorHeaders } from '../../../errors/error-body.js'
 import { publicError } from '../../../errors/public-error.js'
 import { UnknownFields } from '../../../fields/parse-fields.js'
-import type { Call, IncomingBody, OpenedModel } from '../../../routes/call.js'
+import type { Call, IncomingBody } from '../../../routes/call.js'
 import { checkFields } from '../../../routes/driver.js'
 import { openModel } from '../../../routes/http-call.js'
 import type { KoaProtocol } from '../../../routes/koa-context.js'
@@ -58,7 +58,7 @@ export function lineSender(
   const table = new RouteTable([protocol])
   const unknown = new UnknownFields()
   const ask = async ({ url, body }: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
-    checkDepth(body)
+    checkBody(body)
     const { routes, errors } = table.match('POST', url)
     let headers: Readonly<Record<string, string>> = {}
     try {
@@ -68,7 +68,8 @@ export function lineSender(
       if (found === undefined) throw new CllmError('not_found', `There is nothing at ${url}`)
       const { route, params } = found
       const fields = checkFields(route, body, unknown, services.logger)
-      const call = new LineCall(engines, services, { path: url, fields, params, owner, signal })
+      const keyName = owner?.name
+      const call = lineCall(engines, services, { path: url, fields, params, keyName, signal })
       return { status: 200, body: await route.handle(call, route.own), retryAfter: undefined }
     } catch (error) {
       signal.throwIfAborted()
@@ -93,71 +94,36 @@ export function lineSender(
 const keyIsGone: LineAnswer = { status: 401, body: null, retryAfter: undefined }
 
 /** @throws `invalid_json` where a body has too many levels, which `JSON.stringify` may not write at all */
-function checkDepth(body: BatchLine['body']): void {
+function checkBody(body: BatchLine['body']): void {
   let text: string
   try {
     text = JSON.stringify(body)
   } catch (cause) {
     throw new CllmError('invalid_json', 'body: expected JSON of fewer levels', { cause })
   }
-  if (!isDeeperThan(text, defaultJsonDepth)) return
-  const message = `Expected JSON of at most ${defaultJsonDepth} levels, instead got more`
-  throw new CllmError('invalid_json', message, { details: { limit: defaultJsonDepth } })
-}
-
-interface LineRequest {
-  readonly path: string
-  readonly fields: unknown
-  readonly params: Readonly<Record<string, string>>
-  readonly owner: Owner | undefined
-  readonly signal: AbortSignal
+  checkDepth(text)
 }
 
 /** A line as a handler sees it: a request without headers, whose answer nobody reads bit by bit. */
-class LineCall implements Call {
-  readonly query = {}
-  readonly id = undefined
-  readonly streams = undefined
-  readonly takesGzip = false
-  readonly path: string
-  readonly fields: unknown
-  readonly params: Readonly<Record<string, string>>
-  readonly keyName: string | undefined
-  readonly signal: AbortSignal
-  readonly clock: Clock
-  readonly random: Random
-  readonly logger: Logger
-
-  constructor(
-    readonly engines: EngineDirectory,
-    { clock, random, logger }: Services,
-    { path, fields, params, owner, signal }: LineRequest,
-  ) {
-    this.clock = clock
-    this.random = random
-    this.logger = logger
-    this.path = path
-    this.fields = fields
-    this.params = params
-    this.keyName = owner?.name
-    this.signal = signal
-  }
-
+const lineCall = (
+  engines: EngineDirectory,
+  { clock, random, logger }: Services,
+  asking: Pick<Call, 'path' | 'fields' | 'params' | 'keyName' | 'signal'>,
+): Call => ({
+  ...asking,
+  engines,
+  clock,
+  random,
+  logger,
+  query: {},
+  id: undefined,
+  streams: undefined,
+  takesGzip: false,
+  open: (model) => openModel(engines, model, { until: asking.signal }),
+  header: () => '',
+  set() {},
+  accepts: (type = '') => type,
   get body(): IncomingBody {
     throw new Error('a line has its fields only')
-  }
-
-  open(model?: string): OpenedModel {
-    return openModel(this.engines, model, { until: this.signal })
-  }
-
-  header(): string {
-    return ''
-  }
-
-  set(): void {}
-
-  accepts(type: string): string {
-    return type
-  }
-}
+  },
+})
