@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { brotliDecompressSync } from 'node:zlib'
 import { toByteAlphabet } from '@cllm/core'
-import { technicalWords } from './technical-words.js'
 
 /**
  * A written form of a word: its prefix, its case, and how many of 1,000 occurrences have this
@@ -65,7 +64,8 @@ export function englishPieces(): Map<string, number> {
       if (count * share >= rarest) add(prefix + write(word), count * share)
     }
   }
-  for (const word of technicalWords) {
+  // of programming, mathematics and technical prose, rare or missing in film subtitles
+  for (const word of wordsIn('technical-words.txt')) {
     for (const { prefix, write, share } of forms) {
       add(prefix + write(word), technicalCount * Math.max(share, technicalShare))
     }
@@ -84,12 +84,25 @@ export function englishPieces(): Map<string, number> {
   return pieces
 }
 
+/**
+ * Frequent English words as byte-level BPE sees them (a leading space is `Ġ`), the frequent ones
+ * first and weighted by rank (Zipf's law): enough to learn a small vocabulary from.
+ */
+export function commonWords(): Map<string, number> {
+  const words = wordsIn('common-words.txt')
+  return new Map(words.map((word, rank) => [`Ġ${word}`, Math.ceil(1000 / (rank + 1))]))
+}
+
 /** Words and how often each occurs; `pack-words.mjs` has written the file. */
 export function subtitleWords(): readonly { readonly word: string; readonly count: number }[] {
-  const file = new URL('../../data/subtitle-words.br', import.meta.url)
-  const lines = brotliDecompressSync(readFileSync(file)).toString('utf8').split('\n')
+  const lines = brotliDecompressSync(readData('subtitle-words.br')).toString('utf8').split('\n')
   return lines.map((line) => {
     const space = line.lastIndexOf(' ')
     return { word: line.slice(0, space), count: Number(line.slice(space + 1)) }
   })
 }
+
+const readData = (name: string): Buffer =>
+  readFileSync(new URL(`../../data/${name}`, import.meta.url))
+
+const wordsIn = (name: string): readonly string[] => readData(name).toString().trim().split(/\s+/)

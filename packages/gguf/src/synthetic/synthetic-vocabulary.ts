@@ -2,14 +2,13 @@ import { learnMerges } from './byte-pair-merges.js'
 import type { Merge } from './byte-pair-merges.js'
 import { bytePairVocabulary } from './byte-pair-vocabulary.js'
 import type { BytePairVocabulary } from './byte-pair-vocabulary.js'
-import { commonWords } from './common-words.js'
-import { englishPieces } from './english-pieces.js'
+import { commonWords, englishPieces } from './english-pieces.js'
 import { syntheticShapes } from './synthetic-shapes.js'
 import type { SyntheticModelName } from './synthetic-shapes.js'
 import { unicodeMerges } from './unicode-merges.js'
 
 const qwen3 = { pieces: englishPieces, merges: 90_000 }
-const tiny = { pieces: () => commonWords, merges: 400 }
+const tiny = { pieces: commonWords, merges: 400 }
 
 /** The training text for the English part of each vocabulary, and its number of merges. */
 const english = {
