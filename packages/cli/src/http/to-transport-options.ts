@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { createSecureContext } from 'node:tls'
-import { CllmError } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import type { CreateLimitCounter, KeyRing, KoaTransportOptions } from '@cllm/http-koa'
 import { splitAtCommas } from '../config/options/value-format.js'
 import type { CllmConfig } from '../config/options/schema.js'
@@ -32,12 +32,11 @@ export function toTransportOptions(
     ...(cert === null || key === null ? {} : { tls: readTls(cert, key) }),
     security: {
       corsOrigins: security.cors_origins,
-      limits: {
-        ...(requests === 0 ? {} : { requestsPerMinute: requests }),
-        ...(tokens === 0 ? {} : { tokensPerMinute: tokens }),
-      },
-      ...(keys === undefined ? {} : { keys }),
-      ...(limitCounters === undefined ? {} : { limitCounters }),
+      limits: defined({
+        requestsPerMinute: requests || undefined,
+        tokensPerMinute: tokens || undefined,
+      }),
+      ...defined({ keys, limitCounters }),
     },
   }
 }
