@@ -68,28 +68,25 @@ export async function planAnswer(
   const form = calls === undefined ? whole : strictForm(whole, calls)
   const marks = marksOf(form.format)
   const wanted = await onlyConstraint(client, asked)
-  const isJson = wanted?.type === 'json' || wanted?.type === 'json-schema'
-  const held = async (): Promise<Held> => {
-    if (forced !== undefined) return await forcedCalls(client, prompt, form, forced)
-    if (wanted !== undefined) return await jsonAnswer(client, form, strict, wanted)
-    if (calls === undefined) return { form, constraint: undefined }
-    const after = whole.thinkingIsOpen && { ...whole, thinkingIsOpen: false }
-    const afterThinking = after ? strictCalls(whole.tools, strict, after).constraint : undefined
-    return { form, constraint: calls.constraint, afterThinking }
+  if (wanted !== undefined && wanted.type !== 'json' && wanted.type !== 'json-schema') {
+    const beside = forced === undefined ? calls && 'tools' : 'tool_choice'
+    const other = beside && { field: beside, constraint: wanted }
+    await onlyConstraint(client, [...asked, other])
+    return { ...closed(prompt, form), marks, constraint: wanted }
   }
-  if (wanted === undefined || isJson) {
-    const plan = await held()
-    const field = forced !== undefined ? 'tool_choice' : 'tools'
-    const { constraint } = plan
-    if (wanted === undefined) await onlyConstraint(client, [constraint && { field, constraint }])
-    return { prompt, marks, ...plan }
+  let plan: Held = { form, constraint: calls?.constraint }
+  if (forced !== undefined) plan = await forcedCalls(client, prompt, form, forced)
+  else if (wanted !== undefined) plan = await jsonAnswer(client, form, strict, wanted)
+  else if (calls !== undefined && whole.thinkingIsOpen) {
+    const after = { ...whole, thinkingIsOpen: false }
+    plan = { ...plan, afterThinking: strictCalls(whole.tools, strict, after).constraint }
   }
-  const beside = [forced && 'tool_choice', calls && 'tools'].filter((field) => field !== undefined)
-  await onlyConstraint(client, [
-    ...asked,
-    ...beside.map((field) => ({ field, constraint: wanted })),
-  ])
-  return { ...closed(prompt, form), marks, constraint: wanted }
+  const { constraint } = plan
+  if (wanted === undefined && constraint !== undefined) {
+    const field = forced === undefined ? 'tools' : 'tool_choice'
+    await onlyConstraint(client, [{ field, constraint }])
+  }
+  return { prompt, marks, ...plan }
 }
 
 /** Strict calls are read in the one way in which they are held to be written. */

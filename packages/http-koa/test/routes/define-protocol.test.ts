@@ -1,9 +1,10 @@
 import { readFileSync } from 'node:fs'
-import { PluginRegistry, definePlugin } from '@cllm/core'
+import { type PartToken, PluginRegistry, definePlugin, token } from '@cllm/core'
 import { registerPlugin } from '@cllm/host'
 import { testProtocol } from '@cllm/testing'
 import {
   API_DEFAULTS,
+  LOG_LEVEL,
   type KoaProtocolsOptions,
   Services,
   createKoaProtocols,
@@ -125,6 +126,29 @@ t.test("the operator's defaults, and those of one protocol's options", async (t)
   t.match(await ask('/v1/completions', { prompt: 'a' }), { usage: { completion_tokens: 2 } })
   const raw = { model: 'fake', prompt: 'a', raw: true, stream: false }
   t.match(await ask('/api/generate', raw), { eval_count: 4 })
+})
+
+t.test('a protocol gets services by token, its own as well', async (t) => {
+  const GREETING: PartToken<string> = token('Greeting')
+  const greeting = defineProtocol({
+    name: 'greeting',
+    doc: 'Greets.',
+    create: (_options, services) => ({
+      name: 'greeting',
+      routes: [
+        {
+          method: 'get',
+          path: '/greeting',
+          access: 'open',
+          summary: 'A greeting',
+          handle: () => [services.get(GREETING), services.get(LOG_LEVEL)?.level ?? 'none'],
+        },
+      ],
+    }),
+  })
+  const services = new Services().set(GREETING, 'Hello')
+  const server = await serveNamed(t, await registryWith(greeting), { services })
+  t.same(await (await server.get('/greeting')).json(), ['Hello', 'none'])
 })
 
 const root = new URL('../../../..', import.meta.url)
