@@ -31,11 +31,9 @@ export async function measureStages(host, settings, work, rounds) {
   const client = clientOn(backend, host, settings)
   try {
     const { vocabularySize } = backend.tokenizer
-    const native = (batch) => backend.forward?.(batch) ?? backend.step(batch)
-    const alone = new Map([
-      [0, (prompts) => runSteps(backend, work, prompts, native)],
-      [1, (prompts) => runSteps(backend, work, prompts)],
-    ])
+    const alone = new Map(
+      [0, 1].map((stage) => [stage, (prompts) => runSteps(backend, work, prompts)]),
+    )
     await measure(alone, vocabularySize)
     const inProcess = new Map([[2, (prompts) => runClient(client, work, prompts)]])
     await measure(inProcess, vocabularySize)

@@ -1,6 +1,20 @@
-import { escapeHtml, formatNumber, htmlPage, htmlTable, schemaVersion, textTable } from '../../packages/bench/dist/index.js'
+import {
+  escapeHtml,
+  formatNumber,
+  htmlPage,
+  htmlTable,
+  schemaVersion,
+  textTable,
+} from '../../packages/bench/dist/index.js'
 import { exitCode, writeText } from '../../packages/cli/dist/commands/bench/output.js'
-import { asksForHelp, flagsHelp, one, parseFlags, toggle, wrong } from '../../packages/cli/dist/commands/flags/flags.js'
+import {
+  asksForHelp,
+  flagsHelp,
+  one,
+  parseFlags,
+  toggle,
+  wrong,
+} from '../../packages/cli/dist/commands/flags/flags.js'
 import { modelFlags, readModel } from '../../packages/cli/dist/commands/bench/flags/model-flags.js'
 import { integer } from '../../packages/cli/dist/commands/flags/values.js'
 import { measureStages } from './measure-stages.mjs'

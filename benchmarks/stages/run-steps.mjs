@@ -2,8 +2,8 @@ import { performance } from 'node:perf_hooks'
 import { defaultSampling } from '../../packages/core/dist/index.js'
 import { workSampling } from '../../packages/bench/dist/index.js'
 
-/** Does the work by calling the backend's `step`, or another function of its kind, and nothing else. */
-export async function runSteps(backend, work, prompts, step = (batch) => backend.step(batch)) {
+/** Does the work by calling the backend's `step`, and nothing else. */
+export async function runSteps(backend, work, prompts) {
   const sequences = prompts.map((prompt, slot) => ({
     slot,
     tokens: [...prompt],
@@ -26,7 +26,7 @@ export async function runSteps(backend, work, prompts, step = (batch) => backend
       batch.push({ slot, position, tokens: tokens.slice(position, end), outputs, sampler })
       inBatch.push(sequence)
     }
-    const result = await step(batch)
+    const result = await backend.step(batch)
     for (const [index, sequence] of inBatch.entries()) {
       sequence.done += batch[index]?.tokens.length ?? 0
       const [output] = result.outputs[index] ?? []

@@ -35,12 +35,6 @@ export interface LlamaCppDependencies {
   readonly library?: string | undefined
 }
 
-/** A backend whose forward passes can be measured. */
-export interface MeasurableBackend extends Backend {
-  /** `step` without drawing tokens: to measure the forward passes alone. */
-  readonly forward: Backend['step']
-}
-
 /**
  * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before. The backend
  * runs one native forward pass per step for all sequences, and draws as llama.cpp's samplers do; while layers
@@ -51,7 +45,7 @@ export interface MeasurableBackend extends Backend {
 export async function createLlamaCppBackend(
   options: LlamaCppOptions,
   dependencies: LlamaCppDependencies,
-): Promise<MeasurableBackend> {
+): Promise<Backend> {
   const checked = checkLlamaCppOptions(options)
   const shape = await readModelShape(checked.modelPath)
   const contextSize = contextSizeOf(checked, shape, dependencies.logger)
@@ -71,7 +65,7 @@ async function load(
   shape: ModelShape,
   wanted: ContextSettings,
   dependencies: LlamaCppDependencies,
-): Promise<MeasurableBackend> {
+): Promise<Backend> {
   const settings = door.isFull ? await shareCells(llama, shape, wanted, dependencies) : wanted
   const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
   const { modelPath, ignoreMemoryCheck: ignoreMemory } = settings

@@ -129,7 +129,12 @@ export class LlamaCppBackend implements Backend {
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
     const { cells, vocabulary, clock, threads, samplers } = this.#parts
-    this.#checkGenerates()
+    this.#checkOpen()
+    if (this.capabilities.generates === false) {
+      // Without a memory each token is an output, and more than the context has room for end the process.
+      const message = `${this.model.id} writes no text: it has embeddings only`
+      throw new CllmError('unsupported', message)
+    }
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs: (readonly StepOutput[])[] = []
     const scores: (readonly OutputLogprobs[])[] = []
@@ -168,33 +173,6 @@ export class LlamaCppBackend implements Backend {
     this.#filler.observeBatch(batch, items, decodeMs)
     this.#filler.trimFill(batch, items)
     return { outputs, scores, decodeMs, sampleMs }
-  }
-
-  /**
-   * Like {@link step}, but runs only the native forward passes, to measure them alone. Nothing is
-   * drawn: each output repeats its item's last token.
-   */
-  async forward(batch: readonly BatchItem[]): Promise<StepResult> {
-    const { cells, vocabulary, clock, context, threads } = this.#parts
-    this.#checkGenerates()
-    this.adapters?.prepare(batch)
-    const items = this.#filler.filled(batch)
-    let decodeMs = 0
-    for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.#parts)) {
-      const runs = runsOf(items, pass.order)
-      threads?.before(pass)
-      const started = clock.now()
-      await context.decodeBatch(runs)
-      const ms = clock.now() - started
-      threads?.after(pass, ms)
-      decodeMs += ms
-    }
-    for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
-    this.#filler.trimFill(batch, items)
-    const outputs = batch.map(({ outputs: positions, tokens }) =>
-      positions.map((position) => ({ position, token: tokens.at(-1)! })),
-    )
-    return { outputs, decodeMs, sampleMs: 0 }
   }
 
   embed(...[inputs, adapters]: Parameters<NonNullable<Backend['embed']>>): Promise<number[][]> {
@@ -239,16 +217,15 @@ export class LlamaCppBackend implements Backend {
     if (this.#disposed) throw new CllmError('backend_failed', 'the backend was disposed of')
   }
 
-  /** Without a memory each token is an output, and more than the context has room for end the process. */
-  #checkGenerates(): void {
-    this.#checkOpen()
-    if (this.capabilities.generates !== false) return
-    throw new CllmError('unsupported', `${this.model.id} writes no text: it has embeddings only`)
-  }
-
   /** False: it was left. */
   async #decode(batch: readonly BatchItem[], { order }: StepPass): Promise<boolean> {
-    const decoding = this.#parts.context.decodeBatch(runsOf(batch, order))
+    const runs: SequenceRun[] = []
+    for (const index of order) {
+      const item = batch[index]!
+      const { slot: sequence, position, tokens } = item
+      runs.push({ sequence, position, tokens, outputs: wantedPositions(item) })
+    }
+    const decoding = this.#parts.context.decodeBatch(runs)
     try {
       // while the threads compute
       for (const index of order) prepareDraw(batch[index]!)
@@ -258,15 +235,4 @@ export class LlamaCppBackend implements Backend {
     }
     return await decoding
   }
-}
-
-/** The items of a pass as llama.cpp takes them. */
-function runsOf(batch: readonly BatchItem[], order: readonly number[]): readonly SequenceRun[] {
-  const runs: SequenceRun[] = []
-  for (const index of order) {
-    const item = batch[index]!
-    const { slot: sequence, position, tokens } = item
-    runs.push({ sequence, position, tokens, outputs: wantedPositions(item) })
-  }
-  return runs
 }

@@ -121,26 +121,6 @@ t.test('a step is left in the middle of its forward pass, and all is as before',
   t.equal(typeof addon.interrupt, 'undefined')
 })
 
-t.test('forward computes what step does, and draws nothing', async (t) => {
-  const backend = await openTiny(t)
-  const tokens = backend.tokenizer.encode('One day')
-  const last = tokens.length - 1
-  const sampler = backend.createSampler(sampling(greedy), tokens)
-  const prompt = { position: 0, tokens, outputs: [last], sampler }
-  const { outputs, decodeMs, sampleMs } = await backend.forward([{ slot: 0, ...prompt }])
-  t.same(outputs, [[{ position: last, token: tokens[last] }]])
-  t.ok(decodeMs > 0)
-  t.equal(sampleMs, 0)
-  const next = { tokens: [300], position: tokens.length, outputs: [tokens.length], sampler }
-  const after = await backend.step([{ slot: 0, ...next }])
-  backend.release(0)
-  await backend.step([{ slot: 0, ...prompt }])
-  const beside = await backend.step([{ slot: 0, ...next }])
-  t.same(after.outputs, beside.outputs, 'the slot holds what it would after a step')
-  await t.rejects(backend.forward([{ slot: 9, ...prompt }]), { code: 'backend_failed' })
-  sampler.dispose()
-})
-
 t.test('model information', async (t) => {
   const backend = await openTiny(t, { slots: 3, contextSize: 100, modelId: 'small' })
   t.match(backend.model, {
@@ -409,9 +389,7 @@ t.test('a model that makes embeddings only is asked for no text', async (t) => {
     const tokens = Array.from({ length: 100 }, (_, index) => 262 + (index % 20))
     const sampler = backend.createSampler(sampling(greedy), tokens)
     const item = { slot: 0, position: 0, tokens, outputs: [99], sampler }
-    for (const compute of [backend.step([item]), backend.forward([item])]) {
-      await t.rejects(compute, { code: 'unsupported', message: /embeddings only/ })
-    }
+    await t.rejects(backend.step([item]), { code: 'unsupported', message: /embeddings only/ })
     t.equal((await backend.embed!([tokens]))[0]?.length, 32)
   }
 })

@@ -1,26 +1,24 @@
-/** Bytes per number of each format: quantized ones keep 32 numbers in a block, q8_0 in 34 bytes. */
-export const kvCacheBytes = {
-  f16: 2,
-  q8_0: 34 / 32,
-  f32: 4,
-  bf16: 2,
-  q4_0: 18 / 32,
-  q4_1: 20 / 32,
-  iq4_nl: 18 / 32,
-  q5_0: 22 / 32,
-  q5_1: 24 / 32,
+/**
+ * Of each format its `ggml_type`, and the bytes that a number takes on average: quantized ones keep 32
+ * numbers in a block, q8_0 in 34 bytes.
+ */
+export const kvCacheFormats = {
+  f16: { id: 1, bytes: 2 },
+  q8_0: { id: 8, bytes: 34 / 32 },
+  f32: { id: 0, bytes: 4 },
+  bf16: { id: 30, bytes: 2 },
+  q4_0: { id: 2, bytes: 18 / 32 },
+  q4_1: { id: 3, bytes: 20 / 32 },
+  iq4_nl: { id: 20, bytes: 18 / 32 },
+  q5_0: { id: 6, bytes: 22 / 32 },
+  q5_1: { id: 7, bytes: 24 / 32 },
 } as const
 
 /** The number format of keys and values. */
-export type KvCacheType = keyof typeof kvCacheBytes
+export type KvCacheType = keyof typeof kvCacheFormats
 
 /** Each {@link KvCacheType}. node-llama-cpp's addon was tested with the first two. */
-export const kvCacheTypes = Object.keys(kvCacheBytes) as [KvCacheType, ...KvCacheType[]]
-
-/** Bytes that a number takes on average. */
-export function bytesPerElement(type: KvCacheType): number {
-  return kvCacheBytes[type]
-}
+export const kvCacheTypes = Object.keys(kvCacheFormats) as [KvCacheType, ...KvCacheType[]]
 
 /** Whether numbers come in blocks, which only flash attention reads. */
 export function isQuantized(type: KvCacheType): boolean {

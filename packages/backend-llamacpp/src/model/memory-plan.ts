@@ -1,5 +1,5 @@
 import { CllmError, type Logger } from '@cllm/core'
-import { bytesPerElement, type KvCacheType } from './kv-cache-type.js'
+import { kvCacheFormats, type KvCacheType } from './kv-cache-type.js'
 import type { ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
 import type { FreeMemory, LlamaRuntime } from '../native/native.js'
@@ -57,7 +57,7 @@ export function cellsOf({
 export function planMemory(model: ModelShape, settings: MemorySettings): MemoryPlan {
   const { slots, contextSize, kvTokens, kvCacheType } = settings
   const cells = cellsOf(settings)
-  const cache = Math.ceil(cells * model.cacheElementsPerToken * bytesPerElement(kvCacheType))
+  const cache = Math.ceil(cells * model.cacheElementsPerToken * kvCacheFormats[kvCacheType].bytes)
   const slotBytes = cache + slots * model.stateElementsPerSlot * 4
   const compute = computeBytes(model, settings)
   return {

@@ -222,7 +222,12 @@ export class Decoder implements TokenDecoder {
     this.#vocabulary = vocabulary
     this.#marks = marks
     this.#atStart = vocabulary.addsSpace && before.length === 0
-    if (before.length > 0) this.#resume(before)
+    const last: Uint8Array[] = []
+    for (let index = before.length - 1; index >= 0 && last.length < overlap; index--) {
+      const bytes = vocabulary.bytes(before[index]!)
+      if (bytes.length > 0) last.unshift(bytes)
+    }
+    for (const bytes of last) this.#decoder.decode(bytes, { stream: true })
   }
 
   push(token: TokenId): string {
@@ -242,14 +247,5 @@ export class Decoder implements TokenDecoder {
   #shown(token: TokenId): string {
     const text = this.#vocabulary.controlText(token)
     return text !== '' && this.#marks.some((mark) => mark.includes(text)) ? text : ''
-  }
-
-  #resume(before: readonly TokenId[]): void {
-    const last: Uint8Array[] = []
-    for (let index = before.length - 1; index >= 0 && last.length < overlap; index--) {
-      const bytes = this.#vocabulary.bytes(before[index] ?? -1)
-      if (bytes.length > 0) last.unshift(bytes)
-    }
-    for (const bytes of last) this.#decoder.decode(bytes, { stream: true })
   }
 }

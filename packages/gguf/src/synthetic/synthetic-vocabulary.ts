@@ -1,3 +1,4 @@
+import { toByteAlphabet } from '@cllm/core'
 import { learnMerges } from './byte-pair-merges.js'
 import type { Merge } from './byte-pair-merges.js'
 import { bytePairVocabulary } from './byte-pair-vocabulary.js'
@@ -5,7 +6,6 @@ import type { BytePairVocabulary } from './byte-pair-vocabulary.js'
 import { commonWords, englishPieces } from './english-pieces.js'
 import { syntheticShapes } from './synthetic-shapes.js'
 import type { SyntheticModelName } from './synthetic-shapes.js'
-import { unicodeMerges } from './unicode-merges.js'
 
 const qwen3 = { pieces: englishPieces, merges: 90_000 }
 const tiny = { pieces: commonWords, merges: 400 }
@@ -39,4 +39,43 @@ function* allMerges(like: SyntheticModelName): Iterable<Merge> {
   const { pieces, merges } = english[like]
   yield* learnMerges(pieces(), merges)
   yield* unicodeMerges()
+}
+
+/**
+ * Characters to make, first and last code point of each range: alphabets, symbols, kana,
+ * ideographs, Hangul, emoji.
+ */
+const ranges: readonly (readonly [first: number, last: number])[] = [
+  [0x00a1, 0x07ff],
+  [0x0900, 0x0e7f],
+  [0x1e00, 0x2bff],
+  [0x3000, 0x30ff],
+  [0x4e00, 0x9fff],
+  [0xac00, 0xd7a3],
+  [0xff00, 0xffef],
+  [0x1f300, 0x1faff],
+]
+const [firstIdeograph, lastIdeograph] = [0x4e00, 0x9fff]
+
+/**
+ * An endless sequence of merges for other languages: from bytes to single characters, then pairs of
+ * ideographs. No merge contains ASCII.
+ */
+function* unicodeMerges(): Iterable<Merge> {
+  for (const [first, last] of ranges) {
+    for (let code = first; code <= last; code++) {
+      const bytes = toByteAlphabet(String.fromCodePoint(code))
+      for (let length = 2; length <= bytes.length; length++) {
+        yield [bytes.slice(0, length - 1), bytes.charAt(length - 1)]
+      }
+    }
+  }
+  for (let left = firstIdeograph; left <= lastIdeograph; left++) {
+    for (let right = firstIdeograph; right <= lastIdeograph; right++) {
+      yield [
+        toByteAlphabet(String.fromCodePoint(left)),
+        toByteAlphabet(String.fromCodePoint(right)),
+      ]
+    }
+  }
 }

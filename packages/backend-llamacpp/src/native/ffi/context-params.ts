@@ -1,23 +1,11 @@
 import type { RopeOptions } from '../../llamacpp-options.js'
-import type { KvCacheType } from '../../model/kv-cache-type.js'
+import { kvCacheFormats } from '../../model/kv-cache-type.js'
 import { encodeStruct, type NativeFunctions } from './bind-functions.js'
 import type { Pointer, Value } from './structs.js'
 import type { AbortFlag } from './token-batch.js'
 import type { NativeContextOptions } from '../native-context.js'
 import { poolingNumber } from '../pooling-types.js'
 
-/** `ggml_type` of the numbers in KV cells. */
-const cellTypes: Readonly<Record<KvCacheType, number>> = {
-  f32: 0,
-  f16: 1,
-  q4_0: 2,
-  q4_1: 3,
-  q5_0: 6,
-  q5_1: 7,
-  q8_0: 8,
-  iq4_nl: 20,
-  bf16: 30,
-}
 /** `llama_flash_attn_type`. */
 const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
 
@@ -29,6 +17,7 @@ export function contextParams(
 ): Value<'llama_context_params'> {
   const { flashAttention, kvCacheType, embeddings = false, outputs = batchSize } = options
   const { ubatchSize = batchSize, kvUnified = false, rope = {}, pooling } = options
+  const { id: cells } = kvCacheFormats[kvCacheType]
   const attention = flashAttention === 'auto' ? 'auto' : flashAttention ? 'on' : 'off'
   return {
     ...functions.llama_context_default_params(),
@@ -40,8 +29,8 @@ export function contextParams(
     n_threads: threads,
     n_threads_batch: threads,
     flash_attn_type: flashAttentionTypes[attention],
-    type_k: cellTypes[kvCacheType],
-    type_v: cellTypes[kvCacheType],
+    type_k: cells,
+    type_v: cells,
     embeddings,
     swa_full: false,
     kv_unified: kvUnified,

@@ -125,23 +125,12 @@ export class SimdScan implements VocabularyScan {
     )
   }
 
-  weigh(from: number, temperature: number, shift: number): number {
-    return this.#weigh(this.logits, this.#blocks, from, temperature, shift)
-  }
-
-  weighListed(count: number, temperature: number, shift: number): number {
-    const blocks = Math.ceil(count / blockSize)
-    // the last block may not be full
-    this.listed.fill(-Infinity, count, blocks * blockSize)
-    return this.#weigh(this.listed, blocks, -Infinity, temperature, shift)
-  }
-
-  #weigh(
-    logits: Float32Array,
-    blocks: number,
+  weigh(
     from: number,
     temperature: number,
     shift: number,
+    logits = this.logits,
+    blocks = this.#blocks,
   ): number {
     return this.#native.weigh(
       logits.byteOffset,
@@ -153,6 +142,14 @@ export class SimdScan implements VocabularyScan {
       temperature,
       shift,
     )
+  }
+
+  weighListed(count: number, temperature: number, shift: number): number {
+    const { listed } = this
+    const blocks = Math.ceil(count / blockSize)
+    // the last block may not be full
+    listed.fill(-Infinity, count, blocks * blockSize)
+    return this.weigh(-Infinity, temperature, shift, listed, blocks)
   }
 }
 
