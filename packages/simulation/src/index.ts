@@ -1,5 +1,4 @@
 export * from './machine.js'
-export * from './machine-model.js'
 export * from './pass-machine.js'
 export * from './prompt-ids.js'
 export * from './recorded-machine.js'

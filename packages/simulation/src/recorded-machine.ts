@@ -7,7 +7,7 @@ import {
   workOf,
 } from '@cllm/core'
 import { mean, quantile } from 'simple-statistics'
-import type { MachineModel } from './machine-model.js'
+import type { MachineModel } from './machine.js'
 
 /** Fewer steps are too few to fit. */
 const fewest = 20

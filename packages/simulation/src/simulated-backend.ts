@@ -16,7 +16,7 @@ import {
   CllmError,
   mixBits,
 } from '@cllm/core'
-import type { MachineModel } from './machine-model.js'
+import type { MachineModel } from './machine.js'
 import { expected } from './simulated-proposer.js'
 
 /** The size of a simulated backend. */

@@ -1,6 +1,6 @@
 import type { RouterPolicy } from './routing/router-policy.js'
-import type { Batching } from './scheduling/batching.js'
-import type { Order } from './scheduling/order.js'
+import type { Batching } from './scheduling/policy-halves.js'
+import type { Order } from './scheduling/policy-halves.js'
 import type { SchedulerPolicy } from './scheduling/scheduler-policy.js'
 import type { Protocol } from './transport.js'
 import type { Backend } from './model/backend.js'

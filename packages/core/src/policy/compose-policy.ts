@@ -1,6 +1,6 @@
-import type { Batching, Step } from '../contracts/scheduling/batching.js'
+import type { Batching, Step } from '../contracts/scheduling/policy-halves.js'
 import type { BatchingDefinition, OrderDefinition } from '../contracts/definition.js'
-import type { Order } from '../contracts/scheduling/order.js'
+import type { Order } from '../contracts/scheduling/policy-halves.js'
 import type {
   SchedulerPolicy,
   SchedulerState,

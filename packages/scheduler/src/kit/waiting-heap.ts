@@ -1,5 +1,5 @@
-import type { Order, SchedulerEvent, SchedulerState, SequenceView } from '@cllm/core'
 import TinyQueue from 'tinyqueue'
+import type { Order, SchedulerEvent, SchedulerState, SequenceView } from '@cllm/core'
 
 interface Entry {
   readonly request: SequenceView
@@ -68,4 +68,9 @@ export function isWaiting({ state }: SequenceView): boolean {
 /** Whether a waiting request may stand in front of those that are in order of arrival. */
 export function hasBegun({ state, generatedTokens }: SequenceView): boolean {
   return state === 'preempted' || generatedTokens > 0
+}
+
+/** Tokens of a waiting request that a slot holds. Looked up at each call. */
+export function cachedTokens(request: SequenceView): number {
+  return request.promptTokens + request.generatedTokens - request.remainingTokens
 }

@@ -1,7 +1,7 @@
 import { type SequenceView, type WaitingView, defineOrder } from '@cllm/core'
 import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
-import { cachedTokens } from '../kit/cached-tokens.js'
+import { cachedTokens } from '../kit/waiting-heap.js'
 import { priceOptions, type Tenant, TenantLedger } from '../kit/tenant-ledger.js'
 
 /** Requests that are ranked at once, over all tenants. */

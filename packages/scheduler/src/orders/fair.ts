@@ -2,7 +2,7 @@ import { type SequenceView, defineOrder } from '@cllm/core'
 import TinyQueue from 'tinyqueue'
 import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
-import { largest } from '../kit/largest.js'
+import { largest } from '../kit/find-victims.js'
 import { priceOptions, TenantLedger } from '../kit/tenant-ledger.js'
 
 interface Candidate {

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
 import { TokenClock } from '../kit/token-clock.js'
 import { findVictims } from '../kit/find-victims.js'
-import { largest } from '../kit/largest.js'
+import { largest } from '../kit/find-victims.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
 /**

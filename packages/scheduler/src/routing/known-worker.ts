@@ -1,5 +1,5 @@
 import type { RoutedRequest, WorkerView } from '@cllm/core'
-import { indexed } from './held-blocks.js'
+import { indexed } from './prompt-chains.js'
 import { pairsOf, type PlacedRequest } from './load-meter.js'
 import { longestShared } from './prompt-chains.js'
 import type { WorkerReport } from './worker-report.js'

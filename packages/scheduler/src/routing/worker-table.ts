@@ -1,5 +1,5 @@
 import type { WorkerView } from '@cllm/core'
-import { HeldBlocks } from './held-blocks.js'
+import { HeldBlocks } from './prompt-chains.js'
 import { type Cost, costNames, KnownWorker, prior, type RequestToPlace } from './known-worker.js'
 import { UnseenPlacements } from './unseen-placements.js'
 import type { WorkerReport } from './worker-report.js'
@@ -179,3 +179,6 @@ export class WorkerTable {
     ))
   }
 }
+
+/** Milliseconds for which a router holds a request at least before it is asked again. */
+export const leastHoldMs = 5

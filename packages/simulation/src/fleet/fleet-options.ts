@@ -1,5 +1,5 @@
 import type { RouterPolicy } from '@cllm/core'
-import type { MachineModel } from '../machine-model.js'
+import type { MachineModel } from '../machine.js'
 
 /** The machines of a simulation, and what happens to them. */
 export interface FleetOptions {

@@ -10,7 +10,7 @@ import {
 } from '@cllm/core'
 import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler'
 import type { FleetOptions } from './fleet-options.js'
-import { SimulatedFront } from './simulated-front.js'
+import { SimulatedFront } from './simulated-machine.js'
 import { SimulatedMachine } from './simulated-machine.js'
 
 /** What a fleet is made with. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { systemClock, type SchedulerPolicy, type SequenceView } from '@cllm/core'
 import { PolicySimulation } from './policy-simulation.js'
-import { SimulatedRequest } from './simulated-request.js'
+import { SimulatedRequest } from './policy-workload.js'
 
 /** Admitting plans that are timed. */
 const timedPlans = 40

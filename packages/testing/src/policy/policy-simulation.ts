@@ -8,7 +8,7 @@ import {
   checkPlan,
 } from '@cllm/core'
 import type { WorkloadRequest } from './policy-workload.js'
-import { SimulatedRequest } from './simulated-request.js'
+import { SimulatedRequest } from './policy-workload.js'
 
 /** What a {@link PolicySimulation} runs on. */
 export interface SimulatedMachine {

@@ -1,6 +1,6 @@
 import type { SequenceView } from '@cllm/core'
 import type { PromptChunk } from '../../kit/choose-chunks.js'
-import { cachedTokens } from '../../kit/cached-tokens.js'
+import { cachedTokens } from '../../kit/waiting-heap.js'
 import { type Decodes, fewestTokens, type JointCosts } from './joint-costs.js'
 
 /** Of the time until a first token is late, this share is planned: estimates err, others come between. */

@@ -4,6 +4,28 @@ import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
 import { WorkRanking } from '../kit/work-ranking.js'
 
 /**
+ * Shortest job first: the least prompt work that no slot holds, equals by arrival; waiting makes a job
+ * shorter. Overtaking is bounded by {@link overtakingBound}.
+ */
+export const sjf = defineOrder({
+  name: 'sjf',
+  doc: 'Shortest job first: the least prompt work that no slot holds. For a low mean TTFT.',
+  options: z.object({
+    aging: z
+      .number()
+      .min(0)
+      .default(0.05)
+      .describe('Tokens by which a job counts as shorter for each token computed while it waits.'),
+    ...patienceOption,
+  }),
+  create: ({ aging, patience }) =>
+    boundedOvertaking(
+      new WorkRanking(({ tokens, cameAt }, now) => tokens - aging * (now - cameAt)),
+      patience,
+    ),
+})
+
+/**
  * Highest response ratio next: tokens computed while it waits ÷ tokens of its prompt that no slot
  * holds. Short prompts go first, and long ones catch up the longer they wait. Time is counted in
  * tokens, as in SGLang. Overtaking is bounded by {@link overtakingBound}.

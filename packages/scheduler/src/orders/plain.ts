@@ -4,6 +4,16 @@ import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
 /**
+ * First come, first served; requests that have begun (they were preempted, or lost their engine) before new
+ * ones. No request is ever overtaken: the bound is 0 tokens.
+ */
+export const fcfs = defineOrder({
+  name: 'fcfs',
+  doc: 'First come, first served.',
+  create: () => ({ next: (state) => state.waiting }),
+})
+
+/**
  * By lot, the measure for what any order is worth. Overtaking is bounded by {@link overtakingBound}.
  */
 export const random = defineOrder({
