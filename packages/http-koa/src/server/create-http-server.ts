@@ -23,7 +23,7 @@ export function allowUpload(request: IncomingMessage): void {
  * Refuses bodies that take longer than `limitMs`, as Node's `requestTimeout` does, which knows no
  * exceptions: an upload has this time for each MiB.
  */
-export function limitBodyTime(server: Server, limitMs: number): void {
+function limitBodyTime(server: Server, limitMs: number): void {
   server.on('request', (request: IncomingMessage) => {
     const { 'content-length': length = '0', 'transfer-encoding': encoding } = request.headers
     if (length === '0' && encoding === undefined) return

@@ -50,7 +50,7 @@ export class StreamSession implements StreamWriter {
 
   /**
    * @param key - of its client and its id
-   * @param clock - its times are milliseconds since the epoch
+   * @param startedAt - milliseconds since the epoch
    */
   constructor(
     readonly key: string,
