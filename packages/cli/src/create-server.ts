@@ -13,7 +13,7 @@ import {
 import { defaultPolicyName, fallbackPolicy } from '@cllm/scheduler'
 import { asLoaded } from './engine/as-loaded.js'
 import { spawnEngine } from './engine/spawn-engine.js'
-import { llamaCpp } from './engine/to-engine-settings.js'
+import { llamaCpp } from './engine/engine-settings.js'
 import { catalogSampling } from './models/catalog/catalog.js'
 import { modelName, resolveModel } from './models/resolve-model.js'
 import { loadRegistry } from './plugins/load-registry.js'

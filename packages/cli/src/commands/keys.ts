@@ -1,6 +1,6 @@
+import { defined } from '@cllm/core'
 import type { ApiKey, KeyRole } from '@cllm/http-koa'
 import { textTable } from '../process/text-table.js'
-import { loadConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
 import { createKey, readKeyFile, updateKeyFile } from '../keys/key-file.js'
 import { type KeyPlace, withLimits } from '../keys/key-store.js'
@@ -8,6 +8,7 @@ import type { CommandIo } from './command-io.js'
 import { defineCommand } from './flags/define-command.js'
 import { one, toggle, type Values, wrong } from './flags/flags.js'
 import { integer, orNone } from './flags/values.js'
+import { configFrom } from './model/models-folder.js'
 
 const fileFlags = {
   'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS'),
@@ -33,15 +34,11 @@ Creates an API key, writes its hash to the key file and prints the key, which ca
 A running server with this file accepts the key within a second.`,
   flags: addFlags,
   async run({ flags, words: [name = ''] }, io) {
-    const { 'requests-per-minute': requests, 'tokens-per-minute': tokens } = flags
-    const { 'tokens-per-month': monthly } = flags
     const { secret, key } = createKey({
       name,
       tenant: flags.tenant ?? name,
       role: flags.role ?? 'user',
-      ...(requests === undefined ? {} : { requestsPerMinute: requests }),
-      ...(tokens === undefined ? {} : { tokensPerMinute: tokens }),
-      ...(monthly === undefined ? {} : { tokensPerMonth: monthly }),
+      ...limitsIn(flags),
     })
     const place = await withKeys(flags, io, async ({ where, update }) => {
       await update((keys) => {
@@ -89,13 +86,7 @@ Changes limits of a key in the file; the other limits stay. A running server wit
 applies them within a second.`,
   flags: limitFlags,
   async run({ flags, words: [name = ''] }, io) {
-    const { 'requests-per-minute': requests, 'tokens-per-minute': tokens } = flags
-    const { 'tokens-per-month': monthly } = flags
-    const changes = {
-      ...(requests === undefined ? {} : { requestsPerMinute: requests }),
-      ...(tokens === undefined ? {} : { tokensPerMinute: tokens }),
-      ...(monthly === undefined ? {} : { tokensPerMonth: monthly }),
-    }
+    const changes = limitsIn(flags)
     if (Object.keys(changes).length === 0) throw wrong('expected a limit, see --help')
     await withKeys(flags, io, async ({ where, update }) => {
       await update((keys) => {
@@ -127,6 +118,16 @@ export const revokeKey = defineCommand({
   },
 })
 
+/** The limits that are given. */
+const limitsIn = <T>(
+  flags: Readonly<Record<`${'requests' | 'tokens'}-per-minute` | 'tokens-per-month', T>>,
+) =>
+  defined({
+    requestsPerMinute: flags['requests-per-minute'],
+    tokensPerMinute: flags['tokens-per-minute'],
+    tokensPerMonth: flags['tokens-per-month'],
+  })
+
 /** Where keys are kept. */
 interface NamedPlace extends KeyPlace {
   /** Its name, for people. */
@@ -136,20 +137,19 @@ interface NamedPlace extends KeyPlace {
 /** Uses the keys of a cluster where its URL is given, else those of a file. */
 async function withKeys<T>(
   flags: Values<typeof fileFlags>,
-  { env, signal }: CommandIo,
+  io: CommandIo,
   use: (place: NamedPlace) => Promise<T>,
 ): Promise<T> {
-  const argv = (['config', 'api-keys', 'cluster', 'cluster-ca'] as const).flatMap((flag) =>
-    flags[flag] === undefined ? [] : [`--${flag}`, flags[flag]],
-  )
-  const { cluster, security } = loadConfig({ argv, env, listens: false }).config
-  if (flags.cluster !== undefined) return await withClusterKeys(cluster, use)
+  const { config, cluster: url, 'api-keys': keys, 'cluster-ca': ca } = flags
+  const given = { config, 'api-keys': keys, cluster: url, 'cluster-ca': ca }
+  const { cluster, security } = configFrom(given, io).config
+  if (url !== undefined) return await withClusterKeys(cluster, use)
   const file = security.api_keys
   if (file === null) throw wrong('expected --api-keys FILE, or --cluster URL')
   return await use({
     where: file,
     read: async () => readKeyFile(file),
-    update: async (change) => await updateKeyFile(file, signal, change),
+    update: async (change) => await updateKeyFile(file, io.signal, change),
   })
 }
 

@@ -4,7 +4,8 @@ import { adaptersOf } from '../config/adapters.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
 import type { OwnSettings } from '../config/served-models.js'
-import { backendNameOf, llamaCpp } from './to-engine-settings.js'
+import { llamaCpp } from './engine-settings.js'
+import { backendNameOf } from './to-engine-settings.js'
 
 /**
  * Checks, before models are fetched, that the files which their engines read besides them are there: chat templates

@@ -21,11 +21,15 @@ import { availableCores } from './available-cores.js'
 import { availableMemory } from './memory/available-memory.js'
 import { cacheSize } from './memory/cache-size.js'
 import { stateFilesOf } from './memory/state-files.js'
-import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
+import {
+  type EngineSettings,
+  type LogLevelMessage,
+  type StartMessage,
+  llamaCpp,
+} from './engine-settings.js'
 import { fingerprintOf } from './fingerprint.js'
 import { findNativeLibrary } from './native-library.js'
 import { parentChannel } from './process-channel.js'
-import { llamaCpp } from './to-engine-settings.js'
 
 /** Longer sequences have no drafts where all slots share one large pool of KV cells. */
 const longestInPool = 8192

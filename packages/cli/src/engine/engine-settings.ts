@@ -2,6 +2,11 @@ import type { AdapterSource, EngineOptions, PartChoice } from '@cllm/core'
 import type { PluginEntry, StateFolderOptions } from '@cllm/host'
 import type { LogSettings } from '../process/logger.js'
 
+// Without an import of code: an engine's process has nothing of the configuration or of HTTP.
+
+/** The built-in backend's name. */
+export const llamaCpp = 'llamacpp'
+
 /** The settings of an engine's process; sent to it as JSON. */
 export interface EngineSettings {
   /** The backend's name in the registry, such as `llamacpp`. */

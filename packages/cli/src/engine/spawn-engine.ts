@@ -8,10 +8,14 @@ import {
   type SupervisorOptions,
 } from '@cllm/host'
 import { killAtExit } from '../process/kill-at-exit.js'
-import type { EngineSettings, LogLevelMessage, StartMessage } from './engine-settings.js'
+import {
+  type EngineSettings,
+  type LogLevelMessage,
+  type StartMessage,
+  llamaCpp,
+} from './engine-settings.js'
 import { childChannel } from './process-channel.js'
 import { threadPool } from './available-cores.js'
-import { llamaCpp } from './to-engine-settings.js'
 
 /** An engine in a separate process, which is restarted when it dies. */
 export interface EngineProcess {

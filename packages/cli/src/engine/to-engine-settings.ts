@@ -5,11 +5,8 @@ import type { CllmConfig } from '../config/options/schema.js'
 import { readChatTemplate } from '../config/read-chat-template.js'
 import type { OwnSettings } from '../config/served-models.js'
 import { catalogSampling } from '../models/catalog/catalog.js'
-import type { CacheSettings, EngineSettings } from './engine-settings.js'
+import { type CacheSettings, type EngineSettings, llamaCpp } from './engine-settings.js'
 import { backendOptions } from './backend-options.js'
-
-/** The built-in backend's name. */
-export const llamaCpp = 'llamacpp'
 
 /** A model to serve: its file, and its own settings. */
 export interface ModelToServe {

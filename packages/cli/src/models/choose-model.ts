@@ -6,7 +6,8 @@ import { formatBytes } from './format-bytes.js'
 import type { CommandIo } from '../commands/command-io.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import { availableMemory } from '../engine/memory/available-memory.js'
-import { backendNameOf, llamaCpp } from '../engine/to-engine-settings.js'
+import { llamaCpp } from '../engine/engine-settings.js'
+import { backendNameOf } from '../engine/to-engine-settings.js'
 import { cacheFolder } from './cache-folder.js'
 
 /** What a choice depends on. */

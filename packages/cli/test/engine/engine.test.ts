@@ -1,5 +1,5 @@
 import { fork } from 'node:child_process'
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
@@ -175,4 +175,21 @@ t.test('a process that loses its channel is killed, even if it does not notice',
     channel.onClose(resolve)
   })
   t.match(await reason, /SIGKILL/)
+})
+
+t.test("an engine's process loads neither the configuration nor the HTTP server", async (t) => {
+  const seen = new Set<string>()
+  const packages = new Set<string>()
+  const follow = async (file: URL): Promise<void> => {
+    if (seen.has(file.href)) return
+    seen.add(file.href)
+    for (const [, name = ''] of (await readFile(file, 'utf8')).matchAll(/ from '([^']+)'/g)) {
+      if (name.startsWith('.')) await follow(new URL(name, file))
+      else packages.add(name)
+    }
+  }
+  await follow(new URL('../../dist/engine/engine-child.js', import.meta.url))
+  t.ok(packages.has('@cllm/core'))
+  for (const name of ['@cllm/http-koa', '@cllm/cluster', 'convict'])
+    t.notOk(packages.has(name), name)
 })

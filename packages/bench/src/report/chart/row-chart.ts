@@ -44,7 +44,7 @@ export function rowChart(options: RowChartOptions, rows: readonly Row[]): string
 /** The same as a picture of its own, which pages in Markdown can show; light or dark as its reader's system is. */
 export function rowPicture(options: RowChartOptions, rows: readonly Row[]): string {
   const svg = drawing(...parts(options, rows))
-  return `${svg.replace('>', `>\n<style>\n${chartStyle}</style>`)}\n`
+  return `${svg.replace('>', `>\n<style>\n${chartStyle()}</style>`)}\n`
 }
 
 function parts(

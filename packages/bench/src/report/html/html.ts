@@ -1,4 +1,4 @@
-import { chartStyle } from '../chart/chart-style.js'
+import { chartStyle, readStyle } from '../chart/chart-style.js'
 
 /** Escapes text for HTML. */
 export function escapeHtml(text: string): string {
@@ -51,7 +51,7 @@ export function htmlPage(title: string, body: string): string {
 <meta name="color-scheme" content="light dark">
 <title>${escapeHtml(title)}</title>
 <style>
-${style}</style>
+${chartStyle()}${readStyle('report')}</style>
 </head>
 <body>
 <main>
@@ -61,29 +61,3 @@ ${body}
 </html>
 `
 }
-
-/** The style of reports: the colours and shapes of the web page. */
-const style = `${chartStyle}* { box-sizing: border-box; }
-body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--ground); }
-main { max-width: 74rem; margin: 0 auto; padding: 1rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-a { color: var(--accent); }
-.about { color: var(--dim); overflow-wrap: anywhere; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; font-size: 0.9rem; }
-th, td { padding: 0.3rem 0.5rem; border-bottom: 1px solid var(--line); text-align: right; vertical-align: top; font-weight: normal; }
-thead th { color: var(--dim); vertical-align: bottom; }
-tbody th { font-weight: 600; }
-th:first-child { text-align: left; min-width: 8.5rem; overflow-wrap: break-word; }
-small { display: block; white-space: pre; color: var(--dim); font-size: 0.8rem; }
-small.better { color: var(--good); } small.worse { color: var(--bad); }
-.warning { border-left: 4px solid var(--s1); padding-left: 0.75rem; margin: 0.4rem 0; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(34rem, 100%), 1fr)); gap: 1rem; }
-figure { margin: 0; min-width: 0; padding: 0.8rem; border: 1px solid var(--line); border-radius: 0.6rem; break-inside: avoid; }
-figure.wide { grid-column: 1 / -1; }
-figcaption { font-weight: 600; }
-.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.2rem 0; padding: 0; font-size: 0.85rem; color: var(--dim); }
-.legend svg { width: 18px; height: 8px; margin-right: 0.4rem; }
-.plot svg { display: block; width: 100%; height: auto; }
-.wide .plot { overflow-x: auto; } .wide .plot svg { min-width: 40rem; }
-@media print { main { max-width: none; } body { font-size: 10pt; } h2 { break-after: avoid; } }
-`

@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
 import { chromeTrace, htmlReport, type ReportContent, type Stopped } from '@cllm/bench'
-import { Presets, SingleBar } from 'cli-progress'
+import { terminalBar } from '../../process/terminal-bar.js'
 import type { Output } from '../command-io.js'
 
 /** The files to write, and their content. */
@@ -65,16 +65,7 @@ export interface Progress {
 export function progressBar(output: Output, name: string, total: number | undefined): Progress {
   if (output.isTTY !== true) return { step: () => undefined, stop: () => undefined }
   const format = total === undefined ? `${name} {value}` : `${name} {bar} {value} of {total}`
-  const bar = new SingleBar(
-    {
-      format,
-      stream: output as unknown as NodeJS.WritableStream,
-      hideCursor: true,
-      clearOnComplete: true,
-      gracefulExit: false, // true would add signal listeners; `stop` restores the terminal
-    },
-    Presets.shades_classic,
-  )
+  const bar = terminalBar(output, format, { clearOnComplete: true })
   bar.start(total ?? 0, 0)
   return { step: () => bar.increment(), stop: () => bar.stop() }
 }

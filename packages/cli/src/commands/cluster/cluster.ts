@@ -9,7 +9,7 @@ import {
 } from '@cllm/cluster'
 import { didYouMean } from '@cllm/core'
 import { textTable } from '../../process/text-table.js'
-import { loadConfig } from '../../config/load-config.js'
+import { configFrom } from '../model/models-folder.js'
 import { connectBus } from './connect-bus.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
@@ -71,13 +71,11 @@ Tells a worker to take no new requests and to stop after its last one. Requests 
 
 async function withBus<T>(
   flags: Values<typeof clusterFlags>,
-  { env }: CommandIo,
+  io: CommandIo,
   use: (bus: RedisBus) => Promise<T>,
 ): Promise<T> {
-  const argv = (['config', 'cluster', 'cluster-ca'] as const).flatMap((flag) =>
-    flags[flag] === undefined ? [] : [`--${flag}`, flags[flag]],
-  )
-  const { cluster } = loadConfig({ argv, env, listens: false }).config
+  const { config, cluster: url, 'cluster-ca': ca } = flags
+  const { cluster } = configFrom({ config, cluster: url, 'cluster-ca': ca }, io).config
   if (cluster.url === null) throw wrong('expected --cluster URL')
   const bus = await connectBus(cluster)
   try {

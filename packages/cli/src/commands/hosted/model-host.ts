@@ -13,8 +13,8 @@ import { createLogger } from '../../process/logger.js'
 import { type ResolvedModel, resolveModel } from '../../models/resolve-model.js'
 import type { CommandIo } from '../command-io.js'
 import { policiesOf } from './simulate.js'
-import type { EngineSettings } from '../../engine/engine-settings.js'
-import { llamaCpp, toEngineSettings } from '../../engine/to-engine-settings.js'
+import { type EngineSettings, llamaCpp } from '../../engine/engine-settings.js'
+import { toEngineSettings } from '../../engine/to-engine-settings.js'
 
 /** Loads models for the commands that measure them, with the same components as `cllm serve`. */
 export async function modelHost(

@@ -1,7 +1,6 @@
 import { gpuDevices, type GpuDevices, type ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError, silentLogger } from '@cllm/core'
 import { textTable } from '../../process/text-table.js'
-import { loadConfig } from '../../config/load-config.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { memoryFor, fitsOn, layersOf, mostLayers } from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
@@ -9,7 +8,7 @@ import { defineCommand } from '../flags/define-command.js'
 import { one, toggle } from '../flags/flags.js'
 import { integer } from '../flags/values.js'
 import { knownModel } from '../../models/catalog/known-model.js'
-import { configFlag, configFlags, modelsFolder } from './models-folder.js'
+import { configFlag, configFrom, modelsFolder } from './models-folder.js'
 
 const slotCounts = [1, 2, 4, 8, 16] as const
 const least = 2048
@@ -30,7 +29,7 @@ model is a name from the catalog, downloaded or not, or a file. Figures assume a
 on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
+    const loaded = configFrom({ config: flags.config }, io)
     const { name, shape } = await knownModel(spec, modelsFolder(loaded, io.env))
     if (shape === undefined) {
       const message = `the shape of ${spec} is not known before it is downloaded: \`cllm pull ${spec}\``

@@ -1,10 +1,9 @@
 import { textTable } from '../../process/text-table.js'
-import { loadConfig } from '../../config/load-config.js'
 import { downloadedModels } from '../../models/catalog/known-model.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'
-import { configFlag, configFlags, modelsFolder } from './models-folder.js'
+import { configFlag, configFrom, modelsFolder } from './models-folder.js'
 
 const flags = { json: toggle('Print JSON'), config: configFlag }
 
@@ -16,7 +15,7 @@ Lists the downloaded models. \`cllm models\` lists the catalog, \`cllm ps\` the 
 running server.`,
   flags,
   async run({ flags }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
+    const loaded = configFrom({ config: flags.config }, io)
     const folder = modelsFolder(loaded, io.env)
     const models = await downloadedModels(folder)
     if (flags.json) {

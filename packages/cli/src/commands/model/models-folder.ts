@@ -1,5 +1,6 @@
-import type { LoadedConfig } from '../../config/load-config.js'
+import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { cacheFolder } from '../../models/cache-folder.js'
+import type { CommandIo } from '../command-io.js'
 import { one } from '../flags/flags.js'
 
 /** The flag of the commands that manage models. */
@@ -8,9 +9,18 @@ export const configFlag = one(
   'The YAML file of `cllm serve`, for its `models.cache`; also CLLM_CONFIG',
 )
 
-/** The flags of `cllm serve` for this YAML file, or for none. */
-export const configFlags = (file: string | undefined): readonly string[] =>
-  file === undefined ? [] : ['--config', file]
+/**
+ * The configuration that `cllm serve` would have, as far as these flags say; those that are not given are left out.
+ */
+export function configFrom(
+  flags: Readonly<Record<string, string | undefined>>,
+  { env }: CommandIo,
+): LoadedConfig {
+  const argv = Object.entries(flags).flatMap(([name, value]) =>
+    value === undefined ? [] : [`--${name}`, value],
+  )
+  return loadConfig({ argv, env, listens: false })
+}
 
 /** The folder for downloaded models, as `cllm serve` uses it with this configuration. */
 export const modelsFolder = ({ config }: LoadedConfig, env: NodeJS.ProcessEnv): string =>

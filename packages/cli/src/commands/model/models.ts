@@ -1,8 +1,7 @@
-import { loadConfig } from '../../config/load-config.js'
 import { listModels, modelTable } from '../../models/catalog/list-models.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'
-import { configFlag, configFlags, modelsFolder } from './models-folder.js'
+import { configFlag, configFrom, modelsFolder } from './models-folder.js'
 
 const flags = { json: toggle('Print JSON'), config: configFlag }
 
@@ -14,7 +13,7 @@ Lists the models of the catalog: name, size, memory with 4,096 tokens of context
 whether the model is downloaded.`,
   flags,
   async run({ flags }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
+    const loaded = configFrom({ config: flags.config }, io)
     const folder = modelsFolder(loaded, io.env)
     const models = await listModels(folder)
     if (flags.json) io.stdout.write(`${JSON.stringify(models, undefined, 2)}\n`)

@@ -1,12 +1,13 @@
 import { loadConfig } from '../../config/load-config.js'
 import { schemeOf } from '../../config/paths.js'
-import { backendNameOf, llamaCpp } from '../../engine/to-engine-settings.js'
+import { llamaCpp } from '../../engine/engine-settings.js'
+import { backendNameOf } from '../../engine/to-engine-settings.js'
 import { pullModel } from '../../models/pull-model.js'
 import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand, type Given } from '../flags/define-command.js'
 import { many } from '../flags/flags.js'
-import { configFlag, configFlags, modelsFolder } from './models-folder.js'
+import { configFlag, modelsFolder } from './models-folder.js'
 
 const flags = {
   plugin: many('NAME', "Plug-in, by package name or path (default: the configuration's)"),
@@ -29,7 +30,8 @@ async function pull(
   io: CommandIo,
 ): Promise<number> {
   const given = plugin.flatMap((name) => ['--plugin', name])
-  const loaded = loadConfig({ argv: [...configFlags(file), ...given], env: io.env, listens: false })
+  const argv = [...(file === undefined ? [] : ['--config', file]), ...given]
+  const loaded = loadConfig({ argv, env: io.env, listens: false })
   const { plugins } = loaded.config
   // Other models need no plug-in, so one that cannot be loaded does not stand in their way.
   const registry = hasOtherScheme(spec) ? await loadRegistry({ ...loaded, plugins }) : undefined

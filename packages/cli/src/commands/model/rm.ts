@@ -1,6 +1,5 @@
 import { rm } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
-import { loadConfig } from '../../config/load-config.js'
 import { type DownloadedModel, downloadedModel } from '../../models/catalog/known-model.js'
 import { partsOf } from '../../models/fetch/published-hash.js'
 import { formatBytes } from '../../models/format-bytes.js'
@@ -9,7 +8,7 @@ import { defineCommand } from '../flags/define-command.js'
 import type { Values } from '../flags/flags.js'
 import { readModels, ServerClient } from '../server/server-client.js'
 import { serverAddress, serverFlags } from '../server/server-flags.js'
-import { configFlags, modelsFolder } from './models-folder.js'
+import { configFrom, modelsFolder } from './models-folder.js'
 
 /** How long a server may take to unload the model before its file is deleted, in milliseconds. */
 const patienceMs = 60_000
@@ -22,7 +21,7 @@ Deletes the file of a downloaded model. A running server that has it in memory u
 Files outside the folder for downloads are never deleted.`,
   flags: serverFlags,
   async run({ flags, words: [name = ''] }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
+    const loaded = configFrom({ config: flags.config }, io)
     const model = await downloadedModel(modelsFolder(loaded, io.env), name)
     const parts = partsOf(model.path)
     await unloadFrom(model, flags, io)

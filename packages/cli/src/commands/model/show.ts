@@ -1,11 +1,10 @@
 import type { SamplingParams } from '@cllm/core'
-import { loadConfig } from '../../config/load-config.js'
 import { memoryFor } from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'
 import { type KnownModel, knownModel } from '../../models/catalog/known-model.js'
-import { configFlag, configFlags, modelsFolder } from './models-folder.js'
+import { configFlag, configFrom, modelsFolder } from './models-folder.js'
 
 const flags = { json: toggle('Print JSON'), config: configFlag }
 
@@ -17,7 +16,7 @@ Shows a model's shape, size, memory and sampling defaults without loading it. Th
 from the catalog or a file.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
-    const loaded = loadConfig({ argv: configFlags(flags.config), env: io.env, listens: false })
+    const loaded = configFrom({ config: flags.config }, io)
     const model = await knownModel(spec, modelsFolder(loaded, io.env))
     const facts = factsOf(model)
     if (flags.json) io.stdout.write(`${JSON.stringify(facts, undefined, 2)}\n`)

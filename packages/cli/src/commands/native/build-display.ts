@@ -1,5 +1,6 @@
-import { Presets, SingleBar } from 'cli-progress'
+import type { SingleBar } from 'cli-progress'
 import type { BuildProgress } from '@cllm/backend-llamacpp/native-build'
+import { terminalBar } from '../../process/terminal-bar.js'
 import type { Output } from '../command-io.js'
 
 /** Shows what a build is doing. */
@@ -28,15 +29,7 @@ function barDisplay(output: Output): BuildDisplay {
         return
       }
       close()
-      bar = new SingleBar(
-        {
-          format: '{bar} {percentage} % | {stage}',
-          stream: output as unknown as NodeJS.WritableStream,
-          hideCursor: true,
-          gracefulExit: false, // it would listen for signals; `close` does the same
-        },
-        Presets.shades_classic,
-      )
+      bar = terminalBar(output, '{bar} {percentage} % | {stage}')
       bar.start(100, 0, { stage: progress.text })
     },
   }

@@ -6,7 +6,7 @@ import {
   removeBuilds,
 } from '@cllm/backend-llamacpp/native-build'
 import { silentLogger } from '@cllm/core'
-import { loadConfig } from '../../config/load-config.js'
+import { configFrom } from '../model/models-folder.js'
 import { thisMachine } from '../../engine/native-library.js'
 import { nativeFolder } from '../../models/cache-folder.js'
 import type { CommandIo } from '../command-io.js'
@@ -33,8 +33,7 @@ a library for this machine, \`cllm native remove\` deletes it.`,
 })
 
 async function showStatus({ json, config }: Values<typeof flags>, io: CommandIo): Promise<number> {
-  const argv = config === undefined ? [] : ['--config', config]
-  const { engine } = loadConfig({ argv, env: io.env, listens: false }).config
+  const { engine } = configFrom({ config }, io).config
   const gpu = await gpuInUse(engine.gpu, silentLogger)
   const folder = nativeFolder({ env: io.env })
   const { build, misfit } = chooseBuild(await readBuilds(folder), thisMachine())

@@ -1,9 +1,8 @@
 import { CllmError } from '@cllm/core'
-import { loadConfig } from '../../config/load-config.js'
 import { downloadedModel } from '../../models/catalog/known-model.js'
 import type { CommandIo } from '../command-io.js'
 import type { Values } from '../flags/flags.js'
-import { configFlags, modelsFolder } from '../model/models-folder.js'
+import { configFrom, modelsFolder } from '../model/models-folder.js'
 import { findServer, servedNames, type Found } from './find-server.js'
 import { startServer } from './own-server.js'
 import { ServerClient } from './server-client.js'
@@ -52,8 +51,10 @@ export async function openServer(
       return running(found)
     }
   } else if (flags.url !== undefined) await servedNames(new ServerClient(address)) // says why
+  const { config } = flags
+  const file = config === undefined ? [] : ['--config', config]
   const named = spec === undefined ? [] : ['--model', spec]
-  const server = await startServer([...configFlags(flags.config), ...named, ...own], io)
+  const server = await startServer([...file, ...named, ...own], io)
   try {
     const client = new ServerClient(server)
     const [model = spec ?? ''] = await servedNames(client)
@@ -65,14 +66,10 @@ export async function openServer(
 }
 
 /** Whether a server of its own would have the model without a download; a path or `hf:…` is taken at its word. */
-async function isHere(
-  spec: string,
-  file: string | undefined,
-  { env }: CommandIo,
-): Promise<boolean> {
+async function isHere(spec: string, file: string | undefined, io: CommandIo): Promise<boolean> {
   if (/[\\/:]|\.gguf$/i.test(spec)) return true
-  const loaded = loadConfig({ argv: configFlags(file), env, listens: false })
-  return await downloadedModel(modelsFolder(loaded, env), spec).then(
+  const loaded = configFrom({ config: file }, io)
+  return await downloadedModel(modelsFolder(loaded, io.env), spec).then(
     () => true,
     () => false,
   )

@@ -1,8 +1,8 @@
 import { CllmError } from '@cllm/core'
-import { loadConfig } from '../../config/load-config.js'
 import { splitAtCommas } from '../../config/options/value-format.js'
 import type { CommandIo } from '../command-io.js'
 import { one, type Values } from '../flags/flags.js'
+import { configFrom } from '../model/models-folder.js'
 import type { ServerAddress } from './server-client.js'
 
 /** The flags of the commands that talk to a running server. */
@@ -19,10 +19,9 @@ export const serverFlags = {
 /** The server that the flags name: by default where `cllm serve` would listen on this machine. */
 export function serverAddress(
   { url, 'api-key': key, config: file }: Values<typeof serverFlags>,
-  { env }: CommandIo,
+  io: CommandIo,
 ): ServerAddress {
-  const argv = file === undefined ? [] : ['--config', file]
-  const { server, security } = loadConfig({ argv, env, listens: false }).config
+  const { server, security } = configFrom({ config: file }, io).config
   const [first = ''] = splitAtCommas(server.host)
   const host = ['0.0.0.0', '::'].includes(first) ? '127.0.0.1' : first
   const scheme = security.tls_cert === null ? 'http' : 'https'

@@ -1,10 +1,8 @@
-import { createRequire } from 'node:module'
-import type * as CliProgress from 'cli-progress'
+import type { SingleBar } from 'cli-progress'
 import type { Output } from '../../commands/command-io.js'
+import { terminalBar } from '../../process/terminal-bar.js'
 import type { FetchProgress } from './fetch-progress.js'
 import { formatBytes } from '../format-bytes.js'
-
-const load = createRequire(import.meta.url)
 
 /** Shows the progress of fetching a model. */
 export interface ProgressDisplay {
@@ -58,8 +56,7 @@ interface Meter {
 }
 
 function barMeter(output: Output): Meter {
-  const { Presets, SingleBar } = load('cli-progress') as typeof CliProgress
-  let bar: CliProgress.SingleBar | undefined
+  let bar: SingleBar | undefined
   const sizes = (received: number, total: number) => ({
     received: formatBytes(received),
     size: formatBytes(total),
@@ -68,15 +65,7 @@ function barMeter(output: Output): Meter {
     update(received, total) {
       if (total === 0) return
       if (bar === undefined) {
-        bar = new SingleBar(
-          {
-            format: '{bar} {percentage} % | {received} of {size}',
-            stream: output as unknown as NodeJS.WritableStream,
-            hideCursor: true,
-            gracefulExit: false, // it would listen for signals; `close` does the same
-          },
-          Presets.shades_classic,
-        )
+        bar = terminalBar(output, '{bar} {percentage} % | {received} of {size}')
         bar.start(total, received, sizes(received, total))
       }
       bar.update(received, sizes(received, total))

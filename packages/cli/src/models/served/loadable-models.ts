@@ -7,12 +7,11 @@ import type { LoadedConfig } from '../../config/load-config.js'
 import { adaptersOf } from '../../config/adapters.js'
 import type { OwnSettings, ServedModel } from '../../config/served-models.js'
 import { asLoaded } from '../../engine/as-loaded.js'
-import type { EngineSettings } from '../../engine/engine-settings.js'
+import { type EngineSettings, llamaCpp } from '../../engine/engine-settings.js'
 import type { CrashFiles } from '../../engine/crash-files.js'
 import { spawnEngine, type EngineProcess } from '../../engine/spawn-engine.js'
 import {
   backendNameOf,
-  llamaCpp,
   type ModelToServe,
   toEngineSettings,
   toSupervisorOptions,

@@ -1,10 +1,29 @@
 import { randomInt } from 'node:crypto'
-import { fitDataset, type LoadOptions, type LoadShape, openDataset } from '@cllm/bench'
+import { defined } from '@cllm/core'
+import {
+  type Dataset,
+  fitDataset,
+  type LoadOptions,
+  type LoadShape,
+  openDataset,
+} from '@cllm/bench'
 import { wrong, type Values } from '../../flags/flags.js'
 import type { loadFlags } from './load-flags.js'
 
 /** The values of the flags that describe a load. */
 export type LoadFlagValues = Values<typeof loadFlags>
+
+type DatasetFlags = Pick<
+  LoadFlagValues,
+  | 'input-len'
+  | 'output-len'
+  | 'shared-prefix'
+  | 'prefix-groups'
+  | 'time-scale'
+  | 'length-scale'
+  | 'max-input'
+  | 'max-output'
+>
 
 /**
  * The loads that the flags describe, one per level of concurrency or rate.
@@ -17,19 +36,7 @@ export function readLoads(flags: LoadFlagValues): LoadOptions[] {
     throw wrong('--concurrency and --rate: expected one of them, got both')
   }
   const seed = flags.seed ?? randomInt(2 ** 31)
-  const source = openDataset(flags.dataset ?? 'synthetic', {
-    inputLengths: flags['input-len'],
-    outputLengths: flags['output-len'],
-    sharedPrefix: flags['shared-prefix'],
-    prefixGroups: flags['prefix-groups'],
-    seed,
-  })
-  const dataset = fitDataset(source, {
-    timeScale: flags['time-scale'],
-    lengthScale: flags['length-scale'],
-    ...(flags['max-input'] === undefined ? {} : { maxInput: flags['max-input'] }),
-    ...(flags['max-output'] === undefined ? {} : { maxOutput: flags['max-output'] }),
-  })
+  const dataset = readDataset(flags.dataset ?? 'synthetic', flags, seed)
   const shapes = (): LoadShape[] => {
     if (rate !== undefined) {
       return rate.map((each) => ({ kind: 'open', rate: each, burstiness, rampMs: ramp }))
@@ -47,13 +54,11 @@ export function readLoads(flags: LoadFlagValues): LoadOptions[] {
     return {
       shape,
       dataset,
-      ...(count === undefined ? {} : { requests: count }),
-      ...(duration === undefined ? {} : { durationMs: duration }),
+      ...defined({ requests: count, durationMs: duration, tenants: flags.tenants }),
       seed,
       cancelRate: flags['cancel-rate'],
       slowReaders: flags['slow-readers'],
       slowReadMs: flags['slow-read'],
-      ...(flags.tenants === undefined ? {} : { tenants: flags.tenants }),
       temperature: flags.temperature,
       ignoreEos: !flags['allow-eos'],
       timeoutMs: flags.timeout,
@@ -65,3 +70,24 @@ function defaultRequests(shape: LoadShape, size: number | undefined): number | u
   if (shape.kind === 'trace') return size
   return Math.max(30, shape.kind === 'closed' ? 10 * shape.concurrency : 10 * shape.rate)
 }
+
+/** A dataset with the lengths that the flags say; they scale and cut the items of a file. */
+export const readDataset = (spec: string, flags: DatasetFlags, seed: number): Dataset =>
+  fitted(
+    openDataset(spec, {
+      inputLengths: flags['input-len'],
+      outputLengths: flags['output-len'],
+      sharedPrefix: flags['shared-prefix'],
+      prefixGroups: flags['prefix-groups'],
+      seed,
+    }),
+    flags,
+  )
+
+/** The same dataset, scaled and cut. */
+export const fitted = (dataset: Dataset, flags: DatasetFlags): Dataset =>
+  fitDataset(dataset, {
+    timeScale: flags['time-scale'],
+    lengthScale: flags['length-scale'],
+    ...defined({ maxInput: flags['max-input'], maxOutput: flags['max-output'] }),
+  })

@@ -2,9 +2,7 @@ import { builtInMachines, recordedMachine } from '@cllm/simulation'
 import {
   type Dataset,
   draftWarnings,
-  fitDataset,
   type LoadShape,
-  openDataset,
   type PolicyFactory,
   readCosts,
   readRecording,
@@ -18,6 +16,7 @@ import {
 import { defined } from '@cllm/core'
 import { createRouter as createBuiltIn } from '@cllm/scheduler'
 import { wrong, type Values } from '../../flags/flags.js'
+import { fitted, readDataset } from './read-load.js'
 import type { simulationFlags } from './simulate-flags.js'
 
 const defaultCosts = [...builtInMachines.keys()][0] as string
@@ -35,7 +34,9 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     throw wrong('--trace and --dataset: expected one of them, got both')
   }
   const replayed = readReplay(flags)
-  const dataset = fitted(replayed?.dataset ?? readDataset(flags), flags)
+  const { trace, dataset: spec = trace === undefined ? 'synthetic' : traceSpec(trace) } = flags
+  const dataset =
+    replayed === undefined ? readDataset(spec, flags, seed) : fitted(replayed.dataset, flags)
   const requests = flags.requests ?? (dataset.timed ? dataset.size : undefined) ?? 1000
   const shape = readShape(flags, dataset)
   const load = {
@@ -43,7 +44,7 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     dataset,
     seed,
     requests,
-    ...(flags.tenants === undefined ? {} : { tenants: flags.tenants }),
+    ...defined({ tenants: flags.tenants }),
   }
   const limits = replayed?.limits
   const machines = flags.machines ?? replayed?.engines ?? 1
@@ -135,26 +136,6 @@ function readReplay({ replay, trace, dataset }: Flags) {
     dataset: recordedLoad(recording, replay),
     machine: () => recordedMachine(recording, replay),
   }
-}
-
-function readDataset(flags: Flags): Dataset {
-  const { trace, dataset: spec = trace === undefined ? 'synthetic' : traceSpec(trace) } = flags
-  return openDataset(spec, {
-    inputLengths: flags['input-len'],
-    outputLengths: flags['output-len'],
-    sharedPrefix: flags['shared-prefix'],
-    prefixGroups: flags['prefix-groups'],
-    seed: flags.seed,
-  })
-}
-
-function fitted(source: Dataset, flags: Flags): Dataset {
-  return fitDataset(source, {
-    timeScale: flags['time-scale'],
-    lengthScale: flags['length-scale'],
-    ...(flags['max-input'] === undefined ? {} : { maxInput: flags['max-input'] }),
-    ...(flags['max-output'] === undefined ? {} : { maxOutput: flags['max-output'] }),
-  })
 }
 
 /** The first character tells the formats apart: JSON objects, or CSV column names. */
