@@ -1,4 +1,5 @@
 import {
+  defined,
   type GenerateRequest,
   type Random,
   type RequestEvent,
@@ -66,7 +67,11 @@ export class InFlightRequest {
   continuedAt(now: number): GenerateRequest {
     const { request, arrival, tokens } = this
     const elapsedMs = now - arrival
-    if (!this.isAccepted) return elapsedMs > 0 ? { ...request, arrivedMsAgo: elapsedMs } : request
+    if (!this.isAccepted) {
+      if (elapsedMs <= 0) return request
+      const continued = request.continued && { ...request.continued, elapsedMs }
+      return { ...request, arrivedMsAgo: elapsedMs, ...defined({ continued }) }
+    }
     const firstAt = this.#firstTokenAt
     const first = firstAt === undefined ? {} : { firstTokenMs: firstAt - arrival }
     return { ...request, continued: { tokens: [...tokens], elapsedMs, ...first } }

@@ -84,7 +84,8 @@ export class ModelPool implements ClosableDirectory {
 
   /** Brings a model into memory. Throws what its load throws. */
   async load(id?: string): Promise<void> {
-    ;(await this.#loader.hold(this.#find(id))).release()
+    const { release } = await this.#loader.hold(this.#find(id))
+    release?.()
   }
 
   /** Serves one more model; one of its name stays as it is. */

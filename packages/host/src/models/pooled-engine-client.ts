@@ -12,7 +12,7 @@ import {
 } from '@cllm/core'
 import { CallForwarder, takesSignal } from '../remote/engine-calls.js'
 import { watchStream } from '../client/watch-stream.js'
-import { deferredStream } from './deferred-stream.js'
+import { duplicate, InFlightRequest } from '../fleet/in-flight-request.js'
 import type { ModelLoader } from './model-loader.js'
 import type { Lease, PooledModel } from './pooled-model.js'
 
@@ -41,7 +41,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   ): AsyncIterableIterator<GenerateEvent> {
     const lease = this.#leaseNow()
     if (lease === undefined) return this.#submitLate(request, options.signal)
-    return submitTo(lease, request, options)
+    return this.#submitTo(lease, request, options)
   }
 
   cancel(id: string, reason?: string): void {
@@ -51,11 +51,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 
   async recording(): Promise<Recording> {
-    return await this.#ask(async (engine) => {
-      const recording = await engine.recording?.()
-      if (recording !== undefined) return recording
-      throw new CllmError('unsupported', `The engine of ${this.model.name} has no flight recorder`)
-    })
+    return (await this.forward('recording', [])) as Recording
   }
 
   /** A model that is not loaded has nothing to drain. */
@@ -76,22 +72,19 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 
   protected override async forward(
-    name: keyof EngineCalls,
+    name: keyof EngineCalls | 'recording',
     values: readonly unknown[],
   ): Promise<unknown> {
-    const { signal } = (takesSignal(name) ? (values[1] as SignalOption | undefined) : {}) ?? {}
-    return await this.#ask(async (engine) => {
-      const call = engine[name] as (...given: readonly unknown[]) => Promise<unknown>
-      return await call.call(engine, ...values)
-    }, signal)
-  }
-
-  async #ask<T>(question: (engine: EngineClient) => Promise<T>, signal?: AbortSignal): Promise<T> {
+    const takes = name !== 'recording' && takesSignal(name)
+    const { signal } = (takes ? (values[1] as SignalOption | undefined) : {}) ?? {}
     const lease = this.#leaseNow() ?? (await this.#lease(signal, () => cancelled(signal)))
     try {
-      return await question(lease.client)
+      const { client } = lease
+      const call = client[name] as ((...given: unknown[]) => Promise<unknown>) | undefined
+      if (call !== undefined) return await call.apply(client, [...values])
+      throw new CllmError('unsupported', `The engine of ${this.model.name} has no flight recorder`)
     } finally {
-      lease.release()
+      lease.release?.()
     }
   }
 
@@ -123,9 +116,9 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   #keep(lease: Lease, until: AbortSignal): Lease {
     const release = (): void => {
       this.#leasing = this.#leased = undefined
-      lease.release()
+      lease.release?.()
     }
-    const kept = { client: lease.client, release: nothing }
+    const kept = { client: lease.client }
     this.#leased = kept
     if (until.aborted) release()
     else until.addEventListener('abort', release, { once: true })
@@ -137,17 +130,16 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     signal: AbortSignal | undefined,
   ): AsyncIterableIterator<GenerateEvent> {
     const { clock, model } = this
-    const arrival = clock.now()
     const { id, timeoutMs = Infinity } = request
+    const entry = new InFlightRequest(id ?? '', request, clock.now())
     if (id !== undefined && model.late.has(id)) {
-      const message = `A request with the id "${id}" is under way`
-      return deferredStream(Promise.reject(new CllmError('duplicate_request', message)), nothing)
+      return deferredStream(Promise.reject(duplicate(id)), nothing)
     }
     const leaving = new AbortController()
     const timeout = (): void =>
       leaving.abort(new CllmError('timeout', 'The model was not loaded within the time limit'))
     const cancelTimer =
-      timeoutMs === Infinity ? nothing : clock.at(arrival + timeoutMs, () => timeout())
+      timeoutMs === Infinity ? nothing : clock.at(clock.now() + timeoutMs, () => timeout())
     if (id !== undefined) model.late.set(id, leaving)
     const either = signal === undefined ? leaving.signal : AbortSignal.any([signal, leaving.signal])
     const failure = (): CllmError => {
@@ -157,8 +149,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     const start = async () => {
       try {
         const lease = await this.#lease(either, failure)
-        const late = arrivedEarlier(request, clock.now() - arrival)
-        return submitTo(lease, late, defined({ signal }))
+        return this.#submitTo(lease, entry.continuedAt(clock.now()), defined({ signal }))
       } finally {
         cancelTimer()
         if (id !== undefined) model.late.delete(id)
@@ -166,26 +157,15 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     }
     return deferredStream(start(), () => leaving.abort())
   }
-}
 
-/** The request with the milliseconds that it has waited here. */
-function arrivedEarlier(request: GenerateRequest, waitedMs: number): GenerateRequest {
-  const { arrivedMsAgo = 0, continued } = request
-  const elapsedMs = waitedMs + (continued?.elapsedMs ?? 0)
-  return {
-    ...request,
-    arrivedMsAgo: arrivedMsAgo + waitedMs,
-    ...(continued === undefined ? {} : { continued: { ...continued, elapsedMs } }),
+  #submitTo(
+    { client, release }: Lease,
+    request: GenerateRequest,
+    options: { readonly signal?: AbortSignal },
+  ): AsyncIterableIterator<GenerateEvent> {
+    const events = client.submit(request, options)
+    return release === undefined ? events : watchStream(events, { onEnd: release })
   }
-}
-
-function submitTo(
-  { client, release }: Lease,
-  request: GenerateRequest,
-  options: { readonly signal?: AbortSignal },
-): AsyncIterableIterator<GenerateEvent> {
-  const events = client.submit(request, options)
-  return release === nothing ? events : watchStream(events, { onEnd: release })
 }
 
 /** The lease, or the failure if the signal aborts first; a lease that comes then is given back. */
@@ -201,7 +181,7 @@ async function unlessAborted(
     signal.addEventListener('abort', onAbort, { once: true })
     const settle = (lease: Lease): void => {
       signal.removeEventListener('abort', onAbort)
-      if (signal.aborted) lease.release()
+      if (signal.aborted) lease.release?.()
       resolve(lease)
     }
     leasing.then(settle, (error: unknown) => {
@@ -209,4 +189,33 @@ async function unlessAborted(
       reject(error)
     })
   })
+}
+
+type Events = AsyncIterableIterator<GenerateEvent>
+
+/** Events of a request that waits to be submitted. `leave` is called when its consumer leaves first. */
+function deferredStream(starting: Promise<Events>, leave: () => void): Events {
+  let isOver = false
+  // The failure is thrown to the reader of the stream.
+  starting.catch(() => {})
+  const iterator: Events = {
+    [Symbol.asyncIterator]: () => iterator,
+    async next() {
+      if (isOver) return { done: true, value: undefined }
+      try {
+        return await (await starting).next()
+      } catch (error) {
+        if (isOver) return { done: true, value: undefined }
+        isOver = true
+        throw error
+      }
+    },
+    async return() {
+      isOver = true
+      leave()
+      const events = await starting.catch(() => undefined)
+      return (await events?.return?.()) ?? { done: true, value: undefined }
+    },
+  }
+  return iterator
 }

@@ -41,7 +41,8 @@ export interface LoadableModel {
 /** Keeps a model in memory. */
 export interface Lease {
   readonly client: EngineClient
-  readonly release: () => void
+  /** Absent where another lease holds it for longer. */
+  readonly release?: () => void
 }
 
 /** Who waits for a model. */

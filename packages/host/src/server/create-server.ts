@@ -96,10 +96,10 @@ export function createServer(parts: ServerOnDirectory | ServerOnEngines | Server
   const own = 'backend' in parts ? [['policy']] : []
   checkServerParts(parts, Object.keys(partNames), [['backend', 'engines', 'directory'], ...own])
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts
-  const given = 'directory' in parts ? parts.directory : directoryOf(parts, random)
-  const directory = given instanceof NamedModels ? given : new NamedModels(given)
-  for (const preset of parts.presets ?? []) directory.presets.add(preset)
-  const context = { directory, clock, random, logger }
+  const directory = 'directory' in parts ? parts.directory : directoryOf(parts, random)
+  const models = directory instanceof NamedModels ? directory : new NamedModels(directory)
+  for (const preset of parts.presets ?? []) models.presets.add(preset)
+  const context = { directory: models, clock, random, logger }
   const transports = parts.transports.map((create) => create(context))
 
   return {

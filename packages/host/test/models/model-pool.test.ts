@@ -548,7 +548,7 @@ t.test('PooledEngineClient: a request that waited for the load says since when',
   const continued = { tokens: [7], elapsedMs: 50 }
   const answers = [
     collect(client.submit(greedy([5], 3))),
-    collect(client.submit({ ...greedy([6], 3), arrivedMsAgo: 30, continued })),
+    collect(client.submit({ ...greedy([6], 3), arrivedMsAgo: 50, continued })),
   ]
   await runUntilIdle(clock, 1400)
   answers.push(collect(client.submit(greedy([8], 3))))
@@ -556,7 +556,7 @@ t.test('PooledEngineClient: a request that waited for the load says since when',
   await drive(clock, collect(client.submit(greedy([9], 3))))
   t.match(submitted, [
     { ...greedy([5], 3), arrivedMsAgo: 1000 },
-    { arrivedMsAgo: 1030, continued: { tokens: [7], elapsedMs: 1050 } },
+    { arrivedMsAgo: 1050, continued: { tokens: [7], elapsedMs: 1050 } },
     { arrivedMsAgo: 600 },
     greedy([9], 3),
   ])
