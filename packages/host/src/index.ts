@@ -21,7 +21,6 @@ export {
   withSignal,
 } from './remote/engine-calls.js'
 export * from './remote/engine-host.js'
-export type { EngineTelemetry, QueuedRequest } from './remote/engine-telemetry.js'
 export * from './remote/remote-engine-client.js'
 export { pastOf } from './statistics/past-of.js'
 export { sumStatistics } from './statistics/sum-statistics.js'

@@ -75,7 +75,7 @@ async function start(settings: EngineSettings): Promise<void> {
       registry,
       use: parts,
     }
-    const engine = createEngine({ ...made, ...stateFilesOf(cache, logger) })
+    const engine = createEngine({ ...made, ...stateFilesOf(cache, logger), counts: false })
     await loadAdapters(engine, settings, logger)
     const { kvCacheType, flashAttention } = settings.backend
     const fingerprint = await fingerprintOf(engine.info(), { kvCacheType, flashAttention, library })

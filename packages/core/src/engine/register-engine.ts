@@ -86,11 +86,10 @@ const fixed = [
   WaitingQueue,
 ] as const
 
-/** What observes each engine, in this order; then come the observers of plug-ins. */
+/** What observes each engine, in this order; then come counters and the observers of plug-ins. */
 const observing: readonly InjectionToken<EngineObserver>[] = [
   PolicyRunner,
   RequestTracker,
-  Counters,
   tokens.ENGINE_COSTS,
   tokens.WAIT_PREDICTOR,
   InputProcessor,
@@ -112,10 +111,15 @@ export function registerEngine(container: DependencyContainer): void {
   container.registerInstance(tokens.FEATURES, features)
 }
 
-/** Makes the engine of what is registered, with its observers and the work between its steps. */
-export function startEngine(container: DependencyContainer): Engine {
+/**
+ * Makes the engine of what is registered, with its observers and the work between its steps.
+ *
+ * @param counts - whether it counts its work
+ */
+export function startEngine(container: DependencyContainer, counts: boolean): Engine {
   const observers = container.resolve(EngineObservers)
   for (const token of observing) observers.add(container.resolve(token))
+  if (counts) observers.add(container.resolve(Counters))
   if (container.isRegistered(tokens.ENGINE_OBSERVER))
     observers.add(...container.resolveAll(tokens.ENGINE_OBSERVER))
   const between = container.resolve(BetweenSteps)

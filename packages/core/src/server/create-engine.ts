@@ -56,6 +56,11 @@ export interface EngineParts {
   readonly slotFiles?: SlotFiles
   /** Observes everything that happens in the engine. Default: none. */
   readonly observers?: readonly EngineObserver[]
+  /**
+   * Whether its statistics count its work. An engine in a process of its own need not: the process that it
+   * sends its steps to counts them. Default true.
+   */
+  readonly counts?: boolean
   /** Has the parts and samplers that plug-ins provide; its observers are added too. Default: nothing. */
   readonly registry?: PluginRegistry
   /** Which provided parts are used in place of built-in ones. Default: none. */
@@ -99,7 +104,7 @@ export function createEngine(parts: EngineParts): Engine {
   for (const observer of parts.observers ?? []) {
     container.registerInstance(tokens.ENGINE_OBSERVER, observer)
   }
-  return startEngine(container)
+  return startEngine(container, parts.counts ?? true)
 }
 
 function checkSpeculation(

@@ -2,6 +2,7 @@ import {
   type Clock,
   type EngineInfo,
   type GenerateRequest,
+  type RequestEvent,
   type EngineChange,
   type RecorderStatistics,
   type Recording,
@@ -9,9 +10,9 @@ import {
   type PolicySetting,
   defined,
 } from '@cllm/core'
-import type { QueuedRequest } from '../remote/engine-telemetry.js'
+import type { QueuedRequest } from '../remote/channel.js'
 import type { RecorderOptions } from './recorder-options.js'
-import { type Arrival, type Asked, type RecordingParts, writeRecording } from './write-recording.js'
+import { type Arrival, type RecordingParts, writeRecording } from './write-recording.js'
 
 /** Bytes that entries take in memory, measured in Node 22 and rounded up. */
 const arrivalBytes = 400
@@ -31,6 +32,7 @@ export class FlightRecorder {
   readonly #steps = new RecentList<RecordedStep>()
   readonly #changes: EngineChange[] = []
   readonly #live = new Map<string, Arrival>()
+  readonly isOn: boolean
   #bytes = 0
   #beginsAt: number
   #info: EngineInfo | undefined
@@ -41,15 +43,13 @@ export class FlightRecorder {
     private readonly options: RecorderOptions,
   ) {
     this.#beginsAt = clock.now()
-  }
-
-  get isOn(): boolean {
-    return this.options.windowMs > 0
+    this.isOn = options.windowMs > 0
   }
 
   /** A client submits a request. */
   onArrival(id: string, request: GenerateRequest): void {
-    const asked = askedOf(request)
+    const { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache } = request
+    const asked = defined({ priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache })
     const had = request.continued?.tokens.length ?? 0
     const arrival: Arrival = { id, asked, atMs: this.clock.now(), had, tokens: 0, blocks: [] }
     this.#live.set(id, arrival)
@@ -68,27 +68,20 @@ export class FlightRecorder {
     this.#grow(perBlock * blocks.length)
   }
 
-  /** Its `start` event was sent. */
-  onStart(id: string, promptTokens: number): void {
-    const arrival = this.#live.get(id)
-    if (arrival !== undefined) arrival.promptTokens = promptTokens
-  }
-
-  /** A token was sent to its client. */
-  onToken(id: string): void {
-    const arrival = this.#live.get(id)
-    if (arrival === undefined) return
-    arrival.tokens++
-    arrival.firstTokenMs ??= this.clock.now() - arrival.atMs
-  }
-
-  /** Its last event was sent; returns its record. */
-  onEnd(id: string, end: string): Arrival | undefined {
+  /** An event was sent to its client; returns its record. */
+  onEvent(id: string, event: RequestEvent): Arrival | undefined {
     const arrival = this.#live.get(id)
     if (arrival === undefined) return undefined
-    this.#live.delete(id)
-    arrival.endMs = this.clock.now() - arrival.atMs
-    arrival.end = end
+    const { type } = event
+    if (type === 'start') arrival.promptTokens = event.promptTokens
+    else if (type === 'token') {
+      arrival.tokens++
+      arrival.firstTokenMs ??= this.clock.now() - arrival.atMs
+    } else if (type === 'end' || type === 'error') {
+      this.#live.delete(id)
+      arrival.endMs = this.clock.now() - arrival.atMs
+      arrival.end = type === 'end' ? 'done' : event.error.code
+    }
     return arrival
   }
 
@@ -172,12 +165,6 @@ export class FlightRecorder {
       if (isOver) this.#beginsAt = Math.max(this.#beginsAt, oldest + 0.001)
     }
   }
-}
-
-/** What of a request is kept. */
-function askedOf(request: GenerateRequest): Asked {
-  const { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache } = request
-  return defined({ priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache })
 }
 
 const bytesOfArrival = (arrival: Arrival | undefined): number =>

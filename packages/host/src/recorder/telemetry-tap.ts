@@ -4,11 +4,9 @@ import {
   type Usage,
   type EngineStatistics,
   type PolicySetting,
-  type RecordedStep,
   defined,
   Counters,
   endState,
-  type StepTotals,
 } from '@cllm/core'
 import { emptied } from '../statistics/past-of.js'
 import { sumStatistics } from '../statistics/sum-statistics.js'
@@ -46,7 +44,7 @@ export class TelemetryTap {
     const { steps, queued, busyMs } = message.telemetry
     for (const one of queued) this.recorder.onQueued(one)
     for (const step of steps) {
-      this.#counters.onStep(totalsOf(step))
+      this.#counters.countStep(step)
       this.recorder.onStep(step)
     }
     this.#counters.busyMs = this.#busyMsBefore + busyMs
@@ -84,14 +82,10 @@ export class TelemetryTap {
   }
 
   #onEvent({ id, event }: AddressedEvent): void {
-    const { recorder } = this
-    if (event.type === 'token') recorder.onToken(id)
-    else if (event.type === 'start') recorder.onStart(id, event.promptTokens)
-    else if (event.type === 'end') {
-      recorder.onEnd(id, 'done')
+    const known = this.recorder.onEvent(id, event)
+    if (event.type === 'end') {
       this.#counters.countRequest('done', event.usage, event.timings.preemptions)
     } else if (event.type === 'error') {
-      const known = recorder.onEnd(id, event.error.code)
       const { promptTokens = 0, tokens = 0 } = known ?? {}
       const seen: Usage = { promptTokens, cachedTokens: 0, generatedTokens: tokens }
       const { usage = seen, preemptions = 0 } = event
@@ -114,21 +108,3 @@ export class TelemetryTap {
 
 const isOfInterest = (name: string): boolean =>
   name === 'statistics' || name === 'getScheduler' || name === 'setScheduler'
-
-/** The fields of a step that counters need. */
-function totalsOf(step: RecordedStep): StepTotals {
-  const { ms, decodeMs, sampleMs, decode, chunks, drafts } = step
-  let prefillTokens = 0
-  for (const [tokens] of chunks) prefillTokens += tokens
-  return {
-    durationMs: ms,
-    decodeMs,
-    sampleMs,
-    prefillTokens,
-    prefillSequences: chunks.length,
-    decodeSequences: decode,
-    draftSequences: drafts?.sequences ?? 0,
-    draftTokens: drafts?.tokens ?? 0,
-    acceptedTokens: drafts?.accepted ?? 0,
-  }
-}

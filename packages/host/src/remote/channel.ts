@@ -3,9 +3,9 @@ import type {
   EngineInfo,
   GenerateRequest,
   PolicySetting,
+  RecordedStep,
   SerializedError,
 } from '@cllm/core'
-import type { EngineTelemetry } from './engine-telemetry.js'
 import type { EngineCallName } from './engine-calls.js'
 
 /** A message to an engine. */
@@ -29,6 +29,22 @@ export interface Call {
   readonly call: number
   readonly name: EngineCallName
   readonly arguments: readonly unknown[]
+}
+
+/** A request that an engine queued. */
+export interface QueuedRequest {
+  readonly id: string
+  readonly maxTokens: number
+  /** Hashes of the whole blocks of its prompt. */
+  readonly blocks: readonly number[]
+}
+
+/** Data besides events that an engine sends along with its next message. */
+export interface EngineTelemetry {
+  readonly steps: readonly RecordedStep[]
+  readonly queued: readonly QueuedRequest[]
+  /** Milliseconds of work since its start. */
+  readonly busyMs: number
 }
 
 /** A message of an engine, with telemetry if there is any. */

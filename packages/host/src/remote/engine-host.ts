@@ -1,5 +1,4 @@
 import { CllmError, defined, type Engine, type PluginRegistry } from '@cllm/core'
-import { TelemetryBuffer } from './engine-telemetry.js'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
 import { assertEngineCall, withSignal } from './engine-calls.js'
 import { EngineControl } from '../client/engine-control.js'
@@ -23,26 +22,24 @@ export function hostEngine(
   { fingerprint }: EngineHostOptions = {},
 ): void {
   const control = new EngineControl(engine, registry)
-  const telemetry = new TelemetryBuffer()
-  const send = (message: FromEngine) => channel.send({ ...message, ...telemetry.take() })
-  engine.observe(telemetry)
-  engine.observe(new Heartbeat(send, fingerprint))
+  const heartbeat = new Heartbeat((message) => channel.send(message), fingerprint)
+  engine.observe(heartbeat)
   const calls = new Map<number, AbortController>()
   channel.onMessage((message) => {
     if (message.type === 'submit') engine.submit(message.id, message.request)
     else if (message.type === 'cancel') engine.cancel(message.id, message.reason)
     else if (message.type === 'leave') calls.get(message.call)?.abort()
-    else void answer(control, send, message, calls)
+    else void answer(control, heartbeat, message, calls)
   })
   channel.onClose(() => void engine.close())
   const { name: policy, options = {} } = engine.scheduler().policy
   const info = { ...engine.info(), ...defined({ fingerprint }) }
-  send({ type: 'ready', info, scheduler: { policy, options } })
+  heartbeat.send({ type: 'ready', info, scheduler: { policy, options } })
 }
 
 async function answer(
   control: EngineControl,
-  send: (message: FromEngine) => void,
+  heartbeat: Heartbeat,
   message: ToEngine & { type: 'call' },
   calls: Map<number, AbortController>,
 ): Promise<void> {
@@ -53,9 +50,9 @@ async function answer(
     assertEngineCall(name)
     const given = withSignal(name, message.arguments, controller.signal)
     const method = control[name] as (...values: readonly unknown[]) => Promise<unknown>
-    send({ type: 'result', call, value: await method.apply(control, given) })
+    heartbeat.send({ type: 'result', call, value: await method.apply(control, given) })
   } catch (error) {
-    send({ type: 'error', call, error: CllmError.from(error).serialize() })
+    heartbeat.send({ type: 'error', call, error: CllmError.from(error).serialize() })
   } finally {
     calls.delete(call)
   }

@@ -1,29 +1,51 @@
-import type { AddressedEvent, EngineObserver, SequenceView } from '@cllm/core'
-import type { FromEngine } from './channel.js'
+import {
+  type AddressedEvent,
+  type EngineObserver,
+  type RecordedStep,
+  type Sequence,
+  type StepRecord,
+  blockSize,
+  toRecordedStep,
+} from '@cllm/core'
+import type { FromEngine, QueuedRequest } from './channel.js'
 
 /** Milliseconds between two messages about tokenizing. */
 const tokenizingMs = 1000
 
-/** Whether a step was computed: requests are taken in and refused without one, too. */
-const areOfStep = (events: readonly AddressedEvent[]): boolean =>
-  events.some(({ event }) => ['token', 'progress', 'end'].includes(event.type))
-
 /**
- * Reports progress to the parent when there are no events to send: long texts being tokenized and the
+ * Sends what an engine does to its parent: the events of a step as one message, with the steps and requests
+ * since the last message. Without events it still reports progress: long texts being tokenized and the
  * request being prepared, which take no forward pass, and steps without tokens.
  */
 export class Heartbeat implements EngineObserver {
   #isSilent = false
   #tokenizingAt = -Infinity
+  #steps: RecordedStep[] = []
+  #queued: QueuedRequest[] = []
+  #busyMs = 0
 
   /**
-   * @param send sends a message to the parent
+   * @param sendToParent sends a message
    * @param fingerprint what requests are told at their start, where it is known
    */
   constructor(
-    private readonly send: (message: FromEngine) => void,
+    private readonly sendToParent: (message: FromEngine) => void,
     private readonly fingerprint?: string,
   ) {}
+
+  /** Sends a message, and what was noted since the last one. */
+  send(message: FromEngine): void {
+    if (this.#steps.length === 0 && this.#queued.length === 0) return this.sendToParent(message)
+    const telemetry = { steps: this.#steps, queued: this.#queued, busyMs: this.#busyMs }
+    this.#steps = []
+    this.#queued = []
+    this.sendToParent({ ...message, telemetry })
+  }
+
+  onQueued({ id, maxTokens, promptTokens, chain }: Sequence): void {
+    const blocks = chain.hashes.slice(0, Math.floor(promptTokens / blockSize))
+    this.#queued.push({ id, maxTokens, blocks })
+  }
 
   onTokenized(now: number): void {
     if (now < this.#tokenizingAt + tokenizingMs) return
@@ -31,11 +53,11 @@ export class Heartbeat implements EngineObserver {
     this.send({ type: 'tokenizing' })
   }
 
-  onPreparing({ id }: SequenceView): void {
+  onPreparing({ id }: Sequence): void {
     this.send({ type: 'preparing', id })
   }
 
-  onAdmitted({ id }: SequenceView): void {
+  onAdmitted({ id }: Sequence): void {
     this.send({ type: 'prepared', id })
   }
 
@@ -44,17 +66,23 @@ export class Heartbeat implements EngineObserver {
     this.#isSilent = true
   }
 
-  onEvents(events: readonly AddressedEvent[]): void {
-    if (areOfStep(events)) this.#isSilent = false
-    this.send({ type: 'events', events: this.#withFingerprint(events) })
+  onStep(step: StepRecord): void {
+    this.#steps.push(toRecordedStep(step))
   }
 
-  /** The events of a step, which are many, begin with no start. */
-  #withFingerprint(events: readonly AddressedEvent[]): readonly AddressedEvent[] {
+  onTurn(durationMs: number): void {
+    this.#busyMs += durationMs
+  }
+
+  onEvents(events: readonly AddressedEvent[]): void {
     const { fingerprint } = this
-    if (fingerprint === undefined || events[0]?.event.type !== 'start') return events
-    return events.map(({ id, event }) =>
-      event.type === 'start' ? { id, event: { ...event, fingerprint } } : { id, event },
-    )
+    const given: AddressedEvent[] = []
+    for (const { id, event } of events) {
+      // Requests are taken in and refused without a step, too.
+      if (event.type !== 'start' && event.type !== 'error') this.#isSilent = false
+      const isTold = event.type === 'start' && fingerprint !== undefined
+      given.push(isTold ? { id, event: { ...event, fingerprint } } : { id, event })
+    }
+    this.send({ type: 'events', events: given })
   }
 }

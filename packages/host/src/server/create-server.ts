@@ -82,6 +82,7 @@ const partNames: Readonly<
   stateFiles: true,
   stateMemory: true,
   slotFiles: true,
+  counts: true,
   observers: true,
   registry: true,
   use: true,

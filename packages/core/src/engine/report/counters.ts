@@ -5,11 +5,8 @@ import type {
   RequestEnd,
   StepRecord,
 } from '../../contracts/engine/engine-observer.js'
-import type {
-  Distribution,
-  EngineStatistics,
-  StepStatistics,
-} from '../../contracts/engine/engine-statistics.js'
+import type { Distribution, EngineStatistics } from '../../contracts/engine/engine-statistics.js'
+import type { RecordedStep } from '../../contracts/engine/recording.js'
 import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { CllmError } from '../../errors/cllm-error.js'
 import { defined } from '../../defined.js'
@@ -37,27 +34,29 @@ type Counts = Omit<
   | 'kvPool'
 >
 
-/** The fields of a step that are counted. */
-export type StepTotals = Pick<
-  StepRecord,
-  | 'durationMs'
-  | 'decodeMs'
-  | 'sampleMs'
-  | 'prefillTokens'
-  | 'prefillSequences'
-  | 'decodeSequences'
-  | 'draftSequences'
-  | 'draftTokens'
-  | 'acceptedTokens'
->
+/** A step as it is sent, counted and kept. */
+export function toRecordedStep(step: StepRecord): RecordedStep {
+  const chunks: [tokens: number, context: number][] = []
+  for (const { tokens, context, isDecode } of step.parts) {
+    if (!isDecode) chunks.push([tokens, context])
+  }
+  const { startedAt, durationMs, decodeMs, sampleMs } = step
+  const { decodeSequences: decode, decodeContextTokens: context } = step
+  const recorded = { atMs: startedAt, ms: durationMs, decodeMs, sampleMs, decode, context, chunks }
+  const { draftSequences: sequences, draftTokens: tokens, acceptedTokens: accepted } = step
+  return sequences === 0 ? recorded : { ...recorded, drafts: { sequences, tokens, accepted } }
+}
 
-/** Counts work since the start. */
+const stepMsBounds = [1, 2, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2500, 10_000]
+/** Bounds of vLLM's `iteration_tokens_total`. */
+const tokenBounds = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384]
+const sequenceBounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
+
+/** Counts the work of an engine since its start, or of those that replaced each other. */
 @injectable()
 export class Counters implements EngineObserver {
   readonly requests: Record<EndState, number> = { done: 0, cancelled: 0, failed: 0, timed_out: 0 }
   busyMs = 0
-  readonly #composition = new StepCounters()
-  readonly #prefill = new PrefillTime()
   readonly #totals = {
     promptTokens: 0,
     cachedTokens: 0,
@@ -66,19 +65,48 @@ export class Counters implements EngineObserver {
     steps: 0,
     decodeMs: 0,
     sampleMs: 0,
+    prefillTokens: 0,
+    decodeTokens: 0,
+    prefillMs: 0,
   }
+  readonly #stepMs = new Tally(stepMsBounds)
+  readonly #stepTokens = new Tally(tokenBounds)
+  readonly #stepSequences = new Tally(sequenceBounds)
   readonly #speculation = { drafts: 0, draftTokens: 0, acceptedTokens: 0 }
+  /** Passes that did one of the two alone: from them it is known what a token of it takes. */
+  readonly #prefillAlone = { ms: 0, tokens: 0 }
+  readonly #decodeAlone = { ms: 0, tokens: 0 }
 
-  onStep(step: StepTotals): void {
+  onStep(step: StepRecord): void {
+    this.countStep(toRecordedStep(step))
+  }
+
+  countStep({ ms, decodeMs, sampleMs, decode, chunks, drafts }: RecordedStep): void {
     const totals = this.#totals
-    this.#composition.count(step)
-    this.#prefill.count(step)
+    const decodeTokens = decode + (drafts?.tokens ?? 0)
+    let prefillTokens = 0
+    for (const [tokens] of chunks) prefillTokens += tokens
     totals.steps++
-    totals.decodeMs += step.decodeMs
-    totals.sampleMs += step.sampleMs
-    this.#speculation.drafts += step.draftSequences
-    this.#speculation.draftTokens += step.draftTokens
-    this.#speculation.acceptedTokens += step.acceptedTokens
+    totals.decodeMs += decodeMs
+    totals.sampleMs += sampleMs
+    totals.prefillTokens += prefillTokens
+    totals.decodeTokens += decodeTokens
+    this.#stepMs.add(ms)
+    this.#stepTokens.add(prefillTokens + decodeTokens)
+    this.#stepSequences.add(chunks.length + decode)
+    if (drafts !== undefined) {
+      this.#speculation.drafts += drafts.sequences
+      this.#speculation.draftTokens += drafts.tokens
+      this.#speculation.acceptedTokens += drafts.accepted
+    }
+    if (prefillTokens > 0 && decodeTokens > 0) {
+      totals.prefillMs += decodeMs * this.#prefillShare(prefillTokens, decodeTokens)
+      return
+    }
+    const alone = prefillTokens === 0 ? this.#decodeAlone : this.#prefillAlone
+    alone.ms += decodeMs
+    alone.tokens += prefillTokens + decodeTokens
+    if (prefillTokens > 0) totals.prefillMs += decodeMs
   }
 
   onTurn(durationMs: number): void {
@@ -105,45 +133,24 @@ export class Counters implements EngineObserver {
 
   /** All counts since the start. */
   snapshot(): Counts {
-    const { requests, busyMs } = this
-    const composition = this.#composition.snapshot()
     const speculation = this.#speculation.drafts > 0 ? { ...this.#speculation } : undefined
-    const { ms: prefillMs } = this.#prefill
-    const all = { ...this.#totals, ...composition, prefillMs, requests: { ...requests }, busyMs }
-    return { ...all, ...defined({ speculation }) }
-  }
-}
-
-const stepMsBounds = [1, 2, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 300, 500, 1000, 2500, 10_000]
-/** Bounds of vLLM's `iteration_tokens_total`. */
-const tokenBounds = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384]
-const sequenceBounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
-
-/** Composition and duration of steps. */
-class StepCounters {
-  #prefillTokens = 0
-  #decodeTokens = 0
-  readonly #stepMs = new Tally(stepMsBounds)
-  readonly #stepTokens = new Tally(tokenBounds)
-  readonly #stepSequences = new Tally(sequenceBounds)
-
-  count(step: StepTotals): void {
-    const { durationMs, prefillTokens, prefillSequences, decodeSequences, draftTokens } = step
-    this.#prefillTokens += prefillTokens
-    this.#decodeTokens += decodeSequences + draftTokens
-    this.#stepMs.add(durationMs)
-    this.#stepTokens.add(prefillTokens + decodeSequences + draftTokens)
-    this.#stepSequences.add(prefillSequences + decodeSequences)
-  }
-
-  snapshot(): StepStatistics {
     return {
-      prefillTokens: this.#prefillTokens,
-      decodeTokens: this.#decodeTokens,
+      ...this.#totals,
       stepMs: this.#stepMs.snapshot(),
       stepTokens: this.#stepTokens.snapshot(),
       stepSequences: this.#stepSequences.snapshot(),
+      requests: { ...this.requests },
+      busyMs: this.busyMs,
+      ...defined({ speculation }),
     }
+  }
+
+  /** The prompts' share of a pass that did both: by what each takes alone, or else by tokens. */
+  #prefillShare(prefillTokens: number, decodeTokens: number): number {
+    const prefillMs = prefillTokens * (this.#prefillAlone.ms / this.#prefillAlone.tokens)
+    const decodeMs = decodeTokens * (this.#decodeAlone.ms / this.#decodeAlone.tokens)
+    const share = prefillMs / (prefillMs + decodeMs)
+    return Number.isFinite(share) ? share : prefillTokens / (prefillTokens + decodeTokens)
   }
 }
 
@@ -156,8 +163,8 @@ class Tally {
   }
 
   add(value: number): void {
-    const found = this.bounds.findIndex((bound) => value <= bound)
-    const index = found === -1 ? this.bounds.length : found
+    let index = 0
+    while (value > (this.bounds[index] ?? Infinity)) index++
     this.#counts[index] = (this.#counts[index] ?? 0) + 1
     this.#sum += value
   }
@@ -165,44 +172,4 @@ class Tally {
   snapshot(): Distribution {
     return { bounds: this.bounds, counts: [...this.#counts], sum: this.#sum }
   }
-}
-
-/** What passes of one kind took. */
-interface Passes {
-  ms: number
-  tokens: number
-}
-
-/** The time of the forward passes that went into prompts. */
-class PrefillTime {
-  #ms = 0
-  /** Passes that did one of the two alone: from them it is known what a token of it takes. */
-  readonly #prefill: Passes = { ms: 0, tokens: 0 }
-  readonly #decode: Passes = { ms: 0, tokens: 0 }
-
-  get ms(): number {
-    return this.#ms
-  }
-
-  count({ decodeMs, prefillTokens, decodeSequences, draftTokens }: StepTotals): void {
-    const decodeTokens = decodeSequences + draftTokens
-    if (prefillTokens === 0) add(this.#decode, decodeMs, decodeTokens)
-    else if (decodeTokens === 0) {
-      add(this.#prefill, decodeMs, prefillTokens)
-      this.#ms += decodeMs
-    } else this.#ms += decodeMs * this.#shareOf(prefillTokens, decodeTokens)
-  }
-
-  /** The prompts' share of a pass that did both: by what each takes alone, or else by tokens. */
-  #shareOf(prefillTokens: number, decodeTokens: number): number {
-    const prefillMs = prefillTokens * (this.#prefill.ms / this.#prefill.tokens)
-    const decodeMs = decodeTokens * (this.#decode.ms / this.#decode.tokens)
-    const share = prefillMs / (prefillMs + decodeMs)
-    return Number.isFinite(share) ? share : prefillTokens / (prefillTokens + decodeTokens)
-  }
-}
-
-function add(passes: Passes, ms: number, tokens: number): void {
-  passes.ms += ms
-  passes.tokens += tokens
 }

@@ -1,10 +1,12 @@
 import {
   ACTIVITY,
   CLOCK,
+  Counters,
   ENGINE_OBSERVER,
   type EngineObserver,
   type Logger,
   PluginRegistry,
+  type RecordedStep,
   type RequestEnd,
   SimulatedClock,
   type StepRecord,
@@ -15,7 +17,6 @@ import { LocalEngineClient } from '@cllm/host'
 import { FakeBackend, drive, firstComeFirstServed, runUntilIdle } from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { Counters, type StepTotals } from '../../../src/engine/report/counters.js'
 import { type CommonReason, WaitAttribution } from '../../../src/engine/report/timeline.js'
 import { collect, counting, greedy, policyOf, promptOf, rig } from '../../rig.js'
 
@@ -371,25 +372,19 @@ t.test('a live view: what each request did, in frames, while somebody asks', asy
 t.test(
   'the time of a pass with prompts and answers is shared out by what each takes alone',
   (t) => {
-    const step = (
-      decodeMs: number,
-      prefillTokens: number,
-      decodeSequences: number,
-    ): StepTotals => ({
+    const step = (decodeMs: number, tokens: number, decode: number): RecordedStep => ({
+      atMs: 0,
+      ms: decodeMs,
       decodeMs,
-      durationMs: decodeMs,
       sampleMs: 0,
-      prefillTokens,
-      prefillSequences: 1,
-      decodeSequences,
-      draftSequences: 0,
-      draftTokens: 0,
-      acceptedTokens: 0,
+      decode,
+      context: 0,
+      chunks: tokens === 0 ? [] : [[tokens, 0]],
     })
     const counters = new Counters()
     const told: number[] = []
     for (const pass of [step(110, 10, 1), step(100, 100, 0), step(50, 0, 1), step(150, 50, 2)]) {
-      counters.onStep(pass)
+      counters.countStep(pass)
       told.push(counters.snapshot().prefillMs)
     }
     t.same(told, [100, 200, 200, 250], 'by tokens as long as neither has been alone')
