@@ -32,7 +32,7 @@ export {
   type DefaultOverrides,
   type ProtocolDefaults,
 } from './request/protocol-defaults.js'
-export * from './protocols/native/native-defaults.js'
+export * from './protocols/native/native-protocol.js'
 export * from './protocols/built-in-protocols.js'
 export * from './routes/define-protocol.js'
 export * from './protocols/anthropic/anthropic-protocol.js'

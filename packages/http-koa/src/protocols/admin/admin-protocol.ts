@@ -1,4 +1,4 @@
-import { defined } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
 import { bindRoutes, type Route, get, put, post, del, patch } from '../../routes/route.js'
@@ -10,12 +10,46 @@ import {
 } from '../../routes/define-protocol.js'
 import type { KeyStore } from '../../security/key-store.js'
 import type { AdminContext } from './admin-context.js'
-import { deleteCache, getCache, warmCache, warmSchema } from './cache.js'
+import {
+  deleteCache,
+  getCache,
+  getRecorder,
+  getScheduler,
+  putScheduler,
+  schedulerSchema,
+  warmCache,
+  warmSchema,
+} from './engine.js'
 import { addKey, getKeys, keyQuery, keySchema, limitKey, limitsSchema, removeKey } from './keys.js'
-import { getLogLevel, logLevelSchema, putLogLevel } from './log-level.js'
 import { getLive } from './live.js'
-import { getRecorder } from './recorder.js'
-import { getScheduler, putScheduler, schedulerSchema } from './scheduler.js'
+import { z } from 'zod'
+import type { Answer, Call, CallOf } from '../../routes/call.js'
+
+const levels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const
+
+/** The body of `PUT /admin/log-level`. */
+const logLevelSchema = z.object({ level: z.enum(levels, `one of ${levels.join(', ')}`) })
+
+/** `GET /admin/log-level` */
+function getLogLevel(_call: Call, { log }: AdminContext): Answer {
+  return { success: true, data: { level: ensure(log).level } }
+}
+
+/** `PUT /admin/log-level`: sets the log level from now on. */
+async function putLogLevel(
+  call: CallOf<typeof logLevelSchema>,
+  admin: AdminContext,
+): Promise<Answer> {
+  const { level } = call.fields
+  ensure(admin.log).level = level
+  call.logger.warn({ level }, 'the log level was changed')
+  return getLogLevel(call, admin)
+}
+
+function ensure(control: LogLevelControl | undefined): LogLevelControl {
+  if (control !== undefined) return control
+  throw new CllmError('unsupported', 'The logger of this server has no level that can be changed')
+}
 
 /** Settings of {@link adminProtocol}. */
 export interface AdminProtocolOptions {

@@ -7,9 +7,8 @@ import {
 import { bindRoutes, type Route, post } from '../../routes/route.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { anthropicDefaults } from './anthropic-defaults.js'
+import { type AnthropicContext, anthropicDefaults, countTokens, messages } from './messages.js'
 import { anthropicErrorBody, anthropicErrorSchema } from './anthropic-error.js'
-import { type AnthropicContext, countTokens, messages } from './messages.js'
 import { countSchema, messageSchema } from './messages-request.js'
 
 /** Settings of {@link anthropicProtocol}. */

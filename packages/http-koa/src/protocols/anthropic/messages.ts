@@ -2,7 +2,6 @@ import { collectAnswer } from '../../chat/answer/create-answer-parser.js'
 import { startThinking } from '../../request/limit-thinking.js'
 import { type DefaultOverrides, withOverrides } from '../../request/protocol-defaults.js'
 import type { Answer, CallOf } from '../../routes/call.js'
-import { anthropicDefaults } from './anthropic-defaults.js'
 import { contentOf, messageHead, stopOf, usageOf } from './message-body.js'
 import { streamMessage } from './message-stream.js'
 import {
@@ -49,3 +48,8 @@ export async function countTokens(call: CallOf<typeof countSchema>): Promise<Ans
   const { tokens } = await client.applyTemplate(prompt.messages, prompt.template)
   return { input_tokens: tokens.length }
 }
+
+/** Anthropic's documented defaults, by route; `max_tokens` is required. */
+export const anthropicDefaults = Object.freeze({
+  '/v1/messages': { maxTokens: Infinity, sampling: Object.freeze({ temperature: 1 }) },
+})

@@ -12,7 +12,7 @@ import type {
   QueuedJob,
 } from './batch-store.js'
 import { checkBatch, parseLine } from './lines/check-lines.js'
-import { lineSeed, withSeed } from './lines/line-seed.js'
+import { lineSeed, withSeed } from './lines/yielding-engines.js'
 import type { LineAnswer, SendLine } from './lines/line-sender.js'
 import { tryUntilDone } from './try-until-done.js'
 

@@ -1,7 +1,15 @@
-import type { EngineClient, EngineInfo, GenerateRequest, TokenId, TokenLogprobs } from '@cllm/core'
+import type {
+  EngineClient,
+  EngineInfo,
+  GenerateRequest,
+  LikelyToken,
+  TokenId,
+  TokenLogprobs,
+} from '@cllm/core'
 import {
   type EndEvent,
   type Generation,
+  type GenerationEvents,
   type MergedEvent,
   mergeGenerations,
   startGenerations,
@@ -22,9 +30,6 @@ import {
 import { generationSettings } from './generation-settings.js'
 import { type LlamaServerContext, llamaServerDefaults } from './llama-server-context.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
-import { pickFields } from './pick-fields.js'
-import { probabilities } from './probabilities.js'
-import { promptOnly } from './prompt-only.js'
 
 /** `POST /completion`, whole or streamed. */
 export async function completion(
@@ -196,5 +201,64 @@ function ending(
     stopping_word: end.stop ?? '',
     tokens_cached: total,
     timings: timingsOf(end),
+  }
+}
+
+/**
+ * The parts of an answer that a client asks for with llama-server's `response_fields`: their paths have
+ * slashes, as in `generation_settings/n_predict`, and are the names in the result. None: all of it.
+ */
+function pickFields(answer: object, fields: readonly string[] | undefined): object {
+  if (fields === undefined || fields.length === 0) return answer
+  const picked = fields.flatMap((field) => {
+    let value: unknown = answer
+    for (const step of field.split('/')) {
+      if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return []
+      value = (value as Readonly<Record<string, unknown>>)[step]
+    }
+    return [[field, value] as const]
+  })
+  return Object.fromEntries(picked)
+}
+
+const named = ({ token, text, bytes }: LikelyToken) => ({ id: token, token: text, bytes })
+
+const byModel = (token: LikelyToken) => ({ ...named(token), logprob: token.logprob })
+
+const byDraw = (token: LikelyToken) => ({ ...named(token), prob: Math.exp(token.logprob) })
+
+/** How likely the tokens of an answer were, by the model or in the draw, as llama-server says it. */
+function probabilities(
+  tokens: readonly TokenLogprobs[],
+  { drawLogprobs }: Pick<GenerateRequest, 'drawLogprobs'>,
+): object {
+  if (tokens.length === 0) return {}
+  return {
+    completion_probabilities: tokens.map((token) =>
+      drawLogprobs === undefined
+        ? { ...byModel(token), top_logprobs: token.top.map(byModel) }
+        : { ...byDraw(token), top_probs: token.top.map(byDraw) },
+    ),
+  }
+}
+
+/**
+ * A generation of which the prompt alone is wanted, so that the next request finds it computed: editors ask
+ * for that while nothing is typed. The one token that an engine generates at least is dropped.
+ */
+const promptOnly = (generation: Generation): Generation => ({
+  ...generation,
+  events: withoutAnswer(generation.events),
+})
+
+async function* withoutAnswer(events: GenerationEvents): GenerationEvents {
+  for await (const event of events) {
+    if (event.type === 'token') continue
+    if (event.type !== 'end') {
+      yield event
+      continue
+    }
+    const { stop: _, ...end } = event
+    yield { ...end, text: '', reason: 'length', usage: { ...event.usage, generatedTokens: 0 } }
   }
 }

@@ -1,6 +1,8 @@
-import { ImportedHistogram } from './imported-histogram.js'
 import type { MetricEntry } from './metric-table.js'
-import { Counter, Gauge, Histogram, type Registry } from './prometheus.js'
+import type { Distribution } from '@cllm/core'
+import type * as Prometheus from 'prom-client'
+import type { Metric } from 'prom-client'
+import { createRequire } from 'node:module'
 
 type MetricOf<Entry extends MetricEntry> = Entry extends { readonly type: 'gauge' }
   ? Gauge
@@ -37,3 +39,65 @@ function create(
   registry.registerMetric(imported.asMetric())
   return imported
 }
+
+/** A histogram that is counted elsewhere: prom-client's own only takes single observations. */
+export class ImportedHistogram {
+  #distributions = new Map<string, Distribution>()
+
+  constructor(
+    readonly name: string,
+    readonly help: string,
+    /** Turns the engine's unit into the metric's. */
+    private readonly factor: number,
+  ) {}
+
+  set(model: string, distribution: Distribution): void {
+    this.#distributions.set(model, distribution)
+  }
+
+  reset(): void {
+    this.#distributions.clear()
+  }
+
+  /** As prom-client's metrics describe themselves. */
+  get() {
+    const values = [...this.#distributions].flatMap(([model_name, distribution]) =>
+      this.#series(model_name, distribution),
+    )
+    return { name: this.name, help: this.help, type: 'histogram', aggregator: 'sum', values }
+  }
+
+  #series(model_name: string, { bounds, counts, sum }: Distribution) {
+    let count = 0
+    const buckets = counts.map((more, index) => {
+      count += more
+      const bound = bounds[index]
+      const le = bound === undefined ? '+Inf' : String(bound * this.factor)
+      return { metricName: `${this.name}_bucket`, labels: { le, model_name }, value: count }
+    })
+    const labels = { model_name }
+    return [
+      ...buckets,
+      { metricName: `${this.name}_sum`, labels, value: sum * this.factor },
+      { metricName: `${this.name}_count`, labels, value: count },
+    ]
+  }
+
+  /** For `Registry.registerMetric`, which asks its metrics for nothing but the above. */
+  asMetric(): Metric {
+    return this as unknown as Metric
+  }
+}
+
+const part = createRequire(import.meta.url)
+
+// prom-client's index loads OpenTelemetry and more that is not used here: eighty modules at each start.
+
+export const Counter = part('prom-client/lib/counter') as typeof Prometheus.Counter
+export type Counter = Prometheus.Counter
+export const Gauge = part('prom-client/lib/gauge') as typeof Prometheus.Gauge
+export type Gauge = Prometheus.Gauge
+export const Histogram = part('prom-client/lib/histogram') as typeof Prometheus.Histogram
+export type Histogram = Prometheus.Histogram
+export const Registry = part('prom-client/lib/registry') as typeof Prometheus.Registry
+export type Registry = Prometheus.Registry

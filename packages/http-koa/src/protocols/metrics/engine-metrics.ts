@@ -7,10 +7,9 @@ import type {
   WorkersStatistics,
 } from '@cllm/core'
 import { pastOf } from '@cllm/host'
-import { createMetrics, type Metrics } from './create-metrics.js'
+import { createMetrics, type Metrics, type Registry } from './create-metrics.js'
 import { type Load, loadOf } from './load.js'
 import { engineMetrics } from './metric-table.js'
-import type { Registry } from './prometheus.js'
 
 /** What an engine said when it was asked. */
 export interface EngineAnswers {

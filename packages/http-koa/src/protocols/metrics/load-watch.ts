@@ -3,8 +3,7 @@ import { loadedModels, peekInfo } from '../../engines/model-queries.js'
 import { inTime } from '../../engines/answering.js'
 import { type Load, loadOf } from './load.js'
 import { engineMetrics, loadMetrics } from './metric-table.js'
-import { createMetrics } from './create-metrics.js'
-import { Registry } from './prometheus.js'
+import { createMetrics, Registry } from './create-metrics.js'
 
 /** Milliseconds for which an engine's answer is good. Pickers ask every 50 ms, and there may be several. */
 const freshMs = 20

@@ -1,6 +1,6 @@
-import { type Clock, CllmError, type EngineClient } from '@cllm/core'
+import { CllmError, type Clock, type EngineClient } from '@cllm/core'
 import { z } from 'zod'
-import { Registry } from './prometheus.js'
+import { createMetrics, type Metrics, Registry } from './create-metrics.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { Reply } from '../../routes/reply.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
@@ -10,11 +10,11 @@ import { defineProtocol, STARTED_AT } from '../../routes/define-protocol.js'
 import { bindRoutes, get, type Route } from '../../routes/route.js'
 import { inTime } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
-import { EmbeddingMetrics } from './embedding-metrics.js'
-import { EngineMetrics, type EngineAnswers } from './engine-metrics.js'
+import { type EngineAnswers, EngineMetrics } from './engine-metrics.js'
 import { llamaServerMetrics } from './llama-server-metrics.js'
 import { LoadWatch } from './load-watch.js'
 import { RequestMetrics } from './request-metrics.js'
+import { embeddingMetrics } from './metric-table.js'
 
 /** An engine without an answer for this long is down; a scrape's default timeout is 10 s. */
 const patienceMs = 2_000
@@ -120,3 +120,27 @@ export const metrics = defineProtocol({
   create: ({ show = true }, services) =>
     metricsProtocol({ started: services.get(STARTED_AT) ?? 0, show }),
 })
+
+/** Counts the inputs that embeddings, reranking and scores are computed of. */
+class EmbeddingMetrics {
+  readonly #metrics: Metrics<typeof embeddingMetrics>
+  /** Tokens of all models. */
+  tokens = 0
+  /** Inputs of all models; each is a pass of its own. */
+  inputs = 0
+
+  constructor(registry: Registry) {
+    this.#metrics = createMetrics(registry, embeddingMetrics)
+  }
+
+  onEmbedded({ model, tokens, ms, error }: EmbeddedInput): void {
+    const outcome =
+      error === undefined ? 'done' : error.code === 'cancelled' ? 'cancelled' : 'failed'
+    this.#metrics.cllm_embedding_inputs_total.inc({ model_name: model, outcome })
+    if (error !== undefined) return
+    this.tokens += tokens
+    this.inputs++
+    this.#metrics.cllm_embedding_tokens_total.inc({ model_name: model }, tokens)
+    this.#metrics.cllm_embedding_latency_seconds.observe({ model_name: model }, ms / 1000)
+  }
+}

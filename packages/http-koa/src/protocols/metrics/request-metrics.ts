@@ -1,12 +1,11 @@
 import type { CllmError } from '@cllm/core'
-import { createMetrics, type Metrics } from './create-metrics.js'
+import { createMetrics, type Metrics, type Registry } from './create-metrics.js'
 import type {
   ObservedRequest,
   RequestObserver,
   RequestWatch,
 } from '../../engines/request-observer.js'
 import { requestMetrics } from './metric-table.js'
-import type { Registry } from './prometheus.js'
 
 type Counted = 'cllm_requests_total' | 'cllm_request_success_total'
 /** Those of which each request has a value. */

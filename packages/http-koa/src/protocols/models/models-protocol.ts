@@ -5,18 +5,108 @@ import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol, MODEL_STORE } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import { keepAliveField } from '../../fields/keep-alive-field.js'
-import {
-  loadAdapter,
-  loadAdapterSchema,
-  unloadAdapter,
-  unloadAdapterSchema,
-} from './lora-adapters.js'
 import { openAiErrors } from '../openai/openai-error.js'
-import { memory, memoryQuery } from './model-memory.js'
-import type { ModelsContext, WaitingLoad } from './models-context.js'
 import type { ModelStore } from '../../engines/model-store.js'
+import { boolean, number, text } from '../../fields/fields.js'
 
 const model = z.string('the name of a model').min(1, 'the name of a model')
+
+const wanted = (most: number, usual: number) => {
+  const expected = `an integer from 1 to ${most}`
+  const number = z.coerce.number(expected).int(expected)
+  return number.min(1, expected).max(most, expected).default(usual)
+}
+
+/** The query of {@link memory}. */
+const memoryQuery = z.object({
+  model,
+  slots: wanted(4096, 1),
+  ctx_size: wanted(2 ** 24, 4096),
+})
+
+/** `GET /models/memory`: how much memory a model would take, without loading it. */
+async function memory(
+  call: Call<unknown, z.output<typeof memoryQuery>>,
+  { store }: ModelsContext,
+): Promise<Answer> {
+  const { model, slots, ctx_size: contextSize } = call.query
+  if (store?.memory === undefined) {
+    const message = 'This server does not know how much memory models take before they are loaded'
+    throw new CllmError('unsupported', message)
+  }
+  const { weights, total, available } = await store.memory(model, slots, contextSize)
+  return {
+    success: true,
+    data: {
+      model,
+      slots,
+      ctx_size: contextSize,
+      weights_bytes: weights,
+      total_bytes: total,
+      available_bytes: available,
+    },
+  }
+}
+
+const adapterName = text.min(1, 'the name of an adapter')
+const baseModel = text.min(1, 'the name of a model').optional()
+
+/** The body of `POST /v1/load_lora_adapter`. */
+const loadAdapterSchema = z.object({
+  lora_name: adapterName,
+  lora_path: text.min(1, 'a file on the server'),
+  base_model_name: baseModel,
+  load_inplace: boolean.optional(),
+  scale: number(-1000, 1000).optional(),
+})
+
+/** The body of `POST /v1/unload_lora_adapter`. */
+const unloadAdapterSchema = z.object({ lora_name: adapterName, base_model_name: baseModel })
+
+/** `POST /v1/load_lora_adapter`, as vLLM has it: answers once requests can name the adapter. */
+async function loadAdapter(call: CallOf<typeof loadAdapterSchema>): Promise<Answer> {
+  const { fields } = call
+  const { lora_name: name, lora_path: path, scale } = fields
+  const { client } = call.open(fields.base_model_name)
+  if (fields.load_inplace === true) await client.unloadAdapter(name).catch(ignoreUnknown)
+  const source = { name, path, ...(scale !== undefined && { scale }) }
+  await client.loadAdapter(source).catch(blameThePath)
+  return `Success: LoRA adapter '${name}' added successfully.`
+}
+
+/** `POST /v1/unload_lora_adapter`: requests that use it go on, new ones cannot name it. */
+async function unloadAdapter(call: CallOf<typeof unloadAdapterSchema>): Promise<Answer> {
+  const { fields } = call
+  await call.open(fields.base_model_name).client.unloadAdapter(fields.lora_name)
+  return `Success: LoRA adapter '${fields.lora_name}' removed successfully.`
+}
+
+/** The client named the file. */
+function blameThePath(error: unknown): never {
+  const isFile = CllmError.isInstance(error) && /^model_(invalid|unavailable)$/.test(error.code)
+  if (!isFile) throw error
+  const details = { field: 'lora_path' }
+  throw new CllmError('invalid_request', error.message, { details, cause: error })
+}
+
+function ignoreUnknown(error: unknown): void {
+  if (!CllmError.isInstance(error) || error.code !== 'model_not_found') throw error
+}
+
+/** What the handlers of the models protocol share. */
+interface ModelsContext {
+  readonly store: ModelStore | undefined
+  /** The calls of `POST /models/load` that wait. */
+  readonly loads: Set<WaitingLoad>
+}
+
+/** A call that waits until a model is loaded. */
+interface WaitingLoad {
+  /** The model's name. */
+  readonly name: string
+  readonly ending: AbortController
+}
+
 const loadSchema = z.object({ model, keep_alive: keepAliveField })
 const unloadSchema = z.object({ model })
 

@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import { defined, defaultEngineOptions } from '@cllm/core'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol, MAX_QUEUED_REQUESTS } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
@@ -8,9 +8,9 @@ import {
   type DefaultOverrides,
   defaultsOptions,
   overridesFrom,
+  type ProtocolDefaults,
   withOverrides,
 } from '../../request/protocol-defaults.js'
-import { nativeDefaults } from './native-defaults.js'
 import { benchmark, benchmarkSchema } from './benchmark.js'
 import { generateSchema } from './generate-request.js'
 import { generate, generateStream } from './generate.js'
@@ -19,7 +19,34 @@ import { modelQuery } from '../../engines/model-queries.js'
 import { modelInfo } from './model-info.js'
 import { type NativeContext, WaitTimes } from './native-context.js'
 import { requestReport } from './request-report.js'
-import { decode, decodeSchema, encode, encodeSchema } from './text-routes.js'
+import { z } from 'zod'
+import { name, text, tokenIds } from '../../fields/fields.js'
+
+/** The body of `POST /encode`. */
+const encodeSchema = z.object({ text, model: name.optional() })
+
+/** `POST /encode`: the tokens of a text, as a prompt has them. */
+async function encode(call: CallOf<typeof encodeSchema>): Promise<Answer> {
+  const { fields, signal } = call
+  const tokens = await call.open(fields.model).client.tokenize(fields.text, { signal })
+  return { success: true, data: { tokens, length: tokens.length } }
+}
+
+/** The body of `POST /decode`. */
+const decodeSchema = z.object({ tokens: tokenIds, model: name.optional() })
+
+/** `POST /decode`: the text of tokens. */
+async function decode(call: CallOf<typeof decodeSchema>): Promise<Answer> {
+  const { tokens, model } = call.fields
+  const text = await call.open(model).client.detokenize(tokens)
+  return { success: true, data: { text } }
+}
+
+/** The native API's documented defaults; the rest is the engine's. */
+export const nativeDefaults: ProtocolDefaults = Object.freeze({
+  maxTokens: 100,
+  sampling: Object.freeze({ temperature: 0.7, topP: 0.9 }),
+})
 
 /** Settings of {@link nativeProtocol}. */
 export interface NativeProtocolOptions {

@@ -1,4 +1,5 @@
 import {
+  CllmError,
   defined,
   type EngineClient,
   type LikelyToken,
@@ -26,9 +27,13 @@ import { withModelDefaults, withOverrides } from '../../request/protocol-default
 import type { Answer, Call } from '../../routes/call.js'
 import { encoded, type Encoder, jsonLines, Reply } from '../../routes/reply.js'
 import { parametersOf } from './models/ollama-preset.js'
-import { chunkHead, type OllamaContext } from './ollama-context.js'
-import { ollamaDefaults } from './ollama-defaults.js'
-import { ollamaErrorBody } from './ollama-error.js'
+import {
+  chunkHead,
+  nameOfOllamaModel,
+  type OllamaContext,
+  ollamaDefaults,
+  ollamaErrorBody,
+} from './ollama-context.js'
 import {
   ollamaConstraint,
   optionsSchema,
@@ -36,6 +41,7 @@ import {
   type SharedFields,
   toSettings,
 } from './ollama-fields.js'
+import { mayChangeServer } from '../../security/authenticate.js'
 
 /** How a route puts an answer into JSON. */
 export interface AnswerWords {
@@ -189,4 +195,29 @@ function ending(
     eval_duration: nanoseconds(timings.decodeMs),
   }
   return JSON.stringify(members).slice(1)
+}
+
+/**
+ * Handles a request without a prompt: loads or unloads the model. Resolves with Ollama's reason.
+ *
+ * @throws `forbidden` when a user's key asks to unload what others may use
+ */
+export async function loadOrUnload(
+  { engines }: Call,
+  client: EngineClient,
+  {
+    model,
+    keep_alive: keepAliveMs,
+  }: { readonly model: string; readonly keep_alive?: number | undefined },
+): Promise<'load' | 'unload'> {
+  if (keepAliveMs === 0) {
+    if (!mayChangeServer()) {
+      throw new CllmError('forbidden', 'keep_alive: unloading a model needs the key of an admin')
+    }
+    // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
+    void engines.unload(nameOfOllamaModel(engines, model))
+    return 'unload'
+  }
+  await client.info()
+  return 'load'
 }

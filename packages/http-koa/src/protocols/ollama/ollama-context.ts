@@ -4,6 +4,8 @@ import type { UnknownFields } from '../../fields/parse-fields.js'
 import type { DefaultOverrides } from '../../request/protocol-defaults.js'
 import type { Call } from '../../routes/call.js'
 import { mayChangeServer } from '../../security/authenticate.js'
+import { z } from 'zod'
+import { errorMessage } from '../../errors/error-body.js'
 
 /** What the handlers of Ollama's API share. */
 export interface OllamaContext {
@@ -68,4 +70,25 @@ export const timeText = (milliseconds: number): string => new Date(milliseconds)
 export const chunkHead = (call: Call, model: string): string => {
   const created = timeText(call.clock.now())
   return `{"model":${JSON.stringify(model)},"created_at":${JSON.stringify(created)},`
+}
+
+const sampling = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.9 })
+
+/** Ollama's documented defaults, by route; penalties are off. */
+export const ollamaDefaults = Object.freeze({
+  '/api/generate': { maxTokens: Infinity, sampling },
+  '/api/chat': { maxTokens: Infinity, sampling },
+})
+
+/** The schema of Ollama's errors. */
+export const ollamaErrorSchema = z.object({ error: z.string() })
+
+/** A failure in Ollama's form. */
+export function ollamaErrorBody(error: CllmError): z.output<typeof ollamaErrorSchema> {
+  return {
+    error:
+      error.code === 'queue_full' || error.code === 'wait_too_long'
+        ? 'server busy, please try again.  maximum pending requests exceeded'
+        : errorMessage(error),
+  }
 }

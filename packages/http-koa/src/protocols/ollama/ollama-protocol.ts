@@ -17,9 +17,12 @@ import { addBlob, hasBlob, push, pushSchema } from './models/blobs.js'
 import { copy, copySchema, create, createSchema } from './models/create.js'
 import { ps, show, showSchema, tags, version } from './models/models.js'
 import { deleteSchema, pull, pullSchema, remove } from './models/store.js'
-import type { OllamaContext } from './ollama-context.js'
-import { ollamaDefaults } from './ollama-defaults.js'
-import { ollamaErrorBody, ollamaErrorSchema } from './ollama-error.js'
+import {
+  type OllamaContext,
+  ollamaDefaults,
+  ollamaErrorBody,
+  ollamaErrorSchema,
+} from './ollama-context.js'
 
 /** Settings of {@link ollamaProtocol}. */
 export interface OllamaProtocolOptions {

@@ -4,7 +4,6 @@ import type { Call } from '../../routes/call.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
 import { customInput } from './tools/custom-tools.js'
 import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
-import type { openAiDefaults } from './openai-defaults.js'
 
 /** A tool call in an answer; that of a free-form tool has its input as a text. */
 export function toolCallOf(
@@ -33,3 +32,13 @@ export const secondsNow = (call: Call): number => Math.floor(call.clock.now() / 
 
 /** The fingerprint of an engine that has none, as llama-server writes it; clients only compare it. */
 export const unknownFingerprint = 'b0-cllm'
+
+const sampling = Object.freeze({ temperature: 1 })
+
+/** OpenAI's documented defaults, by route, and those of Mistral's model for code; penalties are off. */
+export const openAiDefaults = Object.freeze({
+  '/v1/chat/completions': { maxTokens: Infinity, sampling },
+  '/v1/responses': { maxTokens: Infinity, sampling },
+  '/v1/completions': { maxTokens: 16, sampling },
+  '/v1/fim/completions': { maxTokens: Infinity, sampling: { temperature: 0.3 } },
+})

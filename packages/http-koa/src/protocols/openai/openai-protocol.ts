@@ -13,7 +13,7 @@ import {
   eachWithOverrides,
   overridesFrom,
 } from '../../request/protocol-defaults.js'
-import { openAiDefaults } from './openai-defaults.js'
+import { type OpenAiContext, openAiDefaults } from './openai-context.js'
 import { chatSchema } from './chat/chat-request.js'
 import { chatCompletions, countChatTokens } from './chat/chat.js'
 import { completionsSchema } from './completions/completions-request.js'
@@ -21,7 +21,6 @@ import { completions } from './completions/completions.js'
 import { fimCompletions, fimSchema } from './completions/fim.js'
 import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
-import type { OpenAiContext } from './openai-context.js'
 import { rerank, rerankSchema, score, scoreSchema } from '../rerank/rerank.js'
 import { openAiErrors } from './openai-error.js'
 import { responsesSchema } from './responses/responses-request.js'

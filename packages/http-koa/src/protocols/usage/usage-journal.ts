@@ -1,7 +1,15 @@
-import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  closeSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { ownFolder } from '../own-folder.js'
-import { fileLines } from './file-lines.js'
 import { type UsageSum, UsageSums } from './usage-sum.js'
 
 const monthOf = (day: string): string => day.slice(0, 7)
@@ -103,5 +111,25 @@ function parsed(line: string): UsageSum | undefined {
     return JSON.parse(line) as UsageSum
   } catch {
     return undefined
+  }
+}
+
+const blockBytes = 1 << 18
+
+/** The lines of a file, read in blocks: as one text it could be longer than texts may be. */
+function* fileLines(file: string): Generator<string> {
+  const descriptor = openSync(file, 'r')
+  try {
+    const block = Buffer.alloc(blockBytes)
+    let rest: Buffer = Buffer.alloc(0)
+    for (let size: number; (size = readSync(descriptor, block)) > 0;) {
+      const all = Buffer.concat([rest, block.subarray(0, size)])
+      const end = all.lastIndexOf('\n') + 1
+      yield* all.toString('utf8', 0, end).split('\n')
+      rest = all.subarray(end)
+    }
+    yield rest.toString('utf8')
+  } finally {
+    closeSync(descriptor)
   }
 }

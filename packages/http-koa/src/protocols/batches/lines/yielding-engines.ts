@@ -1,4 +1,4 @@
-import { AsyncResource } from 'node:async_hooks'
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks'
 import {
   batchPriority,
   type Clock,
@@ -10,8 +10,8 @@ import {
 } from '@cllm/core'
 import { InFlightRequest, overriding } from '@cllm/host'
 import { wrapEngines } from '../../../engines/watch-engines.js'
-import { seedOfLine } from './line-seed.js'
 import { batchScope, type Throttle } from './batch-throttle.js'
+import { createHash } from 'node:crypto'
 
 interface Services {
   readonly clock: Clock
@@ -69,4 +69,23 @@ async function* yielding(
       stopWatching()
     }
   }
+}
+
+const seeds = new AsyncLocalStorage<() => number>()
+
+/**
+ * Runs what computes a line with this seed for requests that have none, so that a line that is computed
+ * twice has the same answer.
+ */
+export function withSeed<T>(seed: number, run: () => T): T {
+  let count = 0
+  return seeds.run(() => (seed + count++) >>> 0, run)
+}
+
+/** The seed for a request of a line; undefined outside of any. */
+export const seedOfLine = (): number | undefined => seeds.getStore()?.()
+
+/** A line's seed: the same each time that it is computed. */
+export function lineSeed(batch: string, line: number): number {
+  return createHash('sha256').update(`${batch}:${line}`).digest().readUInt32LE()
 }

@@ -5,8 +5,7 @@ import { boolean, text } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
-import { nameOfOllamaModel, type OllamaContext } from '../ollama-context.js'
-import { ollamaErrorBody } from '../ollama-error.js'
+import { nameOfOllamaModel, type OllamaContext, ollamaErrorBody } from '../ollama-context.js'
 
 /** `HEAD /api/blobs/{digest}`: whether a client has sent this file. */
 export async function hasBlob(call: Call, ollama: OllamaContext): Promise<Answer> {

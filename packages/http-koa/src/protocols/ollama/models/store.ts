@@ -5,8 +5,7 @@ import { boolean, text } from '../../../fields/fields.js'
 import { expectedField } from '../../../request/refusals.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
-import { type OllamaContext, untagged } from '../ollama-context.js'
-import { ollamaErrorBody } from '../ollama-error.js'
+import { type OllamaContext, ollamaErrorBody, untagged } from '../ollama-context.js'
 
 /** The body of `POST /api/pull`. */
 export const pullSchema = z.object({

@@ -7,8 +7,12 @@ import { countPrompt, promptTextWithBos } from '../../../request/prompt-text.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
-import { type OpenAiContext, toolCallOf, unknownFingerprint } from '../openai-context.js'
-import { openAiDefaults } from '../openai-defaults.js'
+import {
+  type OpenAiContext,
+  openAiDefaults,
+  toolCallOf,
+  unknownFingerprint,
+} from '../openai-context.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { type chatSchema, finishOf, toChatRequest } from './chat-request.js'
 import { streamChat } from './chat-stream.js'
