@@ -56,7 +56,7 @@ export function ngramBackend({
       sizeBytes: Buffer.byteLength(text),
     },
     limits: { slots, contextSize, batchSize },
-    capabilities: { grammar: false, logprobs: false, embeddings: false, lora: false, gpu: false },
+    capabilities: { logprobs: false, gpu: false },
     tokenizer: byteTokenizer,
     createSampler: (params) => new NgramSampler(params),
     async step(batch) {

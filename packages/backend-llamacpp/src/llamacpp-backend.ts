@@ -35,6 +35,8 @@ export interface LlamaCppBackendParts {
   readonly model: ModelInfo
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
+  /** Whether tokens can be taken out of slots. */
+  readonly canShift: boolean
   readonly tokenizer: Tokenizer
   readonly vocabulary: Vocabulary
   readonly context: NativeContext
@@ -74,6 +76,7 @@ export class LlamaCppBackend implements Backend {
   readonly states?: SlotStates
   readonly adapters?: LlamaCppAdapters
   readonly interrupt?: () => void
+  readonly shift?: NonNullable<Backend['shift']>
 
   readonly #parts: LlamaCppBackendParts
   readonly #filler: BatchFiller
@@ -91,7 +94,8 @@ export class LlamaCppBackend implements Backend {
     this.tokenizer = parts.tokenizer
     if (parts.states !== undefined) this.states = parts.states
     if (parts.adapters !== undefined) this.adapters = parts.adapters
-    const { abortable } = parts
+    const { abortable, cells } = parts
+    if (parts.canShift) this.shift = (slot, keep, discard) => cells.shift(slot, keep, discard)
     if (abortable !== undefined) {
       this.interrupt = () => {
         if (!this.#canLeave) return
@@ -186,10 +190,6 @@ export class LlamaCppBackend implements Backend {
 
   copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number> {
     return this.#parts.cells.copy(from, to, length)
-  }
-
-  shift(slot: SlotId, keep: number, discard: number): void {
-    this.#parts.cells.shift(slot, keep, discard)
   }
 
   release(slot: SlotId): void {

@@ -77,7 +77,6 @@ t.test(
     const strong = await writeAdapter(t, 'alpha', matrices, 4) // alpha ÷ rank is 2
     const zero = matrices.map((one) => ({ ...one, b: new Float32Array(one.b.length) }))
     const nothing = await writeAdapter(t, 'zero', zero)
-    t.equal(backend.capabilities.lora, true)
     const load = async (path: string) => (await backend.adapters?.load(path))!
     const [adapter, twice, none] = [await load(path), await load(strong), await load(nothing)]
     t.not(adapter.key, twice.key)
@@ -188,7 +187,6 @@ t.test('a file that is no adapter of the model is refused, and why is said', asy
   }
   t.same((await greedy(backend, [])).length, 24, 'the backend goes on')
   const addon = await openTiny(t, { kind: 'llama', native: 'addon' })
-  t.equal(addon.capabilities.lora, false)
   t.equal(addon.adapters, undefined)
 })
 

@@ -105,10 +105,7 @@ export class SimulatedBackend implements Backend {
     this.#acceptance = acceptance ?? 1
     if (machine.layoutMs !== undefined) this.layoutMs = machine.layoutMs
     this.capabilities = {
-      grammar: false,
       logprobs: false,
-      embeddings: false,
-      lora: false,
       drafts: acceptance !== undefined,
       gpu: false,
     }

@@ -1,10 +1,4 @@
-import {
-  type BackendCapabilities,
-  type BackendLimits,
-  CellPool,
-  CllmError,
-  type SlotStates,
-} from '@cllm/core'
+import { type BackendLimits, CellPool, CllmError, type SlotStates } from '@cllm/core'
 import type { LlamaCppDependencies } from '../create-llamacpp-backend.js'
 import { ConstraintGrammars } from '../grammar/constraint-grammars.js'
 import { LlamaCppBackend, type LlamaCppBackendParts } from '../llamacpp-backend.js'
@@ -18,7 +12,6 @@ import { type ContextSettings, type OpenContext, openContext } from './open-cont
 import { stateKey } from './sample-file.js'
 import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
 import { llamaVersion } from '../native/versions.js'
-import type { SamplerFactory } from '../sampling/token-sampler.js'
 import { LlamaCppStates } from '../slots/llamacpp-states.js'
 import { SlotCells } from '../slots/slot-cells.js'
 import { ChatTemplate, compileTemplate } from '../text/chat-template.js'
@@ -83,15 +76,20 @@ function assemble(
   })
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
   const samplers = opened.samplers(vocabulary, tokenizer, logger)
-  const capabilities = capabilitiesOf(llama, loaded, shape, opened, samplers, settings)
   const { stateful, context } = opened
   const kvUnified = settings.kvUnified === 'on'
+  const { slidingWindow, isRecurrent } = shape
+  const generates = !shape.looksAhead && stateful?.hasMemory() !== false
+  // From other memories a few tokens cannot be taken off.
+  const isPlain = slidingWindow === undefined && !isRecurrent
+  // Slots that share their cells share their positions, too.
+  const canShift = !kvUnified && isPlain && stateful?.canShift() === true
   const cells = new SlotCells(context, slots, {
     slotSize,
-    slidingWindow: shape.slidingWindow,
-    isRecurrent: shape.isRecurrent,
+    slidingWindow,
+    isRecurrent,
     copiesLate: !kvUnified,
-    shifting: capabilities.contextShift === true ? stateful : undefined,
+    shifting: canShift ? stateful : undefined,
     ...(kvTokens !== undefined && { pool: new CellPool(cellsOf(settings), slots) }),
   })
   const { loadAdapter } = loaded
@@ -105,7 +103,16 @@ function assemble(
   return new LlamaCppBackend({
     model: modelInfo(model, settings, vocabulary, template),
     limits: limitsOf(llama, loaded, settings),
-    capabilities,
+    capabilities: {
+      generates,
+      logprobs: true,
+      drawLogprobs: samplers.seesLogits,
+      promptLogprobs: true,
+      samplers: samplers.seesLogits,
+      drafts: generates && isPlain,
+      gpu: llama.gpu,
+    },
+    canShift,
     tokenizer,
     vocabulary,
     context,
@@ -162,35 +169,6 @@ function limitsOf(
     embeddingInputs: loaded.embeddingInputs,
     outputs: settings.outputs,
     ...(isTiled && { chunkMultiple }),
-  }
-}
-
-/** What a loaded model can do. */
-function capabilitiesOf(
-  { gpu }: LlamaRuntime,
-  { loadAdapter }: LoadedModel,
-  { looksAhead, slidingWindow, isRecurrent }: ModelShape,
-  { stateful }: OpenContext,
-  samplers: SamplerFactory,
-  { kvUnified }: ContextSettings,
-): BackendCapabilities {
-  const generates = !looksAhead && stateful?.hasMemory() !== false
-  // From other memories a few tokens cannot be taken off.
-  const isPlain = slidingWindow === undefined && !isRecurrent
-  // Slots that share their cells share their positions, too.
-  const canShift = kvUnified !== 'on' && isPlain && stateful?.canShift() === true
-  return {
-    generates,
-    grammar: true,
-    logprobs: true,
-    drawLogprobs: samplers.seesLogits,
-    promptLogprobs: true,
-    embeddings: true,
-    lora: loadAdapter !== undefined && stateful !== undefined,
-    samplers: samplers.seesLogits,
-    drafts: generates && isPlain,
-    contextShift: canShift,
-    gpu,
   }
 }
 

@@ -77,7 +77,7 @@ export interface EngineParts {
 export function createEngine(parts: EngineParts): Engine {
   const { backend, policy, fallbackPolicy } = parts
   const fallback: FallbackPolicy = fallbackPolicy === undefined ? {} : { create: fallbackPolicy }
-  if (parts.options?.contextShift === true && backend.capabilities.contextShift !== true) {
+  if (parts.options?.contextShift === true && backend.shift === undefined) {
     const message = 'contextShift: expected false, as the memory of this model cannot be shifted'
     throw new CllmError('invalid_configuration', message, { details: { field: 'contextShift' } })
   }

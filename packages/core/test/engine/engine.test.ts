@@ -37,10 +37,8 @@ import {
 
 /** Computes one input in 50 ms. */
 class SlowEmbeddings extends WatchedBackend {
-  override readonly capabilities = { ...new WatchedBackend().capabilities, embeddings: true }
-
   constructor(private readonly given: FakeBackendOptions) {
-    super(given)
+    super({ ...given, embeddingSize: 1 })
   }
 
   override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
@@ -378,8 +376,6 @@ t.test('a backend without embeddings says so', async (t) => {
 t.test('one embedding between two steps, all at once in idle time', async (t) => {
   const order: string[] = []
   class Embedding extends WatchedBackend {
-    override readonly capabilities = { ...new WatchedBackend().capabilities, embeddings: true }
-
     override async step(batch: Parameters<WatchedBackend['step']>[0]) {
       order.push('step')
       return await super.step(batch)
@@ -393,7 +389,7 @@ t.test('one embedding between two steps, all at once in idle time', async (t) =>
       return inputs.map((tokens) => [tokens.length])
     }
   }
-  const made = rig({ backend: (given) => new Embedding(given) })
+  const made = rig({ embeddingSize: 1, backend: (given) => new Embedding(given) })
   const { client, run } = made
   const inputs = [1, 2, 4, 5].map((length) => client.embed({ tokens: promptOf(length) }))
   const vectors = (await run(Promise.all(inputs))).map(({ vector }) => vector)
@@ -422,7 +418,6 @@ t.test('one embedding between two steps, all at once in idle time', async (t) =>
 t.test('a pass has as many inputs as the backend takes', async (t) => {
   const passes: number[][] = []
   class Wide extends WatchedBackend {
-    override readonly capabilities = { ...new WatchedBackend().capabilities, embeddings: true }
     override readonly limits = {
       ...new WatchedBackend().limits,
       embeddingTokens: 12,
@@ -436,7 +431,7 @@ t.test('a pass has as many inputs as the backend takes', async (t) => {
       return inputs.map(({ length }) => [length])
     }
   }
-  const made = rig({ backend: (given) => new Wide(given) })
+  const made = rig({ embeddingSize: 1, backend: (given) => new Wide(given) })
   const { client, run } = made
   const embed = (length: number) =>
     client.embed({ tokens: promptOf(length) }).then(

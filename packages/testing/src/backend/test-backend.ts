@@ -21,7 +21,7 @@ export interface TestBackendOptions {
   readonly exact?: boolean
   /**
    * The file of an adapter of its model that changes what it says. Default: of adapters only that is
-   * checked which needs none; a backend without the capability `lora` needs no more.
+   * checked which needs none; a backend without adapters needs no more.
    */
   readonly adapter?: string
 }

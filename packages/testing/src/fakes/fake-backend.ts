@@ -79,16 +79,15 @@ export class FakeBackend implements Backend {
     this.tokenizer = new FakeTokenizer(options.canInfill)
     if (options.layoutMs !== undefined) this.layoutMs = options.layoutMs
     this.capabilities = {
-      grammar: false,
       logprobs: true,
       drawLogprobs: true,
       promptLogprobs: true,
-      embeddings: options.embeddingSize !== undefined,
-      lora: options.adapters === true,
       drafts: (options.keepMultipleOf ?? 1) === 1,
-      contextShift: options.contextShift === true,
       gpu: false,
     }
+    // what an engine finds is there by these methods
+    if (options.embeddingSize === undefined) Object.assign(this, { embed: undefined })
+    if (options.contextShift !== true) Object.assign(this, { shift: undefined })
     const apart = { betweenSteps: true, isApart: true } as const
     if (options.adapters === true)
       this.adapters = new FakeAdapters((call) => this.#check(call, apart))
@@ -241,7 +240,6 @@ export class FakeBackend implements Backend {
   shift(slot: SlotId, keep: number, discard: number): void {
     this.#check('shift', { betweenSteps: true })
     const held = this.#slot(slot).tokens.length
-    if (this.#options.contextShift !== true) this.#violation('shift: it cannot')
     if (keep < 0 || discard < 1 || keep + discard > held) {
       this.#violation(`shift: ${discard} tokens after ${keep}, slot ${slot} holds ${held}`)
     }

@@ -47,11 +47,6 @@ function withoutDrawLogprobs({ drawLogprobs, ...item }: BatchItem): BatchItem {
 
 const broken: [string, RegExp, () => Backend][] = [
   [
-    'says that it has embeddings and has none',
-    /embeds an input beside.*has embed/s,
-    () => Object.assign(new Broken({ embeddingSize: 4, slots: 1 }), { embed: undefined }),
-  ],
-  [
     'embeds one of several inputs',
     /embeds several inputs at once.*one vector per input/s,
     () =>
@@ -118,14 +113,6 @@ const broken: [string, RegExp, () => Backend][] = [
           return await super.embed(inputs)
         }
       })({ embeddingSize: 4 }),
-  ],
-  [
-    'has adapters and says it has none',
-    /the capability lora/,
-    () =>
-      new (class extends Broken {
-        override readonly capabilities = { ...new FakeBackend().capabilities, lora: false }
-      })({ adapters: true }),
   ],
   [
     'ignores adapters',
@@ -324,14 +311,14 @@ const broken: [string, RegExp, () => Backend][] = [
   [
     'ignores constraints',
     /honours constraints .*keeps to \{"type":"regex"/s,
-    () => withCapability('grammar', { checkConstraint: refuseNonsense }),
+    () => Object.assign(new Broken(), { checkConstraint: refuseNonsense }),
   ],
   [
     'takes any constraint',
     /honours constraints .*is refused/s,
-    () => withCapability('grammar', { checkConstraint: () => {} }),
+    () => Object.assign(new Broken(), { checkConstraint: () => {} }),
   ],
-  ['ignores samplers', /samplers of plug-ins see all logits/, () => withCapability('samplers', {})],
+  ['ignores samplers', /samplers of plug-ins see all logits/, () => withSamplers()],
   [
     'lists too few likely tokens',
     /log probabilities are those of the model.*as many of the likeliest/s,
@@ -427,15 +414,9 @@ function refuseNonsense(constraint: OutputConstraint): void {
   if (/\(/.test(JSON.stringify(constraint))) throw new CllmError('invalid_constraint', 'nonsense')
 }
 
-function withCapability(
-  name: 'grammar' | 'samplers',
-  more: Partial<Pick<Backend, 'checkConstraint'>>,
-): Backend {
+function withSamplers(): Backend {
   const backend = new Broken()
-  return Object.assign(backend, {
-    capabilities: { ...backend.capabilities, [name]: true },
-    ...more,
-  })
+  return Object.assign(backend, { capabilities: { ...backend.capabilities, samplers: true } })
 }
 
 function withParams(

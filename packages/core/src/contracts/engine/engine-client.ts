@@ -113,11 +113,22 @@ export interface AddressedEvent {
   readonly event: RequestEvent
 }
 
+/** What the engine's backend can do, its methods included. */
+export interface EngineCapabilities extends BackendCapabilities {
+  /** Whether answers can be held to a grammar or a schema. */
+  readonly grammar: boolean
+  readonly embeddings: boolean
+  /** Whether requests can have adapters. */
+  readonly lora: boolean
+  /** Default: false. */
+  readonly contextShift?: boolean
+}
+
 /** What the engine serves. */
 export interface EngineInfo {
   readonly model: ModelInfo
   readonly limits: BackendLimits
-  readonly capabilities: BackendCapabilities
+  readonly capabilities: EngineCapabilities
   /**
    * Engines with the same one compute the same numbers: the model's file, the library, the device, the CPU's
    * instructions, and the type of the KV cache. Absent where nobody has worked it out.

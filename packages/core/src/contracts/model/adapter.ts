@@ -39,7 +39,7 @@ export interface AppliedAdapter {
   readonly scale: number
 }
 
-/** Loads adapters. A backend without it has the capability `lora` false. */
+/** Loads adapters. */
 export interface BackendAdapters {
   /**
    * Reads an adapter. Called between steps; no `embed` is made meanwhile.

@@ -39,18 +39,17 @@ export interface BackendLimits {
   readonly outputs?: number
 }
 
-/** What the backend can do beyond plain generation. A request for what is missing gets a 400. */
+/**
+ * What the backend can do beyond plain generation, as far as no method says so by being there: constraints,
+ * embeddings, context shift, adapters and states do. A request for what is missing gets a 400.
+ */
 export interface BackendCapabilities {
   /**
    * Whether it writes text: a model that reads a text as a whole, as those for embeddings do, cannot. Then
    * `step` is never called. Default: true.
    */
   readonly generates?: boolean
-  readonly grammar: boolean
   readonly logprobs: boolean
-  readonly embeddings: boolean
-  /** Whether sequences can be computed with adapters: then it has {@link Backend.adapters}. */
-  readonly lora: boolean
   /**
    * Whether samplers see all logits: plug-ins' samplers, DRY, typical-p, top-nσ, XTC, mirostat, a
    * dynamic temperature and `minKeep`. Default: false.
@@ -65,8 +64,6 @@ export interface BackendCapabilities {
    * tokens off a slot and nothing else. Default: false, and no sequence has drafts.
    */
   readonly drafts?: boolean
-  /** Whether it has {@link Backend.shift}. Default: false. */
-  readonly contextShift?: boolean
   /** `cuda`, `metal`, `vulkan`, or false on the CPU. */
   readonly gpu: string | false
 }
@@ -115,7 +112,7 @@ export interface BatchItem {
   readonly drawLogprobs?: number
   /**
    * The adapters that it is computed with, the same for all items of a step. What a slot holds was
-   * computed with them, too. Needs the capability `lora`. Default: none.
+   * computed with them, too. Needs {@link Backend.adapters}. Default: none.
    */
   readonly adapters?: readonly AppliedAdapter[]
   /** Asks how likely tokens are that are known already. Needs the capability `promptLogprobs`. */
@@ -208,8 +205,8 @@ export interface Backend {
   ): Sampler
 
   /**
-   * Makes sure that samplers with this constraint can be had. Synchronous and quick. Needed for the
-   * capability `grammar`.
+   * Makes sure that samplers with this constraint can be had. Synchronous and quick. Left out by a backend
+   * without constraints.
    * @throws CllmError `invalid_constraint` saying what cannot be honoured, and where
    */
   checkConstraint?(constraint: OutputConstraint): void
@@ -230,9 +227,9 @@ export interface Backend {
   /**
    * The embeddings of one or several texts' tokens, in their order: pooled as the model requires, of
    * length 1. Where the model's detail `pooling` is `none`, the vectors of a text's tokens one after the
-   * other. With the capability `lora` they are computed with these adapters. Several are within `limits.embeddingInputs` and `limits.embeddingTokens`. Uses no slot.
+   * other. They are computed with these adapters. Several are within `limits.embeddingInputs` and `limits.embeddingTokens`. Uses no slot.
    * Never called during a step or another `embed`; slots may be copied, cut, saved and restored while it
-   * computes. A backend with one context for both puts such calls in order itself. Needed for the capability `embeddings`.
+   * computes. A backend with one context for both puts such calls in order itself. Left out by one without embeddings.
    */
   embed?(
     inputs: readonly (readonly TokenId[])[],
@@ -253,7 +250,7 @@ export interface Backend {
 
   /**
    * Takes `discard` tokens out of the slot, after the first `keep`, and moves those behind them forward:
-   * it holds as many less. Synchronous, between steps. Needed for the capability `contextShift`.
+   * it holds as many less. Synchronous, between steps. Left out by a backend that cannot.
    */
   shift?(slot: SlotId, keep: number, discard: number): void
 

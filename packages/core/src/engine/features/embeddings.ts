@@ -75,7 +75,7 @@ export class Embeddings implements LoopWork {
     signal: AbortSignal | undefined,
   ): Promise<Embedding> {
     const { backend } = this
-    if (!backend.capabilities.embeddings || backend.embed === undefined) {
+    if (backend.embed === undefined) {
       throw new CllmError('unsupported', 'This backend has no embeddings', {
         details: { field: 'input', capability: 'embeddings' },
       })

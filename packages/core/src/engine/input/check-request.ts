@@ -174,10 +174,10 @@ const constraintTypes = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json
 /** Throws `invalid_request`, `unsupported` or what the backend has against the constraint. */
 export function checkConstraint(
   constraint: OutputConstraint,
-  backend: Pick<Backend, 'capabilities' | 'checkConstraint'>,
+  backend: Pick<Backend, 'checkConstraint'>,
 ): void {
   checkShape(constraint)
-  if (!backend.capabilities.grammar || backend.checkConstraint === undefined) {
+  if (backend.checkConstraint === undefined) {
     const why = 'this backend does not support grammars or schemas'
     throw unsupported('constraint', 'grammar', why)
   }

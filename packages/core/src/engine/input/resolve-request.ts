@@ -160,7 +160,7 @@ function resolveShift(
   }
   const { keep = 0 }: ContextShift = contextShift
   checkNumber('contextShift.keep', keep, { min: -1, integer: true })
-  if (backend.capabilities.contextShift !== true) {
+  if (backend.shift === undefined) {
     const why = "this model's memory, or the way it is laid out, cannot be shifted"
     throw unsupported('contextShift', 'contextShift', why)
   }

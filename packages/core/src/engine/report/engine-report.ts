@@ -1,7 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
-import type { EngineInfo } from '../../contracts/engine/engine-client.js'
+import type { EngineCapabilities, EngineInfo } from '../../contracts/engine/engine-client.js'
 import type { EngineStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../../contracts/engine/request-report.js'
 import type { Tokenizer } from '../../contracts/model/tokenizer.js'
@@ -37,13 +37,13 @@ export class EngineReport {
 
   /** What it serves; the model with the sampling that requests get for what they leave out. */
   info(): EngineInfo {
-    const { model: own, limits, capabilities } = this.backend
+    const { model: own, limits } = this.backend
     const sampling = { ...own.sampling, ...this.options.sampling }
     const model = Object.keys(sampling).length === 0 ? own : { ...own, sampling }
     const { infill } = this.tokenizer
     const { draftModel } = this.speculator
     const more = defined({ infill, adapters: this.adapters.known, draftModel })
-    return { model, limits, capabilities, ...more }
+    return { model, limits, capabilities: capabilitiesOf(this.backend), ...more }
   }
 
   /** Counters and what is going on now. */
@@ -62,5 +62,22 @@ export class EngineReport {
     const report = this.tracker.find(id)
     const queuePosition = this.table.waiting.placeOf(id)
     return report && { ...report, ...defined({ queuePosition }) }
+  }
+}
+
+/** In an order of its own, as clients are shown it. */
+function capabilitiesOf(backend: Backend): EngineCapabilities {
+  const { capabilities: own } = backend
+  const { generates, drawLogprobs, promptLogprobs, samplers, drafts } = own
+  return {
+    ...defined({ generates }),
+    grammar: backend.checkConstraint !== undefined,
+    logprobs: own.logprobs,
+    ...defined({ drawLogprobs, promptLogprobs }),
+    embeddings: backend.embed !== undefined,
+    lora: backend.adapters !== undefined,
+    ...defined({ samplers, drafts }),
+    contextShift: backend.shift !== undefined,
+    gpu: own.gpu,
   }
 }

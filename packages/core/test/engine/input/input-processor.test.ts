@@ -270,8 +270,6 @@ t.test('constraints are asked of the backend, which sees what was drawn under th
 
   const made: [type: string | undefined, tokens: number, promptTokens: number | undefined][] = []
   class Strict extends WatchedBackend {
-    override readonly capabilities = { ...new FakeBackend().capabilities, grammar: true }
-
     checkConstraint({ type }: OutputConstraint): void {
       if (type !== 'json') throw new CllmError('invalid_constraint', `no ${type}`)
     }
