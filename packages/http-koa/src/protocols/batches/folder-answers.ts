@@ -92,7 +92,7 @@ export class FolderAnswers implements BatchAnswers {
 }
 
 /** The id of a file for each number, the same each time. */
-export function fileOf(digits: string, number: number): string {
+function fileOf(digits: string, number: number): string {
   return `file-${digits.slice(0, -1)}${(parseInt(digits.slice(-1), 16) ^ number).toString(16)}`
 }
 

@@ -41,7 +41,7 @@ function create(
 }
 
 /** A histogram that is counted elsewhere: prom-client's own only takes single observations. */
-export class ImportedHistogram {
+class ImportedHistogram {
   #distributions = new Map<string, Distribution>()
 
   constructor(
@@ -93,11 +93,11 @@ const part = createRequire(import.meta.url)
 
 // prom-client's index loads OpenTelemetry and more that is not used here: eighty modules at each start.
 
-export const Counter = part('prom-client/lib/counter') as typeof Prometheus.Counter
-export type Counter = Prometheus.Counter
-export const Gauge = part('prom-client/lib/gauge') as typeof Prometheus.Gauge
-export type Gauge = Prometheus.Gauge
-export const Histogram = part('prom-client/lib/histogram') as typeof Prometheus.Histogram
-export type Histogram = Prometheus.Histogram
+const Counter = part('prom-client/lib/counter') as typeof Prometheus.Counter
+type Counter = Prometheus.Counter
+const Gauge = part('prom-client/lib/gauge') as typeof Prometheus.Gauge
+type Gauge = Prometheus.Gauge
+const Histogram = part('prom-client/lib/histogram') as typeof Prometheus.Histogram
+type Histogram = Prometheus.Histogram
 export const Registry = part('prom-client/lib/registry') as typeof Prometheus.Registry
 export type Registry = Prometheus.Registry

@@ -83,7 +83,7 @@ export function withSeed<T>(seed: number, run: () => T): T {
 }
 
 /** The seed for a request of a line; undefined outside of any. */
-export const seedOfLine = (): number | undefined => seeds.getStore()?.()
+const seedOfLine = (): number | undefined => seeds.getStore()?.()
 
 /** A line's seed: the same each time that it is computed. */
 export function lineSeed(batch: string, line: number): number {
