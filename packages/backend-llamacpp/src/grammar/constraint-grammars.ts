@@ -1,55 +1,44 @@
 import { createHash } from 'node:crypto'
-import { CllmError, type OutputConstraint } from '@cllm/core'
+import { CllmError, type OutputConstraint, type TokenId } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
-import type { NativeGrammar } from '../native/native.js'
 import type { Vocabulary } from '../text/vocabulary.js'
-import { CountedGrammar } from './budget/counted-grammar.js'
-import { GrammarReading } from './budget/grammar-reading.js'
-import { refused, refusedSchema, smaller } from './refuse.js'
+import { parseGbnf } from './gbnf/gbnf-parser.js'
+import { type GrammarTokens, TokenGrammar } from './match/token-grammar.js'
+import { buildTokenTrie, type TokenTrie } from './match/token-trie.js'
 import { regexGbnf } from './pattern/regex-to-gbnf.js'
+import { refused, refusedSchema, smaller } from './refuse.js'
 import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema/schema-to-gbnf.js'
-import { buildTokenTrie, type TokenTrie } from './budget/token-trie.js'
 
 /** Bytes of all cached grammars. */
 const cacheSize = 128 * 2 ** 20
-/** Bytes that the graph of one and its counted draws take at most: 20,000 stacks, 200,000 characters. */
-const countedSize = 2.5 * 2 ** 20
-
-/** A grammar parsed by llama.cpp, with the means to bound its cost. */
-export interface CheckedGrammar {
-  readonly native: NativeGrammar
-  /** Starts reading a new text. */
-  read(): GrammarReading
-}
+/** Bytes that the stacks of one and its sets of tokens take at most. */
+const matchingSize = 2.5 * 2 ** 20
 
 /** A compiled constraint. */
 export interface ConstraintGrammar {
   /** The grammar holds from the end of its first match on; without it, from the beginning. */
   readonly trigger: RegExp | undefined
   /** The grammar of a text that begins with `skipped` unconstrained characters. */
-  after(skipped: number): CheckedGrammar
+  after(skipped: number): TokenGrammar
 }
 
 /** Compiles constraints to grammars and caches the most recently used grammars. */
 export class ConstraintGrammars {
-  readonly #parse: (gbnf: string, root: string) => NativeGrammar
-  readonly #vocabulary: Pick<Vocabulary, 'size' | 'bytes'>
-  #trie: TokenTrie | undefined
-  readonly #grammars = new LRUCache<string, CheckedGrammar>({
-    maxSize: cacheSize,
-    dispose: ({ native }) => native.free?.(),
-  })
+  readonly #tokens: GrammarTokens
+  readonly #grammars = new LRUCache<string, TokenGrammar>({ maxSize: cacheSize })
 
-  /**
-   * @param parse - throws if the text is not a grammar
-   * @param vocabulary - of the model
-   */
-  constructor(
-    parse: (gbnf: string, root: string) => NativeGrammar,
-    vocabulary: Pick<Vocabulary, 'size' | 'bytes'>,
-  ) {
-    this.#parse = parse
-    this.#vocabulary = vocabulary
+  /** @param vocabulary - of the model */
+  constructor(vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'endOfGeneration'>) {
+    const { size, endOfGeneration } = vocabulary
+    let trie: TokenTrie | undefined
+    this.#tokens = {
+      size,
+      endOfGeneration,
+      bytes: (token) => vocabulary.bytes(token),
+      get trie() {
+        return (trie ??= buildTokenTrie(textsOf(vocabulary)))
+      },
+    }
   }
 
   /**
@@ -64,34 +53,27 @@ export class ConstraintGrammars {
     return { trigger: isTriggered ? new RegExp(constraint.trigger) : undefined, after }
   }
 
-  #grammar(constraint: OutputConstraint, skipped: number, constraintKey: string): CheckedGrammar {
+  #grammar(constraint: OutputConstraint, skipped: number, constraintKey: string): TokenGrammar {
     const key = `${skipped}${constraintKey}`
     const known = this.#grammars.get(key)
     if (known !== undefined) return known
-    const { grammar, size } = bounded(constraint, () => this.#make(constraint, skipped))
-    this.#grammars.set(key, grammar, { size })
-    return grammar
+    return bounded(constraint, () => {
+      const root = constraint.type === 'gbnf' ? (constraint.root ?? 'root') : 'root'
+      const rules = parseGbnf(gbnfOf(constraint, skipped), root)
+      const grammar = new TokenGrammar(rules, this.#tokens)
+      // what takes too long is refused before any work
+      grammar.mask(grammar.begin())
+      const size = matchingSize + 8 * rules.kinds.length + 64 * rules.starts.length
+      this.#grammars.set(key, grammar, { size })
+      return grammar
+    })
   }
+}
 
-  #make(
-    constraint: OutputConstraint,
-    skipped: number,
-  ): { readonly grammar: CheckedGrammar; readonly size: number } {
-    const root = constraint.type === 'gbnf' ? (constraint.root ?? 'root') : 'root'
-    const gbnf = gbnfOf(constraint, skipped)
-    const vocabulary = this.#vocabulary
-    const trie = () =>
-      (this.#trie ??= buildTokenTrie(vocabulary.size, (token) => vocabulary.bytes(token)))
-    let counted = CountedGrammar.parse(gbnf, root, vocabulary.size, trie)
-    const native = this.#parse(gbnf, root)
-    const read = () => {
-      if (counted.graph.isFull) counted = counted.anew()
-      return new GrammarReading(counted)
-    }
-    const { kinds, starts } = counted.rules
-    // llama.cpp has the text twice, and each rule as a list of its own.
-    const size = countedSize + 4 * gbnf.length + 16 * kinds.length + 64 * starts.length
-    return { grammar: { native, read }, size }
+function* textsOf(vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'endOfGeneration'>) {
+  for (let token: TokenId = 0; token < vocabulary.size; token++) {
+    const bytes = vocabulary.bytes(token)
+    if (bytes.length > 0 && !vocabulary.endOfGeneration.has(token)) yield [token, bytes] as const
   }
 }
 
@@ -101,22 +83,22 @@ function bounded<T>(constraint: OutputConstraint, make: () => T): T {
     return make()
   } catch (cause) {
     const isOfSchema = constraint.type === 'json-schema' || constraint.type === 'triggered-json'
-    const error = CllmError.isInstance(cause) ? cause : problemOf(cause)
-    const { pointer, reason } = error.details
-    if (!isOfSchema || pointer !== undefined || typeof reason !== 'string') throw error
-    // the grammar that a schema becomes has no places that its author knows
-    throw refusedSchema('#', `it becomes too large a grammar: ${reason}. ${smaller}`)
+    if (cause instanceof RangeError) {
+      const reason = 'it is nested too deeply'
+      throw isOfSchema
+        ? tooLarge(reason)
+        : refused(`The constraint cannot be used: ${reason}`, { reason })
+    }
+    if (!CllmError.isInstance(cause) || !isOfSchema) throw cause
+    const { pointer, reason } = cause.details
+    if (pointer !== undefined || typeof reason !== 'string') throw cause
+    throw tooLarge(reason)
   }
 }
 
-function problemOf(cause: unknown): CllmError {
-  if (cause instanceof RangeError) {
-    const reason = 'it is nested too deeply'
-    return refused(`The constraint cannot be used: ${reason}`, { reason })
-  }
-  const reason = cause instanceof Error ? cause.message : String(cause)
-  return refused(`llama.cpp cannot use the grammar: ${reason}`, { reason })
-}
+/** The grammar that a schema becomes has no places that its author knows. */
+const tooLarge = (reason: string): CllmError =>
+  refusedSchema('#', `it becomes too large a grammar: ${reason}. ${smaller}`)
 
 /** Short, however large the constraint is. */
 function keyOf(constraint: OutputConstraint): string {

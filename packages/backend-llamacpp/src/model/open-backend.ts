@@ -133,7 +133,7 @@ function assemble(
         eachToken: settings.pooling === 'none',
       },
     ),
-    grammars: new ConstraintGrammars(loaded.parseGrammar, vocabulary),
+    grammars: new ConstraintGrammars(vocabulary),
     clock,
     close,
   })

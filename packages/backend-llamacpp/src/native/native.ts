@@ -7,29 +7,6 @@ import type {
 } from './native-context.js'
 import type { NativeModel } from './native-model.js'
 
-/** The position of a text in its grammar; to the addon's samplers it is opaque. */
-export interface NativeGrammarState {
-  /** Whether the token may come next. */
-  allows?(token: number): boolean
-  /** Sets the logits of those of the first `size` candidates to −∞ that may not come next. */
-  forbid?(ids: Int32Array, logits: Float32Array, size: number): void
-  /**
-   * Gives its memory back, some megabytes for a large grammar, of which a garbage collector sees 40 bytes.
-   * Nothing may be asked of it afterwards. Without it the collector does so at last.
-   */
-  free?(): void
-}
-
-/** A parsed grammar. */
-export interface NativeGrammar {
-  /** The state before the first token. */
-  begin(): NativeGrammarState
-  /** Gives its memory back; its states live on. No text may begin afterwards. */
-  free?(): void
-  /** Moves a state on. Throws when the token is not allowed there. */
-  accept(state: NativeGrammarState, token: number): void
-}
-
 /** Where llama.cpp computes. */
 export type GpuKind = 'metal' | 'cuda' | 'vulkan'
 
@@ -56,8 +33,6 @@ export interface LoadedModel {
   readonly onGpu: GpuShare
   /** Inputs that one pass of embeddings takes. */
   readonly embeddingInputs: number
-  /** Throws when the text is no GBNF, has no such root rule, or one of its rules begins with itself. */
-  parseGrammar(this: void, gbnf: string, root: string): NativeGrammar
   /** Undefined when the memory cannot be had, or the KV type needs flash attention that is missing. */
   createContext(options: NativeContextOptions): Promise<NativeContext | undefined>
   /** Reads an adapter; undefined when llama.cpp cannot, and its log says why. */

@@ -57,8 +57,6 @@ export class Vocabulary {
   readonly controlTokens: readonly ControlToken[]
   /** Tokens that end generation. */
   readonly endOfGeneration: ReadonlySet<TokenId>
-  /** The tokens that begin with a byte above 0x7f which begins no character, by that byte. */
-  readonly byInnerByte: ReadonlyMap<number, readonly TokenId[]>
   /** Put in front of a prompt, or undefined. */
   readonly bos: TokenId | undefined
   /** Tokens for fill-in-the-middle, if the model has them. */
@@ -88,7 +86,6 @@ export class Vocabulary {
     this.#spellsBytes = this.#findSpelling()
     const controlTokens: ControlToken[] = []
     const endOfGeneration = new Set<TokenId>()
-    const byInnerByte = new Map<number, TokenId[]>()
     let maxTokenBytes = 1
     const joined = new Set<string>()
     const starts = new Set<string>()
@@ -107,11 +104,6 @@ export class Vocabulary {
       if (isControl) controlTokens.push({ id, text, attributes })
       if (model.isEogToken(id)) endOfGeneration.add(id)
       maxTokenBytes = Math.max(maxTokenBytes, this.#longest(text, isControl))
-      const first = isControl ? 0 : this.#firstByte(text, attributes)
-      if (!isInner(first)) continue
-      const others = byInnerByte.get(first)
-      if (others === undefined) byInnerByte.set(first, [id])
-      else others.push(id)
     }
     this.maxTokenBytes = this.#collapses() ? Infinity : maxTokenBytes
     this.joined = joined
@@ -120,7 +112,6 @@ export class Vocabulary {
     this.#controlTexts = new Map(controlTokens.map(({ id, text }) => [id, text]))
     this.infill = findInfillTokens(model, controlTokens)
     this.endOfGeneration = endOfGeneration
-    this.byInnerByte = byInnerByte
     const bos = model.tokenBos()
     const eos = model.tokenEos()
     this.bos = bos >= 0 && model.shouldPrependBosToken() ? bos : undefined
@@ -179,12 +170,6 @@ export class Vocabulary {
     return (inBytes ? spelledBytes(text)?.length : undefined) ?? encoder.encode(text).length
   }
 
-  /** The first byte of a token that is spelled in bytes, 0 for others. */
-  #firstByte(text: string, attributes: number): number {
-    if ((attributes & TokenAttribute.Byte) !== 0) return Number.parseInt(text.slice(1, -1), 16) || 0
-    return (this.#spellsBytes ? spelledBytes(text.charAt(0))?.[0] : undefined) ?? 0
-  }
-
   /** Adds what a token has behind letters; the texts of marks are not spelled. */
   #addJoined(joined: Set<string>, text: string, isMark: boolean): void {
     for (const { index, 1: letter, 2: next } of text.matchAll(behindLetter)) {
@@ -227,11 +212,6 @@ export class Vocabulary {
     for (let id = 0; id < this.size; id++) if (isIt(this.#model.getTokenString(id), id)) return id
     return undefined
   }
-}
-
-/** Whether UTF-8 never has this byte at the beginning of a character. */
-function isInner(byte: number): boolean {
-  return (byte >= 0x80 && byte < 0xc2) || byte > 0xf4
 }
 
 const byteOf = new Map(byteAlphabet.map((character, byte) => [character, byte]))

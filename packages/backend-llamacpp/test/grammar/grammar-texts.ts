@@ -1,26 +1,26 @@
 import type { JsonSchema } from '@cllm/core'
-import { CountedGrammar } from '../../src/grammar/budget/counted-grammar.js'
-import { charactersAt } from '../../src/grammar/budget/known-sets.js'
-import type { Stack } from '../../src/grammar/budget/grammar-stacks.js'
-import { buildTokenTrie } from '../../src/grammar/budget/token-trie.js'
+import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
+import type { GbnfRules } from '../../src/grammar/gbnf/gbnf-rules.js'
+import { charactersAt, GrammarStacks, type Stack } from '../../src/grammar/match/grammar-stacks.js'
 import { schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 
-const trie = buildTokenTrie(1, () => new TextEncoder().encode('a'))
 /** From here on whatever ends something is likelier. */
 const patience = 150
 
 /** The texts that a schema's grammar allows, without a model. */
 export class GrammarTexts {
-  readonly #grammar: CountedGrammar
+  readonly #rules: GbnfRules
+  readonly #graph: GrammarStacks
 
   constructor(schema: JsonSchema, around?: Parameters<typeof schemaToGbnf>[1]) {
-    this.#grammar = CountedGrammar.parse(schemaToGbnf(schema, around), 'root', 1, () => trie)
+    this.#rules = parseGbnf(schemaToGbnf(schema, around), 'root')
+    this.#graph = new GrammarStacks(this.#rules)
   }
 
   /** Whether the grammar allows a text. */
   allows(text: string): boolean {
-    let stacks: readonly Stack[] = this.#grammar.first
-    for (const character of text) stacks = this.#after(stacks, character.codePointAt(0)!)
+    let stacks: readonly Stack[] = this.#graph.first()
+    for (const character of text) stacks = this.#graph.after(stacks, character.codePointAt(0)!)
     return stacks.includes(0)
   }
 
@@ -29,7 +29,7 @@ export class GrammarTexts {
    * @param random - a number from 0 up to 1
    */
   draw(random: () => number, most = 600): string | undefined {
-    let stacks: readonly Stack[] = this.#grammar.first
+    let stacks: readonly Stack[] = this.#graph.first()
     let text = ''
     for (let count = 0; count < most; count++) {
       if (stacks.includes(0) && (stacks.length === 1 || random() < 0.5)) return text
@@ -39,7 +39,7 @@ export class GrammarTexts {
         count > patience,
       )
       text += String.fromCodePoint(code)
-      stacks = this.#after(stacks, code)
+      stacks = this.#graph.after(stacks, code)
     }
     return undefined
   }
@@ -59,21 +59,8 @@ export class GrammarTexts {
     return first + Math.floor(random() * (last - first + 1))
   }
 
-  #after(stacks: readonly Stack[], code: number): readonly Stack[] {
-    const next = new Set<Stack>()
-    for (const stack of stacks) {
-      if (stack === 0) continue
-      const isAllowed = this.#charactersOf(stack).some(
-        ([first, last]) => code >= first && code <= last,
-      )
-      if (isAllowed) for (const one of this.#grammar.graph.next(stack)) next.add(one)
-    }
-    return [...next]
-  }
-
   #charactersOf(stack: Stack) {
-    const { graph, rules } = this.#grammar
-    return charactersAt(rules, graph.top(stack))!
+    return charactersAt(this.#rules, this.#graph.top(stack))
   }
 }
 

@@ -57,16 +57,7 @@ const refused: readonly (readonly [name: string, OutputConstraint, message: RegE
   ['long texts, optional', gbnf(`root ::= "${'x'.repeat(1000)}"{0,2000}`), /120000 elements/],
   ['once, 30,000 times', gbnf(`root ::= "${'x'.repeat(1e5)}"${'{1}'.repeat(3e4)}`), /2000000/],
   ['a wide set, repeated', gbnf(`root ::= [${'ab'.repeat(5e4)}]{2}`), /120000 elements/],
-  ['2^24 ways to begin', chain(25, (next) => `${next} "x" | ${next} "y"`), /can begin in more/],
-  [
-    'many rules that each begin in 2^19 ways',
-    gbnf(
-      `root ::= "a"\n${list(20, (n) => `d${n + 1} ::= d${n} "x" | d${n} "y"\n`).join('')}` +
-        `d0 ::= "z"\n${list(500, (n) => `r${n} ::= d19 "${n}"\n`).join('')}`,
-    ),
-    /can begin in more/,
-  ],
-  ['10,000 rules deep', chain(10_000, (next) => next), /5000 deep/],
+  ['2^24 ways to begin', chain(25, (next) => `${next} "x" | ${next} "y"`), /1000 ways/],
   ['a rule that is itself', gbnf('root ::= root'), /root begins with itself/],
   [
     'mutual left recursion',
@@ -275,6 +266,14 @@ t.test('what is large but can be kept to is served', async (t) => {
       jsonSchema({ properties: Object.fromEntries(list(200, (n) => [`p${n}`, {}])) }),
     ],
     ['nested repetitions', gbnf('root ::= ("a"{1000}){1000}')],
+    ['10,000 rules deep', chain(10_000, (next) => next)],
+    [
+      'many rules of no text that each begin in 2^19 ways',
+      gbnf(
+        `root ::= "a"\n${list(20, (n) => `d${n + 1} ::= d${n} "x" | d${n} "y"\n`).join('')}` +
+          `d0 ::= "z"\n${list(500, (n) => `r${n} ::= d19 "${n}"\n`).join('')}`,
+      ),
+    ],
     ['99 groups in groups', gbnf(`root ::= ${'('.repeat(99)}"a"${')'.repeat(99)}`)],
   ]
   for (const [name, constraint] of large) {

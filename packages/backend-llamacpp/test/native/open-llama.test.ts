@@ -89,21 +89,6 @@ t.test('every native call that is used', async (t) => {
   sampler.applyConfig({ temperature: 0, seed: 1 })
   t.equal(await context.sampleToken(last, sampler), drawn, 'what is left out is off again')
 
-  const grammar = loaded.parseGrammar('root ::= "zq" "x"', 'root')
-  const state = grammar.begin()
-  const untouched = grammar.begin()
-  const constrained = { temperature: 0, seed: 1, grammarEvaluationState: state }
-  sampler.applyConfig(constrained)
-  let said = ''
-  while (said.length < 3) said += native.getTokenString(await context.sampleToken(last, sampler))
-  t.equal(said, 'zqx', 'draws move the state on')
-  t.ok(native.isEogToken(await context.sampleToken(last, sampler)), 'and end where they must')
-  for (const token of native.tokenize('zqx', false)) grammar.accept(untouched, token)
-  t.throws(() => grammar.accept(untouched, 5), /accept/, 'states are independent')
-  t.throws(() => loaded.parseGrammar('root ::= "', 'root'), Error)
-  sampler.applyConfig({ temperature: 0, seed: 1 })
-  t.equal(await context.sampleToken(last, sampler), drawn, 'without the grammar')
-
   t.equal(context.getSequenceKvCacheMaxPosition(0), last)
   t.equal(context.removeTokenCellsFromSequence(0, 2, -1), true)
   t.equal(context.getSequenceKvCacheMaxPosition(0), 1)

@@ -1,67 +1,32 @@
-import { grammarLimits } from '../budget/grammar-limits.js'
-import type { GbnfRules } from './gbnf-rules.js'
-import { emptyRules, firstRules } from './rule-graph.js'
+import { alternativesOf, ElementKind, endsAlternative, type GbnfRules } from './gbnf-rules.js'
 import { refused } from '../refuse.js'
 
-/** A rule on the search path. */
-interface Visit {
-  readonly rule: number
-  readonly first: readonly number[]
-  next: number
-}
-
 /**
- * Refuses left recursion, on which llama.cpp does not end (it finds most of it, not what is hidden
- * behind rules that may be empty in two steps), and grammars in which its own search would take long:
- * `llama_grammar_detect_left_recursion` enters a rule again for each way that leads to it.
+ * Refuses left recursion, also behind rules that may be empty: no text would ever be read.
  * @throws CllmError `invalid_constraint`
  */
 export function checkRecursion(rules: GbnfRules): void {
   const { names, starts } = rules
   const isEmpty = emptyRules(rules)
-  /** What the search does from a rule on; 0: not known, −1: being looked at. */
-  const visits = new Float64Array(starts.length)
-  const depths = new Uint32Array(starts.length)
-  const enter = (rule: number): Visit => {
-    visits[rule] = -1
-    return { rule, first: firstRules(rules, isEmpty, rule), next: 0 }
-  }
-  let all = 0
-  for (let root = 0; root < starts.length; root++) {
-    if (visits[root] !== 0) continue
-    const trail = [enter(root)]
+  const isDone = new Uint8Array(starts.length)
+  const isOpen = new Uint8Array(starts.length)
+  for (const root of starts.keys()) {
+    if (isDone[root] === 1) continue
+    const trail = [{ rule: root, first: firstRules(rules, isEmpty, root) }]
     for (let visit = trail.at(-1); visit !== undefined; visit = trail.at(-1)) {
-      const rule = visit.first[visit.next]
+      isOpen[visit.rule] = 1
+      const rule = visit.first.pop()
       if (rule === undefined) {
+        isOpen[visit.rule] = 0
+        isDone[visit.rule] = 1
         trail.pop()
-        settle(visit, visits, depths)
-        check(names[visit.rule] ?? '', visits[visit.rule]!, depths[visit.rule]!)
-      } else if (visits[rule] === -1) {
+      } else if (isOpen[rule] === 1) {
         const cycle = trail.slice(trail.findIndex((one) => one.rule === rule))
-        throw leftRecursion([...cycle.map((one) => names[one.rule] ?? ''), names[rule] ?? ''])
-      } else if (visits[rule] === 0) trail.push(enter(rule))
-      else visit.next++
+        throw leftRecursion([...cycle.map((one) => names[one.rule]!), names[rule]!])
+      } else if (isDone[rule] === 0) {
+        trail.push({ rule, first: firstRules(rules, isEmpty, rule) })
+      }
     }
-    // llama.cpp begins with each rule that it has not entered, and enters all behind it anew
-    all += visits[root]!
-    check('root', all, 0)
-  }
-}
-
-function settle({ rule, first }: Visit, visits: Float64Array, depths: Uint32Array): void {
-  visits[rule] = first.reduce((sum, other) => sum + visits[other]!, 1)
-  depths[rule] = first.reduce((most, other) => Math.max(most, depths[other]!), 0) + 1
-}
-
-function check(name: string, visits: number, depth: number): void {
-  const { recursionVisits, recursionDepth } = grammarLimits
-  if (visits > recursionVisits) {
-    const reason = `the rule ${name} can begin in more than ${recursionVisits} ways`
-    throw refused(`The grammar cannot be used: ${reason}`, { reason, limit: recursionVisits })
-  }
-  if (depth > recursionDepth) {
-    const reason = `the rule ${name} begins with rules in rules, more than ${recursionDepth} deep`
-    throw refused(`The grammar cannot be used: ${reason}`, { reason, limit: recursionDepth })
   }
 }
 
@@ -69,4 +34,49 @@ function leftRecursion(cycle: readonly string[]) {
   const shown = cycle.length > 8 ? [...cycle.slice(0, 4), '…', ...cycle.slice(-3)] : cycle
   const reason = `the rule ${cycle[0]} begins with itself (${shown.join(' → ')})`
   return refused(`The grammar cannot be used: ${reason}`, { reason })
+}
+
+/** Which rules may be empty. Linear in the size of the grammar, however deep its rules are. */
+function emptyRules(rules: GbnfRules): Uint8Array {
+  const { kinds, values, starts } = rules
+  const isEmpty = new Uint8Array(starts.length)
+  /** The alternatives that name a rule, and nothing but rules: of which rule, and how many may be not empty. */
+  const waiters = new Map<number, { readonly rule: number; left: number }[]>()
+  const found: number[] = []
+  for (const rule of starts.keys()) {
+    for (const start of alternativesOf(rules, rule)) {
+      let end = start
+      while (kinds[end] === ElementKind.Rule) end++
+      if (!endsAlternative(kinds[end]!)) continue
+      if (end === start) found.push(rule)
+      const waiter = { rule, left: end - start }
+      for (const named of values.subarray(start, end)) {
+        const others = waiters.get(named)
+        if (others === undefined) waiters.set(named, [waiter])
+        else others.push(waiter)
+      }
+    }
+  }
+  for (let rule = found.pop(); rule !== undefined; rule = found.pop()) {
+    if (isEmpty[rule] === 1) continue
+    isEmpty[rule] = 1
+    for (const waiter of waiters.get(rule) ?? []) {
+      waiter.left--
+      if (waiter.left === 0) found.push(waiter.rule)
+    }
+  }
+  return isEmpty
+}
+
+/** The rules that a text of this rule may begin with. */
+function firstRules(rules: GbnfRules, isEmpty: Uint8Array, rule: number): number[] {
+  const { kinds, values } = rules
+  const first: number[] = []
+  for (const start of alternativesOf(rules, rule)) {
+    for (let at = start; kinds[at] === ElementKind.Rule; at++) {
+      first.push(values[at]!)
+      if (isEmpty[values[at]!] === 0) break
+    }
+  }
+  return first
 }

@@ -1,6 +1,7 @@
-import { grammarLimits } from '../budget/grammar-limits.js'
+import { checkRecursion } from './check-recursion.js'
 import { GbnfReader } from './gbnf-reader.js'
 import { ElementKind, type GbnfRules } from './gbnf-rules.js'
+import { grammarLimits } from './grammar-limits.js'
 
 /** Elements as pairs of kind and value. */
 type Rule = number[]
@@ -14,10 +15,12 @@ interface Repetition {
 /**
  * Reads GBNF as llama.cpp does (`llama_grammar_parser`), into the same rules, and counts them before
  * they are made.
- * @throws CllmError `invalid_constraint` with line and column
+ * @throws CllmError `invalid_constraint` with line and column, or with the rules that begin with themselves
  */
 export function parseGbnf(grammar: string, root: string): GbnfRules {
-  return new GbnfParser(new GbnfReader(grammar)).parse(root)
+  const rules = new GbnfParser(new GbnfReader(grammar)).parse(root)
+  checkRecursion(rules)
+  return rules
 }
 
 class GbnfParser {

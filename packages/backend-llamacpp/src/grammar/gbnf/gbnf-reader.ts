@@ -1,6 +1,6 @@
 import type { CllmError } from '@cllm/core'
-import { grammarLimits } from '../budget/grammar-limits.js'
 import { ElementKind } from './gbnf-rules.js'
+import { grammarLimits } from './grammar-limits.js'
 import { refused } from '../refuse.js'
 
 const nameCharacters = /[A-Za-z0-9-]+/y

@@ -51,19 +51,3 @@ export function afterElement({ kinds }: GbnfRules, at: number): number {
   while (kinds[next] === ElementKind.RangeEnd || kinds[next] === ElementKind.OtherCharacter) next++
   return next
 }
-
-/** Whether the characters at an element include this one; false where it is none of characters. */
-export function matchesCharacter({ kinds, values }: GbnfRules, at: number, code: number): boolean {
-  const first = kinds[at]
-  if (first === ElementKind.AnyCharacter) return true
-  if (first !== ElementKind.Character && first !== ElementKind.NotCharacter) return false
-  let pos = at
-  do {
-    const low = values[pos]!
-    const isRange = kinds[pos + 1] === ElementKind.RangeEnd
-    const high = isRange ? values[pos + 1]! : low
-    if (low <= code && code <= high) return first === ElementKind.Character
-    pos += isRange ? 2 : 1
-  } while (kinds[pos] === ElementKind.OtherCharacter)
-  return first === ElementKind.NotCharacter
-}

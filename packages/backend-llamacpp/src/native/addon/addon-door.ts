@@ -5,7 +5,7 @@ import type { AddonContext, AddonModel } from './addon-types.js'
 import { ModelContexts, NativeCalls } from '../native-calls.js'
 import type { NativeContextOptions } from '../native-context.js'
 import type { NativeModel } from '../native-model.js'
-import type { LoadModelOptions, NativeDoor, NativeGrammar } from '../native.js'
+import type { LoadModelOptions, NativeDoor } from '../native.js'
 import type { LlamaModel } from '../node-llama-cpp.js'
 import { type Bindings, type BoundContext, changed, checkModel } from '../open/addon-bindings.js'
 import { bindingsOf, type OpenedLlama } from '../open/opened-llama.js'
@@ -55,7 +55,6 @@ async function loadAddonModel(
     // of several sequences it gives out the embedding of one
     embeddingInputs: 1,
     createSampler: () => new bindings.AddonSampler(native),
-    parseGrammar: (gbnf, root) => parseGrammar(bindings, native, gbnf, root),
     createContext: async (options) =>
       await contexts.add(() => createContext(bindings, native, options)),
     async dispose() {
@@ -122,19 +121,4 @@ function asNativeContext(context: BoundContext): AddonContext {
     sampleToken: { value: (...draw: unknown[]) => run(() => sample(...draw)) },
     dispose: { value: async () => await (freed ??= calls.ended().then(free)) },
   }) as AddonContext
-}
-
-function parseGrammar(
-  bindings: Bindings,
-  model: NativeModel,
-  gbnf: string,
-  rootRuleName: string,
-): NativeGrammar {
-  const { AddonGrammar, AddonGrammarEvaluationState, AddonSampler } = bindings
-  const grammar = new AddonGrammar(gbnf, { addonExports: bindings, rootRuleName })
-  const first = new AddonGrammarEvaluationState(model, grammar)
-  return {
-    begin: () => new AddonGrammarEvaluationState(first),
-    accept: (state, token) => AddonSampler.acceptGrammarEvaluationStateToken(state, token),
-  }
 }

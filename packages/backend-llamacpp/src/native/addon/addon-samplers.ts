@@ -3,7 +3,12 @@ import type { AddonContext, NativeSampler, NativeSamplerConfig } from './addon-t
 import { LogprobReader } from './logprob-reader.js'
 import { type PooledSampler, SamplerPool } from './sampler-pool.js'
 import { biasesOf, seedAt, topKOf } from '../../sampling/chain/sampling-chain.js'
-import { ConstraintTrack } from '../../sampling/constraint-track.js'
+import {
+  ConstraintTrack,
+  listed,
+  noneAllowed,
+  withinGrammar,
+} from '../../sampling/constraint-track.js'
 import {
   knownTokens,
   type SamplerFactory,
@@ -46,6 +51,7 @@ const noTokens = new Uint32Array(0)
 class AddonSampler extends TokenSampler {
   readonly #samplers: AddonSamplers
   #pooled: PooledSampler | undefined
+  readonly #biases: ReadonlyMap<TokenId, number>
   readonly #config: NativeSamplerConfig
   readonly #seed: number
   readonly #isRandom: boolean
@@ -66,11 +72,11 @@ class AddonSampler extends TokenSampler {
     super()
     const { pool, vocabulary } = samplers
     this.#samplers = samplers
-    this.#config = configOf(params, vocabulary)
+    this.#biases = biasesOf(params, vocabulary)
+    this.#config = { ...configOf(params, vocabulary), ...biased(this.#biases) }
     if (constraint !== undefined) {
       const { grammar, promptTokens } = constraint
       this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
-      this.#constraint.limit(this.#config)
     }
     this.#seed = params.seed
     this.#isRandom = params.temperature > 0
@@ -90,13 +96,14 @@ class AddonSampler extends TokenSampler {
       config.repeatPenaltyTokens = Uint32Array.from(known.slice(-this.#window))
     }
     if (this.#isRandom) config.seed = seedAt(this.#seed, position)
-    this.#constraint?.prepare(config, position, start, tokens)
-    pooled.apply(config)
+    const constraint = this.#constraint
+    const holds = constraint?.prepare(position, start, tokens) === true
+    pooled.apply(holds ? { ...config, ...this.#limits(constraint.mask()) } : config)
   }
 
   async draw(index: number): Promise<TokenId> {
     const token = await this.#samplers.context.sampleToken(index, this.#own().native)
-    if (token >= 0) this.#constraint?.onToken(token)
+    if (token >= 0) this.#constraint?.take(token)
     return token
   }
 
@@ -106,11 +113,19 @@ class AddonSampler extends TokenSampler {
 
   dispose(): void {
     if (this.#pooled === undefined) return
-    // The native sampler would keep the grammar's state.
-    if (this.#constraint !== undefined) this.#pooled.apply({ temperature: 0, seed: 0 })
     this.#samplers.pool.give(this.#pooled)
-    this.#constraint?.dispose()
     this.#pooled = undefined
+  }
+
+  /** The biases where a grammar holds: it forbids all tokens but those of the mask. */
+  #limits(mask: Uint32Array): Partial<NativeSamplerConfig> {
+    if (mask.every((word) => word === 0)) throw noneAllowed()
+    const { vocabulary } = this.#samplers
+    const biases = withinGrammar(this.#biases, vocabulary)
+    for (let token = 0; token < vocabulary.size; token++) {
+      if (((mask[token >> 5]! >> (token & 31)) & 1) === 0) biases.set(token, -Infinity)
+    }
+    return biased(biases)
   }
 
   #own(): PooledSampler {
@@ -137,10 +152,11 @@ function configOf(params: SamplingParams, vocabulary: Vocabulary): NativeSampler
     config.repeatPenaltyMaxTokens = Math.min(penaltyLastN, 2 ** 31 - 1)
     config.repeatPenaltyTokens = noTokens
   }
-  const biases = biasesOf(params, vocabulary)
-  if (biases.size > 0) {
-    config.tokenBiasKeys = Uint32Array.from(biases.keys())
-    config.tokenBiasValues = Float32Array.from(biases.values())
-  }
   return config
+}
+
+function biased(biases: ReadonlyMap<TokenId, number>): Partial<NativeSamplerConfig> {
+  if (biases.size === 0) return {}
+  const { tokens, values } = listed(biases)
+  return { tokenBiasKeys: tokens, tokenBiasValues: values }
 }

@@ -1,12 +1,8 @@
-import type { DrawConfig } from '../../sampling/constraint-track.js'
 import type { LoadedModel } from '../native.js'
 import type { NativeContext, NativeContextOptions } from '../native-context.js'
 
-/**
- * A complete configuration: omitted settings are off. Every drawn token but those that end generation moves
- * the grammar on.
- */
-export interface NativeSamplerConfig extends DrawConfig {
+/** A complete configuration: omitted settings are off. */
+export interface NativeSamplerConfig {
   temperature: number
   /** Left out: off. 0 would sort the whole vocabulary. */
   topK?: number
@@ -20,6 +16,8 @@ export interface NativeSamplerConfig extends DrawConfig {
   repeatPenaltyTokens?: Uint32Array
   repeatPenaltyPresencePenalty?: number
   repeatPenaltyFrequencyPenalty?: number
+  tokenBiasKeys?: Uint32Array
+  tokenBiasValues?: Float32Array
 }
 
 /** The addon's sampler chain. It holds 12 bytes per vocabulary entry for good, so it is reused. */

@@ -1,7 +1,6 @@
 import type { Logger } from '@cllm/core'
 import { type NativeFunctions, runAsync } from './bind-functions.js'
 import { FfiContext } from './ffi-context.js'
-import { parseFfiGrammar } from './ffi-grammar.js'
 import { FfiAdapter, FfiModel } from './ffi-model.js'
 import { openBuiltFfi, openFfi } from './open-ffi.js'
 import { placementOf } from './placement.js'
@@ -94,7 +93,6 @@ export async function loadFfiModel(
     gpuLayers,
     onGpu,
     embeddingInputs,
-    parseGrammar: (gbnf, root) => parseFfiGrammar(functions, model, gbnf, root),
     createContext: async (options) =>
       await contexts.add(() => FfiContext.create(functions, model.native, { ...options, onGpu })),
     loadAdapter: async (path) =>

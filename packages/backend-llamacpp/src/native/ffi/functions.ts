@@ -70,12 +70,6 @@ export const llamaFunctions = {
   llama_state_seq_get_size_ext: ['size_t', 'pointer', 'int32', 'uint32'],
   llama_state_seq_get_data_ext: ['size_t', 'pointer', 'pointer', 'size_t', 'int32', 'uint32'],
   llama_state_seq_set_data_ext: ['size_t', 'pointer', 'pointer', 'size_t', 'int32', 'uint32'],
-
-  llama_sampler_init_grammar: ['pointer', 'pointer', 'string', 'string'],
-  llama_sampler_clone: ['pointer', 'pointer'],
-  llama_sampler_accept: ['void', 'pointer', 'int32'],
-  llama_sampler_apply: ['void', 'pointer', 'pointer'],
-  llama_sampler_free: ['void', 'pointer'],
 } as const satisfies Record<string, Signature>
 
 /** Those of `ggml.h` and `ggml-backend.h`, which are in a library of their own. */

@@ -93,12 +93,6 @@ export const structs = {
     pattern: 'string',
     buft: 'pointer',
   },
-  llama_token_data_array: {
-    data: 'pointer',
-    size: 'size_t',
-    selected: 'int64',
-    sorted: 'bool',
-  },
   ggml_threadpool_params: {
     cpumask: 'bool[512]',
     n_threads: 'int32',

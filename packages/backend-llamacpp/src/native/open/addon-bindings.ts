@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import type { AddonContext, NativeSampler } from '../addon/addon-types.js'
-import type { JinjaTemplate, NativeGrammarState } from '../native.js'
+import type { JinjaTemplate } from '../native.js'
 import type { NativeModel } from '../native-model.js'
 import { nodeLlamaCppVersion } from '../versions.js'
 
@@ -19,15 +19,7 @@ export interface Bindings {
     model: NativeModel,
     options: Readonly<Record<string, unknown>>,
   ) => BoundContext
-  readonly AddonSampler: {
-    new (model: NativeModel): NativeSampler
-    acceptGrammarEvaluationStateToken(state: NativeGrammarState, token: number): void
-  }
-  readonly AddonGrammar: new (gbnf: string, options: Readonly<Record<string, unknown>>) => object
-  readonly AddonGrammarEvaluationState: {
-    new (model: NativeModel, grammar: object): NativeGrammarState
-    new (state: NativeGrammarState): NativeGrammarState
-  }
+  readonly AddonSampler: new (model: NativeModel) => NativeSampler
   readonly AddonJinjaRenderer: new (source: string) => JinjaTemplate
   getGgmlType(name: string): number | undefined
 }
@@ -71,13 +63,7 @@ export function checkBindings(value: unknown): Bindings {
   const bindings = value as Partial<Bindings> | undefined
   checkMethods('AddonContext', bindings?.AddonContext?.prototype, contextMethods)
   checkMethods('AddonSampler', bindings?.AddonSampler?.prototype, ['applyConfig', 'dispose'])
-  checkMethods('AddonSampler', bindings?.AddonSampler, ['acceptGrammarEvaluationStateToken'])
-  checkMethods('bindings', bindings, [
-    'getGgmlType',
-    'AddonGrammar',
-    'AddonGrammarEvaluationState',
-    'AddonJinjaRenderer',
-  ])
+  checkMethods('bindings', bindings, ['getGgmlType', 'AddonJinjaRenderer'])
   return bindings as Bindings
 }
 

@@ -5,8 +5,6 @@ import {
   type SamplingParams,
   type TokenId,
 } from '@cllm/core'
-import { refused } from '../../grammar/refuse.js'
-import type { NativeGrammarState } from '../../native/native.js'
 import { drawnLogprobs, rawLogprobs } from './logprobs.js'
 import {
   biasesOf,
@@ -18,7 +16,13 @@ import {
 } from './sampling-chain.js'
 import { addBiases } from './steps/logit-changes.js'
 import type { DrawThreads, PlainDrawSettings, SharedDraw } from '../ahead/draw-threads.js'
-import { ConstraintTrack, type DrawConfig } from '../constraint-track.js'
+import {
+  type Biases,
+  ConstraintTrack,
+  listed,
+  noneAllowed,
+  withinGrammar,
+} from '../constraint-track.js'
 import { knownTokens, type SamplerParts, TokenSampler } from '../token-sampler.js'
 
 const noTokens: readonly TokenId[] = []
@@ -35,8 +39,9 @@ export class ChainSampler extends TokenSampler {
   /** The sequence's tokens, where a step needs them. */
   readonly #history: TokenId[] | undefined
   readonly #constraint: ConstraintTrack | undefined
-  /** Biases, and the state of the grammar, as the constraint last left them. */
-  readonly #config: DrawConfig = {}
+  readonly #biases: Biases | undefined
+  /** Those where the grammar holds. */
+  readonly #bounded: Biases | undefined
   readonly #threads: DrawThreads | undefined
   /** Its number among the threads. */
   readonly #shared: number | undefined
@@ -70,20 +75,15 @@ export class ChainSampler extends TokenSampler {
     const needsHistory = this.#chain.changes.length > 0 || processors.length > 0
     if (needsHistory) this.#history = tokens.slice()
     const biases = biasesOf(params, vocabulary)
-    if (biases.size > 0) {
-      this.#config.tokenBiasKeys = Uint32Array.from(biases.keys())
-      this.#config.tokenBiasValues = Float32Array.from(biases.values())
-    }
+    if (biases.size > 0) this.#biases = listed(biases)
     if (constraint !== undefined) {
       const { grammar, promptTokens } = constraint
       this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
-      this.#constraint.limit(this.#config)
+      if (biases.size > 0) this.#bounded = listed(withinGrammar(biases, vocabulary))
     } else if (threads !== undefined && !needsHistory) {
-      const { tokenBiasKeys: keys, tokenBiasValues: values } = this.#config
       const settings: PlainDrawSettings = { params: { ...params, logitBias: [] } }
-      const added = keys && values && { biases: { tokens: keys, values } }
       this.#threads = threads
-      this.#shared = threads.add({ ...settings, ...added })
+      this.#shared = threads.add({ ...settings, ...(this.#biases && { biases: this.#biases }) })
     }
   }
 
@@ -121,16 +121,16 @@ export class ChainSampler extends TokenSampler {
     const { scan, random, candidates, context } = this.#workspace
     const given = context.logits(index)
     if (given === undefined) return -1
-    const [chain, config, position, start] = [
+    const [chain, constraint, position, start] = [
       this.#chain,
-      this.#config,
+      this.#constraint,
       this.#position,
       this.#start,
     ]
     const history = this.#history
       ? knownTokens(this.#history, position, start, this.#tokens)
       : noTokens
-    this.#constraint?.prepare(config, position, start, this.#tokens)
+    const holds = constraint?.prepare(position, start, this.#tokens)
     random.seed(seedAt(this.#seed, position))
     const { logits } = scan
     logits.set(given)
@@ -140,18 +140,21 @@ export class ChainSampler extends TokenSampler {
       const place = { position, tokens: history }
       for (const processor of this.#processors) processor.apply(all, place)
     }
-    const { tokenBiasKeys: keys, tokenBiasValues: values, grammarEvaluationState: state } = config
-    if (keys !== undefined && values !== undefined) addBiases(logits, keys, values)
+    const biases = holds === true ? this.#bounded : this.#biases
+    if (biases !== undefined) addBiases(logits, biases.tokens, biases.values)
     for (const change of chain.changes) change.apply(logits, history)
     let token = pick(chain, candidates, random)
     if (token === undefined) throw new CllmError('backend_failed', 'no token can be drawn')
     // Testing the drawn token alone is the quick way, as node-llama-cpp does it.
-    if (state !== undefined && !allows(state, token)) {
-      state.forbid?.(this.#workspace.ids, logits, scan.size)
+    if (constraint?.take(token) === false) {
+      const mask = constraint.mask()
+      for (let one = 0; one < scan.size; one++) {
+        if (((mask[one >> 5]! >> (one & 31)) & 1) === 0) logits[one] = -Infinity
+      }
       token = pick(chain, candidates, random)
       if (token === undefined) throw noneAllowed()
+      constraint.take(token)
     }
-    this.#constraint?.accept(token)
     if (listed !== undefined) {
       const { temperature } = chain.draw
       this.#drawn.set(index, drawnLogprobs(this.#workspace, temperature, token, listed))
@@ -171,23 +174,6 @@ export class ChainSampler extends TokenSampler {
 
   dispose(): void {
     this.#disposed = true
-    this.#constraint?.dispose()
     if (this.#shared !== undefined) this.#threads?.remove(this.#shared)
   }
-}
-
-const oneId = new Int32Array(1)
-const oneLogit = new Float32Array(1)
-
-/** Whether the grammar allows this token. */
-function allows(state: NativeGrammarState, token: TokenId): boolean {
-  oneId[0] = token
-  oneLogit[0] = 1
-  state.forbid?.(oneId, oneLogit, 1)
-  return oneLogit[0] > -Infinity
-}
-
-function noneAllowed(): CllmError {
-  const reason = 'none of the tokens that this model may write can come next'
-  return refused(`The constraint cannot be kept to: ${reason}`, { reason })
 }

@@ -142,7 +142,6 @@ export class SamplerWorkspace {
   /** The logits that are drawn from. */
   readonly context: Pick<LogitsContext, 'logits' | 'logitsAddress'>
   readonly breakers: BreakerVocabulary
-  #ids: Int32Array | undefined
 
   /** @param options - `simd` false does without SIMD instructions; default: as the machine can */
   constructor(
@@ -159,11 +158,6 @@ export class SamplerWorkspace {
       bytes: (token) => vocabulary.bytes(token),
       encode: (text) => tokenizer.encode(text, { addBos: false, special: false }),
     }
-  }
-
-  /** The ids of the whole vocabulary. */
-  get ids(): Int32Array {
-    return (this.#ids ??= Int32Array.from({ length: this.vocabulary.size }, (_, id) => id))
   }
 }
 

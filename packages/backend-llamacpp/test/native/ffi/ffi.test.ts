@@ -2,23 +2,17 @@ import { join } from 'node:path'
 import { silentLogger, systemClock } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
 import type * as Create from '../../../src/create-llamacpp-backend.js'
-import { CountedGrammar } from '../../../src/grammar/budget/counted-grammar.js'
-import { GrammarReading } from '../../../src/grammar/budget/grammar-reading.js'
 import type { LlamaCppOptions } from '../../../src/llamacpp-options.js'
 import type * as Addon from '../../../src/native/addon/addon-door.js'
 import type { NativeFunctions } from '../../../src/native/ffi/bind-functions.js'
 import { loadFfiModel } from '../../../src/native/ffi/ffi-door.js'
-import { parseFfiGrammar } from '../../../src/native/ffi/ffi-grammar.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
 import type { LogitsContext } from '../../../src/native/native-context.js'
 import type { NativeModel } from '../../../src/native/native-model.js'
 import type * as OpenLlama from '../../../src/native/open-llama.js'
 import { openLlama } from '../../../src/native/open-llama.js'
 import * as openedLlama from '../../../src/native/open/opened-llama.js'
-import { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
-import { drawing } from '../../sampling/chain/logits.js'
-import type { Vocabulary } from '../../../src/text/vocabulary.js'
-import { loadModel, recordingLogger, sampling } from '../../open-tiny.js'
+import { loadModel, recordingLogger } from '../../open-tiny.js'
 
 import t, { type Test } from 'tap'
 
@@ -151,32 +145,6 @@ t.test('however much of a model a GPU has, its passes are waited for', async (t)
   }
 })
 
-t.test('a grammar', async (t) => {
-  const { loaded } = await loadTiny(t)
-  const { native, parseGrammar } = loaded
-  const grammar = parseGrammar('root ::= "zq" "x"', 'root')
-  const state = grammar.begin()
-  const tokens = native.tokenize('zqx', false)
-  for (const token of tokens) {
-    t.ok(state.allows!(token))
-    grammar.accept(state, token)
-  }
-  t.throws(() => grammar.accept(state, tokens[0]!), /does not accept/, 'and the process lives on')
-  t.ok(state.allows!(native.tokenEos()), 'it ends where it must')
-  const ids = Int32Array.of(native.tokenEos(), tokens[0]!, 5)
-  const logits = Float32Array.of(1, 2, 3)
-  grammar.begin().forbid!(ids, logits, 2)
-  t.same([...logits], [-Infinity, 2, 3], 'states are independent; the third was not asked for')
-  for (const [gbnf, root] of [
-    ['root ::= "', 'root'],
-    ['root ::= "a"', 'other'],
-    ['root ::= root "a"', 'root'],
-    ['', 'root'],
-  ] as const) {
-    t.throws(() => parseGrammar(gbnf, root), Error)
-  }
-})
-
 t.test('what would end the process is refused', async (t) => {
   const { loaded, options } = await loadTiny(t)
   const { native } = loaded
@@ -186,12 +154,6 @@ t.test('what would end the process is refused', async (t) => {
     t.throws(() => native.isEogToken(token), RangeError)
   }
   t.throws(() => native.detokenize(Uint32Array.of(1e6)), RangeError)
-  const state = loaded.parseGrammar('root ::= "a"', 'root').begin()
-  for (const token of [-1, loaded.vocabularySize]) {
-    t.throws(() => state.allows!(token), RangeError)
-    const ids = Int32Array.of(5, token)
-    t.throws(() => state.forbid!(ids, Float32Array.of(1, 2), 2), RangeError)
-  }
   const other = await loadTiny(t)
   await other.loaded.dispose()
   await other.loaded.dispose()
@@ -213,8 +175,6 @@ t.test('what is in use is freed when it is not any more', async (t) => {
   const saving = other.saveSequence(0, false, (bytes) => new Uint8Array(bytes))
   const making = loaded.createContext({ ...settings, contextSize: 8192 })
   const loading = loaded.loadAdapter('none.gguf')
-  const grammar = loaded.parseGrammar('root ::= "a"', 'root')
-  const state = grammar.begin()
   await Promise.all([loaded.dispose(), loaded.dispose()])
   t.ok((await saving)!.length > 0)
   t.equal(await loading, undefined)
@@ -222,10 +182,6 @@ t.test('what is in use is freed when it is not any more', async (t) => {
   await t.rejects(other.decodeBatch([]), /disposed/, 'contexts end with their model')
   await t.rejects(made.decodeBatch([]), /disposed/, 'as does one that was being made')
   await made.dispose()
-  t.throws(() => loaded.parseGrammar('root ::= "a"', 'root'), /disposed/)
-  t.throws(() => state.allows!(100), /disposed/)
-  state.free!()
-  grammar.free!()
   await t.rejects(loaded.createContext(settings), /disposed/)
 })
 
@@ -349,47 +305,3 @@ t.test('a built library that cannot be used', async (t) => {
 async function decode(context: LogitsContext, tokens: Uint32Array, outputs: readonly number[]) {
   await context.decodeBatch([{ sequence: 0, position: 0, tokens: [...tokens], outputs }])
 }
-
-t.test('what requests copy of a grammar is freed when they end', (t) => {
-  let [copies, freed] = [0, 0]
-  const functions = {
-    llama_sampler_init_grammar: () => 1n,
-    llama_sampler_clone: () => BigInt(++copies + 1),
-    llama_sampler_free: () => void freed++,
-    llama_sampler_accept: () => {},
-    llama_sampler_apply: () => {},
-  } as unknown as NativeFunctions
-  const model = { vocabulary: 0n, check() {}, checkOpen() {} }
-  const native = parseFfiGrammar(functions, model, 'root ::= [a-z]*', 'root')
-  const counted = CountedGrammar.parse('root ::= [a-z]*', 'root', 3, () => {
-    throw new Error('it is not needed')
-  })
-  const grammar = {
-    trigger: undefined,
-    after: () => ({ native, read: () => new GrammarReading(counted) }),
-  }
-  const vocabulary = {
-    size: 3,
-    controlTokens: [],
-    byInnerByte: new Map<number, readonly number[]>(),
-    endOfGeneration: new Set<number>(),
-    bytes: () => new Uint8Array([0x61]),
-    check() {},
-  } as unknown as Vocabulary
-  const { workspace, drawFrom } = drawing(vocabulary)
-  for (let request = 0; request < 100; request++) {
-    const constraint = { grammar, promptTokens: 1 }
-    const sampler = new ChainSampler(workspace, sampling({}), [0], { constraint })
-    drawFrom(sampler, Float32Array.of(1, 2, 3), 0, 0, [0])
-    // the output is another one than was drawn
-    drawFrom(sampler, Float32Array.of(1, 2, 3), 1, 0, [0, 1])
-    sampler.dispose()
-    sampler.dispose()
-  }
-  t.ok(copies >= 100)
-  t.equal(freed, copies)
-  native.free?.()
-  t.equal(freed, copies + 1, 'as is the grammar that is no longer kept')
-  t.throws(() => native.begin(), /freed/)
-  t.end()
-})

@@ -36,13 +36,18 @@ export function difference(set: CodePointSet, without: CodePointSet): CodePointS
 
 /** Whether a set holds a code point. */
 export function includes(set: CodePointSet, code: number): boolean {
-  let low = 0
-  let high = set.length - 1
-  while (low <= high) {
-    const middle = (low + high) >> 1
+  return meets(set, code, code)
+}
+
+/** Whether a set holds a code point of this range. */
+export function meets(set: CodePointSet, low: number, high: number): boolean {
+  let from = 0
+  let to = set.length - 1
+  while (from <= to) {
+    const middle = (from + to) >> 1
     const [first, last] = set[middle]!
-    if (code < first) high = middle - 1
-    else if (code > last) low = middle + 1
+    if (high < first) to = middle - 1
+    else if (low > last) from = middle + 1
     else return true
   }
   return false

@@ -1,0 +1,203 @@
+import { grammarLimits } from '../gbnf/grammar-limits.js'
+import {
+  afterElement,
+  alternativesOf,
+  ElementKind,
+  endsAlternative,
+  type GbnfRules,
+} from '../gbnf/gbnf-rules.js'
+import type { CodePointRange } from '../gbnf/gbnf-writer.js'
+import {
+  type CodePointSet,
+  complement,
+  meets,
+  union,
+} from '../pattern/characters/code-point-set.js'
+import { refused } from '../refuse.js'
+
+/** The position of a reading: an entry of a {@link GrammarStacks}. 0 is a reading at its end. */
+export type Stack = number
+
+/** Stacks in a graph, at about 100 bytes each, before it is replaced. */
+const mostStacks = 20_000
+
+/**
+ * The stacks of a pushdown automaton (llama.cpp's `llama_grammar_stack`): elements to come, the next one on
+ * top. Equal stacks are one entry, and what follows each is found once: so a text costs no more for being
+ * read in many ways that go on alike.
+ */
+export class GrammarStacks {
+  readonly #rules: GbnfRules
+  /** The stack below the top of each. */
+  readonly #below: Stack[] = [0]
+  /** The element on top of each. */
+  readonly #tops: number[] = [-1]
+  readonly #known = new Map<number, Stack>()
+  readonly #next: (readonly Stack[] | undefined)[] = []
+  /** The last walk that came by each. */
+  readonly #walks: number[] = [0]
+  #walk = 0
+  /** Of elements that are more than one character. */
+  readonly #sets = new Map<number, CodePointSet>()
+  #most = mostStacks
+
+  constructor(rules: GbnfRules) {
+    this.#rules = rules
+  }
+
+  get size(): number {
+    return this.#tops.length
+  }
+
+  /** Whether it is large enough to be replaced. */
+  get isFull(): boolean {
+    return this.size > this.#most
+  }
+
+  /** Where a text of the whole grammar begins. */
+  first(): readonly Stack[] {
+    const { root } = this.#rules
+    const stacks = new Set<Stack>()
+    for (const at of alternativesOf(this.#rules, root)) {
+      for (const stack of this.#advance(this.#push(0, at))) stacks.add(stack)
+    }
+    return [...stacks]
+  }
+
+  /** Takes stacks over from another graph of the same grammar. */
+  adopt(from: GrammarStacks, stacks: readonly Stack[]): readonly Stack[] {
+    const adopted = new Map<Stack, Stack>([[0, 0]])
+    const all = stacks.map((stack) => {
+      const trail: Stack[] = []
+      for (let at = stack; !adopted.has(at); at = from.#below[at]!) trail.push(at)
+      for (const at of trail.toReversed()) {
+        adopted.set(at, this.#push(adopted.get(from.#below[at]!)!, from.#tops[at]!))
+      }
+      return adopted.get(stack)!
+    })
+    this.#most = Math.max(mostStacks, 2 * this.size)
+    return all
+  }
+
+  /** The element that a stack waits for. */
+  top(stack: Stack): number {
+    return this.#tops[stack]!
+  }
+
+  /** The stacks behind the element that a stack waits for. */
+  next(stack: Stack): readonly Stack[] {
+    const known = this.#next[stack]
+    if (known !== undefined) return known
+    const behind = afterElement(this.#rules, this.#tops[stack]!)
+    const stacks = this.#advance(this.#push(this.#below[stack]!, behind))
+    this.#next[stack] = stacks
+    return stacks
+  }
+
+  /** The stacks behind a character; none where no stack waits for it. */
+  after(stacks: readonly Stack[], code: number): readonly Stack[] {
+    let only: Stack | undefined
+    let merged: Set<Stack> | undefined
+    for (const stack of stacks) {
+      if (!this.waitsFor(stack, code, code)) continue
+      if (only === undefined) {
+        only = stack
+        continue
+      }
+      merged ??= new Set(this.next(only))
+      for (const next of this.next(stack)) merged.add(next)
+      if (merged.size > grammarLimits.readings) throw tooAmbiguous()
+    }
+    if (merged !== undefined) return [...merged]
+    return only === undefined ? [] : this.next(only)
+  }
+
+  /** Whether a stack waits for a character of this range. */
+  waitsFor(stack: Stack, low: number, high: number): boolean {
+    if (stack === 0) return false
+    const { kinds, values } = this.#rules
+    const at = this.#tops[stack]!
+    const isSingle =
+      kinds[at] === ElementKind.Character &&
+      kinds[at + 1] !== ElementKind.RangeEnd &&
+      kinds[at + 1] !== ElementKind.OtherCharacter
+    if (isSingle) return low <= values[at]! && values[at]! <= high
+    let set = this.#sets.get(at)
+    if (set === undefined) {
+      set = charactersAt(this.#rules, at)
+      this.#sets.set(at, set)
+    }
+    return meets(set, low, high)
+  }
+
+  /** As `llama_grammar_advance_stack`. */
+  #advance(from: Stack): readonly Stack[] {
+    const { kinds, values } = this.#rules
+    if (from === 0 || kinds[this.#tops[from]!] !== ElementKind.Rule) return [from]
+    const walk = ++this.#walk
+    const stacks: Stack[] = []
+    const todo = [from]
+    let steps = 0
+    for (let stack = todo.pop(); stack !== undefined; stack = todo.pop()) {
+      if (this.#walks[stack] === walk) continue
+      this.#walks[stack] = walk
+      if (++steps > grammarLimits.advanceSteps) throw this.#tooLong(stack)
+      const top = this.#tops[stack]!
+      if (stack === 0 || kinds[top] !== ElementKind.Rule) {
+        stacks.push(stack)
+        if (stacks.length > grammarLimits.readings) throw tooAmbiguous()
+        continue
+      }
+      const rest = this.#push(this.#below[stack]!, top + 1)
+      for (const at of alternativesOf(this.#rules, values[top]!)) todo.push(this.#push(rest, at))
+    }
+    return stacks
+  }
+
+  /** The stack with this element on top, if the alternative does not end there. */
+  #push(below: Stack, at: number): Stack {
+    const { kinds } = this.#rules
+    if (endsAlternative(kinds[at]!)) return below
+    const key = below * kinds.length + at
+    const known = this.#known.get(key)
+    if (known !== undefined) return known
+    const stack = this.#tops.push(at) - 1
+    this.#walks.push(0)
+    this.#below.push(below)
+    this.#known.set(key, stack)
+    return stack
+  }
+
+  #tooLong(stack: Stack) {
+    const { kinds, values, names } = this.#rules
+    const top = this.#tops[stack] ?? 0
+    const rule = kinds[top] === ElementKind.Rule ? ` (at the rule ${names[values[top]!]})` : ''
+    const limit = grammarLimits.advanceSteps
+    const reason = `more than ${limit} steps from one character to the next${rule}`
+    return refused(`The grammar is too ambiguous: ${reason}`, { reason, limit })
+  }
+}
+
+/** The characters that an element matches; none for elements that match tokens. */
+export function charactersAt({ kinds, values }: GbnfRules, at: number): CodePointSet {
+  const kind = kinds[at]
+  if (kind === ElementKind.AnyCharacter) return complement([])
+  if (kind !== ElementKind.Character && kind !== ElementKind.NotCharacter) return []
+  const ranges: CodePointRange[] = []
+  let pos = at
+  do {
+    const low = values[pos]!
+    const isRange = kinds[pos + 1] === ElementKind.RangeEnd
+    const high = isRange ? values[pos + 1]! : low
+    if (low <= high) ranges.push([low, high])
+    pos += isRange ? 2 : 1
+  } while (kinds[pos] === ElementKind.OtherCharacter)
+  return kind === ElementKind.Character ? union(ranges) : complement(union(ranges))
+}
+
+/** The error for a text that can be read in too many ways. */
+function tooAmbiguous() {
+  const limit = grammarLimits.readings
+  const reason = `a text can be read in more than ${limit} ways`
+  return refused(`The grammar is too ambiguous: ${reason}`, { reason, limit })
+}

@@ -1,0 +1,184 @@
+import type { TokenId } from '@cllm/core'
+import { GrammarStacks, type Stack } from './grammar-stacks.js'
+import { type Place, readByte } from './read-byte.js'
+import type { TokenTrie } from './token-trie.js'
+import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
+import { grammarLimits } from '../gbnf/grammar-limits.js'
+import { refused } from '../refuse.js'
+
+/** Where a text is in its grammar. */
+export interface GrammarState extends Place {
+  readonly graph: GrammarStacks
+}
+
+/** The tokens of a model, as grammars see them. */
+export interface GrammarTokens {
+  readonly size: number
+  readonly endOfGeneration: ReadonlySet<TokenId>
+  /** The UTF-8 bytes of a token's text; none for control tokens. */
+  bytes(token: TokenId): Uint8Array
+  /** Those with a text that do not end generation. */
+  readonly trie: TokenTrie
+}
+
+/** Sets of tokens that are kept. */
+const mostMasks = 32
+/** What a stack costs that was not there before, in comparisons. */
+const newStack = 10
+
+/**
+ * Which tokens a grammar allows next: one token is read by its bytes, all are found in one walk over the
+ * tree of their texts, which leaves out what begins wrong. The work is bounded, whatever the grammar is.
+ */
+export class TokenGrammar {
+  readonly #rules: GbnfRules
+  readonly #tokens: GrammarTokens
+  readonly #namesTokens: boolean
+  #graph: GrammarStacks
+  readonly #masks = new Map<string, Uint32Array>()
+
+  constructor(rules: GbnfRules, tokens: GrammarTokens) {
+    this.#rules = rules
+    this.#tokens = tokens
+    this.#graph = new GrammarStacks(rules)
+    this.#namesTokens = rules.kinds.some((kind) => kind >= ElementKind.Token)
+  }
+
+  /**
+   * The state of an empty text.
+   * @throws CllmError `invalid_constraint` when it can be read in too many ways
+   */
+  begin(): GrammarState {
+    const graph = this.#graph
+    return { graph, stacks: graph.first(), code: 0, left: 0 }
+  }
+
+  /**
+   * The state behind a token; undefined where it may not come. What ends generation may come at an end.
+   * @throws CllmError `invalid_constraint` when there are too many ways to read it
+   */
+  after(state: GrammarState, token: TokenId): GrammarState | undefined {
+    if (this.#tokens.endOfGeneration.has(token)) return this.#isEnd(state) ? state : undefined
+    const { graph, ...from } = this.#renewed(state)
+    let place: Place | undefined = from
+    const bytes = this.#tokens.bytes(token)
+    for (const byte of bytes) place = place && readByte(graph, place, byte)
+    if (bytes.length === 0) place = undefined
+    if (this.#namesTokens && from.left === 0) place = this.#byToken(graph, from, place, token)
+    return place && { graph, ...place }
+  }
+
+  /**
+   * The tokens that may come next, a bit for each.
+   * @throws CllmError `invalid_constraint` when it takes too long to find them
+   */
+  mask(before: GrammarState): Uint32Array {
+    const state = this.#renewed(before)
+    const key = `${state.code} ${state.left} ${state.stacks.toSorted((a, b) => a - b).join()}`
+    const known = this.#masks.get(key)
+    if (known !== undefined) return known
+    const mask = new Uint32Array((this.#tokens.size + 31) >> 5)
+    new MaskWalk(state.graph, this.#tokens.trie, mask).visit(0, state)
+    if (this.#namesTokens) this.#addNamed(state, mask)
+    if (this.#isEnd(state)) for (const token of this.#tokens.endOfGeneration) add(mask, token)
+    if (this.#masks.size === mostMasks) this.#masks.clear()
+    this.#masks.set(key, mask)
+    return mask
+  }
+
+  #isEnd({ stacks, left }: Place): boolean {
+    return left === 0 && stacks.includes(0)
+  }
+
+  /** The state in the latest graph, which takes the place of one that has become large. */
+  #renewed(state: GrammarState): GrammarState {
+    if (state.graph === this.#graph && !state.graph.isFull) return state
+    if (this.#graph.isFull) {
+      this.#graph = new GrammarStacks(this.#rules)
+      this.#masks.clear()
+    }
+    const graph = this.#graph
+    return { ...state, graph, stacks: graph.adopt(state.graph, state.stacks) }
+  }
+
+  /** With the readings that name the token or say which it is not. */
+  #byToken(graph: GrammarStacks, { stacks }: Place, place: Place | undefined, token: TokenId) {
+    const next = new Set<Stack>()
+    for (const [stack, named, isNamed] of this.#named(graph, stacks)) {
+      // another token than this one: one that has a text
+      const isAnother = named !== token && this.#tokens.bytes(token).length > 0
+      if (isNamed ? named !== token : !isAnother) continue
+      for (const one of graph.next(stack)) next.add(one)
+    }
+    if (next.size === 0) return place
+    // a character that has come in part is one reading, and what names the token another one
+    for (const one of place?.left === 0 ? place.stacks : []) next.add(one)
+    return { stacks: [...next], code: 0, left: 0 }
+  }
+
+  #addNamed({ graph, stacks, left }: GrammarState, mask: Uint32Array): void {
+    for (const [, named, isNamed] of left === 0 ? this.#named(graph, stacks) : []) {
+      if (isNamed) {
+        if (named < this.#tokens.size) add(mask, named)
+        continue
+      }
+      for (const token of this.#tokens.trie.tokens) if (token !== named) add(mask, token)
+    }
+  }
+
+  /** The readings that wait for tokens: for the named one, or for any other one. */
+  *#named(graph: GrammarStacks, stacks: readonly Stack[]) {
+    const { kinds, values } = this.#rules
+    for (const stack of stacks) {
+      const top = graph.top(stack)
+      const kind = stack === 0 ? undefined : kinds[top]
+      if (kind !== ElementKind.Token && kind !== ElementKind.NotToken) continue
+      yield [stack, values[top]!, kind === ElementKind.Token] as const
+    }
+  }
+}
+
+function add(mask: Uint32Array, token: TokenId): void {
+  mask[token >> 5]! |= 1 << (token & 31)
+}
+
+/** Adds the tokens to a mask whose texts a grammar allows. */
+class MaskWalk {
+  readonly #graph: GrammarStacks
+  readonly #trie: TokenTrie
+  readonly #mask: Uint32Array
+  readonly #limit: number
+  readonly #stacks: number
+  #comparisons = 0
+
+  constructor(graph: GrammarStacks, trie: TokenTrie, mask: Uint32Array) {
+    const { comparisons, comparisonsPerByte } = grammarLimits
+    this.#graph = graph
+    this.#trie = trie
+    this.#mask = mask
+    this.#limit = comparisons + comparisonsPerByte * trie.bytes.length
+    this.#stacks = graph.size
+  }
+
+  /** @param place - the one behind the text of the node */
+  visit(node: number, place: Place): void {
+    const { bytes, ends, tokens, starts } = this.#trie
+    const end = ends[node]!
+    for (let child = node + 1; child < end; child = ends[child]!) {
+      this.#comparisons += place.stacks.length
+      const next = readByte(this.#graph, place, bytes[child]!)
+      if (next === undefined) continue
+      for (let at = starts[child]!; at < starts[child + 1]!; at++) add(this.#mask, tokens[at]!)
+      this.#check()
+      this.visit(child, next)
+    }
+  }
+
+  #check(): void {
+    const made = this.#graph.size - this.#stacks
+    const limit = this.#limit
+    if (this.#comparisons + newStack * made <= limit) return
+    const reason = `to find the next token would take more than ${limit} comparisons`
+    throw refused(`The grammar is too ambiguous: ${reason}`, { reason, limit })
+  }
+}
