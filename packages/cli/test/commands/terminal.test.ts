@@ -286,8 +286,8 @@ t.test('what is not sent along is not forgotten', async (t) => {
 })
 
 t.test('a running server is looked at, and its model is unloaded', async (t) => {
-  t.match((await cllm(['ps'])).stdout, /stories .* loaded .* 16\.2 MB/)
-  const top = await cllm(['top', '--once'])
+  t.match((await inside(['ps'])).stdout, /stories .* loaded .* 16\.2 MB/)
+  const top = await inside(['top', '--once'])
   t.match(top, { code: 0, stdout: /slots of stories[\s\S]* 1 .* idle .* of 256 / })
   t.notMatch(top.stdout, '\u001B')
   t.match(await inside(['stop', 'stories']), { code: 0, stdout: /^stories is unloaded/ })
@@ -353,7 +353,7 @@ t.test('a file that a server has in memory under other names is unloaded first',
 })
 
 t.test('completion', async (t) => {
-  const { stdout, code } = await cllm(['completion', 'bash'])
+  const { stdout, code } = await inside(['completion', 'bash'])
   t.equal(code, 0)
   const complete = async (...words: string[]): Promise<string[]> => {
     const script = `${stdout}\nCOMP_WORDS=(${words.join(' ')}); COMP_CWORD=$((\${#COMP_WORDS[@]} - 1)); _cllm; echo "\${COMPREPLY[@]}"`
