@@ -1,7 +1,6 @@
 // A server, or an engine alone.
 export * from './server/create-server.js'
 export * from './server/static-directory.js'
-export type { ClosableDirectory } from './server/closable-directory.js'
 export * from './client/local-engine-client.js'
 
 // Several models.

@@ -1,6 +1,5 @@
 import { type Clock, type Logger, CllmError } from '@cllm/core'
 import { continuing, keepFinalStatistics } from './final-statistics.js'
-import { explainMemory, mayFit } from './memory-failure.js'
 import {
   leastRecentlyUsed,
   type Lease,
@@ -9,7 +8,14 @@ import {
   type Waiter,
 } from './pooled-model.js'
 import type { ModelPoolOptions } from './model-pool-options.js'
-import { reasonOf, refuseWaiters, removed, shuttingDown } from './refusals.js'
+import {
+  explainMemory,
+  mayFit,
+  reasonOf,
+  refuseWaiters,
+  removed,
+  shuttingDown,
+} from './refusals.js'
 
 /** How a model is held. */
 export interface HoldOptions {
@@ -120,14 +126,12 @@ export class ModelLoader {
 
   async #drained(model: PooledModel): Promise<void> {
     // An engine that is drained takes no requests: those that wait for it come first.
-    if (model.waiters.size > 0) await this.#unused(model)
-    await model.loaded?.client.drain()
-  }
-
-  async #unused(model: PooledModel): Promise<void> {
-    while (model.waiters.size + model.users > 0) {
-      await new Promise<void>((resolve) => void this.#onAdvance.push(resolve))
+    if (model.waiters.size > 0) {
+      while (model.waiters.size + model.users > 0) {
+        await new Promise<void>((resolve) => void this.#onAdvance.push(resolve))
+      }
     }
+    await model.loaded?.client.drain()
   }
 
   #enter(model: PooledModel, loaded: LoadedModel, keepAliveMs: number | undefined): Lease {
@@ -152,14 +156,12 @@ export class ModelLoader {
   #settle(model: PooledModel): void {
     if (model.state === 'loaded' && model.users === 0) {
       if (model.isUnwanted || model.keepAliveMs <= 0) void this.#evict(model)
-      else if (model.keepAliveMs < Infinity && model.expiresAt === undefined) this.#expire(model)
+      else if (model.keepAliveMs < Infinity && model.expiresAt === undefined) {
+        model.expiresAt = model.lastUsed + model.keepAliveMs
+        model.cancelExpiry = this.clock.at(model.expiresAt, () => void this.#evict(model))
+      }
     }
     this.#advance()
-  }
-
-  #expire(model: PooledModel): void {
-    model.expiresAt = model.lastUsed + model.keepAliveMs
-    model.cancelExpiry = this.clock.at(model.expiresAt, () => void this.#evict(model))
   }
 
   /** Advances the first waiting model: resolves its leases, makes room, or loads it. */

@@ -14,7 +14,7 @@ import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-opt
 import { aliasesOf, resolveModelName } from './resolve-model-name.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
 import { PooledModel, type LoadableModel } from './pooled-model.js'
-import type { ClosableDirectory } from '../server/closable-directory.js'
+import type { ClosableDirectory } from '../server/static-directory.js'
 
 /** Parts of a {@link ModelPool}. */
 export interface ModelPoolParts {

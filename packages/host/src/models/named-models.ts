@@ -10,7 +10,7 @@ import {
   CllmError,
 } from '@cllm/core'
 import { overriding } from '../client/overriding.js'
-import type { ClosableDirectory } from '../server/closable-directory.js'
+import type { ClosableDirectory } from '../server/static-directory.js'
 import type { AdapterSet } from './adapter-set.js'
 import { PresetList } from './presets.js'
 

@@ -16,10 +16,9 @@ import {
   type TransportFactory,
 } from '@cllm/core'
 import { LocalEngineClient } from '../client/local-engine-client.js'
-import type { ClosableDirectory } from './closable-directory.js'
 import { adapterSets } from '../models/adapter-set.js'
 import { NamedModels } from '../models/named-models.js'
-import { StaticDirectory } from './static-directory.js'
+import { type ClosableDirectory, StaticDirectory } from './static-directory.js'
 
 /** Parts of every server besides its engines. */
 export interface ServerParts {

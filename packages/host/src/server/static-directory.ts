@@ -1,6 +1,13 @@
-import type { EngineClient, ModelStatus } from '@cllm/core'
-import type { ClosableDirectory } from './closable-directory.js'
+import type { EngineClient, EngineDirectory, ModelStatus } from '@cllm/core'
 import { resolveModelName } from '../models/resolve-model-name.js'
+
+/** Engines that end with their server. */
+export interface ClosableDirectory extends EngineDirectory {
+  /** Takes no new requests and resolves when the last is done. */
+  drain(): Promise<void>
+  /** Ends all engines at once. */
+  close(): Promise<void>
+}
 
 /** A directory over engines that are there all the time, by name; the first one is the default. */
 export class StaticDirectory implements ClosableDirectory {

@@ -1,6 +1,6 @@
 import type { Arrival, RecordingParts } from '@cllm/host'
 import type { CallContext, CallMessage, CallPlan } from './call-kind.js'
-import { ownId } from './own-activity.js'
+import { ownId } from './plan-activity.js'
 
 /** What the flight recorders of several engines have, as of one; times are by the clock of the first one. */
 function mergeRecordings(all: readonly RecordingParts[]): RecordingParts {

@@ -1,7 +1,6 @@
 import type { EngineActivity } from '@cllm/core'
 import type { CallContext, CallMessage, CallPlan } from './call-kind.js'
 import { mergeActivities } from './merge-activity.js'
-import { ownActivity, ownId } from './own-activity.js'
 
 /** All workers together. Requests of other fronts keep the ids that their worker gave them. */
 export function planActivity(
@@ -29,5 +28,50 @@ export function planActivity(
       })
       return mergeActivities(all, cursors.add(reached))
     },
+  }
+}
+
+/** What a worker's engine did, with a front's requests under the ids that they have there. */
+function ownActivity(activity: EngineActivity, toOwn: (id: string) => string): EngineActivity {
+  const rename = <T extends { readonly id: string }>(one: T): T => ({ ...one, id: toOwn(one.id) })
+  return {
+    ...activity,
+    slots: activity.slots.map(({ request, ...slot }) => ({
+      ...slot,
+      request: request === undefined ? undefined : toOwn(request),
+    })),
+    queue: activity.queue.map(rename),
+    frames: activity.frames.map((frame) => ({
+      ...frame,
+      spans: frame.spans.map(rename),
+      ended: frame.ended.map(rename),
+    })),
+  }
+}
+
+/** The id here of a request that a worker has under the name of a link; of another front's that which it has there. */
+export function ownId(link: string, ids: ReadonlyMap<string, string>): (id: string) => string {
+  const prefix = `${link}/`
+  return (id) => (id.startsWith(prefix) ? (ids.get(id.slice(prefix.length)) ?? id) : id)
+}
+
+/** Cursors that can be continued from; who has an older one begins anew. */
+const most = 64
+
+/** How far a client has seen the activity of several engines: one number for the cursors of all of them. */
+export class ActivityCursors {
+  readonly #cursors = new Map<number, ReadonlyMap<string, number>>()
+  #last = 0
+
+  /** The cursor of each engine; undefined for a number that is not known any more. */
+  get(cursor: number | undefined): ReadonlyMap<string, number> | undefined {
+    return cursor === undefined ? undefined : this.#cursors.get(cursor)
+  }
+
+  /** Notes the cursor of each engine; returns the number for all of them. */
+  add(cursors: ReadonlyMap<string, number>): number {
+    this.#cursors.set(++this.#last, cursors)
+    this.#cursors.delete(this.#last - most)
+    return this.#last
   }
 }

@@ -1,9 +1,17 @@
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, utimesSync, writeSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
+import type { StateFile } from '@cllm/core'
 import { cleanFolder, makeFolder, removeUnfinished } from './clean-folder.js'
-import { listFolder } from './list-folder.js'
 import { bytesOf, readState } from './state-bytes.js'
-import type { StateTask, TouchTask, UseTask, WriteTask } from './state-task.js'
+import type {
+  Listed,
+  ListProblem,
+  ListTask,
+  StateTask,
+  TouchTask,
+  UseTask,
+  WriteTask,
+} from './state-task.js'
 
 const pageBytes = 4096
 
@@ -69,4 +77,22 @@ function writeFully(file: number, bytes: Uint8Array): void {
   for (let done = 0; done < bytes.byteLength;) {
     done += writeSync(file, bytes, done, bytes.byteLength - done)
   }
+}
+
+/** Reads the heads of what {@link cleanFolder} leaves. */
+function listFolder({ key, secret, ...task }: ListTask): Listed {
+  const files: StateFile[] = []
+  const problems = new Map<string, ListProblem>()
+  for (const name of cleanFolder(task).names) {
+    try {
+      const head = readState(join(task.folder, name), secret)
+      if (head.key === key) files.push({ ...head, name })
+    } catch (error) {
+      const { message: reason, code } = error as NodeJS.ErrnoException
+      // Another process has removed it.
+      if (code === 'ENOENT') continue
+      problems.set(reason, { name, reason, count: (problems.get(reason)?.count ?? 0) + 1 })
+    }
+  }
+  return { files, problems: [...problems.values()] }
 }
