@@ -55,20 +55,36 @@ export * from './plugin/router-catalog.js'
 export * from './policy/compose-policy.js'
 export * from './engine/speculation/choose-drafts.js'
 export * from './engine/speculation/ngram-proposer.js'
-export { type DraftBackend, ProposerCatalog } from './engine/speculation/proposer-catalog.js'
+export {
+  DRAFT_BACKEND,
+  type DraftBackend,
+  PROPOSERS,
+  ProposerCatalog,
+} from './engine/speculation/proposer-catalog.js'
 export * from './engine/input/sampler-catalog.js'
 
 // Replaceable parts of an engine (experimental), and what their contracts refer to.
 export * from './tokens.js'
-export type * from './engine/engine-parts.js'
-export type { EngineCosts, PauseBudget, StateCosts } from './engine/costs/engine-costs.js'
-export type { AdapterTable, RequestAdapters } from './engine/features/adapters.js'
+export * from './engine/engine-parts.js'
+export {
+  ENGINE_COSTS,
+  type EngineCosts,
+  type PauseBudget,
+  type StateCosts,
+} from './engine/costs/engine-costs.js'
+export { ADAPTERS, type AdapterTable } from './engine/features/adapters.js'
+export { EMBEDDINGS } from './engine/features/embeddings.js'
+export { SLOT_ACTIONS } from './engine/kv/states/slot-actions.js'
+export { ACTIVITY } from './engine/report/activity-watch.js'
 export type { BetweenSteps, LoopWork } from './engine/loop/between-steps.js'
-export type { ShiftPlan } from './engine/input/resolve-request.js'
 export { type BlockChain, blockSize } from './engine/kv/block-chain.js'
-export type { FallbackPolicy, PolicyInForce } from './engine/loop/policy-runner.js'
-export type { StopMatch, StopMatcher } from './engine/requests/output-processor.js'
-export type { Sequence, SequenceRequest } from './engine/requests/sequence.js'
+export {
+  FALLBACK_POLICY,
+  type FallbackPolicy,
+  type PolicyInForce,
+} from './engine/loop/policy-runner.js'
+export type { StopMatch, StopMatcher } from './engine/requests/stop-matcher.js'
+export type { Sequence, SequenceRequest, ShiftPlan } from './engine/requests/sequence.js'
 export type { SequenceDrafts } from './engine/speculation/sequence-drafts.js'
 export * from './plugin/replaceable-parts.js'
 

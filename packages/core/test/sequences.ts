@@ -1,7 +1,7 @@
 import { type TokenId, defaultSampling } from '@cllm/core'
 import { FakeTokenizer } from '@cllm/testing'
 import { Sequence, type SequenceRequest } from '../src/engine/requests/sequence.js'
-import { StopMatcher } from '../src/engine/requests/output-processor.js'
+import { StopMatcher } from '../src/engine/requests/stop-matcher.js'
 
 const decoder = new FakeTokenizer().createDecoder()
 

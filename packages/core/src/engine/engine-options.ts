@@ -1,4 +1,5 @@
 import type { SamplingParams } from '../contracts/model/sampling.js'
+import { token } from '../tokens.js'
 
 /** Limits of an engine, and what its requests leave out. */
 export interface EngineOptions {
@@ -49,6 +50,9 @@ export interface EngineOptions {
    */
   readonly cacheRamBytes: number
 }
+
+/** The {@link EngineOptions}. */
+export const ENGINE_OPTIONS = token<EngineOptions>('EngineOptions')
 
 /** The defaults of {@link EngineOptions}. */
 export const defaultEngineOptions: EngineOptions = Object.freeze({

@@ -1,12 +1,13 @@
 import type { InjectionToken } from 'tsyringe'
 import type { SlotId } from '../contracts/model/backend.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
-import type { Forecast } from '../contracts/engine/engine-client.js'
+import type { Forecast } from '../contracts/engine/usage.js'
 import type { CacheStatistics } from '../contracts/engine/cache-statistics.js'
 import type { KvPoolStatistics, SlotStatistics } from '../contracts/engine/engine-statistics.js'
 import type { BlockChain } from './kv/block-chain.js'
 import type { LoopWork } from './loop/between-steps.js'
 import type { Sequence } from './requests/sequence.js'
+import { token } from '../tokens.js'
 
 /**
  * The features of an engine, each made when it is first asked for. Provided as `FEATURES`.
@@ -17,6 +18,9 @@ export interface Features {
   /** The feature of this class or token. */
   get<T>(feature: InjectionToken<T>): T
 }
+
+/** The {@link Features} of the engine. */
+export const FEATURES = token<Features>('Features')
 
 /**
  * Refuses requests before they join the queue. Provided as `ADMISSION`.
@@ -38,6 +42,9 @@ export interface Admission {
   check(sequence: Sequence, now: number): void
 }
 
+/** The {@link Admission}: which requests may join the queue. Experimental. */
+export const ADMISSION = token<Admission>('Admission')
+
 /**
  * Predicts when requests will be served, from what it observes. Provided as `WAIT_PREDICTOR`. One
  * that builds on `original()` must forward the observer's calls to it, or it never learns.
@@ -52,6 +59,9 @@ export interface WaitPredictor extends EngineObserver {
   /** Milliseconds until the waiting request at this place, from 0, gets a slot. */
   waitMs(place: number, now: number): number
 }
+
+/** The {@link WaitPredictor} behind forecasts and `--max-queue-wait`. Experimental. */
+export const WAIT_PREDICTOR = token<WaitPredictor>('WaitPredictor')
 
 /**
  * A KV slot as the engine knows it.
@@ -157,6 +167,9 @@ export interface KVCacheManager extends LoopWork, EngineObserver {
   cache(): CacheStatistics | undefined
 }
 
+/** The {@link KVCacheManager}. Experimental. */
+export const KV_CACHE_MANAGER = token<KVCacheManager>('KVCacheManager')
+
 /**
  * Finds the slots that hold, or will hold, the longest prefix of a prompt. Provided as
  * `PREFIX_INDEX`.
@@ -185,3 +198,6 @@ export interface PrefixIndex {
   /** The slot has no owner any more and keeps what the sequence computed. Sets `slot.chain`. */
   keep(slot: Slot, sequence: Pick<Sequence, 'chain'>): void
 }
+
+/** The {@link PrefixIndex} of the KV cache manager. Experimental. */
+export const PREFIX_INDEX = token<PrefixIndex>('PrefixIndex')

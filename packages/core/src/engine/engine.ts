@@ -11,7 +11,7 @@ import { cancelReason } from '../errors/cancel-reason.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { failureOf } from '../errors/failure-of.js'
 import * as tokens from '../tokens.js'
-import type { Features } from './engine-parts.js'
+import { FEATURES, type Features } from './engine-parts.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
 import { BetweenSteps } from './loop/between-steps.js'
 import { type Step, type StepOutcome, type StepPart, recordStep, runStep } from './loop/run-step.js'
@@ -40,7 +40,7 @@ export class Engine {
   constructor(
     @inject(tokens.BACKEND) readonly backend: Backend,
     @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(tokens.FEATURES) readonly features: Features,
+    @inject(FEATURES) readonly features: Features,
     @inject(InputProcessor) private readonly input: InputProcessor,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,

@@ -1,10 +1,10 @@
 import { type DependencyContainer, type InjectionToken, Lifecycle } from 'tsyringe'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
-import { AdapterTable } from './features/adapters.js'
+import { ADAPTERS, AdapterTable } from './features/adapters.js'
 import { BetweenSteps, type LoopWork } from './loop/between-steps.js'
-import { EngineCosts } from './costs/engine-costs.js'
+import { ENGINE_COSTS, EngineCosts } from './costs/engine-costs.js'
 import { FcfsWaitPredictor } from './costs/wait-predictor.js'
-import { Embeddings } from './features/embeddings.js'
+import { EMBEDDINGS, Embeddings } from './features/embeddings.js'
 import { QueueLimits } from './input/admission.js'
 import { InputProcessor } from './input/input-processor.js'
 import { InputContext } from './input/resolve-request.js'
@@ -13,11 +13,11 @@ import { InFlightPrefixSharing } from './kv/in-flight-prefix-sharing.js'
 import { SlotCacheManager } from './kv/kv-cache-manager.js'
 import { BlockPrefixIndex } from './kv/prefix-index.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
-import { SlotActions } from './kv/states/slot-actions.js'
+import { SLOT_ACTIONS, SlotActions } from './kv/states/slot-actions.js'
 import { StateCache } from './kv/states/state-cache.js'
 import { OutputProcessor } from './requests/output-processor.js'
 import { PolicyRunner } from './loop/policy-runner.js'
-import { ActivityWatch } from './report/activity-watch.js'
+import { ACTIVITY, ActivityWatch } from './report/activity-watch.js'
 import { Counters } from './report/counters.js'
 import { EngineObservers } from './report/engine-observers.js'
 import { MakeWay } from './features/make-way.js'
@@ -29,7 +29,7 @@ import { RunningSet, WaitingQueue } from './requests/request-sets.js'
 import { StepPlanner } from './loop/step-planner.js'
 import { Speculator } from './speculation/speculator.js'
 import { Engine } from './engine.js'
-import type { Features } from './engine-parts.js'
+import * as parts from './engine-parts.js'
 import * as tokens from '../tokens.js'
 
 /** The parts that a plug-in can replace, by token. */
@@ -37,19 +37,19 @@ export const builtInParts: ReadonlyMap<InjectionToken<unknown>, InjectionToken<u
   InjectionToken<unknown>,
   InjectionToken<unknown>
 >([
-  [tokens.PREFIX_INDEX, BlockPrefixIndex],
-  [tokens.KV_CACHE_MANAGER, SlotCacheManager],
-  [tokens.WAIT_PREDICTOR, FcfsWaitPredictor],
-  [tokens.ADMISSION, QueueLimits],
+  [parts.PREFIX_INDEX, BlockPrefixIndex],
+  [parts.KV_CACHE_MANAGER, SlotCacheManager],
+  [parts.WAIT_PREDICTOR, FcfsWaitPredictor],
+  [parts.ADMISSION, QueueLimits],
 ])
 
 /** The others that have a token. */
 const shared: readonly (readonly [InjectionToken<unknown>, InjectionToken<unknown>])[] = [
-  [tokens.ENGINE_COSTS, EngineCosts],
-  [tokens.ACTIVITY, ActivityWatch],
-  [tokens.ADAPTERS, AdapterTable],
-  [tokens.EMBEDDINGS, Embeddings],
-  [tokens.SLOT_ACTIONS, SlotActions],
+  [ENGINE_COSTS, EngineCosts],
+  [ACTIVITY, ActivityWatch],
+  [ADAPTERS, AdapterTable],
+  [EMBEDDINGS, Embeddings],
+  [SLOT_ACTIONS, SlotActions],
 ]
 
 /** One of each in an engine. */
@@ -90,16 +90,16 @@ const fixed = [
 const observing: readonly InjectionToken<EngineObserver>[] = [
   PolicyRunner,
   RequestTracker,
-  tokens.ENGINE_COSTS,
-  tokens.WAIT_PREDICTOR,
+  ENGINE_COSTS,
+  parts.WAIT_PREDICTOR,
   InputProcessor,
   Speculator,
-  tokens.KV_CACHE_MANAGER,
+  parts.KV_CACHE_MANAGER,
   MakeWay,
 ]
 
 /** What does work between the steps of each engine; other features do when they are first used. */
-const working: readonly InjectionToken<LoopWork>[] = [tokens.KV_CACHE_MANAGER, SlotCompactor]
+const working: readonly InjectionToken<LoopWork>[] = [parts.KV_CACHE_MANAGER, SlotCompactor]
 
 /** Registers the classes of an engine, one instance of each; nothing is made yet. */
 export function registerEngine(container: DependencyContainer): void {
@@ -107,8 +107,8 @@ export function registerEngine(container: DependencyContainer): void {
   for (const useClass of fixed) container.register<unknown>(useClass, { useClass }, once)
   for (const [token, useToken] of [...builtInParts, ...shared])
     container.register(token, { useToken })
-  const features: Features = { get: (feature) => container.resolve(feature) }
-  container.registerInstance(tokens.FEATURES, features)
+  const features: parts.Features = { get: (feature) => container.resolve(feature) }
+  container.registerInstance(parts.FEATURES, features)
 }
 
 /**

@@ -11,18 +11,25 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import type { Engine } from '../engine/engine.js'
-import { type EngineOptions, defaultEngineOptions } from '../engine/engine-options.js'
 import {
+  ENGINE_OPTIONS,
+  type EngineOptions,
+  defaultEngineOptions,
+} from '../engine/engine-options.js'
+import {
+  DRAFT_BACKEND,
+  PROPOSERS,
   type ProposerCatalog,
   checkDraftBackend,
   draftModelName,
 } from '../engine/speculation/proposer-catalog.js'
-import type { FallbackPolicy } from '../engine/loop/policy-runner.js'
+import { FALLBACK_POLICY, type FallbackPolicy } from '../engine/loop/policy-runner.js'
 import { builtInParts, registerEngine, startEngine } from '../engine/register-engine.js'
 import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { type PartChoice, replaceableParts } from '../plugin/replaceable-parts.js'
 import { defined } from '../defined.js'
 import * as tokens from '../tokens.js'
+import { SAMPLERS } from '../engine/input/sampler-catalog.js'
 
 /** Parts of an engine. Only the backend and the policy have no default. */
 export interface EngineParts {
@@ -85,20 +92,20 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(tokens.BACKEND, backend)
   container.registerInstance(tokens.TOKENIZER, parts.tokenizer ?? backend.tokenizer)
   container.registerInstance(tokens.SCHEDULER_POLICY, policy)
-  container.registerInstance(tokens.FALLBACK_POLICY, fallback)
+  container.registerInstance(FALLBACK_POLICY, fallback)
   container.registerInstance(tokens.CLOCK, parts.clock ?? systemClock)
   container.registerInstance(tokens.RANDOM, parts.random ?? systemRandom)
   container.registerInstance(tokens.LOGGER, parts.logger ?? silentLogger)
-  container.registerInstance(tokens.ENGINE_OPTIONS, { ...defaultEngineOptions, ...parts.options })
+  container.registerInstance(ENGINE_OPTIONS, { ...defaultEngineOptions, ...parts.options })
   const { stateFiles: files, stateMemory: memory, slotFiles } = parts
   container.registerInstance(tokens.STATE_FILES, defined({ files, memory }))
   container.registerInstance(tokens.SLOT_FILES, defined({ files: slotFiles }))
   const { samplers, proposers } = parts.registry ?? new PluginRegistry()
-  container.registerInstance(tokens.SAMPLERS, samplers)
+  container.registerInstance(SAMPLERS, samplers)
   // Here, since the container would wrap the error.
   checkSpeculation(parts, proposers)
-  container.registerInstance(tokens.DRAFT_BACKEND, defined({ backend: parts.draftBackend }))
-  container.registerInstance(tokens.PROPOSERS, proposers)
+  container.registerInstance(DRAFT_BACKEND, defined({ backend: parts.draftBackend }))
+  container.registerInstance(PROPOSERS, proposers)
   registerEngine(container)
   useProvided(container, parts)
   for (const observer of parts.observers ?? []) {

@@ -1,9 +1,8 @@
 import type { RoutedRequest, WorkerView } from '@cllm/core'
-import { indexed } from './prompt-chains.js'
 import { pairsOf, type PlacedRequest } from './load-meter.js'
-import { longestShared } from './prompt-chains.js'
+import { type HeldBlocks, indexed, longestShared } from './prompt-chains.js'
 import type { WorkerReport } from './worker-report.js'
-import type { WorkerTable } from './worker-table.js'
+import type { UnseenPlacements } from './unseen-placements.js'
 
 /** A request to place, with what its blocks stand for. */
 export type RequestToPlace = RoutedRequest & Pick<PlacedRequest, 'blockTokens'>
@@ -39,6 +38,25 @@ interface Load {
   readonly version: number | undefined
 }
 
+/** What a worker has in common with the others that its front knows. */
+export interface WorkerGroup {
+  /** The time of the last question, and the request that it was for. */
+  readonly now: number
+  readonly request: RequestToPlace | undefined
+  /** Counts the questions: what depends on the request and on what the workers hold is of one of them. */
+  readonly question: number
+  /** Changes with what {@link usual} says. */
+  readonly version: number
+  /** What the workers' prompts begin with. */
+  readonly blocks: HeldBlocks<KnownWorker>
+  /** What other fronts have placed and no report shows. */
+  readonly unseen: UnseenPlacements
+  /** The most fronts that a worker has seen. */
+  readonly fronts: number
+  /** A cost of the other workers, for those that have none yet. */
+  usual(cost: Cost): number
+}
+
 /** A worker as its front knows it; see {@link WorkerView}. What depends on the request is computed when asked for. */
 export class KnownWorker implements WorkerView {
   report: WorkerReport
@@ -63,7 +81,7 @@ export class KnownWorker implements WorkerView {
 
   constructor(
     readonly id: string,
-    private readonly table: WorkerTable,
+    private readonly table: WorkerGroup,
     /** Its place among all workers, in the order in which they came. */
     public index: number,
     report: WorkerReport,

@@ -8,7 +8,7 @@ import type { SlotAction, SlotActionResult } from './slot-files.js'
 import type { GenerateRequest, Prompt } from './generate-request.js'
 import type { ModelPreset } from './model-preset.js'
 import type { PromptLogprobs, TokenLogprobs } from './logprobs.js'
-import type { FinishReason, PromptProgress, Timings, Usage } from './usage.js'
+import type { FinishReason, Forecast, PromptProgress, Timings, Usage } from './usage.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
 import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
@@ -21,21 +21,6 @@ import type {
   RenderedChat,
   TokenId,
 } from '../model/tokenizer.js'
-
-export type { FinishReason, Timings, Usage } from './usage.js'
-
-/**
- * Predicted service times of a request, made at its arrival: as if requests were served in order of
- * arrival.
- */
-export interface Forecast {
-  /** Its place in the queue from 1; 0 when a slot is free for it. */
-  readonly position: number
-  /** Milliseconds until it has a slot. */
-  readonly queueMs: number
-  /** Milliseconds until its first token. */
-  readonly firstTokenMs: number
-}
 
 /** The embedding of an input. */
 export interface Embedding {

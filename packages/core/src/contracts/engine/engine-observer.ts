@@ -1,5 +1,6 @@
 import type { CllmError } from '../../errors/cllm-error.js'
-import type { AddressedEvent, Timings, Usage } from './engine-client.js'
+import type { AddressedEvent } from './engine-client.js'
+import type { Timings, Usage } from './usage.js'
 import type {
   ComputedPart,
   Plan,

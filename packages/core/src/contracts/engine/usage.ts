@@ -12,6 +12,19 @@ export interface Usage {
   readonly generatedTokens: number
 }
 
+/**
+ * Predicted service times of a request, made at its arrival: as if requests were served in order of
+ * arrival.
+ */
+export interface Forecast {
+  /** Its place in the queue from 1; 0 when a slot is free for it. */
+  readonly position: number
+  /** Milliseconds until it has a slot. */
+  readonly queueMs: number
+  /** Milliseconds until its first token. */
+  readonly firstTokenMs: number
+}
+
 /** How a request went; times are milliseconds by the engine's clock. */
 export interface Timings {
   /** Arrival to admission. */

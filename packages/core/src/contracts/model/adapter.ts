@@ -39,6 +39,14 @@ export interface AppliedAdapter {
   readonly scale: number
 }
 
+/** The adapters that a request is computed with. */
+export interface RequestAdapters {
+  /** Those with a scale other than 0, in an order of their own. */
+  readonly applied: readonly AppliedAdapter[]
+  /** The same for the same adapters with the same scales only; empty without any. */
+  readonly key: string
+}
+
 /** Loads adapters. */
 export interface BackendAdapters {
   /**

@@ -2,14 +2,13 @@ import type { AppliedAdapter, BackendAdapters } from './adapter.js'
 import type { OutputConstraint } from './output-constraint.js'
 import type { ModelInfo } from './model-info.js'
 import type { LogitProcessor } from './sampler.js'
-import type { SlotStates } from './slot-states.js'
+import type { SlotId, SlotStates } from './slot-states.js'
 import type { SamplingParams } from './sampling.js'
 import type { TokenId, Tokenizer } from './tokenizer.js'
 
-export type { ModelInfo } from './model-info.js'
+export type { SlotId } from './slot-states.js'
 
-/** The number of a KV slot, 0 to `limits.slots − 1`. */
-export type SlotId = number
+export type { ModelInfo } from './model-info.js'
 
 /** What fits. */
 export interface BackendLimits {

@@ -1,4 +1,5 @@
-import type { SlotId } from './backend.js'
+/** The number of a KV slot, 0 to `limits.slots − 1`. */
+export type SlotId = number
 
 /** What of a slot is saved or restored. */
 export interface StateOptions {

@@ -3,11 +3,15 @@ import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-o
 import { RunningSet } from '../requests/request-sets.js'
 import { StepCostModel } from './pass-costs.js'
 import { LinearFit } from './linear-fit.js'
+import { token } from '../../tokens.js'
 
 /** After this many steps in which a copy was passed over, its cost counts as half of what it was. */
 const copiesUntilHalf = 32
 /** Weight of one admission in the share of tokens found in the cache. */
 const weight = 1 / 16
+
+/** The {@link EngineCosts} that the engine's parts share. */
+export const ENGINE_COSTS = token<EngineCosts>('EngineCosts')
 
 /**
  * The costs that the engine's parts share, in milliseconds: the {@link StepCostModel} of its steps,

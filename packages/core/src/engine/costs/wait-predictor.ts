@@ -1,13 +1,13 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
-import type { Forecast } from '../../contracts/engine/engine-client.js'
+import type { Forecast } from '../../contracts/engine/usage.js'
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 import * as tokens from '../../tokens.js'
 import type { WaitPredictor } from '../engine-parts.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 import { QueueModel, type Work } from './queue-model.js'
-import type { EngineCosts } from './engine-costs.js'
+import { ENGINE_COSTS, type EngineCosts } from './engine-costs.js'
 import { workOf } from './pass-costs.js'
 
 /** A queue model is reused for this many milliseconds; new requests only join it. */
@@ -46,7 +46,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
   constructor(
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,
     @inject(RunningSet) private readonly running: RunningSet,
-    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(tokens.BACKEND) { limits }: Backend,
   ) {
     this.#limits = limits

@@ -3,8 +3,8 @@ import type {
   AdapterChoice,
   AdapterInfo,
   AdapterSource,
-  AppliedAdapter,
   LoadedAdapter,
+  RequestAdapters,
 } from '../../contracts/model/adapter.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
@@ -12,14 +12,6 @@ import * as tokens from '../../tokens.js'
 import { checkNumber, invalidField } from '../input/check-request.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
-
-/** The adapters that a request is computed with. */
-export interface RequestAdapters {
-  /** Those with a scale other than 0, in an order of their own. */
-  readonly applied: readonly AppliedAdapter[]
-  /** The same for the same adapters with the same scales only; empty without any. */
-  readonly key: string
-}
 
 /** The model alone. */
 const noAdapters: RequestAdapters = { applied: [], key: '' }
@@ -44,6 +36,9 @@ interface Job {
 /** Adapters of one request. */
 const mostChosen = 8
 const mostScale = 1000
+
+/** The {@link AdapterTable}: the adapters that requests can name. */
+export const ADAPTERS = tokens.token<AdapterTable>('Adapters')
 
 /**
  * The adapters that requests can name. They are loaded and given back between two steps; one that is

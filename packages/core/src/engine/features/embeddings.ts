@@ -7,7 +7,8 @@ import { cancelled } from '../../errors/cancelled.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { embed } from '../backend-calls.js'
-import { AdapterTable, type RequestAdapters } from './adapters.js'
+import type { RequestAdapters } from '../../contracts/model/adapter.js'
+import { AdapterTable } from './adapters.js'
 import { resolvePrompt } from '../input/resolve-prompt.js'
 import { InputContext } from '../input/resolve-request.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
@@ -18,6 +19,9 @@ interface Job {
   readonly resolve: (vector: readonly number[]) => void
   readonly reject: (error: CllmError) => void
 }
+
+/** The `Embeddings`. */
+export const EMBEDDINGS = tokens.token<Embeddings>('Embeddings')
 
 /**
  * Computes embeddings in turn with the engine's steps: one pass between two steps, so that generation

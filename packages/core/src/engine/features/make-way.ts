@@ -4,7 +4,7 @@ import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
 import type { ComputedPart, SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import * as tokens from '../../tokens.js'
-import type { KVCacheManager } from '../engine-parts.js'
+import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
 import { RequestFinisher } from '../requests/request-finisher.js'
 import { RequestTable } from '../requests/request-table.js'
 
@@ -21,7 +21,7 @@ export class MakeWay implements EngineObserver {
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
   ) {}

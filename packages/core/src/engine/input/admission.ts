@@ -1,8 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import { CllmError } from '../../errors/cllm-error.js'
-import type { EngineOptions } from '../engine-options.js'
-import * as tokens from '../../tokens.js'
-import type { Admission, KVCacheManager, WaitPredictor } from '../engine-parts.js'
+import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
+import * as parts from '../engine-parts.js'
 import { WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 
@@ -11,12 +10,12 @@ import type { Sequence } from '../requests/sequence.js'
  * count as queued. Each refusal has a `retryAfterMs` in its details.
  */
 @injectable()
-export class QueueLimits implements Admission {
+export class QueueLimits implements parts.Admission {
   constructor(
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
-    @inject(tokens.ENGINE_OPTIONS) private readonly limits: EngineOptions,
+    @inject(parts.KV_CACHE_MANAGER) private readonly kv: parts.KVCacheManager,
+    @inject(parts.WAIT_PREDICTOR) private readonly predictor: parts.WaitPredictor,
+    @inject(ENGINE_OPTIONS) private readonly limits: EngineOptions,
   ) {}
 
   /**

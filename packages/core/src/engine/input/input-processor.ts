@@ -7,7 +7,7 @@ import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { AdapterTable } from '../features/adapters.js'
 import { OutputProcessor } from '../requests/output-processor.js'
-import type { Admission, KVCacheManager, WaitPredictor } from '../engine-parts.js'
+import * as parts from '../engine-parts.js'
 import { RequestTable } from '../requests/request-table.js'
 import { Sequence } from '../requests/sequence.js'
 import { resolvePrompt } from './resolve-prompt.js'
@@ -35,9 +35,9 @@ export class InputProcessor implements EngineObserver {
   constructor(
     @inject(InputContext) private readonly context: InputContext,
     @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
-    @inject(tokens.ADMISSION) private readonly admission: Admission,
+    @inject(parts.KV_CACHE_MANAGER) private readonly kv: parts.KVCacheManager,
+    @inject(parts.WAIT_PREDICTOR) private readonly predictor: parts.WaitPredictor,
+    @inject(parts.ADMISSION) private readonly admission: parts.Admission,
     @inject(AdapterTable) private readonly adapters: AdapterTable,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(OutputProcessor) private readonly output: OutputProcessor,

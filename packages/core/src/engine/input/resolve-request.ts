@@ -5,7 +5,8 @@ import { type SamplingParams, defaultSampling } from '../../contracts/model/samp
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { type RequestAdapters, groupWith } from '../features/adapters.js'
+import { groupWith } from '../features/adapters.js'
+import type { RequestAdapters } from '../../contracts/model/adapter.js'
 import {
   checkConstraint,
   checkContinuation,
@@ -17,11 +18,12 @@ import {
   unsupported,
 } from './check-request.js'
 import * as tokens from '../../tokens.js'
-import type { EngineOptions } from '../engine-options.js'
-import { StopMatcher, describeLogprobs } from '../requests/output-processor.js'
+import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
+import { describeLogprobs } from '../requests/output-processor.js'
+import { StopMatcher } from '../requests/stop-matcher.js'
 import { PartQueue, type PromptContext } from './resolve-prompt.js'
-import type { SequenceRequest } from '../requests/sequence.js'
-import type { SamplerCatalog } from './sampler-catalog.js'
+import type { SequenceRequest, ShiftPlan } from '../requests/sequence.js'
+import { SAMPLERS, type SamplerCatalog } from './sampler-catalog.js'
 
 /** What requests are checked and completed with. */
 @injectable()
@@ -31,9 +33,9 @@ export class InputContext implements PromptContext {
   constructor(
     @inject(tokens.BACKEND) readonly backend: Backend,
     @inject(tokens.TOKENIZER) readonly tokenizer: Tokenizer,
-    @inject(tokens.SAMPLERS) readonly samplers: SamplerCatalog,
+    @inject(SAMPLERS) readonly samplers: SamplerCatalog,
     @inject(tokens.RANDOM) readonly random: Random,
-    @inject(tokens.ENGINE_OPTIONS) readonly options: EngineOptions,
+    @inject(ENGINE_OPTIONS) readonly options: EngineOptions,
     @inject(PartQueue) readonly parts: PartQueue,
   ) {
     this.limits = backend.limits
@@ -132,12 +134,6 @@ function resolveSampling(
   }
   if (constraint !== undefined) checkConstraint(constraint, backend)
   return sampling
-}
-
-/** What leaves a full slot: the tokens from `keep` on, `discard` of them. */
-export interface ShiftPlan {
-  readonly keep: number
-  readonly discard: number
 }
 
 /** At least this many tokens of a slot are not kept. */

@@ -7,9 +7,13 @@ import { invalidField } from './check-request.js'
 import { checkMade } from '../../plugin/check-made.js'
 import { Definitions } from '../../plugin/definitions.js'
 import { didYouMean } from '../../errors/did-you-mean.js'
+import { token } from '../../tokens.js'
 
 /** A request names no more than this many: each is run for every token. */
 const mostSamplers = 8
+
+/** The {@link SamplerCatalog}: the samplers of plug-ins. */
+export const SAMPLERS = token<SamplerCatalog>('Samplers')
 
 /** The samplers of plug-ins by name. */
 export class SamplerCatalog {

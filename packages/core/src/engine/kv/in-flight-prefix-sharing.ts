@@ -1,7 +1,6 @@
 import { inject, injectable } from 'tsyringe'
-import * as tokens from '../../tokens.js'
-import type { EngineCosts } from '../costs/engine-costs.js'
-import type { KVCacheManager } from '../engine-parts.js'
+import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
+import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import type { Sequence } from '../requests/sequence.js'
 import { WaitingQueue } from '../requests/request-sets.js'
@@ -39,8 +38,8 @@ export class InFlightPrefixSharing {
   readonly #waits = new WeakMap<Sequence, number>()
 
   constructor(
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,
     @inject(EngineObservers) private readonly observers: EngineObservers,
   ) {}

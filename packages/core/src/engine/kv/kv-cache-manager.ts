@@ -3,10 +3,10 @@ import { blockSize, minimumWait } from './block-chain.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
-import type { EngineCosts } from '../costs/engine-costs.js'
+import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import { copyPrefix, truncate } from '../backend-calls.js'
-import type { PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
+import { PREFIX_INDEX, type PrefixIndex, type PrefixProducer, type Slot } from '../engine-parts.js'
 import { BaseCacheManager } from './base-cache-manager.js'
 import { heldTokens } from './prefix-index.js'
 import { SlotChooser, type SlotChoice, originOf } from './slot-chooser.js'
@@ -24,9 +24,9 @@ export class SlotCacheManager extends BaseCacheManager {
 
   constructor(
     @inject(tokens.BACKEND) backend: Backend,
-    @inject(tokens.PREFIX_INDEX) index: PrefixIndex,
+    @inject(PREFIX_INDEX) index: PrefixIndex,
     @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(StateCache) private readonly states: StateCache,
   ) {
     super(backend, index)

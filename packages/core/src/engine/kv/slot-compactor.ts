@@ -2,8 +2,8 @@ import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import * as tokens from '../../tokens.js'
 import { layoutMs } from '../backend-calls.js'
-import type { EngineCosts } from '../costs/engine-costs.js'
-import type { KVCacheManager, Slot } from '../engine-parts.js'
+import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
+import { KV_CACHE_MANAGER, type KVCacheManager, type Slot } from '../engine-parts.js'
 import type { LoopWork } from '../loop/between-steps.js'
 import { StateCache } from './states/state-cache.js'
 
@@ -36,8 +36,8 @@ export class SlotCompactor implements LoopWork {
   #lostMs = 0
 
   constructor(
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(StateCache) private readonly states: StateCache,
   ) {}

@@ -11,7 +11,7 @@ import type {
 } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import type { EngineOptions } from '../engine-options.js'
+import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { checkPlan } from './check-plan.js'
 import type { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -23,6 +23,9 @@ export interface FallbackPolicy {
   /** Makes it; without it, a failing policy fails all waiting and running requests. */
   readonly create?: () => SchedulerPolicy
 }
+
+/** The {@link FallbackPolicy}. */
+export const FALLBACK_POLICY = tokens.token<FallbackPolicy>('FallbackPolicy')
 
 /** The active policy. */
 export interface PolicyInForce {
@@ -49,9 +52,9 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
 
   constructor(
     @inject(tokens.SCHEDULER_POLICY) public policy: SchedulerPolicy,
-    @inject(tokens.FALLBACK_POLICY) private readonly successor: FallbackPolicy,
+    @inject(FALLBACK_POLICY) private readonly successor: FallbackPolicy,
     @inject(tokens.LOGGER) private readonly logger: Logger,
-    @inject(tokens.ENGINE_OPTIONS) private readonly options: EngineOptions,
+    @inject(ENGINE_OPTIONS) private readonly options: EngineOptions,
   ) {}
 
   /** Switches to another policy and announces every current request to it. */

@@ -4,7 +4,7 @@ import type { Clock } from '../../contracts/clock.js'
 import type { Plan, SchedulerState } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import type { KVCacheManager } from '../engine-parts.js'
+import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
 import { PolicyRunner } from './policy-runner.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import { RequestFinisher } from '../requests/request-finisher.js'
@@ -33,7 +33,7 @@ export class StepPlanner {
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
     @inject(Speculator) private readonly speculator: Speculator,
     @inject(EngineObservers) private readonly observers: EngineObservers,

@@ -14,7 +14,7 @@ import type {
 } from '../../contracts/engine/engine-observer.js'
 import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
-import type { KVCacheManager, WaitPredictor } from '../engine-parts.js'
+import * as parts from '../engine-parts.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -30,6 +30,9 @@ const mostWaiting = 32
 const patienceMs = 5000
 
 type Open = { -readonly [Key in keyof ActivitySpan]: ActivitySpan[Key] }
+
+/** The `ActivityWatch`: what requests do, for a live view. */
+export const ACTIVITY = tokens.token<ActivityWatch>('Activity')
 
 /**
  * Notes what every request does while somebody watches, in frames as long as the time between two
@@ -55,8 +58,8 @@ export class ActivityWatch implements EngineObserver {
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,
     @inject(RequestTracker) private readonly tracker: RequestTracker,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
+    @inject(parts.KV_CACHE_MANAGER) private readonly kv: parts.KVCacheManager,
+    @inject(parts.WAIT_PREDICTOR) private readonly predictor: parts.WaitPredictor,
   ) {}
 
   /** Whether somebody watches. */

@@ -1,5 +1,5 @@
 import { injectable } from 'tsyringe'
-import type { Usage } from '../../contracts/engine/engine-client.js'
+import type { Usage } from '../../contracts/engine/usage.js'
 import type {
   EngineObserver,
   RequestEnd,

@@ -8,8 +8,8 @@ import type { Tokenizer } from '../../contracts/model/tokenizer.js'
 import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
 import { AdapterTable } from '../features/adapters.js'
-import type { EngineOptions } from '../engine-options.js'
-import type { WaitPredictor } from '../engine-parts.js'
+import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
+import { WAIT_PREDICTOR, type WaitPredictor } from '../engine-parts.js'
 import { MakeWay } from '../features/make-way.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
 import { RequestTable } from '../requests/request-table.js'
@@ -24,8 +24,8 @@ export class EngineReport {
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
     @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(tokens.ENGINE_OPTIONS) private readonly options: EngineOptions,
-    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
+    @inject(ENGINE_OPTIONS) private readonly options: EngineOptions,
+    @inject(WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(AdapterTable) private readonly adapters: AdapterTable,

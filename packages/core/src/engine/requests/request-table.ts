@@ -9,7 +9,7 @@ import * as tokens from '../../tokens.js'
 import { createSampler } from '../backend-calls.js'
 import { AdapterTable } from '../features/adapters.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
-import type { KVCacheManager, WaitPredictor } from '../engine-parts.js'
+import * as parts from '../engine-parts.js'
 import type { EndState } from '../report/counters.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import type { StepPart } from '../loop/run-step.js'
@@ -29,8 +29,8 @@ export class RequestTable {
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(tokens.WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
+    @inject(parts.KV_CACHE_MANAGER) private readonly kv: parts.KVCacheManager,
+    @inject(parts.WAIT_PREDICTOR) private readonly predictor: parts.WaitPredictor,
     @inject(InFlightPrefixSharing) private readonly sharing: InFlightPrefixSharing,
     @inject(WaitingQueue) readonly waiting: WaitingQueue,
     @inject(RunningSet) readonly running: RunningSet,

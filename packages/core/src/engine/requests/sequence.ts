@@ -1,10 +1,5 @@
 import type { OutputLogprobs, Sampler, SlotId } from '../../contracts/model/backend.js'
-import type {
-  FinishReason,
-  Forecast,
-  Timings,
-  Usage,
-} from '../../contracts/engine/engine-client.js'
+import type { FinishReason, Forecast, Timings, Usage } from '../../contracts/engine/usage.js'
 import type { Continuation } from '../../contracts/engine/generate-request.js'
 import type { TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import type { CacheOrigin } from '../../contracts/engine/request-report.js'
@@ -16,11 +11,16 @@ import type {
   SequenceView,
 } from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
-import type { ShiftPlan } from '../input/resolve-request.js'
-import type { RequestAdapters } from '../features/adapters.js'
+import type { RequestAdapters } from '../../contracts/model/adapter.js'
 import { BlockChain } from '../kv/block-chain.js'
 import type { SequenceDrafts } from '../speculation/sequence-drafts.js'
-import type { StopMatcher } from './output-processor.js'
+import type { StopMatcher } from './stop-matcher.js'
+
+/** What leaves a full slot: the tokens from `keep` on, `discard` of them. */
+export interface ShiftPlan {
+  readonly keep: number
+  readonly discard: number
+}
 
 /** A valid request with its defaults filled in; its prompt is the {@link Sequence}'s. */
 export interface SequenceRequest {

@@ -5,6 +5,7 @@ import type { Proposer } from '../../contracts/model/proposer.js'
 import { checkMade } from '../../plugin/check-made.js'
 import { Definitions } from '../../plugin/definitions.js'
 import { ngramProposer } from './ngram-proposer.js'
+import { token } from '../../tokens.js'
 
 /** What `EngineOptions.speculative` is where a draft model guesses. */
 export const draftModelName = 'draft'
@@ -13,6 +14,9 @@ export const draftModelName = 'draft'
 export interface DraftBackend {
   readonly backend?: Backend
 }
+
+/** The {@link DraftBackend}: the draft model, if there is one. */
+export const DRAFT_BACKEND = token<DraftBackend>('DraftBackend')
 
 /** llama.cpp's own limit of how much two vocabularies may differ in length (`SPEC_VOCAB_MAX_SIZE_DIFFERENCE`). */
 const mostExtraTokens = 128
@@ -51,6 +55,9 @@ function textOf({ tokenizer }: Backend, token: number): string {
 
 /** The proposer that `auto` stands for. */
 const automatic = 'ngram'
+
+/** The {@link ProposerCatalog}: the proposers of draft tokens. */
+export const PROPOSERS = token<ProposerCatalog>('Proposers')
 
 /** The proposers by name: the built-in `ngram`, and those of plug-ins. */
 export class ProposerCatalog {

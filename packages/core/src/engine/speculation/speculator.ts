@@ -8,13 +8,19 @@ import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import { synchronous } from '../../policy/synchronous.js'
 import * as tokens from '../../tokens.js'
-import type { EngineCosts } from '../costs/engine-costs.js'
-import type { EngineOptions } from '../engine-options.js'
+import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
+import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import type { RunningSet } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 import { EngineAcceptance, SequenceAcceptance, SequenceDrafts } from './sequence-drafts.js'
 import { chooseDrafts } from './choose-drafts.js'
-import { type DraftBackend, type ProposerCatalog, draftModelName } from './proposer-catalog.js'
+import {
+  DRAFT_BACKEND,
+  PROPOSERS,
+  type DraftBackend,
+  type ProposerCatalog,
+  draftModelName,
+} from './proposer-catalog.js'
 import { DraftModel, type WantedGuess } from './draft-model.js'
 
 /** Drafts of each request in a trial. */
@@ -34,10 +40,10 @@ export class Speculator implements EngineObserver {
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.TOKENIZER) tokenizer: Tokenizer,
-    @inject(tokens.PROPOSERS) proposers: ProposerCatalog,
-    @inject(tokens.DRAFT_BACKEND) { backend: draft }: DraftBackend,
-    @inject(tokens.ENGINE_OPTIONS) { speculative, proposerOptions }: EngineOptions,
-    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(PROPOSERS) proposers: ProposerCatalog,
+    @inject(DRAFT_BACKEND) { backend: draft }: DraftBackend,
+    @inject(ENGINE_OPTIONS) { speculative, proposerOptions }: EngineOptions,
+    @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(tokens.CLOCK) clock: Clock,
     @inject(tokens.LOGGER) private readonly logger: Logger,
   ) {

@@ -1,9 +1,5 @@
 import type { StateFile } from '../../../contracts/engine/state-files.js'
-import type { SlotStates } from '../../../contracts/model/slot-states.js'
-import type { EngineCosts } from '../../costs/engine-costs.js'
-import type { Slot } from '../../engine-parts.js'
-import { type BlockChain, blockSize, minimumWait } from '../block-chain.js'
-import type { StateStore } from './state-store.js'
+import type { BlockChain } from '../block-chain.js'
 
 /** A state that can be found by its tokens. */
 export interface IndexedState {
@@ -75,67 +71,3 @@ export const tokenBytes = 8
 /** Bytes of memory that a state takes, with that which is not used. */
 export const memoryOf = ({ data, chain }: SavedState): number =>
   data.buffer.byteLength + tokenBytes * chain.tokens.length
-
-/** A conversation is worth saving with at least this chance that it goes on. */
-const leastChance = 0.1
-
-/** What slots and states are worth, in milliseconds, by what was learned of costs. */
-export class StateWorth {
-  /** @param states - undefined: nothing is ever saved */
-  constructor(
-    private readonly states: SlotStates | undefined,
-    private readonly store: () => StateStore,
-    private readonly costs: EngineCosts,
-  ) {}
-
-  /**
-   * Milliseconds that it takes, in the mean, to have back what an idle slot holds beyond its first `kept`
-   * tokens, when it is wanted with this chance.
-   */
-  lossMs(slot: Slot, kept: number, chance: number): number {
-    const computeMs = chance * this.costs.steps.tokensMs(Math.max(0, slot.length - kept))
-    if (this.states === undefined || slot.length - kept < minimumWait) return computeMs
-    const bytes = this.costs.states.bytesOf(slot.length)
-    const saveMs = this.#isSaved(slot) ? 0 : this.costs.states.saveMs(bytes)
-    return Math.min(computeMs, saveMs + chance * this.costs.states.loadMs(bytes))
-  }
-
-  /** Whether a slot is saved before it loses what is behind its first `kept` tokens. */
-  savesBeforeLoss(slot: Slot, kept: number): boolean {
-    const lost = slot.length - kept
-    if (this.states === undefined || lost < blockSize || !this.isWorthSaving(slot)) return false
-    const { steps, states, reuseShare } = this.costs
-    // Few tokens are worth it only for themselves: what is before them stays in the slot.
-    const chance = Math.max(leastChance, reuseShare)
-    const ms = states.saveMs(states.bytesOf(slot.length))
-    return lost >= minimumWait || chance * steps.tokensMs(lost) > ms
-  }
-
-  /** Milliseconds that restoring a state saves, against computing what no other state gives. */
-  gainMs(state: SavedState): number {
-    const { steps, states } = this.costs
-    const canShare = (this.states?.cutsAnywhere ?? true) && !state.partial
-    const shared = canShare ? this.store().index.sharedWithOthers(state) : 0
-    return steps.tokensMs(lengthOf(state) - shared) - states.loadMs(state.bytes)
-  }
-
-  /** Whether having it back is likely to save more time than saving it takes. */
-  isWorthSaving(slot: Slot): boolean {
-    const { steps, states, reuseShare } = this.costs
-    if (slot.chain === undefined || slot.length < minimumWait || this.#isSaved(slot)) return false
-    const bytes = states.bytesOf(slot.length)
-    const gainMs = steps.tokensMs(slot.length) - states.loadMs(bytes)
-    return Math.max(leastChance, reuseShare) * gainMs > states.saveMs(bytes)
-  }
-
-  #isSaved({ chain, length }: Slot): boolean {
-    if (chain === undefined) return false
-    const { index } = this.store()
-    const found =
-      this.states?.cutsAnywhere === true
-        ? index.covering(chain, length)
-        : index.find(chain, length, false)
-    if (found !== undefined) this.store().renew(found)
-    return found !== undefined
-  }
-}

@@ -9,7 +9,13 @@ import type {
 } from '../../../contracts/engine/slot-files.js'
 import { CllmError } from '../../../errors/cllm-error.js'
 import * as tokens from '../../../tokens.js'
-import type { KVCacheManager, PrefixIndex, Slot } from '../../engine-parts.js'
+import {
+  KV_CACHE_MANAGER,
+  PREFIX_INDEX,
+  type KVCacheManager,
+  type PrefixIndex,
+  type Slot,
+} from '../../engine-parts.js'
 import { BetweenSteps, type LoopWork } from '../../loop/between-steps.js'
 import { BlockChain } from '../block-chain.js'
 import { StateCache } from './state-cache.js'
@@ -38,6 +44,9 @@ interface Moved {
   readonly bytes: number | Promise<number>
 }
 
+/** The `SlotActions`: saves, restores and erases slots. */
+export const SLOT_ACTIONS = tokens.token<SlotActions>('SlotActions')
+
 /**
  * Saves, restores and erases slots for clients: between two steps, once the slot is idle. Files are read
  * then and written after it, one after the other, beside the steps: each may be as large as all memory that
@@ -52,8 +61,8 @@ export class SlotActions implements LoopWork {
   /** @internal */
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
-    @inject(tokens.KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(tokens.PREFIX_INDEX) private readonly index: PrefixIndex,
+    @inject(KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(PREFIX_INDEX) private readonly index: PrefixIndex,
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(tokens.SLOT_FILES) private readonly place: { readonly files?: SlotFiles },
     @inject(StateCache) private readonly states: StateCache,

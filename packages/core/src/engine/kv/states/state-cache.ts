@@ -5,8 +5,8 @@ import type { CacheStatistics, CachedState } from '../../../contracts/engine/cac
 import type { Clock } from '../../../contracts/clock.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import * as tokens from '../../../tokens.js'
-import type { EngineCosts } from '../../costs/engine-costs.js'
-import type { EngineOptions } from '../../engine-options.js'
+import { ENGINE_COSTS, type EngineCosts } from '../../costs/engine-costs.js'
+import { ENGINE_OPTIONS, type EngineOptions } from '../../engine-options.js'
 import type { Slot } from '../../engine-parts.js'
 import { BetweenSteps } from '../../loop/between-steps.js'
 import type { Sequence } from '../../requests/sequence.js'
@@ -17,7 +17,6 @@ import {
   type IndexedState,
   type KeptState,
   type SavedState,
-  StateWorth,
   bytesOf,
   filesOf,
   lengthOf,
@@ -25,6 +24,7 @@ import {
 import { StateDisk } from './state-disk.js'
 import { StateReader, StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'
+import { StateWorth } from './state-worth.js'
 
 /** Milliseconds that a byte of new memory adds to saving: measured were 1.5 to 2.5 for a megabyte. */
 const newMemoryMs = 2e-6
@@ -55,8 +55,8 @@ export class StateCache {
   constructor(
     @inject(tokens.BACKEND) { states }: Backend,
     @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(tokens.ENGINE_COSTS) private readonly costs: EngineCosts,
-    @inject(tokens.ENGINE_OPTIONS) { cacheRamBytes }: EngineOptions,
+    @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
+    @inject(ENGINE_OPTIONS) { cacheRamBytes }: EngineOptions,
     @inject(tokens.STATE_FILES)
     { files, memory }: { readonly files?: StateFiles; readonly memory?: StateMemorySource },
     @inject(BetweenSteps) between: BetweenSteps,

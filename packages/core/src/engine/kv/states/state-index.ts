@@ -6,9 +6,9 @@ import {
   type FiledState,
   type FoundState,
   type IndexedState,
+  type SavedState,
   lengthOf,
 } from './saved-state.js'
-import type { StateStore } from './state-store.js'
 
 /** A look-up compares the tokens of this many states with the same blocks. */
 const closelyRead = 8
@@ -147,7 +147,7 @@ type Tokens = Pick<SlotStates, 'cutsAnywhere' | 'checkpointNeedsPrefix'>
  * tokens. A state of either may be cut back to a checkpoint of the other.
  */
 export function findInTiers(
-  ram: Pick<StateStore, 'index' | 'holds'>,
+  ram: { readonly index: StateIndex<SavedState>; holds(bytes: number): boolean },
   files: StateIndex<FiledState> | undefined,
   sequence: Sequence,
   states: Tokens,

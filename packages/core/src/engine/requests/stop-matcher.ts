@@ -1,0 +1,64 @@
+/** What became certain with a piece of text. */
+export interface StopMatch {
+  /** Text that no stop text can take back any more. */
+  readonly text: string
+  /** The stop text that was met; the text ends before it. */
+  readonly stop?: string
+}
+
+/**
+ * Finds stop texts in a stream of pieces. It holds back what may be the beginning of one and never
+ * lets a part of one through.
+ */
+export class StopMatcher {
+  #held = ''
+
+  constructor(private readonly stops: readonly string[]) {}
+
+  /** Adds a piece of text; returns what became certain with it. */
+  push(piece: string): StopMatch {
+    if (this.stops.length === 0) return { text: piece }
+    const text = this.#held + piece
+    const met = this.#find(text)
+    if (met !== undefined) {
+      this.#held = ''
+      return { text: text.slice(0, met.index), stop: met.stop }
+    }
+    const certain = text.length - this.#possibleStart(text)
+    this.#held = text.slice(certain)
+    return { text: text.slice(0, certain) }
+  }
+
+  /** Ends the text: gives out what was held back. */
+  end(): string {
+    const text = this.#held
+    this.#held = ''
+    return text
+  }
+
+  /** The stop text that is met first; of several at one place the longest. */
+  #find(text: string): { index: number; stop: string } | undefined {
+    let best: { index: number; stop: string } | undefined
+    for (const stop of this.stops) {
+      const index = text.indexOf(stop)
+      if (index === -1) continue
+      const better =
+        best === undefined ||
+        index < best.index ||
+        (index === best.index && stop.length > best.stop.length)
+      if (better) best = { index, stop }
+    }
+    return best
+  }
+
+  /** Length of the longest end of the text that begins a stop text. */
+  #possibleStart(text: string): number {
+    let longest = 0
+    for (const stop of this.stops) {
+      for (let length = Math.min(stop.length - 1, text.length); length > longest; length--) {
+        if (text.endsWith(stop.slice(0, length))) longest = length
+      }
+    }
+    return longest
+  }
+}
