@@ -1,3 +1,4 @@
+import type { InjectionToken } from 'tsyringe'
 import type {
   BackendDefinition,
   BatchingDefinition,
@@ -9,7 +10,20 @@ import type {
   RouterDefinition,
   SamplerDefinition,
 } from './definition.js'
-import type { PartFactory, PartToken } from './part.js'
+
+/** Names a replaceable part of an engine or server, such as `ADMISSION`. */
+export type PartToken<T> = InjectionToken<T>
+
+/** What a part is made with. */
+export interface PartContext<T> {
+  /** Another part of the same engine, such as `get(CLOCK)`. */
+  readonly get: <U>(token: PartToken<U>) => U
+  /** Makes the part that this one replaces, to add to it: `original().check(…)`. */
+  readonly original: () => T
+}
+
+/** Makes a part; called once for each engine. */
+export type PartFactory<T> = (context: PartContext<T>) => T
 
 /** What a plugin can add. A name can be taken once; a second one throws `plugin_conflict`. */
 export interface PluginHost {

@@ -9,46 +9,33 @@ import type {
 } from '../contracts/definition.js'
 
 /** Names a plugin's parts for the compiler and returns it as it is. */
-export function definePlugin<Options>(plugin: Plugin<Options>): Plugin<Options> {
-  return plugin
-}
+export const definePlugin = <Options>(plugin: Plugin<Options>): Plugin<Options> => plugin
 
 /** Infers the options of a backend from their schema and returns the definition as it is. */
-export function defineBackend<Options>(
+export const defineBackend = <Options>(
   backend: BackendDefinition<Options>,
-): BackendDefinition<Options> {
-  return backend
-}
+): BackendDefinition<Options> => backend
 
 /** Types an order's `create` by its options, and returns the definition as it is. */
-export function defineOrder<Options>(order: OrderDefinition<Options>): OrderDefinition<Options> {
-  return order
-}
+export const defineOrder = <Options>(order: OrderDefinition<Options>): OrderDefinition<Options> =>
+  order
 
 /** Types a batching's `create` by its options, and returns the definition as it is. */
-export function defineBatching<Options>(
+export const defineBatching = <Options>(
   batching: BatchingDefinition<Options>,
-): BatchingDefinition<Options> {
-  return batching
-}
+): BatchingDefinition<Options> => batching
 
 /** Types a policy's `create` by its options, and returns the definition as it is. */
-export function definePolicy<Options>(
+export const definePolicy = <Options>(
   policy: PolicyDefinition<Options>,
-): PolicyDefinition<Options> {
-  return policy
-}
+): PolicyDefinition<Options> => policy
 
 /** Types a router's `create` by its options, and returns the definition as it is. */
-export function defineRouter<Options>(
+export const defineRouter = <Options>(
   router: RouterDefinition<Options>,
-): RouterDefinition<Options> {
-  return router
-}
+): RouterDefinition<Options> => router
 
 /** Types a sampler's `create` by its options, and returns the definition as it is. */
-export function defineSampler<Options>(
+export const defineSampler = <Options>(
   sampler: SamplerDefinition<Options>,
-): SamplerDefinition<Options> {
-  return sampler
-}
+): SamplerDefinition<Options> => sampler

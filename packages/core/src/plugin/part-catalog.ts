@@ -1,4 +1,4 @@
-import type { PartFactory, PartToken } from '../contracts/part.js'
+import type { PartFactory, PartToken } from '../contracts/plugin.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'

@@ -11,10 +11,9 @@ import type {
   RouterDefinition,
   SamplerDefinition,
 } from '../contracts/definition.js'
-import type { PluginHost } from '../contracts/plugin.js'
 import { type Logger, silentLogger } from '../contracts/logger.js'
 import type { ModelSource } from '../contracts/model-source.js'
-import type { PartFactory, PartToken } from '../contracts/part.js'
+import type { PartFactory, PartToken, PluginHost } from '../contracts/plugin.js'
 import type { PolicyInfo } from '../contracts/scheduling/scheduler-info.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'

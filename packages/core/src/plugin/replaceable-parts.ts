@@ -1,4 +1,4 @@
-import type { PartToken } from '../contracts/part.js'
+import type { PartToken } from '../contracts/plugin.js'
 import * as tokens from '../tokens.js'
 import * as parts from '../engine/engine-parts.js'
 

@@ -1,6 +1,6 @@
 import type { Definition } from '../contracts/definition.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { issuesOf } from '../errors/issues-of.js'
+import { issuesOf } from '../plugin/option-problems.js'
 import { didYouMean } from '../errors/did-you-mean.js'
 
 type Options = Readonly<Record<string, unknown>>

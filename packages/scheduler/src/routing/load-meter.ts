@@ -1,4 +1,4 @@
-import { type RequestEvent, LinearFit } from '@cllm/core'
+import { type RequestEvent, LinearFit, defined } from '@cllm/core'
 import { PromptChains } from './prompt-chains.js'
 import type { WorkerReport } from './worker-report.js'
 
@@ -156,7 +156,6 @@ export class LoadMeter {
 
   /** The worker now. */
   report(now: number): WorkerReport {
-    const [stepMs, serviceMs] = [this.#step.value, this.#service.value]
     return {
       slots: this.slots,
       open: this.#open.size,
@@ -165,8 +164,7 @@ export class LoadMeter {
       backlogPairs: this.#pairs,
       ...(this.#placedAt === undefined ? {} : { idleMs: now - this.#placedAt }),
       ...this.#prompts.figures,
-      ...(stepMs === undefined ? {} : { stepMs }),
-      ...(serviceMs === undefined ? {} : { serviceMs }),
+      ...defined({ stepMs: this.#step.value, serviceMs: this.#service.value }),
       chains: this.#chains.list,
       seen: Object.fromEntries(this.#seen),
     }

@@ -92,13 +92,7 @@ export class HeldBlocks<Holder extends object> {
       if (held === undefined) this.#holders.set(hash, holder)
       else if (held instanceof Map) held.set(holder, (held.get(holder) ?? 0) + 1)
       else if (held === holder) this.#holders.set(hash, new Map([[holder, 2]]))
-      else {
-        const both: [Holder, number][] = [
-          [held, 1],
-          [holder, 1],
-        ]
-        this.#holders.set(hash, new Map(both))
-      }
+      else this.#holders.set(hash, new Map<Holder, number>().set(held, 1).set(holder, 1))
     }
   }
 

@@ -16,16 +16,12 @@ const weight = 1 / 16
 export class UnseenPlacements {
   readonly #seen = new Map<string, Readonly<Record<string, number>>>()
   #shown: Shown[] = []
-  #known = 0
+  /** Placements of the other fronts that reports have shown. */
+  known = 0
   #mean: number | undefined
 
   /** @param front - the name under which workers see this front */
   constructor(private readonly front: string) {}
-
-  /** Placements of the other fronts that reports have shown. */
-  get known(): number {
-    return this.#known
-  }
 
   /** How many are probably there; before any was learnt, one of each other front. */
   mean(fronts: number): number {
@@ -38,7 +34,7 @@ export class UnseenPlacements {
     const before = this.#seen.get(worker)
     this.#seen.set(worker, seen)
     for (const front in seen) {
-      if (front !== this.front && seen[front] !== before?.[front]) this.#known++
+      if (front !== this.front && seen[front] !== before?.[front]) this.known++
     }
   }
 
@@ -56,7 +52,7 @@ export class UnseenPlacements {
   #learn(now: number): void {
     if (this.#shown.length === 0 || this.#shown[0]!.at === now) return
     for (const { known } of this.#shown.splice(0)) {
-      const unseen = Math.max(0, this.#known - known)
+      const unseen = Math.max(0, this.known - known)
       this.#mean = (this.#mean ?? unseen) + weight * (unseen - (this.#mean ?? unseen))
     }
   }
