@@ -1,8 +1,9 @@
 import { availableParallelism } from 'node:os'
-import { type Backend, CllmError, type Clock, type Logger } from '@cllm/core'
+import { type Backend, CllmError, type Logger } from '@cllm/core'
 import {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
+  type LlamaCppDependencies,
   type LlamaCppOptions,
 } from './llamacpp-options.js'
 import { cellsOf, checkPlan, shareCells } from './model/memory-plan.js'
@@ -12,28 +13,10 @@ import { compileTemplate } from './text/chat-template.js'
 import { type ContextSettings, outputsPerPass } from './model/open-context.js'
 import type { JinjaTemplate, LlamaRuntime, NativeDoor } from './native/native.js'
 import { openLlama } from './native/open-llama.js'
-import { chooseThreads, type CoreShare } from './threads/cores.js'
+import { chooseThreads } from './threads/cores.js'
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096
-
-/** Services and limits that the caller provides. */
-export interface LlamaCppDependencies {
-  readonly clock: Clock
-  readonly logger: Logger
-  /**
-   * Bytes of RAM that this process may still take, where something sets a lower limit than the
-   * machine's free memory, such as a container.
-   */
-  readonly availableMemory?: () => number
-  /** CPU cores to compute on; default: all cores available to the process, for this engine alone. */
-  readonly cores?: CoreShare
-  /**
-   * The file of a library that was built for this machine, as `cllm native build` does it; used on the
-   * CPU with `native: 'ffi'`. One for another CPU can end the process. Default: node-llama-cpp's.
-   */
-  readonly library?: string | undefined
-}
 
 /**
  * Loads a GGUF model into llama.cpp. Memory for weights and slots is checked before. The backend

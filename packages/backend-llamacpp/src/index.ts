@@ -3,6 +3,7 @@ export { type SchemaKeyword, schemaKeywords } from './grammar/schema/schema-keyw
 export {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
+  type LlamaCppDependencies,
   type LlamaCppOptions,
   maxSlots,
   type PlacementOptions,

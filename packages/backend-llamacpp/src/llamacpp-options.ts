@@ -1,7 +1,8 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, type Clock, type Logger } from '@cllm/core'
 import { z } from 'zod'
 import { isQuantized, kvCacheTypes } from './model/kv-cache-type.js'
 import { poolingTypes } from './native/pooling-types.js'
+import type { CoreShare } from './threads/cores.js'
 
 /** The largest number of sequences in one llama.cpp context. */
 export const maxSlots = 256
@@ -178,4 +179,22 @@ export function checkLlamaCppOptions(given: LlamaCppOptions): CheckedLlamaCppOpt
     `options of the llama.cpp backend: ${z.prettifyError(result.error).replaceAll('\n', ' ')}`,
     { details: { issues: result.error.issues.map(({ path, message }) => ({ path, message })) } },
   )
+}
+
+/** Services and limits that the caller provides. */
+export interface LlamaCppDependencies {
+  readonly clock: Clock
+  readonly logger: Logger
+  /**
+   * Bytes of RAM that this process may still take, where something sets a lower limit than the
+   * machine's free memory, such as a container.
+   */
+  readonly availableMemory?: () => number
+  /** CPU cores to compute on; default: all cores available to the process, for this engine alone. */
+  readonly cores?: CoreShare
+  /**
+   * The file of a library that was built for this machine, as `cllm native build` does it; used on the
+   * CPU with `native: 'ffi'`. One for another CPU can end the process. Default: node-llama-cpp's.
+   */
+  readonly library?: string | undefined
 }

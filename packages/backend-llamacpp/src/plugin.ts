@@ -1,6 +1,5 @@
 import { defineBackend, definePlugin, type Plugin } from '@cllm/core'
-import type { LlamaCppDependencies } from './create-llamacpp-backend.js'
-import { llamaCppOptionsSchema } from './llamacpp-options.js'
+import { type LlamaCppDependencies, llamaCppOptionsSchema } from './llamacpp-options.js'
 
 /**
  * The plugin that registers this backend as `llamacpp`. The native library is loaded with the first

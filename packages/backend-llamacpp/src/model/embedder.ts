@@ -1,5 +1,5 @@
 import { CllmError, type TokenId } from '@cllm/core'
-import type { LlamaCppDependencies } from '../create-llamacpp-backend.js'
+import type { LlamaCppDependencies } from '../llamacpp-options.js'
 import { checkPlan, paddedContext } from './memory-plan.js'
 import type { ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'

@@ -1,10 +1,21 @@
 import { basename } from 'node:path'
 import type { ModelInfo } from '@cllm/core'
+import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
 import type { NativeModel } from '../native/native-model.js'
 import type { ChatTemplate } from '../text/chat-template.js'
 import type { Vocabulary } from '../text/vocabulary.js'
-import type { OpenModel } from './open-backend.js'
+import type { ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
+
+/** A model in memory. */
+export interface OpenModel {
+  readonly llama: LlamaRuntime
+  readonly door: NativeDoor
+  readonly loaded: LoadedModel
+  readonly shape: ModelShape
+  /** Bytes that it takes with its slots. */
+  readonly memoryBytes: number
+}
 
 /** What clients see of a model. */
 export function modelInfo(

@@ -1,16 +1,15 @@
 import { type BackendLimits, CellPool, CllmError, type SlotStates } from '@cllm/core'
-import type { LlamaCppDependencies } from '../create-llamacpp-backend.js'
 import { ConstraintGrammars } from '../grammar/constraint-grammars.js'
 import { LlamaCppBackend, type LlamaCppBackendParts } from '../llamacpp-backend.js'
-import type { CheckedLlamaCppOptions } from '../llamacpp-options.js'
+import type { CheckedLlamaCppOptions, LlamaCppDependencies } from '../llamacpp-options.js'
 import { LlamaCppAdapters } from './adapters.js'
 import { Embedder, embeddingTokens, openEmbeddings } from './embedder.js'
 import { cellsOf } from './memory-plan.js'
-import { modelInfo } from './model-info.js'
+import { modelInfo, type OpenModel } from './model-info.js'
 import type { ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, openContext } from './open-context.js'
 import { stateKey } from './sample-file.js'
-import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
+import type { LlamaRuntime, LoadedModel } from '../native/native.js'
 import { llamaVersion } from '../native/versions.js'
 import { LlamaCppStates } from '../slots/llamacpp-states.js'
 import { SlotCells } from '../slots/slot-cells.js'
@@ -18,16 +17,6 @@ import { ChatTemplate, compileTemplate } from '../text/chat-template.js'
 import { PlainTextGuard } from '../text/plain-text-guard.js'
 import { LlamaCppTokenizer, TextParts } from '../text/tokenizer.js'
 import { Vocabulary } from '../text/vocabulary.js'
-
-/** A model in memory. */
-export interface OpenModel {
-  readonly llama: LlamaRuntime
-  readonly door: NativeDoor
-  readonly loaded: LoadedModel
-  readonly shape: ModelShape
-  /** Bytes that it takes with its slots. */
-  readonly memoryBytes: number
-}
 
 /** What a backend works with besides its model. */
 export type BackendDependencies = Pick<

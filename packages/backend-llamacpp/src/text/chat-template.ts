@@ -3,12 +3,12 @@ import {
   type ChatRenderOptions,
   CllmError,
   type Logger,
-  type TokenId,
   type Clock,
 } from '@cllm/core'
 import { Template } from '@huggingface/jinja'
 import type { JinjaTemplate } from '../native/native.js'
 import type { PlainTextGuard } from './plain-text-guard.js'
+import type { RenderedTemplate } from './tokenizer.js'
 import type { Vocabulary } from './vocabulary.js'
 
 /**
@@ -73,13 +73,6 @@ export interface TemplateTools {
   readonly compile?: Compile
   /** For the date that some templates show; default: that of 1970. */
   readonly clock?: Pick<Clock, 'now'>
-}
-
-/** A rendered conversation, without a beginning-of-sequence token. */
-export interface RenderedTemplate {
-  readonly text: string
-  /** A part at a time. */
-  readonly tokens: Iterable<TokenId[]>
 }
 
 /** Renders conversations with the model's chat template, written in Jinja. */

@@ -10,7 +10,6 @@ import type {
   Tokenizer,
 } from '@cllm/core'
 import type { NativeModel } from '../native/native-model.js'
-import type { ChatTemplate } from './chat-template.js'
 import type { Vocabulary } from './vocabulary.js'
 
 /** UTF-16 units of a part where the text can be cut: llama.cpp tokenizes them in a millisecond or two. */
@@ -124,6 +123,18 @@ export function escape(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|/-]/g, '\\$&')
 }
 
+/** A rendered conversation, without a beginning-of-sequence token. */
+export interface RenderedTemplate {
+  readonly text: string
+  /** A part at a time. */
+  readonly tokens: Iterable<TokenId[]>
+}
+
+/** Writes conversations as the model's chat template does. */
+interface ChatRenderer {
+  render(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedTemplate
+}
+
 /** llama.cpp's tokenizer with the vocabulary and chat template of the model's file. */
 export class LlamaCppTokenizer implements Tokenizer {
   readonly vocabularySize: number
@@ -132,9 +143,9 @@ export class LlamaCppTokenizer implements Tokenizer {
 
   readonly #parts: TextParts
   readonly #vocabulary: Vocabulary
-  readonly #template: ChatTemplate
+  readonly #template: ChatRenderer
 
-  constructor(parts: TextParts, vocabulary: Vocabulary, template: ChatTemplate) {
+  constructor(parts: TextParts, vocabulary: Vocabulary, template: ChatRenderer) {
     this.#parts = parts
     this.#vocabulary = vocabulary
     this.#template = template
@@ -182,7 +193,7 @@ export class LlamaCppTokenizer implements Tokenizer {
   renderChatInParts(
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
-  ): { readonly text: string; readonly tokens: Iterable<TokenId[]> } {
+  ): RenderedTemplate {
     const { text, tokens } = this.#template.render(messages, options)
     return { text, tokens: this.#withBos(tokens) }
   }

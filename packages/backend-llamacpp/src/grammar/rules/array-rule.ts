@@ -1,19 +1,18 @@
 import { keepsTo } from '../schema/accepts.js'
 import { type Facts, factsOf } from '../schema/facts.js'
+import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
 import { literal, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from './json-rules.js'
 import { alternativesOf } from '../schema/ways/schema-alternatives.js'
 import { digitsWithin } from './number-rule.js'
 import { refusedSchema } from '../refuse.js'
-import type { SchemaCompiler } from '../schema/schema-compiler.js'
-import { pointerOf } from './string-rule.js'
 import { writeMembers } from './write-members.js'
 
 /** This many elements are told apart in arrays that have each at most once. */
 const mostUnique = 200
 
 /** The arrays that are allowed as GBNF, or undefined when there is none. */
-export function arrayRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+export function arrayRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
   for (const keyword of ['minItems', 'maxItems'] as const) {
     const value = facts[keyword]
@@ -50,7 +49,7 @@ export function arrayRule(compiler: SchemaCompiler, facts: Facts): string | unde
 
 /** The rules of the elements by position and of all further ones, up to where none can be. */
 function rulesOf(
-  compiler: SchemaCompiler,
+  compiler: RuleCompiler,
   { prefix, items, maxItems }: Facts,
 ): { readonly elements: readonly string[]; readonly item: string | undefined } {
   const elements: string[] = []
@@ -64,7 +63,7 @@ function rulesOf(
 
 /** Elements that can be told one by one, of arrays that have each at most once. */
 function uniqueElements(
-  { document }: SchemaCompiler,
+  { document }: RuleCompiler,
   { prefix, items }: Facts,
 ): readonly string[] | undefined {
   if (prefix.length > 0 || items.length === 0) return undefined

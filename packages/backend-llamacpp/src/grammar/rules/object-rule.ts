@@ -5,18 +5,21 @@ import { notPattern } from '../pattern/regex-to-gbnf.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
 import { jsonRule } from './json-rules.js'
 import { freeKeys, listedNames } from './property-names.js'
-import { pointerOf } from './string-rule.js'
 import { type Member, writeMembers } from './write-members.js'
 import { acceptsName } from '../schema/accepts.js'
 import type { Facts } from '../schema/facts.js'
-import type { SchemaCompiler } from '../schema/schema-compiler.js'
-import { type Conjunction, whereOf } from '../schema/schema-document.js'
+import {
+  type Conjunction,
+  pointerOf,
+  type RuleCompiler,
+  whereOf,
+} from '../schema/schema-document.js'
 
 /** Further properties that must come are told apart by their first letters. */
 const letters = 26
 
 /** The objects that are allowed as GBNF, or undefined when there is none. */
-export function objectRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+export function objectRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer, document } = compiler
   const { required, properties, names } = facts
   jsonRule(writer, 'ws')
@@ -46,7 +49,7 @@ export function objectRule(compiler: SchemaCompiler, facts: Facts): string | und
 }
 
 /** Properties that are not named. */
-function othersRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+function othersRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
   if (facts.patterned.size > 0) return patternedRule(compiler, facts)
   if (facts.isClosed) return undefined
@@ -63,7 +66,7 @@ function othersRule(compiler: SchemaCompiler, facts: Facts): string | undefined 
 }
 
 /** Properties whose names match patterns, and others where there may be some. */
-function patternedRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+function patternedRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
   const patterns = [...facts.patterned.keys()]
   const members = (kept: readonly string[], all: Conjunction): string[] => {
@@ -92,7 +95,7 @@ function patternedRule(compiler: SchemaCompiler, facts: Facts): string | undefin
 }
 
 /** Properties that are valid by all patterns' schemas, so that it does not matter which match. */
-function commonRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+function commonRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer, document } = compiler
   const pointer = pointerOf(facts, 'patternProperties')
   const value = compiler.compile([...facts.patterned.values()].flat())
@@ -113,7 +116,7 @@ function commonRule(compiler: SchemaCompiler, facts: Facts): string | undefined 
 
 /** Properties without names of their own that must come, each with a name that no other has. */
 function furtherMembers(
-  compiler: SchemaCompiler,
+  compiler: RuleCompiler,
   facts: Facts,
   count: number,
   other: string,

@@ -3,11 +3,15 @@ import { plainCharacters } from '../pattern/character-rule.js'
 import { type CodePointSet, difference, union } from '../pattern/characters/code-point-set.js'
 import { noneOf } from '../pattern/regex-to-gbnf.js'
 import { numberRule } from './number-rule.js'
-import { pointerOf, stringRule } from './string-rule.js'
+import { stringRule } from './string-rule.js'
 import { isOfNumbers, keepsTo } from '../schema/accepts.js'
 import { type Facts, factsOf } from '../schema/facts.js'
-import type { SchemaCompiler } from '../schema/schema-compiler.js'
-import type { Conjunction, SchemaDocument } from '../schema/schema-document.js'
+import {
+  type Conjunction,
+  pointerOf,
+  type RuleCompiler,
+  type SchemaDocument,
+} from '../schema/schema-document.js'
 import { alternativesOf } from '../schema/ways/schema-alternatives.js'
 
 /** The names that an `enum` or `const` allows; undefined where there is none. */
@@ -34,7 +38,7 @@ export function listedNames(
  * @throws CllmError `invalid_constraint`, one of strings where no automaton can follow the patterns
  */
 export function freeKeys(
-  compiler: SchemaCompiler,
+  compiler: RuleCompiler,
   facts: Facts,
   kept: readonly string[] = [],
 ): string | undefined {
@@ -59,7 +63,7 @@ export function freeKeys(
 }
 
 /** Names that spell an integer. */
-function numericKeys({ writer }: SchemaCompiler, way: Facts): string | undefined {
+function numericKeys({ writer }: RuleCompiler, way: Facts): string | undefined {
   if (!isOfNumbers(way)) return undefined
   const digits = numberRule(writer, { ...way, isInteger: true })
   return digits && `"\\"" ${digits} "\\""`

@@ -6,11 +6,10 @@ import { refusedSchema, refusedStrings } from '../refuse.js'
 import { formatMatches, formatPattern } from './formats.js'
 import { jsonRule } from './json-rules.js'
 import type { Facts } from '../schema/facts.js'
-import type { SchemaCompiler } from '../schema/schema-compiler.js'
-import type { SchemaObject } from '../schema/schema-keywords.js'
+import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
 
 /** The strings that are allowed as GBNF, or undefined when there is none. */
-export function stringRule(compiler: SchemaCompiler, facts: Facts): string | undefined {
+export function stringRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
   const { minLength: min, maxLength: max, patterns } = facts
   if (min > max) return undefined
@@ -53,7 +52,7 @@ function untrimmed(writer: GbnfWriter, min: number, max: number): string {
 }
 
 /** Strings of a format whose texts match patterns that are more than an automaton can follow. */
-function byFormat(compiler: SchemaCompiler, facts: Facts, pointer: string): string | undefined {
+function byFormat(compiler: RuleCompiler, facts: Facts, pointer: string): string | undefined {
   const spend = compiler.document.budget.at(pointer)
   for (const format of facts.formats) {
     const pattern = formatPattern(format)
@@ -70,7 +69,7 @@ function byFormat(compiler: SchemaCompiler, facts: Facts, pointer: string): stri
 
 /** What matches all of the patterns; undefined when nothing does. */
 function insideOf(
-  compiler: SchemaCompiler,
+  compiler: RuleCompiler,
   { minLength: min, maxLength: max }: Facts,
   patterns: readonly string[],
   pointer: string,
@@ -95,10 +94,4 @@ function checkLength(facts: Facts, keyword: 'minLength' | 'maxLength'): void {
   if (value <= maximumRepetitions || value === Infinity) return
   const reason = `expected at most ${maximumRepetitions}, got ${value}`
   throw refusedSchema(pointerOf(facts, keyword), reason)
-}
-
-/** Where a keyword is that some of the schemas have. */
-export function pointerOf({ places }: Pick<Facts, 'places'>, keyword: keyof SchemaObject): string {
-  const place = places.find(({ schema }) => Object.hasOwn(schema as SchemaObject, keyword))
-  return place === undefined ? '#' : `${place.pointer}/${keyword}`
 }

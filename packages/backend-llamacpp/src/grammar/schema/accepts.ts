@@ -4,8 +4,7 @@ import { formatPattern } from '../rules/formats.js'
 import { isMultiple, multipleSteps } from '../rules/multiple-rule.js'
 import { isEachOnce, isValid } from './is-valid.js'
 import { alternativesOf } from './ways/schema-alternatives.js'
-import { type Conjunction, type SchemaDocument, whereOf } from './schema-document.js'
-import { pointerOf } from '../rules/string-rule.js'
+import { type Conjunction, pointerOf, type SchemaDocument, whereOf } from './schema-document.js'
 
 /** Whether a value is valid by all of these schemas. */
 export const accepts = (document: SchemaDocument, all: Conjunction, value: unknown): boolean =>

@@ -9,7 +9,12 @@ import { objectRule } from '../rules/object-rule.js'
 import { stringRule } from '../rules/string-rule.js'
 import { keepsTo } from './accepts.js'
 import { type Facts, factsOf, type ValueType, valueTypes } from './facts.js'
-import { type Conjunction, type SchemaDocument, whereOf } from './schema-document.js'
+import {
+  type Conjunction,
+  type RuleCompiler,
+  type SchemaDocument,
+  whereOf,
+} from './schema-document.js'
 import { heldProperties, type SchemaObject } from './schema-keywords.js'
 import { alternativesOf } from './ways/schema-alternatives.js'
 
@@ -46,8 +51,8 @@ const impliedTypes: Readonly<Record<ValueType, readonly (keyof SchemaObject)[]>>
 /** To write a range of numbers. */
 const numberSteps = 50
 
-/** Makes rules of schemas; the same schemas have one rule, so that recursion ends. */
-export class SchemaCompiler {
+/** Chooses the rule of each type of value that schemas allow. */
+export class SchemaCompiler implements RuleCompiler {
   readonly writer: GbnfWriter
   readonly document: SchemaDocument
   readonly #rules = new Map<string, string | undefined>()
@@ -66,7 +71,6 @@ export class SchemaCompiler {
     this.writer = writer
   }
 
-  /** The rule for values valid by all of these schemas; undefined if there are none. */
   compile(all: Conjunction): string | undefined {
     const real = [...new Set(all)].filter(({ schema }) => schema !== true)
     if (real.length === 0) return jsonRule(this.writer, 'value')
@@ -108,7 +112,6 @@ export class SchemaCompiler {
     return undefined
   }
 
-  /** What is made of the same facts once; what cannot be made is refused each time. */
   once(key: string, pointer: string, make: () => string | undefined): string | undefined {
     this.document.budget.spend(1 + (key.length >> 4), pointer)
     if (this.#made.has(key)) return this.#made.get(key)
@@ -117,7 +120,6 @@ export class SchemaCompiler {
     return rule
   }
 
-  /** Strings that hold the text of a value valid by all of these schemas; undefined if there are none. */
   quoted(all: Conjunction): string | undefined {
     const inner = new GbnfWriter()
     const value = new SchemaCompiler(this.document, inner).compile(all)

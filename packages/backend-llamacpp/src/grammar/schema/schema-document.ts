@@ -1,4 +1,5 @@
 import { defined, type JsonSchema } from '@cllm/core'
+import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { LinearPattern } from '../pattern/linear-pattern.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
 import { refusedSchema } from '../refuse.js'
@@ -21,6 +22,27 @@ export type Conjunction = readonly Place[]
 /** Where the first of some schemas is, to say where a problem is; the whole where there is none. */
 export function whereOf([first]: Conjunction): string {
   return first?.pointer ?? '#'
+}
+
+/** Where a keyword is that some of the schemas have. */
+export function pointerOf(
+  { places }: { readonly places: Conjunction },
+  keyword: keyof SchemaObject,
+): string {
+  const place = places.find(({ schema }) => Object.hasOwn(schema as SchemaObject, keyword))
+  return place === undefined ? '#' : `${place.pointer}/${keyword}`
+}
+
+/** Makes rules of the schemas inside a schema; the same schemas have one rule, so that recursion ends. */
+export interface RuleCompiler {
+  readonly writer: GbnfWriter
+  readonly document: SchemaDocument
+  /** The rule for values valid by all of these schemas; undefined if there are none. */
+  compile(all: Conjunction): string | undefined
+  /** What is made of the same facts once; what cannot be made is refused each time. */
+  once(key: string, pointer: string, make: () => string | undefined): string | undefined
+  /** Strings that hold the text of a value valid by all of these schemas; undefined if there are none. */
+  quoted(all: Conjunction): string | undefined
 }
 
 /** What is known of schemas and values. */

@@ -1,6 +1,5 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
 import type { Logger, SamplingParams, TokenId } from '@cllm/core'
-import type { DrawWorkerData, SamplerMessage } from './draw-worker.js'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 
 /** Fewer draws are made sooner than another thread has woken. */
@@ -16,6 +15,19 @@ export interface PlainDrawSettings {
   readonly params: SamplingParams
   /** What is added to the logits of single tokens. */
   readonly biases?: { readonly tokens: Uint32Array; readonly values: Float32Array }
+}
+
+/** What a thread that draws is started with. */
+export interface DrawWorkerData {
+  readonly board: SharedArrayBuffer
+  readonly vocabularySize: number
+  readonly samplers: MessagePort
+}
+
+/** Tells a thread of a sampler, or that there is none any more. */
+export interface SamplerMessage {
+  readonly sampler: number
+  readonly settings?: PlainDrawSettings
 }
 
 /** A draw, and how this thread makes it. */

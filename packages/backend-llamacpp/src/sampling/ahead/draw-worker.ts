@@ -1,24 +1,11 @@
-import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads'
+import { receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { viewMemory } from '../../native/ffi/bind-functions.js'
-import type { PlainDrawSettings } from './draw-threads.js'
+import type { DrawWorkerData, PlainDrawSettings, SamplerMessage } from './draw-threads.js'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 import { Candidates } from '../chain/candidates/candidates.js'
 import { createChain, pick, type SamplingChain, scanFor, seedAt } from '../chain/sampling-chain.js'
 import { DrawRandom } from '../chain/steps/draws.js'
 import { addBiases } from '../chain/steps/logit-changes.js'
-
-/** What a thread that draws is started with. */
-export interface DrawWorkerData {
-  readonly board: SharedArrayBuffer
-  readonly vocabularySize: number
-  readonly samplers: MessagePort
-}
-
-/** Tells a thread of a sampler, or that there is none any more. */
-export interface SamplerMessage {
-  readonly sampler: number
-  readonly settings?: PlainDrawSettings
-}
 
 /** Draws with the others, round after round, until the board is closed. */
 function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorkerData): void {
