@@ -12,7 +12,7 @@ import {
 import { overriding } from '../client/overriding.js'
 import type { ClosableDirectory } from '../server/static-directory.js'
 import type { AdapterSet } from './adapter-set.js'
-import { PresetList } from './presets.js'
+import { PresetList, type ServedNames } from './presets.js'
 
 /** Options of {@link NamedModels}. */
 export interface NamedModelsOptions {
@@ -36,7 +36,7 @@ const noAdapters = 'This server applies no adapters to all requests'
  * Models with further names: a preset has one of its own, and a model with an adapter is `model:adapter`, or the
  * adapter's name alone where only one model has it. What is loaded and unloaded is noted in the sets of adapters.
  */
-export class NamedModels implements ClosableDirectory {
+export class NamedModels implements ClosableDirectory, ServedNames {
   readonly presets = new PresetList(this)
   readonly loading: ModelLoading | undefined
 
@@ -134,7 +134,6 @@ export class NamedModels implements ClosableDirectory {
     await this.models.close()
   }
 
-  /** Whether a name stands for a model, whatever presets there are. */
   isThere(name: string): boolean {
     try {
       this.models.nameOf(this.#withAdapter(name).model)
@@ -144,7 +143,6 @@ export class NamedModels implements ClosableDirectory {
     }
   }
 
-  /** The names of the server's own models, with their aliases and adapters. */
   servedNames(): ReadonlySet<string> {
     return new Set([
       ...this.list().flatMap((id) => [id, ...(this.models.status(id).aliases ?? [])]),

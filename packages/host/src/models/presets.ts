@@ -1,5 +1,4 @@
 import { type ModelPreset, type ModelPresets, CllmError } from '@cllm/core'
-import type { NamedModels } from './named-models.js'
 
 /** Characters of a name. */
 const longestName = 256
@@ -11,11 +10,19 @@ const mostText = 16 * 1024 * 1024
 /** A name without the tag that Ollama's clients write. */
 const untagged = (name: string): string => name.replace(/:latest$/, '')
 
+/** The names that presets stand beside. */
+export interface ServedNames {
+  /** Whether a name stands for a model, whatever presets there are. */
+  isThere(name: string): boolean
+  /** The names of the server's own models, with their aliases and adapters. */
+  servedNames(): ReadonlySet<string>
+}
+
 /** The presets of a server, with the characters that each takes. */
 export class PresetList implements ModelPresets {
   readonly #presets = new Map<string, { readonly preset: ModelPreset; readonly size: number }>()
 
-  constructor(private readonly models: NamedModels) {}
+  constructor(private readonly models: ServedNames) {}
 
   list(): readonly ModelPreset[] {
     const served = this.models.servedNames()

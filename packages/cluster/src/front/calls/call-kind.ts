@@ -1,7 +1,7 @@
 import type { ToEngine } from '@cllm/host'
 import type { Member, Members } from '../members.js'
 import type { Placing } from '../placing/placing.js'
-import type { ActivityCursors } from './plan-activity.js'
+import type { ActivityCursors } from './merge-activity.js'
 import type { LastStatistics } from './last-statistics.js'
 
 /** A call of a client. */

@@ -1,6 +1,6 @@
 import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { CleanTask } from './state-task.js'
+import type { CleanTask, Kept } from './state-task.js'
 
 /** What the name of a file ends with. */
 export const ending = '.state'
@@ -16,14 +16,6 @@ interface Seen {
   readonly name: string
   readonly size: number
   readonly usedAt: number
-}
-
-/** Files that are kept, the latest used last, and the bytes of all of them. */
-export interface Kept {
-  readonly names: readonly string[]
-  readonly bytes: number
-  /** Names of those that are not kept. */
-  readonly removed: readonly string[]
 }
 
 /** Makes a folder. One that is there already keeps its rights: it may be one of the user's. */

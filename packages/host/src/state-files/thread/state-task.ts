@@ -1,5 +1,4 @@
 import type { StateFile } from '@cllm/core'
-import type { Kept } from './clean-folder.js'
 import type { ReadHead } from './state-format.js'
 
 /** What may be needed to understand a file: 32 bytes. */
@@ -44,6 +43,14 @@ export interface CleanTask {
   /** Bytes of a file that is to come. */
   readonly more: number
   readonly maxAgeMs: number
+}
+
+/** Files that are kept, the latest used last, and the bytes of all of them. */
+export interface Kept {
+  readonly names: readonly string[]
+  readonly bytes: number
+  /** Names of those that are not kept. */
+  readonly removed: readonly string[]
 }
 
 /** Writes to each page of new memory, so that the operating system finds and clears it now. */
