@@ -2,7 +2,7 @@ import { type Readable, pipeline } from 'node:stream'
 import { CllmError } from '@cllm/core'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { KoaContext } from '../routes/koa-context.js'
-import { isObject } from '../fields/fields.js'
+import { isObject, type JsonObject } from '../fields/fields.js'
 
 const [quote, backslash] = ['"'.charCodeAt(0), '\\'.charCodeAt(0)]
 const openings = new Set(['{', '['].map((bracket) => bracket.charCodeAt(0)))
@@ -61,45 +61,6 @@ export async function readWithin(
   const message = `Expected a ${what} of at most ${limit} bytes, instead got more`
   throw new CllmError('body_too_large', message, { details: { limit } })
 }
-
-/** Smaller bodies are always accepted: the engine's queue limits the number of requests. */
-const smallBytes = 64 * 1024
-
-/**
- * Counts the bytes of the bodies of all requests in progress, up to a limit. The number of waiting
- * requests is limited, but a thousand bodies of 1 MiB, parsed, would still be gigabytes.
- */
-export class BodyBudget {
-  #bytes = 0
-
-  constructor(private readonly limit: number) {}
-
-  /**
-   * Counts bytes of a body as they come, until its answer is sent, so that those are counted, too, whose
-   * ends never come.
-   *
-   * @throws `queue_full`, or `cancelled` when the client has left: nothing would end the counting
-   */
-  count({ state }: Pick<KoaContext, 'state'>, bytes: number): void {
-    if (state.left.signal.aborted) {
-      throw new CllmError('cancelled', 'The client left before its body was read')
-    }
-    if (state.bodyBytes + bytes > smallBytes && this.#bytes + bytes > this.limit) {
-      const message = `The bodies of requests in progress have ${this.#bytes} bytes; the limit is ${this.limit}`
-      throw new CllmError('queue_full', message, { details: { limit: this.limit } })
-    }
-    state.bodyBytes += bytes
-    this.#bytes += bytes
-  }
-
-  /** Counts this many bytes no longer. */
-  release(bytes: number): void {
-    this.#bytes -= bytes
-  }
-}
-
-/** A JSON object. */
-export type JsonObject = Readonly<Record<string, unknown>>
 
 /**
  * The JSON object in a request's body. Any content type is read as JSON in UTF-8, as Ollama and

@@ -1,8 +1,10 @@
 import { z } from 'zod'
-import type { JsonObject } from '../body/read-json-body.js'
+
+/** A JSON object. */
+export type JsonObject = Readonly<Record<string, unknown>>
 
 /** Whether a value of JSON is an object, and no list. */
-export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** A number within bounds, with the bounds in its message. */

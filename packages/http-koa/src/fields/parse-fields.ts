@@ -1,6 +1,6 @@
 import { CllmError, type Logger } from '@cllm/core'
 import type { z } from 'zod'
-import type { JsonObject } from '../body/read-json-body.js'
+import type { JsonObject } from '../fields/fields.js'
 import type { KoaContext } from '../routes/koa-context.js'
 
 /**

@@ -1,10 +1,10 @@
 import { type ErrorCode, errorTable } from '@cllm/core'
-import type { JsonObject } from '../body/read-json-body.js'
+import type { JsonObject } from '../fields/fields.js'
 import { nativeErrors } from '../errors/error-body.js'
 import { schemaOf } from '../fields/fields.js'
+import type { KoaProtocol } from '../routes/koa-context.js'
 import type { BoundRoute, ErrorFormat } from '../routes/route.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'
-import type { DescribedProtocol } from './openapi-document.js'
 
 /** The headers of answers, for the components of a description. */
 export const describedHeaders: JsonObject = {
@@ -28,6 +28,9 @@ function header(description: string, type: string): JsonObject {
 /** References to some of these headers. */
 export const headers = (names: readonly string[]): JsonObject =>
   Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
+
+/** The parts of a protocol that are described. */
+export type DescribedProtocol = Pick<KoaProtocol, 'name' | 'routes' | 'errors'>
 
 /** The error schema of each protocol, for the components of a description. */
 export function describeErrors(protocols: readonly DescribedProtocol[]): JsonObject {

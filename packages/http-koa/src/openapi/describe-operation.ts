@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import type { JsonObject } from '../body/read-json-body.js'
+import type { JsonObject } from '../fields/fields.js'
 import { schemaOf } from '../fields/fields.js'
 import type { BoundRoute, ErrorFormat } from '../routes/route.js'
 import { rateLimitHeaders } from '../security/rate-limits.js'

@@ -1,7 +1,6 @@
-import type { JsonObject } from '../body/read-json-body.js'
-import type { KoaProtocol } from '../routes/koa-context.js'
+import type { JsonObject } from '../fields/fields.js'
 import { describeOperation } from './describe-operation.js'
-import { describeErrors, describedHeaders } from './describe-failures.js'
+import { type DescribedProtocol, describeErrors, describedHeaders } from './describe-failures.js'
 
 /** The description of an API by the OpenAPI specification 3.1. */
 export interface OpenApiDocument {
@@ -18,9 +17,6 @@ export interface OpenApiDocument {
   readonly paths: Readonly<Record<string, Readonly<Record<string, JsonObject>>>>
   readonly components: JsonObject
 }
-
-/** The parts of a protocol that are described. */
-export type DescribedProtocol = Pick<KoaProtocol, 'name' | 'routes' | 'errors'>
 
 /** Describes the routes of protocols, from the schemas that check their requests. */
 export function openApiDocument(

@@ -11,7 +11,7 @@ import { openAi } from './openai/openai-protocol.js'
 import { openApi } from '../openapi/openapi-protocol.js'
 import { usage } from './usage/usage-protocol.js'
 import { web } from './web/web-protocol.js'
-import type { ProtocolDefaults } from '../request/protocol-defaults.js'
+import type { ProtocolDefaults } from '../request/build-request.js'
 import { type KoaProtocolDefinition, PROTOCOLS, Services } from '../routes/define-protocol.js'
 import type { KoaProtocol } from '../routes/koa-context.js'
 

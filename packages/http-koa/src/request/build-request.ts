@@ -1,6 +1,5 @@
 import type { GenerateRequest, Prompt, SamplingParams } from '@cllm/core'
 import { largest } from '../fields/fields.js'
-import type { ProtocolDefaults } from './protocol-defaults.js'
 
 type OrUndefined<T> = { readonly [Key in keyof T]?: T[Key] | undefined }
 
@@ -34,6 +33,21 @@ export interface RequestSettings
   readonly logitBias?: Readonly<Record<string, number>> | undefined
   readonly stop?: string | readonly string[] | undefined
 }
+
+/** The values of fields that a request leaves out. */
+export interface ProtocolDefaults {
+  /** The most tokens of an answer; `Infinity`: as many as fit the slot. */
+  readonly maxTokens: number
+  /** The sampling parameters that differ from the engine's own defaults. */
+  readonly sampling: Partial<SamplingParams>
+  /** Those of them that an operator has set: they go before what a model recommends. Default: none. */
+  readonly set?: Partial<SamplingParams>
+  /** Texts before which an answer ends; default: none. */
+  readonly stop?: readonly string[] | undefined
+}
+
+/** Values that an operator has set in place of a protocol's own. */
+export type DefaultOverrides = Partial<Omit<ProtocolDefaults, 'set' | 'stop'>>
 
 /** Makes the engine's request from a client's settings and the protocol's defaults. */
 export function buildRequest(

@@ -8,23 +8,9 @@ import {
 import { z } from 'zod'
 import { integer, largest, stop } from '../fields/fields.js'
 import { parseFields } from '../fields/parse-fields.js'
+import type { DefaultOverrides, ProtocolDefaults } from './build-request.js'
 import { API_DEFAULTS, Services } from '../routes/define-protocol.js'
 import { defaultsFields, samplingSettings } from '../fields/sampling-fields.js'
-
-/** The values of fields that a request leaves out. */
-export interface ProtocolDefaults {
-  /** The most tokens of an answer; `Infinity`: as many as fit the slot. */
-  readonly maxTokens: number
-  /** The sampling parameters that differ from the engine's own defaults. */
-  readonly sampling: Partial<SamplingParams>
-  /** Those of them that an operator has set: they go before what a model recommends. Default: none. */
-  readonly set?: Partial<SamplingParams>
-  /** Texts before which an answer ends; default: none. */
-  readonly stop?: readonly string[] | undefined
-}
-
-/** Values that an operator has set in place of a protocol's own. */
-export type DefaultOverrides = Partial<Omit<ProtocolDefaults, 'set' | 'stop'>>
 
 /** A protocol's defaults, with the operator's values in place of its own. */
 export function withOverrides(

@@ -1,7 +1,7 @@
 import type { Readable } from 'node:stream'
 import type { Clock, EngineClient, EngineDirectory, Logger, OpenOptions, Random } from '@cllm/core'
 import type { z } from 'zod'
-import type { JsonObject } from '../body/read-json-body.js'
+import type { JsonObject } from '../fields/fields.js'
 import type { ResumableStreams } from '../stream/resumable-streams.js'
 
 /** What a handler returns: JSON, or a `Reply` or `StreamReply`; undefined: another route answers. */

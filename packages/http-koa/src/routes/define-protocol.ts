@@ -1,7 +1,7 @@
 import { type PartToken, type ProtocolDefinition, token } from '@cllm/core'
 import type { OpenBatches } from '../protocols/batches/batch-store.js'
 import type { ModelStore } from '../engines/model-store.js'
-import type { DefaultOverrides, ProtocolDefaults } from '../request/protocol-defaults.js'
+import type { DefaultOverrides, ProtocolDefaults } from '../request/build-request.js'
 import type { KeyStore } from '../security/key-store.js'
 import type { KoaProtocol } from './koa-context.js'
 

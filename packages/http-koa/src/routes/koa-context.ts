@@ -9,12 +9,11 @@ import type {
   TransportContext,
 } from '@cllm/core'
 import type { RouterContext, RouterInstance } from '@koa/router'
-import type { BodyBudget } from '../body/read-json-body.js'
+import type { BodyBudget, CountedBody } from '../body/body-budget.js'
 import type { RequestObserver } from '../engines/request-observer.js'
-import type { KeyAccess } from '../security/secure.js'
+import type { KeyAccess } from '../security/api-key.js'
 import type { ResumableStreams } from '../stream/resumable-streams.js'
-import type { BoundRoute, ErrorFormat } from './route.js'
-import type { Match } from './route-table.js'
+import type { BoundRoute, ErrorFormat, Match } from './route.js'
 
 /** What the driver needs of its transport, at `ctx.state.transport`. */
 export interface TransportServices {
@@ -36,16 +35,12 @@ export interface TransportServices {
 }
 
 /** The `ctx.state` of every request. */
-export interface KoaState {
+export interface KoaState extends CountedBody {
   /** The request's id, which its answer and its lines in the log have. */
   id: string
   transport: TransportServices
   /** What is served at its path. */
   match: Match
-  /** Fires when the connection closes: the client left, was cut off, or has its answer. */
-  left: AbortController
-  /** Bytes of its body that count towards the limit for all bodies. */
-  bodyBytes: number
   /** The name of the API key that authenticated it. */
   keyName?: string
   /** Why the server disconnected its client, if it did. */

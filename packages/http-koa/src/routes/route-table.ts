@@ -1,23 +1,6 @@
 import { nativeErrors } from '../errors/error-body.js'
 import type { KoaProtocol } from './koa-context.js'
-import type { Access, BoundRoute, ErrorFormat } from './route.js'
-
-/** A route that a path matches, with what its parameters stand for. */
-export interface MatchedRoute {
-  readonly route: BoundRoute
-  readonly params: Readonly<Record<string, string>>
-}
-
-/** What is served at a path. */
-export interface Match {
-  /** The routes of this method, in the order of their protocols. */
-  readonly routes: readonly MatchedRoute[]
-  /** The methods that the path takes; none: there is no such path. */
-  readonly methods: readonly string[]
-  readonly access: Access
-  /** The format of its failures. */
-  readonly errors: ErrorFormat
-}
+import type { Access, BoundRoute, ErrorFormat, Match } from './route.js'
 
 interface Entry {
   readonly route: BoundRoute

@@ -60,6 +60,23 @@ export interface BoundRoute extends Omit<Route, 'handle'> {
   handle(call: Call, own?: unknown): Answer | Promise<Answer>
 }
 
+/** A route that a path matches, with what its parameters stand for. */
+export interface MatchedRoute {
+  readonly route: BoundRoute
+  readonly params: Readonly<Record<string, string>>
+}
+
+/** What is served at a path. */
+export interface Match {
+  /** The routes of this method, in the order of their protocols. */
+  readonly routes: readonly MatchedRoute[]
+  /** The methods that the path takes; none: there is no such path. */
+  readonly methods: readonly string[]
+  readonly access: Access
+  /** The format of its failures. */
+  readonly errors: ErrorFormat
+}
+
 /** Binds what the handlers of a protocol share. */
 export const bindRoutes = <Own>(routes: readonly Route<Own>[], own: Own): readonly BoundRoute[] =>
   routes.map((route) => ({ ...route, own }))

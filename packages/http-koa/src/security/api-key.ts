@@ -32,6 +32,16 @@ export interface KeyRing {
   withHash(hash: string): ApiKey | undefined
 }
 
+/** Holds what is computed later to the limits of the key that asked for it. */
+export interface KeyAccess {
+  readonly keys: KeyRing
+  /** Counts a request of a key; throws over the limit. `tell` takes headers of the answer. */
+  readonly limit: (
+    key: ApiKey,
+    tell: (headers: Readonly<Record<string, string>>) => void,
+  ) => Promise<void>
+}
+
 /**
  * The stored hash of a key. Keys are 256 random bits, so a slow hash would add no protection; a key
  * that an operator chose is kept in memory only.

@@ -3,7 +3,7 @@ import type { KoaState } from '../routes/koa-context.js'
 import type { TransportContext } from '@cllm/core'
 import cors from '@koa/cors'
 import type { RequestObserver } from '../engines/request-observer.js'
-import type { ApiKey, KeyRing } from './api-key.js'
+import type { KeyAccess, KeyRing } from './api-key.js'
 import { authenticate } from './authenticate.js'
 import { areLoopback, checkOrigins, isAllowedOrigin, ownOrigins } from './origins.js'
 import type { CreateLimitCounter } from './limit-counters.js'
@@ -48,16 +48,6 @@ export interface SecurityOptions {
    * machine may ask.
    */
   readonly corsOrigins?: readonly string[]
-}
-
-/** Holds what is computed later to the limits of the key that asked for it. */
-export interface KeyAccess {
-  readonly keys: KeyRing
-  /** Counts a request of a key; throws over the limit. `tell` takes headers of the answer. */
-  readonly limit: (
-    key: ApiKey,
-    tell: (headers: Readonly<Record<string, string>>) => void,
-  ) => Promise<void>
 }
 
 /** What a transport does so that its options hold. */

@@ -1,9 +1,6 @@
 import { statusElsewhere } from '../../errors/error-body.js'
-import {
-  type DefaultOverrides,
-  defaultsOptions,
-  overridesFrom,
-} from '../../request/protocol-defaults.js'
+import type { DefaultOverrides } from '../../request/build-request.js'
+import { defaultsOptions, overridesFrom } from '../../request/protocol-defaults.js'
 import { bindRoutes, type Route, post } from '../../routes/route.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'

@@ -9,7 +9,8 @@ import { boolean, integer, largest, list, object, text } from '../../fields/fiel
 import { usualFields } from '../../fields/sampling-fields.js'
 import { buildRequest } from '../../request/build-request.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
-import { type ProtocolDefaults, withModelDefaults } from '../../request/protocol-defaults.js'
+import type { ProtocolDefaults } from '../../request/build-request.js'
+import { withModelDefaults } from '../../request/protocol-defaults.js'
 import { expectedField, unsupported } from '../../request/refusals.js'
 import {
   type Breakpoint,

@@ -1,6 +1,7 @@
 import { collectAnswer } from '../../chat/answer/create-answer-parser.js'
 import { startThinking } from '../../request/limit-thinking.js'
-import { type DefaultOverrides, withOverrides } from '../../request/protocol-defaults.js'
+import type { DefaultOverrides } from '../../request/build-request.js'
+import { withOverrides } from '../../request/protocol-defaults.js'
 import type { Answer, CallOf } from '../../routes/call.js'
 import { contentOf, messageHead, stopOf, usageOf } from './message-body.js'
 import { streamMessage } from './message-stream.js'

@@ -12,10 +12,15 @@ import {
 } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
-import { type BatchObject, type FileObject, isUnderWay, type Kept } from './batch-objects.js'
+import {
+  type BatchObject,
+  type FileObject,
+  isUnderWay,
+  type Kept,
+  outputIds,
+} from './batch-objects.js'
 import { text } from 'node:stream/consumers'
 import type { BatchKind as Kind, BatchStore, LinePlace, Stored } from './batch-store.js'
-import { outputIds } from './folder-answers.js'
 import { type PlacedLine, splitLines } from './lines/split-lines.js'
 
 /** So much of a file is read at once. */

@@ -94,3 +94,14 @@ export const keyIsGone: NonNullable<BatchObject['errors']> = {
 /** A new id of a file or a batch. */
 export const newId = (kind: 'file-' | 'batch_', random: Random): string =>
   `${kind}${requestId(random)}`
+
+/** The ids of a batch's files, whose digits are its own, so that they are found again after a crash. */
+export function outputIds(batch: string): Readonly<Record<'completed' | 'failed', string>> {
+  const digits = batch.slice('batch_'.length)
+  return { completed: fileOf(digits, 1), failed: fileOf(digits, 2) }
+}
+
+/** The id of a file for each number, the same each time. */
+function fileOf(digits: string, number: number): string {
+  return `file-${digits.slice(0, -1)}${(parseInt(digits.slice(-1), 16) ^ number).toString(16)}`
+}

@@ -1,5 +1,5 @@
 import type { BatchFolder } from './batch-folder.js'
-import type { BatchObject, Kept } from './batch-objects.js'
+import { type BatchObject, type Kept, outputIds } from './batch-objects.js'
 import type { Added, BatchAnswers, NumberedBatchLine } from './batch-store.js'
 
 type Ending = 'completed' | 'failed'
@@ -7,12 +7,6 @@ type Ending = 'completed' | 'failed'
 /** The lines of a batch with answers, by how they ended. */
 interface Answered extends Readonly<Record<Ending, Set<string>>> {
   readonly total: number
-}
-
-/** The ids of a batch's files, whose digits are its own, so that they are found again after a crash. */
-export function outputIds(batch: string): Readonly<Record<Ending, string>> {
-  const digits = batch.slice('batch_'.length)
-  return { completed: fileOf(digits, 1), failed: fileOf(digits, 2) }
 }
 
 /** The answers of batches in a folder: each is in its file as soon as it is there. */
@@ -89,11 +83,6 @@ export class FolderAnswers implements BatchAnswers {
   async remove(batch: string): Promise<void> {
     this.#open.delete(batch)
   }
-}
-
-/** The id of a file for each number, the same each time. */
-function fileOf(digits: string, number: number): string {
-  return `file-${digits.slice(0, -1)}${(parseInt(digits.slice(-1), 16) ^ number).toString(16)}`
 }
 
 /** Undefined for the half of a line that a full disk has left. */

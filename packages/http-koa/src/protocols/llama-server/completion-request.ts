@@ -8,7 +8,8 @@ import { buildRequest } from '../../request/build-request.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
 import { repeatRequest } from '../../request/generation.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
-import { type ProtocolDefaults, withModelDefaults } from '../../request/protocol-defaults.js'
+import type { ProtocolDefaults } from '../../request/build-request.js'
+import { withModelDefaults } from '../../request/protocol-defaults.js'
 
 /** Likeliest tokens that the engine lists. */
 const mostLogprobs = 20

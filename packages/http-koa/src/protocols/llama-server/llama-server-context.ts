@@ -1,4 +1,4 @@
-import type { DefaultOverrides } from '../../request/protocol-defaults.js'
+import type { DefaultOverrides } from '../../request/build-request.js'
 
 /** What the handlers of llama-server's API share. */
 export interface LlamaServerContext {

@@ -3,11 +3,8 @@ import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, post, get } from '../../routes/route.js'
-import {
-  type DefaultOverrides,
-  defaultsOptions,
-  overridesFrom,
-} from '../../request/protocol-defaults.js'
+import type { DefaultOverrides } from '../../request/build-request.js'
+import { defaultsOptions, overridesFrom } from '../../request/protocol-defaults.js'
 import { completion } from './completion.js'
 import { completionSchema } from './completion-request.js'
 import { embedding, embeddingSchema } from './embedding.js'

@@ -14,7 +14,7 @@ import {
 } from '../../fields/fields.js'
 import { defaultsFields, usualFields } from '../../fields/sampling-fields.js'
 import { buildRequest } from '../../request/build-request.js'
-import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
+import type { ProtocolDefaults } from '../../request/build-request.js'
 
 const fewSamplers = 'an array of up to 8 objects with a name'
 /** The engine checks the names and the options. */

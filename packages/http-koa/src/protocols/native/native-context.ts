@@ -1,5 +1,5 @@
 import type { Route } from '../../routes/route.js'
-import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
+import type { ProtocolDefaults } from '../../request/build-request.js'
 
 /** What the handlers of the native protocol share. */
 export interface NativeContext {

@@ -4,13 +4,8 @@ import type { Answer, Call, CallOf } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol, MAX_QUEUED_REQUESTS } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
-import {
-  type DefaultOverrides,
-  defaultsOptions,
-  overridesFrom,
-  type ProtocolDefaults,
-  withOverrides,
-} from '../../request/protocol-defaults.js'
+import type { DefaultOverrides, ProtocolDefaults } from '../../request/build-request.js'
+import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
 import { benchmark, benchmarkSchema } from './benchmark.js'
 import { generateSchema } from './generate-request.js'
 import { generate, generateStream } from './generate.js'

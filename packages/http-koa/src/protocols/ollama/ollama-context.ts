@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type EngineDirectory, type ModelPresets } from '@cllm/core'
 import type { ModelStore } from '../../engines/model-store.js'
 import type { UnknownFields } from '../../fields/parse-fields.js'
-import type { DefaultOverrides } from '../../request/protocol-defaults.js'
+import type { DefaultOverrides } from '../../request/build-request.js'
 import type { Call } from '../../routes/call.js'
 import { mayChangeServer } from '../../security/authenticate.js'
 import { z } from 'zod'

@@ -2,11 +2,8 @@ import { defined } from '@cllm/core'
 import type { ModelStore } from '../../engines/model-store.js'
 import { statusElsewhere } from '../../errors/error-body.js'
 import { UnknownFields } from '../../fields/parse-fields.js'
-import {
-  type DefaultOverrides,
-  defaultsOptions,
-  overridesFrom,
-} from '../../request/protocol-defaults.js'
+import type { DefaultOverrides } from '../../request/build-request.js'
+import { defaultsOptions, overridesFrom } from '../../request/protocol-defaults.js'
 import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { bindRoutes, type Route, get, post, del } from '../../routes/route.js'

@@ -3,7 +3,7 @@ import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { Call } from '../../routes/call.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
 import { customInput } from './tools/custom-tools.js'
-import type { ProtocolDefaults } from '../../request/protocol-defaults.js'
+import type { ProtocolDefaults } from '../../request/build-request.js'
 
 /** A tool call in an answer; that of a free-form tool has its input as a text. */
 export function toolCallOf(

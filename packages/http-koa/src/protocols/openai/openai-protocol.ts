@@ -7,8 +7,8 @@ import {
   type LogLevelControl,
 } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
+import type { DefaultOverrides } from '../../request/build-request.js'
 import {
-  type DefaultOverrides,
   defaultsOptions,
   eachWithOverrides,
   overridesFrom,

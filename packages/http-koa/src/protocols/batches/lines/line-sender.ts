@@ -8,7 +8,7 @@ import { checkFields, openModel } from '../../../routes/driver.js'
 import type { KoaProtocol } from '../../../routes/koa-context.js'
 import { RouteTable } from '../../../routes/route-table.js'
 import { requestScope } from '../../../security/authenticate.js'
-import type { KeyAccess } from '../../../security/secure.js'
+import type { KeyAccess } from '../../../security/api-key.js'
 import type { Owner } from '../batch-objects.js'
 
 /** What a line of a batch asks. */

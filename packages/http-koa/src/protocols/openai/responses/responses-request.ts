@@ -6,14 +6,16 @@ import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-c
 import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
 import { buildRequest } from '../../../request/build-request.js'
 import type { FieldConstraint } from '../../../request/constraint.js'
-import { type ProtocolDefaults, withModelDefaults } from '../../../request/protocol-defaults.js'
+import type { ProtocolDefaults } from '../../../request/build-request.js'
+import { withModelDefaults } from '../../../request/protocol-defaults.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { ChatRequest } from '../chat/chat-request.js'
 import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
 import { askedConstraints, formatConstraint } from '../structured-output.js'
-import { customAsFunction, customSchema } from '../tools/custom-tools.js'
+import { customSchema } from '../tools/custom-tools.js'
 import {
   type ClientFunction,
+  customAsFunction,
   functionFields,
   functionsOf,
   offerTools,

@@ -1,7 +1,5 @@
-import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import { object } from '../../../fields/fields.js'
-import type { ClientFunction } from './openai-tools.js'
 
 /** What a free-form tool is, the same in chats and responses: its input is a text, not JSON. */
 const customFields = {
@@ -12,44 +10,6 @@ const customFields = {
 
 /** A free-form tool that a client offers. */
 export const customSchema = z.object(customFields, 'an object with a name')
-
-/**
- * A free-form tool as the function that models know: with a text as its only argument. A grammar of its
- * input is shown to the model, which is not held to it: the log says so.
- */
-export function customAsFunction(
-  { name, description, format }: z.output<typeof customSchema>,
-  logger: Logger,
-): ClientFunction {
-  const { syntax, definition } = grammarOf(format ?? {})
-  if (definition !== '') {
-    logger.warn({ tool: name, syntax }, 'the grammar of a free-form tool is shown, not enforced')
-  }
-  const said = [
-    description ?? '',
-    definition === '' ? '' : `The input is text in this ${syntax} grammar:\n${definition}`,
-  ]
-  return {
-    name,
-    description: said.filter((text) => text !== '').join('\n\n'),
-    parameters: {
-      type: 'object',
-      properties: { input: { type: 'string', description: 'The input of the tool as plain text' } },
-      required: ['input'],
-      additionalProperties: false,
-    },
-    isCustom: true,
-  }
-}
-
-/** Chats have the grammar in a member of its own, responses beside the type. */
-function grammarOf(format: Readonly<Record<string, unknown>>) {
-  const { syntax, definition } = (format['grammar'] ?? format) as Readonly<Record<string, unknown>>
-  return {
-    syntax: typeof syntax === 'string' ? syntax.slice(0, 40) : '',
-    definition: typeof definition === 'string' ? definition : '',
-  }
-}
 
 /** The arguments with which such a function was called before. */
 export const customArguments = (input: unknown): { readonly input: unknown } => ({

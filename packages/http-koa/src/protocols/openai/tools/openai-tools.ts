@@ -5,7 +5,7 @@ import type { ForcedTools } from '../../../chat/plan-answer.js'
 import { list, object } from '../../../fields/fields.js'
 import { asSchema } from '../../../request/constraint.js'
 import { expectedField } from '../../../request/refusals.js'
-import { customAsFunction, customSchema } from './custom-tools.js'
+import { customSchema } from './custom-tools.js'
 
 /** What a function is, the same in chats and responses. */
 export const functionFields = {
@@ -21,6 +21,44 @@ const functionSchema = z.object(functionFields, 'an object with a name')
 export type ClientFunction = z.output<typeof functionSchema> & {
   /** Whether it stands for a free-form tool. */
   readonly isCustom?: boolean
+}
+
+/**
+ * A free-form tool as the function that models know: with a text as its only argument. A grammar of its
+ * input is shown to the model, which is not held to it: the log says so.
+ */
+export function customAsFunction(
+  { name, description, format }: z.output<typeof customSchema>,
+  logger: Logger,
+): ClientFunction {
+  const { syntax, definition } = grammarOf(format ?? {})
+  if (definition !== '') {
+    logger.warn({ tool: name, syntax }, 'the grammar of a free-form tool is shown, not enforced')
+  }
+  const said = [
+    description ?? '',
+    definition === '' ? '' : `The input is text in this ${syntax} grammar:\n${definition}`,
+  ]
+  return {
+    name,
+    description: said.filter((text) => text !== '').join('\n\n'),
+    parameters: {
+      type: 'object',
+      properties: { input: { type: 'string', description: 'The input of the tool as plain text' } },
+      required: ['input'],
+      additionalProperties: false,
+    },
+    isCustom: true,
+  }
+}
+
+/** Chats have the grammar in a member of its own, responses beside the type. */
+function grammarOf(format: Readonly<Record<string, unknown>>) {
+  const { syntax, definition } = (format['grammar'] ?? format) as Readonly<Record<string, unknown>>
+  return {
+    syntax: typeof syntax === 'string' ? syntax.slice(0, 40) : '',
+    definition: typeof definition === 'string' ? definition : '',
+  }
 }
 
 /** The tools of a chat: functions and free-form tools. Others are passed over. */
