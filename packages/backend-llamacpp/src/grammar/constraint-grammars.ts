@@ -28,7 +28,7 @@ export class ConstraintGrammars {
   readonly #grammars = new LRUCache<string, TokenGrammar>({ maxSize: cacheSize })
 
   /** @param vocabulary - of the model */
-  constructor(vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'endOfGeneration'>) {
+  constructor(vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'read' | 'endOfGeneration'>) {
     const { size, endOfGeneration } = vocabulary
     let trie: TokenTrie | undefined
     this.#tokens = {
@@ -70,9 +70,10 @@ export class ConstraintGrammars {
   }
 }
 
-function* textsOf(vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'endOfGeneration'>) {
+/** The texts of all tokens, which only the tree keeps. */
+function* textsOf(vocabulary: Pick<Vocabulary, 'size' | 'read' | 'endOfGeneration'>) {
   for (let token: TokenId = 0; token < vocabulary.size; token++) {
-    const bytes = vocabulary.bytes(token)
+    const bytes = vocabulary.read(token)
     if (bytes.length > 0 && !vocabulary.endOfGeneration.has(token)) yield [token, bytes] as const
   }
 }

@@ -138,17 +138,13 @@ export class Vocabulary {
     const known = this.#bytes[token]
     if (known !== undefined) return known
     this.check(token)
-    const bytes = this.#read(token)
+    const bytes = this.read(token)
     this.#bytes[token] = bytes
     return bytes
   }
 
-  /** The text that special parsing makes a control token of; empty for other tokens. */
-  controlText(token: TokenId): string {
-    return this.#controlTexts.get(token) ?? ''
-  }
-
-  #read(token: TokenId): Uint8Array {
+  /** What {@link bytes} gives of a known id, and does not keep. */
+  read(token: TokenId): Uint8Array {
     const attributes = this.#model.getTokenAttributes(token)
     if ((attributes & silent) !== 0 || (attributes & textual) === 0) return nothing
     if (this.#type === VocabularyType.Rwkv || this.#type > VocabularyType.Plamo2) {
@@ -163,6 +159,11 @@ export class Vocabulary {
     if (this.#type === VocabularyType.Plamo2) return encoder.encode(text)
     const spelled = this.#spellsBytes ? spelledBytes(text) : undefined
     return spelled ?? encoder.encode(text.replaceAll('\u2581', ' '))
+  }
+
+  /** The text that special parsing makes a control token of; empty for other tokens. */
+  controlText(token: TokenId): string {
+    return this.#controlTexts.get(token) ?? ''
   }
 
   #longest(text: string, isControl: boolean): number {

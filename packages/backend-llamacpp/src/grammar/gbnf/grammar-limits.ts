@@ -15,7 +15,7 @@ export const grammarLimits = {
   /** Steps from one character to what may follow it. */
   advanceSteps: 20_000,
   /** Characters compared with elements to find the tokens that may come next… */
-  comparisons: 8_000_000,
+  comparisons: 3_000_000,
   /** … plus this many for each byte of the vocabulary. */
   comparisonsPerByte: 5,
 } as const
