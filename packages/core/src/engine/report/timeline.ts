@@ -8,8 +8,6 @@ import type { RequestState } from '../../contracts/scheduling/scheduler-policy.j
 import { defined } from '../../defined.js'
 import type { Sequence } from '../requests/sequence.js'
 
-type Spans = Extract<TimelineEntry, { readonly untilMs: number }>
-
 /** More entries than this are put together with like ones. */
 const mostEntries = 60
 
@@ -127,40 +125,32 @@ export class Timeline {
     return { type: 'waited', ...span, reasons: this.reasons(now) }
   }
 
-  #add(entry: TimelineEntry): void {
+  /** Adds an entry, or puts it together with one that is alike enough. */
+  #add(next: TimelineEntry): void {
     const entries = this.#entries
     const isFull = entries.length >= mostEntries
-    const at = isFull ? entries.findLastIndex(({ type }) => type === entry.type) : -1
+    const at = isFull ? entries.findLastIndex(({ type }) => type === next.type) : -1
     const index = at === -1 ? entries.length - 1 : at
-    const merged = merge(entries[index], entry, isFull)
-    if (merged !== undefined) entries[index] = merged
-    else if (!isFull) entries.push(entry)
+    const before = entries[index]
+    if (before?.type === 'prefill' && next.type === 'prefill') {
+      const isAlike = before.tokens === before.chunks * next.tokens
+      if (isFull || isAlike) {
+        const { untilMs } = next
+        const tokens = before.tokens + next.tokens
+        entries[index] = { ...before, untilMs, chunks: before.chunks + 1, tokens }
+        return
+      }
+    }
+    if (!isFull) {
+      entries.push(next)
+    } else if (before?.type === 'paused' && next.type === 'paused') {
+      const steps = before.steps + next.steps
+      entries[index] = { ...before, untilMs: next.untilMs, steps }
+    } else if (before?.type === 'waited' && next.type === 'waited') {
+      const reasons = sum(before.reasons, next.reasons)
+      entries[index] = { ...before, untilMs: next.untilMs, reasons }
+    }
   }
-}
-
-/** Two entries as one, if they are alike enough. */
-function merge(
-  before: TimelineEntry | undefined,
-  next: TimelineEntry,
-  isFull: boolean,
-): TimelineEntry | undefined {
-  if (before?.type === 'prefill' && next.type === 'prefill') {
-    if (!isFull && before.tokens !== before.chunks * next.tokens) return undefined
-    const chunks = before.chunks + 1
-    return { ...spanning(before, next), chunks, tokens: before.tokens + next.tokens }
-  }
-  if (!isFull) return undefined
-  if (before?.type === 'paused' && next.type === 'paused') {
-    return { ...spanning(before, next), steps: before.steps + next.steps }
-  }
-  if (before?.type === 'waited' && next.type === 'waited') {
-    return { ...spanning(before, next), reasons: sum(before.reasons, next.reasons) }
-  }
-  return undefined
-}
-
-function spanning<Entry extends Spans>(before: Entry, { untilMs }: Spans): Entry {
-  return { ...before, untilMs }
 }
 
 type Reasons = Partial<Record<WaitReason, number>>
@@ -231,7 +221,17 @@ export class WaitAttribution {
     now: number,
     reasons: Reasons,
   ): void {
-    const overtaking = this.#overtakingOf(request.arrival, start.at, now)
+    // The first admission of a later request since the wait began, found by halving.
+    let low = 0
+    let high = this.#overtakings.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      const { arrival, totals } = this.#overtakings[middle] as Overtaking
+      if (arrival > request.arrival && totals.at >= start.at) high = middle
+      else low = middle + 1
+    }
+    const found = this.#overtakings[low]
+    const overtaking = found !== undefined && found.totals.at < now ? found : undefined
     const end = overtaking?.totals ?? this.begin(now)
     for (const reason of ['step', 'slots', 'cells', 'budget', 'policy'] as const) {
       add(reasons, reason, end.ms[reason] - start.ms[reason])
@@ -240,20 +240,6 @@ export class WaitAttribution {
     const { deadline = Infinity } = request
     const isSooner = (overtaking.deadline ?? Infinity) < deadline
     add(reasons, isSooner ? 'deadline' : 'order', now - overtaking.totals.at)
-  }
-
-  /** The first admission of a later request since the wait began, found by halving. */
-  #overtakingOf(arrival: number, since: number, now: number): Overtaking | undefined {
-    let low = 0
-    let high = this.#overtakings.length
-    while (low < high) {
-      const middle = (low + high) >> 1
-      const { arrival: its, totals } = this.#overtakings[middle] as Overtaking
-      if (its > arrival && totals.at >= since) high = middle
-      else low = middle + 1
-    }
-    const found = this.#overtakings[low]
-    return found !== undefined && found.totals.at < now ? found : undefined
   }
 }
 
