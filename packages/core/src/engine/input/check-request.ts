@@ -108,8 +108,7 @@ export function checkFields(request: GenerateRequest, { limits, capabilities }: 
   for (const [field, expected] of Object.entries(lists)) {
     const list: unknown = request[field as keyof typeof lists]
     const least = field === 'stop' ? 1 : 0
-    const isText = (text: unknown): boolean => typeof text === 'string' && text.length >= least
-    if (list === undefined || (Array.isArray(list) && list.every(isText))) continue
+    if (list === undefined || areTexts(list, least)) continue
     throw invalidField(field, expected, list)
   }
   for (const [name, why] of Object.entries(logprobs)) {
@@ -135,6 +134,15 @@ export function checkContinuation(
   checkNumber('continued.firstTokenMs', firstTokenMs, { min: 0, max: elapsedMs })
 }
 
+/** Whether it is an array of texts of these lengths. */
+function areTexts(list: unknown, least: number, most = Infinity): list is string[] {
+  if (!Array.isArray(list)) return false
+  for (const text of list as unknown[]) {
+    if (typeof text !== 'string' || text.length < least || text.length > most) return false
+  }
+  return true
+}
+
 const maximumSeed = 0xffff_ffff
 const mostBreakers = 32
 const longestBreaker = 40
@@ -152,9 +160,7 @@ export function checkSampling(
   if (mirostat !== 0 && mirostat !== 2) throw invalidField('mirostat', '0 or 2', mirostat)
   for (const [field, range] of samplingRows) checkNumber(field, sampling[field], range)
   checkNumber('seed', sampling.seed, { min: 0, max: maximumSeed, integer: true })
-  const isText = (text: unknown) =>
-    typeof text === 'string' && text !== '' && text.length <= longestBreaker
-  const areBreakers = Array.isArray(drySequenceBreakers) && drySequenceBreakers.every(isText)
+  const areBreakers = areTexts(drySequenceBreakers, 1, longestBreaker)
   if (!areBreakers || drySequenceBreakers.length > mostBreakers) {
     const expected = `an array of up to ${mostBreakers} texts of 1 to ${longestBreaker} characters`
     throw invalidField('drySequenceBreakers', expected, drySequenceBreakers)

@@ -30,12 +30,12 @@ export function resolvePrompt(
   const { tokenizer, limits } = context
   checkShape(prompt, tokenizer)
   if ('tokens' in prompt) return checkLength([...prompt.tokens], context)
-  const texts = 'messages' in prompt ? prompt.messages.map(({ content }) => content) : [prompt.text]
+  const pieces = 'messages' in prompt ? prompt.messages : [{ content: prompt.text }]
   let length = 0
-  for (const text of texts) length += text.length
+  for (const { content } of pieces) length += content.length
   // Tokenizing blocks the loop, so what cannot fit by its size alone is refused before. Prompts of usual
   // lengths are not copied only to be measured: a UTF-16 unit has three bytes at most.
-  if (3 * length > limits.contextSize * tokenizer.maxTokenBytes) refuseBySize(texts, context)
+  if (3 * length > limits.contextSize * tokenizer.maxTokenBytes) refuseBySize(pieces, context)
   if (length > longText) {
     const parts =
       'messages' in prompt
@@ -95,9 +95,13 @@ function checkShape(prompt: Prompt, tokenizer: Tokenizer): void {
   }
 }
 
-function refuseBySize(texts: readonly string[], context: PromptContext): void {
+function refuseBySize(
+  pieces: readonly Pick<ChatMessage, 'content'>[],
+  context: PromptContext,
+): void {
   const encoder = new TextEncoder()
-  const bytes = texts.reduce((sum, text) => sum + encoder.encode(text).length, 0)
+  let bytes = 0
+  for (const { content } of pieces) bytes += encoder.encode(content).length
   const least = Math.ceil(bytes / context.tokenizer.maxTokenBytes)
   if (least > context.limits.contextSize) throw promptTooLong(least, context, 'at least ')
 }

@@ -32,11 +32,16 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
     Array.isArray(plan.reject) &&
     Array.isArray(plan.run)
   if (!isWhole) throw wrong('it expects the lists admit, preempt, reject and run')
-  if (!plan.run.every(hasId) || !plan.reject.every(hasId)) {
-    throw wrong('each entry of reject and run expects an id')
+  for (const list of [plan.run, plan.reject]) {
+    for (const entry of list) {
+      if (typeof entry?.id !== 'string') throw wrong('each entry of reject and run expects an id')
+    }
   }
+  const { admit, reject } = plan
+  // Most plans reject none.
+  const leaves = reject.length === 0 ? admit : [...admit, ...reject.map(({ id }) => id)]
   const leaving = new Set<string>()
-  for (const id of idsOf(plan)) {
+  for (const id of leaves) {
     if (context.waiting.get(id) === undefined) {
       throw wrong(`admit and reject expect waiting requests, instead got "${id}"`)
     }
@@ -90,11 +95,4 @@ export function checkPlan(policy: SchedulerPolicy, plan: Plan, context: PlanCont
     const count = context.waiting.size + context.running.size
     throw wrong(`${count} requests want to go on, it runs none and names no later time to wake`)
   }
-}
-
-const hasId = (entry: { readonly id: string } | undefined): boolean => typeof entry?.id === 'string'
-
-/** Those that leave the queue: most plans have none. */
-function idsOf({ admit, reject }: Plan): readonly string[] {
-  return reject.length === 0 ? admit : [...admit, ...reject.map(({ id }) => id)]
 }

@@ -47,7 +47,8 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
     budget -= tokens
     const { slotTokens: context, state } = sequence
     const part = { request: sequence, tokens, context, isDecode: state === 'decoding' }
-    const drafts = Math.min(entry.drafts ?? 0, sequence.draft?.tokens ?? 0, budget)
+    const wanted = entry.drafts ?? 0
+    const drafts = wanted > 0 ? Math.min(wanted, sequence.draft?.tokens ?? 0, budget) : 0
     if (drafts > 0) budget -= drafts
     parts.push(drafts > 0 ? withDrafts(part, drafts) : part)
   }
@@ -125,9 +126,9 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
   const end = first + tokens
   const slot = sequence.slot ?? -1
   const chunk = sequence.tokens.slice(first, end)
-  const { sampler } = sequence
-  const scores = scoresOf(sequence, first, end)
-  const { applied } = sequence.request.adapters
+  const { sampler, request } = sequence
+  const scores = request.promptLogprobs === undefined ? undefined : scoresOf(sequence, first, end)
+  const { applied } = request.adapters
   const more = {
     ...(applied.length === 0 ? {} : { adapters: applied }),
     ...(discarded === 0 ? {} : { discarded }),
@@ -136,14 +137,16 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
     const item: BatchItem = { slot, position, tokens: chunk, outputs: [], ...more }
     return scores === undefined || sampler === undefined ? item : { ...item, sampler, scores }
   }
-  const { logprobs, drawLogprobs } = sequence.request
+  const { logprobs, drawLogprobs } = request
   const drafts = draft?.length ?? 0
   const last = end - 1 - discarded
+  const outputs: number[] = []
+  for (let at = last - drafts; at <= last; at++) outputs.push(at)
   return {
     slot,
     position,
     tokens: draft === undefined ? chunk : [...chunk, ...draft],
-    outputs: Array.from({ length: drafts + 1 }, (_, nth) => last - drafts + nth),
+    outputs,
     ...more,
     ...(drafts === 0 ? {} : { drafts }),
     sampler,
@@ -156,11 +159,10 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
 /** The prompt tokens from `position` to `end` that are still to be scored: each by the one before. */
 function scoresOf(sequence: Sequence, position: number, end: number): ScoredTokens | undefined {
   const { promptTokens, promptLogprobs, request } = sequence
-  if (request.promptLogprobs === undefined) return undefined
   const from = Math.max(position, promptLogprobs.length)
   const tokens = sequence.tokens.slice(from + 1, Math.min(end + 1, promptTokens))
   if (tokens.length === 0) return undefined
-  return { position: from, tokens, top: request.promptLogprobs }
+  return { position: from, tokens, top: request.promptLogprobs ?? 0 }
 }
 
 function toError(error: unknown): CllmError {
