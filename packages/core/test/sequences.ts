@@ -1,7 +1,6 @@
 import { type TokenId, defaultSampling } from '@cllm/core'
 import { FakeTokenizer } from '@cllm/testing'
 import { Sequence, type SequenceRequest } from '../src/engine/requests/sequence.js'
-import { StopMatcher } from '../src/engine/requests/stop-matcher.js'
 
 const decoder = new FakeTokenizer().createDecoder()
 
@@ -41,7 +40,7 @@ export function sequenceOf(
       continued: undefined,
       scope: '',
       decoder,
-      stopMatcher: new StopMatcher([]),
+      stopMatcher: undefined,
       ...request,
     },
     [...tokens],

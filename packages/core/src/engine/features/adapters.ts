@@ -3,6 +3,7 @@ import type {
   AdapterChoice,
   AdapterInfo,
   AdapterSource,
+  AppliedAdapter,
   LoadedAdapter,
   RequestAdapters,
 } from '../../contracts/model/adapter.js'
@@ -14,13 +15,7 @@ import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
 
 /** The model alone. */
-const noAdapters: RequestAdapters = { applied: [], key: '' }
-
-/** The step group of a request: of one group are only those with the same adapters. */
-export const groupWith = (
-  stepGroup: string | undefined,
-  { key }: RequestAdapters,
-): string | undefined => (key === '' ? stepGroup : JSON.stringify([stepGroup ?? '', key]))
+export const noAdapters: RequestAdapters = { applied: [], key: '' }
 
 interface Entry {
   readonly info: AdapterInfo
@@ -102,8 +97,7 @@ export class AdapterTable implements LoopWork {
    *
    * @throws CllmError `unsupported`, `invalid_request` or `model_not_found`
    */
-  resolve(choices: readonly AdapterChoice[] | undefined): RequestAdapters {
-    if (choices === undefined) return noAdapters
+  resolve(choices: readonly AdapterChoice[] = []): RequestAdapters {
     if (!Array.isArray(choices) || choices.length > mostChosen) {
       throw invalidField('adapters', `an array of at most ${mostChosen} adapters`, choices)
     }
@@ -127,7 +121,7 @@ export class AdapterTable implements LoopWork {
   }
 
   /** Throws `model_not_found` when one of them was taken away and given back meanwhile. */
-  ensureLoaded({ applied }: RequestAdapters): void {
+  ensureLoaded(applied: readonly AppliedAdapter[]): void {
     if (!applied.some(({ adapter }) => this.#gone.has(adapter))) return
     const message = 'adapters: one was unloaded before the request could be computed'
     throw new CllmError('model_not_found', message, { details: { field: 'adapters' } })

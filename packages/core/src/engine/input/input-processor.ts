@@ -5,7 +5,7 @@ import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import { AdapterTable } from '../features/adapters.js'
+import { AdapterTable, noAdapters } from '../features/adapters.js'
 import { OutputProcessor } from '../requests/output-processor.js'
 import * as parts from '../engine-parts.js'
 import { RequestTable } from '../requests/request-table.js'
@@ -54,7 +54,7 @@ export class InputProcessor implements EngineObserver {
    */
   process(id: string, request: GenerateRequest): Processed | Promise<Processed> {
     try {
-      this.#ensureOpen()
+      if (!this.isOpen) throw takesNone()
       const previous = this.table.find(id)
       const isLeaving = previous === undefined || previous.hasEnded
       if (!isLeaving || this.#arriving.has(id) || this.output.owes(id)) {
@@ -103,6 +103,7 @@ export class InputProcessor implements EngineObserver {
     this.#arriving.set(id, arrival)
     await new Promise<void>((resolve) => (arrival.proceed = resolve))
     if (arrival.error !== undefined) throw arrival.error
+    if (!this.isOpen) throw takesNone()
     return await this.#read(id, request)
   }
 
@@ -110,10 +111,10 @@ export class InputProcessor implements EngineObserver {
     const { context, kv, clock } = this
     const { continued, arrivedMsAgo = 0 } = request
     const arrivedAt = clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
-    this.#ensureOpen()
     const others = this.#arriving.size - Number(this.#arriving.has(id))
     if (continued === undefined) this.admission.checkCount(others, clock.now())
-    const adapters = this.adapters.resolve(request.adapters)
+    const { adapters: choices } = request
+    const adapters = choices === undefined ? noAdapters : this.adapters.resolve(choices)
     const complete = resolveRequest(id, request, context, { adapters, now: arrivedAt })
     const isNew = continued === undefined
     const admit = (tokens: TokenId[]): Sequence => {
@@ -132,8 +133,8 @@ export class InputProcessor implements EngineObserver {
     if (arrival !== undefined) arrival.release = this.adapters.hold(adapters)
     return prompt instanceof Promise ? prompt.then(admit) : admit(prompt)
   }
+}
 
-  #ensureOpen(): void {
-    if (!this.isOpen) throw new CllmError('shutting_down', 'The engine takes no new requests')
-  }
+function takesNone(): CllmError {
+  return new CllmError('shutting_down', 'The engine takes no new requests')
 }

@@ -5,7 +5,6 @@ import { type SamplingParams, defaultSampling } from '../../contracts/model/samp
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { groupWith } from '../features/adapters.js'
 import type { RequestAdapters } from '../../contracts/model/adapter.js'
 import {
   checkConstraint,
@@ -66,11 +65,14 @@ export function resolveRequest(
   // Those of a request that is continued went with its first token.
   const isBegun = (continued?.tokens.length ?? 0) > 0
   const promptLogprobs = isBegun ? undefined : request.promptLogprobs
-  const stepGroup = groupWith(request.stepGroup, adapters)
+  // Of one group are only requests with the same adapters.
+  const { stepGroup: group } = request
+  const stepGroup = adapters.key === '' ? group : JSON.stringify([group ?? '', adapters.key])
   const shiftOf = resolveShift(request, context)
   const sampling = resolveSampling(request, context)
-  const { samplers = [], seed } = sampling
-  const processors = context.samplers.create(samplers, { tokenizer, seed })
+  const { samplers, seed } = sampling
+  const processors =
+    samplers === undefined ? [] : context.samplers.create(samplers, { tokenizer, seed })
   return (prompt) => ({
     id,
     maxTokens,
@@ -104,7 +106,7 @@ export function resolveRequest(
     scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
     // A copy, since the sequence goes on writing into the prompt's list.
     decoder: tokenizer.createDecoder([...prompt], { marks }),
-    stopMatcher: new StopMatcher([...stop]),
+    stopMatcher: stop.length > 0 ? new StopMatcher([...stop]) : undefined,
   })
 }
 

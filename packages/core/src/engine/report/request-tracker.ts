@@ -42,8 +42,7 @@ export class RequestTracker implements EngineObserver {
     if (live === undefined) return this.#ended.get(id)
     const now = this.clock.now()
     const { sequence } = live
-    const { state } = sequence
-    return live.report({ state, usage: sequence.usage(), timings: sequence.timings(now) }, now)
+    return live.report({ state: sequence.state, ...sequence.account(now) }, now)
   }
 
   /** Why a waiting request has waited so far, in milliseconds; empty of any other. */

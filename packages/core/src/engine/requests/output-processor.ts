@@ -3,6 +3,7 @@ import type { AddressedEvent, GenerateEvent } from '../../contracts/engine/engin
 import type { LikelyToken, PromptLogprobs, TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from './sequence.js'
+import type { StopMatch } from './stop-matcher.js'
 import type { OutputLogprobs } from '../../contracts/model/backend.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 
@@ -40,10 +41,11 @@ export class OutputProcessor {
   }
 
   /** Publishes the error that ended a request. */
-  fail(sequence: Sequence, error: CllmError): void {
+  fail(sequence: Sequence, error: CllmError, now: number): void {
     const { id, preemptions } = sequence
-    const done = { usage: sequence.usage(), preemptions }
-    this.#events.push({ id, event: { type: 'error', error: error.serialize(), ...done } })
+    const { usage } = sequence.account(now)
+    const event = { type: 'error', error: error.serialize(), usage, preemptions } as const
+    this.#events.push({ id, event })
   }
 
   /** Whether events of this id are still to be published. */
@@ -66,7 +68,7 @@ export class OutputProcessor {
         if (sequence.hasEnded) ended.set(sequence, undefined)
       } catch (error) {
         ended.set(sequence, CllmError.from(error))
-        this.fail(sequence, CllmError.from(error))
+        this.fail(sequence, CllmError.from(error), now)
       }
     }
     const events = this.#events
@@ -87,7 +89,8 @@ export class OutputProcessor {
     }
     while (sequence.emittedTokens < sequence.generatedTokens) {
       const token = tokens[promptTokens + sequence.emittedTokens++] ?? -1
-      const { text, stop } = stopMatcher.push(decoder.push(token))
+      const piece = decoder.push(token)
+      const { text, stop }: StopMatch = stopMatcher?.push(piece) ?? { text: piece }
       const drawn = sequence.logprobs.shift()
       const logprobs = drawn && { logprobs: request.describe(token, drawn) }
       this.#events.push({ id, event: { type: 'token', token, text, ...logprobs, ...first } })
@@ -97,8 +100,9 @@ export class OutputProcessor {
       return
     }
     if (sequence.finish === undefined) return
-    const { text, stop } = stopMatcher.push(decoder.end())
-    const event = end(sequence, text + stopMatcher.end(), now, stop)
+    const rest = decoder.end()
+    const { text, stop }: StopMatch = stopMatcher?.push(rest) ?? { text: rest }
+    const event = end(sequence, text + (stopMatcher?.end() ?? ''), now, stop)
     this.#events.push({ id, event: { ...event, ...first } })
   }
 }
@@ -111,8 +115,7 @@ function end(sequence: Sequence, text: string, now: number, stop?: string): Gene
     reason: stop === undefined ? sequence.finish : 'stop',
     ...(stop !== undefined && { stop }),
     text,
-    usage: sequence.usage(),
-    timings: sequence.timings(now),
+    ...sequence.account(now),
   }
 }
 

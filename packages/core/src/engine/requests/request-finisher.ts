@@ -47,7 +47,7 @@ export class RequestFinisher {
     if (!sequence.isActive) return
     this.table.remove(sequence, endState(error), now)
     if (error === undefined) return
-    this.output.fail(sequence, error)
+    this.output.fail(sequence, error, now)
     this.#ended(sequence, now, error)
   }
 
@@ -68,7 +68,7 @@ export class RequestFinisher {
   }
 
   #ended(sequence: Sequence, now: number, error?: CllmError): void {
-    const end = { usage: sequence.usage(), timings: sequence.timings(now) }
-    this.observers.tell('onEnded', sequence, { ...end, state: endState(error), error }, now)
+    const end = { ...sequence.account(now), state: endState(error), error }
+    this.observers.tell('onEnded', sequence, end, now)
   }
 }

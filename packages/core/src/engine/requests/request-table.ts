@@ -65,18 +65,20 @@ export class RequestTable {
   /** Yields timed-out requests with their errors, and releases requests whose prefix wait expired. */
   due(now: number): Iterable<readonly [Sequence, CllmError]> {
     this.sharing.expire(now)
-    return this.#expiry.due(now)
+    return this.#expiry.next() <= now ? this.#expiry.due(now) : []
   }
 
   add(sequence: Sequence, now: number): void {
     this.waiting.add(sequence)
     this.#expiry.add(sequence)
     this.observers.tell('onQueued', sequence, now)
-    if (!this.samples.add(sequence)) this.#enterQueue(sequence, now)
+    const isHeld = sequence.request.sample !== undefined && this.samples.add(sequence)
+    if (!isHeld) this.#enterQueue(sequence, now)
   }
 
   /** Samples make room for other requests, or have their turn. */
   turnSamples(now: number): void {
+    if (this.samples.all.size === 0) return
     const victim = this.samples.victim(this.kv.freeSlots)
     if (victim !== undefined) {
       this.preempt(victim, now)
@@ -117,7 +119,8 @@ export class RequestTable {
       sequence.state = 'prefilling'
       sequence.admittedAt ??= now
       try {
-        this.adapters.ensureLoaded(sequence.request.adapters)
+        const { applied } = sequence.request.adapters
+        if (applied.length > 0) this.adapters.ensureLoaded(applied)
         await this.kv.acquire(sequence)
         this.#makeRoom(sequence, now)
         this.observers.tell('onPreparing', sequence, now)
@@ -188,7 +191,7 @@ export class RequestTable {
   /** Ends a request: its id and its slot are free. */
   remove(sequence: Sequence, state: EndState, now: number): void {
     this.waiting.remove(sequence)
-    this.samples.remove(sequence)
+    if (sequence.request.sample !== undefined) this.samples.remove(sequence)
     this.sharing.onLeft(sequence)
     this.#giveBack(sequence, now)
     sequence.state = state

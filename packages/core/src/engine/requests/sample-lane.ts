@@ -10,7 +10,8 @@ import type { Sequence } from './sequence.js'
  */
 @injectable()
 export class SampleLane {
-  readonly #samples = new Set<Sequence>()
+  /** The samples that wait or run, the first of each request, too. */
+  readonly all = new Set<Sequence>()
   /** Further samples that policies do not see yet. */
   readonly #held = new Set<Sequence>()
 
@@ -20,10 +21,9 @@ export class SampleLane {
     @inject(RunningSet) private readonly running: RunningSet,
   ) {}
 
-  /** A request is in the queue; returns whether it is held back. */
+  /** A sample is in the queue; returns whether it is held back. */
   add(sequence: Sequence): boolean {
-    if (!isSample(sequence)) return false
-    this.#samples.add(sequence)
+    this.all.add(sequence)
     if (!isFurther(sequence)) return false
     this.hold(sequence)
     return true
@@ -35,15 +35,15 @@ export class SampleLane {
     this.waiting.hold(sequence)
   }
 
-  /** A request has ended. */
+  /** A sample has ended. */
   remove(sequence: Sequence): void {
-    this.#samples.delete(sequence)
+    this.all.delete(sequence)
     this.#held.delete(sequence)
   }
 
   /** The sample that gives its slot to a request that waits, as samples have all of them. */
   victim(freeSlots: number): Sequence | undefined {
-    if (this.#samples.size === 0 || freeSlots > 0 || !this.#doOthersWait) return undefined
+    if (freeSlots > 0 || !this.#doOthersWait) return undefined
     const { list } = this.running
     return list.length > 1 && list.every(isSample) ? list.findLast(isFurther) : undefined
   }
@@ -64,7 +64,7 @@ export class SampleLane {
 
   /** Samples that wait like any other request. */
   get #shown(): Sequence[] {
-    return [...this.#samples].filter((one) => one.isWaiting && !this.#held.has(one))
+    return [...this.all].filter((one) => one.isWaiting && !this.#held.has(one))
   }
 
   get #doOthersWait(): boolean {

@@ -67,7 +67,8 @@ export interface SequenceRequest {
   /** Only requests of one scope share computed tokens. */
   readonly scope: string
   readonly decoder: TokenDecoder
-  readonly stopMatcher: StopMatcher
+  /** None: no stop texts. */
+  readonly stopMatcher: StopMatcher | undefined
 }
 
 /** Tokens per chunk when replaying output from a previous engine. */
@@ -214,21 +215,13 @@ export class Sequence implements SequenceView {
     return this.state === 'prefilling' || this.state === 'decoding'
   }
 
-  /** Token counts so far, as its `end` event has them. */
-  usage(): Usage {
-    return {
-      promptTokens: this.promptTokens,
-      cachedTokens: this.cachedTokens,
-      generatedTokens: this.emittedTokens,
-    }
-  }
-
-  /** Where its time went, as its `end` event has it. */
-  timings(now: number): Timings {
+  /** Token counts so far and where its time went, as its `end` event has them. */
+  account(now: number): { readonly usage: Usage; readonly timings: Timings } {
+    const { promptTokens, cachedTokens, emittedTokens: generatedTokens } = this
     const admitted = this.admittedAt ?? now
     const first = this.firstTokenAt ?? now
     const { draftTokens = 0, acceptedTokens = 0 } = this.drafts ?? {}
-    return {
+    const timings = {
       queueMs: admitted - this.arrival,
       prefillMs: first - admitted,
       firstTokenMs: first - this.arrival,
@@ -238,12 +231,16 @@ export class Sequence implements SequenceView {
       prefillChunks: this.prefillChunks,
       ...(draftTokens > 0 && { draftTokens, acceptedTokens }),
     }
+    return { usage: { promptTokens, cachedTokens, generatedTokens }, timings }
   }
 
   /** Restores the state of the decoder and the stop matcher by replaying the tokens. */
   #takeUp({ tokens, firstTokenMs }: Continuation): void {
     const { decoder, stopMatcher } = this.request
-    for (const token of tokens) stopMatcher.push(decoder.push(token))
+    for (const token of tokens) {
+      const text = decoder.push(token)
+      stopMatcher?.push(text)
+    }
     this.emittedTokens = tokens.length
     if (tokens.length === 0 || firstTokenMs === undefined) return
     // The admission time on the first engine is unknown; all up to the first token counts as waiting.

@@ -17,7 +17,6 @@ export class StopMatcher {
 
   /** Adds a piece of text; returns what became certain with it. */
   push(piece: string): StopMatch {
-    if (this.stops.length === 0) return { text: piece }
     const text = this.#held + piece
     const met = this.#find(text)
     if (met !== undefined) {
