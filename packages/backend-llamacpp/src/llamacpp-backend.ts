@@ -174,8 +174,7 @@ export class LlamaCppBackend implements Backend {
       this.#canLeave = false
     }
     for (const item of batch) cells.filled(item.slot, item.position + item.tokens.length)
-    this.#filler.observeBatch(batch, items, decodeMs)
-    this.#filler.trimFill(batch, items)
+    this.#filler.onComputed(batch, items, decodeMs)
     return { outputs, scores, decodeMs, sampleMs }
   }
 

@@ -603,7 +603,7 @@ t.test('sequences beside drafts become equally long where one pass takes less ti
     // Each token takes a millisecond, and passes nothing.
     for (const batch of [between, [verify(0, 3), decode(1)], [verify(1, 1), verify(3, 5)]]) {
       const tokens = batch.reduce((sum, item) => sum + item.tokens.length, 0)
-      learned.observeBatch(batch, batch, tokens)
+      learned.onComputed(batch, batch, tokens)
     }
   }
   t.strictSame(lengths(learned, between), asTheyAre, 'by what was learned')

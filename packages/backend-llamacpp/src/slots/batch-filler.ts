@@ -59,13 +59,9 @@ export class BatchFiller {
     this.#costs.observe(isDecode ? 'decode' : 'chunk', passed, ms)
   }
 
-  /** Learns how long all passes of a batch took, computed as these items. */
-  observeBatch(batch: readonly BatchItem[], items: readonly BatchItem[], ms: number): void {
+  /** All passes of a batch, computed as these items, took this long: what is beyond the batch is taken off. */
+  onComputed(batch: readonly BatchItem[], items: readonly BatchItem[], ms: number): void {
     if (isOfDrafts(batch)) this.#costs.observe('drafts', items, ms)
-  }
-
-  /** Takes off what these items have beyond the batch. */
-  trimFill(batch: readonly BatchItem[], items: readonly BatchItem[]): void {
     for (const [index, { slot, tokens }] of items.entries()) {
       if (tokens.length !== batch[index]?.tokens.length) this.#parts.cells.rollBack(slot)
     }

@@ -137,17 +137,20 @@ export class ChatTemplate {
       eos_token: this.#vocabulary.eosText,
     })
     const marked = (isOpen ? upToOpenEnd(text) : text) + (options.suffix ?? '')
-    return {
-      text: this.#guard.restore(marked, hidden),
-      tokens: this.#guard.tokenize(marked, hidden),
-    }
+    return this.#guard.show(marked, hidden)
   }
 
-  /** Some templates refuse a system message, or pass it over: it then goes into the user's first one. */
+  /**
+   * Some templates refuse a system message, or pass it over: it then goes in front of the user's first one,
+   * as in llama.cpp.
+   */
   #render(messages: readonly ChatMessage[], context: Readonly<Record<string, unknown>>): string {
-    const merged = withoutSystem(messages)
-    const attempts = merged !== undefined && this.#passesOverSystem() ? [] : [messages]
-    if (merged !== undefined) attempts.push(merged)
+    const [system, user, ...others] = messages
+    let attempts = [messages]
+    if (system?.role === 'system' && user?.role === 'user') {
+      const merged = [{ ...user, content: `${system.content}\n${user.content}` }, ...others]
+      attempts = this.#passesOverSystem() ? [merged] : [messages, merged]
+    }
     let problem: unknown
     for (const attempt of attempts) {
       try {
@@ -181,16 +184,6 @@ export class ChatTemplate {
 
 /** No template writes this by itself. */
 const probe = 'cllm-probe'
-
-/**
- * For templates that refuse a system message, or pass it over: it goes in front of the user's first
- * one, as in llama.cpp. Undefined where there is none.
- */
-function withoutSystem(messages: readonly ChatMessage[]): ChatMessage[] | undefined {
-  const [system, user, ...others] = messages
-  if (system?.role !== 'system' || user?.role !== 'user') return undefined
-  return [{ ...user, content: `${system.content}\n${user.content}` }, ...others]
-}
 
 interface CompiledTemplate {
   readonly source: string

@@ -55,28 +55,26 @@ export class PlainTextGuard {
     return { value: mapStrings(value, hideText) as T, texts, mark }
   }
 
-  /** Puts the hidden texts back. */
-  restore(text: string, { texts, mark }: Omit<HiddenText<unknown>, 'value'>): string {
-    if (texts.length === 0) return text
-    return text.replace(new RegExp(`${mark}(\\d+)${mark}`, 'g'), (_, index: string) => {
-      return texts[Number(index)] ?? ''
-    })
+  /**
+   * A rendered text with the hidden ones put back, and its tokens, a part at a time: control tokens where
+   * the template wrote them, only there.
+   */
+  show(
+    text: string,
+    hidden: HiddenText<unknown>,
+  ): { readonly text: string; readonly tokens: Iterable<TokenId[]> } {
+    const pattern = this.#pattern
+    if (hidden.texts.length === 0 || pattern === undefined) {
+      return { text, tokens: this.#parts.tokenize(text, true) }
+    }
+    return { text: restored(text, hidden), tokens: this.#tokenize(text.split(pattern), hidden) }
   }
 
-  /**
-   * The tokens of a rendered text, a part at a time: control tokens where the template wrote them,
-   * only there.
-   */
-  *tokenize(text: string, hidden: Omit<HiddenText<unknown>, 'value'>): Generator<TokenId[], void> {
-    if (hidden.texts.length === 0 || this.#pattern === undefined) {
-      yield* this.#parts.tokenize(text, true)
-      return
-    }
-    const parts = text.split(this.#pattern)
+  *#tokenize(parts: readonly string[], hidden: HiddenText<unknown>): Generator<TokenId[], void> {
     for (const [index, part] of parts.entries()) {
       const control = index % 2 === 1 ? this.#tokens.get(part) : undefined
       if (control === undefined) {
-        yield* this.#parts.tokenize(this.restore(this.#strip(parts, index), hidden), false)
+        yield* this.#parts.tokenize(restored(this.#strip(parts, index), hidden), false)
       } else {
         yield [control.id]
       }
@@ -99,6 +97,12 @@ export class PlainTextGuard {
     }
     return text
   }
+}
+
+function restored(text: string, { texts, mark }: HiddenText<unknown>): string {
+  return text.replace(new RegExp(`${mark}(\\d+)${mark}`, 'g'), (_, index: string) => {
+    return texts[Number(index)] ?? ''
+  })
 }
 
 function mapStrings(value: unknown, map: (text: string) => string): unknown {

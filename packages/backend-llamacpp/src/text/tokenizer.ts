@@ -48,37 +48,31 @@ export class TextParts {
 
   /** The tokens of a text, a part at a time. */
   *tokenize(text: string, special: boolean): Generator<TokenId[], void> {
-    let start = 0
-    for (let end = this.#cut(text, 0, special); end !== undefined;) {
-      yield this.#part(text, start, end, special)
-      start = end
-      end = this.#cut(text, start, special)
+    for (let start = 0, end = 0; start < text.length; start = end) {
+      const isShort = text.length - start < 2 * usualLength
+      end = isShort ? text.length : this.#cut(text, start, special)
+      let part = text.slice(start, end)
+      let lead = 0
+      // A tokenizer that puts a space before each text adds it to parts, too.
+      if (start > 0 && this.#addsSpace) {
+        if (part.startsWith(' ')) part = part.slice(1)
+        else {
+          part = lone + part
+          lead = this.#lead ??= this.#model.tokenize(lone, false).length
+        }
+      }
+      yield Array.from(this.#model.tokenize(part, special).subarray(lead))
     }
-    if (start < text.length) yield this.#part(text, start, text.length, special)
   }
 
-  #part(text: string, start: number, end: number, special: boolean): TokenId[] {
-    // A tokenizer that puts a space before each text adds it to parts, too.
-    if (start === 0 || !this.#addsSpace) {
-      return Array.from(this.#model.tokenize(text.slice(start, end), special))
-    }
-    if (text[start] === ' ')
-      return Array.from(this.#model.tokenize(text.slice(start + 1, end), special))
-    this.#lead ??= this.#model.tokenize(lone, false).length
-    return Array.from(
-      this.#model.tokenize(lone + text.slice(start, end), special).slice(this.#lead),
-    )
-  }
-
-  #cut(text: string, start: number, special: boolean): number | undefined {
-    const left = text.length - start
-    if (left < 2 * usualLength) return undefined
+  /** Where the part of a long text that begins here ends. */
+  #cut(text: string, start: number, special: boolean): number {
     // With the unit before the first place.
     const first = start + usualLength - 1
     const window = text.slice(first, start + longestPart)
     const at = placeIn(window, this.#places[special ? 'special' : 'plain'])
     if (at !== undefined) return first + at
-    if (left <= longestPart) return undefined
+    if (text.length - start <= longestPart) return text.length
     const other = placeIn(window, otherSeparators)
     if (other !== undefined) return first + other
     return isLow(text.charCodeAt(start + longestPart))

@@ -98,11 +98,20 @@ export class ThreadTuner {
   /** Threads for the next pass of this many tokens. */
   next(size: number): number {
     if (this.#most === 1) return 1
-    if (this.#trial === undefined && this.#costs.has(keyOf(this.#threads, size))) {
-      const direction = this.#direction()
-      if (direction !== undefined) this.#trial = new Trial(direction, this.#threads)
+    const threads = this.#threads
+    if (this.#trial !== undefined) return this.#trial.threads
+    if (!this.#costs.has(keyOf(threads, size))) return threads
+    const now = this.#clock.now()
+    let direction: Direction | undefined
+    if (threads > 1 && (this.#slow >= slowPasses || now >= this.#next.fewer)) direction = 'fewer'
+    else if (threads < this.#most) {
+      const { freeCores } = this.#load
+      const hasRoom = freeCores >= threads + 0.5
+      const isFreer = freeCores > this.#freeInVain + 0.3
+      if (hasRoom && (isFreer || now >= this.#next.more)) direction = 'more'
     }
-    return this.#trial?.threads ?? this.#threads
+    if (direction !== undefined) this.#trial = new Trial(direction, threads)
+    return this.#trial?.threads ?? threads
   }
 
   /** Learns how long a pass of `size` tokens took on this many threads. */
@@ -120,16 +129,6 @@ export class ThreadTuner {
       return
     }
     this.#slow = usual !== undefined && ms > slow * usual ? this.#slow + 1 : 0
-  }
-
-  #direction(): Direction | undefined {
-    const now = this.#clock.now()
-    if (this.#threads > 1 && (this.#slow >= slowPasses || now >= this.#next.fewer)) return 'fewer'
-    if (this.#threads === this.#most) return undefined
-    const { freeCores } = this.#load
-    const hasRoom = freeCores >= this.#threads + 0.5
-    const isFreer = freeCores > this.#freeInVain + 0.3
-    return hasRoom && (isFreer || now >= this.#next.more) ? 'more' : undefined
   }
 
   #decide(trial: Trial): void {
