@@ -51,11 +51,12 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       const preempt = victims.map(({ id }) => id)
       if (areInGroups) return { preempt, reject, ...stepOf(batching, groups, state, next) }
       // An order counts from when it is asked, so it always is where a slot may be given.
-      const isAsked = state.running.length === 0 || (canAdmit && state.freeSlots > 0)
-      const waiting = isAsked ? begun(next) : next
-      const step = synchronous(batching.plan(state, waiting), 'plan')
-      groups.ran(undefined, step.run)
-      return { preempt, reject, ...step }
+      if (state.running.length === 0 || (canAdmit && state.freeSlots > 0)) {
+        const rest = next[Symbol.iterator]()
+        const first = rest.next()
+        next = first.done === true ? [] : begun(first.value, rest)
+      }
+      return { preempt, reject, ...synchronous(batching.plan(state, next), 'plan') }
     },
     victim: (state) => synchronous(order.victim?.(state), 'victim')?.id,
     observe(event) {
@@ -89,13 +90,7 @@ function stepOf(
 }
 
 /** What is next, the first of it read already. */
-function begun(next: Iterable<SequenceView>): Iterable<SequenceView> {
-  const rest = next[Symbol.iterator]()
-  const first = rest.next()
-  return first.done === true ? [] : goOn(first.value, rest)
-}
-
-function* goOn(first: SequenceView, rest: Iterator<SequenceView>): Iterable<SequenceView> {
+function* begun(first: SequenceView, rest: Iterator<SequenceView>): Iterable<SequenceView> {
   yield first
   for (let next = rest.next(); next.done !== true; next = rest.next()) yield next.value
 }

@@ -1,7 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
 import { RunningSet } from '../requests/request-sets.js'
-import { StepCostModel } from './pass-costs.js'
+import { StepCostModel, workOf } from './pass-costs.js'
 import { LinearFit } from './linear-fit.js'
 import { token } from '../../tokens.js'
 
@@ -32,7 +32,7 @@ export class EngineCosts implements EngineObserver {
   reuseShare = 0.5
 
   constructor(@inject(RunningSet) running: RunningSet) {
-    this.pauses = new PauseBudget(() => running.isAnyDecoding)
+    this.pauses = new PauseBudget(running)
   }
 
   /** What copying a slot adds to the next step. */
@@ -60,7 +60,7 @@ export class EngineCosts implements EngineObserver {
   /** Learns from a step, unless it was retried and its duration says nothing. */
   onStep({ parts, durationMs, isWhole }: StepRecord): void {
     this.pauses.onStep(durationMs)
-    if (isWhole) this.steps.onStep(parts, durationMs + this.#copyMs, this.#copies)
+    if (isWhole) this.steps.onWork(workOf(parts, this.#copies), durationMs + this.#copyMs)
     this.#copies = 0
     this.#copyMs = 0
   }
@@ -83,8 +83,8 @@ export class PauseBudget {
   #longestMs = 0
   #spentMs = 0
 
-  /** @param isAnyDecoding - without a request that decodes nobody waits, and all may take its time */
-  constructor(readonly isAnyDecoding: () => boolean) {}
+  /** @param running - without one that decodes nobody waits, and all may take its time */
+  constructor(readonly running: Pick<RunningSet, 'isAnyDecoding'>) {}
 
   /** A step took this long. */
   onStep(durationMs: number): void {
@@ -99,13 +99,13 @@ export class PauseBudget {
 
   /** Whether there is time to save something. */
   canSave(ms: number): boolean {
-    if (!this.isAnyDecoding()) return true
+    if (!this.running.isAnyDecoding) return true
     return this.#spentMs + ms <= saveShare * this.#longestMs
   }
 
   /** Whether there is time to restore something, instead of computing it for so long. */
   canLoad(ms: number, insteadMs: number): boolean {
-    if (!this.isAnyDecoding()) return true
+    if (!this.running.isAnyDecoding) return true
     const longest = Math.max(loadShare * this.#longestMs, insteadShare * insteadMs)
     return this.#spentMs + ms <= longest
   }

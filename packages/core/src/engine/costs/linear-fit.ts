@@ -95,7 +95,17 @@ export class LinearFit {
       }
     }
     if (active.length > own) active.sort((one, other) => one - other)
-    this.#forget()
+    // Of what is known along the direction of the observation a share is lost.
+    let total = 0
+    for (const row of active) {
+      let sum = 0
+      for (const column of active) {
+        sum += this.#information[row * x.length + column]! * this.#scaled[column]!
+      }
+      this.#known[row] = sum
+      total += sum * this.#scaled[row]!
+    }
+    if (total > 0) this.#add(this.#known, (this.#options.memory - 1) / total)
     this.#fit()
     this.#add(this.#scaled, 1)
   }
@@ -122,22 +132,6 @@ export class LinearFit {
     }
     this.#isFirst = false
     for (const kind of kinds) this.#fresh.delete(kind)
-  }
-
-  /** Of what is known along the direction of the observation a share is lost. */
-  #forget(): void {
-    const x = this.#scaled
-    const known = this.#known
-    let total = 0
-    for (const row of this.#active) {
-      let sum = 0
-      for (const column of this.#active) {
-        sum += this.#information[row * x.length + column]! * x[column]!
-      }
-      known[row] = sum
-      total += sum * x[row]!
-    }
-    if (total > 0) this.#add(known, (this.#options.memory - 1) / total)
   }
 
   /** Adds the product of a vector with itself to what is known. */

@@ -86,11 +86,6 @@ export class StepCostModel {
     return this.#fit.coefficients[7] ?? 0
   }
 
-  /** Learns from a step that computed these parts, `copies` copies made before it. */
-  onStep(parts: readonly WorkPart[], durationMs: number, copies = 0): void {
-    this.#fit.observe(stepFeatures(workOf(parts, copies)), durationMs)
-  }
-
   /** Learns from a step with this work. A duration that is not finite and above 0 is ignored. */
   onWork(work: StepWork, durationMs: number): void {
     this.#fit.observe(stepFeatures(work), durationMs)

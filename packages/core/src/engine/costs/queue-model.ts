@@ -14,9 +14,12 @@ interface Busy {
   readonly cells: number
 }
 
-/** When a request gets its slot, in steps from now, and how many of the busy ones have ended by then. */
+/** When a request gets its slot. */
 interface Turn {
+  /** In steps from now. */
   readonly at: number
+  readonly time: number
+  /** How many of the busy ones have ended by then. */
   readonly ended: number
 }
 
@@ -34,8 +37,8 @@ export class QueueModel {
   #at = 0
   /** When the waiting requests are admitted, in their order. */
   readonly #turns: number[] = []
-  /** The number of requests admitted since. */
-  #gone = 0
+  /** The number of requests that got a slot since, each the first that waited. */
+  gone = 0
   /** Milliseconds of the prompts that are computed before a new request's. */
   #promptMs = 0
 
@@ -59,7 +62,7 @@ export class QueueModel {
   /** A request joins the queue. */
   add({ promptMs, steps, cells = 0 }: Work): void {
     const turn = this.#turn(cells)
-    this.#turns.push(this.#timeOf(turn))
+    this.#turns.push(turn.time)
     for (const ended of this.#busy.splice(0, turn.ended)) {
       this.#freeCells += ended.cells
       this.#freeSlots++
@@ -70,30 +73,16 @@ export class QueueModel {
     this.#promptMs += promptMs
   }
 
-  /** The first waiting request got a slot. */
-  onLeft(): void {
-    this.#gone++
+  /** When the waiting request at this place, from 0, is admitted; beyond the queue: a new one. */
+  turnOf(place: number): number {
+    return this.#turns[place + this.gone] ?? this.#turn(0).time
   }
 
-  /**
-   * When the waiting request at this place, from 0, is admitted.
-   *
-   * @param place - beyond the queue: a new request
-   * @param cells - of a pool that a new request needs
-   */
-  turnOf(place: number, cells = 0): number {
-    return this.#turns[place + this.#gone] ?? this.#timeOf(this.#turn(cells))
-  }
-
-  /** Time from the admission of a new request with this work to its first token. */
-  firstTokenMs({ promptMs, steps, cells = 0 }: Work): number {
-    const others = this.#turn(cells).at === 0 ? this.#promptMs : 0
-    return steps * this.stepMs + promptMs + others
-  }
-
-  /** With a free slot, no other prompt is ahead. */
-  #timeOf({ at }: Turn): number {
-    return this.madeAt + (at === 0 ? 0 : at * this.stepMs + this.#promptMs)
+  /** When a new request with this work is admitted, and how long its first token takes from then on. */
+  forecast({ promptMs, steps, cells = 0 }: Work): { turn: number; firstTokenMs: number } {
+    const { at, time } = this.#turn(cells)
+    const others = at === 0 ? this.#promptMs : 0
+    return { turn: time, firstTokenMs: steps * this.stepMs + promptMs + others }
   }
 
   /** Alone, every request has the cells that it needs. */
@@ -107,7 +96,9 @@ export class QueueModel {
       freeCells += own
       ended++
     }
-    return { at, ended }
+    // With a free slot, no other prompt is ahead.
+    const ms = at === 0 ? 0 : at * this.stepMs + this.#promptMs
+    return { at, time: this.madeAt + ms, ended }
   }
 
   #take(one: Busy): void {

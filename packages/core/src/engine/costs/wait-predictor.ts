@@ -59,18 +59,18 @@ export class FcfsWaitPredictor implements WaitPredictor {
     const { remainingTokens } = sequence
     const { kvTokens, slots } = this.#limits
     const cells = kvTokens === undefined ? 0 : sequence.tokens.length + this.answerTokens(sequence)
-    const queueMs = Math.max(0, queue.turnOf(Infinity, cells) - now)
     // Its chunks run alone, or in steps that they share with others.
     const steps = this.#parts(remainingTokens)
     const chunkMs = this.costs.steps.prefillMs([{ tokens: remainingTokens / steps, context: 0 }])
     const promptMs = Math.min(this.#slowness * steps * chunkMs, this.#sharedMs(remainingTokens))
-    const work = { promptMs, steps, cells }
+    const { turn, firstTokenMs } = queue.forecast({ promptMs, steps, cells })
+    const queueMs = Math.max(0, turn - now)
     // What waits for cells waits behind all others, though slots are free.
     const free = cells > 0 && queueMs > 0 ? 0 : slots - running.size
     return {
       position: Math.max(0, waiting.total - free + 1),
       queueMs,
-      firstTokenMs: queueMs + queue.firstTokenMs(work),
+      firstTokenMs: queueMs + firstTokenMs,
     }
   }
 
@@ -90,7 +90,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
   }
 
   onAdmitted(): void {
-    this.#queue?.onLeft()
+    if (this.#queue !== undefined) this.#queue.gone++
   }
 
   onFinished(sequence: Sequence): void {

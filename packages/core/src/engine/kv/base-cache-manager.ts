@@ -19,7 +19,8 @@ import type { Sequence } from '../requests/sequence.js'
 export abstract class BaseCacheManager implements KVCacheManager {
   readonly slots: readonly Slot[]
   readonly isPool: boolean
-  #freeCount: number
+  /** How many slots have an owner. */
+  protected usedCount = 0
   /** Whether a request was refused a slot for want of cells, and nothing has changed since. */
   #isFull = false
 
@@ -30,7 +31,6 @@ export abstract class BaseCacheManager implements KVCacheManager {
     const length = backend.limits.slots
     const empty = { chain: undefined, length: 0, blocks: 0, owner: undefined, usedAt: 0 }
     this.slots = Array.from({ length }, (_, id) => ({ id, ...empty }))
-    this.#freeCount = length
     this.isPool = backend.freeTokens !== undefined
   }
 
@@ -44,7 +44,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
   abstract move(from: Slot, to: Slot): Promise<boolean>
 
   get freeSlots(): number {
-    return this.#isFull ? 0 : this.#freeCount
+    return this.#isFull ? 0 : this.slots.length - this.usedCount
   }
 
   async admits(sequence: Sequence, answerTokens: (sequence: Sequence) => number): Promise<boolean> {
@@ -67,7 +67,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
   }
 
   onOverflow(): void {
-    this.#isFull = this.isAnyUsed
+    this.#isFull = this.usedCount > 0
   }
 
   pool(): KvPoolStatistics | undefined {
@@ -119,11 +119,6 @@ export abstract class BaseCacheManager implements KVCacheManager {
     })
   }
 
-  /** Whether some slot has an owner. */
-  protected get isAnyUsed(): boolean {
-    return this.#freeCount < this.slots.length
-  }
-
   /** The slot of a running sequence. */
   protected slotOf(sequence: Sequence): Slot | undefined {
     const slot = this.slots[sequence.slot ?? -1]
@@ -134,7 +129,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
   protected give(slot: Slot, sequence: Sequence): void {
     slot.owner = sequence
     sequence.slot = slot.id
-    this.#freeCount--
+    this.usedCount++
   }
 
   /** The slot has no owner any more, and keeps the tokens that it holds. */
@@ -144,7 +139,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
     slot.usedAt = now
     slot.owner.slot = undefined
     slot.owner = undefined
-    this.#freeCount++
+    this.usedCount--
   }
 
   /** Empties idle slots until there is room for `need()` tokens, `last` only after all others. */
@@ -154,7 +149,7 @@ export abstract class BaseCacheManager implements KVCacheManager {
     if (isThere()) return true
     const idle = this.slots.filter(({ owner, length }) => owner === undefined && length > 0)
     const most = idle.reduce((sum, { length }) => sum + length, backend.freeTokens ?? 0)
-    if (most < need() && this.isAnyUsed) return false
+    if (most < need() && this.usedCount > 0) return false
     const turn = (slot: Slot): number => (slot === last ? Infinity : slot.usedAt)
     for (const slot of idle.toSorted((a, b) => turn(a) - turn(b))) {
       await this.evict(slot)

@@ -98,25 +98,20 @@ export class InFlightPrefixSharing {
     }
   }
 
-  /** A producer has computed more: the requests that needed no more are released. */
-  onAdvanced(producer: Sequence, now: number): void {
-    const group = this.#groups.get(producer)
-    if (group === undefined) return
-    const { computedTokens } = producer
-    const served = [...group.consumers].filter(([, shared]) => shared <= computedTokens)
-    this.#release(
-      served.map(([sequence]) => sequence),
-      now,
-    )
-    if (group.consumers.size === 0) this.#groups.delete(producer)
-  }
-
-  /** A producer lost its slot: no request waits for it any more. */
-  onProducerLost(producer: Sequence, now: number): void {
-    const group = this.#groups.get(producer)
-    if (group === undefined) return
-    this.#release([...group.consumers.keys()], now)
-    this.#groups.delete(producer)
+  /** A producer has computed this many tokens: the requests that needed no more are released. */
+  onAdvanced(producer: Sequence, computed: number, now: number): void {
+    const consumers = this.#groups.get(producer)?.consumers
+    if (consumers === undefined) return
+    const served: Sequence[] = []
+    for (const [sequence, shared] of consumers) {
+      if (shared > computed) continue
+      served.push(sequence)
+      consumers.delete(sequence)
+      this.#producers.delete(sequence)
+      this.observers.tell('onReleased', sequence, now)
+    }
+    this.waiting.unhold(served)
+    if (consumers.size === 0) this.#groups.delete(producer)
   }
 
   /** Releases the requests that have waited long enough. */
@@ -124,7 +119,7 @@ export class InFlightPrefixSharing {
     for (const [producer, { deadline }] of this.#groups) {
       if (deadline > now) continue
       this.kv.stopProducing(producer)
-      this.onProducerLost(producer, now)
+      this.onAdvanced(producer, Infinity, now)
     }
   }
 
@@ -133,16 +128,6 @@ export class InFlightPrefixSharing {
     let next: number | undefined
     for (const { deadline } of this.#groups.values()) next = Math.min(next ?? deadline, deadline)
     return next
-  }
-
-  #release(sequences: readonly Sequence[], now: number): void {
-    for (const sequence of sequences) {
-      const producer = this.#producers.get(sequence)
-      if (producer !== undefined) this.#groups.get(producer)?.consumers.delete(sequence)
-      this.#producers.delete(sequence)
-      this.observers.tell('onReleased', sequence, now)
-    }
-    this.waiting.unhold(sequences)
   }
 }
 

@@ -65,10 +65,10 @@ export class SlotCacheManager extends BaseCacheManager {
    */
   override prepare(sequence: Sequence, insists: boolean): boolean {
     const { states } = this
-    if (!states.isOn || (!this.isAnyUsed && !states.hasFiles)) return true
+    if (!states.isOn || (this.usedCount === 0 && !states.hasFiles)) return true
     const choice = this.#chooser.choose(sequence)
     if (!states.isAtHand(sequence, choice.found)) return false
-    if (insists || !this.costs.pauses.isAnyDecoding()) return true
+    if (insists || !this.costs.pauses.running.isAnyDecoding) return true
     return states.isReady(choice.slot, choice.kept)
   }
 
@@ -88,7 +88,7 @@ export class SlotCacheManager extends BaseCacheManager {
   async acquire(sequence: Sequence): Promise<void> {
     const { costs, states } = this
     if (states.hasFiles) states.onWork(true)
-    const pauseBegan = costs.pauses.isAnyDecoding() ? this.clock.now() : undefined
+    const pauseBegan = costs.pauses.running.isAnyDecoding ? this.clock.now() : undefined
     const choice = this.#chooser.choose(sequence)
     const { slot, found, checkpoint } = choice
     // What was passed over is thought of as cheaper from now on.
@@ -212,6 +212,7 @@ export class SlotCacheManager extends BaseCacheManager {
   release(sequence: Sequence, now: number): void {
     const slot = this.slotOf(sequence)
     if (slot === undefined) return
+    this.index.unplan(sequence)
     this.index.drop(slot)
     this.takeBack(slot, now)
     if (sequence.isShared) this.index.keep(slot, sequence)

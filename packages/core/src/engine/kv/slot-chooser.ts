@@ -62,8 +62,7 @@ export class SlotChooser {
       else used.push(slot.id)
     }
     free.sort(cheapestToLose)
-    const matches = this.#bestMatches(sequence)
-    const sources = this.#reached(sequence, matches)
+    const { known, sources } = this.#sources(sequence)
     const found = this.states.find(sequence)
     const ways = this.#ways(sequence, free, used, sources, found)
     let best = ways[0]!
@@ -75,9 +74,7 @@ export class SlotChooser {
       best = way
       leastMs = ms
     }
-    let known = 0
     let reached = 0
-    for (const { shared } of matches) known = Math.max(known, shared)
     for (const { shared } of sources) reached = Math.max(reached, shared)
     return {
       ...best,
@@ -101,8 +98,7 @@ export class SlotChooser {
       }
       if (running > most && costs.steps.tokensMs(running - most) > costs.copyMs) most = running
     } else {
-      const sources = this.#reached(sequence, this.#bestMatches(sequence))
-      for (const { shared } of sources) most = Math.max(most, shared)
+      for (const { shared } of this.#sources(sequence).sources) most = Math.max(most, shared)
     }
     const found = states.find(sequence)
     if (found === undefined || found.shared <= most) return most
@@ -171,9 +167,13 @@ export class SlotChooser {
     return costs.steps.tokensMs(missing) + copyMs + cutMs + loadMs + lossMs + lostMs
   }
 
-  /** The longest match of an idle and of a running slot; of equal ones that with the least beyond it. */
-  #bestMatches(sequence: Sequence): Match[] {
-    const found: Match[] = []
+  /**
+   * What can be used of the longest match of an idle and of a running slot, of equal ones that with the
+   * least beyond it; and how long the matches are.
+   */
+  #sources(sequence: Sequence): { readonly known: number; readonly sources: readonly Reach[] } {
+    const sources: Reach[] = []
+    let known = 0
     for (const kind of kinds) {
       let best: Match | undefined
       for (const match of this.index.matches(sequence, kind)) {
@@ -183,18 +183,12 @@ export class SlotChooser {
       }
       // Hashes have found it; every token is compared before it is used.
       const shared = best === undefined ? 0 : sharedLength(best.slot, sequence)
-      if (best !== undefined && shared > 0) found.push({ slot: best.slot, shared })
+      if (best === undefined || shared === 0) continue
+      known = Math.max(known, shared)
+      const reach = this.#reach(sequence, { slot: best.slot, shared })
+      if (reach !== undefined) sources.push(reach)
     }
-    return found
-  }
-
-  #reached(sequence: Sequence, matches: readonly Match[]): Reach[] {
-    const reached: Reach[] = []
-    for (const match of matches) {
-      const reach = this.#reach(sequence, match)
-      if (reach !== undefined) reached.push(reach)
-    }
-    return reached
+    return { known, sources }
   }
 
   /** How much of a match can be used, if any. */

@@ -47,6 +47,11 @@ export class SlotCompactor implements LoopWork {
     if (this.backend.layoutMs === undefined) return undefined
     const used: Slot[] = []
     for (const slot of this.kv.slots) if (slot.owner !== undefined) used.push(slot)
+    // One alone has nobody to move to.
+    if (used.length < 2) {
+      this.#lostMs = 0
+      return undefined
+    }
     const lostMs = this.#layoutMs(used)
     this.#lostMs = lostMs > 0 ? this.#lostMs + lostMs : 0
     const isWorthALook = lostMs > 0 && this.#lostMs >= this.costs.copyMs

@@ -110,7 +110,7 @@ export class RequestTable {
       if (sequence === undefined || leaving.has(sequence)) continue
       if (!insists && this.sharing.defer(sequence, now)) continue
       // No other is admitted before it, however small: a large one would wait for ever.
-      if (!(await this.kv.admits(sequence, answerTokens))) break
+      if (this.kv.isPool && !(await this.kv.admits(sequence, answerTokens))) break
       // Others go first: a plan admits no more than there are slots, so those that are held keep theirs.
       if (!this.kv.prepare(sequence, insists)) continue
       this.waiting.remove(sequence)
@@ -144,7 +144,7 @@ export class RequestTable {
     sequence.computedTokens += tokens
     if (!isDecode) sequence.prefillChunks++
     this.kv.onAdvanced(sequence)
-    this.sharing.onAdvanced(sequence, now)
+    this.sharing.onAdvanced(sequence, sequence.computedTokens, now)
     this.#makeRoom(sequence, now)
   }
 
@@ -175,7 +175,7 @@ export class RequestTable {
     this.kv.truncate(sequence, Math.min(context + drawn, sequence.tokens.length))
     // The backend had to drop more: that is computed again, as a prompt is.
     if (sequence.remainingTokens > 1) sequence.state = 'prefilling'
-    this.sharing.onAdvanced(sequence, now)
+    this.sharing.onAdvanced(sequence, sequence.computedTokens, now)
   }
 
   /** Takes a running request's slot away; it waits again with its tokens. */
@@ -205,17 +205,18 @@ export class RequestTable {
     if (shift === undefined || sequence.slotTokens < contextSize) return
     if (sequence.finish !== undefined || sequence.remainingTokens === 0) return
     this.kv.shift(sequence, shift.keep, shift.discard)
-    this.sharing.onProducerLost(sequence, now)
+    // No request waits for what it would have computed.
+    this.sharing.onAdvanced(sequence, Infinity, now)
   }
 
   #giveBack(sequence: Sequence, now: number): void {
     this.running.delete(sequence.id)
-    this.kv.stopProducing(sequence)
     this.kv.release(sequence, now)
     sequence.computedTokens = 0
     sequence.discarded = 0
     sequence.sampler?.dispose()
     sequence.sampler = undefined
-    this.sharing.onProducerLost(sequence, now)
+    // No request waits for what it would have computed.
+    this.sharing.onAdvanced(sequence, Infinity, now)
   }
 }

@@ -11,7 +11,7 @@ import type { Clock } from '../../contracts/clock.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { type CheckedOutputs, checkOutputs, createSampler, truncate } from '../backend-calls.js'
-import { StepCostModel } from '../costs/pass-costs.js'
+import { StepCostModel, workOf } from '../costs/pass-costs.js'
 import type { Sequence } from '../requests/sequence.js'
 import type { GuessCosts } from './choose-drafts.js'
 
@@ -147,7 +147,7 @@ export class DraftModel {
     const parts = items.map(({ tokens, position }) => {
       return { tokens: tokens.length, context: position, isDecode: tokens.length === 1 }
     })
-    this.#costs.onStep(parts, this.clock.now() - began)
+    this.#costs.onWork(workOf(parts), this.clock.now() - began)
     this.#isMeasured = true
     return result
   }

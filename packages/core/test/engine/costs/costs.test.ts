@@ -4,6 +4,7 @@ import * as fc from 'fast-check'
 import t from 'tap'
 import { AnswerLengths, FcfsWaitPredictor } from '../../../src/engine/costs/wait-predictor.js'
 import type { EngineCosts } from '../../../src/engine/costs/engine-costs.js'
+import { workOf } from '../../../src/engine/costs/pass-costs.js'
 import { QueueModel, type Work } from '../../../src/engine/costs/queue-model.js'
 import { RunningSet, WaitingQueue } from '../../../src/engine/requests/request-sets.js'
 import { promptOf } from '../../rig.js'
@@ -31,7 +32,7 @@ function durationMs([base, each, read, start, again, token, pair]: Costs, step: 
 }
 
 function observe(model: StepCostModel, { decoding, chunks }: Step, ms: number): void {
-  model.onStep([...decoding.map((context) => ({ tokens: 1, context })), ...chunks], ms)
+  model.onWork(workOf([...decoding.map((context) => ({ tokens: 1, context })), ...chunks]), ms)
 }
 
 /** The same random numbers from 0 to 1 for the same seed. */
@@ -169,7 +170,7 @@ t.test('learns what a copy adds, whatever the steps beside it compute', (t) => {
     const work = randomStep(random)
     const copies = index % 7 === 0 ? 1 + (index % 2) : 0
     const parts = [...work.decoding.map((context) => ({ tokens: 1, context })), ...work.chunks]
-    model.onStep(parts, durationMs(machine, work) + 90 * copies, copies)
+    model.onWork(workOf(parts, copies), durationMs(machine, work) + 90 * copies)
   }
   t.ok(Math.abs(model.copyMs / 90 - 1) < 0.05, `${model.copyMs.toFixed(1)} of 90 ms`)
   t.ok(Math.abs(model.decodeMs([0]) / 21 - 1) < 0.1, 'and decoding as without copies')
@@ -191,27 +192,47 @@ t.test('a model that forgets nothing and believes everything has the mean of its
 t.test('QueueModel: known queues', async (t) => {
   const queue = new QueueModel(1000, 2, [{ promptMs: 10, steps: 5 }], 10)
   t.equal(queue.turnOf(Infinity), 1000, 'a slot is free')
-  t.equal(queue.firstTokenMs({ promptMs: 7, steps: 2 }), 37, '2 steps, 7 ms of its own, 10 beside')
+  t.equal(
+    queue.forecast({ promptMs: 7, steps: 2 }).firstTokenMs,
+    37,
+    '2 steps, 7 ms of its own, 10 beside',
+  )
   queue.add({ promptMs: 4, steps: 3 })
   t.equal(queue.turnOf(Infinity), 1044, '3 steps until the sooner slot is free, 14 ms of prompts')
   queue.add({ promptMs: 0, steps: 1 })
   t.equal(queue.turnOf(Infinity), 1054)
-  t.equal(queue.firstTokenMs({ promptMs: 7, steps: 2 }), 27, 'the other prompts are done by then')
+  t.equal(
+    queue.forecast({ promptMs: 7, steps: 2 }).firstTokenMs,
+    27,
+    'the other prompts are done by then',
+  )
   t.same([queue.turnOf(0), queue.turnOf(1), queue.turnOf(2)], [1000, 1044, 1054])
-  queue.onLeft()
+  queue.gone++
   t.same([queue.turnOf(0), queue.turnOf(1)], [1044, 1054], 'places move up')
 
   const pool = new QueueModel(0, 4, [{ promptMs: 0, steps: 5, cells: 60 }], 10, 100)
-  t.equal(pool.turnOf(Infinity, 40), 0, 'slots and cells are free')
-  t.equal(pool.turnOf(Infinity, 41), 50, 'cells are free when the running one has ended')
-  t.equal(pool.turnOf(Infinity, 999), 50, 'alone, it has what it needs')
+  t.equal(pool.forecast({ promptMs: 0, steps: 0, cells: 40 }).turn, 0, 'slots and cells are free')
+  t.equal(
+    pool.forecast({ promptMs: 0, steps: 0, cells: 41 }).turn,
+    50,
+    'cells are free when the running one has ended',
+  )
+  t.equal(
+    pool.forecast({ promptMs: 0, steps: 0, cells: 999 }).turn,
+    50,
+    'alone, it has what it needs',
+  )
   pool.add({ promptMs: 0, steps: 9, cells: 70 })
-  t.equal(pool.turnOf(Infinity, 10), 50, 'no other overtakes the one that waits for cells')
-  t.equal(pool.turnOf(Infinity, 31), 140)
+  t.equal(
+    pool.forecast({ promptMs: 0, steps: 0, cells: 10 }).turn,
+    50,
+    'no other overtakes the one that waits for cells',
+  )
+  t.equal(pool.forecast({ promptMs: 0, steps: 0, cells: 31 }).turn, 140)
 
   const empty = new QueueModel(0, 3, [], 10)
   t.equal(empty.turnOf(Infinity), 0)
-  t.equal(empty.firstTokenMs({ promptMs: 7, steps: 2 }), 27)
+  t.equal(empty.forecast({ promptMs: 7, steps: 2 }).firstTokenMs, 27)
 })
 
 const works = fc.array(

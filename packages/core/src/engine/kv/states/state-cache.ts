@@ -89,7 +89,7 @@ export class StateCache {
   /** The state with which the most of the sequence need not be computed. */
   find(sequence: Sequence): FoundState | undefined {
     if (this.#states === undefined || !sequence.request.cache) return undefined
-    if (this.#store.size === 0 && this.#disk === undefined) return undefined
+    if (this.#store.states.size === 0 && this.#disk === undefined) return undefined
     return findInTiers(this.#store, this.#disk?.index, sequence, this.#states)
   }
 
@@ -222,7 +222,7 @@ export class StateCache {
 
   /** How many tokens the sequence begins with that some state in RAM has. */
   known(sequence: Sequence): number {
-    if (!sequence.request.cache || this.#store.size === 0) return 0
+    if (!sequence.request.cache || this.#store.states.size === 0) return 0
     return this.#store.index.best(sequence)?.shared ?? 0
   }
 
@@ -261,8 +261,8 @@ export class StateCache {
   /** What it holds and did; undefined while it is off. */
   statistics(): CacheStatistics | undefined {
     if (!this.isOn) return undefined
-    const { size: states, bytes, limit: limitBytes, evictions } = this.#store
-    const ram = { states, bytes, limitBytes, evictions, ...this.transfer.counts }
+    const { states, bytes, limit: limitBytes, evictions } = this.#store
+    const ram = { states: states.size, bytes, limitBytes, evictions, ...this.transfer.counts }
     const { longestPauseMs } = this.transfer
     const disk = this.#disk
     if (disk === undefined) return { ram, longestPauseMs }
@@ -275,7 +275,7 @@ export class StateCache {
   /** What clients are told of the states in RAM, and then of those in files. */
   list(): CachedState[] {
     const now = this.clock.now()
-    const inRam = Array.from(this.#store.all(), (state) => ({
+    const inRam = Array.from(this.#store.states, (state) => ({
       ...describe('ram', state),
       pinned: state.pinned === true || (state.kept?.until ?? 0) > now,
     }))
@@ -285,7 +285,7 @@ export class StateCache {
 
   /** Drops all states, in files too. */
   drop(): void {
-    for (const state of this.#store.all()) this.#store.remove(state)
+    for (const state of this.#store.states) this.#store.remove(state)
     this.#disk?.clear()
   }
 }

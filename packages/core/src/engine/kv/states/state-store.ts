@@ -20,8 +20,9 @@ const mostUses = 8
 export class StateStore {
   readonly index = new StateIndex<SavedState>()
   readonly memory: StateMemory
-  /** In the order of their last use. */
   readonly #states = new Set<SavedState>()
+  /** In the order of their last use. */
+  readonly states: ReadonlySet<SavedState> = this.#states
   /** The worth of what was dropped last. */
   #floor = 0
   /** Memory that `room` gave for states which are not there yet. */
@@ -47,18 +48,10 @@ export class StateStore {
     this.memory = new StateMemory(source)
   }
 
-  get size(): number {
-    return this.#states.size
-  }
-
   /** Of the states, of the memory for those to come, and of what is still read. */
   get bytes(): number {
     this.#giveBack()
     return this.#bytes
-  }
-
-  all(): Iterable<SavedState> {
-    return this.#states
   }
 
   /**
