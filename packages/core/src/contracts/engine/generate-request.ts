@@ -23,7 +23,7 @@ export interface GenerationTask {
   readonly stop?: readonly string[]
   /**
    * The adapters that it is computed with, each once, at most 8. Requests with other ones share neither
-   * a step nor computed tokens with it. Needs the capability `lora`. Default: none.
+   * a step nor computed tokens with it. Needs a backend with `adapters`. Default: none.
    */
   readonly adapters?: readonly AdapterChoice[]
   /**
