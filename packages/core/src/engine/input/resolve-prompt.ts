@@ -28,14 +28,39 @@ export function resolvePrompt(
   ensureWanted: () => void,
 ): TokenId[] | Promise<TokenId[]> {
   const { tokenizer, limits } = context
-  checkShape(prompt, tokenizer)
-  if ('tokens' in prompt) return checkLength([...prompt.tokens], context)
-  const pieces = 'messages' in prompt ? prompt.messages : [{ content: prompt.text }]
+  if (typeof prompt !== 'object' || prompt === null) {
+    throw invalidField('prompt', 'an object with text, messages or tokens', prompt)
+  }
   let length = 0
-  for (const { content } of pieces) length += content.length
+  if ('tokens' in prompt) {
+    const { tokens } = prompt
+    if (!Array.isArray(tokens)) throw invalidField('prompt', 'an array of token ids', tokens)
+    checkTokens('prompt', tokens, tokenizer)
+    return checkLength([...tokens], context)
+  }
+  if ('messages' in prompt) {
+    const { messages } = prompt
+    if (!Array.isArray(messages) || messages.length === 0) {
+      throw invalidField('messages', 'an array of at least one message', messages)
+    }
+    for (const [index, message] of messages.entries()) {
+      const { role, content } = (message ?? {}) as Partial<ChatMessage>
+      if (typeof role !== 'string' || typeof content !== 'string') {
+        const expected = 'a message with the texts role and content'
+        throw invalidField(`messages[${index}]`, expected, message)
+      }
+      length += content.length
+    }
+  } else {
+    const { text } = prompt
+    if (typeof text !== 'string' || text === '') {
+      throw invalidField('prompt', 'a non-empty text', text)
+    }
+    length = text.length
+  }
   // Tokenizing blocks the loop, so what cannot fit by its size alone is refused before. Prompts of usual
   // lengths are not copied only to be measured: a UTF-16 unit has three bytes at most.
-  if (3 * length > limits.contextSize * tokenizer.maxTokenBytes) refuseBySize(pieces, context)
+  if (3 * length > limits.contextSize * tokenizer.maxTokenBytes) refuseBySize(prompt, context)
   if (length > longText) {
     const parts =
       'messages' in prompt
@@ -71,34 +96,11 @@ function checkLength(tokens: TokenId[], context: PromptContext): TokenId[] {
   return tokens
 }
 
-function checkShape(prompt: Prompt, tokenizer: Tokenizer): void {
-  if (typeof prompt !== 'object' || prompt === null) {
-    throw invalidField('prompt', 'an object with text, messages or tokens', prompt)
-  }
-  if ('tokens' in prompt) {
-    if (!Array.isArray(prompt.tokens)) {
-      throw invalidField('prompt', 'an array of token ids', prompt.tokens)
-    }
-    checkTokens('prompt', prompt.tokens, tokenizer)
-  } else if ('messages' in prompt) {
-    const { messages } = prompt
-    if (!Array.isArray(messages) || messages.length === 0) {
-      throw invalidField('messages', 'an array of at least one message', messages)
-    }
-    for (const [index, message] of messages.entries()) {
-      const { role, content } = (message ?? {}) as Partial<ChatMessage>
-      if (typeof role === 'string' && typeof content === 'string') continue
-      throw invalidField(`messages[${index}]`, 'a message with the texts role and content', message)
-    }
-  } else if (typeof prompt.text !== 'string' || prompt.text === '') {
-    throw invalidField('prompt', 'a non-empty text', prompt.text)
-  }
-}
-
 function refuseBySize(
-  pieces: readonly Pick<ChatMessage, 'content'>[],
+  prompt: Exclude<Prompt, { readonly tokens: unknown }>,
   context: PromptContext,
 ): void {
+  const pieces = 'messages' in prompt ? prompt.messages : [{ content: prompt.text }]
   const encoder = new TextEncoder()
   let bytes = 0
   for (const { content } of pieces) bytes += encoder.encode(content).length

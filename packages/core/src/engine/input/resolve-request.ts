@@ -68,7 +68,8 @@ export function resolveRequest(
   // Of one group are only requests with the same adapters.
   const { stepGroup: group } = request
   const stepGroup = adapters.key === '' ? group : JSON.stringify([group ?? '', adapters.key])
-  const shiftOf = resolveShift(request, context)
+  const { contextShift = options.contextShift ? {} : false } = request
+  const shiftOf = contextShift === false ? undefined : resolveShift(contextShift, request, context)
   const sampling = resolveSampling(request, context)
   const { samplers, seed } = sampling
   const processors =
@@ -142,21 +143,19 @@ function resolveSampling(
 const leastMoving = 4
 
 /**
- * Checks what a request says of context shift; the result says what leaves a full slot, or undefined
- * where the request ends then.
+ * Checks what a request says of context shift; the result says what leaves a full slot.
  *
  * @throws CllmError `invalid_request` or `unsupported`
  */
 function resolveShift(
-  request: GenerateRequest,
-  { tokenizer, backend, limits, options }: InputContext,
-): ((prompt: readonly TokenId[]) => ShiftPlan) | undefined {
-  const { promptLogprobs, contextShift = options.contextShift ? {} : false } = request
-  if (contextShift === false) return undefined
+  contextShift: ContextShift,
+  { promptLogprobs }: GenerateRequest,
+  { tokenizer, backend, limits }: InputContext,
+): (prompt: readonly TokenId[]) => ShiftPlan {
   if (typeof contextShift !== 'object' || contextShift === null) {
     throw invalidField('contextShift', 'false or an object', contextShift)
   }
-  const { keep = 0 }: ContextShift = contextShift
+  const { keep = 0 } = contextShift
   checkNumber('contextShift.keep', keep, { min: -1, integer: true })
   if (backend.shift === undefined) {
     const why = "this model's memory, or the way it is laid out, cannot be shifted"
