@@ -248,7 +248,7 @@ export class Engine {
     const { events, ended } = this.output.take(now)
     if (events.length > 0) this.observers.tell('onEvents', events)
     for (const [sequence, error] of ended) this.finisher.onPublished(sequence, now, error)
-    if (this.#isIdle) for (const resolve of this.#onIdle.splice(0)) resolve()
+    if (this.#onIdle.length > 0 && this.#isIdle) for (const told of this.#onIdle.splice(0)) told()
   }
 
   get #isIdle(): boolean {

@@ -175,13 +175,13 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       if (CllmError.isInstance(error) && error.details.policy === policy.name) throw error
       throw failed(policy.name, `threw: ${String(error)}`, error)
     }
-    if (!this.#canFallBack) return plan
-    // A policy may postpone its plan repeatedly, but not for ever.
     if (plan.run.length > 0 || plan.reject.length > 0) {
       this.#waitsSince = undefined
       this.#waitedMs = 0
       return plan
     }
+    // A policy may postpone its plan repeatedly, but not for ever.
+    if (!this.#canFallBack) return plan
     this.#waitsSince ??= state.now
     const end = this.#waitsSince + this.options.policyPatienceMs - this.#waitedMs
     if (state.now < end) return { ...plan, wakeAt: Math.min(plan.wakeAt ?? end, end) }

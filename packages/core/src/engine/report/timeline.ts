@@ -106,12 +106,14 @@ export class Timeline {
     const { id, arrival, priority, tenant, session, forecast, firstTokenAt } = this.sequence
     const timeline = [...this.#entries]
     if (firstTokenAt !== undefined) {
-      timeline.push({ type: 'first_token', atMs: firstTokenAt - arrival })
+      const atMs = firstTokenAt - arrival
+      let index = timeline.length
+      while ((timeline[index - 1]?.atMs ?? 0) > atMs) index--
+      timeline.splice(index, 0, { type: 'first_token', atMs })
     }
     const waiting = this.#waiting(now)
     if (waiting !== undefined) timeline.push(waiting)
     if (end !== undefined) timeline.push(end)
-    timeline.sort((a, b) => a.atMs - b.atMs)
     const more = defined({ session, forecast })
     return { id, state, arrival, priority, tenant, ...more, usage, timings, timeline }
   }

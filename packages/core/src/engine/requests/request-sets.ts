@@ -33,7 +33,8 @@ export class WaitingQueue implements WaitingView {
   /** When the last of those that have not begun arrived, of all so far. */
   #latest = -Infinity
   #isSorted = true
-  /** Prompt tokens of all waiting requests. */
+  /** Number of requests, with held ones, and the tokens of their prompts. */
+  total = 0
   promptTokens = 0
 
   /** Number of requests, without held ones. */
@@ -41,14 +42,10 @@ export class WaitingQueue implements WaitingView {
     return this.#begun.size + this.#queued.size
   }
 
-  /** Number of requests, with held ones. */
-  get total(): number {
-    return this.#begun.size + this.#queued.size + this.#held.size
-  }
-
   add(sequence: Sequence): void {
     const { id, arrival } = sequence
     sequence.turn = ++this.#nextTurn
+    this.total++
     this.promptTokens += sequence.promptTokens
     if (hasBegun(sequence)) {
       this.#begun.set(id, sequence)
@@ -77,6 +74,7 @@ export class WaitingQueue implements WaitingView {
 
   remove({ id, promptTokens }: Sequence): void {
     if (!this.#queued.delete(id) && !this.#begun.delete(id) && !this.#held.delete(id)) return
+    this.total--
     this.promptTokens -= promptTokens
   }
 
