@@ -122,7 +122,8 @@ export interface KVCacheManager extends LoopWork, EngineObserver {
   /** A sequence waits for a slot from now on. */
   onWaiting(sequence: Sequence): void
   /**
-   * Makes room in the pool for a waiting sequence; false: it must wait until others have ended.
+   * Makes room in the pool for a waiting sequence; false: it must wait until others have ended. Asked
+   * where there is a pool.
    *
    * @param answerTokens - how many more tokens a sequence is expected to generate
    */
@@ -153,7 +154,10 @@ export interface KVCacheManager extends LoopWork, EngineObserver {
    * from then on.
    */
   shift(sequence: Sequence, keep: number, discard: number): void
-  /** Takes the slot back and keeps its tokens for reuse, if they may be shared. */
+  /**
+   * Takes the slot back and keeps its tokens for reuse, if they may be shared. No request is to wait for
+   * what the sequence would have computed.
+   */
   release(sequence: Sequence, now: number): void
   /** Empties a slot without an owner. */
   evict(slot: Slot): Promise<void>
