@@ -9,6 +9,7 @@ export type Defined<T> = { [K in keyof T as undefined extends T[K] ? never : K]:
  * per token.
  */
 export function defined<T extends object>(values: T): Defined<T> {
-  const entries = Object.entries(values).filter(([, value]) => value !== undefined)
-  return Object.fromEntries(entries) as Defined<T>
+  const kept: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(values)) if (value !== undefined) kept[name] = value
+  return kept as Defined<T>
 }

@@ -7,7 +7,6 @@ export * from './client/local-engine-client.js'
 export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
 export * from './models/model-pool.js'
 export * from './models/named-models.js'
-export * from './models/resolve-model-name.js'
 export * from './models/adapter-set.js'
 export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-model.js'
 
@@ -37,6 +36,5 @@ export * from './supervisor/supervisor-options.js'
 export * from './plugin/load-plugin.js'
 
 // For authors of backends, protocols and policies.
-export * from './client/overriding.js'
+export * from './client/wrapping.js'
 export { requestId } from './remote/event-streams.js'
-export * from './client/watch-stream.js'

@@ -9,7 +9,6 @@ import type {
 import { checkMade } from '../plugin/check-made.js'
 import { parseOptions } from './parse-options.js'
 import { StepGroups } from './step-groups.js'
-import { synchronous } from './synchronous.js'
 
 /**
  * A policy that is the product of two independent decisions: what a step computes and which request
@@ -105,4 +104,16 @@ function* without(
   left: ReadonlySet<string>,
 ): Iterable<SequenceView> {
   for (const request of requests) if (!left.has(request.id)) yield request
+}
+
+/**
+ * What a method of a plug-in returned, which is not to be a promise. The rejection of a promise that
+ * nobody waits for would end the process.
+ *
+ * @throws TypeError that names the method
+ */
+export function synchronous<T>(result: T, method: string): T {
+  if (!(result instanceof Promise)) return result
+  result.catch(() => {})
+  throw new TypeError(`${method} returned a promise: it is synchronous`)
 }

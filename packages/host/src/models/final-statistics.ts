@@ -1,4 +1,4 @@
-import { overriding } from '../client/overriding.js'
+import { overriding } from '../client/wrapping.js'
 import { within, type Clock, type EngineStatistics } from '@cllm/core'
 import { pastOf } from '../statistics/past-of.js'
 import { sumStatistics } from '../statistics/sum-statistics.js'

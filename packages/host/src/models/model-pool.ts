@@ -11,10 +11,9 @@ import {
 } from '@cllm/core'
 import { ModelLoader } from './model-loader.js'
 import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-options.js'
-import { aliasesOf, resolveModelName } from './resolve-model-name.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
 import { PooledModel, type LoadableModel } from './pooled-model.js'
-import type { ClosableDirectory } from '../server/static-directory.js'
+import { aliasesOf, type ClosableDirectory, resolveModelName } from '../server/static-directory.js'
 
 /** Parts of a {@link ModelPool}. */
 export interface ModelPoolParts {

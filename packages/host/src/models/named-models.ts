@@ -9,7 +9,7 @@ import {
   type OpenOptions,
   CllmError,
 } from '@cllm/core'
-import { overriding } from '../client/overriding.js'
+import { overriding } from '../client/wrapping.js'
 import type { ClosableDirectory } from '../server/static-directory.js'
 import type { AdapterSet } from './adapter-set.js'
 import { PresetList, type ServedNames } from './presets.js'

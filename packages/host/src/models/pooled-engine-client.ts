@@ -11,7 +11,7 @@ import {
   defined,
 } from '@cllm/core'
 import { CallForwarder, takesSignal } from '../remote/engine-calls.js'
-import { watchStream } from '../client/watch-stream.js'
+import { watchStream } from '../client/wrapping.js'
 import { duplicate, InFlightRequest } from '../fleet/in-flight-request.js'
 import type { ModelLoader } from './model-loader.js'
 import type { Lease, PooledModel } from './pooled-model.js'

@@ -1,8 +1,19 @@
-import { CllmError, defined, type Engine, type PluginRegistry } from '@cllm/core'
-import type { Channel, FromEngine, ToEngine } from './channel.js'
+import {
+  CllmError,
+  defined,
+  type Engine,
+  type PluginRegistry,
+  type AddressedEvent,
+  type EngineObserver,
+  type RecordedStep,
+  type Sequence,
+  type StepRecord,
+  blockSize,
+  toRecordedStep,
+} from '@cllm/core'
+import type { Channel, FromEngine, ToEngine, QueuedRequest } from './channel.js'
 import { assertEngineCall, withSignal } from './engine-calls.js'
 import { EngineControl } from '../client/engine-control.js'
-import { Heartbeat } from './heartbeat.js'
 
 /** What a host says of its engine that the engine does not know. */
 export interface EngineHostOptions {
@@ -55,5 +66,83 @@ async function answer(
     heartbeat.send({ type: 'error', call, error: CllmError.from(error).serialize() })
   } finally {
     calls.delete(call)
+  }
+}
+
+/** Milliseconds between two messages about tokenizing. */
+const tokenizingMs = 1000
+
+/**
+ * Sends what an engine does to its parent: the events of a step as one message, with the steps and requests
+ * since the last message. Without events it still reports progress: long texts being tokenized and the
+ * request being prepared, which take no forward pass, and steps without tokens.
+ */
+export class Heartbeat implements EngineObserver {
+  #isSilent = false
+  #tokenizingAt = -Infinity
+  #steps: RecordedStep[] = []
+  #queued: QueuedRequest[] = []
+  #busyMs = 0
+
+  /**
+   * @param sendToParent sends a message
+   * @param fingerprint what requests are told at their start, where it is known
+   */
+  constructor(
+    private readonly sendToParent: (message: FromEngine) => void,
+    private readonly fingerprint?: string,
+  ) {}
+
+  /** Sends a message, and what was noted since the last one. */
+  send(message: FromEngine): void {
+    if (this.#steps.length === 0 && this.#queued.length === 0) return this.sendToParent(message)
+    const telemetry = { steps: this.#steps, queued: this.#queued, busyMs: this.#busyMs }
+    this.#steps = []
+    this.#queued = []
+    this.sendToParent({ ...message, telemetry })
+  }
+
+  onQueued({ id, maxTokens, promptTokens, chain }: Sequence): void {
+    const blocks = chain.hashes.slice(0, Math.floor(promptTokens / blockSize))
+    this.#queued.push({ id, maxTokens, blocks })
+  }
+
+  onTokenized(now: number): void {
+    if (now < this.#tokenizingAt + tokenizingMs) return
+    this.#tokenizingAt = now
+    this.send({ type: 'tokenizing' })
+  }
+
+  onPreparing({ id }: Sequence): void {
+    this.send({ type: 'preparing', id })
+  }
+
+  onAdmitted({ id }: Sequence): void {
+    this.send({ type: 'prepared', id })
+  }
+
+  onStepStart(): void {
+    if (this.#isSilent) this.send({ type: 'step' })
+    this.#isSilent = true
+  }
+
+  onStep(step: StepRecord): void {
+    this.#steps.push(toRecordedStep(step))
+  }
+
+  onTurn(durationMs: number): void {
+    this.#busyMs += durationMs
+  }
+
+  onEvents(events: readonly AddressedEvent[]): void {
+    const { fingerprint } = this
+    const given: AddressedEvent[] = []
+    for (const { id, event } of events) {
+      // Requests are taken in and refused without a step, too.
+      if (event.type !== 'start' && event.type !== 'error') this.#isSilent = false
+      const isTold = event.type === 'start' && fingerprint !== undefined
+      given.push(isTold ? { id, event: { ...event, fingerprint } } : { id, event })
+    }
+    this.send({ type: 'events', events: given })
   }
 }

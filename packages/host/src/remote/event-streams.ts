@@ -128,6 +128,7 @@ function failed(stream: EventStream, error: CllmError): EventStream {
 
 /** 32 random hex digits. */
 export function requestId(random: Random): string {
-  const parts = Array.from({ length: 4 }, () => random.uint32().toString(16).padStart(8, '0'))
-  return parts.join('')
+  let id = ''
+  for (let part = 0; part < 4; part++) id += random.uint32().toString(16).padStart(8, '0')
+  return id
 }

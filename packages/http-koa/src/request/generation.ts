@@ -1,5 +1,5 @@
 import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest } from '@cllm/core'
-import { inFieldNames } from '../fields/sampling-fields.js'
+import { inFieldNames } from '../fields/generation-fields.js'
 import type { Call } from '../routes/call.js'
 
 /** An event of a request that the engine has accepted. */

@@ -6,11 +6,10 @@ import {
   type SamplingParams,
 } from '@cllm/core'
 import { z } from 'zod'
-import { integer, largest, stop } from '../fields/fields.js'
-import { parseFields } from '../fields/parse-fields.js'
+import { integer, largest, stop, parseFields } from '../fields/fields.js'
 import type { DefaultOverrides, ProtocolDefaults } from './build-request.js'
 import { API_DEFAULTS, Services } from '../routes/define-protocol.js'
-import { defaultsFields, samplingSettings } from '../fields/sampling-fields.js'
+import { defaultsFields, samplingSettings } from '../fields/generation-fields.js'
 
 /** A protocol's defaults, with the operator's values in place of its own. */
 export function withOverrides(

@@ -4,18 +4,20 @@ import {
   type OutputLogprobs,
   type SamplingParams,
   type TokenId,
+  type Logger,
+  type Tokenizer,
 } from '@cllm/core'
 import { drawnLogprobs, rawLogprobs } from './logprobs.js'
 import {
   biasesOf,
   createChain,
   pick,
-  type SamplerWorkspace,
+  SamplerWorkspace,
   type SamplingChain,
   seedAt,
 } from './sampling-chain.js'
 import { addBiases } from './steps/logit-changes.js'
-import type { DrawThreads, PlainDrawSettings, SharedDraw } from '../ahead/draw-threads.js'
+import { DrawThreads, type PlainDrawSettings, type SharedDraw } from '../ahead/draw-threads.js'
 import {
   type Biases,
   ConstraintTrack,
@@ -23,7 +25,15 @@ import {
   noneAllowed,
   withinGrammar,
 } from '../constraint-track.js'
-import { knownTokens, type SamplerParts, TokenSampler } from '../token-sampler.js'
+import {
+  knownTokens,
+  type SamplerParts,
+  TokenSampler,
+  type PreparedDraw,
+  type SamplerFactory,
+} from '../token-sampler.js'
+import type { LogitsContext } from '../../native/native-context.js'
+import type { Vocabulary } from '../../text/vocabulary.js'
 
 const noTokens: readonly TokenId[] = []
 
@@ -176,4 +186,53 @@ export class ChainSampler extends TokenSampler {
     this.#disposed = true
     if (this.#shared !== undefined) this.#threads?.remove(this.#shared)
   }
+}
+
+/** How {@link ChainSamplers} draw. */
+export interface ChainSamplersOptions {
+  /** Threads that draw beside this one. */
+  readonly threads: number
+  readonly logger: Logger
+}
+
+/** Samplers that draw in JavaScript, on the logits where llama.cpp has them. */
+export class ChainSamplers implements SamplerFactory {
+  readonly seesLogits = true
+  readonly drawAhead: SamplerFactory['drawAhead']
+  readonly #workspace: SamplerWorkspace
+  readonly #threads: DrawThreads | undefined
+
+  constructor(
+    context: Pick<LogitsContext, 'logits' | 'logitsAddress'>,
+    vocabulary: Vocabulary,
+    tokenizer: Pick<Tokenizer, 'encode'>,
+    { threads: count, logger }: ChainSamplersOptions,
+  ) {
+    this.#workspace = new SamplerWorkspace(context, vocabulary, tokenizer)
+    if (count === 0) return
+    const threads = new DrawThreads({ threads: count, vocabularySize: vocabulary.size, logger })
+    this.#threads = threads
+    this.drawAhead = (prepared) => drawAhead(threads, prepared)
+  }
+
+  create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): ChainSampler {
+    return new ChainSampler(this.#workspace, params, tokens, parts, this.#threads)
+  }
+
+  async dispose(): Promise<void> {
+    await this.#threads?.dispose()
+  }
+}
+
+function drawAhead(threads: DrawThreads, prepared: readonly PreparedDraw[]): void {
+  const samplers: ChainSampler[] = []
+  const draws: SharedDraw[] = []
+  for (const { sampler, index } of prepared) {
+    if (!(sampler instanceof ChainSampler)) continue
+    const draw = sampler.shared(index)
+    if (draw === undefined) continue
+    samplers.push(sampler)
+    draws.push(draw)
+  }
+  for (const [nth, token] of (threads.draw(draws) ?? []).entries()) samplers[nth]!.onToken(token)
 }

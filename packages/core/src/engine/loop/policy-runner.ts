@@ -16,7 +16,7 @@ import { checkPlan } from './check-plan.js'
 import type { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 import { defined } from '../../defined.js'
-import { synchronous } from '../../policy/synchronous.js'
+import { synchronous } from '../../policy/compose-policy.js'
 
 /** The policy that takes over from one that fails. */
 export interface FallbackPolicy {

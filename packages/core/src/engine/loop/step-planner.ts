@@ -28,6 +28,9 @@ export interface PlannedStep {
 /** Asks the policy what the next step is, and does what it takes: slots are given out and taken back. */
 @injectable()
 export class StepPlanner {
+  /** Whether making a plan takes so long that tokens which are there should not wait for it. */
+  readonly takesTime: boolean
+
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.CLOCK) private readonly clock: Clock,
@@ -37,11 +40,8 @@ export class StepPlanner {
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
     @inject(Speculator) private readonly speculator: Speculator,
     @inject(EngineObservers) private readonly observers: EngineObservers,
-  ) {}
-
-  /** Whether making a plan takes so long that tokens which are there should not wait for it. */
-  get takesTime(): boolean {
-    return this.speculator.takesTime
+  ) {
+    this.takesTime = speculator.takesTime
   }
 
   /** The next step. Throws `policy_failed`. */

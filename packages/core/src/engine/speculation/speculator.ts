@@ -6,7 +6,7 @@ import type { Logger } from '../../contracts/logger.js'
 import type { Drafter, Proposer } from '../../contracts/model/proposer.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
-import { synchronous } from '../../policy/synchronous.js'
+import { synchronous } from '../../policy/compose-policy.js'
 import * as tokens from '../../tokens.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
@@ -37,6 +37,9 @@ export class Speculator implements EngineObserver {
   readonly #plainTrials = new TrialPace()
   #hasFailed = false
 
+  /** Whether guesses take time: then it has to {@link guess} before a step with drafts. */
+  readonly takesTime: boolean
+
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
     @inject(tokens.TOKENIZER) tokenizer: Tokenizer,
@@ -54,6 +57,7 @@ export class Speculator implements EngineObserver {
     } else if (canVerify) {
       this.#proposer = proposers.create(speculative, proposerOptions)
     }
+    this.takesTime = this.#model !== undefined
     if (!canVerify && speculative !== 'auto' && speculative !== 'off') {
       logger.warn({ speculative }, 'no speculation: this model cannot verify drafts')
     }
@@ -69,11 +73,6 @@ export class Speculator implements EngineObserver {
   /** The model that guesses, if one does. */
   get draftModel(): ModelInfo | undefined {
     return this.#model?.info
-  }
-
-  /** Whether guesses take time: then it has to {@link guess} before a step with drafts. */
-  get takesTime(): boolean {
-    return this.#model !== undefined
   }
 
   /** The plan with drafts, where the policy leaves them to the engine and the step only decodes. */

@@ -1,9 +1,15 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import { commonFields, commonSettings, slotField } from '../../fields/common-fields.js'
+import {
+  commonFields,
+  commonSettings,
+  slotField,
+  llamaFields,
+  samplersField,
+  samplersLeftOut,
+} from '../../fields/generation-fields.js'
 import { boolean, integer, largest, list, object, seed, text } from '../../fields/fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
-import { llamaFields, samplersField, samplersLeftOut } from '../../fields/sampling-fields.js'
 import { buildRequest } from '../../request/build-request.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
 import { repeatRequest } from '../../request/generation.js'

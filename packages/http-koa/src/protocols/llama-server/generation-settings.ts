@@ -1,6 +1,6 @@
 import { defaultSampling, type EngineInfo, type GenerateRequest } from '@cllm/core'
 import { largest } from '../../fields/fields.js'
-import { samplerSteps, samplingEcho } from '../../fields/sampling-fields.js'
+import { samplerSteps, samplingEcho } from '../../fields/generation-fields.js'
 
 /** What a request is generated with, in llama-server's names; what this server has not is off. */
 export function generationSettings(

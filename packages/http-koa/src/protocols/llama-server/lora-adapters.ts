@@ -2,7 +2,7 @@ import { type AdapterChoice, type AdapterInfo, CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { engineInMemory, type ModelQuery } from '../../engines/model-queries.js'
 import { adapterChoices } from '../../fields/adapters-field.js'
-import { parseFields } from '../../fields/parse-fields.js'
+import { parseFields } from '../../fields/fields.js'
 import type { Answer, Call } from '../../routes/call.js'
 
 /** `GET /lora-adapters`: the adapters, with what is applied to requests that name none. Never loads a model. */

@@ -4,7 +4,7 @@ import type { Answer, Call } from '../../routes/call.js'
 import { failureOf } from '../../engines/answering.js'
 import { infoOf, type ModelQuery, modelQuery, peekInfo } from '../../engines/model-queries.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
-import { parseFields } from '../../fields/parse-fields.js'
+import { parseFields } from '../../fields/fields.js'
 import { generationSettings } from './generation-settings.js'
 import { type LlamaServerContext, llamaServerDefaults } from './llama-server-context.js'
 

@@ -1,6 +1,11 @@
 import type { GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import { commonFields, commonSettings } from '../../fields/common-fields.js'
+import {
+  commonFields,
+  commonSettings,
+  defaultsFields,
+  usualFields,
+} from '../../fields/generation-fields.js'
 import {
   boolean,
   integer,
@@ -12,7 +17,6 @@ import {
   stop,
   text,
 } from '../../fields/fields.js'
-import { defaultsFields, usualFields } from '../../fields/sampling-fields.js'
 import { buildRequest } from '../../request/build-request.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
 

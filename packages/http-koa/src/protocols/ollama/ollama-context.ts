@@ -1,6 +1,6 @@
 import { CllmError, type EngineClient, type EngineDirectory, type ModelPresets } from '@cllm/core'
 import type { ModelStore } from '../../engines/model-store.js'
-import type { UnknownFields } from '../../fields/parse-fields.js'
+import type { UnknownFields } from '../../fields/fields.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import type { Call } from '../../routes/call.js'
 import { mayChangeServer } from '../../security/authenticate.js'

@@ -1,10 +1,17 @@
 import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import { thinkingVariables } from '../../chat/prepare-chat.js'
-import { boolean, integer, largest, list, object, seed } from '../../fields/fields.js'
+import {
+  boolean,
+  integer,
+  largest,
+  list,
+  object,
+  seed,
+  type UnknownFields,
+} from '../../fields/fields.js'
 import { keepAliveField } from '../../fields/keep-alive-field.js'
-import type { UnknownFields } from '../../fields/parse-fields.js'
-import { llamaFields, samplingSettings } from '../../fields/sampling-fields.js'
+import { llamaFields, samplingSettings } from '../../fields/generation-fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
 import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
 

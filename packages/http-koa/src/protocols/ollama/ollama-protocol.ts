@@ -1,7 +1,7 @@
 import { defined } from '@cllm/core'
 import type { ModelStore } from '../../engines/model-store.js'
 import { statusElsewhere } from '../../errors/error-body.js'
-import { UnknownFields } from '../../fields/parse-fields.js'
+import { UnknownFields } from '../../fields/fields.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom } from '../../request/protocol-defaults.js'
 import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'

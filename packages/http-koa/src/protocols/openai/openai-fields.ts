@@ -1,8 +1,14 @@
 import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
-import { commonFields, commonSettings, slotField } from '../../fields/common-fields.js'
+import {
+  commonFields,
+  commonSettings,
+  slotField,
+  samplersField,
+  samplersLeftOut,
+  usualFields,
+} from '../../fields/generation-fields.js'
 import { boolean, integer, largest, list, object, seed } from '../../fields/fields.js'
-import { samplersField, samplersLeftOut, usualFields } from '../../fields/sampling-fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 import { unsupported } from '../../request/refusals.js'

@@ -2,7 +2,7 @@ import { CllmError, type Clock, type EngineDirectory, type Logger, type Random }
 import { checkDepth } from '../../../body/read-json-body.js'
 import { errorHeaders } from '../../../errors/error-body.js'
 import { publicError } from '../../../errors/public-error.js'
-import { UnknownFields } from '../../../fields/parse-fields.js'
+import { UnknownFields } from '../../../fields/fields.js'
 import type { Call, IncomingBody } from '../../../routes/call.js'
 import { checkFields, openModel } from '../../../routes/driver.js'
 import type { KoaProtocol } from '../../../routes/koa-context.js'

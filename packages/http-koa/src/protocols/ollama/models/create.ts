@@ -1,7 +1,6 @@
 import type { ModelPreset } from '@cllm/core'
 import { z } from 'zod'
-import { boolean, list, object, text } from '../../../fields/fields.js'
-import { parseFields } from '../../../fields/parse-fields.js'
+import { boolean, list, object, text, parseFields } from '../../../fields/fields.js'
 import { unsupported } from '../../../request/refusals.js'
 import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'

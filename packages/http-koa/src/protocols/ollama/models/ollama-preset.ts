@@ -6,7 +6,7 @@ import {
   samplingFields,
 } from '@cllm/core'
 import type { z } from 'zod'
-import { UnknownFields } from '../../../fields/parse-fields.js'
+import { UnknownFields } from '../../../fields/fields.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { unsupported } from '../../../request/refusals.js'
 import { type optionsSchema, toSettings } from '../ollama-fields.js'

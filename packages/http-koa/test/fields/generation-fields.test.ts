@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { llamaServerProtocol, nativeProtocol, ollamaProtocol } from '@cllm/http-koa'
 import t from 'tap'
-import { inFieldNames, samplingSettings } from '../../src/fields/sampling-fields.js'
+import { inFieldNames, samplingSettings } from '../../src/fields/generation-fields.js'
 import { testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 
