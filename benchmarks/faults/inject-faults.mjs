@@ -1,8 +1,21 @@
-import { formatNumber, reachTarget, schemaVersion, textTable } from '../../packages/bench/dist/index.js'
+import {
+  formatNumber,
+  reachTarget,
+  schemaVersion,
+  textTable,
+} from '../../packages/bench/dist/index.js'
 import { enginePid } from './engine-pid.mjs'
 import { faults, runFaults } from './run-faults.mjs'
 import { exitCode } from '../../packages/cli/dist/commands/bench/output.js'
-import { asksForHelp, flagsHelp, many, one, parseFlags, toggle, wrong } from '../../packages/cli/dist/commands/flags/flags.js'
+import {
+  asksForHelp,
+  flagsHelp,
+  many,
+  one,
+  parseFlags,
+  toggle,
+  wrong,
+} from '../../packages/cli/dist/commands/flags/flags.js'
 import { serveFlags } from '../../packages/cli/dist/commands/bench/flags/load-flags.js'
 import { readTarget } from '../../packages/cli/dist/commands/bench/flags/read-target.js'
 import { duration, integer } from '../../packages/cli/dist/commands/flags/values.js'

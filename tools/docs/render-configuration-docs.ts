@@ -1,7 +1,11 @@
 import { configVariable } from '../../packages/cli/src/config/layers/environment-layer.js'
 import { configFlag } from '../../packages/cli/src/config/layers/flags-layer.js'
 import { variable } from '../../packages/cli/src/config/options/option.js'
-import { options, sectionOf, type PlacedOption } from '../../packages/cli/src/config/options/schema.js'
+import {
+  options,
+  sectionOf,
+  type PlacedOption,
+} from '../../packages/cli/src/config/options/schema.js'
 import { ignoredKeys, mappedKeys } from '../../packages/cli/src/config/layers/original-layout.js'
 
 const intro = `# Configuration
