@@ -81,6 +81,7 @@ export class Counters implements EngineObserver {
     this.countStep(toRecordedStep(step))
   }
 
+  /** Counts a step of an engine elsewhere, as its records tell of it. */
   countStep({ ms, decodeMs, sampleMs, decode, chunks, drafts }: RecordedStep): void {
     const totals = this.#totals
     const decodeTokens = decode + (drafts?.tokens ?? 0)
