@@ -132,8 +132,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       case 'preparing':
       case 'prepared': {
         const entry = this.#work.requests.get(message.id)
-        if (entry !== undefined)
-          entry.phase = message.type === 'preparing' ? 'preparing' : 'running'
+        const phase = message.type === 'preparing' ? 'preparing' : 'running'
+        if (entry !== undefined) this.#work.move(entry, phase)
         break
       }
       case 'events': {
@@ -220,7 +220,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     }
     if (refusal === undefined) {
       const seeded = withSeed(request, this.random)
-      requests.set(id, new EngineRequest(id, seeded, this.clock.now()))
+      this.#work.add(new EngineRequest(id, seeded, this.clock.now()))
     } else this.#tell({ type: 'events', events: [{ id, event: failureOf(refusal) }] })
   }
 

@@ -53,8 +53,11 @@ const phaseOfCall = { pass: 'running', request: 'waiting' } as const
  * the engine from what only ran beside it.
  */
 export class EngineWork {
+  readonly #requests = new Map<string, EngineRequest>()
   /** By arrival. */
-  readonly requests = new Map<string, EngineRequest>()
+  readonly requests: ReadonlyMap<string, EngineRequest> = this.#requests
+  /** How many requests are in each phase: a message of the engine must not cost a look at all that wait. */
+  readonly #counts = { held: 0, checking: 0, waiting: 0, preparing: 0, running: 0 }
   readonly #calls = new Map<number, PendingCall>()
   /** What is to be alone on the engine, or is. */
   #alone: EngineRequest | PendingCall | undefined
@@ -65,6 +68,19 @@ export class EngineWork {
   get isEmbedding(): boolean {
     for (const { call } of this.#calls.values()) if (call.name === 'embed') return true
     return false
+  }
+
+  /** Adds a request, which no engine has. */
+  add(entry: EngineRequest): void {
+    this.#requests.set(entry.id, entry)
+    this.#counts[entry.phase]++
+  }
+
+  /** The engine does something else with a request. */
+  move(entry: EngineRequest, phase: Phase): void {
+    this.#counts[entry.phase]--
+    entry.phase = phase
+    this.#counts[phase]++
   }
 
   /** Adds a call; returns its failure when there is no engine and it cannot wait for one. */
@@ -84,10 +100,11 @@ export class EngineWork {
       pending.phase = takes === undefined ? 'preparing' : phaseOfCall[takes]
       yield pending.call
     }
+    if (this.#counts.held === 0) return
     for (const entry of this.requests.values()) {
       if (entry.phase !== 'held') continue
       if (this.#alone !== undefined && this.#alone !== entry) continue
-      entry.phase = 'checking'
+      this.move(entry, 'checking')
       yield { type: 'submit', id: entry.id, request: entry.continuedAt(now) }
     }
   }
@@ -100,7 +117,7 @@ export class EngineWork {
       const entry = this.requests.get(id)
       if (entry?.take(event, now) ?? true) fresh.push(addressed)
       if (entry === undefined || event.type === 'progress') continue
-      if (event.type === 'start') entry.phase = 'waiting'
+      if (event.type === 'start') this.move(entry, 'waiting')
       else if (event.type !== 'token') this.remove(entry)
       else if (entry.isSuspect && entry.deaths <= 1) {
         // The first token shows that it was another request's crash; after two it stays alone.
@@ -122,7 +139,7 @@ export class EngineWork {
 
   /** Takes out a request that has ended. */
   remove(entry: EngineRequest): void {
-    this.requests.delete(entry.id)
+    if (this.#requests.delete(entry.id)) this.#counts[entry.phase]--
     if (this.#alone === entry) this.#alone = undefined
   }
 
@@ -165,7 +182,7 @@ export class EngineWork {
     }
     for (const entry of submitted) {
       entry.isProven = false
-      entry.phase = 'held'
+      this.move(entry, 'held')
     }
     for (const entry of this.requests.values()) {
       const { cancelReason } = entry
@@ -183,25 +200,21 @@ export class EngineWork {
 
   /** What the engine owes, and what waits for it. */
   debts(now: number, timeoutMs = Infinity): Debts {
+    const { held, checking, preparing } = this.#counts
     const debts: Debts = {
-      steps: false,
+      steps: this.requests.size > held,
       answers: false,
-      preparation: false,
-      isHolding: false,
+      preparation: checking + preparing > 0,
+      isHolding: held > 0,
       late: [],
       next: Infinity,
     }
-    for (const entry of this.requests.values()) {
+    for (const entry of held > 0 ? this.requests.values() : []) {
       const { phase, arrival, request } = entry
-      if (phase === 'held') {
-        const limit = arrival + (request.timeoutMs ?? timeoutMs)
-        debts.isHolding = true
-        if (limit <= now) debts.late.push(entry)
-        else if (limit < debts.next) debts.next = limit
-      } else {
-        debts.steps = true
-        debts.preparation ||= phase === 'checking' || phase === 'preparing'
-      }
+      if (phase !== 'held') continue
+      const limit = arrival + (request.timeoutMs ?? timeoutMs)
+      if (limit <= now) debts.late.push(entry)
+      else if (limit < debts.next) debts.next = limit
     }
     for (const { phase } of this.#calls.values()) {
       debts.answers ||= phase === 'running' || phase === 'preparing'
@@ -212,6 +225,8 @@ export class EngineWork {
 
   #nextSuspect(): EngineRequest | PendingCall | undefined {
     for (const pending of this.#calls.values()) if (pending.isSuspect) return pending
+    // A suspect that is not alone is held.
+    if (this.#counts.held === 0) return undefined
     for (const entry of this.requests.values()) if (entry.isSuspect) return entry
     return undefined
   }
