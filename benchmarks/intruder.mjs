@@ -1,5 +1,6 @@
 // Four streams run when a request with a long prompt arrives: how long do they stall, how long does
 // it wait? cLLM and llama-server, alternating in one run.
+import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
 import { pause, serverFlags, startServers } from './lib/servers.mjs'
@@ -52,8 +53,12 @@ for (const kind of kinds) {
   rows.push([kind, middle(kind, 'itlMax').toFixed(0), middle(kind, 'ttft').toFixed(0)])
 }
 if (kinds.length === 2) {
-  const ratio = (figure) => (middle('cllm', figure) / middle('llama-server', figure)).toFixed(3)
-  rows.push(['ratio', ratio('itlMax'), ratio('ttft')])
+  const others = results.get('llama-server')
+  const ratiosOf = (figure) =>
+    results.get('cllm').map((result, round) => result[figure] / others[round][figure])
+  const ratios = { pause: ratiosOf('itlMax'), intruder: ratiosOf('ttft') }
+  rows.push(['ratio', median(ratios.pause).toFixed(3), median(ratios.intruder).toFixed(3)])
+  if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(ratios))
 }
 console.log(table(rows))
 for (const server of servers) await server.stop()

@@ -3,6 +3,7 @@
 // 1. Requests that share a prefix, all at once, with and without reuse (cLLM alone).
 // 2. A lone request whose prefix another slot has, against a cold one (cLLM alone).
 // 3. Requests at once with an unseen prefix, cLLM and llama-server alternating.
+import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
 import { pause, serverFlags, startServers } from './lib/servers.mjs'
@@ -20,6 +21,8 @@ const { values } = parseArgs({
     tokens: { type: 'string', default: '16' },
     clients: { type: 'string', default: '8' },
     'unseen-words': { type: 'string', default: '400' },
+    // the third alone
+    'unseen-only': { type: 'boolean', default: false },
     seed: { type: 'string', default: String(Date.now()) },
   },
 })
@@ -71,7 +74,7 @@ const kinds = servers.map(({ kind }) => kind)
 for (const server of servers) await wave(server, 2, 100, false)
 
 const cllm = servers.find(({ kind }) => kind === 'cllm')
-if (cllm !== undefined) {
+if (cllm !== undefined && !values['unseen-only']) {
   const waves = { reuse: [], none: [] }
   const lone = []
   for (let round = 0; round < rounds; round++) {
@@ -116,9 +119,11 @@ for (const kind of kinds) {
 }
 if (kinds.length === 2) {
   const other = unseen.get('llama-server')
-  const ratio = (figure) =>
-    median(unseen.get('cllm').map((result, round) => result[figure] / other[round][figure]))
-  rows.push(['ratio', ...figures.map((figure) => ratio(figure).toFixed(3))])
+  const ratiosOf = (figure) =>
+    unseen.get('cllm').map((result, round) => result[figure] / other[round][figure])
+  rows.push(['ratio', ...figures.map((figure) => median(ratiosOf(figure)).toFixed(3))])
+  const ratios = { prefix: ratiosOf('throughput') }
+  if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(ratios))
 }
 console.log(table(rows))
 for (const server of servers) await server.stop()

@@ -1,6 +1,7 @@
 // Streams over HTTP from cLLM and llama-server, alternating in one run, with fresh prompts; on request
 // beside processes that compute without end.
 import { spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
 import { pause, serverFlags, startServers } from './lib/servers.mjs'
@@ -53,6 +54,7 @@ for (let busy = 0; busy < Number(values.busy); busy++) {
 }
 
 const figures = ['throughput', 'ttft', 'itl', 'itlMax']
+const ratios = {}
 const rows = [['concurrency', 'server', 'tok/s', 'TTFT p50 ms', 'ITL p50 ms', 'ITL max ms']]
 for (const concurrency of values.concurrency.split(',').map(Number)) {
   const results = new Map(kinds.map((kind) => [kind, []]))
@@ -71,15 +73,14 @@ for (const concurrency of values.concurrency.split(',').map(Number)) {
   }
   if (kinds.length === 2) {
     // Ratios of neighbours in time, so that a slow spell of the machine weighs on both.
-    const ratio = (figure) =>
-      median(
-        results
-          .get('cllm')
-          .map((result, round) => result[figure] / results.get('llama-server')[round][figure]),
-      )
-    rows.push([concurrency, 'ratio', ...figures.map((figure) => ratio(figure).toFixed(3))])
+    const others = results.get('llama-server')
+    const ratiosOf = (figure) =>
+      results.get('cllm').map((result, round) => result[figure] / others[round][figure])
+    for (const figure of figures) ratios[`${figure}-${concurrency}`] = ratiosOf(figure)
+    rows.push([concurrency, 'ratio', ...figures.map((at) => median(ratiosOf(at)).toFixed(3))])
   }
 }
 console.log(table(rows))
+if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(ratios))
 for (const server of servers) await server.stop()
 process.exit(0)

@@ -14,6 +14,8 @@ export const serverFlags = {
   only: { type: 'string' },
   // further arguments of `cllm serve`, between spaces
   extra: { type: 'string', default: '' },
+  // a file for each round's ratios of the two, for `readme.mjs`
+  json: { type: 'string' },
 }
 
 /** Starts the servers that the flags name and lets them come to rest. */

@@ -56,10 +56,10 @@ ${modelLines()}
 
 ## Threads
 
-Without \`--threads\` a model on a CPU starts with the number in the table: one logical core stays free, and models
-in memory share the rest. Then it measures: more threads while cores are free, fewer when passes become slow, separately
-for prompts and decodes, for less than 1 % of the time. On a GPU the number stays. A set value is kept, lowered to the
-number of logical cores with a warning.
+Without \`--threads\` a single model on a CPU starts on all physical cores if other processes leave them free, otherwise
+with the number in the table; several models share the cores. Then it measures: more threads while cores are free, fewer
+when passes become slow, for prompts and decodes, in less than 1 % of the time. On a GPU the number stays. A set value is
+kept, up to the logical cores.
 
 | physical cores | logical cores | threads of one model at first | of each of two | of each of four |
 |---|---|---|---|---|

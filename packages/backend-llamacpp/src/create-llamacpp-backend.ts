@@ -13,6 +13,7 @@ import { compileTemplate } from './text/chat-template.js'
 import { type ContextSettings, outputsPerPass } from './model/open-context.js'
 import type { JinjaTemplate, LlamaRuntime, NativeDoor } from './native/native.js'
 import { openLlama } from './native/open-llama.js'
+import { MachineLoad } from './threads/adaptive-threads.js'
 import { chooseThreads } from './threads/cores.js'
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
@@ -38,11 +39,12 @@ export async function createLlamaCppBackend(
   const door = await llama.openDoor(checked.native, dependencies.library)
   door.check(checked)
   const outputs = door.isFull ? outputsPerPass(checked) : checked.batchSize
-  const settings = { ...checked, contextSize, threads, outputs }
-  return await load(llama, door, shape, settings, dependencies)
+  const load = new MachineLoad(dependencies.clock) // counted while the model is loaded
+  const settings = { ...checked, contextSize, threads, load, outputs }
+  return await loadModel(llama, door, shape, settings, dependencies)
 }
 
-async function load(
+async function loadModel(
   llama: LlamaRuntime,
   door: NativeDoor,
   shape: ModelShape,

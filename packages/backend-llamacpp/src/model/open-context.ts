@@ -6,8 +6,8 @@ import type { LoadedModel } from '../native/native.js'
 import { ChainSamplers } from '../sampling/chain/chain-sampler.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
 import type { Vocabulary } from '../text/vocabulary.js'
-import { AdaptiveThreads, MachineLoad } from '../threads/adaptive-threads.js'
-import type { ThreadRange } from '../threads/cores.js'
+import { AdaptiveThreads, type MachineLoad } from '../threads/adaptive-threads.js'
+import { startThreads, type ThreadRange } from '../threads/cores.js'
 
 /** Logits that a forward pass gives out at least, if it has as many tokens. */
 const leastOutputs = 64
@@ -21,6 +21,8 @@ const lookUpThreads = 2
 export type ContextSettings = Omit<CheckedLlamaCppOptions, 'threads'> & {
   readonly contextSize: number
   readonly threads: ThreadRange
+  /** What other processes compute, counted since before the model was loaded. */
+  readonly load: MachineLoad
   /** Logits that one pass can give out. */
   readonly outputs: number
 }
@@ -49,7 +51,7 @@ export async function openContext(
   clock: Clock,
 ): Promise<OpenContext> {
   const { slots: sequences, kvUnified, kvCacheType } = settings
-  const threads = loaded.onGpu === 'all' ? fewThreads(settings.threads) : settings.threads
+  const threads = threadsNow(loaded, settings)
   const options = {
     ...settings,
     contextSize,
@@ -69,7 +71,7 @@ export async function openContext(
       samplers: (vocabulary, tokenizer, logger) =>
         new ChainSamplers(context, vocabulary, tokenizer, { threads: drawing, logger }),
       ...(loaded.onGpu === 'none' && { abortable: context }),
-      ...adaptThreads(context, loaded, threads, clock),
+      ...adaptThreads(context, loaded, settings, threads.start, clock),
     }
   }
   if (context !== undefined) {
@@ -104,9 +106,16 @@ export function outputsPerPass({
   return Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
 }
 
-/** Where a GPU has all layers, the CPU looks up tokens: waking more threads takes longer than that. */
-function fewThreads({ start, most }: ThreadRange): ThreadRange {
-  return { start: Math.min(start, lookUpThreads), most: Math.min(most, lookUpThreads) }
+/**
+ * Where a GPU has all layers, the CPU looks up tokens: waking more threads takes longer than that. Elsewhere all cores
+ * that help compute from the first request on, if they were free while the model was loaded.
+ */
+function threadsNow({ onGpu }: LoadedModel, { threads, load }: ContextSettings) {
+  const { start, most } = threads
+  if (onGpu === 'all') {
+    return { start: Math.min(start, lookUpThreads), most: Math.min(most, lookUpThreads) }
+  }
+  return { start: startThreads(threads, load.freeCores), most }
 }
 
 /** Beside a GPU most cores are idle, and its passes are short. */
@@ -118,10 +127,10 @@ function drawThreads({ gpuLayers }: LoadedModel, { threads }: ContextSettings): 
 function adaptThreads(
   context: LogitsContext,
   { gpuLayers }: LoadedModel,
-  { start, most }: ThreadRange,
+  { threads: { start: least, most }, load }: ContextSettings,
+  start: number,
   clock: Clock,
 ): Pick<OpenContext, 'threads'> {
-  if (start === most || gpuLayers !== 0) return {}
-  const load = new MachineLoad(clock)
+  if (least === most || gpuLayers !== 0) return {}
   return { threads: new AdaptiveThreads(context, { clock, start, most, load }) }
 }

@@ -203,22 +203,22 @@ export interface CoreTime {
 export class MachineLoad {
   readonly #clock: Clock
   readonly #read: () => CoreTime
-  #last: { readonly at: number; readonly time: CoreTime } | undefined
+  #last: { readonly at: number; readonly time: CoreTime }
   #idle = Infinity
 
   constructor(clock: Clock, read: () => CoreTime = readCoreTime) {
     this.#clock = clock
     this.#read = read
+    this.#last = { at: clock.now(), time: read() }
   }
 
   /** Cores that other processes left free lately; `Infinity` before that is known. */
   get freeCores(): number {
     const at = this.#clock.now()
     const last = this.#last
-    if (last !== undefined && at - last.at < interval) return this.#idle
+    if (at - last.at < interval) return this.#idle
     const time = this.#read()
     this.#last = { at, time }
-    if (last === undefined) return this.#idle
     const others = time.busyMs - last.time.busyMs - (time.ownMs - last.time.ownMs)
     this.#idle = time.cores - Math.max(0, others) / (at - last.at)
     return this.#idle

@@ -30,6 +30,8 @@ export function threadsFor(
 /** How many threads an engine starts with, and how many it may take when the machine has room. */
 export interface ThreadRange {
   readonly start: number
+  /** The same on a machine on which nothing else computes. */
+  readonly startAlone: number
   readonly most: number
 }
 
@@ -44,12 +46,24 @@ export function chooseThreads(
   logger: Logger,
 ): ThreadRange {
   const start = threadsFor(asked, mathCores, share)
-  if (asked === undefined) return { start, most: Math.max(1, Math.min(mathCores, share.cores)) }
+  if (asked === undefined) {
+    const most = Math.max(1, Math.min(mathCores, share.cores))
+    return { start, startAlone: share.engines === 1 ? most : start, most }
+  }
   if (asked > start) {
     const message =
       `threads ${asked} is more than the ${share.cores} cores that this process may use, which ` +
       `would wait for one another: it computes on ${start}`
     logger.warn({ asked, threads: start }, message)
   }
-  return { start, most: start }
+  return { start, startAlone: start, most: start }
+}
+
+/**
+ * Threads of an engine's first passes.
+ * @param freeCores - cores that other processes left free lately; `Infinity` where that is not known
+ */
+export function startThreads({ start, startAlone }: ThreadRange, freeCores: number): number {
+  const isAlone = Number.isFinite(freeCores) && freeCores >= startAlone - 0.5
+  return isAlone ? startAlone : start
 }

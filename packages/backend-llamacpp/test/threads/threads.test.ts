@@ -3,6 +3,7 @@ import { SimulatedClock } from '@cllm/core'
 import { array, assert, constantFrom, integer, property, record } from 'fast-check'
 import t from 'tap'
 import { MachineLoad, ThreadTuner } from '../../src/threads/adaptive-threads.js'
+import { chooseThreads, startThreads } from '../../src/threads/cores.js'
 import { openTiny, recordingLogger } from '../open-tiny.js'
 
 /** A machine whose threads wait for the slowest one, and whose neighbours take cores for themselves. */
@@ -127,6 +128,18 @@ t.test('what other processes leave free', async (t) => {
   time.ownMs = 1000
   t.equal(load.freeCores, 4, 'never more than there are')
   t.ok(new MachineLoad(clock).freeCores > 0, 'the real machine is read')
+})
+
+t.test('an idle machine computes on all cores that help from the first pass on', async (t) => {
+  const logger = recordingLogger()
+  const start = (freeCores: number, engines = 1, asked?: number) =>
+    startThreads(chooseThreads(asked, 4, { cores: 4, engines }, logger), freeCores)
+  t.equal(start(4), 4)
+  t.equal(start(3.6), 4)
+  t.equal(start(3.2), 3, 'one is left to a process that computes')
+  t.equal(start(Infinity), 3, 'nothing is known yet')
+  t.equal(start(4, 2), 1, 'engines at once share the cores')
+  t.equal(start(4, 1, 2), 2, 'what is set is kept')
 })
 
 t.test('threads of a forward pass', async (t) => {
