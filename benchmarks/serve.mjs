@@ -3,10 +3,10 @@
 import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { randomOf, text } from './lib/prompts.mjs'
+import { closedLoop } from './lib/closed-loop.mjs'
+import { randomOf } from './lib/prompts.mjs'
 import { pause, serverFlags, startServers } from './lib/servers.mjs'
-import { median, quantile, sum, table } from './lib/statistics.mjs'
-import { gaps, stream } from './lib/stream.mjs'
+import { median, table } from './lib/statistics.mjs'
 
 const { values } = parseArgs({
   options: {
@@ -22,32 +22,14 @@ const { values } = parseArgs({
   },
 })
 const random = randomOf(Number(values.seed))
-const tokens = Number(values.tokens)
-
-/** `concurrency` clients, each sending its next request when the one before has ended. */
-async function closedLoop(server, concurrency, perClient) {
-  const began = performance.now()
-  const client = async () => {
-    const answers = []
-    for (let index = 0; index < perClient; index++) {
-      const words = Number(values.words) + Math.floor(random() * 8)
-      answers.push(await stream(server, { prompt: text(words, random), tokens }))
-    }
-    return answers
-  }
-  const answers = (await Promise.all(Array.from({ length: concurrency }, client))).flat()
-  const seconds = (performance.now() - began) / 1000
-  return {
-    throughput: sum(answers.map(({ times }) => times.length)) / seconds,
-    ttft: median(answers.map(({ times }) => times[0])),
-    itl: median(answers.flatMap(gaps)),
-    itlMax: quantile(answers.flatMap(gaps), 1),
-  }
+const load = (concurrency, requests) => {
+  const [words, tokens] = [Number(values.words), Number(values.tokens)]
+  return { concurrency, requests, words, tokens, random }
 }
 
 const servers = await startServers(values)
 const kinds = servers.map(({ kind }) => kind)
-for (const server of servers) await closedLoop(server, 2, 1)
+for (const server of servers) await closedLoop(server, load(2, 1))
 for (let busy = 0; busy < Number(values.busy); busy++) {
   const neighbour = spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' })
   process.once('exit', () => neighbour.kill('SIGKILL'))
@@ -62,7 +44,7 @@ for (const concurrency of values.concurrency.split(',').map(Number)) {
     const order = round % 2 === 0 ? servers : servers.toReversed()
     for (const server of order) {
       const perClient = concurrency === 1 ? 2 * Number(values.requests) : Number(values.requests)
-      const result = await closedLoop(server, concurrency, perClient)
+      const result = await closedLoop(server, load(concurrency, perClient))
       results.get(server.kind).push(result)
       await pause(300)
     }

@@ -1,0 +1,72 @@
+// What each default costs and gains: the server as it is, in turns with one that has this default switched off.
+// Above 1, the default gains. Only two servers are in memory at a time.
+import { cpus } from 'node:os'
+import { parseArgs } from 'node:util'
+import { closedLoop } from './lib/closed-loop.mjs'
+import { randomOf } from './lib/prompts.mjs'
+import { quiet } from './lib/quiet.mjs'
+import { pause, startServer } from './lib/servers.mjs'
+import { median, table } from './lib/statistics.mjs'
+
+const { values } = parseArgs({
+  options: {
+    model: { type: 'string' },
+    slots: { type: 'string', default: '16' },
+    'ctx-size': { type: 'string', default: '2048' },
+    concurrency: { type: 'string', default: '1,8,16' },
+    rounds: { type: 'string', default: '5' },
+    // names of the list below, between commas
+    only: { type: 'string' },
+    seed: { type: 'string', default: String(Date.now()) },
+  },
+})
+
+/** The default, and the flags without it. */
+const defaults = {
+  // against itself: what noise there is
+  none: [],
+  'conversations in RAM': ['--cache-ram', '0'],
+  speculation: ['--speculative', 'off'],
+  'threads that adapt': ['--threads', String(cpus().length)],
+  recorder: ['--recorder-minutes', '0'],
+  'adaptive batching': ['--batching', 'continuous'],
+  page: ['--no-ui'],
+}
+const names = values.only?.split(',') ?? Object.keys(defaults)
+const random = randomOf(Number(values.seed))
+const counts = values.concurrency.split(',').map(Number)
+const settings = {
+  model: values.model,
+  slots: Number(values.slots),
+  context: Number(values['ctx-size']),
+}
+
+const rows = [['default', ...counts.flatMap((count) => [`tok/s at ${count}`, `TTFT at ${count}`])]]
+for (const name of names) {
+  await quiet()
+  const usual = await startServer('cllm', settings)
+  const without = await startServer('cllm', { ...settings, extra: defaults[name] })
+  const cells = []
+  for (const concurrency of counts) {
+    const ratios = { throughput: [], ttft: [] }
+    const requests = concurrency === 1 ? 8 : 4
+    const load = { concurrency, requests, words: 32, tokens: 48, random }
+    for (let round = 0; round < Number(values.rounds); round++) {
+      const results = new Map()
+      for (const server of round % 2 === 0 ? [usual, without] : [without, usual]) {
+        results.set(server, await closedLoop(server, load))
+        await pause(300)
+      }
+      for (const [figure, list] of Object.entries(ratios)) {
+        list.push(results.get(usual)[figure] / results.get(without)[figure])
+      }
+    }
+    cells.push(...Object.values(ratios).map((list) => median(list).toFixed(3)))
+  }
+  await usual.stop()
+  await without.stop()
+  rows.push([name, ...cells])
+  console.error(rows.at(-1).join('  '))
+}
+console.log(table(rows))
+process.exit(0)
