@@ -21,8 +21,6 @@ export interface AnswerPlan {
   readonly form: AnswerForm
   /** What the answer is held to; undefined: nothing. */
   readonly constraint: OutputConstraint | undefined
-  /** The same where the thoughts were ended. */
-  readonly afterThinking?: OutputConstraint | undefined
   /** What the model may write around text, reasoning and calls. */
   readonly marks: readonly string[] | undefined
 }
@@ -77,10 +75,6 @@ export async function planAnswer(
   let plan: Held = { form, constraint: calls?.constraint }
   if (forced !== undefined) plan = await forcedCalls(client, prompt, form, forced)
   else if (wanted !== undefined) plan = await jsonAnswer(client, form, strict, wanted)
-  else if (calls !== undefined && whole.thinkingIsOpen) {
-    const after = { ...whole, thinkingIsOpen: false }
-    plan = { ...plan, afterThinking: strictCalls(whole.tools, strict, after).constraint }
-  }
   const { constraint } = plan
   if (wanted === undefined && constraint !== undefined) {
     const field = forced === undefined ? 'tools' : 'tool_choice'
@@ -114,7 +108,7 @@ async function forcedCalls(
   const end = thoughtsEnd(form)
   if (end !== undefined) {
     const constraint = { ...held, type: 'triggered-json', trigger: end } as const
-    return { form: called, constraint, afterThinking: held }
+    return { form: called, constraint }
   }
   const template = 'messages' in prompt ? prompt.template : undefined
   const { enable_thinking: wish = true } = template?.variables ?? {}
@@ -122,11 +116,11 @@ async function forcedCalls(
   const mayThink =
     isOwn && form.thinks && thinking !== undefined && thinking.open !== '' && wish !== false
   if (!mayThink || !(await areText(client, thinking.open, thinking.close))) {
-    return { form: { ...called, thinks: false }, constraint: held, afterThinking: held }
+    return { form: { ...called, thinks: false }, constraint: held }
   }
   const thoughts = `(?:${fewSpaces}${escaped(thinking.open)}${upTo(thinking.close)}${escaped(thinking.close)})?`
   const constraint = { ...held, before: `${thoughts}${json.before ?? ''}` }
-  return { form: called, constraint, afterThinking: held }
+  return { form: called, constraint }
 }
 
 /** Any text in which nothing begins as the mark does. */
@@ -157,7 +151,7 @@ async function jsonAnswer(
     return { form: { ...read, thinks: false }, constraint: or === undefined ? wanted : held }
   }
   const constraint = { ...held, type: 'triggered-json', trigger } as const
-  return { form: read, constraint, afterThinking: held }
+  return { form: read, constraint }
 }
 
 /** The prompt with its thoughts closed, if it opens any. */

@@ -1,15 +1,13 @@
-import type { EngineClient, GenerateRequest, OutputConstraint, TokenId, Usage } from '@cllm/core'
-import { requestId } from '@cllm/host'
+import type { EngineClient, GenerateRequest } from '@cllm/core'
+import { InFlightRequest, requestId } from '@cllm/host'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
 import type { Call } from '../routes/call.js'
 import {
-  type EndEvent,
   type Generation,
-  type GenerationEvents,
+  type GenerationEvent,
   startGeneration,
   startGenerations,
 } from './generation.js'
-import { promptTokens } from './prompt-text.js'
 
 /** Tokens beyond the budget within which a sentence should have ended. */
 const slack = 48
@@ -20,13 +18,11 @@ export interface ThinkingLimit {
   /** Tokens; the sentence that is begun then is ended. */
   readonly budget: number
   readonly form: AnswerForm
-  /** What the answer is held to when the thoughts were ended; default: what the request says. */
-  readonly afterThinking?: OutputConstraint | undefined
 }
 
 /**
  * Starts requests whose thoughts end after a number of tokens: the request is cancelled at the end of
- * a sentence and continued behind the mark that ends thoughts, with what was computed.
+ * a sentence and continued behind the mark that ends thoughts, as one that was paused.
  *
  * @param limit - undefined: thoughts are as long as they are
  */
@@ -36,12 +32,13 @@ export async function startThinking(
   requests: readonly GenerateRequest[],
   limit: ThinkingLimit | undefined,
 ): Promise<Generation[]> {
-  const generations = await startGenerations(call, client, requests)
+  const all = requests.length === 1 ? requests : requests.map((one, sample) => ({ ...one, sample }))
+  const generations = await startGenerations(call, client, all)
   const thinking = limit?.form.thinks === true ? limit.form.format.thinking : undefined
   if (limit === undefined || thinking === undefined) return generations
   return generations.map((generation, index) => ({
     ...generation,
-    events: limited(call, client, { request: requests[index]!, generation, limit, ...thinking }),
+    events: limited(call, client, { request: all[index]!, generation, limit, ...thinking }),
   }))
 }
 
@@ -57,18 +54,18 @@ async function* limited(
   call: Call,
   client: EngineClient,
   { request, generation, limit, open, close }: Limited,
-): AsyncGenerator<GenerationEvents extends AsyncIterable<infer Event> ? Event : never> {
+): AsyncGenerator<GenerationEvent> {
   const { clock, random } = call
-  const began = clock.now()
-  const tokens: TokenId[] = []
+  const entry = new InFlightRequest(generation.id, request, clock.now())
+  entry.isAccepted = true
   let text = ''
   let thoughts = 0
   let hasEnded = false
   for await (const event of generation.events) {
+    entry.take(event, clock.now())
     yield event
     if (event.type === 'end') return
     if (event.type === 'progress') continue
-    tokens.push(event.token)
     text += event.text
     hasEnded ||= text.includes(close)
     const isThinking = !hasEnded && (limit.form.thinkingIsOpen || text.includes(open))
@@ -77,36 +74,21 @@ async function* limited(
     if (!isThinking || thoughts < limit.budget) continue
     if (sentenceEnd.test(text) || thoughts >= limit.budget + slack) break
   }
-  const ending = `\n${close}\n\n`
+  // a constraint says itself what stands behind the mark
+  const ending = request.sampling?.constraint === undefined ? `\n${close}\n\n` : `\n${close}`
   const closing = await client.tokenize(ending, { addBos: false })
+  entry.tokens.push(...closing)
   yield { type: 'token', token: closing[0] ?? 0, text: ending }
-  const before = await promptTokens(client, request.prompt)
-  const elapsedMs = clock.now() - began
-  const written = tokens.length + closing.length
-  const { constraint, ...sampling } = request.sampling ?? {}
-  const held = limit.afterThinking ?? constraint
   const next = await startGeneration(call, client, {
-    ...request,
+    ...entry.continuedAt(clock.now()),
     // the answer's own id stays with the first part
     id: requestId(random),
-    prompt: { tokens: [...before, ...tokens, ...closing] },
-    // It is the same request: its prompt is counted, and its time limits begin, once.
-    continued: { tokens: [], elapsedMs },
-    maxTokens: Math.max(1, (request.maxTokens ?? 100) - written),
-    sampling: { ...sampling, ...(held !== undefined && { constraint: held }) },
+    maxTokens: Math.max(request.maxTokens ?? 100, entry.tokens.length + 1),
+    progress: false,
   })
   for await (const event of next.events) {
-    if (event.type === 'token') yield event
-    else if (event.type === 'end')
-      yield { ...event, usage: together(event, generation.promptTokens, written) }
-  }
-}
-
-function together({ usage }: EndEvent, promptTokens: number, written: number): Usage {
-  return {
-    promptTokens,
     // what was used again is known of the first part only by the engine that ended it
-    cachedTokens: 0,
-    generatedTokens: usage.generatedTokens + written,
+    if (event.type === 'end') yield { ...event, usage: { ...event.usage, cachedTokens: 0 } }
+    else yield event
   }
 }

@@ -155,7 +155,7 @@ export async function toMessageRequest(
   const prepared = await toPrompt(fields, client)
   const wanted = { forced: forcedTools(fields), asked: [outputConstraint(fields)] }
   const plan = await planAnswer(client, prepared, wanted)
-  const { prompt, form, constraint, afterThinking, marks } = plan
+  const { prompt, form, constraint, marks } = plan
   const budget = fields.thinking?.budget_tokens
   const mark = await keptBy(fields, client)
   const settings = {
@@ -171,9 +171,7 @@ export async function toMessageRequest(
     form,
     ...(mark !== undefined && { keptTokens: await countKept(fields, client, prepared, mark) }),
     limit:
-      budget === undefined || fields.thinking?.type === 'disabled'
-        ? undefined
-        : { budget, form, afterThinking },
+      budget === undefined || fields.thinking?.type === 'disabled' ? undefined : { budget, form },
   }
 }
 

@@ -1,7 +1,13 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import type { GenerateRequest } from '@cllm/core'
 import { testProtocol, FakeTokenizer, scriptAnswers, drive } from '@cllm/testing'
-import { anthropicProtocol, openAiProtocol, usageProtocol } from '@cllm/http-koa'
+import {
+  anthropicProtocol,
+  type KoaProtocol,
+  openAiProtocol,
+  type RequestObserver,
+  usageProtocol,
+} from '@cllm/http-koa'
 import type { Test } from 'tap'
 import { clientKind, testEach } from '../../each-client.js'
 import { rawPost, rawRequest, serve, until } from '../../serve.js'
@@ -729,8 +735,17 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
   const thinks = new FakeTokenizer()
   const endOfSequence = 1
   const usage = usageProtocol({ folder: t.testdir({}) })
+  const submitted: GenerateRequest[] = []
+  const observer: RequestObserver = {
+    onSubmit({ request }) {
+      submitted.push(request)
+      return { onEvent() {}, onEnd() {} }
+    },
+  }
+  const { errors } = usage
+  const watch: KoaProtocol = { name: 'watch', routes: [], errors, observe: () => [observer] }
   const server = await serve({
-    protocols: [openAiProtocol(), anthropicProtocol(), usage],
+    protocols: [openAiProtocol(), anthropicProtocol(), usage, watch],
     backend: {
       contextSize: 1024,
       details: { chatTemplate: '{{ messages }}<think></think>' },
@@ -761,6 +776,16 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
   const used = await (await server.get('/admin/usage?by=model')).json()
   const one = { requests: 1, unfinished: 0, prompt_tokens }
   t.match(used, { usage: [one] }, 'both parts are one request')
+  const [, second] = submitted
+  const { completion_tokens } = limited['usage'] as { completion_tokens: number }
+  t.equal(second?.continued?.tokens.length, completion_tokens - 5, 'all but what came behind them')
+  t.equal(second?.sample, undefined)
+  submitted.length = 0
+  const two = await ask('/v1/chat/completions', { thinking_budget_tokens: 20, n: 2 })
+  t.match(two, { choices: [0, 1].map(() => ({ message: { content: 'Done.' } })) })
+  t.equal(submitted.filter(({ sample }) => sample === 1).length, 2, 'a sample stays one')
+  const few = await ask('/v1/chat/completions', { thinking_budget_tokens: 20, max_tokens: 21 })
+  t.match(few, { choices: [{ finish_reason: 'length' }] })
   const none = await ask('/v1/chat/completions', { thinking_budget_tokens: 0 })
   const [unthought] = none['choices'] as [{ message: Record<string, string> }]
   t.equal(unthought.message['content'], 'Done.')

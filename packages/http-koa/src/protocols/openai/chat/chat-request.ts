@@ -93,7 +93,7 @@ export async function toChatRequest(
   })
   const wanted = { asked: askedConstraints(fields), forced: offered.forced }
   const plan = await planAnswer(client, prepared, wanted)
-  const { prompt, form, constraint, afterThinking, marks } = plan
+  const { prompt, form, constraint, marks } = plan
   const settings = await sharedSettings(fields, client)
   return {
     request: buildRequest(
@@ -109,7 +109,7 @@ export async function toChatRequest(
     ),
     form,
     customs: offered.customs,
-    limit: budget < 0 ? undefined : { budget, form, afterThinking },
+    limit: budget < 0 ? undefined : { budget, form },
   }
 }
 
