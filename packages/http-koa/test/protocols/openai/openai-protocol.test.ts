@@ -742,7 +742,7 @@ testEach('thoughts end within their budget, at the end of a sentence', async (t)
       return { onEvent() {}, onEnd() {} }
     },
   }
-  const { errors } = usage
+  const errors = { name: 'error', body: () => ({}) }
   const watch: KoaProtocol = { name: 'watch', routes: [], errors, observe: () => [observer] }
   const server = await serve({
     protocols: [openAiProtocol(), anthropicProtocol(), usage, watch],
