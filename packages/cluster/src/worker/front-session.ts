@@ -14,6 +14,7 @@ import {
   type RequestEvent,
 } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
+import { idThere } from '../link/request-ids.js'
 import { addEvent, forEachEvent, type StepEvents } from '../link/step-events.js'
 import type { FromWorker, ToWorker, WorkerNews } from '../messages.js'
 
@@ -78,7 +79,7 @@ export class FrontSession {
     const { placement, request } = message
     const controller = new AbortController()
     this.#requests.set(placement, controller)
-    const own = `${this.link.id}/${placement}`
+    const own = idThere(this.link.id, placement, request.id)
     this.listener.onPlaced(own, message)
     try {
       const events = this.client.submit({ ...request, id: own }, { signal: controller.signal })

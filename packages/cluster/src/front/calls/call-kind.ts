@@ -32,6 +32,8 @@ export interface CallKind {
   readonly plan: (message: CallMessage, context: CallContext) => CallPlan
   /** Any worker's answer is the same: it can wait for one, and is made again where one is lost. */
   readonly isPatient?: boolean
+  /** Its answer names requests, by the ids that they have at the worker. */
+  readonly tellsIds?: boolean
   /**
    * The answer does without a worker that cannot give any: one whose engine stands still must not take the others out of
    * the service. Milliseconds from the call on, after which one answer is enough; default: it needs all of them.

@@ -4,6 +4,7 @@ import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.j
 import { planActivity } from './plan-activity.js'
 import { planRecordings } from './merge-recordings.js'
 import { planStatistics } from './merge-statistics.js'
+import { idThere } from '../../link/request-ids.js'
 
 const first: CallPlan['merge'] = (answers) => answers.values().next().value
 
@@ -27,11 +28,12 @@ const table: Partial<Readonly<Record<EngineCallName, CallKind>>> = {
     }),
   },
   slotAction: { plan: planSlotAction },
-  explain: { plan: planExplain },
-  activity: { plan: planActivity, partialMs: 1000 },
-  recordingParts: { plan: planRecordings, partialMs: 10_000 },
+  explain: { plan: planExplain, tellsIds: true },
+  activity: { plan: planActivity, tellsIds: true, partialMs: 1000 },
+  recordingParts: { plan: planRecordings, tellsIds: true, partialMs: 10_000 },
   statistics: {
     plan: planStatistics,
+    tellsIds: true,
     partialMs: 1000,
     // At once: the worker may be lost before the others have answered.
     onAnswer: (worker, value, { statistics }) => statistics.set(worker, value as EngineStatistics),
@@ -52,14 +54,15 @@ function planExplain(call: CallMessage, { members, placing }: CallContext): Call
     const message = `No request with the id "${id}" is known here`
     throw new CllmError('request_not_found', message, { details: { id } })
   }
-  const there = { ...call, arguments: [`${member.link.id}/${placed.placement}`] }
+  const { placement = 0 } = placed
+  const there = { ...call, arguments: [idThere(member.link.id, placement, id)] }
   const { worker = '', moves } = placed
   return {
     to: [member],
     messageTo: () => there,
     merge(answers) {
       const report = answers.get(worker) as RequestReport
-      return { ...report, id, worker, moves }
+      return { ...report, worker, moves }
     },
   }
 }

@@ -1,6 +1,5 @@
 import type { Arrival, RecordingParts } from '@cllm/host'
 import type { CallContext, CallMessage, CallPlan } from './call-kind.js'
-import { ownId } from './plan-activity.js'
 
 /** What the flight recorders of several engines have, as of one; times are by the clock of the first one. */
 function mergeRecordings(all: readonly RecordingParts[]): RecordingParts {
@@ -72,21 +71,13 @@ function goneOn(before: Arrival, { endMs, end, ...after }: Arrival): Arrival {
 }
 
 /** All workers together. Requests of other fronts keep the ids that their worker gave them. */
-export function planRecordings(_: CallMessage, { members, placing }: CallContext): CallPlan {
+export function planRecordings(_: CallMessage, { members }: CallContext): CallPlan {
   const to = members.allForCall()
   return {
     to,
     merge(answers) {
-      const ids = placing.idsByPlacement()
-      const all = to.flatMap(({ record, link }) => {
-        const parts = answers.get(record.id) as RecordingParts | undefined
-        if (parts === undefined) return []
-        const toOwn = ownId(link.id, ids)
-        return [
-          { ...parts, arrivals: parts.arrivals.map((one) => ({ ...one, id: toOwn(one.id) })) },
-        ]
-      })
-      return mergeRecordings(all)
+      const all = to.map(({ record }) => answers.get(record.id) as RecordingParts | undefined)
+      return mergeRecordings(all.filter((parts) => parts !== undefined))
     },
   }
 }

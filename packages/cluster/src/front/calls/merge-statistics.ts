@@ -17,20 +17,6 @@ export function mergeStatistics(
   return { ...sum, ...least, slots: sum.slots.map((one, slot) => ({ ...one, slot })) }
 }
 
-/** A worker's statistics, with a front's requests under the ids that they have there. */
-function ownStatistics(
-  statistics: EngineStatistics,
-  prefix: string,
-  ids: ReadonlyMap<string, string>,
-): EngineStatistics {
-  const slots = statistics.slots.map((one) => {
-    const { request } = one
-    if (request?.startsWith(prefix) !== true) return one
-    return { ...one, request: ids.get(request.slice(prefix.length)) ?? request }
-  })
-  return { ...statistics, slots }
-}
-
 /** All workers together. Those of a worker that cannot answer now are as they were, so that no counter goes back. */
 export function planStatistics(
   _: CallMessage,
@@ -41,12 +27,11 @@ export function planStatistics(
   return {
     to,
     merge() {
-      const ids = placing.idsByPlacement()
       const waits: number[] = []
-      const all = to.flatMap(({ record, link, state }) => {
+      const all = to.flatMap(({ record, state }) => {
         const last = statistics.get(record.id)
         if (state === 'up' && last?.waitMs !== undefined) waits.push(last.waitMs)
-        return last === undefined ? [] : [ownStatistics(last, `${link.id}/`, ids)]
+        return last === undefined ? [] : [last]
       })
       const list = members.statistics
       const counts = { placed, movedExactly, movedInexactly }

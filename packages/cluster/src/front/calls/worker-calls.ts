@@ -8,6 +8,7 @@ import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.j
 import { kindOf } from './call-table.js'
 import { PatientCalls } from './patient-calls.js'
 import { LastStatistics } from './last-statistics.js'
+import { withOwnIds } from '../../link/request-ids.js'
 
 /** A call of a client, as it goes to one or several workers. */
 interface Call extends Pick<CallPlan, 'merge'> {
@@ -76,12 +77,14 @@ export class WorkerCalls {
   }
 
   /** A worker answers. */
-  onAnswer({ record: { id } }: Member, answer: Answer): void {
+  onAnswer({ record: { id }, link }: Member, answer: Answer): void {
     const open = this.#open.get(answer.call)
     if (open === undefined || !open.waitsFor.delete(id)) return
     if (answer.type === 'result') {
-      open.answers.set(id, answer.value)
-      open.kind.onAnswer?.(id, answer.value, this.#context)
+      const { tellsIds = false, onAnswer } = open.kind
+      const value = tellsIds ? withOwnIds(answer.value, link.id) : answer.value
+      open.answers.set(id, value)
+      onAnswer?.(id, value, this.#context)
     } else if (open.kind.partialMs === undefined || open.answers.size + open.waitsFor.size === 0) {
       this.#open.delete(answer.call)
       return this.front.answer(answer)

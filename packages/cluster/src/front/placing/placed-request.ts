@@ -13,8 +13,6 @@ export class PlacedRequest extends InFlightRequest {
   /** The worker that has it, and the number of its placement there: what is said of earlier ones is not heard. */
   worker: string | undefined
   placement: number | undefined
-  /** All that it had, the last one last. */
-  readonly placements: number[] = []
   /** How often it went on at another worker. */
   moves = 0
   /** Whether an engine died while it drew its tokens. */
@@ -25,7 +23,7 @@ export class PlacedRequest extends InFlightRequest {
   readonly #prompt: PromptBlocks & { readonly promptTokens: number }
 
   constructor(id: string, request: GenerateRequest, tokensPerCharacter: number, clock: Clock) {
-    super(id, request, clock.now())
+    super(id, { ...request, id }, clock.now())
     const { prompt, tenant = '' } = request
     const text = textOf(request)
     this.characters = text?.length ?? 0

@@ -3,9 +3,7 @@ import type { PlacedRequest } from './placed-request.js'
 const lastEnded = 1000
 
 /** What is kept of a request that has ended: not its prompt, which may be long. */
-export type EndedRequest = Readonly<
-  Pick<PlacedRequest, 'id' | 'worker' | 'placement' | 'placements' | 'moves'>
->
+export type EndedRequest = Readonly<Pick<PlacedRequest, 'id' | 'worker' | 'placement' | 'moves'>>
 
 /** The requests of a front: those under way, by their ids and by their placements, and the last that ended. */
 export class PlacedRequests extends Map<string, PlacedRequest> {
@@ -29,20 +27,10 @@ export class PlacedRequests extends Map<string, PlacedRequest> {
     return placed?.worker === worker ? placed : undefined
   }
 
-  /** The ids of all requests by the placements that they had. */
-  idsByPlacement(): ReadonlyMap<string, string> {
-    const ids = new Map<string, string>()
-    for (const { placements, id } of [...this.#ended.values(), ...this.values()]) {
-      for (const placement of placements) ids.set(String(placement), id)
-    }
-    return ids
-  }
-
   /** It goes to a worker, by a placement that no other request has or had. */
   place(placed: PlacedRequest, worker: string, placement: number): void {
     placed.worker = worker
     placed.placement = placement
-    placed.placements.push(placement)
     this.#placed.set(placement, placed)
   }
 
@@ -54,10 +42,10 @@ export class PlacedRequests extends Map<string, PlacedRequest> {
   }
 
   /** It has ended, and is remembered for a while. */
-  remove({ id, worker, placement, placements, moves }: PlacedRequest): void {
+  remove({ id, worker, placement, moves }: PlacedRequest): void {
     if (placement !== undefined) this.#placed.delete(placement)
     if (!this.delete(id)) return
-    this.#ended.set(id, { id, worker, placement, placements, moves })
+    this.#ended.set(id, { id, worker, placement, moves })
     const [oldest] = this.#ended.keys()
     if (this.#ended.size > lastEnded && oldest !== undefined) this.#ended.delete(oldest)
   }

@@ -67,11 +67,6 @@ export class Placing {
     return this.#requests.find(id)
   }
 
-  /** The ids of these requests by the placements that they had. */
-  idsByPlacement(): ReadonlyMap<string, string> {
-    return this.#requests.idsByPlacement()
-  }
-
   submit(id: string, request: GenerateRequest): void {
     if (this.#requests.has(id)) return this.#tell(id, failureOf(duplicate(id)))
     const seeded = withSeed(request, this.parts.random)
