@@ -1,4 +1,4 @@
-import type { GenerateRequest, Prompt, SamplingParams } from '@cllm/core'
+import type { EngineClient, GenerateRequest, Prompt, SamplingParams } from '@cllm/core'
 import { largest } from '../fields/fields.js'
 
 type OrUndefined<T> = { readonly [Key in keyof T]?: T[Key] | undefined }
@@ -76,5 +76,19 @@ export function buildRequest(
     fallbackSampling: defaults.sampling,
     stop: typeof stop === 'string' ? [stop] : stop?.length ? stop : (defaults.stop ?? []),
     ...(options as Partial<GenerateRequest>),
+  }
+}
+
+/** A route's defaults, with those of the client's preset in place of them: also of those that an operator has set. */
+export function withModelDefaults(
+  { preset }: EngineClient,
+  defaults: ProtocolDefaults,
+): ProtocolDefaults {
+  if (preset === undefined) return defaults
+  return {
+    ...defaults,
+    maxTokens: preset.maxTokens ?? defaults.maxTokens,
+    set: { ...defaults.set, ...preset.sampling },
+    stop: preset.stop,
   }
 }

@@ -1,4 +1,12 @@
-import { CllmError, type EngineClient, type GenerateEvent, type GenerateRequest } from '@cllm/core'
+import {
+  CllmError,
+  type EngineClient,
+  type GenerateEvent,
+  type GenerateRequest,
+  type PromptTokenLogprobs,
+  type TokenId,
+  type TokenLogprobs,
+} from '@cllm/core'
 import { inFieldNames } from '../fields/generation-fields.js'
 import type { Call } from '../routes/call.js'
 
@@ -68,6 +76,43 @@ export async function startGeneration(
 
 /** The header in which a client asks for a forecast of its wait. */
 const forecastHeader = 'x-cllm-forecast'
+
+/** All of a generation. */
+export interface Collected {
+  readonly text: string
+  readonly tokens: readonly TokenId[]
+  /** Those of the tokens, if requested. */
+  readonly logprobs: readonly TokenLogprobs[]
+  /** Those of the prompt, if requested. */
+  readonly promptLogprobs: readonly PromptTokenLogprobs[]
+  readonly end: EndEvent
+}
+
+/**
+ * Waits for the end of a generation.
+ *
+ * @param onText - takes each piece of text as it comes
+ */
+export async function collect(
+  { events }: Pick<Generation, 'events'>,
+  onText?: (text: string) => void,
+): Promise<Collected> {
+  let [text, end]: [string, EndEvent?] = ['']
+  let promptLogprobs: readonly PromptTokenLogprobs[] = []
+  const [tokens, logprobs]: [TokenId[], TokenLogprobs[]] = [[], []]
+  for await (const event of events) {
+    onText?.(event.text)
+    if (event.type === 'progress') continue
+    text += event.text
+    promptLogprobs = event.promptLogprobs ?? promptLogprobs
+    if (event.type === 'end') end = event
+    else {
+      tokens.push(event.token)
+      if (event.logprobs !== undefined) logprobs.push(event.logprobs)
+    }
+  }
+  return { text, tokens, logprobs, promptLogprobs, end: end! }
+}
 
 /**
  * Starts several requests at once; when one is refused, the others are cancelled. The first has the id

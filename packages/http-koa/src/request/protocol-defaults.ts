@@ -1,10 +1,4 @@
-import {
-  defaultSampling,
-  defined,
-  type EngineClient,
-  type ModelPreset,
-  type SamplingParams,
-} from '@cllm/core'
+import { defaultSampling, defined, type ModelPreset, type SamplingParams } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, stop, parseFields } from '../fields/fields.js'
 import type { DefaultOverrides, ProtocolDefaults } from './build-request.js'
@@ -58,20 +52,6 @@ export function overridesFrom(
     ...defined(samplingSettings(options)),
   }
   return { ...(maxTokens === undefined ? {} : { maxTokens }), sampling }
-}
-
-/** A route's defaults, with those of the client's preset in place of them: also of those that an operator has set. */
-export function withModelDefaults(
-  { preset }: EngineClient,
-  defaults: ProtocolDefaults,
-): ProtocolDefaults {
-  if (preset === undefined) return defaults
-  return {
-    ...defaults,
-    maxTokens: preset.maxTokens ?? defaults.maxTokens,
-    set: { ...defaults.set, ...preset.sampling },
-    stop: preset.stop,
-  }
 }
 
 const parametersSchema = z.object({ ...defaultsOptions.shape, stop: stop.optional() })

@@ -1,6 +1,6 @@
 import type { TokenLogprobs } from '@cllm/core'
 import { isObject } from '../../fields/fields.js'
-import type { EndEvent, Generation } from '../../request/generation.js'
+import { collect, type EndEvent, type Generation } from '../../request/generation.js'
 import type { ChatFormat, ToolDefinition } from '../format/chat-format.js'
 import type { AnswerParser, AnswerPart, ReadPart, ToolCall } from './answer-part.js'
 import { AnswerReader } from './answer-reader.js'
@@ -147,11 +147,11 @@ export interface CollectedAnswer {
 
 /** Waits for a whole answer and splits it into parts. */
 export async function collectAnswer(
-  { events }: Generation,
+  generation: Generation,
   form: AnswerForm,
 ): Promise<CollectedAnswer> {
   const parser = createAnswerParser(form)
-  const [calls, logprobs]: [ToolCall[], TokenLogprobs[]] = [[], []]
+  const calls: ToolCall[] = []
   let [content, reasoning] = ['', '']
   const take = (parts: readonly AnswerPart[]): void => {
     for (const part of parts) {
@@ -160,13 +160,7 @@ export async function collectAnswer(
       else if (part.type === 'call') calls.push(part.call)
     }
   }
-  let end: EndEvent | undefined
-  for await (const event of events) {
-    take(parser.push(event.text))
-    if (event.type === 'end') end = event
-    else if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
-  }
+  const { logprobs, end } = await collect(generation, (text) => take(parser.push(text)))
   take(parser.end())
-  const { reasoningTokens } = parser
-  return { content, reasoning, calls, logprobs, reasoningTokens, end: end! }
+  return { content, reasoning, calls, logprobs, reasoningTokens: parser.reasoningTokens, end }
 }

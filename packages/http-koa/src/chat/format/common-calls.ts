@@ -1,71 +1,38 @@
-import { type CallFormat, toolName } from './chat-format.js'
+import { type ArgumentsFormat, type CallFormat, toolName } from './chat-format.js'
 
 const object = { kind: 'object', nameKey: 'name', argumentsKey: 'arguments' } as const
+const json = { kind: 'json' } as const
+
+/** Calls that begin with this mark; `next` stands before further ones. */
+const calls = (
+  head: string,
+  written: ArgumentsFormat,
+  closings: readonly string[] = [],
+  next = '',
+): CallFormat => ({ section: '', head, arguments: written, closings, next })
 
 /**
  * What models write that were trained on several formats, and what models write whose template has
  * none: the history in the template does not show these.
  */
 export const commonCalls: readonly CallFormat[] = [
-  { section: '', head: '<tool_call>', arguments: object, closings: ['</tool_call>'], next: '' },
+  calls('<tool_call>', object, ['</tool_call>']),
+  calls('[TOOL_CALLS]', { ...object, isList: true }),
+  calls(`[TOOL_CALLS]${toolName}[ARGS]`, json),
+  calls(`[TOOL_CALLS]${toolName}`, json),
+  calls('<|tool_call|>', object),
   {
-    section: '',
-    head: '[TOOL_CALLS]',
-    arguments: { ...object, isList: true },
-    closings: [],
-    next: '',
-  },
-  {
-    section: '',
-    head: `[TOOL_CALLS]${toolName}[ARGS]`,
-    arguments: { kind: 'json' },
-    closings: [],
-    next: '',
-  },
-  {
-    section: '',
-    head: `[TOOL_CALLS]${toolName}`,
-    arguments: { kind: 'json' },
-    closings: [],
-    next: '',
-  },
-  { section: '', head: '<|tool_call|>', arguments: object, closings: [], next: '' },
-  {
+    ...calls(toolName, { kind: 'literal', ends: ')' }, [']<|tool_call_end|>', '<|tool_call_end|>']),
     section: '<|tool_call_start|>[',
-    head: toolName,
-    arguments: { kind: 'literal', ends: ')' },
-    closings: [']<|tool_call_end|>', '<|tool_call_end|>'],
-    next: '',
   },
-  { section: '', head: '<|python_tag|>', arguments: object, closings: [';'], next: ';' },
+  calls('<|python_tag|>', object, [';'], ';'),
 ]
 
 /** The same where a whole answer is a call, and nothing stands before it. */
 export const bareCalls: readonly CallFormat[] = [
-  { startsOnly: true, section: '', head: '', arguments: object, closings: [';'], next: ';' },
-  {
-    startsOnly: true,
-    section: '',
-    head: '```json',
-    arguments: object,
-    closings: ['```'],
-    next: '',
-  },
-  { startsOnly: true, section: '', head: '```', arguments: object, closings: ['```'], next: '' },
-  {
-    startsOnly: true,
-    section: '',
-    head: `${toolName}[ARGS]`,
-    arguments: { kind: 'json' },
-    closings: [],
-    next: '',
-  },
-  {
-    startsOnly: true,
-    section: '',
-    head: toolName,
-    arguments: { kind: 'json' },
-    closings: [],
-    next: '',
-  },
-]
+  calls('', object, [';'], ';'),
+  calls('```json', object, ['```']),
+  calls('```', object, ['```']),
+  calls(`${toolName}[ARGS]`, json),
+  calls(toolName, json),
+].map((call) => ({ ...call, startsOnly: true }))

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { Answer, Call } from '../../routes/call.js'
 import { engineInMemory, type ModelQuery, neverLoaded } from '../../engines/model-queries.js'
 import { boolean, list, name, object } from '../../fields/fields.js'
-import { startGeneration } from '../../request/generation.js'
+import { collect, startGeneration } from '../../request/generation.js'
 import { expectedField } from '../../request/refusals.js'
 import { tenantOf } from '../../request/request-headers.js'
 
@@ -107,12 +107,11 @@ export async function warmCache(
   }
   const prompt = messages === undefined ? { text: text ?? '' } : { messages }
   const request = { prompt, maxTokens: 1, pin, priority: -1, ...defined({ tenant }) }
-  const { events, promptTokens } = await startGeneration(call, client, request)
-  let cachedTokens = 0
-  for await (const event of events) if (event.type === 'end') ({ cachedTokens } = event.usage)
+  const generation = await startGeneration(call, client, request)
+  const { usage } = (await collect(generation)).end
   return {
     success: true,
-    data: { prompt_tokens: promptTokens, cached_tokens: cachedTokens },
+    data: { prompt_tokens: generation.promptTokens, cached_tokens: usage.cachedTokens },
   }
 }
 

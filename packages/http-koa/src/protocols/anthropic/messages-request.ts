@@ -6,10 +6,12 @@ import { type ForcedTools, planAnswer } from '../../chat/plan-answer.js'
 import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { commonFields, commonSettings, usualFields } from '../../fields/generation-fields.js'
 import { boolean, integer, largest, list, object, text } from '../../fields/fields.js'
-import { buildRequest } from '../../request/build-request.js'
+import {
+  buildRequest,
+  type ProtocolDefaults,
+  withModelDefaults,
+} from '../../request/build-request.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
-import type { ProtocolDefaults } from '../../request/build-request.js'
-import { withModelDefaults } from '../../request/protocol-defaults.js'
 import { expectedField, unsupported } from '../../request/refusals.js'
 import {
   type Breakpoint,

@@ -10,12 +10,14 @@ import {
 } from '../../fields/generation-fields.js'
 import { boolean, integer, largest, list, object, seed, text } from '../../fields/fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
-import { buildRequest } from '../../request/build-request.js'
+import {
+  buildRequest,
+  type ProtocolDefaults,
+  withModelDefaults,
+} from '../../request/build-request.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
 import { repeatRequest } from '../../request/generation.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
-import type { ProtocolDefaults } from '../../request/build-request.js'
-import { withModelDefaults } from '../../request/protocol-defaults.js'
 
 /** Likeliest tokens that the engine lists. */
 const mostLogprobs = 20

@@ -3,10 +3,10 @@ import type {
   EngineInfo,
   GenerateRequest,
   LikelyToken,
-  TokenId,
   TokenLogprobs,
 } from '@cllm/core'
 import {
+  collect,
   type EndEvent,
   type Generation,
   type GenerationEvents,
@@ -60,8 +60,7 @@ export async function complete(
     requests.map(async (request) => {
       const prompt = await promptTextWithBos(client, info, request.prompt)
       const asked = isPromptOnly ? { ...request, maxTokens: 0 } : request
-      const returnTokens = fields.return_tokens ?? false
-      return { model, prompt, request: asked, info, returnTokens }
+      return { model, prompt, request: asked, info }
     }),
   )
   const started = await startGenerations(call, client, requests)
@@ -73,7 +72,13 @@ export async function complete(
     )
   }
   const answers = await Promise.all(
-    generations.map(async (generation, index) => pick(await collect(generation, index, about))),
+    generations.map(async (generation, index) => {
+      const { text: content, tokens: all, logprobs, end } = await collect(generation)
+      const tokens = fields.return_tokens === true ? all : []
+      const likely = probabilities(logprobs, about[index]!.request)
+      const ended = ending(end, about[index]!, content.includes('\n'))
+      return pick({ index, content, tokens, ...likely, ...ended })
+    }),
   )
   return isList ? answers : answers[0]!
 }
@@ -83,33 +88,6 @@ interface About {
   readonly prompt: string
   readonly request: GenerateRequest
   readonly info: EngineInfo
-  readonly returnTokens: boolean
-}
-
-async function collect(
-  { events }: Generation,
-  index: number,
-  abouts: readonly About[],
-): Promise<object> {
-  const about = abouts[index]!
-  let content = ''
-  const tokens: TokenId[] = []
-  const logprobs: TokenLogprobs[] = []
-  let end: EndEvent | undefined
-  for await (const event of events) {
-    content += event.text
-    if (event.type === 'end') end = event
-    if (event.type !== 'token') continue
-    if (about.returnTokens) tokens.push(event.token)
-    if (event.logprobs !== undefined) logprobs.push(event.logprobs)
-  }
-  return {
-    index,
-    content,
-    tokens,
-    ...probabilities(logprobs, about.request),
-    ...ending(end!, about, content.includes('\n')),
-  }
 }
 
 function chunks(

@@ -17,8 +17,7 @@ import {
   stop,
   text,
 } from '../../fields/fields.js'
-import { buildRequest } from '../../request/build-request.js'
-import type { ProtocolDefaults } from '../../request/build-request.js'
+import { buildRequest, type ProtocolDefaults } from '../../request/build-request.js'
 
 const fewSamplers = 'an array of up to 8 objects with a name'
 /** The engine checks the names and the options. */

@@ -1,13 +1,18 @@
 import type { EngineClient } from '@cllm/core'
 import { errorBody } from '../../errors/error-body.js'
-import { type EndEvent, type Generation, startGeneration } from '../../request/generation.js'
-import { withModelDefaults } from '../../request/protocol-defaults.js'
+import {
+  collect,
+  type EndEvent,
+  type GenerationEvent,
+  startGeneration,
+} from '../../request/generation.js'
 import { tenantOf } from '../../request/request-headers.js'
 import type { Answer, CallOf } from '../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../routes/reply.js'
 import { type generateSchema, type NativeRequest, toNativeRequest } from './generate-request.js'
 import type { NativeContext } from './native-context.js'
 import { describeTimings } from './request-report.js'
+import { withModelDefaults } from '../../request/build-request.js'
 
 type GenerateCall = CallOf<typeof generateSchema>
 
@@ -15,17 +20,13 @@ type GenerateCall = CallOf<typeof generateSchema>
 export async function generate(call: GenerateCall, native: NativeContext): Promise<Answer> {
   if (call.fields.stream === true) return await generateStream(call, native)
   const { client, read } = prepare(call, native)
-  const { id, events } = await startGeneration(call, client, read.request)
-  let text = ''
-  let end: EndEvent | undefined
-  for await (const event of events) {
-    text += event.text
-    if (event.type === 'end') end = event
-  }
-  const { timings, usage } = end!
+  const generation = await startGeneration(call, client, read.request)
+  const { id } = generation
+  const { text, end } = await collect(generation)
+  const { timings, usage } = end
   native.waitTimes.add(timings.queueMs)
   const more = read.timings ? { timings: describeTimings(timings, usage) } : {}
-  const data = { id, text, ...summary(end!), max_tokens: read.maxTokens, ...more }
+  const data = { id, text, ...summary(end), max_tokens: read.maxTokens, ...more }
   return { success: true, data }
 }
 
@@ -51,14 +52,12 @@ function prepare(
   return { client, read: { ...read, request: { ...read.request, ...named } } }
 }
 
-type Event = Generation['events'] extends AsyncIterable<infer One> ? One : never
-
 function tokens(
   id: string,
   { timings }: NativeRequest,
   { waitTimes }: NativeContext,
   write: (text: string) => void,
-): Encoder<Event> {
+): Encoder<GenerationEvent> {
   const opening = `data: {"id":${JSON.stringify(id)},`
   const say = (text: string) => write(`${opening}"token":${JSON.stringify(text)},"done":false}\n\n`)
   return {

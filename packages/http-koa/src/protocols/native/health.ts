@@ -69,12 +69,13 @@ function degraded(error: CllmError): Reply {
   return new Reply({ ...errorBody(error), data }, { status: 503 })
 }
 
-interface Components {
-  readonly scheduler: boolean
-  readonly model_executor: boolean
-  readonly tokenizer: boolean
-  readonly request_queue: boolean
-}
+/** What is probed, in the words of the original. */
+const parts = ['scheduler', 'model_executor', 'tokenizer', 'request_queue'] as const
+
+type Components = Readonly<Record<(typeof parts)[number], boolean>>
+
+const componentsOf = (works: (part: keyof Components, index: number) => boolean): Components =>
+  Object.fromEntries(parts.map((part, index) => [part, works(part, index)])) as Components
 
 interface Findings {
   readonly components: Components
@@ -84,51 +85,36 @@ interface Findings {
 }
 
 /** No model is in memory, so nothing can have failed but what would load one. */
-function idle(error: CllmError | undefined): Findings {
-  const model_executor = error === undefined
-  return {
-    components: { scheduler: true, model_executor, tokenizer: true, request_queue: true },
-    waiting: 0,
-    workers: [],
-  }
-}
+const idle = (error: CllmError | undefined): Findings => ({
+  components: componentsOf((part) => part !== 'model_executor' || error === undefined),
+  waiting: 0,
+  workers: [],
+})
 
 /** The server's, of its engines': a part works where that of any engine does, as one of them serves. */
-function together(all: readonly Findings[]): Findings {
-  const works = (part: keyof Components): boolean => all.some(({ components }) => components[part])
-  return {
-    components: {
-      scheduler: works('scheduler'),
-      model_executor: works('model_executor'),
-      tokenizer: works('tokenizer'),
-      request_queue: works('request_queue'),
-    },
-    waiting: all.reduce((sum, { waiting }) => sum + waiting, 0),
-    // A front's models may list the same ones.
-    workers: [
-      ...new Map(all.flatMap(({ workers }) => workers.map((each) => [each.id, each]))).values(),
-    ],
-  }
-}
+const together = (all: readonly Findings[]): Findings => ({
+  components: componentsOf((part) => all.some(({ components }) => components[part])),
+  waiting: all.reduce((sum, { waiting }) => sum + waiting, 0),
+  // A front's models may list the same ones.
+  workers: [
+    ...new Map(all.flatMap(({ workers }) => workers.map((each) => [each.id, each]))).values(),
+  ],
+})
 
 /** Sends a small query to every part of the engine. */
 async function probe(clock: Clock, client: EngineClient): Promise<Findings> {
-  const [scheduler, model, tokenizer, queue] = await Promise.allSettled([
-    answered(clock, client.getScheduler()),
-    answered(clock, client.info()),
-    answered(clock, client.tokenize('health')),
+  const asked = [client.getScheduler(), client.info(), client.tokenize('health')]
+  const [queue, ...others] = await Promise.allSettled([
     answered(clock, client.statistics()),
+    ...asked.map((one: Promise<unknown>) => answered(clock, one)),
   ])
+  const { waiting = 0, workers }: Partial<EngineStatistics> =
+    queue.status === 'fulfilled' ? queue.value : {}
+  const works = [...others, queue].map(({ status }) => status === 'fulfilled')
   return {
-    components: {
-      scheduler: scheduler.status === 'fulfilled',
-      model_executor: model.status === 'fulfilled',
-      tokenizer: tokenizer.status === 'fulfilled',
-      request_queue: queue.status === 'fulfilled',
-    },
-    ...(queue.status === 'fulfilled'
-      ? { waiting: queue.value.waiting, workers: queue.value.workers?.list ?? [] }
-      : { waiting: 0, workers: [] }),
+    components: componentsOf((_, index) => works[index]!),
+    waiting,
+    workers: workers?.list ?? [],
   }
 }
 

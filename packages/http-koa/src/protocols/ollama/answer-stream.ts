@@ -2,7 +2,6 @@ import {
   CllmError,
   defined,
   type EngineClient,
-  type LikelyToken,
   type Prompt,
   type TokenId,
   type TokenLogprobs,
@@ -15,7 +14,7 @@ import {
   createAnswerParser,
 } from '../../chat/answer/create-answer-parser.js'
 import { planAnswer } from '../../chat/plan-answer.js'
-import { buildRequest } from '../../request/build-request.js'
+import { buildRequest, withModelDefaults } from '../../request/build-request.js'
 import {
   type EndEvent,
   type Generation,
@@ -23,7 +22,7 @@ import {
   startGeneration,
 } from '../../request/generation.js'
 import { promptTokens } from '../../request/prompt-text.js'
-import { withModelDefaults, withOverrides } from '../../request/protocol-defaults.js'
+import { withOverrides } from '../../request/protocol-defaults.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { encoded, type Encoder, jsonLines, Reply } from '../../routes/reply.js'
 import { parametersOf } from './models/ollama-preset.js'
@@ -42,6 +41,7 @@ import {
   toSettings,
 } from './ollama-fields.js'
 import { mayChangeServer } from '../../security/authenticate.js'
+import { responseLogprob } from '../openai/openai-logprobs.js'
 
 /** How a route puts an answer into JSON. */
 export interface AnswerWords {
@@ -101,7 +101,7 @@ export async function answer(
     return encoded(jsonLines, watched.events, lines)
   }
   const whole = await collectAnswer(watched, form)
-  const likely = whole.logprobs.length === 0 ? '' : `,${logprobsOf(whole.logprobs)}`
+  const likely = logprobsOf(whole.logprobs)
   return jsonText(`${chunkHead(call, model)}${words.whole(whole)}${likely},${end(whole.end)}`)
 }
 
@@ -122,45 +122,29 @@ function watch(generation: Generation, tokens: TokenId[]): Generation {
   return { ...generation, events: events() }
 }
 
-const likely = ({ text, bytes, logprob }: LikelyToken) => ({ token: text, logprob, bytes })
-
+/** As OpenAI has them; empty where there are none. */
 const logprobsOf = (tokens: readonly TokenLogprobs[]): string =>
-  `"logprobs":${JSON.stringify(
-    tokens.map((token) => ({ ...likely(token), top_logprobs: token.top.map(likely) })),
-  )}`
-
-/** Answers a request that only loaded the model, or unloads it. */
-export function answerLoad(
-  call: Call,
-  model: string,
-  words: AnswerWords,
-  reason: 'load' | 'unload',
-): Answer {
-  return jsonText(`${chunkHead(call, model)}${words.empty},"done":true,"done_reason":"${reason}"}`)
-}
+  tokens.length === 0 ? '' : `,"logprobs":${JSON.stringify(tokens.map(responseLogprob))}`
 
 /** JSON that is written by hand, as its members' order counts for some clients. */
 const jsonText = (text: string): Reply => new Reply(text, { type: 'application/json' })
 
+interface Chunks extends Pick<OllamaQuestion, 'form' | 'words'> {
+  readonly model: string
+  readonly end: (event: EndEvent) => string
+}
+
 function chunks(
   call: Call,
-  {
-    model,
-    form,
-    words,
-    end,
-  }: Pick<OllamaQuestion, 'form' | 'words'> & {
-    readonly model: string
-    readonly end: (event: EndEvent) => string
-  },
+  { model, form, words, end }: Chunks,
   write: (text: string) => void,
 ): Encoder<GenerationEvent> {
   const parser = createAnswerParser(form)
   const due: TokenLogprobs[] = []
   const say = (parts: readonly AnswerPart[]) => {
     for (const part of parts) {
-      const probable = due.length === 0 ? '' : `,${logprobsOf(due.splice(0))}`
-      write(`${chunkHead(call, model)}${words.part(part)}${probable},"done":false}\n`)
+      const likely = logprobsOf(due.splice(0))
+      write(`${chunkHead(call, model)}${words.part(part)}${likely},"done":false}\n`)
     }
   }
   return {
@@ -198,26 +182,23 @@ function ending(
 }
 
 /**
- * Handles a request without a prompt: loads or unloads the model. Resolves with Ollama's reason.
+ * Answers a request without a prompt: it loads the model, or unloads it.
  *
  * @throws `forbidden` when a user's key asks to unload what others may use
  */
 export async function loadOrUnload(
-  { engines }: Call,
+  call: Call,
   client: EngineClient,
-  {
-    model,
-    keep_alive: keepAliveMs,
-  }: { readonly model: string; readonly keep_alive?: number | undefined },
-): Promise<'load' | 'unload'> {
-  if (keepAliveMs === 0) {
-    if (!mayChangeServer()) {
-      throw new CllmError('forbidden', 'keep_alive: unloading a model needs the key of an admin')
-    }
-    // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
-    void engines.unload(nameOfOllamaModel(engines, model))
-    return 'unload'
+  { model, keep_alive: keepAliveMs }: Pick<SharedFields, 'model' | 'keep_alive'>,
+  { empty }: AnswerWords,
+): Promise<Answer> {
+  const isUnloaded = keepAliveMs === 0
+  if (isUnloaded && !mayChangeServer()) {
+    throw new CllmError('forbidden', 'keep_alive: unloading a model needs the key of an admin')
   }
-  await client.info()
-  return 'load'
+  // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
+  if (isUnloaded) void call.engines.unload(nameOfOllamaModel(call.engines, model))
+  else await client.info()
+  const reason = isUnloaded ? 'unload' : 'load'
+  return jsonText(`${chunkHead(call, model)}${empty},"done":true,"done_reason":"${reason}"}`)
 }

@@ -1,4 +1,4 @@
-import type { ChatMessage } from '@cllm/core'
+import { type ChatMessage, type ChatToolCall, defined } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
@@ -8,11 +8,24 @@ import { prepareChat } from '../../chat/prepare-chat.js'
 import { list, object, text } from '../../fields/fields.js'
 import { noImages } from '../../request/refusals.js'
 import type { Answer, CallOf } from '../../routes/call.js'
-import { answer, answerLoad, type AnswerWords, loadOrUnload } from './answer-stream.js'
+import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
 
 const roles = ['system', 'user', 'assistant', 'tool'] as const
+
+const callSchema = z.object(
+  {
+    id: text.nullish(),
+    function: z.object(
+      { name: text.min(1, 'a name'), arguments: object.optional() },
+      'an object with name and arguments',
+    ),
+  },
+  'a tool call',
+)
+
+type Called = z.output<typeof callSchema>
 
 const messageSchema = z.object(
   {
@@ -22,19 +35,7 @@ const messageSchema = z.object(
     images: z.array(z.unknown(), 'an array of images').nullish(),
     tool_name: text.nullish(),
     tool_call_id: text.nullish(),
-    tool_calls: list(
-      z.object(
-        {
-          id: text.nullish(),
-          function: z.object(
-            { name: text.min(1, 'a name'), arguments: object.optional() },
-            'an object with name and arguments',
-          ),
-        },
-        'a tool call',
-      ),
-      'an array of tool calls',
-    ).nullish(),
+    tool_calls: list(callSchema, 'an array of tool calls').nullish(),
   },
   'a message',
 )
@@ -79,8 +80,7 @@ export async function chat(
   const { messages = [], tools = [] } = fields
   const words = wordsOf(() => `call_${requestId(call.random)}`)
   if (messages.length === 0) {
-    const reason = await loadOrUnload(call, client, fields)
-    return answerLoad(call, fields.model, words, reason)
+    return await loadOrUnload(call, client, fields, words)
   }
   const given = withNames(messages.map(toChatMessage))
   const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
@@ -90,16 +90,9 @@ export async function chat(
     template: { continueFinalMessage: isContinued, variables: thinkVariables(fields) },
   }
   const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
-  const prepared = await prepareChat(client, fits)
-  const { prompt, form } = prepared
-  return await answer(call, client, ollama, {
-    route: '/api/chat',
-    fields,
-    prompt,
-    form,
-    words,
-    started,
-  })
+  const { prompt, form } = await prepareChat(client, fits)
+  const route = '/api/chat'
+  return await answer(call, client, ollama, { route, fields, prompt, form, words, started })
 }
 
 /** A tool's result says which call it answers by its name or by its id; templates show the name. */
@@ -112,6 +105,12 @@ function withNames(messages: readonly ChatMessage[]): readonly ChatMessage[] {
     return name === undefined ? message : { ...message, name }
   })
 }
+
+const toToolCall = ({ id, function: { name, arguments: given = {} } }: Called): ChatToolCall => ({
+  ...defined({ id: id ?? undefined }),
+  type: 'function',
+  function: { name, arguments: given },
+})
 
 function toChatMessage(
   {
@@ -131,17 +130,11 @@ function toChatMessage(
   return {
     role,
     content: content ?? '',
-    ...(typeof name === 'string' ? { name } : {}),
-    ...(typeof answers === 'string' ? { tool_call_id: answers } : {}),
-    ...(typeof thinking === 'string' ? { reasoning_content: thinking } : {}),
-    ...(calls && calls.length > 0
-      ? {
-          tool_calls: calls.map(({ id, function: { name, arguments: given = {} } }) => ({
-            ...(typeof id === 'string' ? { id } : {}),
-            type: 'function',
-            function: { name, arguments: given },
-          })),
-        }
-      : {}),
+    ...defined({
+      name: name ?? undefined,
+      tool_call_id: answers ?? undefined,
+      reasoning_content: thinking ?? undefined,
+      tool_calls: calls?.length ? calls.map(toToolCall) : undefined,
+    }),
   }
 }

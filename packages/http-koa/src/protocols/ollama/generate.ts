@@ -7,7 +7,7 @@ import { gapPrompt } from '../../request/gap-prompt.js'
 import { beginsWith } from '../../request/prompt-text.js'
 import { noImages } from '../../request/refusals.js'
 import type { Answer, CallOf } from '../../routes/call.js'
-import { answer, answerLoad, type AnswerWords, loadOrUnload } from './answer-stream.js'
+import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { refuseTemplate } from './models/ollama-preset.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { sharedFields, thinkVariables } from './ollama-fields.js'
@@ -52,20 +52,13 @@ export async function generate(
   const client = openOllamaModel(call, fields.model, fields.keep_alive)
   if ((fields.images ?? []).length > 0) throw noImages('images')
   if ((fields.prompt ?? '') === '' && (fields.suffix ?? '') === '') {
-    const reason = await loadOrUnload(call, client, fields)
-    return answerLoad(call, fields.model, words, reason)
+    return await loadOrUnload(call, client, fields, words)
   }
   refuseTemplate(fields.template)
   const { prompt, form } = await prepare(client, fields)
-  return await answer(call, client, ollama, {
-    route: '/api/generate',
-    fields,
-    prompt,
-    form,
-    words,
-    started,
-    hasContext: fields.raw !== true,
-  })
+  const hasContext = fields.raw !== true
+  const question = { fields, prompt, form, words, started, hasContext }
+  return await answer(call, client, ollama, { route: '/api/generate', ...question })
 }
 
 const plain: AnswerForm = {

@@ -30,10 +30,12 @@ const codes: Readonly<Record<string, string>> = {
 /** The body of a failure's answer, also sent as an event when a stream fails. */
 export function openAiErrorBody(error: CllmError): OpenAiErrorBody {
   const isTooLong = error.code === 'prompt_too_long'
+  const status = statusElsewhere(error)
+  const type = types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error')
   return {
     error: {
       message: errorMessage(error),
-      type: isTooLong ? 'exceed_context_size_error' : typeOf(statusElsewhere(error)),
+      type: isTooLong ? 'exceed_context_size_error' : type,
       param: errorField(error) ?? null,
       code: codes[error.code] ?? error.code,
       ...(isTooLong && {
@@ -44,19 +46,11 @@ export function openAiErrorBody(error: CllmError): OpenAiErrorBody {
   }
 }
 
-function typeOf(status: number): string {
-  switch (status) {
-    case 401:
-      return 'authentication_error'
-    case 403:
-      return 'permission_error'
-    case 429:
-      return 'rate_limit_error'
-    case 503:
-      return 'unavailable_error'
-    default:
-      return status < 500 ? 'invalid_request_error' : 'server_error'
-  }
+const types: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  429: 'rate_limit_error',
+  503: 'unavailable_error',
 }
 
 /** The format of OpenAI's errors. */

@@ -5,10 +5,12 @@ import { messagesSchema, toChatMessages, turnOptions } from '../../../chat/chat-
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
 import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
-import { buildRequest } from '../../../request/build-request.js'
+import {
+  buildRequest,
+  type ProtocolDefaults,
+  withModelDefaults,
+} from '../../../request/build-request.js'
 import type { ThinkingLimit } from '../../../request/limit-thinking.js'
-import type { ProtocolDefaults } from '../../../request/build-request.js'
-import { withModelDefaults } from '../../../request/protocol-defaults.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
 import { askedConstraints } from '../structured-output.js'
@@ -105,7 +107,7 @@ export async function toChatRequest(
         logprobs: logprobs === true ? top : undefined,
         marks,
       },
-      client.preset === undefined ? defaults : withModelDefaults(client, defaults),
+      withModelDefaults(client, defaults),
     ),
     form,
     customs: offered.customs,

@@ -2,12 +2,14 @@ import type { EngineClient, GenerateRequest, Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { boolean, integer } from '../../../fields/fields.js'
 import { mixedPrompts, readPrompts } from '../../../fields/mixed-prompts.js'
-import { buildRequest } from '../../../request/build-request.js'
+import {
+  buildRequest,
+  type ProtocolDefaults,
+  withModelDefaults,
+} from '../../../request/build-request.js'
 import { onlyConstraint } from '../../../request/constraint.js'
 import { gapPrompt } from '../../../request/gap-prompt.js'
 import { repeatRequest } from '../../../request/generation.js'
-import type { ProtocolDefaults } from '../../../request/build-request.js'
-import { withModelDefaults } from '../../../request/protocol-defaults.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import { anyTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
 import { askedConstraints } from '../structured-output.js'

@@ -1,14 +1,15 @@
-import type { PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
+import type { PromptTokenLogprobs } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import {
+  collect,
+  type Collected,
   type EndEvent,
-  type Generation,
   type MergedEvent,
   mergeGenerations,
   startGenerations,
 } from '../../../request/generation.js'
 import { promptText } from '../../../request/prompt-text.js'
-import { promptProgress, timingsOf, usageOf } from '../../../request/usage.js'
+import { promptProgress, sum, timingsOf, usageOf } from '../../../request/usage.js'
 import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
 import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
@@ -49,28 +50,28 @@ export async function completions(
       chunks(call, echoes, head, fields, write),
     )
   }
-  const promptOnly = fields.max_tokens === 0
-  const answers = await Promise.all(
-    generations.map((generation) => collect(generation, promptOnly)),
-  )
+  const answers = await Promise.all(generations.map((generation) => collect(generation)))
   const hasLogprobs = fields.logprobs !== undefined
   const ends = answers.map(({ end }) => end)
   const times = answersPerPrompt(fields)
   return {
     ...head,
-    choices: best(answers, times, fields.n ?? 1).map((answer, index) => ({
-      text: `${echoes[answers.indexOf(answer)] ?? ''}${answer.text}`,
-      index,
-      logprobs: hasLogprobs ? textLogprobs([...answer.prompt, ...answer.logprobs], 0) : null,
-      finish_reason: answer.end.reason,
-    })),
+    choices: best(answers, times, fields.n ?? 1).map((answer, index) => {
+      const { text, logprobs } = fields.max_tokens === 0 ? { text: '', logprobs: [] } : answer
+      return {
+        text: `${echoes[answers.indexOf(answer)] ?? ''}${text}`,
+        index,
+        logprobs: hasLogprobs ? textLogprobs([...answer.promptLogprobs, ...logprobs], 0) : null,
+        finish_reason: answer.end.reason,
+      }
+    }),
     usage: usageOfAll(ends, times),
     timings: timingsOf(ends[0]!),
   }
 }
 
 /** The `most` likeliest of each `times` answers in a row, by the mean of their tokens, best first. */
-function best(answers: readonly Completion[], times: number, most: number): readonly Completion[] {
+function best(answers: readonly Collected[], times: number, most: number): readonly Collected[] {
   if (times === most) return answers
   return answers.flatMap((_, index) =>
     index % times === 0
@@ -82,45 +83,21 @@ function best(answers: readonly Completion[], times: number, most: number): read
   )
 }
 
-const meanLogprob = ({ logprobs }: Completion): number =>
-  logprobs.reduce((sum, { logprob }) => sum + logprob, 0) / Math.max(1, logprobs.length)
+const meanLogprob = ({ logprobs }: Collected): number =>
+  sum(logprobs.map(({ logprob }) => logprob)) / Math.max(1, logprobs.length)
 
 /** Every prompt counts once, however many answers it has. */
 function usageOfAll(ends: readonly EndEvent[], times: number) {
   const usage = usageOf(ends)
   const prompts = ends.filter((_, index) => index % times === 0)
-  const tokens = prompts.reduce((sum, { usage }) => sum + usage.promptTokens, 0)
-  const cached = prompts.reduce((sum, { usage }) => sum + usage.cachedTokens, 0)
+  const tokens = sum(prompts.map(({ usage }) => usage.promptTokens))
+  const cached = sum(prompts.map(({ usage }) => usage.cachedTokens))
   return {
     ...usage,
     prompt_tokens: tokens,
     total_tokens: tokens + usage.completion_tokens,
     prompt_tokens_details: { cached_tokens: cached },
   }
-}
-
-interface Completion {
-  readonly text: string
-  /** The prompt's, if requested. */
-  readonly prompt: readonly PromptTokenLogprobs[]
-  readonly logprobs: readonly TokenLogprobs[]
-  readonly end: EndEvent
-}
-
-async function collect({ events }: Generation, promptOnly: boolean): Promise<Completion> {
-  let text = ''
-  let prompt: readonly PromptTokenLogprobs[] = []
-  const logprobs: TokenLogprobs[] = []
-  let end: EndEvent | undefined
-  for await (const event of events) {
-    if (event.type === 'progress') continue
-    prompt = event.promptLogprobs ?? prompt
-    if (event.type === 'end') end = event
-    if (promptOnly) continue
-    text += event.text
-    if (event.type === 'token' && event.logprobs !== undefined) logprobs.push(event.logprobs)
-  }
-  return { text, prompt, logprobs, end: end! }
 }
 
 function chunks(

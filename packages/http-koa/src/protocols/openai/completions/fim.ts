@@ -1,12 +1,7 @@
 import { requestId } from '@cllm/host'
 import { maxTokensField } from '../openai-fields.js'
 import { text } from '../../../fields/fields.js'
-import {
-  type EndEvent,
-  type Generation,
-  type GenerationEvent,
-  startGeneration,
-} from '../../../request/generation.js'
+import { collect, type GenerationEvent, startGeneration } from '../../../request/generation.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
@@ -43,7 +38,8 @@ export async function fimCompletions(
   if (fields.stream === true) {
     return encoded(eventStream, generation.events, (write) => chunks(head, write))
   }
-  const { content, end } = await collect(generation)
+  // a parser of a chat's answers would drop white space at its end
+  const { text: content, end } = await collect(generation)
   const message = { role: 'assistant', content }
   return {
     ...head,
@@ -52,17 +48,6 @@ export async function fimCompletions(
     usage: usageOf([end]),
     timings: timingsOf(end),
   }
-}
-
-/** All of it: a parser of a chat's answers would drop white space at its end. */
-async function collect({ events }: Generation): Promise<{ content: string; end: EndEvent }> {
-  let content = ''
-  let end: EndEvent | undefined
-  for await (const event of events) {
-    content += event.text
-    if (event.type === 'end') end = event
-  }
-  return { content, end: end! }
 }
 
 /** As Mistral streams chats: the last chunk has the usage, unasked. */

@@ -4,10 +4,12 @@ import { fitConversation } from '../../../chat/fit-conversation.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
 import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
-import { buildRequest } from '../../../request/build-request.js'
+import {
+  buildRequest,
+  type ProtocolDefaults,
+  withModelDefaults,
+} from '../../../request/build-request.js'
 import type { FieldConstraint } from '../../../request/constraint.js'
-import type { ProtocolDefaults } from '../../../request/build-request.js'
-import { withModelDefaults } from '../../../request/protocol-defaults.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { ChatRequest } from '../chat/chat-request.js'
 import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
