@@ -1,4 +1,4 @@
-import { type ChatMessage, type ChatRenderOptions, type ChatToolCall, CllmError } from '@cllm/core'
+import { type ChatMessage, type ChatRenderOptions, type ChatToolCall, defined } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../body/parse-nested.js'
 import { isObject, list } from '../fields/fields.js'
@@ -95,10 +95,12 @@ export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[
     shown.push({
       role: templateRoles[role] ?? role,
       content: typeof text === 'string' ? text : textOf(text, `messages.${index}.content`, role),
-      ...(name === undefined ? {} : { name }),
-      ...(calls.length === 0 ? {} : { tool_calls: calls }),
-      ...(typeof answers === 'string' ? { tool_call_id: answers } : {}),
-      ...(typeof reasoning === 'string' ? { reasoning_content: reasoning } : {}),
+      ...defined({
+        name,
+        tool_calls: calls.length === 0 ? undefined : calls,
+        tool_call_id: answers ?? undefined,
+        reasoning_content: reasoning ?? undefined,
+      }),
     })
   }
   return shown
@@ -125,17 +127,12 @@ function partText(part: unknown, field: string): string {
     type,
     refusal,
     text = refusal,
-  } = (isObject(part) ? part : {}) as {
-    type?: unknown
-    text?: unknown
-    refusal?: unknown
-  }
+  }: Readonly<Record<string, unknown>> = isObject(part) ? part : {}
   if (typeof text === 'string' && isTextType(type)) return text
   if (typeof type === 'string' && !isTextType(type)) {
     throw noImages(field, type.replace(/_url$|^input_/g, ''))
   }
-  const message = `${field}: expected {"type": "text", "text": "…"}`
-  throw new CllmError('invalid_request', message, { details: { field } })
+  throw expectedField(field, '{"type": "text", "text": "…"}')
 }
 
 const isTextType = (type: unknown): boolean =>
@@ -168,8 +165,7 @@ export function argumentsOf(
   const value =
     typeof given === 'string' ? parseNested(given === '' ? '{}' : given, field, what) : given
   if (isObject(value)) return value
-  const message = `${field}: expected ${what}`
-  throw new CllmError('invalid_request', message, { details: { field } })
+  throw expectedField(field, what)
 }
 
 /** What a client says of the end of its conversation. */

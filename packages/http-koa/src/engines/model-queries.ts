@@ -35,6 +35,17 @@ export function engineInMemory(
   return state === 'loaded' ? directory.open(name, { peek: true }) : undefined
 }
 
+/**
+ * The engine of a model that is in memory.
+ *
+ * @throws `engine_unavailable` where it is not
+ */
+export function loadedEngine(directory: EngineDirectory, model?: string): EngineClient {
+  const engine = engineInMemory(directory, model)
+  if (engine !== undefined) return engine
+  throw neverLoaded(directory, model)
+}
+
 /** The error for a query about a model that was never in memory. */
 export function neverLoaded(directory: EngineDirectory, model?: string): CllmError {
   const { name } = directory.status(model)

@@ -43,6 +43,20 @@ export const object = z
 // zod would check, and report, every element of a list of a million before its length
 const isText = (value: unknown) => typeof value === 'string' && value !== ''
 
+/** A text, or a list of texts. */
+export const texts = (expected: string, least = 0, most = Infinity) =>
+  z
+    .custom<string | readonly string[]>(
+      (value) =>
+        typeof value === 'string' ||
+        (Array.isArray(value) &&
+          value.length >= least &&
+          value.length <= most &&
+          value.every((one) => typeof one === 'string')),
+      expected,
+    )
+    .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] })
+
 /** Stop strings. */
 export const stop = z
   .custom<string | string[]>(

@@ -2,7 +2,17 @@ import { CllmError, type samplingFields, type SamplingNumber, samplingRows } fro
 import { z } from 'zod'
 import type { RequestSettings } from '../request/build-request.js'
 import { expectedField } from '../request/refusals.js'
-import { integer, largest, list, number, text, boolean, milliseconds, name } from './fields.js'
+import {
+  integer,
+  largest,
+  list,
+  number,
+  text,
+  texts,
+  boolean,
+  milliseconds,
+  name,
+} from './fields.js'
 import { adaptersField } from './adapters-field.js'
 
 type Fields = typeof samplingFields
@@ -121,14 +131,7 @@ export const samplerSteps: readonly string[] = steps.map(([name]) => name)
 const ignored = new Set(['infill', 'i', 'adaptive_p', 'a'])
 
 /** llama-server's `samplers`: their names, or one letter for each. */
-export const samplersField = z
-  .custom<string | readonly string[]>(
-    (value) =>
-      typeof value === 'string' ||
-      (Array.isArray(value) && value.every((name) => typeof name === 'string')),
-    'the names of samplers',
-  )
-  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] })
+export const samplersField = texts('the names of samplers')
 
 /**
  * What switches off the samplers that a list leaves out.

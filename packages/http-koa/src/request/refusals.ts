@@ -12,6 +12,12 @@ export function unsupported(field: string, what: string): CllmError {
 export const expectedField = (field: string, expected: string): CllmError =>
   new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })
 
+/** The error for a field that has to be there. */
+export const missingField = (field: string, details: object = {}): CllmError =>
+  new CllmError('invalid_request', `Missing required field: ${field}`, {
+    details: { field, ...details },
+  })
+
 /** The refusal of an image, a sound or a file: it says what is missing, and where to look. */
 export const noImages = (field: string, type = 'image'): CllmError =>
   unsupported(

@@ -1,7 +1,12 @@
 import { CllmError, defined, type EngineClient, type SchedulerInfo } from '@cllm/core'
 import { z } from 'zod'
 import type { Answer, Call } from '../../routes/call.js'
-import { engineInMemory, type ModelQuery, neverLoaded } from '../../engines/model-queries.js'
+import {
+  engineInMemory,
+  loadedEngine,
+  type ModelQuery,
+  neverLoaded,
+} from '../../engines/model-queries.js'
 import { boolean, list, name, object } from '../../fields/fields.js'
 import { collect, startGeneration } from '../../request/generation.js'
 import { expectedField } from '../../request/refusals.js'
@@ -18,8 +23,8 @@ export const schedulerSchema = z.object({
  * policy that its next engine starts with.
  */
 export async function getScheduler(call: Call<unknown, ModelQuery>): Promise<Answer> {
-  const { engines: directory, query } = call
-  const { model } = query
+  const { model } = call.query
+  const directory = call.engines
   const engine = engineInMemory(directory, model)
   if (engine !== undefined) return await answer(engine, await engine.getScheduler())
   const { scheduler } = directory.status(model)
@@ -53,8 +58,8 @@ const describe = (
  * unloaded, the state when it was unloaded.
  */
 export async function getRecorder(call: Call<unknown, ModelQuery>): Promise<Answer> {
-  const { engines: directory, query } = call
-  const { model } = query
+  const { model } = call.query
+  const directory = call.engines
   const engine = engineInMemory(directory, model)
   const { recording: kept, info } = directory.status(model)
   if (engine === undefined && kept === undefined && info === undefined) {
@@ -69,10 +74,7 @@ export async function getRecorder(call: Call<unknown, ModelQuery>): Promise<Answ
 
 /** `GET /admin/cache`: what is kept of slots in RAM and in files, without any text. */
 export async function getCache(call: Call<unknown, ModelQuery>): Promise<Answer> {
-  const { engines: directory, query } = call
-  const { model } = query
-  const engine = engineInMemory(directory, model)
-  if (engine === undefined) throw neverLoaded(directory, model)
+  const engine = loadedEngine(call.engines, call.query.model)
   const [{ cache = {} }, states] = await Promise.all([engine.statistics(), engine.cache('list')])
   return { success: true, data: { tiers: cache, states } }
 }
@@ -117,10 +119,7 @@ export async function warmCache(
 
 /** `DELETE /admin/cache`: drops all of it. */
 export async function deleteCache(call: Call<unknown, ModelQuery>): Promise<Answer> {
-  const { engines: directory, query } = call
-  const { model } = query
-  const engine = engineInMemory(directory, model)
-  if (engine === undefined) throw neverLoaded(directory, model)
+  const engine = loadedEngine(call.engines, call.query.model)
   const dropped = await engine.cache('drop')
   return { success: true, data: { dropped: dropped.length } }
 }

@@ -1,4 +1,4 @@
-import { engineInMemory, type ModelQuery, neverLoaded } from '../../engines/model-queries.js'
+import { loadedEngine, type ModelQuery } from '../../engines/model-queries.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { eventStream, StreamReply } from '../../routes/reply.js'
 import { errorBody } from '../../errors/error-body.js'
@@ -17,8 +17,7 @@ export async function getLive(
   { feeds }: AdminContext,
 ): Promise<Answer> {
   const { clock, engines, query } = call
-  const engine = engineInMemory(engines, query.model)
-  if (engine === undefined) throw neverLoaded(engines, query.model)
+  const engine = loadedEngine(engines, query.model)
   const first = await engine.activity()
   if (call.accepts('json', 'text/event-stream') !== 'text/event-stream') {
     return { success: true, data: first }

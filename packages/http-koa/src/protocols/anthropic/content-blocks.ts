@@ -50,10 +50,6 @@ export const blockSchema = z.discriminatedUnion('type', [
 export type ContentBlock = z.output<typeof blockSchema>
 
 /** Their names, for messages. */
-export const blockTypes: readonly string[] = [
-  'text',
-  'thinking',
-  'redacted_thinking',
-  'tool_use',
-  'tool_result',
-]
+export const blockTypes: readonly string[] = blockSchema.options.map(
+  ({ shape }) => shape.type.value,
+)

@@ -2,7 +2,7 @@ import type { AnswerPart } from '../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
 import type { Generation, GenerationEvent } from '../../request/generation.js'
 import type { Call } from '../../routes/call.js'
-import { encoded, type Encoder, eventStream, type StreamReply } from '../../routes/reply.js'
+import type { Encoder } from '../../routes/reply.js'
 import { anthropicErrorBody } from './anthropic-error.js'
 import { type MessageHead, newBlock, stopOf, usageOf } from './message-body.js'
 
@@ -76,27 +76,12 @@ class BlockStream {
   }
 }
 
-/** Streams an answer as the events of Anthropic's Messages API, in the order that it documents. */
-export const streamMessage = (
-  call: Call,
-  generation: Generation,
-  form: AnswerForm,
-  about: AboutMessage,
-): StreamReply =>
-  encoded(eventStream, generation.events, (write) =>
-    messageEvents(call, generation, form, about, write),
-  )
-
-interface AboutMessage {
-  readonly head: MessageHead
-  readonly keptTokens: number | undefined
-}
-
-function messageEvents(
+/** Writes an answer as the events of Anthropic's Messages API, in the order that it documents. */
+export function messageEvents(
   call: Call,
   { promptTokens }: Generation,
   form: AnswerForm,
-  { head, keptTokens }: AboutMessage,
+  { head, keptTokens }: { readonly head: MessageHead; readonly keptTokens: number | undefined },
   write: (text: string) => void,
 ): Encoder<GenerationEvent> {
   const send: Send = (type, members) => {

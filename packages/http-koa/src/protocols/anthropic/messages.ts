@@ -3,8 +3,9 @@ import { startThinking } from '../../request/limit-thinking.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import type { Answer, CallOf } from '../../routes/call.js'
+import { encoded, eventStream } from '../../routes/reply.js'
 import { contentOf, messageHead, stopOf, usageOf } from './message-body.js'
-import { streamMessage } from './message-stream.js'
+import { messageEvents } from './message-stream.js'
 import {
   type countSchema,
   type messageSchema,
@@ -30,7 +31,9 @@ export async function messages(
   if (generation === undefined) throw new Error('a generation was asked for')
   const head = messageHead(call, model)
   if (fields.stream === true) {
-    return streamMessage(call, generation, form, { head, keptTokens })
+    return encoded(eventStream, generation.events, (write) =>
+      messageEvents(call, generation, form, { head, keptTokens }, write),
+    )
   }
   const answer = await collectAnswer(generation, form)
   return {

@@ -1,9 +1,9 @@
-import { CllmError, type Embedding } from '@cllm/core'
+import type { Embedding } from '@cllm/core'
 import { z } from 'zod'
 import { integer } from '../../fields/fields.js'
 import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { embedAll, isUnpooled } from '../../request/embeddings.js'
-import { unsupported } from '../../request/refusals.js'
+import { missingField, unsupported } from '../../request/refusals.js'
 import type { Answer, CallOf } from '../../routes/call.js'
 
 /** The body of `POST /embedding`. */
@@ -23,9 +23,7 @@ export async function embedding(call: CallOf<typeof embeddingSchema>): Promise<A
   }
   const given = fields.input ?? fields.content
   if (given === undefined) {
-    throw new CllmError('invalid_request', 'Missing required field: input', {
-      details: { field: 'input' },
-    })
+    throw missingField('input')
   }
   const eachToken = await isUnpooled(client)
   const prompts = await readPrompts(client, given)

@@ -1,4 +1,4 @@
-import { CllmError, type EngineClient, type TokenId } from '@cllm/core'
+import type { EngineClient, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages, turnOptions } from '../../chat/chat-messages.js'
 import { toTool } from '../../chat/format/chat-format.js'
@@ -6,6 +6,7 @@ import { efforts, prepareChat, thinkingVariables } from '../../chat/prepare-chat
 import type { Answer, Call, CallOf } from '../../routes/call.js'
 import { boolean, name, object, text, tokenIds } from '../../fields/fields.js'
 import { functionsOfChat, toolsSchema } from '../openai/tools/openai-tools.js'
+import { missingField } from '../../request/refusals.js'
 import { bosText } from '../../request/prompt-text.js'
 
 /** What makes a prompt of a conversation. */
@@ -86,9 +87,7 @@ async function textsOf(client: EngineClient, tokens: readonly TokenId[], signal:
 
 function given(prompt: string | undefined): string {
   if (prompt !== undefined) return prompt
-  throw new CllmError('invalid_request', 'Missing required field: content', {
-    details: { field: 'content', expected: 'a string', received: 'undefined' },
-  })
+  throw missingField('content', { expected: 'a string', received: 'undefined' })
 }
 
 /** Tokens of a call: more would hold up the engine. */

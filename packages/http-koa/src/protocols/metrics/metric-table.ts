@@ -28,70 +28,57 @@ const lengthBuckets = [
   1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000,
 ]
 
-const gauge = (help: string, labels: readonly string[] = []): EntryOf<'gauge'> => ({
+const gauge = (help: string, ...labels: string[]): EntryOf<'gauge'> => ({
   type: 'gauge',
   help,
   labels,
 })
-const counter = (help: string, labels: readonly string[] = []): EntryOf<'counter'> => ({
+const counter = (help: string, ...labels: string[]): EntryOf<'counter'> => ({
   type: 'counter',
   help,
   labels,
 })
-const histogram = (help: string, buckets: readonly number[]): KeptHistogram => ({
-  type: 'histogram',
-  help,
-  labels: ['policy'],
-  buckets,
-})
+const histogram =
+  (buckets: readonly number[]) =>
+  (help: string): KeptHistogram => ({ type: 'histogram', help, labels: ['policy'], buckets })
+const firstTokens = histogram(firstTokenBuckets)
+const tokens = histogram(tokenBuckets)
+const times = histogram(requestBuckets)
+const lengths = histogram(lengthBuckets)
 const fromEngine = (help: string): EntryOf<'histogram'> => ({ type: 'histogram', help })
 
 /** What the front sees of each request. */
 export const requestMetrics = {
-  cllm_requests_total: counter('Requests by how they ended; `code` is the error, if any.', [
+  cllm_requests_total: counter(
+    'Requests by how they ended; `code` is the error, if any.',
     'outcome',
     'code',
-  ]),
-  cllm_request_success_total: counter('Requests with a whole answer, by why it ended.', [
+  ),
+  cllm_request_success_total: counter(
+    'Requests with a whole answer, by why it ended.',
     'finished_reason',
-  ]),
-  cllm_time_to_first_token_seconds: histogram(
-    'From submission to the first token (TTFT).',
-    firstTokenBuckets,
   ),
-  cllm_inter_token_latency_seconds: histogram(
-    'Between two tokens of a request (ITL).',
-    tokenBuckets,
-  ),
-  cllm_e2e_request_latency_seconds: histogram('From arrival to the end.', requestBuckets),
-  cllm_request_queue_time_seconds: histogram('From arrival to admission.', requestBuckets),
-  cllm_request_prefill_time_seconds: histogram(
-    'From admission to the first token.',
-    requestBuckets,
-  ),
-  cllm_request_decode_time_seconds: histogram('From the first token to the last.', requestBuckets),
-  cllm_request_inference_time_seconds: histogram(
-    'From admission to the last token.',
-    requestBuckets,
-  ),
-  cllm_request_time_per_output_token_seconds: histogram(
+  cllm_time_to_first_token_seconds: firstTokens('From submission to the first token (TTFT).'),
+  cllm_inter_token_latency_seconds: tokens('Between two tokens of a request (ITL).'),
+  cllm_e2e_request_latency_seconds: times('From arrival to the end.'),
+  cllm_request_queue_time_seconds: times('From arrival to admission.'),
+  cllm_request_prefill_time_seconds: times('From admission to the first token.'),
+  cllm_request_decode_time_seconds: times('From the first token to the last.'),
+  cllm_request_inference_time_seconds: times('From admission to the last token.'),
+  cllm_request_time_per_output_token_seconds: tokens(
     'Mean time between the tokens of a request (TPOT).',
-    tokenBuckets,
   ),
-  cllm_request_prompt_tokens: histogram('Prompt tokens of a request.', lengthBuckets),
-  cllm_request_prefill_kv_computed_tokens: histogram(
-    'Prompt tokens of a request that no slot had.',
-    lengthBuckets,
-  ),
-  cllm_request_generation_tokens: histogram('Generated tokens of a request.', lengthBuckets),
-  cllm_request_params_max_tokens: histogram('The `max_tokens` of a request.', lengthBuckets),
+  cllm_request_prompt_tokens: lengths('Prompt tokens of a request.'),
+  cllm_request_prefill_kv_computed_tokens: lengths('Prompt tokens of a request that no slot had.'),
+  cllm_request_generation_tokens: lengths('Generated tokens of a request.'),
+  cllm_request_params_max_tokens: lengths('The `max_tokens` of a request.'),
 } as const satisfies Record<string, MetricEntry>
 
 /** What the front sees of embeddings, reranking and scores. */
 export const embeddingMetrics = {
   cllm_embedding_inputs_total: counter(
     'Inputs of embeddings, and pairs of reranking and scores, by how they ended.',
-    ['outcome'],
+    'outcome',
   ),
   cllm_embedding_tokens_total: counter('Their tokens.'),
   cllm_embedding_latency_seconds: {
@@ -104,25 +91,25 @@ export const embeddingMetrics = {
 /** What the engine says of itself when it is asked. */
 export const engineMetrics = {
   cllm_engine_up: gauge('1 while the engine answers.'),
-  cllm_scheduler_info: gauge('1 for the policy in force.', ['policy']),
+  cllm_scheduler_info: gauge('1 for the policy in force.', 'policy'),
   cllm_scheduler_fallback: gauge('1 while the fallback stands in for a policy that failed.'),
   cllm_num_requests_running: gauge('Requests that have a slot.'),
   cllm_num_requests_waiting: gauge('Requests that wait for one.'),
   cllm_predicted_wait_seconds: gauge(
     'How long a request that comes now is predicted to wait for one; of several workers, the least.',
   ),
-  cllm_workers: gauge('Workers behind the model, by state; absent for a single engine.', ['state']),
-  cllm_worker_requests: gauge('Requests on a worker that have not ended.', ['worker']),
+  cllm_workers: gauge('Workers behind the model, by state; absent for a single engine.', 'state'),
+  cllm_worker_requests: gauge('Requests on a worker that have not ended.', 'worker'),
   cllm_requests_placed_total: counter('Requests that the router placed, moves included.'),
   cllm_requests_moved_total: counter(
     'Requests that went on at another worker; `exact` is whether it computes the same numbers.',
-    ['exact'],
+    'exact',
   ),
   cllm_cluster_refused_messages_total: counter(
     'Messages in the mailbox of this front that no worker can have sent, or of links that have ended.',
   ),
-  cllm_slots: gauge('Slots by what they do.', ['state']),
-  cllm_kv_cache_tokens: gauge('Tokens in slots: of requests that run, or kept for reuse.', ['use']),
+  cllm_slots: gauge('Slots by what they do.', 'state'),
+  cllm_kv_cache_tokens: gauge('Tokens in slots: of requests that run, or kept for reuse.', 'use'),
   cllm_kv_cache_capacity_tokens: gauge('Tokens that all slots together can hold.'),
   cllm_kv_cache_free_tokens: gauge(
     'Tokens that still fit where all slots share their KV cells (`--kv-tokens`).',
@@ -130,9 +117,10 @@ export const engineMetrics = {
   cllm_kv_cache_usage_perc: gauge('Share of that which running requests take, from 0 to 1.'),
   cllm_cache_config_info: gauge(
     '1; that capacity in blocks of this many tokens, as endpoint pickers of prefixes count.',
-    ['block_size', 'num_gpu_blocks'],
+    'block_size',
+    'num_gpu_blocks',
   ),
-  cllm_engine_requests_total: counter('Requests that the engine has ended, by how.', ['outcome']),
+  cllm_engine_requests_total: counter('Requests that the engine has ended, by how.', 'outcome'),
   cllm_prompt_tokens_total: counter('Prompt tokens of ended requests.'),
   cllm_prompt_tokens_cached_total: counter('Those that a slot had and that were not computed.'),
   cllm_prefix_cache_queries_total: counter(
@@ -148,36 +136,35 @@ export const engineMetrics = {
   cllm_engine_steps_interrupted_total: counter(
     "Steps of batches that were interrupted for a client's request; not among those.",
   ),
-  cllm_step_tokens_total: counter('Tokens that steps computed, of prompts and of answers.', [
-    'kind',
-  ]),
+  cllm_step_tokens_total: counter('Tokens that steps computed, of prompts and of answers.', 'kind'),
   cllm_spec_decode_num_drafts_total: counter('How often drafts of a request were verified.'),
   cllm_spec_decode_num_draft_tokens_total: counter('Draft tokens that were verified.'),
   cllm_spec_decode_num_accepted_tokens_total: counter('Draft tokens that were drawn.'),
   cllm_engine_decode_seconds_total: counter("Time in the backend's forward passes."),
   cllm_engine_sample_seconds_total: counter("Time in the backend's sampling."),
   cllm_engine_busy_seconds_total: counter("All of the engine loop's time with work to do."),
-  cllm_cache_states: gauge('Saved states of slots, by tier.', ['tier']),
-  cllm_cache_bytes: gauge('Bytes that they take.', ['tier']),
-  cllm_cache_limit_bytes: gauge('Most bytes that they may take.', ['tier']),
-  cllm_cache_hits_total: counter('Requests that began with a saved state.', ['tier']),
-  cllm_cache_hit_tokens_total: counter('Tokens that they had of it.', ['tier']),
-  cllm_cache_misses_total: counter('Requests of which nothing was found, in no slot either.', [
+  cllm_cache_states: gauge('Saved states of slots, by tier.', 'tier'),
+  cllm_cache_bytes: gauge('Bytes that they take.', 'tier'),
+  cllm_cache_limit_bytes: gauge('Most bytes that they may take.', 'tier'),
+  cllm_cache_hits_total: counter('Requests that began with a saved state.', 'tier'),
+  cllm_cache_hit_tokens_total: counter('Tokens that they had of it.', 'tier'),
+  cllm_cache_misses_total: counter(
+    'Requests of which nothing was found, in no slot either.',
     'tier',
-  ]),
-  cllm_cache_saved_total: counter('States that were put into the tier.', ['tier']),
+  ),
+  cllm_cache_saved_total: counter('States that were put into the tier.', 'tier'),
   cllm_cache_skipped_total: counter(
     'States that were not saved, as requests beside it would have waited too long.',
-    ['tier'],
+    'tier',
   ),
-  cllm_cache_failed_total: counter('States that could not be saved or restored.', ['tier']),
-  cllm_cache_evictions_total: counter('States that were dropped to make room.', ['tier']),
-  cllm_cache_save_seconds_total: counter('Time in saving.', ['tier']),
-  cllm_cache_load_seconds_total: counter('Time in restoring.', ['tier']),
+  cllm_cache_failed_total: counter('States that could not be saved or restored.', 'tier'),
+  cllm_cache_evictions_total: counter('States that were dropped to make room.', 'tier'),
+  cllm_cache_save_seconds_total: counter('Time in saving.', 'tier'),
+  cllm_cache_load_seconds_total: counter('Time in restoring.', 'tier'),
   cllm_cache_longest_pause_seconds: gauge(
     'Longest time that requests which decode waited for saving and restoring, since the start.',
   ),
-  cllm_recorder_entries: gauge('What the flight recorder holds: arrivals and steps.', ['kind']),
+  cllm_recorder_entries: gauge('What the flight recorder holds: arrivals and steps.', 'kind'),
   cllm_recorder_bytes: gauge('Memory that the flight recorder takes, about.'),
   cllm_step_time_seconds: fromEngine('How long steps took.'),
   cllm_iteration_tokens_total: fromEngine('Tokens computed in a step.'),

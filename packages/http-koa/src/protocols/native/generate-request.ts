@@ -42,37 +42,20 @@ export const generateSchema = z.object({
   timings: boolean.optional(),
 })
 
-/** A checked request. */
-export interface NativeRequest {
-  readonly stream: boolean
-  /** Whether the answer includes timings. */
-  readonly timings: boolean
-  readonly maxTokens: number
-  readonly request: GenerateRequest
-}
-
-/** A request with a model's defaults where its fields say nothing. */
-export function toNativeRequest(
+/** The engine's request of a body, with a model's defaults where its fields say nothing. */
+export const toNativeRequest = (
   fields: z.output<typeof generateSchema>,
   defaults: ProtocolDefaults,
-): NativeRequest {
-  const { stop, cache } = fields
-  const request = buildRequest(
+): GenerateRequest =>
+  buildRequest(
     { text: fields.prompt },
     {
       ...commonSettings(fields),
       samplers: fields.samplers,
-      stop,
-      cache,
+      stop: fields.stop,
+      cache: fields.cache,
       maxTokens: fields.max_tokens,
       logitBias: fields.logit_bias,
     },
     defaults,
   )
-  return {
-    stream: fields.stream ?? false,
-    timings: fields.timings ?? false,
-    maxTokens: fields.max_tokens ?? defaults.maxTokens,
-    request,
-  }
-}

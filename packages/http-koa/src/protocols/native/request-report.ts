@@ -6,6 +6,7 @@ import {
   type Usage,
 } from '@cllm/core'
 import type { Answer, Call } from '../../routes/call.js'
+import { snakeCase } from '../../fields/snake-case.js'
 import { loadedModels } from '../../engines/model-queries.js'
 
 /** `GET /requests/{id}`: the history of a request of any engine. */
@@ -40,8 +41,7 @@ async function find(directory: EngineDirectory, id: string): Promise<RequestRepo
 }
 
 function toSnakeCase(entry: object): Record<string, unknown> {
-  const snake = (name: string) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
-  return Object.fromEntries(Object.entries(entry).map(([name, value]) => [snake(name), value]))
+  return Object.fromEntries(Object.entries(entry).map(([name, value]) => [snakeCase(name), value]))
 }
 
 /** A request's timings, for `"timings": true` and `GET /requests/{id}`. */

@@ -2,7 +2,7 @@ import type { EngineClient, Prompt } from '@cllm/core'
 import { z } from 'zod'
 import type { Answer, CallOf } from '../../routes/call.js'
 import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
-import { boolean, integer, largest, text } from '../../fields/fields.js'
+import { boolean, integer, largest, text, texts } from '../../fields/fields.js'
 import { openOllamaModel } from './ollama-context.js'
 import { sharedFields } from './ollama-fields.js'
 
@@ -13,17 +13,7 @@ export const embedSchema = z.object({
   model,
   options,
   keep_alive,
-  input: z
-    .custom<string | readonly string[]>(
-      (value) =>
-        typeof value === 'string' ||
-        (Array.isArray(value) &&
-          value.length <= 2048 &&
-          value.every((one) => typeof one === 'string')),
-      'a string or up to 2048 strings',
-    )
-    .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] })
-    .optional(),
+  input: texts('a string or up to 2048 strings', 0, 2048).optional(),
   truncate: boolean.optional(),
   dimensions: integer(1, largest).optional(),
 })

@@ -96,28 +96,25 @@ export async function sharedSettings(
   }
 }
 
+const whyNot: Readonly<Record<keyof typeof vllmFields, string>> = {
+  min_tokens: 'not kept to; ignore_eos goes on to max_tokens',
+  stop_token_ids: 'name texts in stop',
+  include_stop_str_in_output: 'an answer ends before its stop text',
+  return_token_ids: '/tokenize has the tokens of a text',
+  prompt_logprobs: '/v1/completions has them with echo and logprobs',
+  truncate_prompt_tokens: 'send the part of the prompt that is to be read',
+}
+
 /**
  * Refuses what would change the answer; values that mean "no" pass.
  *
  * @throws `unsupported`
  */
 function refuseVllmFields(fields: z.output<typeof sharedSchema>): void {
-  if ((fields.min_tokens ?? 0) > 0) {
-    throw unsupported('min_tokens', 'not kept to; ignore_eos goes on to max_tokens')
-  }
-  if ((fields.stop_token_ids ?? []).length > 0) {
-    throw unsupported('stop_token_ids', 'name texts in stop')
-  }
-  if (fields.include_stop_str_in_output === true) {
-    throw unsupported('include_stop_str_in_output', 'an answer ends before its stop text')
-  }
-  if (fields.return_token_ids === true) {
-    throw unsupported('return_token_ids', '/tokenize has the tokens of a text')
-  }
-  if (fields.prompt_logprobs !== undefined) {
-    throw unsupported('prompt_logprobs', '/v1/completions has them with echo and logprobs')
-  }
-  if (fields.truncate_prompt_tokens !== undefined) {
-    throw unsupported('truncate_prompt_tokens', 'send the part of the prompt that is to be read')
+  for (const [name, why] of Object.entries(whyNot) as [keyof typeof vllmFields, string][]) {
+    const value = fields[name]
+    const isNo =
+      value === undefined || value === false || (Array.isArray(value) && value.length === 0)
+    if (!isNo && !(name === 'min_tokens' && value === 0)) throw unsupported(name, why)
   }
 }

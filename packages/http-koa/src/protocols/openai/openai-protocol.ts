@@ -39,17 +39,7 @@ export interface OpenAiProtocolOptions {
 
 const streams = ['application/json', 'text/event-stream']
 
-/** Routes that llama-server has without `/v1`, too. */
-const hasTwo: ReadonlySet<string> = new Set([
-  '/v1/chat/completions',
-  '/v1/chat/completions/input_tokens',
-  '/v1/responses',
-  '/v1/responses/input_tokens',
-  '/v1/rerank',
-  '/v1/reranking',
-  '/v1/score',
-])
-
+/** A route that llama-server has without `/v1`, too. */
 const both = (route: Route<OpenAiContext>): Route<OpenAiContext>[] => [
   route,
   { ...route, path: route.path.slice('/v1'.length), summary: `The same as ${route.path}` },
@@ -58,16 +48,20 @@ const both = (route: Route<OpenAiContext>): Route<OpenAiContext>[] => [
 const routes: readonly Route<OpenAiContext>[] = [
   get('/v1/models', 'user', 'The models that are served', listModels),
   get('/v1/models/*id', 'user', 'One model', showModel),
-  post('/v1/chat/completions', 'user', 'Answer a conversation', chatCompletions, {
-    body: chatSchema,
-    answers: streams,
-  }),
-  post(
-    '/v1/chat/completions/input_tokens',
-    'user',
-    'Count the tokens of a conversation',
-    countChatTokens,
-    { body: chatSchema },
+  ...both(
+    post('/v1/chat/completions', 'user', 'Answer a conversation', chatCompletions, {
+      body: chatSchema,
+      answers: streams,
+    }),
+  ),
+  ...both(
+    post(
+      '/v1/chat/completions/input_tokens',
+      'user',
+      'Count the tokens of a conversation',
+      countChatTokens,
+      { body: chatSchema },
+    ),
   ),
   post('/v1/completions', 'user', 'Continue a text', completions, {
     body: completionsSchema,
@@ -80,25 +74,37 @@ const routes: readonly Route<OpenAiContext>[] = [
     fimCompletions,
     { body: fimSchema, answers: streams },
   ),
-  post(
-    '/v1/responses',
-    'user',
-    'Answer a conversation, in the format of the Responses API',
-    responses,
-    { body: responsesSchema, answers: streams },
+  ...both(
+    post(
+      '/v1/responses',
+      'user',
+      'Answer a conversation, in the format of the Responses API',
+      responses,
+      { body: responsesSchema, answers: streams },
+    ),
   ),
-  post('/v1/responses/input_tokens', 'user', 'Count the tokens of an input', countResponseTokens, {
-    body: responsesSchema,
-  }),
-  post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
-    body: rerankSchema,
-  }),
+  ...both(
+    post(
+      '/v1/responses/input_tokens',
+      'user',
+      'Count the tokens of an input',
+      countResponseTokens,
+      {
+        body: responsesSchema,
+      },
+    ),
+  ),
+  ...both(
+    post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
+      body: rerankSchema,
+    }),
+  ),
   post('/v2/rerank', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
-  post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
-  post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema }),
+  ...both(post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema })),
+  ...both(post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema })),
   post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
   ...streamRoutes,
-].flatMap((route) => (hasTwo.has(route.path) ? both(route) : [route]))
+]
 
 /** OpenAI's API: chats, responses, completions, embeddings and models under `/v1`; see `docs/api-openai.md`. */
 export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol {

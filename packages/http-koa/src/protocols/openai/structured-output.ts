@@ -62,19 +62,15 @@ export function askedConstraints(fields: AskingFields): readonly FieldConstraint
   if (outputs?.structural_tag !== undefined || fields.structural_tag !== undefined) {
     throw unsupported('structural_tag', 'use tools with strict, or a grammar')
   }
-  const asked: (FieldConstraint | undefined)[] = []
-  if (format !== undefined) asked.push(formatConstraint(format))
-  if (fields.grammar !== undefined) asked.push(grammarConstraint(fields.grammar))
-  if (schema !== undefined) {
-    asked.push({ field: 'json_schema', constraint: { type: 'json-schema', schema } })
-  }
-  if (outputs !== undefined) asked.push(...guidedConstraints('structured_outputs.', outputs))
   const { guided_json: json, guided_regex: regex, guided_choice: choice } = fields
-  const grammar = fields.guided_grammar
-  if ((json ?? regex ?? choice ?? grammar) !== undefined) {
-    asked.push(...guidedConstraints('guided_', { json, regex, choice, grammar }))
-  }
-  return asked.length === 0 ? [] : asked.filter((one) => one !== undefined)
+  const asked = [
+    format && formatConstraint(format),
+    fields.grammar === undefined ? undefined : grammarConstraint(fields.grammar),
+    schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } as const },
+    ...(outputs === undefined ? [] : guidedConstraints('structured_outputs.', outputs)),
+    ...guidedConstraints('guided_', { json, regex, choice, grammar: fields.guided_grammar }),
+  ]
+  return asked.filter((one) => one !== undefined)
 }
 
 type GuidedOutputs = NonNullable<GuidedFields['structured_outputs']>
@@ -82,16 +78,18 @@ type GuidedOutputs = NonNullable<GuidedFields['structured_outputs']>
 function guidedConstraints(
   at: string,
   { json, regex = '', choice, grammar = '', json_object: isObject }: Partial<GuidedOutputs>,
-): FieldConstraint[] {
-  const asked: FieldConstraint[] = []
-  if (json !== undefined) asked.push(ofJson(`${at}json`, json))
-  if (regex !== '') {
-    asked.push({ field: `${at}regex`, constraint: { type: 'regex', pattern: regex } })
-  }
-  if (choice !== undefined) asked.push({ field: `${at}choice`, constraint: ofChoice(choice) })
-  if (grammar !== '') asked.push({ field: `${at}grammar`, constraint: { type: 'gbnf', grammar } })
-  if (isObject === true) asked.push({ field: `${at}json_object`, constraint: { type: 'json' } })
-  return asked
+): (FieldConstraint | undefined)[] {
+  const asks = (name: string, constraint: OutputConstraint) => ({
+    field: `${at}${name}`,
+    constraint,
+  })
+  return [
+    json === undefined ? undefined : ofJson(`${at}json`, json),
+    regex === '' ? undefined : asks('regex', { type: 'regex', pattern: regex }),
+    choice && asks('choice', ofChoice(choice)),
+    grammar === '' ? undefined : asks('grammar', { type: 'gbnf', grammar }),
+    isObject === true ? asks('json_object', { type: 'json' }) : undefined,
+  ]
 }
 
 /** vLLM takes a schema as text, too. */

@@ -1,7 +1,9 @@
 import { CllmError } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
-import { boolean, integer, largest, name, text } from '../../fields/fields.js'
+import { boolean, integer, isObject, largest, name, text, texts } from '../../fields/fields.js'
+import { missingField } from '../../request/refusals.js'
+import { sum } from '../../request/usage.js'
 import type { Answer, CallOf } from '../../routes/call.js'
 import { scorePairs } from './score-pairs.js'
 
@@ -17,14 +19,8 @@ const documentsField = z
   )
   .meta({ type: 'array', items: { type: 'string' } })
 
-function isDocument(value: unknown): boolean {
-  if (typeof value === 'string') return true
-  return (
-    typeof value === 'object' &&
-    value !== null &&
-    typeof (value as { text?: unknown }).text === 'string'
-  )
-}
+const isDocument = (value: unknown): boolean =>
+  typeof value === 'string' || (isObject(value) && typeof value['text'] === 'string')
 
 const textOf = (document: string | { readonly text: string }): string =>
   typeof document === 'string' ? document : document.text
@@ -45,9 +41,7 @@ export async function rerank(call: CallOf<typeof rerankSchema>): Promise<Answer>
   const { fields } = call
   const documents = (fields.documents ?? fields.texts)?.map(textOf)
   if (documents === undefined) {
-    throw new CllmError('invalid_request', 'Missing required field: documents', {
-      details: { field: 'documents' },
-    })
+    throw missingField('documents')
   }
   const { model, client } = call.open(fields.model)
   const pairs = documents.map((document) => [fields.query, document] as const)
@@ -76,17 +70,7 @@ export async function rerank(call: CallOf<typeof rerankSchema>): Promise<Answer>
   }
 }
 
-const oneOrMany = z
-  .custom<string | readonly string[]>(
-    (value) =>
-      typeof value === 'string' ||
-      (Array.isArray(value) &&
-        value.length > 0 &&
-        value.length <= most &&
-        value.every((one) => typeof one === 'string')),
-    `a string or up to ${most} strings`,
-  )
-  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] })
+const oneOrMany = texts(`a string or up to ${most} strings`, 1, most)
 
 /** The body of `POST /v1/score`, as vLLM takes it. */
 export const scoreSchema = z.object({
@@ -117,6 +101,6 @@ export async function score(call: CallOf<typeof scoreSchema>): Promise<Answer> {
 }
 
 function usageOf(scored: readonly { readonly tokens: number }[]) {
-  const tokens = scored.reduce((sum, one) => sum + one.tokens, 0)
+  const tokens = sum(scored.map((one) => one.tokens))
   return { prompt_tokens: tokens, total_tokens: tokens }
 }

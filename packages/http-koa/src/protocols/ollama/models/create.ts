@@ -7,7 +7,7 @@ import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import { nameOfOllamaModel, type OllamaContext, presetsOf, untagged } from '../ollama-context.js'
 import { optionsSchema } from '../ollama-fields.js'
 import { blobsOf, ggufIn } from './blobs.js'
-import { readModelfile } from './modelfile.js'
+import { type Modelfile, readModelfile } from './modelfile.js'
 import { parametersOf, refuseTemplate, withParameters } from './ollama-preset.js'
 
 const messageSchema = z.object({ role: text, content: text }, 'a message')
@@ -47,11 +47,11 @@ export async function create(
   refuse(fields)
   const name = untagged(fields.model ?? fields.name ?? '')
   const digest = fields.files === undefined ? undefined : ggufIn(fields.files)
-  const file =
+  const file: Modelfile =
     fields.modelfile === undefined
       ? { from: fields.from ?? '', parameters: {}, messages: [] }
       : readModelfile(fields.modelfile)
-  refuseTemplate(fields.template ?? ('template' in file ? file.template : undefined))
+  refuseTemplate(fields.template ?? file.template)
   const presets = presetsOf(call)
   const base = digest === undefined ? presets.find(file.from) : undefined
   const from =
@@ -61,9 +61,8 @@ export async function create(
   const words = {
     from,
     name,
-    system: fields.system ?? ('system' in file ? file.system : undefined) ?? base?.system,
-    messages:
-      fields.messages ?? (file.messages.length > 0 ? file.messages : (base?.messages ?? [])),
+    system: fields.system ?? file.system ?? base?.system,
+    messages: fields.messages ?? (file.messages.length > 0 ? file.messages : base?.messages) ?? [],
   }
   const { logger } = call
   const preset = withParameters(words, { ...parametersOf(base), ...parameters }, logger)

@@ -52,11 +52,9 @@ export function readModelfile(text: string): Modelfile {
         break
       default: {
         const code = word === 'ADAPTER' ? 'unsupported' : 'invalid_request'
-        throw new CllmError(
-          code,
-          `modelfile: expected FROM, PARAMETER, SYSTEM, TEMPLATE or MESSAGE, instead got ${word.slice(0, 40)}`,
-          { details: { field: 'modelfile' } },
-        )
+        const expected = 'FROM, PARAMETER, SYSTEM, TEMPLATE or MESSAGE'
+        const message = `modelfile: expected ${expected}, instead got ${word.slice(0, 40)}`
+        throw new CllmError(code, message, { details: { field: 'modelfile' } })
       }
     }
   }

@@ -61,32 +61,21 @@ async function describe({ engines }: Call, id: string, { started }: OllamaContex
     size: info?.model.sizeBytes ?? 0,
     // of the name: the file is too large to be read for it
     digest: digestOf(id),
-    details: info === undefined ? unknownDetails : detailsOf(info.model),
+    details: detailsOf(info?.model),
   }
 }
 
 const digestOf = (name: string): string => createHash('sha256').update(name).digest('hex')
 
-/** For a model that was never in memory. */
-const unknownDetails = {
+/** Of a model that was never in memory little is known. */
+const detailsOf = (model: EngineInfo['model'] | undefined) => ({
   parent_model: '',
   format: 'gguf',
-  family: '',
-  families: null,
-  parameter_size: '',
-  quantization_level: '',
-}
-
-function detailsOf({ architecture, parameters, quantization }: EngineInfo['model']) {
-  return {
-    parent_model: '',
-    format: 'gguf',
-    family: architecture,
-    families: [architecture],
-    parameter_size: parameterSize(parameters),
-    quantization_level: quantization,
-  }
-}
+  family: model?.architecture ?? '',
+  families: model === undefined ? null : [model.architecture],
+  parameter_size: model === undefined ? '' : parameterSize(model.parameters),
+  quantization_level: model?.quantization ?? '',
+})
 
 function parameterSize(count: number): string {
   const isLarge = count >= 1e9
@@ -105,8 +94,7 @@ export async function show(
   call: CallOf<typeof showSchema>,
   ollama: OllamaContext,
 ): Promise<Answer> {
-  const { fields } = call
-  const { engines: directory } = call
+  const { fields, engines: directory } = call
   const asked = fields.model ?? fields.name ?? ''
   const preset = directory.presets?.find(asked)
   const name = nameOfOllamaModel(directory, preset?.from ?? asked)
@@ -123,7 +111,7 @@ export async function show(
       .join('\n'),
     template: info?.model.details?.['chatTemplate'] ?? '',
     ...(preset?.system === undefined ? {} : { system: preset.system }),
-    details: info === undefined ? unknownDetails : detailsOf(info.model),
+    details: detailsOf(info?.model),
     model_info: info === undefined ? {} : shapeOf(info),
     capabilities: isEmbedding
       ? ['embedding']

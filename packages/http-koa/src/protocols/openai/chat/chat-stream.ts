@@ -1,15 +1,10 @@
 import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
-import {
-  type EndEvent,
-  type Generation,
-  type MergedEvent,
-  mergeGenerations,
-} from '../../../request/generation.js'
+import type { EndEvent, Generation, MergedEvent } from '../../../request/generation.js'
 import { promptProgress, StreamTimings, sum, timingsOf, usageOf } from '../../../request/usage.js'
 import type { Call } from '../../../routes/call.js'
-import { encoded, type Encoder, eventStream, type StreamReply } from '../../../routes/reply.js'
+import type { Encoder } from '../../../routes/reply.js'
 import { toolCallOf } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { chatLogprobs } from '../openai-logprobs.js'
@@ -32,18 +27,8 @@ export interface StreamHead {
  */
 const streamsCalls = (call: Call): boolean => !/^mistral-client-/i.test(call.header('User-Agent'))
 
-/** Streams the answers as `chat.completion.chunk` events, then `[DONE]`. */
-export const streamChat = (
-  call: Call,
-  generations: readonly Generation[],
-  form: AnswerForm,
-  head: StreamHead,
-): StreamReply =>
-  encoded(eventStream, mergeGenerations(generations), (write) =>
-    chunks(call, generations, form, head, write),
-  )
-
-function chunks(
+/** Writes the answers as `chat.completion.chunk` events, then `[DONE]`. */
+export function chatChunks(
   call: Call,
   generations: readonly Generation[],
   form: AnswerForm,

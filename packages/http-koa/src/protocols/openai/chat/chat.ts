@@ -1,21 +1,23 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
-import { type EndEvent, repeatRequest, startGenerations } from '../../../request/generation.js'
+import { mergeGenerations, repeatRequest, startGenerations } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
 import { countPrompt, promptTextWithBos } from '../../../request/prompt-text.js'
-import { timingsOf, usageOf } from '../../../request/usage.js'
+import { sum, timingsOf, usageOf } from '../../../request/usage.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
+import { encoded, eventStream } from '../../../routes/reply.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
 import {
   type OpenAiContext,
   openAiDefaults,
+  secondsNow,
   toolCallOf,
   unknownFingerprint,
 } from '../openai-context.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { type chatSchema, finishOf, toChatRequest } from './chat-request.js'
-import { streamChat } from './chat-stream.js'
+import { chatChunks } from './chat-stream.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
 export async function chatCompletions(
@@ -34,44 +36,38 @@ export async function chatCompletions(
       : await startThinking(call, client, requests, limit)
   const head = {
     id: `chatcmpl-${requestId(call.random)}`,
-    created: Math.floor(call.clock.now() / 1000),
+    created: secondsNow(call),
     model,
     system_fingerprint: generations[0]?.fingerprint ?? unknownFingerprint,
   }
   if (fields.stream === true) {
     const includeUsage = fields.stream_options?.include_usage ?? false
     const hasTimings = fields.timings_per_token === true
-    return streamChat(call, generations, form, { head, includeUsage, hasTimings, customs })
+    return encoded(eventStream, mergeGenerations(generations), (write) =>
+      chatChunks(call, generations, form, { head, includeUsage, hasTimings, customs }, write),
+    )
   }
   const collected = generations.map(async (generation) => await collectAnswer(generation, form))
   const answers = await Promise.all(collected)
-  const choices: object[] = []
-  const ends: EndEvent[] = []
-  let reasoningTokens = 0
-  for (const [index, answer] of answers.entries()) {
-    const { content, reasoning, calls, end } = answer
-    const message = {
+  const choices = answers.map(({ content, reasoning, calls, end, logprobs }, index) => ({
+    index,
+    message: {
       role: 'assistant',
       content: content === '' && calls.length > 0 ? null : content,
       refusal: null,
       ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
       ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, customs)) }),
-    }
-    choices.push({
-      index,
-      message,
-      logprobs: fields.logprobs === true ? chatLogprobs(answer.logprobs) : null,
-      finish_reason: finishOf(end.reason, calls.length > 0),
-    })
-    ends.push(end)
-    reasoningTokens += answer.reasoningTokens
-  }
+    },
+    logprobs: fields.logprobs === true ? chatLogprobs(logprobs) : null,
+    finish_reason: finishOf(end.reason, calls.length > 0),
+  }))
+  const ends = answers.map(({ end }) => end)
   const isVerbose = fields.verbose ?? verboseLevel.test(openAi.log?.level ?? '')
   return {
     ...head,
     object: 'chat.completion',
     choices,
-    usage: usageOf(ends, reasoningTokens),
+    usage: usageOf(ends, sum(answers.map((answer) => answer.reasoningTokens))),
     timings: timingsOf(ends[0]!),
     ...(isVerbose && { __verbose: await verboseOf(client, request) }),
   }

@@ -4,7 +4,7 @@ import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create
 import type { Generation, GenerationEvent } from '../../../request/generation.js'
 import { promptProgress, StreamTimings, timingsOf } from '../../../request/usage.js'
 import type { Call } from '../../../routes/call.js'
-import { encoded, type Encoder, eventStream, type StreamReply } from '../../../routes/reply.js'
+import type { Encoder } from '../../../routes/reply.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { responseLogprob } from '../openai-logprobs.js'
 import { CustomInput } from '../tools/custom-tools.js'
@@ -143,18 +143,8 @@ export interface ResponseStreamOptions {
   readonly customs: ReadonlySet<string>
 }
 
-/** Streams an answer as the events of OpenAI's Responses API, in the order that it documents. */
-export const streamResponse = (
-  call: Call,
-  generation: Generation,
-  form: AnswerForm,
-  options: ResponseStreamOptions,
-): StreamReply =>
-  encoded(eventStream, generation.events, (write) =>
-    responseEvents(call, generation, form, options, write),
-  )
-
-function responseEvents(
+/** Writes an answer as the events of OpenAI's Responses API, in the order that it documents. */
+export function responseEvents(
   call: Call,
   { promptTokens }: Generation,
   form: AnswerForm,

@@ -1,9 +1,8 @@
-import type { ChatMessage, ChatToolCall, Logger } from '@cllm/core'
+import { type ChatMessage, type ChatToolCall, defined, type Logger } from '@cllm/core'
 import { z } from 'zod'
 import { argumentsOf, contentSchema, textOf } from '../../../chat/chat-messages.js'
 import { list } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
-import { customArguments } from '../tools/custom-tools.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
 
@@ -48,9 +47,6 @@ export function toMessages(
         calls = []
         break
       case 'custom_tool_call':
-        addCall(messages, calls, customCallOf(item, field))
-        names.set(item.call_id ?? '', item.name ?? '')
-        break
       case 'function_call':
         addCall(messages, calls, callOf(item, field))
         names.set(item.call_id ?? '', item.name ?? '')
@@ -80,18 +76,16 @@ function messageOf({ role, content }: Item, field: string): ChatMessage {
   return { role: role === 'developer' ? 'system' : role, content: text }
 }
 
-function callOf({ name, call_id: id, arguments: given }: Item, field: string): ChatToolCall {
+function callOf(item: Item, field: string): ChatToolCall {
+  const { type, name, call_id: id } = item
   if (name === undefined) throw expectedField(`${field}.name`, 'a name')
-  return {
-    ...(id === undefined ? {} : { id }),
-    type: 'function',
-    function: { name, arguments: argumentsOf(given ?? '', `${field}.arguments`) },
-  }
+  // models know a free-form tool as a function with a text
+  const given =
+    type === 'custom_tool_call'
+      ? { input: item.input ?? '' }
+      : argumentsOf(item.arguments ?? '', `${field}.arguments`)
+  return { ...defined({ id }), type: 'function', function: { name, arguments: given } }
 }
-
-/** A call of a free-form tool, whose input is a text. */
-const customCallOf = (item: Item, field: string): ChatToolCall =>
-  callOf({ ...item, arguments: JSON.stringify(customArguments(item.input)) }, field)
 
 /** Attaches a call to the assistant's message before it. */
 function addCall(messages: ChatMessage[], calls: ChatToolCall[], call: ChatToolCall): void {
@@ -113,6 +107,6 @@ function resultOf(
     role: 'tool',
     content: textOf(output ?? '', `${field}.output`),
     tool_call_id: id,
-    ...(name === undefined ? {} : { name }),
+    ...defined({ name }),
   }
 }

@@ -2,10 +2,11 @@ import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { startGeneration } from '../../../request/generation.js'
 import { countPrompt } from '../../../request/prompt-text.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
+import { encoded, eventStream } from '../../../routes/reply.js'
 import { type OpenAiContext, openAiDefaults } from '../openai-context.js'
 import { customInput } from '../tools/custom-tools.js'
 import { type ItemKind, newItem, responseEnd, responseHead } from './response-object.js'
-import { streamResponse } from './response-stream.js'
+import { responseEvents } from './response-stream.js'
 import { type responsesSchema, toResponsesRequest } from './responses-request.js'
 
 /** `POST /v1/responses`, whole or streamed. Nothing is stored. */
@@ -21,7 +22,9 @@ export async function responses(
   const head = responseHead(call, fields, model)
   if (fields.stream === true) {
     const hasTimings = fields.timings_per_token === true
-    return streamResponse(call, generation, form, { head, hasTimings, customs })
+    return encoded(eventStream, generation.events, (write) =>
+      responseEvents(call, generation, form, { head, hasTimings, customs }, write),
+    )
   }
   const { content, reasoning, calls, end, ...answer } = await collectAnswer(generation, form)
   const item = (kind: ItemKind, text: string, name?: string) => ({

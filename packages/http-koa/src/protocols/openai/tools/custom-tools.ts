@@ -11,11 +11,6 @@ const customFields = {
 /** A free-form tool that a client offers. */
 export const customSchema = z.object(customFields, 'an object with a name')
 
-/** The arguments with which such a function was called before. */
-export const customArguments = (input: unknown): { readonly input: unknown } => ({
-  input: input ?? '',
-})
-
 /** The input in the arguments of a call; what a model writes otherwise is the input as it is. */
 export function customInput(written: string): string {
   try {
