@@ -10,6 +10,7 @@ import {
   nativeProtocol,
   openAiProtocol,
 } from '@cllm/http-koa'
+import { stripVTControlCharacters } from 'node:util'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { options } from '../src/config/options/schema.js'
@@ -120,8 +121,28 @@ t.test('the logger', async (t) => {
     { level: 'debug', file: null },
     { isTTY: true, destination: terminal },
   )
+  const told = (fields: Readonly<Record<string, unknown>>, message: string) => {
+    readable.info(fields, message)
+    return stripVTControlCharacters(lines(terminal).join('\n'))
+  }
   readable.debug({}, 'for a person')
-  t.match(lines(terminal)[0], /^\S*\[\d\d:\d\d:\d\d\.\d{3}\].*DEBUG.*for a person/)
+  t.match(lines(terminal)[0], /^\S*\d\d:\d\d:\d\d\S* debug for a person$/)
+  t.match(told({ ms: 8179.826, file: 'a\u001B[2J' }, 'loaded'), / loaded ms=8180 file=a \[2J$/)
+  t.match(told({ err: new Error('gone') }, 'failed'), /failed\nError: gone\n +at /)
+  const request = {
+    requestId: '0123456789',
+    method: 'POST',
+    path: '/generate',
+    status: 200,
+    ms: 31_840,
+  }
+  const tokens = { model: 'm', promptTokens: 24, cachedTokens: 8, generatedTokens: 17 }
+  const figures = { ...tokens, ttftMs: 612.3, tokensPerSecond: 21.4, finish: 'stop' }
+  t.match(
+    told({ ...request, ...figures }, 'request'),
+    / POST \/generate 200 31\.8 s · m · 24 \(8 cached\) → 17 tokens · TTFT 612 ms · 21\.4 tok\/s · stop id=01234567$/,
+  )
+  t.match(told({ ...request, cut: true }, 'request'), / 200 31\.8 s · the client left id=01234567$/)
 
   const file = join(t.testdir({}), 'logs', 'cllm.log')
   createLogger({ level: 'info', file }, { isTTY: true }).error({}, 'into the file')

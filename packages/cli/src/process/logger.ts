@@ -1,13 +1,9 @@
-import { createRequire } from 'node:module'
-import { Writable } from 'node:stream'
 import type { Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
 import pino, { type DestinationStream } from 'pino'
-import type prettyPrinter from 'pino-pretty'
 import type { CllmConfig } from '../config/options/schema.js'
 import { LogLines } from './log-lines.js'
-
-const load = createRequire(import.meta.url)
+import { terminalLog } from './terminal-log.js'
 
 /** The logging part of the configuration. */
 export type LogSettings = Pick<CllmConfig['logging'], 'file'> &
@@ -41,24 +37,8 @@ export interface LogTerminal {
 const open = (file: string | null, { isTTY, destination }: LogTerminal): DestinationStream => {
   if (file !== null) return LogLines.toFile(file)
   if (!isTTY) return destination ?? new LogLines()
-  // Loaded for terminals alone.
-  const pretty = load('pino-pretty') as typeof prettyPrinter
-  return pretty({
-    destination: destination ?? streamTo(new LogLines()),
-    ignore: 'pid,hostname',
-    translateTime: 'SYS:HH:MM:ss.l',
-  })
+  return terminalLog(destination ?? new LogLines())
 }
-
-/** A stream of them, which the printer for terminals needs. */
-const streamTo = (lines: LogLines): Writable =>
-  new Writable({
-    decodeStrings: false,
-    write(line: string | Buffer, _encoding, done) {
-      lines.write(String(line))
-      done()
-    },
-  })
 
 /**
  * Creates the configured logger: readable lines on a terminal, JSON elsewhere. Lines never contain

@@ -177,7 +177,12 @@ t.test('while the model is fetched, requests get 503: loading model', async (t) 
   const ready = once(child.stdout, 'data')
   sources.resume()
   await ready
-  t.equal(said, `listening on ${url}\n`)
+  const next = [
+    'chat   ' + url + '/',
+    'API    ' + url + '/v1',
+    'model  \\S+, \\d+ slots × 256 tokens',
+  ]
+  t.match(said, new RegExp(`^listening on ${url}\n  ${next.join('\n  ')}\n  stop   Ctrl-C\n$`))
   t.equal(await status('/v1/completions', post), 200)
 })
 

@@ -43,8 +43,8 @@ export interface Route<Own = never> {
   readonly errors?: ErrorFormat
   /** Whether the description of the API leaves it out. */
   readonly isHidden?: boolean
-  /** Whether it is probed every few seconds, so that its requests are logged at debug level only. */
-  readonly isProbe?: boolean
+  /** Whether it is a file of the page or asked for every few seconds, and so logged at debug level only. */
+  readonly isQuiet?: boolean
   /** Whether it answers while models load and while the server stops. */
   readonly isAlways?: boolean
   /** Answers a request. */

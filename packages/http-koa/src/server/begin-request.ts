@@ -4,6 +4,7 @@ import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
 import type { KoaState, TransportServices } from '../routes/koa-context.js'
 import type { RouteTable } from '../routes/route-table.js'
+import { type AnswerFigures, tenth } from './answer-figures.js'
 import type { OpenConnections } from './create-http-server.js'
 
 type Fields = Readonly<Record<string, unknown>>
@@ -27,12 +28,13 @@ class RequestLogger implements Logger {
 
 /**
  * Finds the route of a request, gives it the transport's services and an id, and logs it once its answer is
- * sent. Its body, query and headers are never logged.
+ * sent, with the figures of what it generated. Its body, query and headers are never logged.
  */
 export function beginRequest(
   services: TransportServices,
   table: RouteTable,
   connections: OpenConnections,
+  answers: AnswerFigures,
 ): Middleware<KoaState> {
   const { bodies, clock, random, stallMs } = services
   return async (ctx, next) => {
@@ -49,16 +51,23 @@ export function beginRequest(
     state.left = new AbortController()
     state.bodyBytes = 0
     const began = clock.now()
+    answers.begin(id)
     connections.begin(req.socket, res)
     res.once('close', () => {
       connections.end(req.socket, res)
       bodies.release(state.bodyBytes)
-      const level = state.match.routes[0]?.route.isProbe === true ? 'debug' : 'info'
+      const level = state.match.routes[0]?.route.isQuiet === true ? 'debug' : 'info'
       const { method, path } = ctx
       const what = { requestId: id, method, path: path.slice(0, 256), status: res.statusCode }
       const cut = res.writableFinished ? {} : { cut: true }
       const key = state.keyName === undefined ? {} : { key: state.keyName }
-      const fields = { ...what, ...cut, ...key, ms: clock.now() - began }
+      const fields = {
+        ...what,
+        ...cut,
+        ...key,
+        ms: tenth(clock.now() - began),
+        ...answers.take(id),
+      }
       services.logger[level](fields, 'request')
       state.left.abort(state.cutReason)
     })

@@ -21,6 +21,7 @@ import { RouteTable } from '../routes/route-table.js'
 import { needsAdmin, requestScope } from '../security/authenticate.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 import { ResumableStreams } from '../stream/resumable-streams.js'
+import { AnswerFigures } from './answer-figures.js'
 import { beginRequest } from './begin-request.js'
 import { type ConnectionOptions, createHttpServer, OpenConnections } from './create-http-server.js'
 import { listenAt, type Listening } from './listen-at.js'
@@ -89,12 +90,14 @@ export class KoaTransport implements Transport {
     const security = secure(options.security ?? {}, context, this.#hosts)
     const { access, observers } = security
     const surroundings = { ...context, ...(access && { access }) }
+    const answers = new AnswerFigures(context.clock)
     const watched = watchEngines(context.directory, {
       clock: context.clock,
       // what counts for limits is told last: what refuses a request before has not counted it
       observers: [
         ...observers,
         ...protocols.flatMap((protocol) => protocol.observe?.(surroundings) ?? []),
+        answers,
       ].toReversed(),
       isGuarded: access !== undefined,
     })
@@ -107,7 +110,8 @@ export class KoaTransport implements Transport {
     this.#connections = new OpenConnections(this.#server)
     const table = new RouteTable(protocols)
     refuseBadHttp(this.#server, this.#connections, table, context.logger)
-    const app = this.#createApp(table, security.middleware, options.isReady)
+    const begin = beginRequest(this.#services, table, this.#connections, answers)
+    const app = this.#createApp([begin, handleErrors], security.middleware, options.isReady)
     for (const protocol of protocols) {
       if (protocol.within === undefined) continue
       app.use(async (ctx, next) => await protocol.within?.(ctx.headers, next))
@@ -147,7 +151,7 @@ export class KoaTransport implements Transport {
   }
 
   #createApp(
-    table: RouteTable,
+    first: readonly Middleware<KoaState>[],
     guards: readonly Middleware<KoaState>[],
     isReady: () => boolean = () => true,
   ): Koa<KoaState> {
@@ -156,8 +160,7 @@ export class KoaTransport implements Transport {
     app.on('error', (error: unknown) => {
       if (!isClientGone(error)) logger.error({ err: error }, 'response failed')
     })
-    app.use(beginRequest(this.#services, table, this.#connections))
-    app.use(handleErrors)
+    for (const each of first) app.use(each)
     app.use(async (ctx, next) => {
       if (ctx.state.match.routes[0]?.route.isAlways === true) return await next()
       if (this.#closing) {

@@ -300,7 +300,8 @@ t.test('a line per request: no body, no query, no key', async (t) => {
   const requests = () => server.log.filter(({ message }) => message === 'request')
   await until(() => requests().length === 4)
   const line = { requestId: 'mine', method: 'POST', path: '/generate', status: 200, key: 'ann' }
-  t.match(requests()[0], { level: 'info', fields: { ...line, ms: Number } })
+  const generated = { promptTokens: Number, generatedTokens: 1, ttftMs: Number, finish: 'length' }
+  t.match(requests()[0], { level: 'info', fields: { ...line, ms: Number, ...generated } })
   t.match(
     requests().map(({ level, fields }) => [level, fields['status']]),
     [

@@ -24,6 +24,7 @@ import { servedPool } from '../../models/served/served-pool.js'
 import type { Tracing } from '../../tracing/start-tracing.js'
 import { toTransportOptions } from '../../http/to-transport-options.js'
 import type { CommandIo } from '../command-io.js'
+import { whatNext } from './what-next.js'
 import { prepareServing, type ServingParts } from './prepare-serving.js'
 import { stopped } from '../../process/stop-signal.js'
 
@@ -105,7 +106,8 @@ async function serveModels(
     throw error
   }
   isReady = true
-  for (const { url } of addresses) io.stdout.write(`listening on ${url}\n`)
+  const listening = addresses.map(({ url }) => `listening on ${url}\n`).join('')
+  io.stdout.write(listening + whatNext(addresses[0]?.url ?? '', loaded.config, models))
 
   const reason = await Promise.race([models.death, stopped(io.signal)])
   if (reason !== undefined) {

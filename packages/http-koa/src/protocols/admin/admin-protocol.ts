@@ -102,6 +102,7 @@ const routes: readonly Route<AdminContext>[] = [
   get('/admin/live', 'admin', 'What goes on now, once or as server-sent events', getLive, {
     query: modelQuery,
     answers: ['application/json', 'text/event-stream'],
+    isQuiet: true,
   }),
 ]
 

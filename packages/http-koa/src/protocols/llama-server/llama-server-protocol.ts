@@ -74,8 +74,8 @@ const routes: readonly Route<LlamaServerContext>[] = [
     setLoraAdapters,
     { query: modelQuery },
   ),
-  get('/health', 'open', 'Health', health, { isProbe: true, errors: nativeErrors }),
-  get('/v1/health', 'open', 'Health', health, { isProbe: true, errors: openAiErrors }),
+  get('/health', 'open', 'Health', health, { isQuiet: true, errors: nativeErrors }),
+  get('/v1/health', 'open', 'Health', health, { isQuiet: true, errors: openAiErrors }),
 ]
 
 /** The API of llama.cpp's llama-server, besides its OpenAI part; see `docs/api-llama-server.md`. */

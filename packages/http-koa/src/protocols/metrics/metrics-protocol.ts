@@ -79,7 +79,7 @@ export function metricsProtocol({
 
   const routes: readonly Route<undefined>[] = [
     get('/metrics', 'admin', 'Metrics for Prometheus', scrape, {
-      isProbe: true,
+      isQuiet: true,
       answers: ['text/plain'],
     }),
     get(
@@ -88,7 +88,7 @@ export function metricsProtocol({
       'How busy the models are, for endpoint pickers and autoscalers',
       async ({ clock, engines: all }) =>
         new Reply(await load.read(all, clock), { type: load.contentType }),
-      { isProbe: true, answers: ['text/plain'] },
+      { isQuiet: true, answers: ['text/plain'] },
     ),
   ]
 

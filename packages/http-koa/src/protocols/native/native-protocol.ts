@@ -61,7 +61,7 @@ const routes: readonly Route<NativeContext>[] = [
   get('/', 'open', 'This overview', root),
   get('/health', 'open', 'Health: ?level=basic, detailed or full', health, {
     query: healthQuery,
-    isProbe: true,
+    isQuiet: true,
   }),
   post('/generate', 'user', 'Generate text', generate, {
     body: generateSchema,
@@ -83,8 +83,8 @@ const routes: readonly Route<NativeContext>[] = [
     reading: 'exact',
   }),
   get('/requests/:id', 'user', 'The history of a request', requestReport),
-  get('/health/live', 'open', 'Liveness probe', live, { isProbe: true, isAlways: true }),
-  get('/health/ready', 'open', 'Readiness probe', ready, { isProbe: true }),
+  get('/health/live', 'open', 'Liveness probe', live, { isQuiet: true, isAlways: true }),
+  get('/health/ready', 'open', 'Readiness probe', ready, { isQuiet: true }),
 ]
 
 /** `GET /`: the server's name, version and routes. */

@@ -53,7 +53,7 @@ const routes: readonly Route<WebContext>[] = [
       call.set({ Vary: 'Accept' })
       return call.accepts('json', 'html') === 'html' ? toPage : undefined
     },
-    { isHidden: true },
+    { isHidden: true, isQuiet: true },
   ),
   get(
     '/ui',
@@ -63,14 +63,17 @@ const routes: readonly Route<WebContext>[] = [
       // The page's files are beside it only below a path that ends so.
       return call.path.endsWith('/') ? await send(call, web, 'index.html') : toPage
     },
-    { answers: ['text/html'] },
+    { answers: ['text/html'], isQuiet: true },
   ),
   get(
     '/ui/*file',
     'open',
     'The files of the web page',
     async (call, web) => await send(call, web, call.params['file'] ?? ''),
-    { answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'] },
+    {
+      answers: ['text/javascript', 'text/css', 'image/svg+xml', 'font/woff2'],
+      isQuiet: true,
+    },
   ),
 ]
 

@@ -1,0 +1,28 @@
+import type { CllmConfig } from '../../config/options/schema.js'
+import type { Served } from '../../models/served/served.js'
+
+/** What a newcomer needs of a server that listens: where to chat, where to send requests, what answers, how to stop it. */
+export function whatNext(
+  url: string,
+  { server, security }: CllmConfig,
+  { directory }: Pick<Served, 'directory'>,
+): string {
+  const at = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:\d)/, '//localhost')
+  const has = (protocol: string) =>
+    server.protocols === 'all' || server.protocols.includes(protocol)
+  const needsKey = security.api_key !== null || security.api_keys !== null
+  const rows = [
+    server.ui && has('web') ? ['chat', `${at}/`] : [],
+    has('openai') ? ['API', `${at}/v1${needsKey ? ' (with an API key)' : ''}`] : [],
+    ['model', modelsOf(directory)],
+    ['stop', 'Ctrl-C'],
+  ]
+  return rows.map(([name = '', text]) => (text ? `  ${name.padEnd(7)}${text}\n` : '')).join('')
+}
+
+function modelsOf(directory: Served['directory']): string {
+  const names = directory.list()
+  const { slots, contextSize } = directory.status(names[0]).info?.limits ?? {}
+  if (names.length !== 1) return names.join(', ')
+  return `${names[0]}${slots === undefined ? '' : `, ${slots} slots × ${contextSize} tokens`}`
+}
