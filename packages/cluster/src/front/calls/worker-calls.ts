@@ -1,24 +1,34 @@
 import { CllmError, type Clock } from '@cllm/core'
 import type { FromEngine } from '@cllm/host'
-import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
+import { type Member, type Members, requestTooLarge } from '../members.js'
 import type { Placing } from '../placing/placing.js'
 import type { Sleep } from '../sleep-watch.js'
+import { Waiting, type Waits } from '../waiting.js'
 import { ActivityCursors } from './merge-activity.js'
 import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
 import { kindOf } from './call-table.js'
-import { PatientCalls } from './patient-calls.js'
 import { LastStatistics } from './last-statistics.js'
 import { withOwnIds } from '../../link/request-ids.js'
 
 /** A call of a client, as it goes to one or several workers. */
-interface Call extends Pick<CallPlan, 'merge'> {
-  readonly message: CallMessage
+class Call implements Waits {
   readonly kind: CallKind
-  readonly answers: Map<string, unknown>
-  readonly waitsFor: Set<string>
-  deaths: number
+  readonly answers = new Map<string, unknown>()
+  /** None: it has no worker yet. */
+  waitsFor = new Set<string>()
+  merge: CallPlan['merge'] = () => undefined
   /** From when on one answer is enough. */
-  readonly dueAt: number
+  dueAt = Infinity
+  readonly hasBegun = false
+  readonly expiresAt = Infinity
+
+  /** @param deaths workers that were lost before they answered */
+  constructor(
+    readonly message: CallMessage,
+    readonly deaths: number,
+  ) {
+    this.kind = kindOf(message.name)
+  }
 }
 
 type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
@@ -37,7 +47,7 @@ export interface CallingFront {
 /** The calls of a front's clients, at the workers. */
 export class WorkerCalls {
   readonly #open = new Map<number, Call>()
-  readonly #waiting: PatientCalls
+  readonly #waiting: Waiting<Call>
   readonly #statistics = new LastStatistics()
   readonly #context: CallContext
 
@@ -46,34 +56,39 @@ export class WorkerCalls {
     placing: Placing,
     private readonly front: CallingFront,
   ) {
-    const { clock, sleep, patienceMs, refusedMessages } = front
+    const { clock, sleep, refusedMessages } = front
     const [statistics, cursors] = [this.#statistics, new ActivityCursors()]
     this.#context = { members, placing, statistics, cursors, refusedMessages }
-    const onExpired = ({ call }: CallMessage) => this.#fail(call, noWorker())
-    this.#waiting = new PatientCalls(clock, sleep, patienceMs, onExpired)
+    this.#waiting = new Waiting(clock, sleep, {
+      onTurn: ({ message, deaths }) => this.make(message, deaths),
+      onExpired: ({ message }, error) => this.#fail(message.call, error),
+    })
   }
 
   /** There may be a worker: calls that wait for any are made. */
   retry(): void {
-    if (!this.#isAnyThere) return
-    for (const message of this.#waiting.take()) this.make(message)
+    if (this.#isAnyThere) this.#waiting.retry()
   }
 
-  make(message: CallMessage): void {
-    const kind = kindOf(message.name)
-    if (!this.#isAnyThere && kind.isPatient) return this.#waiting.add(message)
+  /** @param deaths workers that were lost before they answered; default 0 */
+  make(message: CallMessage, deaths = 0): void {
+    this.#remove(message.call)
+    const call = new Call(message, deaths)
+    this.#open.set(message.call, call)
+    if (!this.#isAnyThere && call.kind.isPatient) {
+      return this.#waiting.add(call, Infinity, this.front.patienceMs)
+    }
     try {
-      this.#send(message, kind, kind.plan(message, this.#context))
+      this.#send(call, call.kind.plan(message, this.#context))
     } catch (error) {
       this.#fail(message.call, error)
     }
   }
 
   leave(call: number): void {
-    this.#waiting.delete(call)
-    const open = this.#open.get(call)
-    this.#open.delete(call)
-    for (const id of open?.waitsFor ?? []) this.members.get(id)?.link.send({ type: 'leave', call })
+    for (const id of this.#remove(call)?.waitsFor ?? []) {
+      this.members.get(id)?.link.send({ type: 'leave', call })
+    }
   }
 
   /** A worker answers. */
@@ -86,7 +101,7 @@ export class WorkerCalls {
       open.answers.set(id, value)
       onAnswer?.(id, value, this.#context)
     } else if (open.kind.partialMs === undefined || open.answers.size + open.waitsFor.size === 0) {
-      this.#open.delete(answer.call)
+      this.#remove(answer.call)
       return this.front.answer(answer)
     }
     this.#finish(open)
@@ -99,24 +114,15 @@ export class WorkerCalls {
     const all = [...this.#open.values()]
     for (const open of all) {
       if (!open.waitsFor.delete(worker)) continue
-      const { message, kind } = open
-      this.#open.delete(message.call)
-      if (open.answers.size + open.waitsFor.size > 0) {
-        this.#open.set(message.call, open)
-        this.#finish(open)
-      } else if (kind.isPatient && open.deaths < 3) {
-        this.make(message)
-        const again = this.#open.get(message.call)
-        if (again !== undefined) again.deaths = open.deaths + 1
-      } else {
-        this.#fail(message.call, new CllmError('engine_unavailable', 'The worker is gone'))
-      }
+      const { message, kind, deaths } = open
+      if (open.answers.size + open.waitsFor.size > 0) this.#finish(open)
+      else if (kind.isPatient && deaths < 3) this.make(message, deaths + 1)
+      else this.#fail(message.call, new CllmError('engine_unavailable', 'The worker is gone'))
     }
   }
 
   /** Ends all calls. */
   failAll(error: CllmError): void {
-    for (const { call } of this.#waiting.take()) this.#fail(call, error)
     for (const call of this.#open.keys()) this.#fail(call, error)
   }
 
@@ -125,19 +131,17 @@ export class WorkerCalls {
     return this.members.all.some(({ report }) => report !== undefined)
   }
 
-  #send(message: CallMessage, kind: CallKind, { to, messageTo, merge }: CallPlan): void {
-    const waitsFor = new Set(to.map(({ record }) => record.id))
-    const answers = new Map<string, unknown>()
+  #send(call: Call, { to, messageTo, merge }: CallPlan): void {
+    const { message, kind } = call
     const { clock } = this.front
-    const limitMs = to.length === 1 ? Infinity : (kind.partialMs ?? Infinity)
-    const dueAt = clock.now() + limitMs
-    this.#open.set(message.call, { message, kind, answers, waitsFor, merge, deaths: 0, dueAt })
+    call.waitsFor = new Set(to.map(({ record }) => record.id))
+    call.merge = merge
+    if (to.length > 1) call.dueAt = clock.now() + (kind.partialMs ?? Infinity)
     const isSent = to.map((member) => member.link.send(messageTo?.(member) ?? message))
     if (isSent.includes(false)) return this.#fail(message.call, requestTooLarge())
-    if (dueAt === Infinity) return
-    clock.at(dueAt, () => {
-      const open = this.#open.get(message.call)
-      if (open !== undefined) this.#finish(open)
+    if (call.dueAt === Infinity) return
+    clock.at(call.dueAt, () => {
+      if (this.#open.get(message.call) === call) this.#finish(call)
     })
   }
 
@@ -145,12 +149,19 @@ export class WorkerCalls {
     const isEnough = open.answers.size > 0 && this.front.clock.now() >= open.dueAt
     if (open.waitsFor.size > 0 && !isEnough) return
     const { call } = open.message
-    this.#open.delete(call)
+    this.#remove(call)
     this.front.answer({ type: 'result', call, value: open.merge(open.answers) })
   }
 
-  #fail(call: number, error: unknown): void {
+  #remove(call: number): Call | undefined {
+    const open = this.#open.get(call)
     this.#open.delete(call)
+    if (open !== undefined) this.#waiting.delete(open)
+    return open
+  }
+
+  #fail(call: number, error: unknown): void {
+    this.#remove(call)
     this.front.answer({ type: 'error', call, error: CllmError.from(error).serialize() })
   }
 }

@@ -13,7 +13,6 @@ import {
 } from '@cllm/core'
 import { duplicate, withSeed } from '@cllm/host'
 import { chooseWorker, isExactOn } from './choose-worker.js'
-import { HeldRequests } from './held-requests.js'
 import { type Member, type Members, requestTooLarge } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
 import { type EndedRequest, PlacedRequests } from './placed-requests.js'
@@ -21,6 +20,7 @@ import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { forEachEvent, type StepEvents } from '../../link/step-events.js'
 import { SharedService } from '../shared-service.js'
 import type { Sleep } from '../sleep-watch.js'
+import { Waiting } from '../waiting.js'
 
 /** What placing is made of. */
 export interface PlacingParts {
@@ -42,7 +42,7 @@ export interface PlacingParts {
 export class Placing {
   readonly counts: PlacingCounts = { placed: 0, movedExactly: 0, movedInexactly: 0 }
   readonly #requests = new PlacedRequests()
-  readonly #held: HeldRequests
+  readonly #waiting: Waiting<PlacedRequest>
   readonly #service: SharedService
   #tokensPerCharacter = 0.3
 
@@ -52,7 +52,7 @@ export class Placing {
     this.#service = new SharedService(parts.clock, workers, (worker, services) =>
       members.get(worker)?.link.send({ type: 'served', services }),
     )
-    this.#held = new HeldRequests(parts.clock, parts.sleep, {
+    this.#waiting = new Waiting(parts.clock, parts.sleep, {
       onTurn: (placed) => this.#place(placed),
       onExpired: (placed, error) => this.#fail(placed, error),
     })
@@ -94,7 +94,7 @@ export class Placing {
 
   /** Asks the router again about the requests that wait for a worker. */
   retry(): void {
-    this.#held.retry()
+    this.#waiting.retry()
   }
 
   /** The events of a step of a worker. */
@@ -205,9 +205,9 @@ export class Placing {
     const choice = chooseWorker(placed, this.parts, now)
     // A batch's requests wait for as long as clients have all workers.
     const patienceMs = isOfBatch(placed.request) ? Infinity : this.parts.options.patienceMs
-    if ('holdUntil' in choice) return this.#held.add(placed, choice.holdUntil, patienceMs)
+    if ('holdUntil' in choice) return this.#waiting.add(placed, choice.holdUntil, patienceMs)
     if ('error' in choice) return this.#fail(placed, choice.error)
-    this.#held.delete(placed)
+    this.#waiting.delete(placed)
     const { member, isExact } = choice
     if (placed.drawnBy !== undefined) {
       this.counts[isExact ? 'movedExactly' : 'movedInexactly']++
@@ -253,7 +253,7 @@ export class Placing {
   }
 
   #remove(placed: PlacedRequest): void {
-    this.#held.delete(placed)
+    this.#waiting.delete(placed)
     this.#requests.remove(placed)
   }
 
