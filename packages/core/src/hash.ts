@@ -32,19 +32,21 @@ export class GrowingHash {
   #high = 0x2545f491
   #low = 0x61c88647
 
-  /** Of all that was added, in its order. */
-  get value(): number {
-    return (this.#high >>> 11) * 2 ** 32 + (this.#low >>> 0)
-  }
-
-  /** Adds an integer. */
-  add(value: number): void {
-    let high = Math.imul(this.#high ^ value, 0x85ebca6b)
-    high ^= high >>> 15
-    let low = Math.imul(this.#low + value + 1, 0x9e3779b1)
-    low = Math.imul(low ^ (low >>> 13), 0xc2b2ae35)
-    low ^= low >>> 16
-    this.#high = (high + Math.imul(low, 5)) | 0
+  /** Adds the integers from index `from` up to `to`; returns the hash of all that was added, in its order. */
+  add(values: ArrayLike<number>, from = 0, to = values.length): number {
+    let high = this.#high
+    let low = this.#low
+    for (let index = from; index < to; index++) {
+      const value = values[index]!
+      high = Math.imul(high ^ value, 0x85ebca6b)
+      high ^= high >>> 15
+      low = Math.imul(low + value + 1, 0x9e3779b1)
+      low = Math.imul(low ^ (low >>> 13), 0xc2b2ae35)
+      low ^= low >>> 16
+      high = (high + Math.imul(low, 5)) | 0
+    }
+    this.#high = high
     this.#low = low
+    return (high >>> 11) * 2 ** 32 + (low >>> 0)
   }
 }

@@ -183,11 +183,10 @@ export const KV_CACHE_MANAGER = token<KVCacheManager>('KVCacheManager')
 export interface PrefixIndex {
   /** Changes with what can be found, so that a look-up can be remembered until then. */
   readonly version: number
-  /** Tokens of the sequence that a slot without an owner holds. */
-  idle(sequence: Sequence): number
-  /** Tokens of the sequence that a running one has computed. */
-  running(sequence: Sequence): number
-  /** The slots that hold the most of the sequence's tokens, up to `limit` of them. */
+  /**
+   * The slots without an owner, or of running sequences, that hold the most of the sequence's tokens, up
+   * to `limit` of them.
+   */
   matches(sequence: Sequence, kind: 'idle' | 'running', limit?: number): Iterable<Match>
   /** The sequence that is computing the longest prefix of this one, and how long that is. */
   planned(sequence: Sequence): PrefixProducer | undefined

@@ -170,7 +170,7 @@ export class Engine {
 
   #accept(id: string, processed: Processed): void {
     const now = this.clock.now()
-    if (CllmError.isInstance(processed)) {
+    if ('code' in processed) {
       this.observers.tell('onRefused', id, processed, now)
       this.observers.tell('onEvents', [{ id, event: failureOf(processed) }])
     } else {
@@ -227,7 +227,7 @@ export class Engine {
   #appendPart(part: StepPart, index: number, outcome: StepOutcome, now: number): void {
     const { request: sequence } = part
     const outputs = outcome.outputs[index] ?? []
-    if (CllmError.isInstance(outputs)) throw outputs
+    if ('code' in outputs) throw outputs
     this.table.advance(part, now)
     for (const score of outcome.scores?.[index] ?? []) sequence.promptLogprobs.push(score)
     if (sequence.request.progress && !part.isDecode) this.output.onProgress(sequence)

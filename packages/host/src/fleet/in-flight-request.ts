@@ -1,5 +1,4 @@
 import {
-  defined,
   type GenerateRequest,
   type Random,
   type RequestEvent,
@@ -70,7 +69,7 @@ export class InFlightRequest {
     if (!this.isAccepted) {
       if (elapsedMs <= 0) return request
       const continued = request.continued && { ...request.continued, elapsedMs }
-      return { ...request, arrivedMsAgo: elapsedMs, ...defined({ continued }) }
+      return { ...request, arrivedMsAgo: elapsedMs, ...(continued && { continued }) }
     }
     const firstAt = this.#firstTokenAt
     const first = firstAt === undefined ? {} : { firstTokenMs: firstAt - arrival }

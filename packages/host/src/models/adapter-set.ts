@@ -6,7 +6,9 @@ import type { AdapterChoice, AdapterInfo, AdapterSource } from '@cllm/core'
  */
 export class AdapterSet {
   readonly #sources = new Map<string, AdapterInfo>()
-  #defaults: readonly AdapterChoice[] = []
+  #wanted: readonly AdapterChoice[] = []
+  /** What a request is computed with that names neither adapters nor a model with one. */
+  defaults: readonly AdapterChoice[] = []
 
   /** @param configured - numbered in their order where they have no number */
   constructor(configured: Iterable<AdapterSource> = []) {
@@ -20,11 +22,6 @@ export class AdapterSet {
     return [...this.#sources.values()].toSorted((a, b) => a.id - b.id)
   }
 
-  /** What a request is computed with that names neither adapters nor a model with one. */
-  get defaults(): readonly AdapterChoice[] {
-    return this.#defaults.filter(({ adapter }) => this.#sources.has(String(adapter)))
-  }
-
   /** Whether there is an adapter of this name. */
   has(name: string): boolean {
     return this.#sources.has(name)
@@ -33,16 +30,19 @@ export class AdapterSet {
   /** An adapter was loaded. */
   add(info: AdapterInfo): void {
     this.#sources.set(info.name, info)
+    this.setDefaults(this.#wanted)
   }
 
   /** An adapter was unloaded. */
   delete(name: string): void {
     this.#sources.delete(name)
+    this.setDefaults(this.#wanted)
   }
 
-  /** Sets {@link defaults}; adapters are given by name. */
+  /** Sets {@link defaults}; adapters are given by name, and count while they are there. */
   setDefaults(choices: readonly AdapterChoice[]): void {
-    this.#defaults = choices
+    this.#wanted = choices
+    this.defaults = choices.filter(({ adapter }) => this.#sources.has(String(adapter)))
   }
 }
 

@@ -138,7 +138,7 @@ export class ModelLoader {
     model.users++
     model.lastUsed = this.clock.now()
     model.keepAliveMs = keepAliveMs ?? model.keepAliveMs
-    model.stay()
+    model.stay?.()
     let isHeld = true
     const release = (): void => {
       if (!isHeld) return
@@ -157,8 +157,8 @@ export class ModelLoader {
     if (model.state === 'loaded' && model.users === 0) {
       if (model.isUnwanted || model.keepAliveMs <= 0) void this.#evict(model)
       else if (model.keepAliveMs < Infinity && model.expiresAt === undefined) {
-        model.expiresAt = model.lastUsed + model.keepAliveMs
-        model.cancelExpiry = this.clock.at(model.expiresAt, () => void this.#evict(model))
+        const at = model.lastUsed + model.keepAliveMs
+        model.leaveAt(at, this.clock, () => void this.#evict(model))
       }
     }
     this.#advance()
@@ -265,7 +265,7 @@ export class ModelLoader {
     const message = `The engine of ${model.name} is gone and could not be started again: ${reason}`
     model.error = new CllmError('engine_unavailable', message)
     this.logger.error({ model: model.name, reason }, 'the engine is gone; its next use loads it')
-    model.stay()
+    model.stay?.()
     if (this.#isOpen) void keepFinalStatistics(model, loaded, this.clock)
     this.#forget(model)
     this.onLost(model.name, reason)
@@ -275,7 +275,7 @@ export class ModelLoader {
   async #evict(model: PooledModel): Promise<void> {
     const { loaded, name } = model
     if (loaded === undefined || model.state !== 'loaded') return
-    model.stay()
+    model.stay?.()
     model.state = 'unloading'
     if (this.#isOpen) await keepFinalStatistics(model, loaded, this.clock)
     try {

@@ -62,7 +62,9 @@ export class ModelPool implements ClosableDirectory {
   }
 
   nameOf(id?: string): string {
-    return resolveModelName(this.list(), this.#aliases, id)
+    const [first = ''] = this.#models.keys()
+    const name = id ?? first
+    return this.#models.has(name) ? name : resolveModelName(this.list(), this.#aliases, name)
   }
 
   open(id?: string, options: OpenOptions = {}): EngineClient {

@@ -10,7 +10,7 @@ import {
   CllmError,
   defined,
 } from '@cllm/core'
-import { CallForwarder, takesSignal } from '../remote/engine-calls.js'
+import { CallForwarder, callTraits } from '../remote/engine-calls.js'
 import { watchStream } from '../client/wrapping.js'
 import { duplicate, InFlightRequest } from '../fleet/in-flight-request.js'
 import type { ModelLoader } from './model-loader.js'
@@ -75,8 +75,8 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     name: keyof EngineCalls | 'recording',
     values: readonly unknown[],
   ): Promise<unknown> {
-    const takes = name !== 'recording' && takesSignal(name)
-    const { signal } = (takes ? (values[1] as SignalOption | undefined) : {}) ?? {}
+    const takesSignal = name !== 'recording' && callTraits[name].takesSignal === true
+    const { signal } = (takesSignal ? (values[1] as SignalOption | undefined) : {}) ?? {}
     const lease = this.#leaseNow() ?? (await this.#lease(signal, () => cancelled(signal)))
     try {
       const { client } = lease

@@ -1,4 +1,5 @@
 import type {
+  Clock,
   EngineClient,
   EngineInfo,
   ModelState,
@@ -78,7 +79,8 @@ export class PooledModel {
   readonly removal = new AbortController()
   /** Ends the load that is under way. */
   loading: AbortController | undefined
-  cancelExpiry: (() => void) | undefined
+  /** It does not leave at its time any more; undefined: it has none. */
+  stay: (() => void) | undefined
   readonly waiters = new Set<Waiter>()
   /** Called when it is out of memory. */
   readonly onUnloaded: (() => void)[] = []
@@ -108,6 +110,16 @@ export class PooledModel {
     if (this.policy !== undefined) await client.setScheduler(...this.policy)
   }
 
+  /** It leaves at this time, unless it is used before. */
+  leaveAt(at: number, clock: Clock, leave: () => void): void {
+    const cancel = clock.at(at, leave)
+    this.expiresAt = at
+    this.stay = () => {
+      cancel()
+      this.stay = this.expiresAt = undefined
+    }
+  }
+
   /** It is out of memory. */
   forget(): void {
     this.state = 'unloaded'
@@ -116,13 +128,6 @@ export class PooledModel {
     this.isUnwanted = false
     this.loading = undefined
     for (const call of this.onUnloaded.splice(0)) call()
-  }
-
-  /** It does not leave at its time any more. */
-  stay(): void {
-    this.cancelExpiry?.()
-    this.cancelExpiry = undefined
-    this.expiresAt = undefined
   }
 }
 

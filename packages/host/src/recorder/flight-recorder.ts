@@ -8,7 +8,6 @@ import {
   type Recording,
   type RecordedStep,
   type PolicySetting,
-  defined,
 } from '@cllm/core'
 import type { QueuedRequest } from '../remote/channel.js'
 import type { RecorderOptions } from './recorder-options.js'
@@ -49,7 +48,7 @@ export class FlightRecorder {
   /** A client submits a request. */
   onArrival(id: string, request: GenerateRequest): void {
     const { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache } = request
-    const asked = defined({ priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache })
+    const asked = { priority, deadlineMs, timeoutMs, tenant, session, stepGroup, cache }
     const had = request.continued?.tokens.length ?? 0
     const arrival: Arrival = { id, asked, atMs: this.clock.now(), had, tokens: 0, blocks: [] }
     this.#live.set(id, arrival)
@@ -113,6 +112,7 @@ export class FlightRecorder {
   }
 
   statistics(): RecorderStatistics {
+    this.#forget()
     return { arrivals: this.#arrivals.size, steps: this.#steps.size, bytes: this.#bytes }
   }
 
@@ -147,7 +147,7 @@ export class FlightRecorder {
 
   #grow(bytes: number): void {
     this.#bytes += bytes
-    this.#forget()
+    if (this.#bytes > this.options.maxBytes) this.#forget()
   }
 
   /** Drops entries beyond the period or the memory limit. */

@@ -8,6 +8,7 @@ import {
   type PolicySetting,
   CllmError,
   blockSize,
+  defined,
 } from '@cllm/core'
 
 /** A request as the recorder has it in memory; times are the clock's. */
@@ -30,10 +31,11 @@ export interface Arrival {
 }
 
 /** What of a request matters to the scheduler. */
-export type Asked = Pick<
-  GenerateRequest,
-  'priority' | 'deadlineMs' | 'timeoutMs' | 'tenant' | 'session' | 'stepGroup' | 'cache'
->
+export type Asked = {
+  readonly [
+    Field in 'priority' | 'deadlineMs' | 'timeoutMs' | 'tenant' | 'session' | 'stepGroup' | 'cache'
+  ]?: GenerateRequest[Field] | undefined
+}
 
 /** What a recording is made from. */
 export interface RecordingParts {
@@ -61,7 +63,7 @@ export function writeRecording(parts: RecordingParts): Recording {
     const { session, ...rest } = asked
     return {
       ...arrival,
-      ...rest,
+      ...defined(rest),
       ...(session === undefined ? {} : { session: sessionOf(session) }),
       ...(arrival.firstTokenMs === undefined
         ? {}

@@ -45,9 +45,11 @@ export function assertEngineCall(name: string): asserts name is keyof EngineCall
   throw new CllmError('internal', `Expected one of ${names}, instead got "${name}"`)
 }
 
-/** The traits of a call. */
-export const traitsOf = (name: EngineCallName): CallTraits =>
-  name === 'recordingParts' ? {} : engineCalls[name]
+/** The traits of each call. */
+export const callTraits: Readonly<Record<EngineCallName, CallTraits>> = {
+  ...engineCalls,
+  recordingParts: {},
+}
 
 /** The arguments of a call with the signal that ends it, where the call takes one. */
 export function withSignal(
@@ -55,13 +57,10 @@ export function withSignal(
   values: readonly unknown[],
   signal: AbortSignal,
 ): unknown[] {
-  if (!takesSignal(name)) return [...values]
+  if (callTraits[name].takesSignal !== true) return [...values]
   const [first, options] = values
   return [first, { ...(options as object | undefined), signal }]
 }
-
-/** Whether a call can be abandoned. */
-export const takesSignal = (name: EngineCallName): boolean => traitsOf(name).takesSignal === true
 
 /**
  * A client that forwards all calls through `forward`: it has a method for each entry of the table of

@@ -33,7 +33,7 @@ export function hostEngine(
   { fingerprint }: EngineHostOptions = {},
 ): void {
   const control = new EngineControl(engine, registry)
-  const heartbeat = new Heartbeat((message) => channel.send(message), fingerprint)
+  const heartbeat = new Heartbeat(channel, fingerprint)
   engine.observe(heartbeat)
   const calls = new Map<number, AbortController>()
   channel.onMessage((message) => {
@@ -85,21 +85,21 @@ export class Heartbeat implements EngineObserver {
   #busyMs = 0
 
   /**
-   * @param sendToParent sends a message
+   * @param parent gets the messages
    * @param fingerprint what requests are told at their start, where it is known
    */
   constructor(
-    private readonly sendToParent: (message: FromEngine) => void,
+    private readonly parent: Pick<Channel<FromEngine, ToEngine>, 'send'>,
     private readonly fingerprint?: string,
   ) {}
 
   /** Sends a message, and what was noted since the last one. */
   send(message: FromEngine): void {
-    if (this.#steps.length === 0 && this.#queued.length === 0) return this.sendToParent(message)
+    if (this.#steps.length === 0 && this.#queued.length === 0) return this.parent.send(message)
     const telemetry = { steps: this.#steps, queued: this.#queued, busyMs: this.#busyMs }
     this.#steps = []
     this.#queued = []
-    this.sendToParent({ ...message, telemetry })
+    this.parent.send({ ...message, telemetry })
   }
 
   onQueued({ id, maxTokens, promptTokens, chain }: Sequence): void {
@@ -126,12 +126,9 @@ export class Heartbeat implements EngineObserver {
     this.#isSilent = true
   }
 
-  onStep(step: StepRecord): void {
-    this.#steps.push(toRecordedStep(step))
-  }
-
-  onTurn(durationMs: number): void {
+  onTurn(durationMs: number, step: StepRecord | undefined): void {
     this.#busyMs += durationMs
+    if (step !== undefined) this.#steps.push(toRecordedStep(step))
   }
 
   onEvents(events: readonly AddressedEvent[]): void {

@@ -11,7 +11,7 @@ import {
   defined,
 } from '@cllm/core'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
-import { CallForwarder, type EngineCallName, takesSignal } from './engine-calls.js'
+import { CallForwarder, type EngineCallName, callTraits } from './engine-calls.js'
 import { EventStreams, requestId } from './event-streams.js'
 
 interface PendingCall {
@@ -79,7 +79,7 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     name: EngineCallName,
     values: readonly unknown[],
   ): Promise<unknown> {
-    if (!takesSignal(name)) {
+    if (callTraits[name].takesSignal !== true) {
       const answer = await this.#call(name, values)
       if (name === 'loadAdapter' || name === 'unloadAdapter') await this.#noteAdapters()
       return answer

@@ -1,7 +1,7 @@
 import { type AddressedEvent, CllmError, failureOf } from '@cllm/core'
 import { InFlightRequest } from '../fleet/in-flight-request.js'
 import type { Call, FromEngine, Submission } from '../remote/channel.js'
-import { traitsOf } from '../remote/engine-calls.js'
+import { callTraits } from '../remote/engine-calls.js'
 
 /**
  * What the engine does with a request or a call: no engine has it (`held`), it is checked and its prompt is
@@ -85,7 +85,7 @@ export class EngineWork {
 
   /** Adds a call; returns its failure when there is no engine and it cannot wait for one. */
   addCall(call: Call, isUp: boolean): Answer | undefined {
-    if (!isUp && traitsOf(call.name).patient !== true) return unavailable(call)
+    if (!isUp && callTraits[call.name].patient !== true) return unavailable(call)
     this.#calls.set(call.call, { call, phase: 'held', isSuspect: false })
     return undefined
   }
@@ -95,7 +95,7 @@ export class EngineWork {
     this.#alone ??= this.#nextSuspect()
     for (const pending of this.#calls.values()) {
       if (pending.phase !== 'held') continue
-      const { takes, hasInput = false } = traitsOf(pending.call.name)
+      const { takes, hasInput = false } = callTraits[pending.call.name]
       if (hasInput && this.#alone !== undefined && this.#alone !== pending) continue
       pending.phase = takes === undefined ? 'preparing' : phaseOfCall[takes]
       yield pending.call
@@ -161,7 +161,7 @@ export class EngineWork {
     const failures: FromEngine[] = []
     for (const pending of this.#calls.values()) {
       const { call, phase } = pending
-      if (pending !== alone && traitsOf(call.name).patient === true) {
+      if (pending !== alone && callTraits[call.name].patient === true) {
         pending.isSuspect ||= phase !== 'held'
         pending.phase = 'held'
         continue

@@ -230,7 +230,7 @@ t.test('each part can be replaced by name, or added to', async (t) => {
   })
   registry.provide(PREFIX_INDEX, 'blind', ({ original }): PrefixIndex => {
     const matches = function* () {}
-    return over(original(), { matches, idle: () => 0, running: () => 0 })
+    return over(original(), { matches })
   })
   const logged: unknown[] = []
   const log = (_: unknown, message?: string): void => void logged.push(message)

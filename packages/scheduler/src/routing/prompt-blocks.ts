@@ -17,8 +17,7 @@ export interface PromptBlocks {
  * @param scope what else must be equal for two prompts to share anything, such as the tenant
  */
 export function blocksOfTokens(tokens: readonly number[], scope = ''): PromptBlocks {
-  const blocks = hashesOf(tokens.length, (index) => tokens[index] ?? 0, tokenBlock, scope)
-  return { blocks, blockTokens: tokenBlock }
+  return { blocks: hashesOf(tokens, tokenBlock, scope), blockTokens: tokenBlock }
 }
 
 /**
@@ -28,22 +27,17 @@ export function blocksOfTokens(tokens: readonly number[], scope = ''): PromptBlo
  * @param scope as in {@link blocksOfTokens}
  */
 export function blocksOfText(text: string, tokensPerCharacter: number, scope = ''): PromptBlocks {
-  const blocks = hashesOf(text.length, (index) => text.charCodeAt(index), textBlock, scope)
-  return { blocks, blockTokens: textBlock * tokensPerCharacter }
+  const codes = new Uint16Array(text.length)
+  for (let index = 0; index < text.length; index++) codes[index] = text.charCodeAt(index)
+  return { blocks: hashesOf(codes, textBlock, scope), blockTokens: textBlock * tokensPerCharacter }
 }
 
-function hashesOf(
-  length: number,
-  valueAt: (index: number) => number,
-  block: number,
-  scope: string,
-): number[] {
+function hashesOf(values: ArrayLike<number>, block: number, scope: string): number[] {
   const hash = new GrowingHash()
-  for (let index = 0; index < scope.length; index++) hash.add(scope.charCodeAt(index))
+  hash.add(new TextEncoder().encode(scope))
   const hashes: number[] = []
-  for (let end = block; end <= length; end += block) {
-    for (let index = end - block; index < end; index++) hash.add(valueAt(index))
-    hashes.push(hash.value)
+  for (let end = block; end <= values.length; end += block) {
+    hashes.push(hash.add(values, end - block, end))
   }
   return hashes
 }

@@ -42,9 +42,8 @@ export class MakeWay implements EngineObserver {
   }
 
   onQueued(request: SequenceView): void {
-    const isForBatches =
-      this.#parts.length > 0 && this.#parts.every((part) => isOfBatch(part.request))
-    if (isOfBatch(request) || !isForBatches || !this.#hasRoom) return
+    if (this.#parts.length === 0 || isOfBatch(request)) return
+    if (!this.#parts.every((part) => isOfBatch(part.request)) || !this.#hasRoom) return
     this.backend.interrupt?.()
     this.#hasAsked = true
     // Once is enough: what it was for is not asked again of a step that goes on.

@@ -3,6 +3,7 @@ import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js
 import type { KvPoolStatistics, SlotStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
+import { longestMatch } from './prefix-index.js'
 
 /**
  * The slots of a backend and the KV cells that they share, where they have none of their own; nothing
@@ -55,7 +56,8 @@ export abstract class BaseCacheManager implements KVCacheManager {
       const most = Math.min(one.maxTokens - one.generatedTokens, room)
       return Math.max(0, Math.min(most, Math.ceil(answerTokens(one))))
     }
-    const need = (): number => this.#missing(sequence) + this.#outstanding(answerOf)
+    const need = (): number =>
+      sequence.tokens.length - this.held(sequence) + this.#outstanding(answerOf)
     if (await this.#makeRoom(() => need() + answerOf(sequence), held?.slot)) return true
     // Alone it always fits.
     this.onOverflow()
@@ -158,10 +160,10 @@ export abstract class BaseCacheManager implements KVCacheManager {
     return false
   }
 
-  /** Tokens of a waiting request that no slot holds. */
-  #missing(sequence: Sequence): number {
-    const held = Math.max(this.index.idle(sequence), this.index.running(sequence))
-    return sequence.tokens.length - held
+  /** Tokens of a waiting request that some slot holds. */
+  protected held(sequence: Sequence): number {
+    const idle = longestMatch(this.index, sequence, 'idle')
+    return Math.max(idle, longestMatch(this.index, sequence, 'running'))
   }
 
   /** Tokens that the running requests are still expected to need. */

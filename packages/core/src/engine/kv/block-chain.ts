@@ -21,18 +21,15 @@ export class BlockChain {
     readonly tokens: readonly TokenId[],
     readonly scope: string,
   ) {
-    for (let index = 0; index < scope.length; index++) this.#hash.add(scope.charCodeAt(index))
+    this.#hash.add(new TextEncoder().encode(scope))
   }
 
   /** The hashes of the whole blocks among the tokens that there are now. */
   get hashes(): readonly number[] {
     const blocks = Math.floor(this.tokens.length / blockSize)
     for (let block = this.#hashes.length; block < blocks; block++) {
-      const end = (block + 1) * blockSize
-      for (let index = block * blockSize; index < end; index++) {
-        this.#hash.add(this.tokens[index] ?? -1)
-      }
-      this.#hashes.push(this.#hash.value)
+      const first = block * blockSize
+      this.#hashes.push(this.#hash.add(this.tokens, first, first + blockSize))
     }
     return this.#hashes
   }

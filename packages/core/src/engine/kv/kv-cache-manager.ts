@@ -80,8 +80,7 @@ export class SlotCacheManager extends BaseCacheManager {
   /** A request waits from now on: what is in a file for it is read meanwhile. */
   override onWaiting(sequence: Sequence): void {
     if (!this.states.hasFiles) return
-    const held = () => Math.max(this.index.idle(sequence), this.index.running(sequence))
-    this.states.readAhead(sequence, held, this.slots.length)
+    this.states.readAhead(sequence, () => this.held(sequence), this.slots.length)
   }
 
   /** Gives the sequence a slot, with as much of its prefix as can be had without computing. */

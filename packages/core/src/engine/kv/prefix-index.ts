@@ -7,7 +7,7 @@ import type { Sequence } from '../requests/sequence.js'
 export const heldTokens = (slot: Slot): number => slot.owner?.slotTokens ?? slot.length
 
 /** Among slots with equally many matching blocks, a look-up compares the rest with this many. */
-export const closelyRead = 8
+const closelyRead = 8
 
 /**
  * Finds the slots that hold, or will hold, the longest prefix of a prompt. It is kept by blocks, so
@@ -22,16 +22,6 @@ export class BlockPrefixIndex implements PrefixIndex {
   readonly #planned = new BlockIndex<Sequence>()
   readonly #plans = new Map<Sequence, number>()
   version = 0
-
-  /** Tokens of the sequence that a slot without an owner holds. */
-  idle(sequence: Sequence): number {
-    return longest(this.matches(sequence, 'idle', closelyRead))
-  }
-
-  /** Tokens of the sequence that a running one has computed. */
-  running(sequence: Sequence): number {
-    return longest(this.matches(sequence, 'running', closelyRead))
-  }
 
   /** The slots that hold the most of the sequence's whole blocks, up to `limit` of them. */
   matches(sequence: Sequence, kind: 'idle' | 'running', limit = Infinity): readonly Match[] {
@@ -126,8 +116,13 @@ export function sharedLength(slot: Slot, sequence: Sequence, known = 0): number 
   return shared
 }
 
-function longest(matches: Iterable<Match>): number {
+/** Tokens of the sequence that a slot without an owner holds, or that a running one has computed. */
+export function longestMatch(
+  index: PrefixIndex,
+  sequence: Sequence,
+  kind: 'idle' | 'running',
+): number {
   let most = 0
-  for (const { shared } of matches) most = Math.max(most, shared)
+  for (const { shared } of index.matches(sequence, kind, closelyRead)) most = Math.max(most, shared)
   return most
 }

@@ -4,7 +4,7 @@ import type { Backend } from '../../contracts/model/backend.js'
 import { layoutMs, preferSlot } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
 import type { Sequence } from '../requests/sequence.js'
-import { closelyRead, heldTokens, sharedLength } from './prefix-index.js'
+import { heldTokens, longestMatch, sharedLength } from './prefix-index.js'
 import type { StateCache } from './states/state-cache.js'
 import type { CacheOrigin } from '../../contracts/engine/request-report.js'
 
@@ -89,13 +89,8 @@ export class SlotChooser {
     const { index, costs, states } = this
     let most = 0
     if (states.cutsAnywhere) {
-      let running = 0
-      for (const { shared } of index.matches(sequence, 'idle', closelyRead)) {
-        most = Math.max(most, shared)
-      }
-      for (const { shared } of index.matches(sequence, 'running', closelyRead)) {
-        running = Math.max(running, shared)
-      }
+      most = longestMatch(index, sequence, 'idle')
+      const running = longestMatch(index, sequence, 'running')
       if (running > most && costs.steps.tokensMs(running - most) > costs.copyMs) most = running
     } else {
       for (const { shared } of this.#sources(sequence).sources) most = Math.max(most, shared)

@@ -48,7 +48,7 @@ export class StepPlanner {
   async next(now: number): Promise<PlannedStep> {
     const { waiting, running } = this.table
     const { batchSize } = this.backend.limits
-    this.table.turnSamples(now)
+    if (this.table.samples.all.size > 0) this.table.turnSamples(now)
     let plan = this.#plan(now)
     const visible = waiting.size
     await this.#carryOut(plan, now, false)
@@ -67,10 +67,10 @@ export class StepPlanner {
     }
     if (this.kv.isPool) parts = await this.#makeRoom(parts, now)
     const { wakeAt } = plan
+    if (parts.length > 0) return { parts, wakeAt, mayRest: false }
     // Requests came into sight that the plan does not know.
     const isOutdated = waiting.size > visible
-    const mayRest = !isOutdated && (wakeAt !== undefined || this.kv.isReading)
-    return { parts, wakeAt, mayRest }
+    return { parts, wakeAt, mayRest: !isOutdated && (wakeAt !== undefined || this.kv.isReading) }
   }
 
   #state(now: number): Omit<SchedulerState, 'running'> {
@@ -107,7 +107,7 @@ export class StepPlanner {
       const sequence = table.running.get(id)
       if (sequence !== undefined) table.preempt(sequence, now)
     }
-    await table.admitAll(plan, now, finisher, insists)
+    if (plan.admit.length > 0) await table.admitAll(plan, now, finisher, insists)
     finisher.settle(now)
   }
 

@@ -5,7 +5,6 @@ import type {
 } from '../../contracts/engine/request-report.js'
 import type { RequestEnd } from '../../contracts/engine/engine-observer.js'
 import type { RequestState } from '../../contracts/scheduling/scheduler-policy.js'
-import { defined } from '../../defined.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** More entries than this are put together with like ones. */
@@ -114,8 +113,18 @@ export class Timeline {
     const waiting = this.#waiting(now)
     if (waiting !== undefined) timeline.push(waiting)
     if (end !== undefined) timeline.push(end)
-    const more = defined({ session, forecast })
-    return { id, state, arrival, priority, tenant, ...more, usage, timings, timeline }
+    return {
+      id,
+      state,
+      arrival,
+      priority,
+      tenant,
+      ...(session !== undefined && { session }),
+      ...(forecast !== undefined && { forecast }),
+      usage,
+      timings,
+      timeline,
+    }
   }
 
   /** The wait that it is in so far, unless it has just begun. */

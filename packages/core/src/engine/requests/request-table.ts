@@ -34,7 +34,7 @@ export class RequestTable {
     @inject(InFlightPrefixSharing) private readonly sharing: InFlightPrefixSharing,
     @inject(WaitingQueue) readonly waiting: WaitingQueue,
     @inject(RunningSet) readonly running: RunningSet,
-    @inject(SampleLane) private readonly samples: SampleLane,
+    @inject(SampleLane) readonly samples: SampleLane,
     @inject(AdapterTable) private readonly adapters: AdapterTable,
     @inject(EngineObservers) private readonly observers: EngineObservers,
   ) {}
@@ -78,7 +78,6 @@ export class RequestTable {
 
   /** Samples make room for other requests, or have their turn. */
   turnSamples(now: number): void {
-    if (this.samples.all.size === 0) return
     const victim = this.samples.victim(this.kv.freeSlots)
     if (victim !== undefined) {
       this.preempt(victim, now)
@@ -122,7 +121,7 @@ export class RequestTable {
         const { applied } = sequence.request.adapters
         if (applied.length > 0) this.adapters.ensureLoaded(applied)
         await this.kv.acquire(sequence)
-        this.#makeRoom(sequence, now)
+        if (sequence.request.shift !== undefined) this.#makeRoom(sequence, now)
         this.observers.tell('onPreparing', sequence, now)
         const { request, tokens, promptTokens } = sequence
         const { sampling, processors } = request
@@ -145,7 +144,7 @@ export class RequestTable {
     if (!isDecode) sequence.prefillChunks++
     this.kv.onAdvanced(sequence)
     this.sharing.onAdvanced(sequence, sequence.computedTokens, now)
-    this.#makeRoom(sequence, now)
+    if (sequence.request.shift !== undefined) this.#makeRoom(sequence, now)
   }
 
   /** Appends a sampled token; the sequence has a `finish` when it was the last. */
@@ -161,9 +160,10 @@ export class RequestTable {
     sequence.drafts?.onDrawn(token)
     if (logprobs !== undefined) sequence.logprobs.push(logprobs)
     const held = sequence.tokens.length - sequence.discarded
-    const isFull = held > this.backend.limits.contextSize && sequence.request.shift === undefined
+    const { shift } = sequence.request
+    const isFull = held > this.backend.limits.contextSize && shift === undefined
     if (isFull || sequence.generatedTokens >= sequence.maxTokens) sequence.finish = 'length'
-    this.#makeRoom(sequence, now)
+    if (shift !== undefined) this.#makeRoom(sequence, now)
   }
 
   /**
