@@ -12,12 +12,7 @@ export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-mo
 
 // Engines in other processes.
 export * from './remote/channel.js'
-export {
-  assertEngineCall,
-  type CallForwarder,
-  type EngineCallName,
-  withSignal,
-} from './remote/engine-calls.js'
+export { type CallForwarder, type EngineCallName } from './remote/engine-calls.js'
 export * from './remote/engine-host.js'
 export * from './remote/remote-engine-client.js'
 export { pastOf } from './statistics/past-of.js'
@@ -37,4 +32,5 @@ export * from './plugin/load-plugin.js'
 
 // For authors of backends, protocols and policies.
 export * from './client/wrapping.js'
+export { CallServer, type CallAnswer } from './remote/call-server.js'
 export { requestId } from './remote/event-streams.js'

@@ -41,7 +41,6 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   readonly #calls: WorkerCalls
   #isReady = false
   #isClosed = false
-  #drains: number[] | undefined
   #onMessage: (message: FromEngine) => void = () => {}
   #onClose: (reason: string) => void = () => {}
 
@@ -52,10 +51,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
       ...parts,
       sleep,
       members: this.#members,
-      publish: (events) => {
-        this.#onMessage({ type: 'events', events })
-        this.#checkDrained()
-      },
+      publish: (events) => this.#onMessage({ type: 'events', events }),
     })
     this.#calls = new WorkerCalls(this.#members, this.#placing, {
       answer: (answer) => this.#onMessage(answer),
@@ -80,11 +76,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     if (message.type === 'submit') this.#submit(message)
     else if (message.type === 'cancel') this.#placing.cancel(message.id, message.reason)
     else if (message.type === 'leave') this.#calls.leave(message.call)
-    else if (message.name === 'drain') {
-      this.#drains ??= []
-      this.#drains.push(message.call)
-      this.#checkDrained()
-    } else if (message.name === 'close') this.#close(message.call)
+    else if (message.name === 'close') this.#close(message.call)
     else this.#calls.make(message)
   }
 
@@ -153,7 +145,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   }
 
   #submit({ id, request }: ToEngine & { readonly type: 'submit' }): void {
-    if (this.#drains === undefined && !this.#isClosed) return this.#placing.submit(id, request)
+    if (!this.#isClosed) return this.#placing.submit(id, request)
     const error = new CllmError('shutting_down', 'The server takes no new requests')
     this.#onMessage({ type: 'events', events: [{ id, event: failureOf(error) }] })
   }
@@ -166,13 +158,6 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     this.#calls.failAll(error)
     for (const { link } of this.#members.all) link.close('the front is closed')
     this.#onMessage({ type: 'result', call, value: null })
-  }
-
-  #checkDrained(): void {
-    if (this.#placing.size > 0) return
-    for (const call of this.#drains?.splice(0) ?? []) {
-      this.#onMessage({ type: 'result', call, value: null })
-    }
   }
 }
 

@@ -1,14 +1,7 @@
-import {
-  assertEngineCall,
-  type EngineCallName,
-  noRecorder,
-  type ToEngine,
-  withSignal,
-} from '@cllm/host'
+import { CallServer, type EngineCallName } from '@cllm/host'
 import {
   cancelReason,
   CllmError,
-  type EngineCalls,
   type EngineClient,
   failureOf,
   type RequestEvent,
@@ -35,7 +28,7 @@ const ofFront: ReadonlySet<EngineCallName> = new Set(['drain', 'close'])
  */
 export class FrontSession {
   readonly #requests = new Map<number, AbortController>()
-  readonly #calls = new Map<number, AbortController>()
+  readonly #calls: CallServer
   /** What has not left yet of this step. */
   #events: StepEvents[number][] = []
   #isFlushing = false
@@ -45,6 +38,16 @@ export class FrontSession {
     private readonly client: EngineClient,
     private readonly listener: SessionListener,
   ) {
+    this.#calls = new CallServer(
+      client,
+      (answer) => {
+        if (!link.send(answer) && answer.type === 'result') throw tooLarge()
+      },
+      ({ name }) => {
+        if (!ofFront.has(name)) return
+        throw new CllmError('unsupported', `A worker does not ${name} for one`)
+      },
+    )
     link.onMessage((message) => this.#receive(message))
     link.onClose(() => this.#end())
   }
@@ -69,8 +72,8 @@ export class FrontSession {
     else if (message.type === 'cancel') {
       const reason = message.reason ?? cancelReason
       this.#requests.get(message.placement)?.abort(new CllmError('cancelled', reason))
-    } else if (message.type === 'leave') this.#calls.get(message.call)?.abort()
-    else if (message.type === 'call') void this.#answer(message)
+    } else if (message.type === 'leave') this.#calls.leave(message.call)
+    else if (message.type === 'call') void this.#calls.make(message)
     // While its engine is started again, nobody hears it.
     else if (message.type === 'served') this.client.noteService(message.services).catch(() => {})
   }
@@ -124,33 +127,10 @@ export class FrontSession {
     this.#requests.get(placement)?.abort(error)
   }
 
-  async #answer(message: ToEngine & { readonly type: 'call' }): Promise<void> {
-    const { call, name } = message
-    const controller = new AbortController()
-    this.#calls.set(call, controller)
-    try {
-      if (ofFront.has(name)) throw new CllmError('unsupported', `A worker does not ${name} for one`)
-      if (name !== 'recordingParts') assertEngineCall(name)
-      const method = this.client[name as keyof EngineCalls] as
-        | ((...values: readonly unknown[]) => Promise<unknown>)
-        | undefined
-      if (method === undefined) throw noRecorder()
-      const value = await method.apply(
-        this.client,
-        withSignal(name, message.arguments, controller.signal),
-      )
-      if (!this.link.send({ type: 'result', call, value })) throw tooLarge()
-    } catch (error) {
-      this.link.send({ type: 'error', call, error: CllmError.from(error).serialize() })
-    } finally {
-      this.#calls.delete(call)
-    }
-  }
-
   #end(): void {
     const error = new CllmError('cancelled', 'The front is gone')
     for (const controller of this.#requests.values()) controller.abort(error)
-    for (const controller of this.#calls.values()) controller.abort(error)
+    this.#calls.leaveAll(error)
   }
 }
 

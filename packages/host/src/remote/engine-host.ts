@@ -1,5 +1,4 @@
 import {
-  CllmError,
   defined,
   type Engine,
   type PluginRegistry,
@@ -12,7 +11,7 @@ import {
   toRecordedStep,
 } from '@cllm/core'
 import type { Channel, FromEngine, ToEngine, QueuedRequest } from './channel.js'
-import { assertEngineCall, withSignal } from './engine-calls.js'
+import { CallServer } from './call-server.js'
 import { EngineControl } from '../client/engine-control.js'
 
 /** What a host says of its engine that the engine does not know. */
@@ -35,38 +34,17 @@ export function hostEngine(
   const control = new EngineControl(engine, registry)
   const heartbeat = new Heartbeat(channel, fingerprint)
   engine.observe(heartbeat)
-  const calls = new Map<number, AbortController>()
+  const calls = new CallServer(control, (answer) => heartbeat.send(answer))
   channel.onMessage((message) => {
     if (message.type === 'submit') engine.submit(message.id, message.request)
     else if (message.type === 'cancel') engine.cancel(message.id, message.reason)
-    else if (message.type === 'leave') calls.get(message.call)?.abort()
-    else void answer(control, heartbeat, message, calls)
+    else if (message.type === 'leave') calls.leave(message.call)
+    else void calls.make(message)
   })
   channel.onClose(() => void engine.close())
   const { name: policy, options = {} } = engine.scheduler().policy
   const info = { ...engine.info(), ...defined({ fingerprint }) }
   heartbeat.send({ type: 'ready', info, scheduler: { policy, options } })
-}
-
-async function answer(
-  control: EngineControl,
-  heartbeat: Heartbeat,
-  message: ToEngine & { type: 'call' },
-  calls: Map<number, AbortController>,
-): Promise<void> {
-  const { call, name } = message
-  const controller = new AbortController()
-  calls.set(call, controller)
-  try {
-    assertEngineCall(name)
-    const given = withSignal(name, message.arguments, controller.signal)
-    const method = control[name] as (...values: readonly unknown[]) => Promise<unknown>
-    heartbeat.send({ type: 'result', call, value: await method.apply(control, given) })
-  } catch (error) {
-    heartbeat.send({ type: 'error', call, error: CllmError.from(error).serialize() })
-  } finally {
-    calls.delete(call)
-  }
 }
 
 /** Milliseconds between two messages about tokenizing. */

@@ -81,6 +81,7 @@ class EventStream implements AsyncIterableIterator<GenerateEvent> {
 /** Streams of requests in flight: distributes the events of a step to them. */
 export class EventStreams {
   readonly #streams = new Map<string, EventStream>()
+  readonly #onIdle: (() => void)[] = []
 
   /**
    * Opens a stream and submits its request. When its consumer leaves or the signal aborts, the
@@ -99,6 +100,7 @@ export class EventStreams {
     const stream = new EventStream((hasLeft) => {
       signal?.removeEventListener('abort', onAbort)
       this.#streams.delete(id)
+      if (this.#streams.size === 0) for (const resolve of this.#onIdle.splice(0)) resolve()
       if (hasLeft) request.cancel(reasonOf(signal))
     })
     this.#streams.set(id, stream)
@@ -114,6 +116,12 @@ export class EventStreams {
 
   dispatch(events: readonly AddressedEvent[]): void {
     for (const { id, event } of events) this.#streams.get(id)?.push(event)
+  }
+
+  /** Resolves when there are none. */
+  async idle(): Promise<void> {
+    if (this.#streams.size > 0)
+      await new Promise<void>((resolve) => void this.#onIdle.push(resolve))
   }
 
   failAll(error: CllmError): void {

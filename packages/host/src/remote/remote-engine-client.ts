@@ -26,7 +26,10 @@ interface PendingCall {
 export class RemoteEngineClient extends CallForwarder implements EngineClient {
   readonly #streams = new EventStreams()
   readonly #calls = new Map<number, PendingCall>()
+  /** Inputs of embeddings that are under way. */
+  readonly #embeddings = new Set<Promise<unknown>>()
   #nextCall = 0
+  #isDraining = false
   #closed: CllmError | undefined
   readonly #ready: Promise<EngineInfo>
   /** Of the engine as it is now, which may have been restarted. */
@@ -60,7 +63,10 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
   ): AsyncIterableIterator<GenerateEvent> {
     const id = request.id ?? requestId(this.random)
     return this.#streams.open(id, options.signal, {
-      submit: () => this.#send({ type: 'submit', id, request }),
+      submit: () => {
+        if (this.#isDraining) throw this.#closed ?? takesNone()
+        this.#send({ type: 'submit', id, request })
+      },
       cancel: (reason) => this.cancel(id, reason),
     })
   }
@@ -68,6 +74,14 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
   cancel(id: string, reason?: string): void {
     if (this.#closed !== undefined) return
     this.channel.send({ type: 'cancel', id, ...defined({ reason }) })
+  }
+
+  /** All requests come through this client: when the last of them has ended, the engine has none. */
+  override async drain(): Promise<void> {
+    this.#isDraining = true
+    await this.#streams.idle()
+    while (this.#embeddings.size > 0) await Promise.allSettled(this.#embeddings)
+    if (this.#closed !== undefined) throw this.#closed
   }
 
   override async info(): Promise<EngineInfo> {
@@ -88,12 +102,14 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     if (signal?.aborted === true) throw cancelled(signal)
     const call = this.#nextCall
     const answer = this.#call(name, [input, ...(isEmpty(others) ? [] : [others])])
+    if (name === 'embed') this.#embeddings.add(answer)
     const onAbort = (): void => this.#leave(call, cancelled(signal))
     signal?.addEventListener('abort', onAbort, { once: true })
     try {
       return await answer
     } finally {
       signal?.removeEventListener('abort', onAbort)
+      this.#embeddings.delete(answer)
     }
   }
 
@@ -156,5 +172,8 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     return error
   }
 }
+
+const takesNone = (): CllmError =>
+  new CllmError('shutting_down', 'The engine takes no new requests')
 
 const isEmpty = (values: object): boolean => Object.keys(values).length === 0

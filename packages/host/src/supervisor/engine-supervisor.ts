@@ -41,7 +41,6 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   #failure: string | undefined
   /** Whether there are requests that the engine does not have. */
   #isHolding = false
-  #drains: number[] | undefined
   #isClosing = false
   #cancelTimer: (() => void) | undefined
   #cancelExpiry: (() => void) | undefined
@@ -186,9 +185,6 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       const message = 'The request did not end within its time limit, for lack of an engine'
       this.#drop(entry, new CllmError('timeout', message))
     }
-    if (this.#drains === undefined) return
-    if (this.#work.requests.size > 0 || this.#work.isEmbedding) return
-    for (const call of this.#drains.splice(0)) this.#tell({ type: 'result', call, value: null })
   }
 
   /** Sends what may be too deep or too large for a message: then that one ends, and no other. */
@@ -212,7 +208,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     const limit = this.options.maxQueuedRequests
     const mayWait = limit + (this.#info?.limits.slots ?? Infinity)
     let refusal: CllmError | undefined
-    if (this.#drains !== undefined || this.#isClosing) {
+    if (this.#isClosing) {
       refusal = new CllmError('shutting_down', 'The engine takes no new requests')
     } else if (requests.has(id)) refusal = duplicate(id)
     else if ((this.state !== 'up' || this.#isHolding) && requests.size >= mayWait) {
@@ -235,11 +231,6 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
 
   #call(message: Call): void {
     const { call, name } = message
-    if (name === 'drain') {
-      this.#drains ??= []
-      this.#drains.push(call)
-      return
-    }
     if (name === 'close') {
       this.#isClosing = true
       const error = new CllmError('shutting_down', 'The engine is shutting down')

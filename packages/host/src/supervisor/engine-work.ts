@@ -64,12 +64,6 @@ export class EngineWork {
   /** The call that sets the next engine's policy, if one was set. */
   policy: Call | undefined
 
-  /** Whether an embedding is pending: a drain waits for it. */
-  get isEmbedding(): boolean {
-    for (const { call } of this.#calls.values()) if (call.name === 'embed') return true
-    return false
-  }
-
   /** Adds a request, which no engine has. */
   add(entry: EngineRequest): void {
     this.#requests.set(entry.id, entry)

@@ -58,10 +58,6 @@ export class Placing {
     })
   }
 
-  get size(): number {
-    return this.#requests.size
-  }
-
   /** A request under way, or one of the last that ended. */
   find(id: string): EndedRequest | undefined {
     return this.#requests.find(id)
