@@ -1,18 +1,21 @@
 import { readFileSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
 import { CommandFailed, type CommandIo, type RunCommand } from './commands/command-io.js'
-import { commands } from './commands/help/command-table.js'
+import { asksForHelp } from './commands/flags/flags.js'
+import { commandGroups, commands } from './commands/help/command-table.js'
 import { suggestion } from './config/messages.js'
 
 /** @param group only the commands that begin with this word */
 const help = (group?: string): string => {
-  const own = [...commands].filter(([name]) => group === undefined || name.startsWith(`${group} `))
-  const lines = own.map(([name, { summary }]) => `  ${name.padEnd(17)}${summary}`)
+  const parts = Object.entries(commandGroups).map(([title, own]) => {
+    const lines = Object.entries(own)
+      .filter(([name]) => group === undefined || name.startsWith(`${group} `))
+      .map(([name, { summary }]) => `  ${name.padEnd(17)}${summary}\n`)
+    return lines.length === 0 ? '' : `${title}:\n${lines.join('')}\n`
+  })
   return `Usage: cllm ${group === undefined ? '' : `${group} `}<command> [flags]
 
-${lines.join('\n')}
-
-\`cllm help <command>\` explains a command. \`cllm --version\` prints the version.
+${parts.join('')}\`cllm help <command>\` explains a command. \`cllm --version\` prints the version.
 `
 }
 
@@ -62,7 +65,7 @@ export const dispatch: RunCommand = async (argv, io) => {
     return usageError
   }
   if (first === 'help' && second !== undefined) return await dispatch([...argv.slice(1), '-h'], io)
-  if (first === '--help' || first === '-h' || first === 'help') {
+  if (first === 'help' || asksForHelp([first])) {
     io.stdout.write(help())
     return 0
   }
@@ -72,7 +75,7 @@ export const dispatch: RunCommand = async (argv, io) => {
   }
   const isGroup = [...commands.keys()].some((name) => name.startsWith(`${first} `))
   const isAlone = commands.has(first) && second?.startsWith('-') === true
-  if (isGroup && !isAlone && (second === '--help' || second === '-h')) {
+  if (isGroup && !isAlone && second !== undefined && asksForHelp([second])) {
     io.stdout.write(help(first))
     return 0
   }
@@ -83,13 +86,14 @@ export const dispatch: RunCommand = async (argv, io) => {
     const meant = suggestion(name, commands.keys())
     const problem =
       name === first && isGroup ? `${name} alone is no command` : `unknown command ${name}`
-    io.stderr.write(`error: ${problem}${meant}\n\n${help(isGroup ? first : undefined)}`)
+    io.stderr.write(`error: ${problem}${meant}\n`)
+    io.stderr.write(isGroup ? `\n${help(first)}` : '`cllm help` lists the commands.\n')
     return usageError
   }
   const rest = argv.slice(words)
   try {
-    if (command.help !== undefined && rest.some((word) => word === '--help' || word === '-h')) {
-      io.stdout.write(await command.help())
+    if (command.help !== undefined && asksForHelp(rest)) {
+      io.stdout.write(await command.help(rest.includes('--help-all')))
       return 0
     }
     const run = await command.load()

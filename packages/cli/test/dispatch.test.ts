@@ -51,6 +51,10 @@ t.test('help and version', async (t) => {
   t.match(group, { code: 0, stdout: /^Usage: cllm bench <command>/, stderr: '' })
   t.match(group.stdout, /^ {2}bench serve /m)
   t.notMatch(group.stdout, /^ {2}serve /m)
+  t.match(stdout, /^Serve:\n {2}serve .*\n/m)
+  const [few, all] = [await run(['serve', '-h']), await run(['serve', '--help-all'])]
+  t.match(few.stdout, /`cllm serve --help-all` lists all \d+ flags/)
+  t.ok(few.stdout.split('\n').length < 40 && all.stdout.length > 5 * few.stdout.length)
   const { version } = JSON.parse(
     readFileSync(new URL('../package.json', import.meta.url), 'utf8'),
   ) as { version: string }

@@ -4,15 +4,15 @@ import { options, type CllmConfig } from '../config/options/schema.js'
 import type { CommandIo } from './command-io.js'
 import { configHelp } from './help/config-help.js'
 
-/** The output of `cllm config --help`. */
-export const help = (): string => `Usage: cllm config [--json] [flags of cllm serve]
+/** The output of `cllm config --help`, or with `all` flags. */
+export const help = (all: boolean): string => `Usage: cllm config [--json] [flags of cllm serve]
 
 Prints the configuration that \`cllm serve\` would use with the same flags, and where each value
 comes from. The output is YAML that \`--config\` accepts.
 
   --json                        Print JSON instead of YAML
 
-${configHelp()}`
+${configHelp(all ? undefined : 'config')}`
 
 const pathOf = (pair: Pair, ancestors: readonly unknown[]): string =>
   [...ancestors, pair]

@@ -321,7 +321,8 @@ t.test('models on the disk', async (t) => {
   t.ok(
     rows.every(({ memory }) => memory.every((bytes, index) => bytes > (memory[index - 1] ?? 9e9))),
   )
-  t.match((await inside(['fit', file], { ...env, CLLM_GPU: 'off' })).stdout, /│ 256 +│ .* ✓/)
+  const small = await inside(['fit', file], { ...env, CLLM_GPU: 'off' })
+  t.match(small.stdout, /│ 256 +│ .* ✓[^]*\nrun: cllm serve --model .* --slots 8 --ctx-size 256\n$/)
   t.match(await inside(['rm', '../notes.txt'], env), { code: 1, stderr: /is not downloaded/ })
   t.match(await inside(['rm', 'stories15m'], env), { code: 0, stdout: /^deleted .*16\.9 MB/ })
   await t.rejects(access(file))

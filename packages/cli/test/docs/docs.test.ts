@@ -32,7 +32,7 @@ async function help(...command: readonly string[]): Promise<string> {
   let printed = ''
   const keep = { write: (text: string) => ((printed += text), true) }
   const io = { stdout: keep, stderr: keep, env: {}, signal: new AbortController().signal }
-  const code = await dispatch([...command, '--help'], io)
+  const code = await dispatch([...command, '--help-all'], io)
   if (code !== 0) throw new Error(`cllm ${command.join(' ')} --help: ${printed}`)
   return printed
 }
@@ -78,7 +78,7 @@ t.test('every flag that a page names exists', async (t) => {
     let printed = ''
     const output = { write: (text: string) => (printed += text) }
     const io = { stdout: output, stderr: output, env: {}, signal: new AbortController().signal }
-    await run!(['--help'], io)
+    await run!(['--help-all'], io)
     for (const flag of flagsIn(printed)) known.add(flag)
   }
   t.ok(known.size > 100)

@@ -61,7 +61,7 @@ function helpOf(command: string): Promise<string> {
     let out = ''
     const stdout = { write: (text: string) => void (out += text) }
     const io = { stdout, stderr: stdout, env: {}, signal: new AbortController().signal }
-    help = dispatch([...command.split(' '), '--help'], io).then(() => out)
+    help = dispatch([...command.split(' '), '--help-all'], io).then(() => out)
     helps.set(command, help)
   }
   return help

@@ -22,6 +22,8 @@ export interface HoldOptions {
   readonly keepAliveMs?: number | undefined
   /** Ends the waiting; the load goes on. */
   readonly signal?: AbortSignal | undefined
+  /** Whether the caller tells of a failure: then it is logged at debug level only. */
+  readonly isTold?: boolean
 }
 
 /**
@@ -59,11 +61,11 @@ export class ModelLoader {
   }
 
   /** Loads and leases a model. Throws what its load throws, and `model_not_found` for a removed one. */
-  async hold(model: PooledModel, { keepAliveMs, signal }: HoldOptions = {}): Promise<Lease> {
+  async hold(model: PooledModel, { signal, ...options }: HoldOptions = {}): Promise<Lease> {
     if (signal?.aborted === true) throw reasonOf(signal)
     if (!this.#isOpen) throw shuttingDown()
     if (model.isRemoved) throw removed(model)
-    const present = this.holdNow(model, keepAliveMs)
+    const present = this.holdNow(model, options.keepAliveMs)
     if (present !== undefined) return present
     const { maxWaiting } = this.options
     if (model.waiters.size >= maxWaiting) {
@@ -71,7 +73,7 @@ export class ModelLoader {
       throw new CllmError('queue_full', message)
     }
     return await new Promise((resolve, reject) => {
-      const waiter: Waiter = { keepAliveMs, resolve, reject }
+      const waiter: Waiter = { ...options, resolve, reject }
       model.waiters.add(waiter)
       const leave = (): void => {
         if (!model.waiters.delete(waiter)) return
@@ -199,9 +201,7 @@ export class ModelLoader {
   #admit(model: PooledModel): void {
     const { loaded } = model
     if (loaded === undefined) return
-    for (const waiter of model.waiters) {
-      waiter.resolve(this.#enter(model, loaded, waiter.keepAliveMs))
-    }
+    for (const one of model.waiters) one.resolve(this.#enter(model, loaded, one.keepAliveMs))
     model.waiters.clear()
   }
 
@@ -254,7 +254,8 @@ export class ModelLoader {
       const { code, message } = model.error
       const isBug = code === 'internal' || code === 'backend_failed'
       const fields = { model: model.name, ...(isBug ? { err: model.error } : { code }) }
-      this.logger.error(fields, `the model cannot be loaded: ${message}`)
+      const level = [...model.waiters].some(({ isTold }) => isTold) ? 'debug' : 'error'
+      this.logger[level](fields, `the model cannot be loaded: ${message}`)
       refuseWaiters(model, model.error)
     }
     this.#advance()

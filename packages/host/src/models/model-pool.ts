@@ -9,7 +9,7 @@ import {
   type ModelStatus,
   type OpenOptions,
 } from '@cllm/core'
-import { ModelLoader } from './model-loader.js'
+import { type HoldOptions, ModelLoader } from './model-loader.js'
 import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-options.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
 import { PooledModel, type LoadableModel } from './pooled-model.js'
@@ -84,8 +84,8 @@ export class ModelPool implements ClosableDirectory {
   }
 
   /** Brings a model into memory. Throws what its load throws. */
-  async load(id?: string): Promise<void> {
-    const { release } = await this.#loader.hold(this.#find(id))
+  async load(id?: string, options?: Pick<HoldOptions, 'isTold'>): Promise<void> {
+    const { release } = await this.#loader.hold(this.#find(id), options)
     release?.()
   }
 

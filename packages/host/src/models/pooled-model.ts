@@ -48,7 +48,8 @@ export interface Lease {
 
 /** Who waits for a model. */
 export interface Waiter {
-  readonly keepAliveMs: number | undefined
+  readonly keepAliveMs?: number | undefined
+  readonly isTold?: boolean
   readonly resolve: (hold: Lease) => void
   readonly reject: (error: CllmError) => void
 }

@@ -318,6 +318,9 @@ t.test('a model that cannot be loaded', async (t) => {
   t.match(pool.status('a'), { state: 'unloaded', error: { code: 'model_invalid' } })
   const fields = { model: 'a', code: 'model_invalid' }
   t.same(errors, [{ fields, message: 'the model cannot be loaded: not a model' }], 'no stack')
+  models['a']!.failures.push(new CllmError('model_invalid', 'not a model'))
+  await t.rejects(run(pool.load('a', { isTold: true })), { code: 'model_invalid' })
+  t.equal(errors.length, 1, 'who loads it tells of the failure')
   t.equal((await run(ask('a'))).tokens.length, 3, 'it is tried again')
   t.equal(pool.status('a').error, undefined)
 })

@@ -13,16 +13,15 @@ import { connectBus } from './connect-bus.js'
 import { processName } from './served-by-cluster.js'
 import { rmSync, writeFileSync } from 'node:fs'
 
-/** The output of `cllm worker --help`. */
-export const help =
-  async (): Promise<string> => `Usage: cllm worker --cluster URL --model SPEC [flags]
+/** The output of `cllm worker --help`, or with `all` flags. */
+export const help = (all: boolean): string => `Usage: cllm worker --cluster URL --model SPEC [flags]
 
 Serves a model to the fronts of a cluster (\`cllm serve --cluster URL\`), over its Redis or Valkey
 server. Prints \`worker ID serves MODEL\` when it can take requests. SIGINT and SIGTERM let running
 requests finish, or with --drain-migrate go on at other workers at once; what does not finish within
 --drain-timeout goes on at another worker, too.
 
-${configHelp()}`
+${configHelp(all ? undefined : 'worker')}`
 
 /** `cllm worker`: runs until the signal is aborted, it is drained, or its engine cannot be started again. */
 export async function worker(argv: readonly string[], io: CommandIo): Promise<number> {

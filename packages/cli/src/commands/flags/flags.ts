@@ -63,9 +63,9 @@ export function toggle(doc: string): Flag<boolean> {
   return { doc, read: (values) => values.length > 0 }
 }
 
-/** Whether a command line has `--help` or `-h`. */
+/** Whether a command line has `--help`, `-h`, or `--help-all`, which differs where the flags are many. */
 export const asksForHelp = (argv: readonly string[]): boolean =>
-  argv.includes('--help') || argv.includes('-h')
+  argv.some((word) => /^(-h|--help|--help-all)$/.test(word))
 
 /** A table of flags, by their names without the dashes. */
 export type Flags = Readonly<Record<string, Flag<unknown>>>

@@ -6,8 +6,8 @@ export interface Command {
   readonly summary: string
   /** Loads the command's module. */
   readonly load: () => Promise<RunCommand>
-  /** Loads its help, unless the command prints its help itself. */
-  readonly help?: () => Promise<string>
+  /** Loads its help, unless the command prints its help itself; `all` flags, or those that people need first. */
+  readonly help?: (all: boolean) => Promise<string>
 }
 
 /** @param name - what its module exports it as */
@@ -19,123 +19,140 @@ function command<Name extends string = 'run'>(
   return { summary, load: async () => (await load())[name] }
 }
 
-const table: Readonly<Record<string, Command>> = {
-  serve: {
-    summary: 'Serve a model over HTTP',
-    load: async () => {
-      keepHeapSmall()
-      return (await import('../serve/serve.js')).serve
-    },
-    help: async () => (await import('./config-help.js')).help(),
-  },
-  worker: {
-    summary: 'Serve a model to the fronts of a cluster',
-    load: async () => {
-      keepHeapSmall()
-      return (await import('../cluster/worker.js')).worker
-    },
-    help: async () => (await import('../cluster/worker.js')).help(),
-  },
-  cluster: command(
-    'List the workers of a cluster with their load',
-    () => import('../cluster/cluster.js'),
-    'list',
-  ),
-  'cluster drain': command(
-    'Stop a worker after its running requests',
-    () => import('../cluster/cluster.js'),
-    'drain',
-  ),
-  run: command(
-    'Chat with a model in the terminal, or answer a prompt',
-    () => import('../chat/run.js'),
-  ),
-  list: command('List the downloaded models', () => import('../model/list.js')),
-  show: command(
-    "Show a model's shape, size, memory and sampling defaults",
-    () => import('../model/show.js'),
-  ),
-  fit: command(
-    'Show the context sizes and slot counts of a model that fit into memory',
-    () => import('../model/fit.js'),
-  ),
-  rm: command('Delete a downloaded model', () => import('../model/rm.js')),
-  models: command('List the models of the catalog', () => import('../model/models.js')),
-  pull: command('Download a model', () => import('../model/pull.js')),
-  ps: command('List the loaded models of a running server', () => import('../server/ps.js')),
-  stop: command('Unload a model from a running server', () => import('../server/stop.js')),
-  top: command(
-    'Watch the slots, queues and speed of a running server',
-    () => import('../server/top.js'),
-  ),
-  launch: command('Start a coding agent against a server', () => import('../launch/launch.js')),
-  config: {
-    ...command(
-      'Show the effective configuration and the source of each value',
-      () => import('../config.js'),
+/** The commands by what they are for, in the order of the help; each by its name on the command line. */
+export const commandGroups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
+  'Use a model': {
+    run: command(
+      'Chat with a model in the terminal, or answer a prompt',
+      () => import('../chat/run.js'),
     ),
-    help: async () => (await import('../config.js')).help(),
+    launch: command('Start a coding agent against a server', () => import('../launch/launch.js')),
+    list: command('List the downloaded models', () => import('../model/list.js')),
+    show: command(
+      "Show a model's shape, size, memory and sampling defaults",
+      () => import('../model/show.js'),
+    ),
+    fit: command(
+      'Show the context sizes and slot counts of a model that fit into memory',
+      () => import('../model/fit.js'),
+    ),
+    models: command('List the models of the catalog', () => import('../model/models.js')),
+    pull: command('Download a model', () => import('../model/pull.js')),
+    rm: command('Delete a downloaded model', () => import('../model/rm.js')),
   },
-  'keys add': command('Create an API key', () => import('../keys.js'), 'addKey'),
-  'keys list': command('List the API keys', () => import('../keys.js'), 'listKeys'),
-  'keys limit': command('Change the limits of an API key', () => import('../keys.js'), 'limitKey'),
-  'keys revoke': command('Revoke an API key', () => import('../keys.js'), 'revokeKey'),
-  'bench serve': command(
-    'Send load to a server and measure latency and throughput',
-    () => import('../bench/bench-serve.js'),
-    'benchServe',
-  ),
-  'bench compare': command(
-    'Measure several servers in alternation and compare them',
-    () => import('../bench/bench-compare.js'),
-    'benchCompare',
-  ),
-  'bench policies': command(
-    'Measure scheduling policies on a model and compare them',
-    () => import('../hosted/bench-model.js'),
-    'policies',
-  ),
-  'bench engine': command(
-    'Measure the engine the way llama-bench measures llama.cpp',
-    () => import('../hosted/bench-model.js'),
-    'engine',
-  ),
-  'bench calibrate': command(
-    'Measure step durations and fit a cost model for cllm simulate',
-    () => import('../hosted/bench-model.js'),
-    'calibrate',
-  ),
-  simulate: command(
-    'Compare scheduling policies in simulated time',
-    () => import('../hosted/simulate.js'),
-  ),
-  tune: command(
-    'Find the best scheduling policy for a load and SLO, in simulation',
-    () => import('../hosted/bench-model.js'),
-    'tune',
-  ),
-  native: command(
-    'Show the llama.cpp library in use, and the measured speed of local builds',
-    () => import('../native/native-status.js'),
-  ),
-  'native build': command(
-    'Compile llama.cpp for this machine, offline; it is used if it is faster',
-    () => import('../native/native-build.js'),
-  ),
-  'native remove': command(
-    'Delete local builds and use the prebuilt library',
-    () => import('../native/native-status.js'),
-    'remove',
-  ),
-  'model synth': command(
-    "Write a model with another model's shape and random weights",
-    () => import('../model/model-synth.js'),
-  ),
-  completion: command(
-    'Print a shell script that completes commands and flags',
-    () => import('./completion.js'),
-  ),
+  Serve: {
+    serve: {
+      summary: 'Serve a model over HTTP',
+      load: async () => {
+        keepHeapSmall()
+        return (await import('../serve/serve.js')).serve
+      },
+      help: async (all) => (await import('./config-help.js')).help(all),
+    },
+    ps: command('List the loaded models of a running server', () => import('../server/ps.js')),
+    top: command(
+      'Watch the slots, queues and speed of a running server',
+      () => import('../server/top.js'),
+    ),
+    stop: command('Unload a model from a running server', () => import('../server/stop.js')),
+    config: {
+      ...command(
+        'Show the effective configuration and the source of each value',
+        () => import('../config.js'),
+      ),
+      help: async (all) => (await import('../config.js')).help(all),
+    },
+    'keys add': command('Create an API key', () => import('../keys.js'), 'addKey'),
+    'keys list': command('List the API keys', () => import('../keys.js'), 'listKeys'),
+    'keys limit': command(
+      'Change the limits of an API key',
+      () => import('../keys.js'),
+      'limitKey',
+    ),
+    'keys revoke': command('Revoke an API key', () => import('../keys.js'), 'revokeKey'),
+  },
+  'Measure and simulate scheduling': {
+    'bench serve': command(
+      'Send load to a server and measure latency and throughput',
+      () => import('../bench/bench-serve.js'),
+      'benchServe',
+    ),
+    'bench compare': command(
+      'Measure several servers in alternation and compare them',
+      () => import('../bench/bench-compare.js'),
+      'benchCompare',
+    ),
+    'bench policies': command(
+      'Measure scheduling policies on a model and compare them',
+      () => import('../hosted/bench-model.js'),
+      'policies',
+    ),
+    'bench engine': command(
+      'Measure the engine the way llama-bench measures llama.cpp',
+      () => import('../hosted/bench-model.js'),
+      'engine',
+    ),
+    'bench calibrate': command(
+      'Measure step durations and fit a cost model for cllm simulate',
+      () => import('../hosted/bench-model.js'),
+      'calibrate',
+    ),
+    simulate: command(
+      'Compare scheduling policies in simulated time',
+      () => import('../hosted/simulate.js'),
+    ),
+    tune: command(
+      'Find the best scheduling policy for a load and SLO, in simulation',
+      () => import('../hosted/bench-model.js'),
+      'tune',
+    ),
+  },
+  'Several machines': {
+    worker: {
+      summary: 'Serve a model to the fronts of a cluster',
+      load: async () => {
+        keepHeapSmall()
+        return (await import('../cluster/worker.js')).worker
+      },
+      help: async (all) => (await import('../cluster/worker.js')).help(all),
+    },
+    cluster: command(
+      'List the workers of a cluster with their load',
+      () => import('../cluster/cluster.js'),
+      'list',
+    ),
+    'cluster drain': command(
+      'Stop a worker after its running requests',
+      () => import('../cluster/cluster.js'),
+      'drain',
+    ),
+  },
+  'This machine': {
+    native: command(
+      'Show the llama.cpp library in use, and the measured speed of local builds',
+      () => import('../native/native-status.js'),
+    ),
+    'native build': command(
+      'Compile llama.cpp for this machine, offline; it is used if it is faster',
+      () => import('../native/native-build.js'),
+    ),
+    'native remove': command(
+      'Delete local builds and use the prebuilt library',
+      () => import('../native/native-status.js'),
+      'remove',
+    ),
+    'model synth': command(
+      "Write a model with another model's shape and random weights",
+      () => import('../model/model-synth.js'),
+    ),
+    completion: command(
+      'Print a shell script that completes commands and flags',
+      () => import('./completion.js'),
+    ),
+  },
 }
 
 /** Every command, by its name on the command line. */
-export const commands: ReadonlyMap<string, Command> = new Map(Object.entries(table))
+export const commands: ReadonlyMap<string, Command> = new Map(
+  Object.values(commandGroups).flatMap((group) => Object.entries(group)),
+)

@@ -56,7 +56,7 @@ async function flagsOf(name: string, { env, signal }: CommandIo): Promise<readon
     await (
       await command.load()
     )(['--help'], { stdout, stderr: stdout, env, signal })
-  } else text = await command.help()
+  } else text = await command.help(true)
   return [...new Set([...text.matchAll(/(?<=^ {2}|^ {2}--[\w-]+, )--[\w-]+/gm)].map(String))]
 }
 

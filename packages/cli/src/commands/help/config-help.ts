@@ -34,9 +34,23 @@ const describe = ({
   return entry(flag, `${doc.replaceAll('`', '')}${ending.replaceAll('"', '')}`)
 }
 
-/** The flags of every option, by section, for the help of commands that accept them. */
-export const configHelp = (): string => {
+/** The flags that people need first. */
+const usual: ReadonlySet<string> = new Set(
+  'host port model slots ctx-size gpu policy api-key api-keys log-file cluster'.split(' '),
+)
+
+/**
+ * The flags of the options, by section, for the help of commands that accept them.
+ *
+ * @param command - whose help it is, for a pointer to all flags; undefined: these are all
+ */
+export const configHelp = (command?: string): string => {
   const lines = [entry(`--${configFlag} FILE`, 'YAML file with these settings')]
+  if (command !== undefined) {
+    lines.push(...options.filter(({ flag }) => usual.has(flag)).map(describe))
+    const all = `\`cllm ${command} --help-all\` lists all ${options.length} flags by what they are for.`
+    return [...lines, '', all, ''].join('\n')
+  }
   let section = ''
   for (const option of options) {
     if (sectionOf(option.path) !== section) {
@@ -55,11 +69,11 @@ export const configHelp = (): string => {
   return lines.join('\n')
 }
 
-/** The output of `cllm serve --help`. */
-export const help = (): string => `Usage: cllm serve [flags]
+/** The output of `cllm serve --help`, or with `all` flags. */
+export const help = (all: boolean): string => `Usage: cllm serve [flags]
 
 Serves a model over HTTP. Downloads it if necessary, loads it and warms it up, then prints
 \`listening on http://HOST:PORT\`. Until then, requests get 503.
 SIGINT and SIGTERM let running requests finish; a second signal ends the server at once.
 
-${configHelp()}`
+${configHelp(all ? undefined : 'serve')}`

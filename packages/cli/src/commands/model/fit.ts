@@ -64,9 +64,12 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
       ...slotCounts.map((slots) => `${slots} slot${slots > 1 ? 's' : ''}`),
     ]
     const table = textTable(head)
+    const fitting: Sizes[] = []
     for (const { contextSize, memory, gpuLayers } of rows) {
       const cells = memory.map((bytes, index) => {
         const size = formatBytes(bytes)
+        const fits = gpuLayers === undefined ? bytes <= available : gpuLayers[index] !== null
+        if (fits) fitting.push({ contextSize, slots: slotCounts[index]! })
         if (gpuLayers === undefined) return `${size} ${bytes <= available ? '✓' : '✗'}`
         const most = gpuLayers[index] ?? undefined
         if (most === undefined) return `${size} ✗`
@@ -76,7 +79,7 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
     }
     io.stdout.write(
       `${name}: ${formatBytes(shape.sizeBytes)} of weights; ${legend(available, devices)}\n` +
-        `${table.toString()}\n`,
+        `${table.toString()}\n${advice(spec, fitting, asked)}`,
     )
     return 0
   },
@@ -115,6 +118,21 @@ function legend(available: number, devices: GpuDevices | undefined): string {
     `layers that fit on ${names.join(' and ') || 'the GPU'} (${kind}, ${formatBytes(free.vram)} ` +
     `free; the rest in the ${memory}), for \`--gpu-layers\`; ✗ does not fit`
   )
+}
+
+interface Sizes {
+  readonly contextSize: number
+  readonly slots: number
+}
+
+/** A command with sizes that fit and that most people need: up to 8 slots of up to 8,192 tokens. */
+function advice(spec: string, fitting: readonly Sizes[], layers: number | undefined): string {
+  const worth = ({ contextSize, slots }: Sizes) => Math.min(contextSize, 8192) * Math.min(slots, 8)
+  const [best, ...others] = fitting
+  if (best === undefined) return 'It does not fit; `cllm models` lists smaller ones.\n'
+  const { contextSize, slots } = others.reduce((a, b) => (worth(b) > worth(a) ? b : a), best)
+  const more = layers === undefined ? '' : ` --gpu-layers ${layers}`
+  return `run: cllm serve --model ${spec} --slots ${slots} --ctx-size ${contextSize}${more}\n`
 }
 
 /** Powers of two up to the training context, and that. */

@@ -63,7 +63,10 @@ async function trySources(
       signal.throwIfAborted()
       const failure = { source: describeSource(source), reason: (cause as Error).message, cause }
       failures.push(failure)
-      onProgress({ kind: 'failed', source: failure.source, reason: failure.reason })
+      // The last failure is thrown, with those before.
+      if (failures.length < entry.sources.length) {
+        onProgress({ kind: 'failed', source: failure.source, reason: failure.reason })
+      }
     }
   }
   const reasons = failures.map(({ source, reason }) => `  from ${source}: ${reason}`)

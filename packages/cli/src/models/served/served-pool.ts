@@ -39,7 +39,10 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
     store: new CatalogStore(pool, sources, loaded, io),
     death,
     async load() {
-      for (const name of isSingle || preload.includes('*') ? names : preload) await pool.load(name)
+      // The command tells on standard error, as a log without a file would do a second time.
+      const isTold = config.logging.file === null
+      const first = isSingle || preload.includes('*') ? names : preload
+      for (const name of first) await pool.load(name, { isTold })
     },
     close: async () => await pool.close(),
     setLogLevel: (level) => sources.setLogLevel(level),
