@@ -27,6 +27,13 @@ export function nextNumber(state: number): number {
   return (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0
 }
 
+/** The UTF-16 units of a text. */
+export function codesOf(text: string): Uint16Array {
+  const codes = new Uint16Array(text.length)
+  for (let index = 0; index < text.length; index++) codes[index] = text.charCodeAt(index)
+  return codes
+}
+
 /** A hash of 53 bits that grows with what is added: two independent ones of 32 bits. */
 export class GrowingHash {
   #high = 0x2545f491

@@ -93,7 +93,7 @@ export * from './engine/costs/pass-costs.js'
 export { BaseCacheManager } from './engine/kv/base-cache-manager.js'
 export * from './engine/kv/cell-pool.js'
 export * from './errors/did-you-mean.js'
-export { GrowingHash, mixBits, nextNumber } from './hash.js'
+export { codesOf, GrowingHash, mixBits, nextNumber } from './hash.js'
 export * from './defined.js'
 
 // What `@cllm/host` and `@cllm/testing` are made with.

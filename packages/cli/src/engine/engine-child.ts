@@ -21,12 +21,7 @@ import { availableCores } from './available-cores.js'
 import { availableMemory } from './memory/available-memory.js'
 import { cacheSize } from './memory/cache-size.js'
 import { stateFilesOf } from './memory/state-files.js'
-import {
-  type EngineSettings,
-  type LogLevelMessage,
-  type StartMessage,
-  llamaCpp,
-} from './engine-settings.js'
+import { type EngineSettings, type StartMessage, llamaCpp } from './engine-settings.js'
 import { fingerprintOf } from './fingerprint.js'
 import { findNativeLibrary } from './native-library.js'
 import { parentChannel } from './process-channel.js'
@@ -38,14 +33,12 @@ ignoreStopSignals()
 process.once('disconnect', () => process.exit(0))
 process.once('message', (message) => void start((message as StartMessage).settings))
 
-const channel = parentChannel(process)
-
 async function start(settings: EngineSettings): Promise<void> {
+  const ownLogger = createLogger(settings.log)
+  const channel = parentChannel(process, (level) => {
+    ownLogger.level = level
+  })
   try {
-    const ownLogger = createLogger(settings.log)
-    process.on('message', (message: LogLevelMessage | { readonly type: 'other' }) => {
-      if (message.type === 'log-level') ownLogger.level = message.level
-    })
     const { use, cache = { ram: 0 }, engines = 1 } = settings
     const isLlamaCpp = settings.backendName === llamaCpp
     const library = isLlamaCpp ? await findNativeLibrary(process.env, ownLogger) : undefined

@@ -34,19 +34,29 @@ export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine>
   }
 }
 
-/** The engine's end of the channel to its parent. */
-export function parentChannel(self: NodeJS.Process): Channel<FromEngine, ToEngine> {
+/**
+ * The engine's end of the channel to its parent.
+ *
+ * @param setLogLevel - called when the parent wants another level
+ */
+export function parentChannel(
+  self: NodeJS.Process,
+  setLogLevel: (level: string) => void,
+): Channel<FromEngine, ToEngine> {
+  let listener: ((message: ToEngine) => void) | undefined
+  self.on('message', (message: ToEngine | LogLevelMessage) => {
+    if (message.type === 'log-level') setLogLevel(message.level)
+    else listener?.(message)
+  })
   return {
     send(message) {
       if (self.connected) self.send?.(message, undefined, {}, () => {})
     },
-    onMessage(listener) {
-      self.on('message', (message: ToEngine | LogLevelMessage) => {
-        if (message.type !== 'log-level') listener(message)
-      })
+    onMessage(given) {
+      listener = given
     },
-    onClose(listener) {
-      self.once('disconnect', () => listener('its parent is gone'))
+    onClose(given) {
+      self.once('disconnect', () => given('its parent is gone'))
     },
   }
 }

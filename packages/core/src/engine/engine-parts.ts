@@ -36,8 +36,8 @@ export interface Admission {
    */
   checkCount(arriving: number, now: number): void
   /**
-   * Looks at a request that is about to join the queue, its forecast included. Throws `queue_full`
-   * or `wait_too_long`.
+   * Looks at a request that is about to join the queue, with its forecast where it has to wait. Throws
+   * `queue_full` or `wait_too_long`.
    */
   check(sequence: Sequence, now: number): void
 }

@@ -93,7 +93,6 @@ const observing: readonly InjectionToken<EngineObserver>[] = [
   ENGINE_COSTS,
   parts.WAIT_PREDICTOR,
   InputProcessor,
-  Speculator,
   parts.KV_CACHE_MANAGER,
   MakeWay,
 ]
@@ -119,6 +118,8 @@ export function registerEngine(container: DependencyContainer): void {
 export function startEngine(container: DependencyContainer, counts: boolean): Engine {
   const observers = container.resolve(EngineObservers)
   for (const token of observing) observers.add(container.resolve(token))
+  const speculator = container.resolve(Speculator)
+  if (speculator.isOn) observers.add(speculator)
   if (counts) observers.add(container.resolve(Counters))
   if (container.isRegistered(tokens.ENGINE_OBSERVER))
     observers.add(...container.resolveAll(tokens.ENGINE_OBSERVER))

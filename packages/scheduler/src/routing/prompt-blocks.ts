@@ -1,4 +1,4 @@
-import { GrowingHash } from '@cllm/core'
+import { codesOf, GrowingHash } from '@cllm/core'
 
 /** Tokens, or characters of a text, that make a block. */
 const tokenBlock = 64
@@ -27,14 +27,13 @@ export function blocksOfTokens(tokens: readonly number[], scope = ''): PromptBlo
  * @param scope as in {@link blocksOfTokens}
  */
 export function blocksOfText(text: string, tokensPerCharacter: number, scope = ''): PromptBlocks {
-  const codes = new Uint16Array(text.length)
-  for (let index = 0; index < text.length; index++) codes[index] = text.charCodeAt(index)
-  return { blocks: hashesOf(codes, textBlock, scope), blockTokens: textBlock * tokensPerCharacter }
+  const blocks = hashesOf(codesOf(text), textBlock, scope)
+  return { blocks, blockTokens: textBlock * tokensPerCharacter }
 }
 
 function hashesOf(values: ArrayLike<number>, block: number, scope: string): number[] {
   const hash = new GrowingHash()
-  hash.add(new TextEncoder().encode(scope))
+  hash.add(codesOf(scope))
   const hashes: number[] = []
   for (let end = block; end <= values.length; end += block) {
     hashes.push(hash.add(values, end - block, end))

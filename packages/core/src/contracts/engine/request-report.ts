@@ -89,7 +89,7 @@ export interface RequestReport {
   readonly worker?: string
   /** How often it went on at another worker; absent with `worker`. */
   readonly moves?: number
-  /** The forecast at its arrival. */
+  /** The forecast at its arrival, where it had to wait or its client asked. */
   readonly forecast?: Forecast
   /** Its place in the queue now, from 1, by arrival. */
   readonly queuePosition?: number

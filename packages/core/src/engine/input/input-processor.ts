@@ -120,7 +120,10 @@ export class InputProcessor implements EngineObserver {
     const admit = (tokens: TokenId[]): Sequence => {
       const now = clock.now()
       const sequence = new Sequence(complete(tokens), tokens, arrivedAt, kv)
-      sequence.forecast = this.predictor.forecast(sequence, now)
+      const waits = this.table.waiting.total >= kv.freeSlots
+      if (waits || sequence.request.forecast) {
+        sequence.forecast = this.predictor.forecast(sequence, now)
+      }
       if (isNew) this.admission.check(sequence, now)
       return sequence
     }

@@ -1,5 +1,5 @@
 import type { TokenId } from '../../contracts/model/tokenizer.js'
-import { GrowingHash } from '../../hash.js'
+import { codesOf, GrowingHash } from '../../hash.js'
 
 /** Tokens of a block, the unit in which prefixes are found. */
 export const blockSize = 16
@@ -21,7 +21,7 @@ export class BlockChain {
     readonly tokens: readonly TokenId[],
     readonly scope: string,
   ) {
-    this.#hash.add(new TextEncoder().encode(scope))
+    this.#hash.add(codesOf(scope))
   }
 
   /** The hashes of the whole blocks among the tokens that there are now. */

@@ -7,6 +7,7 @@ import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'
 import { copyPrefix, truncate } from '../backend-calls.js'
 import { PREFIX_INDEX, type PrefixIndex, type PrefixProducer, type Slot } from '../engine-parts.js'
+import { BetweenSteps } from '../loop/between-steps.js'
 import { BaseCacheManager } from './base-cache-manager.js'
 import { heldTokens } from './prefix-index.js'
 import { SlotChooser, type SlotChoice, originOf } from './slot-chooser.js'
@@ -28,9 +29,11 @@ export class SlotCacheManager extends BaseCacheManager {
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(StateCache) private readonly states: StateCache,
+    @inject(BetweenSteps) between: BetweenSteps,
   ) {
     super(backend, index)
-    this.#saver = new StateSaver(states, clock, costs)
+    this.#saver = new StateSaver(this.slots, states, clock, costs)
+    if (states.isOn) between.add(this.#saver)
     this.#chooser = new SlotChooser(this.slots, index, costs, backend, states)
   }
 
@@ -98,7 +101,7 @@ export class SlotCacheManager extends BaseCacheManager {
     // Saving and reading states make room, and not among these.
     for (const state of needed) if (state !== undefined && 'holds' in state) state.holds++
     try {
-      await this.#beforeLoss(slot, choice.kept)
+      if (slot.length > choice.kept) await this.#beforeLoss(slot, choice.kept)
       this.index.drop(slot)
       this.give(slot, sequence)
       await this.#fill(choice, sequence)
@@ -162,15 +165,6 @@ export class SlotCacheManager extends BaseCacheManager {
     } catch {
       // It has no tokens that a look-up could find, and is emptied when it is next used.
     }
-  }
-
-  /** Whether `settle` has something to save before the next step. */
-  get isDue(): boolean {
-    return this.#saver.isDue
-  }
-
-  async settle(): Promise<void> {
-    await this.#saver.settle()
   }
 
   /** The sequence has computed more of its tokens. */
@@ -248,19 +242,6 @@ export class SlotCacheManager extends BaseCacheManager {
     owner.slot = to.id
     this.index.occupy(to, owner)
     return true
-  }
-
-  /** Saves what idle slots hold, where that outlives the engine. */
-  async onClose(): Promise<void> {
-    await this.states.close(this.slots)
-  }
-
-  /** Saves what an idle slot holds, if that is to be had back, and its time has come. */
-  async onIdle(): Promise<number | undefined> {
-    const { hasFiles, transfer } = this.states
-    if (hasFiles) this.states.onWork(false)
-    else if (transfer.counts.saved + transfer.counts.skipped === 0) return undefined
-    return await this.#saver.saveAhead(this.slots)
   }
 
   /** What the tiers behind the slots hold; undefined without any. */

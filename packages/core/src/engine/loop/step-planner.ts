@@ -81,7 +81,8 @@ export class StepPlanner {
   #plan(now: number): Plan {
     const { waiting, running } = this.table
     const state = this.#state(now)
-    const plan = this.speculator.complete(this.policy.plan(state, waiting, running), running)
+    let plan = this.policy.plan(state, waiting, running)
+    if (this.speculator.isOn) plan = this.speculator.complete(plan, running)
     this.observers.tell('onPlan', plan, { ...state, running: running.list })
     return plan
   }

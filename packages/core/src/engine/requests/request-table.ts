@@ -73,7 +73,9 @@ export class RequestTable {
     this.#expiry.add(sequence)
     this.observers.tell('onQueued', sequence, now)
     const isHeld = sequence.request.sample !== undefined && this.samples.add(sequence)
-    if (!isHeld) this.#enterQueue(sequence, now)
+    if (isHeld) return
+    this.sharing.onWaiting(sequence, now)
+    this.kv.onWaiting(sequence)
   }
 
   /** Samples make room for other requests, or have their turn. */
@@ -83,12 +85,10 @@ export class RequestTable {
       this.preempt(victim, now)
       this.samples.hold(victim)
     }
-    for (const sequence of this.samples.release(now)) this.#enterQueue(sequence, now)
-  }
-
-  #enterQueue(sequence: Sequence, now: number): void {
-    this.sharing.onWaiting(sequence, now)
-    this.kv.onWaiting(sequence)
+    for (const sequence of this.samples.release(now)) {
+      this.sharing.onWaiting(sequence, now)
+      this.kv.onWaiting(sequence)
+    }
   }
 
   /**

@@ -113,7 +113,7 @@ export class Sequence implements SequenceView {
   prefillChunks = 0
   /** The index of the first token that was ever computed for it, before or after a preemption. */
   firstComputed: number | undefined
-  /** The forecast at arrival. */
+  /** The forecast at arrival, where it had to wait or its client asked. */
   forecast: Forecast | undefined
   /** The time by which it has its place in the queue, and its turn among those of one time. */
   queuedAt: number

@@ -37,6 +37,8 @@ export class Speculator implements EngineObserver {
   readonly #plainTrials = new TrialPace()
   #hasFailed = false
 
+  /** Whether it makes drafts for anybody. */
+  readonly isOn: boolean
   /** Whether guesses take time: then it has to {@link guess} before a step with drafts. */
   readonly takesTime: boolean
 
@@ -58,6 +60,7 @@ export class Speculator implements EngineObserver {
       this.#proposer = proposers.create(speculative, proposerOptions)
     }
     this.takesTime = this.#model !== undefined
+    this.isOn = this.takesTime || this.#proposer !== undefined
     if (!canVerify && speculative !== 'auto' && speculative !== 'off') {
       logger.warn({ speculative }, 'no speculation: this model cannot verify drafts')
     }

@@ -22,7 +22,7 @@ t.test('the way of a request, live and ended', async (t) => {
   const made = rig({ slots: 1, policy: policyOf(chunked(8)) })
   const { client, clock, run } = made
   const request = { ...greedy(promptOf(20), 4), tenant: 'ann', session: 's', priority: 2 }
-  const first = collect(client.submit({ ...request, id: 'first' }))
+  const first = collect(client.submit({ ...request, forecast: true, id: 'first' }))
   const second = collect(client.submit({ ...greedy(promptOf(3, 1), 2), id: 'second' }))
   await runUntilIdle(clock, 1025)
   t.same(await wayOf(made, 'first'), [
@@ -41,6 +41,7 @@ t.test('the way of a request, live and ended', async (t) => {
   clock.advance(1000)
   const { forecast, ...report } = await client.explain('first')
   t.match(forecast, { position: 0, queueMs: 0, firstTokenMs: Number })
+  t.match((await client.explain('second')).forecast, { position: 1 }, 'it had to wait')
   t.same(report, {
     id: 'first',
     state: 'done',

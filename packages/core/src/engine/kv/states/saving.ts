@@ -7,6 +7,7 @@ import type { Slot } from '../../engine-parts.js'
 import type { KeptState } from './saved-state.js'
 import { commonLength } from './state-index.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
+import type { LoopWork } from '../../loop/between-steps.js'
 
 /** Tokens at the end of a prompt that the next turn may write in another way: the opening of an answer. */
 const opening = 8
@@ -45,7 +46,7 @@ const restShare = 10
  * Ahead, while there is nothing to compute, idle slots that would be lost otherwise. Not at once: the next
  * turn of a conversation often comes soon, and would wait for it.
  */
-export class StateSaver {
+export class StateSaver implements LoopWork {
   /** Checkpoints that are to be saved before the next step. */
   readonly #due: Due[] = []
   /** The one that was asked for last comes last. */
@@ -54,6 +55,7 @@ export class StateSaver {
   readonly #saved = new WeakMap<BlockChain, number>()
 
   constructor(
+    private readonly slots: readonly Slot[],
     private readonly states: StateCache,
     private readonly clock: Clock,
     private readonly costs: EngineCosts,
@@ -141,12 +143,14 @@ export class StateSaver {
   }
 
   /** Saves one idle slot whose time has come. Returns when to ask again, if at all. */
-  async saveAhead(slots: readonly Slot[]): Promise<number | undefined> {
-    const { transfer, worth } = this.states
+  async onIdle(): Promise<number | undefined> {
+    const { hasFiles, transfer, worth } = this.states
+    if (hasFiles) this.states.onWork(false)
+    else if (transfer.counts.saved + transfer.counts.skipped === 0) return undefined
     const { states } = this.costs
     const now = this.clock.now()
     let next = Infinity
-    for (const slot of slots) {
+    for (const slot of this.slots) {
       const { chain, owner, length } = slot
       const isNew = chain !== undefined && this.#saved.get(chain) !== length
       if (owner !== undefined || !isNew || !worth.isWorthSaving(slot)) continue
@@ -159,6 +163,11 @@ export class StateSaver {
       return now
     }
     return next === Infinity ? undefined : next
+  }
+
+  /** Saves what idle slots hold, where that outlives the engine. */
+  async onClose(): Promise<void> {
+    await this.states.close(this.slots)
   }
 
   /** Drops what was to be kept until now. */
