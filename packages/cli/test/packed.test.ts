@@ -30,6 +30,27 @@ async function pack(to: string): Promise<Record<string, string>> {
   return Object.fromEntries(packed.map(({ name, filename }) => [name, `file:${filename}`]))
 }
 
+const compilerOptions = {
+  strict: true,
+  exactOptionalPropertyTypes: true,
+  noUncheckedIndexedAccess: true,
+  module: 'nodenext',
+  target: 'es2022',
+  types: [],
+}
+
+const program = `import { serve } from 'cllm'
+
+const server = await serve({ model: 'stories15m', port: 0, slots: 1 })
+const { status } = await fetch(server.url + '/v1/models')
+let text = ''
+for await (const event of server.generate('Once upon a time')) {
+  if (event.type === 'token') text += event.text
+}
+console.log('served', status, text)
+await server.close()
+`
+
 t.test('the packed packages, installed into an empty folder, serve', async (t) => {
   const folder = t.testdir({ archives: {}, app: {} })
   const app = join(folder, 'app')
@@ -56,6 +77,14 @@ t.test('the packed packages, installed into an empty folder, serve', async (t) =
     await readFile(join(app, 'node_modules/cllm/package.json'), 'utf8'),
   ) as { dependencies: Record<string, string> }
   t.notOk(Object.keys(dependencies).some((name) => name.startsWith('@opentelemetry/')))
+
+  await t.test('in a program, with strict types', async (t) => {
+    await writeFile(join(app, 'tsconfig.json'), JSON.stringify({ compilerOptions }))
+    await writeFile(join(app, 'embed.mts'), program)
+    await run(join(root, 'node_modules', '.bin', 'tsc'), ['-p', app])
+    const { stdout } = await run(process.execPath, [join(app, 'embed.mjs')], { cwd: app })
+    t.match(stdout, /^served 200 \S/)
+  })
 
   const cllm = join(app, 'node_modules', '.bin', 'cllm')
   const model = join(app, 'tiny.gguf')

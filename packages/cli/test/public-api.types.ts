@@ -2,7 +2,7 @@
 import type { EngineClient, SchedulerPolicy, Backend } from '@cllm/core'
 import type { Server } from '@cllm/host'
 import { koaTransport } from '@cllm/http-koa'
-import { createServer } from 'cllm'
+import { createServer, serve } from 'cllm'
 
 declare const backend: Backend
 declare const policy: SchedulerPolicy
@@ -17,6 +17,11 @@ export const servers: Promise<Server>[] = [
   createServer({ transports, engines: { tiny: client } }),
 ]
 
+void serve({ model: 'stories15m', port: 8080, settings: { engine: { gpu: 'off' } } })
+// @ts-expect-error a port is a number
+void serve({ port: '8080' })
+// @ts-expect-error there is no such setting
+void serve({ settings: { engine: { gpuu: 'off' } } })
 // @ts-expect-error the model's path is not a setting of the backend here
 void createServer({ transports, model: 'stories15m', backend: { modelPath: 'a.gguf' } })
 // @ts-expect-error with a model's name, the policy is a name too

@@ -25,6 +25,8 @@ export interface ConfigInput {
   readonly listens?: boolean
   /** Base folder for relative paths in flags and the environment. Default: this process's. */
   readonly cwd?: string
+  /** Settings of a program, over all others. Default: none. */
+  readonly given?: readonly Layer[]
   /** Reads the text of a file. Default: from the disk. */
   readonly readFile?: (file: string) => string
 }
@@ -144,6 +146,7 @@ export const loadConfig = ({
   env,
   listens = true,
   cwd = process.cwd(),
+  given = [],
   readFile = fromDisk,
 }: ConfigInput): LoadedConfig => {
   const flags = readFlagsLayer(argv)
@@ -151,7 +154,8 @@ export const loadConfig = ({
   const filePath = path.resolve(cwd, file ?? '')
   const fileFolder = path.dirname(filePath)
   const fileLayer = checkLayer(readLayer(file, filePath, readFile), fileFolder)
-  const layers = [fileLayer, checkLayer(readEnvironmentLayer(env), cwd), checkLayer(flags, cwd)]
+  const others = [readEnvironmentLayer(env), flags, ...given]
+  const layers = [fileLayer, ...others.map((layer) => checkLayer(layer, cwd))]
   const { settings, problems: conflicts } = merge(layers)
 
   const problems = [...layers.flatMap((layer) => layer.problems), ...conflicts]

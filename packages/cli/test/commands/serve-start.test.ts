@@ -4,8 +4,9 @@ import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
+import type { GenerateEvent } from '@cllm/core'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
-import { createServer as createLlmServer, type ServerByName } from 'cllm'
+import { createServer as createLlmServer, serve, type ServerByName } from 'cllm'
 import t, { type Test } from 'tap'
 import { dispatch } from '../../src/dispatch.js'
 import { localSources } from '../models/local-sources.js'
@@ -21,8 +22,8 @@ async function slowModel(t: Test) {
   sources.halt()
   const env = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: join(folder, 'models') }
   const args = ['--model', spec, '--threads', '1', '--gpu', 'off', '--log-level', 'silent']
-  const serve = (...more: readonly string[]) => start(t, ['serve', ...args, ...more], env)
-  return { folder, sources, serve }
+  const serving = (...more: readonly string[]) => start(t, ['serve', ...args, ...more], env)
+  return { folder, sources, serve: serving }
 }
 
 async function freePort(): Promise<number> {
@@ -151,6 +152,57 @@ t.test('createServer starts an engine, which its close ends', async (t) => {
   await server.close()
   t.match(server.directory.status(), { state: 'unloaded' })
   await t.rejects(engine.info(), { code: 'shutting_down' })
+})
+
+t.test('serve: what is wrong is told with what was expected and what came', async (t) => {
+  const wrong: readonly [object, RegExp][] = [
+    [{ modle: 'a' }, /^serve: there is no option "modle" .*; did you mean "model"\?$/],
+    [{ port: '80x' }, /serve: port: expected a whole number from 0 to 65535, got "80x"$/],
+    [{ policy: 'nope' }, /serve: policy: unknown policy nope/],
+    [
+      { settings: { engine: { gpuu: 1 } } },
+      /engine\.gpuu: there is no such .* mean engine\.gpu\?$/,
+    ],
+    [{ settings: { engine: 3 } }, /serve: settings: engine: expected an object/],
+    [{ protocols: 3 }, /^serve: protocols: expected a list of protocols, got 3$/],
+  ]
+  for (const [options, message] of wrong) {
+    await t.rejects(serve(options), { code: 'invalid_configuration', message }, String(message))
+  }
+})
+
+t.test('serve: all protocols, own routes, events, and text without HTTP', async (t) => {
+  const told: string[] = []
+  const onEvent = ({ type }: GenerateEvent) => void told.push(type)
+  const server = await serve({
+    model,
+    port: 0,
+    slots: 1,
+    settings: { engine: { threads: 1, gpu: 'off' } },
+    observers: [{ onSubmit: () => ({ onEvent, onEnd: () => void told.push('over') }) }],
+    protocols: [
+      { name: 'own', mount: (router) => router.get('/own', (ctx) => void (ctx.body = 'mine')) },
+    ],
+  })
+  t.teardown(async () => await server.close())
+  let text = ''
+  const request = { prompt: { text: 'Once upon a time' }, maxTokens: 3 }
+  for await (const event of server.generate(request)) if ('text' in event) text += event.text
+  t.ok(text.length > 0)
+  t.same(told, [], 'only what comes over HTTP is observed')
+  const ask = async (path: string, body?: object) =>
+    await fetch(server.url + path, {
+      ...(body && { method: 'POST', body: JSON.stringify(body) }),
+      headers: { 'content-type': 'application/json' },
+    })
+  t.equal(await (await ask('/own')).text(), 'mine')
+  t.equal((await ask('/ui/')).status, 200)
+  const answer = await ask('/v1/completions', { prompt: 'Once', max_tokens: 1 })
+  t.equal(answer.status, 200)
+  t.same(told, ['start', 'token', 'end', 'over'])
+  await server.close()
+  await server.closed
+  await t.rejects(ask('/own'))
 })
 
 t.test('while the model is fetched, requests get 503: loading model', async (t) => {

@@ -1,3 +1,4 @@
+import type { Logger } from '@cllm/core'
 import { protocolsPlugin } from '@cllm/http-koa'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { checkFiles } from '../../engine/check-files.js'
@@ -18,11 +19,13 @@ export interface ServingParts extends LoadingParts {
  * Loads the plug-ins, checks what was chosen, and begins to log.
  *
  * @param loadsModels - whether this process loads models, whose files are checked then
+ * @param given - what logs in place of the configured logger
  */
 export async function prepareServing(
   loaded: LoadedConfig,
   io: CommandIo,
   loadsModels: boolean,
+  given?: Logger,
 ): Promise<ServingParts> {
   const { config } = loaded
   const registry = await loadRegistry(
@@ -32,7 +35,7 @@ export async function prepareServing(
   checkChoices(registry, loaded)
   if (loadsModels) checkFiles(loaded)
   const level = createLogger(config.logging)
-  const logger = registry.createLogger(config.use, level)
+  const logger = given ?? registry.createLogger(config.use, level)
   for (const warning of loaded.warnings) logger.warn({}, warning)
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
   return { registry, logger, level, crashes }

@@ -1,11 +1,11 @@
+import type { EngineDirectory } from '@cllm/core'
 import type { CllmConfig } from '../../config/options/schema.js'
-import type { Served } from '../../models/served/served.js'
 
 /** What a newcomer needs of a server that listens: where to chat, where to send requests, what answers, how to stop it. */
 export function whatNext(
   url: string,
   { server, security }: CllmConfig,
-  { directory }: Pick<Served, 'directory'>,
+  directory: EngineDirectory,
 ): string {
   const at = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:\d)/, '//localhost')
   const has = (protocol: string) =>
@@ -20,7 +20,7 @@ export function whatNext(
   return rows.map(([name = '', text]) => (text ? `  ${name.padEnd(7)}${text}\n` : '')).join('')
 }
 
-function modelsOf(directory: Served['directory']): string {
+function modelsOf(directory: EngineDirectory): string {
   const names = directory.list()
   const { slots, contextSize } = directory.status(names[0]).info?.limits ?? {}
   if (names.length !== 1) return names.join(', ')

@@ -1,0 +1,165 @@
+import { createServer, type Server } from '@cllm/host'
+import { type Logger, systemClock, type TransportAddress } from '@cllm/core'
+import {
+  HOLD_FOLDER,
+  KEY_STORE,
+  type KoaProtocol,
+  koaTransport,
+  LOG_LEVEL,
+  type LogLevelControl,
+  MODEL_STORE,
+  Services,
+  SHARED_BATCHES,
+  STARTED_AT,
+} from '@cllm/http-koa'
+import { holdFolders } from '../../batches/hold-folder.js'
+import type { LoadedConfig } from '../../config/load-config.js'
+import { toPresets } from '../../config/presets.js'
+import { createProtocols } from '../../http/create-protocols.js'
+import { toTransportOptions } from '../../http/to-transport-options.js'
+import { openKeyRing, type OpenKeyRing } from '../../keys/open-key-ring.js'
+import { withChosenModel } from '../../models/choose-model.js'
+import type { LoadingParts } from '../../models/served/loadable-models.js'
+import { servedPool } from '../../models/served/served-pool.js'
+import type { Served } from '../../models/served/served.js'
+import type { LevelledLogger } from '../../process/logger.js'
+import type { Tracing } from '../../tracing/start-tracing.js'
+import type { CommandIo } from '../command-io.js'
+import { prepareServing, type ServingParts } from './prepare-serving.js'
+
+/** What a program adds to the server that the configuration describes. */
+export interface ServingExtras {
+  /** Protocols before all others. Default: none. */
+  readonly protocols?: readonly KoaProtocol[]
+  /** Default: what the configuration says. */
+  readonly logger?: Logger
+}
+
+/** A server that listens and has loaded its first models. */
+export interface Serving {
+  readonly addresses: readonly TransportAddress[]
+  readonly directory: Server['directory']
+  readonly logger: Logger
+  /** Resolves with the reason when it cannot go on, such as without its single engine. */
+  readonly death: Promise<string>
+  /** Lets running requests finish for at most this many milliseconds, and ends everything. */
+  close(graceMs?: number): Promise<void>
+}
+
+/**
+ * Starts the server that the configuration describes: checks certificates, plug-ins and the address
+ * first, because these fail fast, then fetches and loads models, which may take minutes; until then,
+ * requests get 503. When the signal is aborted meanwhile, it throws the reason.
+ */
+export async function startServing(
+  given: LoadedConfig,
+  io: CommandIo,
+  extras: ServingExtras = {},
+): Promise<Serving> {
+  // The front of a cluster serves what the workers have.
+  const isFront = given.config.cluster.url !== null
+  const loaded = isFront ? given : await withChosenModel(given, io)
+  const parts = await prepareServing(loaded, io, !isFront, extras.logger)
+  const models = await servedBy(loaded, io, parts)
+  let [keys, tracing, server]: [OpenKeyRing?, Tracing?, Server?] = []
+  const close = async (graceMs?: number): Promise<void> => {
+    try {
+      await server?.close(graceMs)
+    } finally {
+      keys?.close()
+      await models.close()
+      // However it ended: what failed last is what is looked for.
+      await tracing?.shutdown()
+      await parts.crashes.written()
+    }
+  }
+  try {
+    keys = await openKeys(loaded, models, parts.logger)
+    tracing = await tracingOf(loaded)
+    let isReady = false
+    const all = [
+      ...(tracing === undefined ? [] : [tracing.protocol]),
+      ...(extras.protocols ?? []),
+      ...createProtocols(loaded, parts.registry, servicesOf(models, keys, parts)),
+    ]
+    const transport = toTransportOptions(loaded.config, keys, models.shared?.limitCounters)
+    server = createServer({
+      directory: models.directory,
+      presets: toPresets(loaded.config.models.presets),
+      transports: [koaTransport({ ...transport, protocols: all, isReady: () => isReady })],
+      clock: systemClock,
+      logger: parts.logger,
+    })
+    const addresses = await server.listen()
+    await firstLoad(models, io.signal)
+    isReady = true
+    const { directory, death } = models
+    return { addresses, directory, death, logger: parts.logger, close }
+  } catch (error) {
+    await close()
+    throw error
+  }
+}
+
+const servicesOf = (
+  models: Served,
+  keys: OpenKeyRing | undefined,
+  { logger, level }: ServingParts,
+): Services =>
+  new Services()
+    .set(STARTED_AT, systemClock.now())
+    .set(LOG_LEVEL, everyLevel(level, models))
+    .set(HOLD_FOLDER, holdFolders(logger))
+    .set(MODEL_STORE, models.store)
+    .set(SHARED_BATCHES, models.shared?.batches)
+    .set(KEY_STORE, keys?.store)
+
+async function openKeys(
+  { config: { security, cluster } }: LoadedConfig,
+  { shared }: Served,
+  logger: Logger,
+): Promise<OpenKeyRing | undefined> {
+  const sources = { apiKey: security.api_key, file: security.api_keys }
+  if (shared !== undefined && cluster.keys) return await shared.openKeys(sources, logger)
+  return openKeyRing(sources, logger)
+}
+
+/** Nobody waits for these models yet, so a signal to stop ends their loads at once. */
+async function firstLoad(models: Served, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted()
+  const stop = (): void => void models.close()
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    await models.load()
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
+}
+
+/** The models of this machine, or of a cluster, whose client is loaded only then. */
+async function servedBy(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts): Promise<Served> {
+  if (loaded.config.cluster.url === null) return servedPool(loaded, io, parts)
+  const { servedByCluster } = await import('../cluster/served-by-cluster.js')
+  return await servedByCluster(loaded, parts)
+}
+
+/** Loads OpenTelemetry only when tracing is on, as it costs memory and start time. */
+async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined> {
+  const { otlp_endpoint: endpoint } = config.telemetry
+  if (endpoint === null) return undefined
+  const { startTracing } = await import('../../tracing/start-tracing.js')
+  return startTracing(endpoint)
+}
+
+/** Sets the log level of this process and of the engines. */
+function everyLevel(logger: LevelledLogger, { setLogLevel }: Served): LogLevelControl {
+  return {
+    get level() {
+      return logger.level
+    },
+    set level(level) {
+      logger.level = level
+      setLogLevel(level)
+    },
+  }
+}

@@ -1,0 +1,181 @@
+import {
+  CllmError,
+  type ChatMessage,
+  didYouMean,
+  type EngineDirectory,
+  type GenerateEvent,
+  type GenerateRequest,
+  type Logger,
+} from '@cllm/core'
+import type { KoaProtocol, RequestObserver } from '@cllm/http-koa'
+import { startServing } from './commands/serve/start-serving.js'
+import { readObjectLayer } from './config/layers/object-layer.js'
+import type { Layer } from './config/layers/setting.js'
+import { loadConfig } from './config/load-config.js'
+import { describeValue } from './config/messages.js'
+import type { CllmConfig } from './config/options/schema.js'
+import { isRecord } from './config/options/value-format.js'
+import { stopped, stopSignal } from './process/stop-signal.js'
+
+/** Settings as in the YAML file of `cllm serve`, such as `{ engine: { gpu: 'off' } }`. */
+export type ServeSettings = { readonly [Section in keyof CllmConfig]?: Part<CllmConfig[Section]> }
+
+type Part<Tree> = Tree extends readonly unknown[] | string | number | boolean | null
+  ? Tree
+  : { readonly [Name in keyof Tree]?: Part<Tree[Name]> }
+
+/** Options of {@link serve}; each has a default. */
+export interface ServeOptions {
+  /** A path, `hf:owner/repo[:quant]`, or a name from `cllm models`; default: the best one that is here and fits. */
+  readonly model?: string
+  /** Default 127.0.0.1. */
+  readonly host?: string
+  /** Default 8080; 0 takes a free one, which `url` has. */
+  readonly port?: number
+  /** Requests that are computed together; default 16. */
+  readonly slots?: number
+  /** Tokens per slot, prompt and answer together; default: the smaller of 4,096 and the model's training context. */
+  readonly contextSize?: number
+  /** Default `adaptive+fcfs`. */
+  readonly policy?: string
+  /** The key that clients need. Default: none, and then only this machine is served. */
+  readonly apiKey?: string
+  /** Whether the web page is served; default true. */
+  readonly page?: boolean
+  /** Every other setting of `cllm serve`. Default: none; files and `CLLM_` variables are not read. */
+  readonly settings?: ServeSettings
+  /** Protocols with routes of your own, before the built-in ones. Default: none. */
+  readonly protocols?: readonly KoaProtocol[]
+  /** Told of every request that comes over HTTP, with its events. Default: nobody. */
+  readonly observers?: readonly RequestObserver[]
+  /** Default: warnings and errors, on standard error. */
+  readonly logger?: Logger
+  /** Whether SIGINT and SIGTERM close the server, after running requests; default false. */
+  readonly signals?: boolean
+  /** Told what is done while it starts, such as the download of a model. Default: nobody. */
+  readonly onProgress?: (text: string) => void
+}
+
+/** A server of {@link serve}. */
+export interface RunningServer {
+  /** Such as `http://127.0.0.1:8080`; a protocol's base URL is `url`, or `url` with `/v1` behind it. */
+  readonly url: string
+  /** The models, to work with as protocols do. */
+  readonly models: EngineDirectory
+  /**
+   * Generates without HTTP, on the same engine and under the same policy.
+   *
+   * @param prompt - a text that goes on, a conversation that is answered, or a request with its settings
+   * @param model - default: the server's first
+   */
+  generate(
+    prompt: string | readonly ChatMessage[] | GenerateRequest,
+    options?: { readonly model?: string; readonly signal?: AbortSignal },
+  ): AsyncIterableIterator<GenerateEvent>
+  /** Resolves when the server is closed; rejects with `engine_unavailable` when its engine cannot be started again. */
+  readonly closed: Promise<void>
+  /**
+   * Lets running requests finish, then ends the engine.
+   *
+   * @param graceMs - milliseconds that they have; default: as `settings.server.drain_timeout` says, 30,000
+   */
+  close(graceMs?: number): Promise<void>
+}
+
+const optionPaths = {
+  model: 'model.spec',
+  host: 'server.host',
+  port: 'server.port',
+  slots: 'engine.slots',
+  contextSize: 'engine.ctx_size',
+  policy: 'scheduler.policy',
+  apiKey: 'security.api_key',
+  page: 'server.ui',
+} as const
+
+/** What the other options are to be. */
+const others = {
+  settings: ['an object with settings', isRecord],
+  protocols: ['a list of protocols', Array.isArray],
+  observers: ['a list of observers', Array.isArray],
+  logger: ['an object with debug, info, warn and error', isRecord],
+  signals: ['true or false', (value) => typeof value === 'boolean'],
+  onProgress: ['a function', (value) => typeof value === 'function'],
+} satisfies Record<string, readonly [expected: string, fits: (value: unknown) => boolean]>
+
+/**
+ * Serves a model with all that `cllm serve` has: every protocol, the web page, and an engine in a process of its
+ * own, which is started again after a crash. Resolves once the model is loaded.
+ *
+ * @throws `invalid_configuration` with what was expected and what came; `address_in_use`, `model_unavailable` and
+ *   what the engine throws
+ * @example
+ * const server = await serve({ model: 'stories15m', port: 8080 })
+ * for await (const event of server.generate('Once upon a time')) process.stdout.write(event.text)
+ * await server.close()
+ */
+export async function serve(options: ServeOptions = {}): Promise<RunningServer> {
+  const { protocols = [], observers = [], logger, onProgress = () => {} } = options
+  const loaded = loadConfig({ argv: [], env: {}, given: layersOf(options) })
+  const stop = options.signals === true ? stopSignal(process.env) : new AbortController().signal
+  const out = { write: onProgress }
+  const io = { stdout: out, stderr: out, env: process.env, signal: stop }
+  const watching: KoaProtocol = { name: 'observers', observe: () => observers }
+  const own = [...protocols, ...(observers.length === 0 ? [] : [watching])]
+  const serving = await startServing(loaded, io, { protocols: own, ...(logger && { logger }) })
+  const drainMs = loaded.config.server.drain_timeout * 1000
+  const asked = new AbortController()
+  const end = AbortSignal.any([stop, asked.signal])
+  let graceMs = drainMs
+  const closed = Promise.race([stopped(end), serving.death]).then(async (reason) => {
+    await serving.close(reason === undefined ? graceMs : 0)
+    if (reason === undefined) return
+    throw new CllmError('engine_unavailable', `The engine cannot be started again: ${reason}`)
+  })
+  closed.catch(() => {}) // nobody has to wait for it
+  return {
+    url: serving.addresses[0]!.url,
+    models: serving.directory,
+    generate: (prompt, { model, ...more } = {}) =>
+      serving.directory.open(model).submit(requestOf(prompt), more),
+    closed,
+    async close(ms = drainMs) {
+      graceMs = ms
+      asked.abort()
+      await closed
+    },
+  }
+}
+
+/** The settings that the options stand for; what JavaScript has wrong is named. */
+function layersOf(options: ServeOptions): readonly Layer[] {
+  const names = Object.keys({ ...optionPaths, ...others })
+  const unknown = Object.keys(options).find((name) => !names.includes(name))
+  if (unknown !== undefined) {
+    const meant = didYouMean(unknown, names)
+    throw wrong(`there is no option "${unknown}" (there are ${names.join(', ')})${meant}`)
+  }
+  for (const [name, [expected, fits]] of Object.entries(others)) {
+    const value: unknown = options[name as keyof typeof others]
+    if (value !== undefined && !fits(value)) {
+      throw wrong(`${name}: expected ${expected}, got ${describeValue(value)}`)
+    }
+  }
+  const settings = Object.entries(optionPaths).flatMap(([name, path]) => {
+    const value = options[name as keyof typeof optionPaths]
+    return value === undefined ? [] : [{ path, value, source: 'serve', label: `serve: ${name}` }]
+  })
+  const level = { logging: { level: 'warn' } }
+  const more = [level, options.settings ?? {}].map((tree) =>
+    readObjectLayer(tree, 'serve: settings'),
+  )
+  return [...more, { settings, problems: [], warnings: [] }]
+}
+
+const wrong = (problem: string): CllmError =>
+  new CllmError('invalid_configuration', `serve: ${problem}`)
+
+function requestOf(prompt: string | readonly ChatMessage[] | GenerateRequest): GenerateRequest {
+  if (typeof prompt === 'string') return { prompt: { text: prompt } }
+  return 'prompt' in prompt ? prompt : { prompt: { messages: prompt } }
+}
