@@ -131,6 +131,8 @@ export class JobQueue<Data> {
     // Servers without jobs need not load it.
     const { createNodeRedisClient, Queue } = await import('bullmq')
     this.#connection = createNodeRedisClient(await bus.another({ socketTimeoutMs }))
+    // Without a listener, what is said between two owners of it would end the process.
+    this.#connection.on('error', (error: Error) => this.#onError(error))
     const options = { connection: this.#connection, prefix: prefixOf(bus), skipMetasUpdate: true }
     this.#queue = new Queue(this.name, options)
     this.#queue.on('error', (error) => this.#onError(error))

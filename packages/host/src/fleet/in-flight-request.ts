@@ -5,12 +5,13 @@ import {
   type TokenId,
   CllmError,
 } from '@cllm/core'
+import type { Waits } from './waiting.js'
 
 /**
  * A request in flight, with all that any engine needs to continue it: its prompt, its seed and the tokens that
  * its client has. The next engine draws what the last one would have drawn.
  */
-export class InFlightRequest {
+export class InFlightRequest implements Waits {
   /** Tokens received so far. */
   readonly tokens: TokenId[]
   /** Whether an engine has queued it. */
@@ -33,6 +34,14 @@ export class InFlightRequest {
   ) {
     this.tokens = [...(request.continued?.tokens ?? [])]
     this.arrival = now - (request.continued?.elapsedMs ?? request.arrivedMsAgo ?? 0)
+  }
+
+  get hasBegun(): boolean {
+    return this.tokens.length > 0
+  }
+
+  get expiresAt(): number {
+    return this.arrival + (this.request.timeoutMs ?? Infinity)
   }
 
   /** Records an event of its engine; false: its client has that one already. */
@@ -81,6 +90,12 @@ export class InFlightRequest {
 export function withSeed(request: GenerateRequest, random: Random): GenerateRequest {
   const { sampling } = request
   return { ...request, sampling: { ...sampling, seed: sampling?.seed ?? random.uint32() } }
+}
+
+/** A request waited for what computes it until its time limit was over. */
+export function waitedTooLong(isFor: 'an engine' | 'a worker'): CllmError {
+  const message = `The request did not end within its time limit, for lack of ${isFor}`
+  return new CllmError('timeout', message)
 }
 
 /** A request with this id is under way. */

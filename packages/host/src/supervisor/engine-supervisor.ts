@@ -2,12 +2,14 @@ import {
   cancelReason,
   CllmError,
   type Clock,
+  defined,
   type EngineInfo,
   failureOf,
   type Logger,
   type Random,
 } from '@cllm/core'
-import { duplicate, withSeed } from '../fleet/in-flight-request.js'
+import { duplicate, waitedTooLong, withSeed } from '../fleet/in-flight-request.js'
+import { Waiting } from '../fleet/waiting.js'
 import type { TelemetryTap } from '../recorder/telemetry-tap.js'
 import type { Call, Channel, FromEngine, Submission, ToEngine } from '../remote/channel.js'
 import { EngineRequest, EngineWork } from './engine-work.js'
@@ -30,7 +32,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   state: SupervisorState = 'starting'
   /** Engines after the first one. */
   restarts = 0
-  readonly #work = new EngineWork()
+  readonly #work: EngineWork
   readonly #hangs: HangDetector
   #link: EngineLink | undefined
   #info: EngineInfo | undefined
@@ -39,11 +41,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
   #deaths = 0
   #failedStarts = 0
   #failure: string | undefined
-  /** Whether there are requests that the engine does not have. */
-  #isHolding = false
   #isClosing = false
   #cancelTimer: (() => void) | undefined
-  #cancelExpiry: (() => void) | undefined
   #onMessage: (message: FromEngine) => void = () => {}
   /** Resolves when there is no engine and will be none, with the reason. */
   readonly gone: Promise<string>
@@ -59,6 +58,12 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     private readonly telemetry: TelemetryTap,
   ) {
     this.gone = new Promise((resolve) => (this.#onGone = resolve))
+    // The engine ends its own requests on timeout; requests that it does not have end here.
+    const onExpired = (entry: EngineRequest): void => {
+      this.#drop(entry, waitedTooLong('an engine'))
+      this.#moveOn()
+    }
+    this.#work = new EngineWork(new Waiting(clock, { onExpired }))
     this.#hangs = new HangDetector(clock, options, (what) => this.#kill(what))
     this.#start()
   }
@@ -165,7 +170,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     for (const listener of this.#onState) listener(this.state)
   }
 
-  /** Gives the engine what it may have now, and watches over what it owes and what it does not have. */
+  /** Gives the engine what it may have now, and watches over what it owes. */
   #moveOn(): void {
     const now = this.clock.now()
     let isMore = this.state === 'up'
@@ -174,17 +179,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       isMore = false
       for (const message of this.#work.take(now)) isMore = !this.#pass(message) || isMore
     }
-    const debts = this.#work.debts(now, this.options.requestTimeoutMs)
-    this.#isHolding = debts.isHolding
-    this.#hangs.update(this.state === 'up' ? debts : nothingOwed)
-    this.#cancelExpiry?.()
-    this.#cancelExpiry =
-      debts.next === Infinity ? undefined : this.clock.at(debts.next, () => this.#moveOn())
-    // The engine ends its own requests on timeout; requests that it does not have end here.
-    for (const entry of debts.late) {
-      const message = 'The request did not end within its time limit, for lack of an engine'
-      this.#drop(entry, new CllmError('timeout', message))
-    }
+    this.#hangs.update(this.state === 'up' ? this.#work.debts() : nothingOwed)
   }
 
   /** Sends what may be too deep or too large for a message: then that one ends, and no other. */
@@ -211,11 +206,12 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (this.#isClosing) {
       refusal = new CllmError('shutting_down', 'The engine takes no new requests')
     } else if (requests.has(id)) refusal = duplicate(id)
-    else if ((this.state !== 'up' || this.#isHolding) && requests.size >= mayWait) {
+    else if ((this.state !== 'up' || this.#work.isHolding) && requests.size >= mayWait) {
       refusal = new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
     }
     if (refusal === undefined) {
-      const seeded = withSeed(request, this.random)
+      const timeoutMs = request.timeoutMs ?? this.options.requestTimeoutMs
+      const seeded = withSeed({ ...request, ...defined({ timeoutMs }) }, this.random)
       this.#work.add(new EngineRequest(id, seeded, this.clock.now()))
     } else this.#tell({ type: 'events', events: [{ id, event: failureOf(refusal) }] })
   }
@@ -274,7 +270,6 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.state = 'gone'
     this.#hangs.update(nothingOwed)
     this.#cancelTimer?.()
-    this.#cancelExpiry?.()
     this.#onGone(reason)
   }
 

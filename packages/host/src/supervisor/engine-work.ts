@@ -1,5 +1,6 @@
 import { type AddressedEvent, CllmError, failureOf } from '@cllm/core'
 import { InFlightRequest } from '../fleet/in-flight-request.js'
+import type { Waiting } from '../fleet/waiting.js'
 import type { Call, FromEngine, Submission } from '../remote/channel.js'
 import { callTraits } from '../remote/engine-calls.js'
 
@@ -27,19 +28,14 @@ interface PendingCall {
 /** A result or a failure of a call. */
 type Answer = FromEngine & { readonly type: 'result' | 'error' }
 
-/** What an engine has to do, and what waits for it. */
+/** What an engine has to do. */
 export interface Debts {
   /** A request. */
-  steps: boolean
+  readonly steps: boolean
   /** A call that is answered within a time that can be told. */
-  answers: boolean
+  readonly answers: boolean
   /** A request or a call in a way that takes no forward pass. */
-  preparation: boolean
-  /** Whether there are requests that no engine has. */
-  isHolding: boolean
-  /** Requests without an engine whose time limit has passed, and when the next one's does. */
-  readonly late: EngineRequest[]
-  next: number
+  readonly preparation: boolean
 }
 
 const phaseOfCall = { pass: 'running', request: 'waiting' } as const
@@ -64,10 +60,19 @@ export class EngineWork {
   /** The call that sets the next engine's policy, if one was set. */
   policy: Call | undefined
 
+  /** @param waiting is told of requests that no engine has */
+  constructor(private readonly waiting: Pick<Waiting<EngineRequest>, 'add' | 'delete'>) {}
+
+  /** Whether there are requests that no engine has. */
+  get isHolding(): boolean {
+    return this.#counts.held > 0
+  }
+
   /** Adds a request, which no engine has. */
   add(entry: EngineRequest): void {
     this.#requests.set(entry.id, entry)
     this.#counts[entry.phase]++
+    this.waiting.add(entry)
   }
 
   /** The engine does something else with a request. */
@@ -75,6 +80,8 @@ export class EngineWork {
     this.#counts[entry.phase]--
     entry.phase = phase
     this.#counts[phase]++
+    if (phase === 'held') this.waiting.add(entry)
+    else this.waiting.delete(entry)
   }
 
   /** Adds a call; returns its failure when there is no engine and it cannot wait for one. */
@@ -134,6 +141,7 @@ export class EngineWork {
   /** Takes out a request that has ended. */
   remove(entry: EngineRequest): void {
     if (this.#requests.delete(entry.id)) this.#counts[entry.phase]--
+    this.waiting.delete(entry)
     if (this.#alone === entry) this.#alone = undefined
   }
 
@@ -192,29 +200,15 @@ export class EngineWork {
     return { type: 'events', events: [{ id: entry.id, event: failureOf(error) }] }
   }
 
-  /** What the engine owes, and what waits for it. */
-  debts(now: number, timeoutMs = Infinity): Debts {
+  /** What the engine owes. */
+  debts(): Debts {
     const { held, checking, preparing } = this.#counts
-    const debts: Debts = {
-      steps: this.requests.size > held,
-      answers: false,
-      preparation: checking + preparing > 0,
-      isHolding: held > 0,
-      late: [],
-      next: Infinity,
-    }
-    for (const entry of held > 0 ? this.requests.values() : []) {
-      const { phase, arrival, request } = entry
-      if (phase !== 'held') continue
-      const limit = arrival + (request.timeoutMs ?? timeoutMs)
-      if (limit <= now) debts.late.push(entry)
-      else if (limit < debts.next) debts.next = limit
-    }
+    let [answers, preparation] = [false, checking + preparing > 0]
     for (const { phase } of this.#calls.values()) {
-      debts.answers ||= phase === 'running' || phase === 'preparing'
-      debts.preparation ||= phase === 'preparing'
+      answers ||= phase === 'running' || phase === 'preparing'
+      preparation ||= phase === 'preparing'
     }
-    return debts
+    return { steps: this.requests.size > held, answers, preparation }
   }
 
   #nextSuspect(): EngineRequest | PendingCall | undefined {

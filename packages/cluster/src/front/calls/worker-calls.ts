@@ -1,9 +1,8 @@
 import { CllmError, type Clock } from '@cllm/core'
-import type { FromEngine } from '@cllm/host'
-import { type Member, type Members, requestTooLarge } from '../members.js'
+import { type FromEngine, Waiting, type Waits } from '@cllm/host'
+import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
 import type { Placing } from '../placing/placing.js'
 import type { Sleep } from '../sleep-watch.js'
-import { Waiting, type Waits } from '../waiting.js'
 import { ActivityCursors } from './merge-activity.js'
 import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
 import { kindOf } from './call-table.js'
@@ -56,12 +55,13 @@ export class WorkerCalls {
     placing: Placing,
     private readonly front: CallingFront,
   ) {
-    const { clock, sleep, refusedMessages } = front
+    const { clock, refusedMessages } = front
     const [statistics, cursors] = [this.#statistics, new ActivityCursors()]
     this.#context = { members, placing, statistics, cursors, refusedMessages }
-    this.#waiting = new Waiting(clock, sleep, {
+    this.#waiting = new Waiting(clock, {
       onTurn: ({ message, deaths }) => this.make(message, deaths),
-      onExpired: ({ message }, error) => this.#fail(message.call, error),
+      onExpired: ({ message }) => this.#fail(message.call, noWorker()),
+      sleptMs: () => front.sleep.sleptMs,
     })
   }
 

@@ -7,10 +7,9 @@ import {
   type RequestToPlace,
 } from '@cllm/scheduler'
 import type { WorkerRecord } from '../../messages.js'
-import type { Waits } from '../waiting.js'
 
 /** A request of a front. */
-export class PlacedRequest extends InFlightRequest implements Waits {
+export class PlacedRequest extends InFlightRequest {
   /** The worker that has it, and the number of its placement there: what is said of earlier ones is not heard. */
   worker: string | undefined
   placement: number | undefined
@@ -35,14 +34,6 @@ export class PlacedRequest extends InFlightRequest implements Waits {
             promptTokens: Math.ceil(this.characters * tokensPerCharacter),
             ...blocksOfText(text ?? '', tokensPerCharacter, tenant),
           }
-  }
-
-  get hasBegun(): boolean {
-    return this.tokens.length > 0
-  }
-
-  get expiresAt(): number {
-    return this.arrival + (this.request.timeoutMs ?? Infinity)
   }
 
   /** Tokens of its prompt, estimated where only its text is known. */

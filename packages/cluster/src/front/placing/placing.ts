@@ -11,16 +11,15 @@ import {
   type RequestEvent,
   type RouterPolicy,
 } from '@cllm/core'
-import { duplicate, withSeed } from '@cllm/host'
+import { duplicate, waitedTooLong, Waiting, withSeed } from '@cllm/host'
 import { chooseWorker, isExactOn } from './choose-worker.js'
-import { type Member, type Members, requestTooLarge } from '../members.js'
+import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
 import { PlacedRequest } from './placed-request.js'
 import { type EndedRequest, PlacedRequests } from './placed-requests.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { forEachEvent, type StepEvents } from '../../link/step-events.js'
 import { SharedService } from '../shared-service.js'
 import type { Sleep } from '../sleep-watch.js'
-import { Waiting } from '../waiting.js'
 
 /** What placing is made of. */
 export interface PlacingParts {
@@ -52,9 +51,11 @@ export class Placing {
     this.#service = new SharedService(parts.clock, workers, (worker, services) =>
       members.get(worker)?.link.send({ type: 'served', services }),
     )
-    this.#waiting = new Waiting(parts.clock, parts.sleep, {
+    this.#waiting = new Waiting(parts.clock, {
       onTurn: (placed) => this.#place(placed),
-      onExpired: (placed, error) => this.#fail(placed, error),
+      onExpired: (placed, isLate) =>
+        this.#fail(placed, isLate ? waitedTooLong('a worker') : noWorker()),
+      sleptMs: () => parts.sleep.sleptMs,
     })
   }
 
