@@ -42,6 +42,7 @@ async function answers(
   backend: Backend,
   requests: readonly GenerateRequest[],
   known: readonly (readonly TokenId[])[],
+  speculative = known.length === 0 ? 'off' : 'known',
 ) {
   const registry = new PluginRegistry()
   const propose = (tokens: readonly TokenId[], most: number) => {
@@ -54,7 +55,6 @@ async function answers(
   }
   const proposer = { begin: () => ({ propose }) }
   registry.registerProposer({ name: 'known', doc: 'Knows the answers.', create: () => proposer })
-  const speculative = known.length === 0 ? 'off' : 'known'
   const engine = createEngine({ backend, policy: eager(), registry, options: { speculative } })
   const client = new LocalEngineClient(engine, registry, systemRandom)
   const all = await Promise.all(
@@ -139,6 +139,53 @@ t.test('answers are the same with and without speculation', async (t) => {
   })
   await fc.assert(property, { numRuns: 40 })
   for (const [what, count] of Object.entries(seen)) t.ok(count > 50, `${count} drafts ${what}`)
+})
+
+const text = { type: 'string', maxLength: 3 }
+const call = {
+  type: 'object',
+  properties: { name: { const: 'get_weather' }, arguments: { enum: [{ unit: 'celsius' }] } },
+  required: ['name', 'arguments'],
+  additionalProperties: false,
+}
+const person = {
+  type: 'object',
+  properties: { full_name: text, is_alive: { type: 'boolean' }, born: { enum: ['1815', '1906'] } },
+  required: ['full_name', 'is_alive', 'born'],
+  additionalProperties: false,
+}
+
+t.test('answers are the same where what a constraint forces is guessed', async (t) => {
+  for (const native of ['ffi', 'addon'] as const) {
+    const backend = await openTiny(t, { native })
+    const seen = { accepted: 0, refused: 0 }
+    const constraint = fc.constantFrom<OutputConstraint>(
+      { type: 'json-schema', schema: person },
+      { type: 'json-schema', schema: { type: 'array', items: person, minItems: 2 } },
+      { type: 'triggered-json', trigger: '[a-z]', schema: call, closing: '</tool_call>' },
+      { type: 'gbnf', grammar: 'root ::= "é€ " ("up" | "down") " and so on" [0-9]+ "."' },
+    )
+    const sampling = fc.record({
+      temperature: fc.constantFrom(0, 0.8, 1.5),
+      seed: fc.nat(1000),
+      topK: fc.constantFrom(0, 40),
+      constraint,
+    })
+    const request = fc.record({ sampling, maxTokens: fc.integer({ min: 1, max: 90 }) })
+    const requests = fc.array(request, { minLength: 1, maxLength: 4 })
+    const property = fc.asyncProperty(requests, async (chosen) => {
+      const requests = chosen.map((one) => ({ ...one, prompt: { tokens: [7, 8, 9] } }))
+      const plain = await answers(backend, requests, [])
+      const drafted = await answers(backend, requests, [], 'grammar')
+      const [one, other] = [plain, drafted].map(({ all }) => JSON.stringify(all.map(comparable)))
+      if (one !== other) throw new Error(`${JSON.stringify(requests)}\n${one}\n${other}`)
+      const { draftTokens = 0, acceptedTokens = 0 } = drafted.speculation ?? {}
+      seen.accepted += acceptedTokens
+      seen.refused += draftTokens - acceptedTokens
+    })
+    await fc.assert(property, { numRuns: 12 })
+    t.ok(seen.accepted > 100, `${native}: ${JSON.stringify(seen)}`)
+  }
 })
 
 t.test('models that cannot take tokens back have no drafts', async (t) => {

@@ -27,8 +27,14 @@ export class ConstraintGrammars {
   readonly #tokens: GrammarTokens
   readonly #grammars = new LRUCache<string, TokenGrammar>({ maxSize: cacheSize })
 
-  /** @param vocabulary - of the model */
-  constructor(vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'read' | 'endOfGeneration'>) {
+  /**
+   * @param vocabulary - of the model
+   * @param encode - the tokens of a text that stands behind another one
+   */
+  constructor(
+    vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'read' | 'endOfGeneration'>,
+    encode: GrammarTokens['encode'],
+  ) {
     const { size, endOfGeneration } = vocabulary
     let trie: TokenTrie | undefined
     this.#tokens = {
@@ -38,6 +44,7 @@ export class ConstraintGrammars {
       get trie() {
         return (trie ??= buildTokenTrie(textsOf(vocabulary)))
       },
+      encode,
     }
   }
 

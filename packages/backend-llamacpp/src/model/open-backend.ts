@@ -122,7 +122,7 @@ function assemble(
         eachToken: settings.pooling === 'none',
       },
     ),
-    grammars: new ConstraintGrammars(vocabulary),
+    grammars: new ConstraintGrammars(vocabulary, (text) => parts.behind(text)),
     clock,
     close,
   })

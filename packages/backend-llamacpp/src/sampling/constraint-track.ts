@@ -1,5 +1,6 @@
-import { CllmError, type TokenId } from '@cllm/core'
+import { CllmError, type Sampler, type TokenId } from '@cllm/core'
 import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
+import { JsonLayout } from '../grammar/match/json-layout.js'
 import type { GrammarState } from '../grammar/match/token-grammar.js'
 import { refused } from '../grammar/refuse.js'
 import { type GrammarStart, TriggerSearch } from '../grammar/trigger-search.js'
@@ -16,6 +17,7 @@ const least = -1e6
  */
 export class ConstraintTrack {
   readonly #grammar: ConstraintGrammar
+  readonly #vocabulary: Vocabulary
   readonly #promptTokens: number
   /** The output up to where the state is, or is to be. */
   readonly #output: TokenId[]
@@ -25,6 +27,9 @@ export class ConstraintTrack {
   #start: GrammarStart | undefined
   /** What begins as its trigger does, and then is something else: all of it is free. */
   #isFree = false
+  /** How the output is laid out, as far as it was read. */
+  #layout = new JsonLayout()
+  #laidOut = 0
 
   constructor(
     grammar: ConstraintGrammar,
@@ -33,6 +38,7 @@ export class ConstraintTrack {
     promptTokens: number,
   ) {
     this.#grammar = grammar
+    this.#vocabulary = vocabulary
     this.#promptTokens = promptTokens
     this.#output = tokens.slice(promptTokens)
     if (grammar.trigger === undefined) this.#start = { token: 0, skipped: 0 }
@@ -73,10 +79,26 @@ export class ConstraintTrack {
     return this.#current.mask(this.#state!)
   }
 
+  /** What the grammar leaves no choice about behind these tokens: {@link Sampler.forced}. */
+  readonly forced: NonNullable<Sampler['forced']> = (tokens, most) => {
+    const last = tokens.length - 1
+    const start = Math.min(last, this.#promptTokens + this.#output.length)
+    if (!this.prepare(last, start, tokens.slice(start))) return []
+    this.#laidOut = Math.max(this.#laidOut, this.#start!.token)
+    for (; this.#laidOut < this.#output.length; this.#laidOut++) {
+      for (const byte of this.#vocabulary.bytes(this.#output[this.#laidOut]!)) {
+        this.#layout.read(String.fromCharCode(byte))
+      }
+    }
+    return this.#current.forced(this.#state!, this.#layout, most)
+  }
+
   #cut(length: number): void {
     if (length >= this.#output.length) return
     this.#output.length = length
     this.#state = undefined
+    this.#layout = new JsonLayout()
+    this.#laidOut = 0
     if (this.#search === undefined) return
     this.#search.reset()
     this.#start = undefined

@@ -51,18 +51,19 @@ export class TextParts {
     for (let start = 0, end = 0; start < text.length; start = end) {
       const isShort = text.length - start < 2 * usualLength
       end = isShort ? text.length : this.#cut(text, start, special)
-      let part = text.slice(start, end)
-      let lead = 0
-      // A tokenizer that puts a space before each text adds it to parts, too.
-      if (start > 0 && this.#addsSpace) {
-        if (part.startsWith(' ')) part = part.slice(1)
-        else {
-          part = lone + part
-          lead = this.#lead ??= this.#model.tokenize(lone, false).length
-        }
-      }
-      yield Array.from(this.#model.tokenize(part, special).subarray(lead))
+      const part = text.slice(start, end)
+      if (start > 0) yield this.behind(part, special)
+      else yield Array.from(this.#model.tokenize(part, special))
     }
+  }
+
+  /** The tokens of a short text that stands behind another one. */
+  behind(text: string, special = false): TokenId[] {
+    if (!this.#addsSpace) return Array.from(this.#model.tokenize(text, special))
+    // The tokenizer puts a space before each text.
+    if (text.startsWith(' ')) return Array.from(this.#model.tokenize(text.slice(1), special))
+    this.#lead ??= this.#model.tokenize(lone, false).length
+    return Array.from(this.#model.tokenize(lone + text, special).subarray(this.#lead))
   }
 
   /** Where the part of a long text that begins here ends. */

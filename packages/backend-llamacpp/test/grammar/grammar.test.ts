@@ -1,6 +1,7 @@
 import { array, assert, constantFrom, integer, property, string } from 'fast-check'
 import t from 'tap'
 import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
+import { JsonLayout } from '../../src/grammar/match/json-layout.js'
 import { TokenGrammar } from '../../src/grammar/match/token-grammar.js'
 import { buildTokenTrie } from '../../src/grammar/match/token-trie.js'
 import { LinearPattern } from '../../src/grammar/pattern/linear-pattern.js'
@@ -21,8 +22,26 @@ function grammarOf(gbnf: string, texts: readonly Text[]) {
     [...all.entries()].filter(([token, { length }]) => length > 0 && !ends.has(token)),
   )
   const bytes = (token: number) => all[token]!
-  const tokens = { size: texts.length, endOfGeneration: ends, bytes, trie }
+  const encode = (text: string) => longestOf(text, all)
+  const tokens = { size: texts.length, endOfGeneration: ends, bytes, trie, encode }
   return new TokenGrammar(parseGbnf(gbnf, 'root'), tokens)
+}
+
+/** A text as tokens, each as long as it can be. */
+function longestOf(text: string, all: readonly Uint8Array[]): number[] {
+  const tokens: number[] = []
+  let rest = Buffer.from(text)
+  while (rest.length > 0) {
+    let best = -1
+    for (const [token, bytes] of all.entries()) {
+      const isLonger = bytes.length > (all[best]?.length ?? 0)
+      if (isLonger && rest.subarray(0, bytes.length).equals(bytes)) best = token
+    }
+    if (best === -1) return tokens
+    tokens.push(best)
+    rest = rest.subarray(all[best]!.length)
+  }
+  return tokens
 }
 
 /** The tokens of a mask. */
@@ -52,6 +71,99 @@ t.test('the vocabulary as a tree', (t) => {
       ['é€', [4]],
     ],
   )
+  t.end()
+})
+
+const letters = [...Array(0x60).keys()].map((code) => String.fromCharCode(0x1f + code))
+
+t.test('forced text is all that may come', (t) => {
+  const texts = [...letters, 'é', 'aé', 'ab', 'abc', 'a b', 'b', '", "', '<tool', end]
+  const literals = ['"a"', '"ab"', '"abc "', '"é"', '"a"{3}', '"<tool>"']
+  const choices = [
+    '"x" [0-9]',
+    '[ab]{2}',
+    '("b" | "bc")',
+    '"a"? "b"',
+    '("q" | "é" | "aé")',
+    '[^a-z]',
+  ]
+  const piece = constantFrom(...literals, ...choices, 'again')
+  assert(
+    property(
+      array(piece, { minLength: 1, maxLength: 6 }),
+      array(integer({ min: 0 })),
+      (all, path) => {
+        const grammar = grammarOf(`root ::= ${all.join(' ')}\nagain ::= "z" again | "a b"`, texts)
+        let state = grammar.begin()
+        for (const choice of path) {
+          const forced = grammar.forced(state, new JsonLayout(), 8).map((token) => texts[token]!)
+          let rest = forced.join('')
+          let at = state
+          while (rest !== '') {
+            const next = listed(grammar.mask(at), texts.length)
+            for (const token of next) {
+              const text = texts[token]!
+              if (rest.startsWith(text) || text.startsWith(rest)) continue
+              throw new Error(`${JSON.stringify(text)} may come in place of ${rest}`)
+            }
+            const taken = next.find((token) => rest.startsWith(texts[token]!))
+            if (taken === undefined) throw new Error(`${rest} may not come`)
+            rest = rest.slice(texts[taken]!.length)
+            at = grammar.after(at, taken)!
+          }
+          const allowed = listed(grammar.mask(state), texts.length)
+          const token = allowed[choice % allowed.length]!
+          if (texts[token] === end) break
+          state = grammar.after(state, token)!
+        }
+      },
+    ),
+    { numRuns: 400 },
+  )
+  t.end()
+})
+
+/** What is forced behind the beginning of an answer in these tokens. */
+function forcedBehind(gbnf: string, texts: readonly string[], before: string): string {
+  const grammar = grammarOf(gbnf, texts)
+  const layout = new JsonLayout()
+  let state = grammar.begin()
+  for (const character of before) {
+    layout.read(character)
+    state = grammar.after(state, texts.indexOf(character))!
+  }
+  return grammar
+    .forced(state, layout, 99)
+    .map((token) => texts[token])
+    .join('')
+}
+
+t.test('white space between forced text is guessed as it was before', (t) => {
+  const properties = { id: { enum: [1, 2] }, of: { const: [] }, to: { type: 'object' } }
+  const required = ['id', 'of', 'to']
+  const gbnf = schemaToGbnf({ type: 'object', properties, required, additionalProperties: false })
+  const rows = [
+    ['', '{"id":'],
+    ['{', '"id":'],
+    ['{"id": 1', ', "of": [], "to": {'],
+    ['{"id":1', ',"of":[],"to":{'],
+    ['{\n  "id": 1', ',\n  "of": [],\n  "to": {'],
+    ['{ "id": 1', ', "of": [], "to": {'],
+    ['{"id": 1, "of": [], "to": {"', ''],
+    ['{\n "id": 1,\n "of": [],\n "to": {\n  "a,b": 1\n }', '\n}'],
+  ] as const
+  for (const [before, forced] of rows) {
+    t.equal(forcedBehind(gbnf, [...letters, '\n', end], before), forced, before)
+  }
+  t.end()
+})
+
+t.test('the last of forced tokens is left out where it may be a part of a longer one', (t) => {
+  const gbnf = 'root ::= "ab" [c-e]'
+  t.equal(forcedBehind(gbnf, [...letters, 'ab', end], ''), 'ab')
+  t.equal(forcedBehind(gbnf, [...letters, 'ab', 'abc', 'abd', end], ''), '')
+  t.equal(forcedBehind('root ::= "ab" <[5]> "c"', [...letters, end], ''), 'ab', 'a named token')
+  t.equal(forcedBehind('root ::= "ab" | "abc"', [...letters, end], ''), 'ab', 'or an end')
   t.end()
 })
 

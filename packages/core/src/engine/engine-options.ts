@@ -32,7 +32,7 @@ export interface EngineOptions {
   readonly isolateTenants: boolean
   /**
    * The proposer of draft tokens, by its name; `auto` is `ngram`; `draft` is the engine's draft model; `off`
-   * is none. None, too, where the backend cannot verify drafts. Default `off`.
+   * is none. But for `off`, what a constraint forces is guessed first; `grammar` guesses nothing else. None, too, where the backend cannot verify drafts. Default `off`.
    */
   readonly speculative: string
   /** Options of the proposer. Default: its own defaults. */

@@ -39,50 +39,50 @@ export async function testProposer(
 
     await check(t, 'guesses whole numbers, as many as are asked for at most', () => {
       for (const most of mosts) {
-        for (const proposal of run(make().begin(), most)) assertProposal(proposal, most)
+        for (const proposal of run(make().begin({}), most)) assertProposal(proposal, most)
       }
     })
 
     await check(t, 'a drafter that is made in the middle guesses the same', () => {
       const proposer = make()
       for (const most of mosts) {
-        const whole = run(proposer.begin(), most)
+        const whole = run(proposer.begin({}), most)
         for (const [index, tokens] of sequence.entries()) {
-          assert.deepEqual(proposer.begin().propose([...tokens], most), whole[index])
+          assert.deepEqual(proposer.begin({})?.propose([...tokens], most), whole[index])
         }
       }
     })
 
     await check(t, 'asking again for the same tokens changes nothing', () => {
-      const drafter = make().begin()
-      const once = run(make().begin(), 4)
+      const drafter = make().begin({})
+      const once = run(make().begin({}), 4)
       const twice = sequence.map((tokens) => {
-        drafter.propose([...tokens], 16)
-        return drafter.propose([...tokens], 4)
+        drafter?.propose([...tokens], 16)
+        return drafter?.propose([...tokens], 4)
       })
       assert.deepEqual(twice, once)
     })
 
     await check(t, 'sequences do not disturb each other', () => {
       const proposer = make()
-      const alone = run(make().begin(), 4)
-      const [one, other] = [proposer.begin(), proposer.begin()]
+      const alone = run(make().begin({}), 4)
+      const [one, other] = [proposer.begin({}), proposer.begin({})]
       const beside = sequence.map((tokens) => {
-        other.propose(tokens.toReversed(), 4)
-        return one.propose([...tokens], 4)
+        other?.propose(tokens.toReversed(), 4)
+        return one?.propose([...tokens], 4)
       })
       assert.deepEqual(beside, alone)
     })
 
     await check(t, 'changes nothing of what it is given', () => {
-      const drafter = make().begin()
-      for (const tokens of sequence) drafter.propose(Object.freeze([...tokens]), 4)
+      const drafter = make().begin({})
+      for (const tokens of sequence) drafter?.propose(Object.freeze([...tokens]), 4)
     })
   })
 }
 
-function run(drafter: Drafter, most: number): Proposal[] {
-  return sequence.map((tokens) => drafter.propose([...tokens], most))
+function run(drafter: Drafter | undefined, most: number): Proposal[] {
+  return sequence.map((tokens) => drafter?.propose([...tokens], most) ?? { tokens: [] })
 }
 
 function assertProposal({ tokens, kind = 0 }: Proposal, most: number): void {

@@ -37,7 +37,7 @@ export class GrammarStacks {
   /** The last walk that came by each. */
   readonly #walks: number[] = [0]
   #walk = 0
-  /** Of elements that are more than one character. */
+  /** By their elements. */
   readonly #sets = new Map<number, CodePointSet>()
   #most = mostStacks
 
@@ -122,12 +122,19 @@ export class GrammarStacks {
       kinds[at + 1] !== ElementKind.RangeEnd &&
       kinds[at + 1] !== ElementKind.OtherCharacter
     if (isSingle) return low <= values[at]! && values[at]! <= high
+    return meets(this.characters(stack), low, high)
+  }
+
+  /** The characters that a stack waits for; none at an end, and where it waits for a token. */
+  characters(stack: Stack): CodePointSet {
+    if (stack === 0) return []
+    const at = this.#tops[stack]!
     let set = this.#sets.get(at)
     if (set === undefined) {
       set = charactersAt(this.#rules, at)
       this.#sets.set(at, set)
     }
-    return meets(set, low, high)
+    return set
   }
 
   /** As `llama_grammar_advance_stack`. */

@@ -1,7 +1,9 @@
-import type { TokenId } from '@cllm/core'
+import { CllmError, type TokenId } from '@cllm/core'
+import { forcedText } from './forced-text.js'
 import { GrammarStacks, type Stack } from './grammar-stacks.js'
+import type { JsonLayout } from './json-layout.js'
 import { type Place, readByte } from './read-byte.js'
-import type { TokenTrie } from './token-trie.js'
+import { bytesBehind, type TokenTrie } from './token-trie.js'
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
 import { grammarLimits } from '../gbnf/grammar-limits.js'
 import { refused } from '../refuse.js'
@@ -19,10 +21,15 @@ export interface GrammarTokens {
   bytes(token: TokenId): Uint8Array
   /** Those with a text that do not end generation. */
   readonly trie: TokenTrie
+  /** The tokens of a text that stands behind another one. */
+  encode(text: string): readonly TokenId[]
 }
 
 /** Sets of tokens that are kept. */
 const mostMasks = 32
+/** Characters of forced text for each of the tokens that it may have. */
+const forcedCharacters = 8
+const encoder = new TextEncoder()
 /** What a stack costs that was not there before, in comparisons. */
 const newStack = 10
 
@@ -84,6 +91,48 @@ export class TokenGrammar {
     if (this.#masks.size === mostMasks) this.#masks.clear()
     this.#masks.set(key, mask)
     return mask
+  }
+
+  /**
+   * The tokens that the grammar leaves no choice about, at most `most`, as the model probably writes them.
+   * Without the last one where it may be part of a longer one.
+   */
+  forced(before: GrammarState, layout: JsonLayout, most: number): readonly TokenId[] {
+    if (before.left > 0) return []
+    try {
+      const { graph, stacks } = this.#renewed(before)
+      const forced = forcedText(graph, stacks, layout, forcedCharacters * most)
+      if (forced.text === '') return []
+      const tokens = this.#tokens.encode(forced.text)
+      if (!this.#spell(tokens, forced.text)) return []
+      const isWhole = !this.#maySpread(tokens.at(-1)!, graph, forced.stacks)
+      return tokens.slice(0, Math.min(most, isWhole ? Infinity : tokens.length - 1))
+    } catch (error) {
+      // it takes too long, as the draw will find
+      if (CllmError.isInstance(error)) return []
+      throw error
+    }
+  }
+
+  #spell(tokens: readonly TokenId[], text: string): boolean {
+    const bytes = encoder.encode(text)
+    let at = 0
+    for (const token of tokens) {
+      for (const byte of this.#tokens.bytes(token)) if (bytes[at++] !== byte) return false
+    }
+    return at === bytes.length
+  }
+
+  /** Whether a fair part of what may come behind a token makes a longer token with it. */
+  #maySpread(token: TokenId, graph: GrammarStacks, stacks: readonly Stack[]): boolean {
+    const longer = bytesBehind(this.#tokens.trie, this.#tokens.bytes(token))
+    let [all, joined] = [0, 0]
+    for (let code = 0x20; code < 0x7f; code++) {
+      if (!stacks.some((stack) => graph.waitsFor(stack, code, code))) continue
+      all++
+      joined += Number(longer.has(code))
+    }
+    return 4 * joined > all
   }
 
   #isEnd({ stacks, left }: Place): boolean {

@@ -54,3 +54,18 @@ export function buildTokenTrie(tokens: Iterable<readonly [TokenId, Uint8Array]>)
     starts: starts.slice(0, count + 1),
   }
 }
+
+/** The bytes that go on from this text in texts of tokens. */
+export function bytesBehind({ bytes, ends }: TokenTrie, text: Uint8Array): ReadonlySet<number> {
+  let node = 0
+  for (const byte of text) {
+    const end = ends[node]!
+    let child = node + 1
+    while (child < end && bytes[child] !== byte) child = ends[child]!
+    if (child >= end) return new Set()
+    node = child
+  }
+  const behind = new Set<number>()
+  for (let child = node + 1; child < ends[node]!; child = ends[child]!) behind.add(bytes[child]!)
+  return behind
+}

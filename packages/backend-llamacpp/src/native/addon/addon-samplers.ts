@@ -77,6 +77,7 @@ class AddonSampler extends TokenSampler {
     if (constraint !== undefined) {
       const { grammar, promptTokens } = constraint
       this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
+      this.forced = this.#constraint.forced
     }
     this.#seed = params.seed
     this.#isRandom = params.temperature > 0

@@ -89,6 +89,7 @@ export class ChainSampler extends TokenSampler {
     if (constraint !== undefined) {
       const { grammar, promptTokens } = constraint
       this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
+      this.forced = this.#constraint.forced
       if (biases.size > 0) this.#bounded = listed(withinGrammar(biases, vocabulary))
     } else if (threads !== undefined && !needsHistory) {
       const settings: PlainDrawSettings = { params: { ...params, logitBias: [] } }

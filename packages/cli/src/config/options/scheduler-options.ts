@@ -96,9 +96,10 @@ export const schedulerOptions = {
     elsewhere: ['--model-draft'],
   }).describe(
     'Speculation: guessed tokens are verified along with the next one where that is ' +
-      'faster; answers stay the same. `auto` is `ngram`, which looks the last tokens up in ' +
-      "prompt and answer, if the model allows it. Also the name of a plugin's proposer, or " +
-      'a smaller model with the same vocabulary, named as in `--model`.',
+      'faster; answers stay the same. First what a constraint leaves no choice about (alone: ' +
+      '`grammar`), then as named; `auto` is `ngram`, which looks the last tokens up in prompt ' +
+      "and answer. Also a plugin's proposer, or a smaller model with the same vocabulary, " +
+      'named as in `--model`.',
   ),
   speculative_options: option(record(), {}).describe(
     'Options of the proposer; JSON in a flag or variable.',

@@ -69,6 +69,14 @@ export interface BackendCapabilities {
 
 /** Draws tokens for one sequence. Opaque to the engine, made and understood by the backend. */
 export interface Sampler {
+  /**
+   * The next tokens, at most `most`, as far as the constraint leaves no choice of their text, written as the
+   * model probably would. They are drafts: what is wrong about them costs time and never changes the output.
+   * Called between steps for every token, so it should return within microseconds where nothing is forced.
+   * Left out without a constraint.
+   * @param tokens - all tokens of the sequence so far
+   */
+  forced?(tokens: readonly TokenId[], most: number): readonly TokenId[]
   /** Gives back what it holds. Called once, between steps. */
   dispose(): void
 }

@@ -1,3 +1,4 @@
+import type { Sampler } from './backend.js'
 import type { TokenId } from './tokenizer.js'
 
 /** A guess of what comes next in a sequence. */
@@ -27,8 +28,14 @@ export interface Drafter {
   propose(tokens: readonly TokenId[], most: number): Proposal
 }
 
+/** What a proposer may know of a sequence beside its tokens. */
+export interface DraftedSequence {
+  /** What its constraint leaves no choice about, as {@link Sampler.forced} has it; left out without one. */
+  readonly forced?: NonNullable<Sampler['forced']>
+}
+
 /** Makes the drafters of an engine's sequences. */
 export interface Proposer {
-  /** A drafter for one sequence. */
-  begin(): Drafter
+  /** A drafter for one sequence; undefined: there is nothing to guess by. */
+  begin(sequence: DraftedSequence): Drafter | undefined
 }

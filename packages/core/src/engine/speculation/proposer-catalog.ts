@@ -4,7 +4,7 @@ import type { ProposerDefinition } from '../../contracts/definition.js'
 import type { Proposer } from '../../contracts/model/proposer.js'
 import { checkMade } from '../../plugin/check-made.js'
 import { Definitions } from '../../plugin/definitions.js'
-import { ngramProposer } from './ngram-proposer.js'
+import { defineProposer, ngramProposer } from './ngram-proposer.js'
 import { token } from '../../tokens.js'
 
 /** What `EngineOptions.speculative` is where a draft model guesses. */
@@ -53,18 +53,31 @@ function textOf({ tokenizer }: Backend, token: number): string {
   return tokenizer.decode([token])
 }
 
+/** Guesses what a constraint leaves no choice about. */
+export const forcedText: Proposer = {
+  begin: ({ forced }) =>
+    forced && { propose: (tokens, most) => ({ tokens: forced(tokens, most) }) },
+}
+
+const grammarProposer = defineProposer({
+  name: 'grammar',
+  doc: 'Guesses what a constraint leaves no choice about, as all proposers do first.',
+  create: () => forcedText,
+})
+
 /** The proposer that `auto` stands for. */
 const automatic = 'ngram'
 
 /** The {@link ProposerCatalog}: the proposers of draft tokens. */
 export const PROPOSERS = token<ProposerCatalog>('Proposers')
 
-/** The proposers by name: the built-in `ngram`, and those of plug-ins. */
+/** The proposers by name: the built-in `ngram` and `grammar`, and those of plug-ins. */
 export class ProposerCatalog {
   readonly #definitions = new Definitions<ProposerDefinition>('proposer', 'speculative')
 
   constructor() {
     this.add(ngramProposer)
+    this.add(grammarProposer)
   }
 
   /** What `--speculative` takes, beside a model. */

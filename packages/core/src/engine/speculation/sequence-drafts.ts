@@ -33,9 +33,12 @@ class Tally {
   }
 }
 
-/** How often the guesses of an engine's sequences were right, by their kind. */
+/** How often one proposer's guesses for an engine's sequences were right, by their kind. */
 export class EngineAcceptance {
   readonly #tally = new Tally(0.98)
+
+  /** @param prior - the share of guesses that is believed to be right before any were made */
+  constructor(private readonly prior = 0.5) {}
 
   add(kind: number, isRight: boolean): void {
     this.#tally.add(kind, isRight)
@@ -46,9 +49,8 @@ export class EngineAcceptance {
     this.#tally.fade(0.9)
   }
 
-  /** As if of two guesses before one had been right. */
   of(kind: number): number {
-    return this.#tally.share(kind, 0.5, 2)
+    return this.#tally.share(kind, this.prior, 2)
   }
 }
 
@@ -87,9 +89,23 @@ export class SequenceAcceptance {
 /** Most draft tokens of a sequence in a step: at first and after a wrong one, and after many right ones. */
 const [fewDrafts, mostDrafts] = [15, 47]
 
+/** Where guesses come from at once. */
+export interface DraftSource {
+  readonly drafter: Drafter
+  readonly acceptance: SequenceAcceptance
+}
+
+/** Where they take time: they are given when some are wanted. */
+export interface LateSource {
+  readonly acceptance: SequenceAcceptance
+  /** Tokens that the sequence can have now, its drafts included. */
+  longest(): number
+}
+
 interface Guess {
   readonly tokens: readonly TokenId[]
   readonly kind: number
+  readonly acceptance: SequenceAcceptance
   /** How many of the tokens have come true. */
   right: number
 }
@@ -103,31 +119,37 @@ export class SequenceDrafts {
   #guess: Guess | undefined
   /** The number of tokens that the guess is for. */
   #at = -1
+  #isOpen = false
   #most = fewDrafts
-  /** The tokens so far, for its drafter. */
+  /** The tokens so far, for drafters. */
   #copied: TokenId[] | undefined
 
   /**
-   * @param drafter - undefined where guesses take time: they are given when some are wanted
+   * @param sources - the first that has a guess makes it
+   * @param late - what makes it when none of them has one; default: nothing
    * @param isUsable - whether a token can be a draft
-   * @param longest - tokens that the sequence can have now, its drafts included; default: any number
    */
   constructor(
-    private readonly drafter: Drafter | undefined,
-    private readonly acceptance: SequenceAcceptance,
+    private readonly sources: readonly DraftSource[],
+    private readonly late: LateSource | undefined,
     private readonly isUsable: (token: TokenId) => boolean,
-    private readonly longest: () => number = () => Infinity,
   ) {}
+
+  /** Whether what {@link view} had last takes time to be guessed. */
+  get isOpen(): boolean {
+    return this.#isOpen
+  }
 
   /** What may come after `tokens`, up to `most` tokens; undefined: nothing is known. */
   view(tokens: readonly TokenId[], most: number): DraftView | undefined {
-    if (this.drafter !== undefined && this.#at !== tokens.length)
-      this.#propose(tokens, this.drafter)
-    const isOpen = this.drafter === undefined && this.#at !== tokens.length
-    const known = isOpen ? this.#most : (this.#guess?.tokens.length ?? 0)
-    const count = Math.min(known, most, this.longest() - tokens.length)
+    if (this.#at !== tokens.length) this.#propose(tokens)
+    const late = this.#isOpen ? this.late : undefined
+    const known = late === undefined ? (this.#guess?.tokens.length ?? 0) : this.#most
+    const room = late === undefined ? most : Math.min(most, late.longest() - tokens.length)
+    const count = Math.min(known, room)
     if (count <= 0) return undefined
-    return { tokens: count, acceptance: this.acceptance.of(isOpen ? 0 : (this.#guess?.kind ?? 0)) }
+    const { acceptance, kind = 0 } = this.#guess ?? {}
+    return { tokens: count, acceptance: (late?.acceptance ?? acceptance)?.of(kind) ?? 0 }
   }
 
   /** The first `count` tokens of what {@link view} has. */
@@ -137,9 +159,10 @@ export class SequenceDrafts {
 
   /** Takes in a guess of what comes after `length` tokens, made because it was wanted; empty: none. */
   give(length: number, guessed: readonly TokenId[]): void {
+    if (this.late === undefined) return
     this.#at = length
-    this.#guess = undefined
-    this.#take({ tokens: guessed })
+    this.#isOpen = false
+    this.#guess = this.#checked({ tokens: guessed }, this.late.acceptance)
   }
 
   /** A token was drawn: shows how true the guess was. */
@@ -147,7 +170,7 @@ export class SequenceDrafts {
     const guess = this.#guess
     if (guess === undefined) return
     const isRight = guess.tokens[guess.right] === token
-    this.acceptance.add(guess.kind, isRight)
+    guess.acceptance.add(guess.kind, isRight)
     if (isRight && ++guess.right < guess.tokens.length) return
     this.#most = isRight ? Math.min(mostDrafts, 2 * this.#most + 1) : fewDrafts
     this.#guess = undefined
@@ -159,10 +182,15 @@ export class SequenceDrafts {
     this.acceptedTokens += accepted
   }
 
-  #propose(tokens: readonly TokenId[], drafter: Drafter): void {
+  #propose(tokens: readonly TokenId[]): void {
     this.#at = tokens.length
     this.#guess = undefined
-    this.#take(drafter.propose(this.#copy(tokens), this.#most))
+    const copy = this.sources.length === 0 ? tokens : this.#copy(tokens)
+    for (const { drafter, acceptance } of this.sources) {
+      this.#guess = this.#checked(drafter.propose(copy, this.#most), acceptance)
+      if (this.#guess !== undefined) break
+    }
+    this.#isOpen = this.#guess === undefined && this.late !== undefined
   }
 
   /** Adds what is new: a drafter that changes what it is given spoils its own guesses only. */
@@ -173,12 +201,12 @@ export class SequenceDrafts {
     return copied
   }
 
-  #take({ tokens, kind = 0 }: Proposal): void {
+  #checked({ tokens, kind = 0 }: Proposal, acceptance: SequenceAcceptance): Guess | undefined {
     const unusable = tokens.findIndex((token) => !this.isUsable(token))
     const end = unusable === -1 ? tokens.length : unusable
-    if (end === 0) return
+    if (end === 0) return undefined
     const usable = tokens.slice(0, Math.min(end, this.#most))
     const known = Number.isInteger(kind) && kind >= 0 && kind < kinds
-    this.#guess = { tokens: usable, kind: known ? kind : 0, right: 0 }
+    return { tokens: usable, kind: known ? kind : 0, acceptance, right: 0 }
   }
 }

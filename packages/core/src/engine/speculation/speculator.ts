@@ -3,7 +3,7 @@ import type { Backend, ModelInfo } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { Logger } from '../../contracts/logger.js'
-import type { Drafter, Proposer } from '../../contracts/model/proposer.js'
+import type { DraftedSequence, Drafter, Proposer } from '../../contracts/model/proposer.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import { synchronous } from '../../policy/compose-policy.js'
@@ -12,26 +12,38 @@ import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import type { RunningSet } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { EngineAcceptance, SequenceAcceptance, SequenceDrafts } from './sequence-drafts.js'
-import { chooseDrafts } from './choose-drafts.js'
+import {
+  type DraftSource,
+  EngineAcceptance,
+  SequenceAcceptance,
+  SequenceDrafts,
+} from './sequence-drafts.js'
+import { chooseDrafts, type GuessCosts } from './choose-drafts.js'
 import {
   DRAFT_BACKEND,
   PROPOSERS,
   type DraftBackend,
   type ProposerCatalog,
   draftModelName,
+  forcedText,
 } from './proposer-catalog.js'
 import { DraftModel, type WantedGuess } from './draft-model.js'
 
+/** Guesses of this acceptance are tried where they do not seem to pay: what they cost shows only then. */
+const likely = 0.8
 /** Drafts of each request in a trial. */
 const triedDrafts = 2
+
+/** The share of forced tokens that is right: the model may write the same text in other tokens. */
+const forcedShare = 0.9
 
 /** Gives sequences their drafts, where the engine speculates and the request does not forbid it. */
 @injectable()
 export class Speculator implements EngineObserver {
-  readonly #proposer: Proposer | undefined
+  /** How often each proposer was right; the first that guesses has its way. */
+  readonly #proposers = new Map<Proposer, EngineAcceptance>()
   #model: DraftModel | undefined
-  readonly #acceptance = new EngineAcceptance()
+  readonly #ofModel = new EngineAcceptance()
   readonly #isUsable: (token: TokenId) => boolean
   readonly #draftTrials = new TrialPace()
   readonly #plainTrials = new TrialPace()
@@ -53,14 +65,19 @@ export class Speculator implements EngineObserver {
     @inject(tokens.LOGGER) private readonly logger: Logger,
   ) {
     const canVerify = backend.capabilities.drafts === true
-    if (speculative === draftModelName && draft !== undefined) {
-      const share = draft.model.sizeBytes / Math.max(1, backend.model.sizeBytes)
-      if (canVerify) this.#model = new DraftModel(draft, clock, costs.steps, share)
-    } else if (canVerify) {
-      this.#proposer = proposers.create(speculative, proposerOptions)
+    if (canVerify && speculative !== 'off') {
+      this.#proposers.set(forcedText, new EngineAcceptance(forcedShare))
+      if (speculative === draftModelName && draft !== undefined) {
+        const share = draft.model.sizeBytes / Math.max(1, backend.model.sizeBytes)
+        this.#model = new DraftModel(draft, clock, costs.steps, share)
+      } else {
+        const proposer = proposers.create(speculative, proposerOptions)
+        if (proposer !== undefined && proposer !== forcedText)
+          this.#proposers.set(proposer, new EngineAcceptance())
+      }
     }
     this.takesTime = this.#model !== undefined
-    this.isOn = this.takesTime || this.#proposer !== undefined
+    this.isOn = this.#proposers.size > 0
     if (!canVerify && speculative !== 'auto' && speculative !== 'off') {
       logger.warn({ speculative }, 'no speculation: this model cannot verify drafts')
     }
@@ -80,18 +97,22 @@ export class Speculator implements EngineObserver {
 
   /** The plan with drafts, where the policy leaves them to the engine and the step only decodes. */
   complete(plan: Plan, running: RunningSet): Plan {
-    if (this.#proposer === undefined && this.#model === undefined) return plan
     const decoding: Sequence[] = []
     for (const { id, drafts } of plan.run) {
       const sequence = running.get(id)
       if (drafts !== undefined || sequence?.state !== 'decoding') return plan
       decoding.push(sequence)
     }
-    const guessMs = this.#model?.costsFor(decoding)
+    const costsOf = this.#model?.costsFor(decoding)
+    const guessMs: GuessCosts = (indexes, count) => {
+      const open = indexes.filter((index) => decoding[index]?.drafts?.isOpen)
+      return open.length === 0 ? 0 : (costsOf?.(open, count) ?? 0)
+    }
     const chosen = chooseDrafts(decoding, this.costs.steps, this.backend.limits, guessMs)
     if (!chosen.some((drafts) => drafts > 0)) {
       this.#plainTrials.onPaying()
-      const isTrial = this.#model !== undefined && this.#draftTrials.isDue()
+      const isLikely = decoding.some(({ draft }) => (draft?.acceptance ?? 0) > likely)
+      const isTrial = (this.#model !== undefined || isLikely) && this.#draftTrials.isDue()
       return isTrial ? this.#withTrial(plan, decoding) : plan
     }
     this.#draftTrials.onPaying()
@@ -119,7 +140,7 @@ export class Speculator implements EngineObserver {
     for (const { id, drafts = 0 } of run) {
       const sequence = running.get(id)
       const count = Math.min(drafts, sequence?.draft?.tokens ?? 0)
-      if (sequence !== undefined && count > 0) wanted.push({ sequence, count })
+      if (sequence?.drafts?.isOpen === true && count > 0) wanted.push({ sequence, count })
     }
     if (wanted.length === 0 || this.#model === undefined) return
     const guesses = await this.#guess(this.#model, wanted)
@@ -130,14 +151,25 @@ export class Speculator implements EngineObserver {
   }
 
   onAdmitted(sequence: Sequence): void {
-    if (!sequence.request.speculative || sequence.drafts !== undefined) return
-    if (this.#proposer === undefined && this.#model === undefined) return
-    const drafter = this.#proposer && this.#begin(this.#proposer)
-    if (drafter === undefined) this.#acceptance.fade()
-    const acceptance = new SequenceAcceptance(this.#acceptance)
+    const { speculative, sampling } = sequence.request
+    if (!speculative || sequence.drafts !== undefined) return
+    const forced: DraftedSequence['forced'] = (tokens, most) =>
+      sequence.sampler?.forced?.(tokens, most) ?? []
+    const drafted = sampling.constraint === undefined ? {} : { forced }
+    const sources: DraftSource[] = []
+    for (const [proposer, ofEngine] of this.#proposers) {
+      const drafter = this.#begin(proposer, drafted)
+      if (drafter === undefined) continue
+      sources.push({ drafter, acceptance: new SequenceAcceptance(ofEngine) })
+    }
+    if (this.#model !== undefined) this.#ofModel.fade()
+    else if (sources.length === 0) return
     // One that has failed guesses for nobody, whenever their request began.
-    const longest = this.#proposer === undefined ? () => this.#model?.longest ?? 0 : undefined
-    sequence.drafts = new SequenceDrafts(drafter, acceptance, this.#isUsable, longest)
+    const late = this.#model && {
+      acceptance: new SequenceAcceptance(this.#ofModel),
+      longest: () => this.#model?.longest ?? 0,
+    }
+    sequence.drafts = new SequenceDrafts(sources, late, this.#isUsable)
   }
 
   async #guess(
@@ -154,7 +186,7 @@ export class Speculator implements EngineObserver {
   }
 
   /** A drafter whose failures mean that it guesses nothing; the first of an engine is logged. */
-  #begin(proposer: Proposer): Drafter {
+  #begin(proposer: Proposer, drafted: DraftedSequence): Drafter | undefined {
     let drafter: Drafter | undefined
     const attempt = <T>(call: () => T, otherwise: T): T => {
       try {
@@ -166,7 +198,8 @@ export class Speculator implements EngineObserver {
         return otherwise
       }
     }
-    drafter = attempt(() => synchronous(proposer.begin(), 'begin'), undefined)
+    drafter = attempt(() => synchronous(proposer.begin(drafted), 'begin'), undefined)
+    if (drafter === undefined) return undefined
     const nothing = { tokens: [] }
     return {
       propose: (tokens, most) =>

@@ -3,7 +3,7 @@ import * as fc from 'fast-check'
 import t from 'tap'
 
 const begin = (options = {}) =>
-  ngramProposer.create({ longest: 4, shortest: 2, ...options }).begin()
+  ngramProposer.create({ longest: 4, shortest: 2, ...options }).begin({})!
 
 t.test('it guesses that the text goes on as before', async (t) => {
   t.same(begin().propose([1, 2, 3, 4, 5, 9, 1, 2, 3], 3), { tokens: [4, 5, 9], kind: 2 })

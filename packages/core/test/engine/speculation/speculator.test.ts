@@ -72,6 +72,66 @@ t.test('text that does not repeat costs little, beside text that does', async (t
   t.ok(on.random < 1.004 * off.random, `${on.random / off.random}`)
 })
 
+/** Knows what comes next, but for each fifth token. */
+class ForcingBackend extends FakeBackend {
+  override createSampler(...of: Parameters<FakeBackend['createSampler']>) {
+    const forced = (tokens: readonly number[], most: number) => {
+      const next: number[] = []
+      while ((tokens.length + next.length) % 5 !== 0 && next.length < most) {
+        next.push(said(tokens.length + next.length))
+      }
+      return next
+    }
+    return Object.assign(super.createSampler(...of), { forced })
+  }
+
+  checkConstraint() {}
+}
+
+/** Nothing that was said before. */
+const said = (length: number) => 20 + (length % 229)
+
+function forcing(speculative: string, options = {}) {
+  const clock = new SimulatedClock(0)
+  const script = (content: readonly number[]) => said(content.length)
+  const settings = { clock, stepMs: () => 10, script }
+  const backend = new ForcingBackend(settings)
+  const parts = { backend, policy: firstComeFirstServed, clock, random: counting(), ...options }
+  const registry = new PluginRegistry()
+  const engine = createEngine({ ...parts, registry, options: { speculative } })
+  const client = new LocalEngineClient(engine, registry, counting())
+  const sampling = { constraint: { type: 'json' as const } }
+  const ask = async (more = {}) => {
+    const request = { prompt: { tokens: [5, 6, 7] }, maxTokens: 150, sampling, ...more }
+    return await drive(clock, collect(client.submit(request)))
+  }
+  return { backend, ask }
+}
+
+t.test(
+  'what a constraint leaves no choice about is guessed, whoever guesses the rest',
+  async (t) => {
+    const plain = await forcing('off').ask()
+    t.equal(plain.end?.timings.draftTokens, undefined)
+    for (const name of ['grammar', 'ngram', 'auto', 'draft']) {
+      const draftBackend = new FakeBackend({ script: () => 19 })
+      const { backend, ask } = forcing(name, name === 'draft' ? { draftBackend } : {})
+      const { tokens, end } = await ask()
+      t.same(tokens, plain.tokens, name)
+      t.ok(backend.steps.length < 70, `${name}: ${backend.steps.length} steps`)
+      const { draftTokens = 0, acceptedTokens = 0 } = end?.timings ?? {}
+      t.ok(acceptedTokens > 80 && acceptedTokens > 0.8 * draftTokens, `${name}: ${acceptedTokens}`)
+    }
+  },
+)
+
+t.test('nothing is forced without a constraint, or where the request forbids it', async (t) => {
+  const { ask } = forcing('grammar')
+  for (const more of [{ sampling: {} }, { speculative: false }]) {
+    t.equal((await ask(more)).end?.timings.draftTokens, undefined)
+  }
+})
+
 t.test('a proposer that changes the tokens it is given harms nobody', async (t) => {
   const registry = new PluginRegistry()
   const propose = (tokens: readonly number[]) => {
@@ -104,7 +164,7 @@ t.test('a proposer that fails guesses nothing and harms nobody', async (t) => {
 })
 
 t.test('a proposer that there is not is refused with the names of those that are', async (t) => {
-  const details = { valid: ['auto', 'off', 'ngram'] }
+  const details = { valid: ['auto', 'off', 'grammar', 'ngram'] }
   t.throws(() => repeating('ngrams'), { code: 'invalid_configuration', details })
   t.throws(() => repeating('draft'), { code: 'invalid_configuration', details })
 })

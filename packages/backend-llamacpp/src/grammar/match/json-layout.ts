@@ -1,0 +1,89 @@
+const openers = '{['
+const closers = '}]'
+const spaces = ' \n\t\r'
+
+/** White space, and how many brackets it is in. */
+interface Gap {
+  readonly text: string
+  readonly depth: number
+}
+
+/**
+ * Which white space a model writes into its JSON, to guess what it writes next: at each kind of place the same as
+ * there before, indented by the number of open brackets.
+ */
+export class JsonLayout {
+  readonly #gaps: Map<string, Gap>
+  /** The brackets that are open. */
+  #open = ''
+  #isString = false
+  #isEscaped = false
+  /** The last character that is no white space, and what is behind it. */
+  #before = ''
+  #space = ''
+
+  constructor(gaps: Iterable<readonly [string, Gap]> = []) {
+    this.#gaps = new Map(gaps)
+  }
+
+  copy(): JsonLayout {
+    const copy = new JsonLayout(this.#gaps)
+    copy.#open = this.#open
+    copy.#isString = this.#isString
+    copy.#isEscaped = this.#isEscaped
+    copy.#before = this.#before
+    copy.#space = this.#space
+    return copy
+  }
+
+  /** Takes in the next character of the text. */
+  read(character: string): void {
+    if (this.#isString) {
+      this.#isString = character !== '"' || this.#isEscaped
+      this.#isEscaped = character === '\\' && !this.#isEscaped
+    } else if (spaces.includes(character)) {
+      this.#space += character
+      return
+    } else {
+      this.#gaps.set(this.#place(character), { text: this.#space, depth: this.#depth(character) })
+      if (openers.includes(character)) this.#open += character
+      else if (closers.includes(character)) this.#open = this.#open.slice(0, -1)
+      this.#isString = character === '"'
+    }
+    this.#before = character
+    this.#space = ''
+  }
+
+  /** The white space that probably still comes before this character. */
+  spaceBefore(character: string): string {
+    if (this.#isString || spaces.includes(character)) return ''
+    const { text, depth } = this.#gaps.get(this.#place(character)) ?? this.#like()
+    const line = text.lastIndexOf('\n') + 1
+    const indent = ((text.length - line) / Math.max(1, depth)) * this.#depth(character)
+    const space = line === 0 ? text : text.slice(0, line) + ' '.repeat(indent)
+    return space.startsWith(this.#space) ? space.slice(this.#space.length) : ''
+  }
+
+  /** What is alike as far as white space is concerned. */
+  #place(character: string): string {
+    if (this.#open === '') return ''
+    const isEnd = closers.includes(character) && !openers.includes(this.#before)
+    return this.#open.at(-1)! + (isEnd ? character : this.#before)
+  }
+
+  #depth(character: string): number {
+    return this.#open.length - Number(closers.includes(character))
+  }
+
+  /** As at places that are like this one, or as most models write it. */
+  #like(): Gap {
+    const none = { text: '', depth: 0 }
+    if (this.#open === '') return none
+    const seen = [...this.#gaps]
+    const lined = seen.find(([place, { text }]) => place !== '' && text.includes('\n'))
+    if (lined !== undefined && this.#before !== ':') return lined[1]
+    if (!':,'.includes(this.#before)) return none
+    const other = seen.find(([place]) => place.endsWith(':') || place.endsWith(','))
+    return other?.[1] ?? { text: ' ', depth: 0 }
+  }
+}
