@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
-import { words } from './run-cli.js'
+import { words } from './inside.js'
 
 const script = (name: string) => new URL(`../../../benchmarks/${name}`, import.meta.url)
 

@@ -15,19 +15,9 @@ import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { options } from '../src/config/options/schema.js'
 import { loadConfig } from '../src/config/load-config.js'
-import { dispatch } from '../src/dispatch.js'
+import { inside as run } from './inside.js'
 import { LogLines } from '../src/process/log-lines.js'
 import { createLogger } from '../src/process/logger.js'
-
-const run = async (argv: string[], env: NodeJS.ProcessEnv = {}) => {
-  const written = { stdout: '', stderr: '' }
-  const into = (name: keyof typeof written) => ({
-    write: (text: string) => void (written[name] += text),
-  })
-  const io = { stdout: into('stdout'), stderr: into('stderr'), env }
-  const code = await dispatch(argv, { ...io, signal: new AbortController().signal })
-  return { code, ...written }
-}
 
 t.test('help and version', async (t) => {
   const { stdout, code } = await run(['--help'])

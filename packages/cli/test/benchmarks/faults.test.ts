@@ -8,7 +8,7 @@ import { plainEnvironment } from '@cllm/testing'
 import { resolveModel } from 'cllm'
 import t, { type Test } from 'tap'
 import type { CommandIo } from '../../src/commands/command-io.js'
-import { commandIo } from '../commands/bench/command-io.js'
+import { commandIo } from '../inside.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 

@@ -2,14 +2,14 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { runCli, words } from '../run-cli.js'
+import { inside, words } from '../inside.js'
 
 t.test('simulate, by name, with a wrong policy', async (t) => {
   const argv = ['simulate', '--requests', '20', '--json', '--policy']
-  const { code, stdout } = await runCli([...argv, 'adaptive+sjf'])
+  const { code, stdout } = await inside([...argv, 'adaptive+sjf'])
   t.equal(code, 0)
   t.match(JSON.parse(stdout), { kind: 'simulation', policy: 'adaptive+sjf' })
-  const wrong = await runCli([...argv, 'adaptive+sfj'])
+  const wrong = await inside([...argv, 'adaptive+sfj'])
   t.match(wrong, { code: 2, stdout: '', stderr: 'did you mean "adaptive+sjf"' })
 })
 
@@ -25,7 +25,7 @@ t.test('policies: each in charge of the same engine in turns', async (t) => {
     report,
     ...policies.flatMap((name) => ['--policy', name]),
   ]
-  const { code, stdout, stderr } = await runCli(argv)
+  const { code, stdout, stderr } = await inside(argv)
   t.equal(code, 0, stderr)
   const lines = stdout
     .trim()
@@ -39,7 +39,7 @@ t.test('policies: each in charge of the same engine in turns', async (t) => {
   const page = await readFile(report, 'utf8')
   t.equal(page.split('composition of the steps</figcaption>').length, 3)
   t.match(page, 'service by tenant')
-  const wrong = await runCli([...argv, '--policy', policies[0]!])
+  const wrong = await inside([...argv, '--policy', policies[0]!])
   t.match(wrong, { code: 2, stdout: '', stderr: '--policy: a policy is given twice' })
 })
 
@@ -55,7 +55,7 @@ t.test("tune: a plugin's policy, confirmed for real", async (t) => {
     ...words('--input-len 8 --output-len 4 --ctx-size 64 --slo ttft:10m,itl:10m --cost two-cores'),
     ...words('--confirm stories15m --confirm-requests 3 --gpu off --threads 1'),
   ]
-  const { code, stdout, stderr } = await runCli([...argv, '--json'])
+  const { code, stdout, stderr } = await inside([...argv, '--json'])
   t.equal(code, 0, stderr)
   const { tried, front, confirmed, yaml } = JSON.parse(stdout) as {
     tried: number
@@ -67,7 +67,7 @@ t.test("tune: a plugin's policy, confirmed for real", async (t) => {
   t.equal(confirmed.length, front.length)
   for (const { goodput, ttftP99Ms } of confirmed) t.ok(goodput === 1 && ttftP99Ms > 0)
   const file = join(t.testdir({ 'tuned.yaml': yaml }), 'tuned.yaml')
-  const config = await runCli(['config', '--json', '--config', file])
+  const config = await inside(['config', '--json', '--config', file])
   t.match(JSON.parse(config.stdout), {
     config: {
       plugins: [{ use: plugin }],

@@ -14,6 +14,7 @@ import { plainEnvironment } from '@cllm/testing'
 import type { BatchObject } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { localSources } from '../models/local-sources.js'
+import { inside } from '../inside.js'
 import { SharedBatchStore } from '../../src/batches/shared-batch-store.js'
 import { childrenOf, start as startPlain } from '../plain-process.js'
 import { bin, model } from '../serve-process.js'
@@ -28,17 +29,6 @@ function start(t: Test, ...args: readonly string[]): ChildProcess {
   })
   t.teardown(() => child.kill('SIGKILL'))
   return child
-}
-
-/** What a command prints, and its exit code. */
-async function run(t: Test, ...args: readonly string[]) {
-  const child = start(t, ...args)
-  const [out, err, [code]] = await Promise.all([
-    text(child.stdout!),
-    text(child.stderr!),
-    once(child, 'exit') as Promise<[number]>,
-  ])
-  return { out, err, code }
 }
 
 /** Starts a worker with stories15m and waits until it serves. */
@@ -252,10 +242,10 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     const keys = ['--cluster-keys', '--requests-per-minute', '2', '--log-level', 'error']
     const [{ base }, added] = await Promise.all([
       startServer(t, '--cluster', url, ...keys),
-      run(t, 'keys', 'add', 'anna', '--role', 'admin', '--cluster', url),
+      inside(['keys', 'add', 'anna', '--role', 'admin', '--cluster', url]),
     ])
-    t.equal(added.code, 0, added.err)
-    const key = added.out.trim()
+    t.equal(added.code, 0, added.stderr)
+    const key = added.stdout.trim()
     const asked = { prompt: 'Once upon a time', max_tokens: 5, temperature: 0 }
     t.equal((await post(`${base}/v1/completions`, asked)).status, 401)
     // The front reads the keys several times a second.
@@ -279,7 +269,7 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     t.match(await refused.json(), { error: /there is no key "bert"/ })
 
     t.equal((await fetch(`${base}/health/ready`)).status, 200)
-    const { out } = await run(t, 'cluster', '--json', '--cluster', url)
+    const { stdout: out } = await inside(['cluster', '--json', '--cluster', url])
     const listed = JSON.parse(out) as { id: string; state: string; fingerprint: string }[]
     const last = workers[2]!
     t.ok(
@@ -296,11 +286,17 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     const model = { id: 'stories15m-q8_0' }
     const old = { kind: 'worker', id: 'old-1', state: 'up', host: 'elsewhere', info: { model } }
     await stranger.announce('old-1', JSON.stringify(old), 600_000)
-    const shown = await run(t, 'cluster', '--cluster', url)
-    t.match(shown.out, /old-1.*incompatible.*stories15m[^]*speak the cluster protocol 1, this cllm/)
-    t.match((await run(t, 'cluster', '--json', '--cluster', url)).out, /"state":"incompatible"/)
-    const refusal = await run(t, 'cluster', 'drain', 'old-1', '--cluster', url)
-    t.match([refusal.code, refusal.err], [2, /old-1 is of another version/])
+    const shown = await inside(['cluster', '--cluster', url])
+    t.match(
+      shown.stdout,
+      /old-1.*incompatible.*stories15m[^]*speak the cluster protocol 1, this cllm/,
+    )
+    t.match(
+      (await inside(['cluster', '--json', '--cluster', url])).stdout,
+      /"state":"incompatible"/,
+    )
+    const refusal = await inside(['cluster', 'drain', 'old-1', '--cluster', url])
+    t.match([refusal.code, refusal.stderr], [2, /old-1 is of another version/])
     // The front looks at the list twice a second.
     const detailed = `${base}/health?level=detailed`
     let health = ''
@@ -314,25 +310,25 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
 
     const record = JSON.parse((await stranger.members()).get(last.id) ?? '{}') as object
     await stranger.announce('dead-1', JSON.stringify({ ...record, id: 'dead-1' }), 600_000)
-    t.match((await run(t, 'cluster', '--cluster', url)).out, /dead-1 +│? *lost/)
-    const lost = await run(t, 'cluster', 'drain', 'dead-1', '--cluster', url)
-    t.match([lost.code, lost.err], [2, /dead-1 is lost/])
+    t.match((await inside(['cluster', '--cluster', url])).stdout, /dead-1 +│? *lost/)
+    const lost = await inside(['cluster', 'drain', 'dead-1', '--cluster', url])
+    t.match([lost.code, lost.stderr], [2, /dead-1 is lost/])
     await stranger.withdraw('dead-1')
     await stranger.close()
 
-    t.equal((await run(t, 'keys', 'revoke', 'anna', '--cluster', url)).code, 0)
+    t.equal((await inside(['keys', 'revoke', 'anna', '--cluster', url])).code, 0)
     const revokedAt = performance.now()
     await until(async () => (await post(`${base}/v1/completions`, asked, key)).status === 401)
     const ms = performance.now() - revokedAt
     t.comment(`refused ${ms} ms after it was revoked`)
 
-    const wrong = await run(t, 'cluster', 'drain', `${last.id.slice(0, -1)}x`, '--cluster', url)
+    const wrong = await inside(['cluster', 'drain', `${last.id.slice(0, -1)}x`, '--cluster', url])
     t.equal(wrong.code, 2)
-    t.match(wrong.err, `did you mean "${last.id}"`)
+    t.match(wrong.stderr, `did you mean "${last.id}"`)
     t.equal(existsSync(readyFile), true)
     const exit = once(last.child, 'exit')
-    const drained = await run(t, 'cluster', 'drain', last.id, '--migrate', '--cluster', url)
-    t.same([drained.code, drained.err], [0, `${last.id} drains\n`])
+    const drained = await inside(['cluster', 'drain', last.id, '--migrate', '--cluster', url])
+    t.same([drained.code, drained.stderr], [0, `${last.id} drains\n`])
     t.same(await exit, [0, null])
     t.equal(existsSync(readyFile), false, 'a probe sees that it has gone')
   })
@@ -463,16 +459,10 @@ t.test(
 
 t.test('a cluster that is not there is told at once', async (t) => {
   for (const command of ['serve', 'worker']) {
-    const { code, err } = await run(
-      t,
-      command,
-      '--cluster',
-      'redis://127.0.0.1:1',
-      '--model',
-      model,
-    )
+    const there = ['--cluster', 'redis://127.0.0.1:1', '--model', model]
+    const { code, stderr } = await inside([command, ...there])
     t.equal(code, 1)
-    t.match(err, /error: The cluster at redis:\/\/127.0.0.1:1 cannot be reached/)
+    t.match(stderr, /error: The cluster at redis:\/\/127.0.0.1:1 cannot be reached/)
   }
 
   const child = startPlain(t, ['worker', '--cluster', 'redis://127.0.0.1:1', '--model', model], {

@@ -14,20 +14,11 @@ import { silentLogger } from '@cllm/core'
 import t from 'tap'
 import { renderConfig } from '../../src/commands/config.js'
 import { loadConfig } from '../../src/config/load-config.js'
-import { dispatch } from '../../src/dispatch.js'
 import { takeRights } from '../../src/keys/key-file.js'
+import { inside } from '../inside.js'
 import { openKeyRing } from '../../src/keys/open-key-ring.js'
 
-const run = async (...argv: readonly string[]) => {
-  let [out, err] = ['', '']
-  const code = await dispatch([...argv], {
-    stdout: { write: (text) => (out += text) },
-    stderr: { write: (text) => (err += text) },
-    env: {},
-    signal: new AbortController().signal,
-  })
-  return { code, out, err }
-}
+const run = async (...argv: readonly string[]) => await inside(argv)
 
 /** What a file's watcher does next; it alone would not keep the process alive. */
 const until = async (condition: () => boolean): Promise<void> => {
@@ -40,44 +31,47 @@ t.test('keys are made, listed and revoked, and only their hashes are kept', asyn
   const limits = ['--requests-per-minute', '60', '--tokens-per-minute', '9000']
   const ann = await run('keys', 'add', 'ann', '--tenant', 'shop', ...limits, ...flags)
   t.equal(ann.code, 0)
-  t.match(ann.out, /^cllm_[\w-]{43}\n$/)
+  t.match(ann.stdout, /^cllm_[\w-]{43}\n$/)
   const root = await run('keys', 'add', 'root', '--role', 'admin', ...flags)
   const text = readFileSync(file, 'utf8')
-  t.notOk(text.includes(ann.out.trim()), 'the key itself is not in the file')
+  t.notOk(text.includes(ann.stdout.trim()), 'the key itself is not in the file')
   if (process.platform !== 'win32') t.equal(statSync(file).mode & 0o777, 0o600)
-  t.same(JSON.parse((await run('keys', 'list', '--json', ...flags)).out), [
+  t.same(JSON.parse((await run('keys', 'list', '--json', ...flags)).stdout), [
     { name: 'ann', tenant: 'shop', role: 'user', requestsPerMinute: 60, tokensPerMinute: 9000 },
     { name: 'root', tenant: 'root', role: 'admin' },
   ])
-  t.match((await run('keys', 'list', ...flags)).out, /ann.*shop.*user.*60.*9000/)
+  t.match((await run('keys', 'list', ...flags)).stdout, /ann.*shop.*user.*60.*9000/)
   const twice = await run('keys', 'add', 'ann', ...flags)
   t.equal(twice.code, 2)
-  t.match(twice.err, /has a key "ann" already/)
+  t.match(twice.stderr, /has a key "ann" already/)
 
   const ring = openKeyRing({ apiKey: 'mine', file }, silentLogger, 20)!
   t.teardown(ring.close)
-  t.match(ring.find(ann.out.trim()), { name: 'ann', tenant: 'shop', role: 'user' })
-  t.match(ring.find(root.out.trim()), { role: 'admin' })
+  t.match(ring.find(ann.stdout.trim()), { name: 'ann', tenant: 'shop', role: 'user' })
+  t.match(ring.find(root.stdout.trim()), { role: 'admin' })
   t.match(ring.find('mine'), { role: 'admin' })
   t.equal(ring.find('other'), undefined)
 
   const other = ['--requests-per-minute', 'none', '--tokens-per-month', '5']
-  t.match(await run('keys', 'limit', 'ann', ...other, ...flags), { code: 0, err: /limits of ann/ })
-  t.same(JSON.parse((await run('keys', 'list', '--json', ...flags)).out)[0], {
+  t.match(await run('keys', 'limit', 'ann', ...other, ...flags), {
+    code: 0,
+    stderr: /limits of ann/,
+  })
+  t.same(JSON.parse((await run('keys', 'list', '--json', ...flags)).stdout)[0], {
     name: 'ann',
     tenant: 'shop',
     role: 'user',
     tokensPerMinute: 9000,
     tokensPerMonth: 5,
   })
-  t.match((await run('keys', 'limit', 'bob', ...other, ...flags)).err, /has no key "bob"/)
-  t.match((await run('keys', 'limit', 'ann', ...flags)).err, /expected a limit/)
-  await until(() => ring.find(ann.out.trim())?.tokensPerMonth === 5)
+  t.match((await run('keys', 'limit', 'bob', ...other, ...flags)).stderr, /has no key "bob"/)
+  t.match((await run('keys', 'limit', 'ann', ...flags)).stderr, /expected a limit/)
+  await until(() => ring.find(ann.stdout.trim())?.tokensPerMonth === 5)
 
   t.equal((await run('keys', 'revoke', 'ann', ...flags)).code, 0)
-  t.match((await run('keys', 'revoke', 'ann', ...flags)).err, /has no key "ann"/)
-  await until(() => ring.find(ann.out.trim()) === undefined)
-  t.ok(ring.find(root.out.trim()), 'the others stay')
+  t.match((await run('keys', 'revoke', 'ann', ...flags)).stderr, /has no key "ann"/)
+  await until(() => ring.find(ann.stdout.trim()) === undefined)
+  t.ok(ring.find(root.stdout.trim()), 'the others stay')
 })
 
 t.test("a server's keys are changed in its file", async (t) => {
@@ -105,7 +99,7 @@ t.test("a server's keys are changed in its file", async (t) => {
   t.equal(ring.find(secret), undefined)
   await t.rejects(store!.remove('ann'), { message: /there is no key "ann"/ })
   t.match(
-    (await run('keys', 'list', '--json', '--api-keys', file)).out,
+    (await run('keys', 'list', '--json', '--api-keys', file)).stdout,
     /^\[\s+\{\s+"name": "root"[^}]+\}\s+\]/,
   )
   const one = openKeyRing({ apiKey: 'mine', file: null }, silentLogger)
@@ -114,7 +108,7 @@ t.test("a server's keys are changed in its file", async (t) => {
 
 t.test('a file that breaks while the server runs changes nothing', async (t) => {
   const file = join(t.testdir(), 'keys.json')
-  const { out } = await run('keys', 'add', 'ann', '--api-keys', file)
+  const { stdout: out } = await run('keys', 'add', 'ann', '--api-keys', file)
   const errors: string[] = []
   const error = (_: unknown, message: string) => errors.push(message)
   const ring = openKeyRing({ apiKey: null, file }, { ...silentLogger, error }, 20)!
@@ -134,7 +128,7 @@ t.test('a file that breaks while the server runs changes nothing', async (t) => 
 t.test('a file whose rights are corrected is read again', async (t) => {
   const folder = t.testdir()
   const file = join(folder, 'keys.json')
-  const { out } = await run('keys', 'add', 'ann', '--api-keys', file)
+  const { stdout: out } = await run('keys', 'add', 'ann', '--api-keys', file)
   const key = JSON.parse(readFileSync(file, 'utf8')) as object
   let failures = 0
   const error = (): void => void failures++
@@ -192,7 +186,7 @@ t.test('who may not set the owner sets the group, and gives another group nothin
 
 t.test('a place where no file can be is told', async (t) => {
   const file = join(t.testdir({ file: '' }), 'file', 'keys.json')
-  const { code, err } = await run('keys', 'add', 'ann', '--api-keys', file)
+  const { code, stderr: err } = await run('keys', 'add', 'ann', '--api-keys', file)
   t.equal(code, 2)
   t.match(err, /^error: the keys cannot be written: E.*keys\.json/)
 })
@@ -206,7 +200,7 @@ t.test('wrong flags', async (t) => {
     [['add', 'x'], /--api-keys FILE/],
     [['list', '--api-keys', file], /cannot be read/],
   ] as const) {
-    const { code, err } = await run('keys', ...argv)
+    const { code, stderr: err } = await run('keys', ...argv)
     t.equal(code, 2)
     t.match(err, message)
   }
@@ -240,7 +234,7 @@ t.test('cllm config does not show the key', async (t) => {
   t.equal(loaded.config.security.api_key, 'top-secret')
   t.match(renderConfig(loaded), /api_key: null # CLLM_API_KEY/)
   for (const more of [[], ['--json']]) {
-    const { out, err } = await run('config', '--api-key', 'top-secret', ...more)
+    const { stdout: out, stderr: err } = await run('config', '--api-key', 'top-secret', ...more)
     t.notMatch(out + err, 'top-secret')
   }
 })

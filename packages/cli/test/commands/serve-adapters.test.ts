@@ -1,11 +1,11 @@
-import { once } from 'node:events'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { nextNumber } from '@cllm/core'
 import { writeLoraAdapter } from '@cllm/gguf'
 import t, { type Test } from 'tap'
+import { inside } from '../inside.js'
 import { firstChildOf } from '../plain-process.js'
-import { model, run, serve, stop } from '../serve-process.js'
+import { model, serve, stop } from '../serve-process.js'
 import { until } from '../until.js'
 
 const width = 288
@@ -158,21 +158,24 @@ t.test('adapters are models, and requests choose them', async (t) => {
 
 t.test('an adapter that cannot be loaded ends the start, and says why', async (t) => {
   const qwen = await adapter('strange', 5, 'qwen3')
-  const start = async (...args: string[]) => {
-    const child = run(['--port', '0', '--gpu', 'off', '--log-level', 'silent', ...args])
-    t.teardown(() => child.kill('SIGKILL'))
-    let said = ''
-    child.stderr?.on('data', (data) => (said += String(data)))
-    const [code] = (await once(child, 'exit')) as [number | null]
-    return { code, said }
-  }
   const cases: [string[], RegExp][] = [
     [['--lora', `x=${qwen}`], /strange\.gguf.*"llama", as the model has, instead got qwen3/],
     [['--lora', 'gone.gguf'], /--lora: expected a list of NAME=PATH\[:SCALE\]/],
   ]
   for (const [args, message] of cases) {
-    const { code, said } = await start('--model', model, ...args)
+    const words = [
+      'serve',
+      '--port',
+      '0',
+      '--gpu',
+      'off',
+      '--log-level',
+      'silent',
+      '--model',
+      model,
+    ]
+    const { code, stderr } = await inside([...words, ...args])
     t.not(code, 0)
-    t.match(said, message)
+    t.match(stderr, message)
   }
 })

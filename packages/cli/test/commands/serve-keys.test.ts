@@ -1,21 +1,20 @@
-import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
+import { inside } from '../inside.js'
 import { quickModel } from '../plain-process.js'
-import { bin, serve, stop } from '../serve-process.js'
+import { serve, stop } from '../serve-process.js'
 
 t.test('keys in the real process: roles, limits, reload, the words of each protocol', async (t) => {
   const file = join(t.testdir(), 'keys.json')
-  const keys = (...args: readonly string[]): string =>
-    execFileSync(process.execPath, [bin, 'keys', ...args, '--api-keys', file], {
-      env: plainEnvironment(process.env),
-      encoding: 'utf8',
-    }).trim()
-  const ann = keys('add', 'ann', '--requests-per-minute', '3')
-  const root = keys('add', 'root', '--role', 'admin')
+  const keys = async (...args: readonly string[]): Promise<string> => {
+    const { code, stdout } = await inside(['keys', ...args, '--api-keys', file])
+    t.equal(code, 0)
+    return stdout.trim()
+  }
+  const ann = await keys('add', 'ann', '--requests-per-minute', '3')
+  const root = await keys('add', 'root', '--role', 'admin')
   const server = await serve(t, ...quickModel, '--slots', '1', '--api-keys', file)
   const ask = async (path: string, key: string | undefined, body?: object, method = 'POST') => {
     const answer = await fetch(server.url + path, {
@@ -71,15 +70,15 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
   const made = await ask('/admin/keys', root, { name: 'eve', tokens_per_minute: 5 })
   const { key: eve } = (JSON.parse(made.text) as { data: { key: string } }).data
   t.equal(await status(eve), 200, 'a key that the server made is valid at once')
-  t.match(keys('list'), /eve .* 5 /, 'and in the file')
+  t.match(await keys('list'), /eve .* 5 /, 'and in the file')
   t.notOk(readFileSync(file, 'utf8').includes(eve), 'as its hash')
   t.match(await ask('/admin/keys', root, { name: 'eve' }), { status: 400, text: /"eve\\" already/ })
-  const bob = keys('add', 'bob')
+  const bob = await keys('add', 'bob')
   await becomes(bob, 200)
-  keys('revoke', 'ann')
+  await keys('revoke', 'ann')
   await becomes(ann, 401)
   t.equal(await status(root), 200, 'the others stay, without a restart')
-  t.notMatch(keys('list'), /ann/)
+  t.notMatch(await keys('list'), /ann/)
   await stop(t, server)
   const log = await server.errors
   for (const key of [ann, bob, eve, root]) t.notOk(log.includes(key), 'no key in the log')

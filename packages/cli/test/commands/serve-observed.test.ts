@@ -9,6 +9,7 @@ import type { Recording } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
 import { resolveModel } from 'cllm'
 import t from 'tap'
+import { inside } from '../inside.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 const { path: model } = await resolveModel('stories15m')
@@ -155,14 +156,14 @@ t.test('what is logged, recorded and counted of a real server', async (t) => {
     t.equal(asked.policy, 'chunked+fcfs', 'the fallback, which has taken over')
     const file = join(folder, 'asked.json')
     writeFileSync(file, JSON.stringify(asked))
-    const replay = () =>
-      execFileSync(process.execPath, [bin, 'simulate', '--replay', file, '--json'], {
-        env: plainEnvironment(process.env),
-        encoding: 'utf8',
-      })
-    const first = replay()
+    const replay = async (): Promise<string> => {
+      const { code, stdout } = await inside(['simulate', '--replay', file, '--json'])
+      t.equal(code, 0)
+      return stdout
+    }
+    const first = await replay()
     t.match(JSON.parse(first), { requests: 7, summary: { requests: { ok: 7 } } })
-    t.equal(replay(), first)
+    t.equal(await replay(), first)
   })
 
   server.kill('SIGTERM')

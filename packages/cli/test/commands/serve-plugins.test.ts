@@ -6,6 +6,7 @@ import { createInterface } from 'node:readline'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
+import { inside } from '../inside.js'
 import { start } from '../plain-process.js'
 
 const fileOf = (path: string) => fileURLToPath(new URL(path, import.meta.url))
@@ -118,10 +119,8 @@ t.test('what does not exist is refused before a model is loaded', async (t) => {
   ]
   await Promise.all(
     wrong.map(async ([args, message, code]) => {
-      const child = start(t, ['serve', '--port', '0', '--config', config, ...args])
-      const errors = text(child.stderr)
-      t.same(await once(child, 'exit'), [code, null], args.join(' '))
-      t.match(await errors, message)
+      const ended = await inside(['serve', '--port', '0', '--config', config, ...args])
+      t.match(ended, { code, stderr: message }, args.join(' '))
     }),
   )
 })

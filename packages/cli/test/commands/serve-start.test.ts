@@ -3,12 +3,11 @@ import { readFile } from 'node:fs/promises'
 import { createServer, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { text } from 'node:stream/consumers'
 import type { GenerateEvent } from '@cllm/core'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { createServer as createLlmServer, serve, type ServerByName } from 'cllm'
 import t, { type Test } from 'tap'
-import { dispatch } from '../../src/dispatch.js'
+import { inside } from '../inside.js'
 import { localSources } from '../models/local-sources.js'
 import { start } from '../plain-process.js'
 import { model } from '../serve-process.js'
@@ -21,9 +20,10 @@ async function slowModel(t: Test) {
   const spec = sources.upload('test/stories', 'stories.gguf', await readFile(model))
   sources.halt()
   const env = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: join(folder, 'models') }
-  const args = ['--model', spec, '--threads', '1', '--gpu', 'off', '--log-level', 'silent']
-  const serving = (...more: readonly string[]) => start(t, ['serve', ...args, ...more], env)
-  return { folder, sources, serve: serving }
+  const usual = ['--threads', '1', '--gpu', 'off', '--log-level', 'silent']
+  const argv = ['serve', '--model', spec, ...usual]
+  const serving = (...more: readonly string[]) => start(t, [...argv, ...more], env)
+  return { folder, sources, argv, env, serve: serving }
 }
 
 async function freePort(): Promise<number> {
@@ -36,7 +36,7 @@ async function freePort(): Promise<number> {
 }
 
 t.test('wrong settings are reported before the model is fetched', async (t) => {
-  const { folder, sources, serve } = await slowModel(t)
+  const { folder, sources, argv, env } = await slowModel(t)
   const taken = createServer().listen(0, '127.0.0.1')
   await once(taken, 'listening')
   t.teardown(() => taken.close())
@@ -50,10 +50,7 @@ t.test('wrong settings are reported before the model is fetched', async (t) => {
     [['--speculative-options', '{"long":3}'], /its options are longest, shortest/, 2],
   ]
   for (const [args, message, code] of wrong) {
-    const child = serve(...args)
-    const errors = text(child.stderr)
-    t.same(await once(child, 'exit'), [code, null])
-    t.match(await errors, message)
+    t.match(await inside([...argv, ...args], env), { code, stderr: message })
   }
   t.same(sources.requests, [])
 })
@@ -69,31 +66,22 @@ t.test('files that cannot be used are told before the model is fetched', async (
     ['--lora', 'sql=.', /the adapter sql cannot be read: expected a GGUF file, .* is a folder/],
   ]
   for (const [flag, value, message] of wrong) {
-    let said = ''
-    const code = await dispatch(['serve', '--model', 'hf:a/none/none.gguf', flag, value], {
-      stdout: { write: (text) => (said += text) },
-      stderr: { write: (text) => (said += text) },
-      env: {},
-      signal: new AbortController().signal,
-    })
+    const argv = ['serve', '--model', 'hf:a/none/none.gguf', flag, value]
+    const { code, stdout, stderr } = await inside(argv)
     t.equal(code, 2, flag)
-    t.match(said, message)
-    t.ok(said.startsWith('error: '), 'and nothing else is said')
+    t.match(stderr, message)
+    t.ok(stdout === '' && stderr.startsWith('error: '), 'and nothing else is said')
   }
 })
 
 t.test('serve says what the 2-bit model is, and what to take instead', async (t) => {
   const cache = t.testdir({ 'tinyllama-1.1b-chat-iq2_xxs.gguf': 'no GGUF' })
-  let said = ''
-  const code = await dispatch(['serve', '--port', '0', '--model', 'tinyllama-1.1b-chat'], {
-    stdout: { write: (text) => (said += text) },
-    stderr: { write: (text) => (said += text) },
-    env: { CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'silent' },
-    signal: new AbortController().signal,
-  })
+  const argv = ['serve', '--port', '0', '--model', 'tinyllama-1.1b-chat']
+  const env = { CLLM_CACHE: cache, CLLM_LOG_LEVEL: 'silent' }
+  const { code, stderr } = await inside(argv, env)
   t.equal(code, 1)
   t.match(
-    said,
+    stderr,
     /^tinyllama-1\.1b-chat: a 2-bit model .* `cllm pull qwen3-0\.6b`, or --model FILE\n/,
   )
 })

@@ -1,11 +1,11 @@
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { inside } from '../inside.js'
 import { quickModel } from '../plain-process.js'
-import { model, run, serve, stop } from '../serve-process.js'
+import { model, serve, stop } from '../serve-process.js'
 import { until } from '../until.js'
 
 async function post(url: string, path: string, body: unknown): Promise<Response> {
@@ -92,11 +92,10 @@ t.test('cllm serve', async (t) => {
   })
 
   t.test('a port that is taken is said to be', async (t) => {
-    const child = run(['--model', model, '--port', new URL(url).port, '--threads', '1'])
-    t.teardown(() => child.kill('SIGKILL'))
-    const errors = text(child.stderr!)
-    t.same(await once(child, 'exit'), [1, null])
-    t.match(await errors, new RegExp(`${new URL(url).port}: another program listens`))
+    const { port } = new URL(url)
+    const { code, stderr } = await inside(['serve', '--model', model, '--port', port])
+    t.equal(code, 1)
+    t.match(stderr, new RegExp(`${port}: another program listens`))
   })
 
   t.test('SIGTERM lets what runs finish', async (t) => {
@@ -198,12 +197,9 @@ scheduler: { max_batch_size: 32, batch_timeout_ms: 500, request_timeout: 60.0 }
 
 t.test('what cannot start says why, all at once', async (t) => {
   const fail = async (...args: readonly string[]): Promise<string> => {
-    const child = run(args)
-    t.teardown(() => child.kill('SIGKILL'))
-    const errors = text(child.stderr!)
-    const [code] = (await once(child, 'exit')) as [number]
+    const { code, stderr } = await inside(['serve', ...args])
     t.not(code, 0)
-    return await errors
+    return stderr
   }
   const wrong = await fail('--prot', '9000', '--slots', 'many', '--policy', 'fastest')
   t.match(wrong, /--prot.*--port/)

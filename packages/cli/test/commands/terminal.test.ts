@@ -14,6 +14,7 @@ import { Conversation } from '../../src/commands/chat/conversation.js'
 import { ServerClient } from '../../src/commands/server/server-client.js'
 import { dispatch } from '../../src/dispatch.js'
 import { catalogSampling } from '../../src/models/catalog/catalog.js'
+import { inside as runInside } from '../inside.js'
 import { firstChildOf, gone } from '../plain-process.js'
 import { bin, model, serve } from '../serve-process.js'
 
@@ -46,20 +47,9 @@ async function cllm(argv: readonly string[], env: NodeJS.ProcessEnv = here, stdi
   return { code, stdout, stderr }
 }
 
-/** The same in this process, which is faster, for what does not depend on a process. */
-async function inside(argv: string[], env: NodeJS.ProcessEnv = here) {
-  const written = { stdout: '', stderr: '' }
-  const into = (name: keyof typeof written) => ({
-    write: (part: string) => void (written[name] += part),
-  })
-  const code = await dispatch(argv, {
-    stdout: into('stdout'),
-    stderr: into('stderr'),
-    env: plainEnvironment(process.env, env),
-    signal: new AbortController().signal,
-  })
-  return { code, ...written }
-}
+/** The same in this process. */
+const inside = async (argv: readonly string[], env: NodeJS.ProcessEnv = here) =>
+  await runInside(argv, env)
 
 /** What the server answers to this prompt. */
 async function answerTo(content: string): Promise<string> {
@@ -187,12 +177,12 @@ t.test('cllm run starts a server of its own, and Ctrl-C ends both', async (t) =>
     CLLM_CLUSTER_BATCHES: 'true',
     CLLM_WORKERS: '2',
   }
-  const answer = await cllm(['run', model, 'Once upon a time', ...greedy, ...ownServer], service)
+  const answer = await inside(['run', model, 'Once upon a time', ...greedy, ...ownServer], service)
   t.match(answer, { code: 0, stdout: await answerTo('Once upon a time') })
   t.same(await readdir(folder), [])
 
   const locked = ['run', model, 'Once', ...ownServer, '--api-key', 'not what the command has']
-  t.match(await cllm(locked, nowhere), { code: 1, stderr: /key/ }, 'and ends the server')
+  t.match(await inside(locked, nowhere), { code: 1, stderr: /key/ }, 'and ends the server')
 
   const child = start(['run', model, 'Once upon a time', ...ownServer], nowhere)
   t.teardown(() => child.kill('SIGKILL'))

@@ -23,7 +23,7 @@ import { loadConfig } from '../../../src/config/load-config.js'
 import { toEngineSettings } from '../../../src/engine/to-engine-settings.js'
 import { exitCodeOf } from '../../../src/commands/bench/output.js'
 import { tune } from '../../../src/commands/bench/tune.js'
-import { commandIo } from './command-io.js'
+import { commandIo } from '../../inside.js'
 
 const linesOf = <T>(text: string) =>
   text

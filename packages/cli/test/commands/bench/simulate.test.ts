@@ -7,7 +7,7 @@ import type { Recording } from '@cllm/core'
 import { batchings, createPolicy, orders } from '@cllm/scheduler'
 import { builtInMachines, type MachineModel, recordedMachine } from '@cllm/simulation'
 import { simulate } from '../../../src/commands/bench/simulate.js'
-import { commandIo } from './command-io.js'
+import { commandIo } from '../../inside.js'
 
 const policies = async () => ({ createPolicy, batchings, orders })
 
