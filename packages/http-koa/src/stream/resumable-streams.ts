@@ -73,8 +73,8 @@ export class StreamSession implements StreamWriter {
     return this.bytes - (this.#events[0]?.offset ?? 0)
   }
 
-  /** Its answer begins: this client reads it first. */
-  open(client: StreamWriter): void {
+  /** Its answer begins: this client reads it first; default: nobody does. */
+  open(client?: StreamWriter): void {
     this.isOpen = true
     this.#client = client
   }
@@ -190,7 +190,7 @@ export class ResumableStreams {
   }
 
   /** The request is accepted: its stream begins, and those before it are stopped and forgotten. */
-  accept(session: StreamSession, client: StreamWriter): void {
+  accept(session: StreamSession, client?: StreamWriter): void {
     session.open(client)
     const all = this.#of(session.key)
     const place = Math.max(0, all.indexOf(session))

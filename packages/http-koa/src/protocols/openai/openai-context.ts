@@ -2,6 +2,7 @@ import { requestId } from '@cllm/host'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { Call } from '../../routes/call.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
+import type { KeptItems } from './responses/kept-items.js'
 import { customInput } from './tools/custom-tools.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
 
@@ -23,6 +24,8 @@ export interface OpenAiContext {
   readonly defaults: Readonly<Record<keyof typeof openAiDefaults, ProtocolDefaults>>
   /** Seconds since the epoch, shown as the date of every model. */
   readonly started: number
+  /** The responses and conversations that are kept; undefined: none are. */
+  readonly kept: KeptItems | undefined
   /** Below `info` answers to chats show the prompt where a request does not say. */
   readonly log: LogLevelControl | undefined
 }

@@ -1,9 +1,10 @@
-import { defined } from '@cllm/core'
+import { defined, type StateFiles } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import {
   defineProtocol,
   LOG_LEVEL,
   STARTED_AT,
+  STORED_RESPONSES,
   type LogLevelControl,
 } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
@@ -24,6 +25,8 @@ import { listModels, showModel } from './models.js'
 import { rerank, rerankSchema, score, scoreSchema } from '../rerank/rerank.js'
 import { openAiErrors } from './openai-error.js'
 import { responsesSchema } from './responses/responses-request.js'
+import { KeptItems } from './responses/kept-items.js'
+import { keptRoutes } from './responses/kept-routes.js'
 import { streamRoutes } from './stream-routes.js'
 import { countResponseTokens, responses } from './responses/responses.js'
 
@@ -35,6 +38,8 @@ export interface OpenAiProtocolOptions {
   readonly started?: number
   /** The level of the server's logger: answers to chats show the prompt below `info`, as llama-server's do. */
   readonly log?: LogLevelControl
+  /** Where responses and conversations are kept. Default: nowhere, and what needs it is refused. */
+  readonly responses?: StateFiles | undefined
 }
 
 const streams = ['application/json', 'text/event-stream']
@@ -103,6 +108,7 @@ const routes: readonly Route<OpenAiContext>[] = [
   ...both(post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema })),
   ...both(post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema })),
   post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
+  ...keptRoutes,
   ...streamRoutes,
 ]
 
@@ -113,6 +119,7 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     routes: bindRoutes(routes, {
       defaults: eachWithOverrides(openAiDefaults, options.defaults),
       started: Math.floor((options.started ?? 0) / 1000),
+      kept: options.responses && new KeptItems(options.responses),
       log: options.log,
     }),
     errors: openAiErrors,
@@ -130,6 +137,6 @@ export const openAi = defineProtocol({
     openAiProtocol({
       defaults: overridesFrom(options, services),
       started: services.get(STARTED_AT) ?? 0,
-      ...defined({ log: services.get(LOG_LEVEL) }),
+      ...defined({ log: services.get(LOG_LEVEL), responses: services.get(STORED_RESPONSES) }),
     }),
 })

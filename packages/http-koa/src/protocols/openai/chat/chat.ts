@@ -11,7 +11,6 @@ import { generationSettings } from '../../llama-server/generation-settings.js'
 import {
   type OpenAiContext,
   openAiDefaults,
-  secondsNow,
   toolCallOf,
   unknownFingerprint,
 } from '../openai-context.js'
@@ -36,7 +35,7 @@ export async function chatCompletions(
       : await startThinking(call, client, requests, limit)
   const head = {
     id: `chatcmpl-${requestId(call.random)}`,
-    created: secondsNow(call),
+    created: Math.floor(call.clock.now() / 1000),
     model,
     system_fingerprint: generations[0]?.fingerprint ?? unknownFingerprint,
   }

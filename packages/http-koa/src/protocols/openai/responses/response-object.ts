@@ -87,9 +87,20 @@ const echoed = {
   user: null,
 } as const
 
+/** Where a response is found later, if anywhere. */
+export interface ResponsePlace {
+  readonly id: string
+  readonly isKept: boolean
+}
+
 /** The members that a response has from start to end. */
-export const responseHead = (call: Call, fields: ResponsesFields, model: string) => ({
-  id: `resp_${requestId(call.random)}`,
+export const responseHead = (
+  call: Call,
+  fields: ResponsesFields,
+  model: string,
+  { id, isKept }: ResponsePlace,
+) => ({
+  id,
   object: 'response',
   created_at: secondsNow(call),
   model,
@@ -104,9 +115,10 @@ export const responseHead = (call: Call, fields: ResponsesFields, model: string)
     ]),
   ),
   parallel_tool_calls: fields.parallel_tool_calls ?? true,
-  previous_response_id: null,
+  previous_response_id: fields.previous_response_id ?? null,
+  ...(fields.conversation !== undefined && { conversation: { id: fields.conversation } }),
   reasoning: { effort: fields.reasoning?.effort ?? null, summary: null },
-  store: false,
+  store: isKept,
   temperature: fields.temperature ?? null,
   text: fields.text ?? { format: { type: 'text' } },
   tool_choice: fields.tool_choice ?? 'auto',

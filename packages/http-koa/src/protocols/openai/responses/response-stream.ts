@@ -141,6 +141,8 @@ export interface ResponseStreamOptions {
   readonly hasTimings: boolean
   /** The free-form tools. */
   readonly customs: ReadonlySet<string>
+  /** Keeps the response as it is at its end. */
+  readonly keep?: ((response: object) => void) | undefined
 }
 
 /** Writes an answer as the events of OpenAI's Responses API, in the order that it documents. */
@@ -148,7 +150,7 @@ export function responseEvents(
   call: Call,
   { promptTokens }: Generation,
   form: AnswerForm,
-  { head, hasTimings, customs }: ResponseStreamOptions,
+  { head, hasTimings, customs, keep }: ResponseStreamOptions,
   write: (text: string) => void,
 ): Encoder<GenerationEvent> {
   let sequence_number = 0
@@ -187,6 +189,7 @@ export function responseEvents(
       answer.push(parser.end())
       answer.end()
       const ended = { ...head, ...responseEnd(call, event, answer.items, parser.reasoningTokens) }
+      keep?.(ended)
       send(`response.${ended.status}`, {
         response: ended,
         ...(hasTimings && { timings: timingsOf(event) }),
@@ -194,9 +197,14 @@ export function responseEvents(
     },
     fail(error) {
       const { message, code } = openAiErrorBody(error).error
-      send('response.failed', {
-        response: { ...begun, status: 'failed', error: { code, message } },
-      })
+      const isCancelled = keep !== undefined && error.code === 'cancelled'
+      if (isCancelled && answer.items.length > 0) answer.end()
+      const output = answer.items.map((item) => itemBody(item, true))
+      const response = isCancelled
+        ? { ...begun, status: 'cancelled', output }
+        : { ...begun, status: 'failed', error: { code, message } }
+      keep?.(response)
+      send(isCancelled ? 'response.incomplete' : 'response.failed', { response })
     },
   }
 }

@@ -1,8 +1,11 @@
 import { type ChatMessage, type ChatToolCall, defined, type Logger } from '@cllm/core'
+import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { argumentsOf, contentSchema, textOf } from '../../../chat/chat-messages.js'
 import { list } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
+import type { Call } from '../../../routes/call.js'
+import type { KeptItem } from './kept-items.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
 
@@ -22,25 +25,55 @@ const itemSchema = z.looseObject(
 
 type Item = z.output<typeof itemSchema>
 
-const items = list(itemSchema, 'an array of items')
+/** Items of an input. */
+export const itemsSchema = list(itemSchema, 'an array of items')
 
 /** The input of a response: a string, or messages, tool calls and their results. */
-export const inputSchema = z.union([z.string('a string'), items], 'a string or an array of items')
+export const inputSchema = z.union(
+  [z.string('a string'), itemsSchema],
+  'a string or an array of items',
+)
 
-/** The conversation as chat templates know it. */
+/** The items of an input with ids, as they are kept. */
+export function keptInput(
+  { random }: Pick<Call, 'random'>,
+  input: z.output<typeof inputSchema> = [],
+): readonly KeptItem[] {
+  const given: readonly Item[] =
+    typeof input === 'string' ? [{ role: 'user', content: input }] : input
+  return given.flatMap((item) => {
+    const { id, type = 'message', role, content } = item
+    if (type === 'item_reference') return []
+    const partType = role === 'assistant' ? 'output_text' : 'input_text'
+    const parts = typeof content === 'string' ? [{ type: partType, text: content }] : content
+    const name = typeof id === 'string' ? id : `${prefixes[type] ?? 'item'}_${requestId(random)}`
+    return [{ ...item, id: name, type, ...(type === 'message' && { content: parts }) }]
+  })
+}
+
+const prefixes: Readonly<Record<string, string>> = { message: 'msg', function_call: 'fc' }
+
+/**
+ * The conversation as chat templates know it.
+ *
+ * @param before - the items of earlier turns that are kept here
+ */
 export function toMessages(
   instructions: string,
-  input: z.output<typeof inputSchema>,
+  given: z.output<typeof inputSchema>,
   logger: Logger,
+  before: readonly KeptItem[] = [],
 ): ChatMessage[] {
   const messages: ChatMessage[] = []
   if (instructions !== '') messages.push({ role: 'system', content: instructions })
-  if (typeof input === 'string') return [...messages, { role: 'user', content: input }]
+  const own = typeof given === 'string' ? [{ role: 'user' as const, content: given }] : given
+  // they were checked when they came
+  const input = [...(before as readonly Item[]), ...own]
   const names = new Map<string, string>()
   /** The calls of the last message. */
   let calls: ChatToolCall[] = []
   for (const [index, item] of input.entries()) {
-    const field = `input.${index}`
+    const field = `input.${index - before.length}`
     switch (item.type ?? 'message') {
       case 'message':
         messages.push(messageOf(item, field))
@@ -59,7 +92,8 @@ export function toMessages(
       case 'reasoning': // earlier reasoning is not shown to the model again
         break
       case 'item_reference':
-        throw unsupported(field, 'nothing is stored here; send the item itself')
+        if (before.some(({ id }) => id === item['id'])) break
+        throw unsupported(field, 'there is no such item here; send the item itself')
       default:
         // what only OpenAI's servers can do was not done here
         logger.warn({ field, type: item.type?.slice(0, 40) }, 'an item of the input is passed over')

@@ -23,6 +23,7 @@ import {
   offerTools,
   toolChoiceSchema,
 } from '../tools/openai-tools.js'
+import type { KeptItem, KeptItems } from './kept-items.js'
 import { inputSchema, toMessages } from './responses-input.js'
 
 const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')
@@ -51,8 +52,11 @@ export const responsesSchema = z.object({
   tool_choice: toolChoiceSchema.optional(),
   parallel_tool_calls: boolean.optional(),
   background: boolean.optional(),
-  previous_response_id: z.unknown().optional(),
-  conversation: z.unknown().optional(),
+  previous_response_id: z.string('the id of a response').optional(),
+  conversation: z
+    .union([z.string(), z.object({ id: z.string() })], 'the id of a conversation')
+    .transform((given) => (typeof given === 'string' ? given : given.id))
+    .optional(),
   prompt: z.unknown().optional(),
   top_logprobs: integer(0, 20).optional(),
   include: list(z.string('a string'), 'an array of strings').optional(),
@@ -75,12 +79,12 @@ export async function toResponsesRequest(
   client: EngineClient,
   defaults: ProtocolDefaults,
   logger: Logger,
+  before: readonly KeptItem[] = [],
 ): Promise<ChatRequest> {
-  refuse(fields)
   const { tool_choice: choice, parallel_tool_calls: isParallel } = fields
   const offered = offerTools(functionsIn(fields, logger), choice, isParallel)
   const chat = {
-    messages: toMessages(fields.instructions ?? '', fields.input ?? [], logger),
+    messages: toMessages(fields.instructions ?? '', fields.input ?? [], logger, before),
     tools: offered.tools,
     strict: offered.strict,
     template: {
@@ -134,13 +138,34 @@ function textConstraint(format: Readonly<Record<string, unknown>> | undefined): 
   return found === undefined ? [] : [{ ...found, field: 'text.format' }]
 }
 
-const nothingStored = 'nothing is stored here; send the whole conversation as input'
+const nothingStored =
+  'nothing is stored here (--responses FOLDER would do so); send the whole conversation as input'
 
-function refuse(fields: ResponsesFields): void {
-  for (const field of ['previous_response_id', 'conversation', 'prompt'] as const) {
-    if (fields[field] !== undefined) throw unsupported(field, nothingStored)
+/**
+ * The items of earlier turns that a body refers to.
+ *
+ * @param kept - undefined: none are kept
+ * @throws `not_found` where there are no such turns, `unsupported` where none are kept
+ */
+export async function itemsBefore(
+  fields: ResponsesFields,
+  owner: string,
+  kept: KeptItems | undefined,
+): Promise<readonly KeptItem[]> {
+  const { previous_response_id: previous, conversation, prompt, background } = fields
+  if (prompt !== undefined) throw unsupported('prompt', nothingStored)
+  if (kept === undefined) {
+    const asked = Object.entries({ previous_response_id: previous, conversation, background })
+    const field = asked.find(([, value]) => value !== undefined && value !== false)?.[0]
+    if (field !== undefined) throw unsupported(field, nothingStored)
+    return []
   }
-  if (fields.background === true) throw unsupported('background', nothingStored)
+  if (previous !== undefined && conversation !== undefined) {
+    throw expectedField('conversation', 'nothing beside previous_response_id')
+  }
+  if (previous !== undefined) return await kept.itemsUpTo(owner, previous)
+  if (conversation === undefined) return []
+  return (await kept.conversation(owner, conversation, 'conversation')).items
 }
 
 /** How many of the likeliest tokens to return with each token; undefined: no logprobs. */

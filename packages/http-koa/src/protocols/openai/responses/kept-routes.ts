@@ -1,0 +1,179 @@
+import { CllmError } from '@cllm/core'
+import { requestId } from '@cllm/host'
+import { z } from 'zod'
+import { object } from '../../../fields/fields.js'
+import type { Answer, Call, CallOf } from '../../../routes/call.js'
+import { eventStream, StreamReply } from '../../../routes/reply.js'
+import { del, get, post, type Route } from '../../../routes/route.js'
+import { pageOf } from '../../batches/batches-context.js'
+import { type OpenAiContext, secondsNow } from '../openai-context.js'
+import type { ConversationObject, Kept, KeptItem, KeptItems } from './kept-items.js'
+import { itemsSchema, keptInput } from './responses-input.js'
+import { ownerOf } from './responses.js'
+
+const readSchema = z.object({
+  stream: z.enum(['true', 'false'], 'true or false').optional(),
+  starting_after: z.coerce.number('a sequence number').int().min(0).optional(),
+})
+
+const pageSchema = z.object({
+  after: z.string('the id of an item').optional(),
+  limit: z.coerce.number('1 to 100').int().min(1).max(100).default(20),
+  order: z.enum(['asc', 'desc'], 'asc or desc').default('desc'),
+})
+
+type PageCall = Call<unknown, z.output<typeof pageSchema>>
+
+const metadata = object.optional()
+const createSchema = z.object({ items: itemsSchema.optional(), metadata })
+const updateSchema = z.object({ metadata })
+const addSchema = z.object({ items: itemsSchema })
+
+/** @throws `not_found` where nothing is kept */
+function keptBy({ kept }: OpenAiContext): KeptItems {
+  if (kept !== undefined) return kept
+  const message = 'This server keeps no responses; --responses FOLDER makes it do so'
+  throw new CllmError('not_found', message)
+}
+
+const idIn = ({ params }: Pick<Call, 'params'>): string => params['id'] ?? ''
+
+/** OpenAI's routes of responses and conversations that are kept, for the API key that made them. */
+export const keptRoutes: readonly Route<OpenAiContext>[] = [
+  get('/v1/responses/:id', 'user', 'A response that is kept, or its events', readResponse, {
+    query: readSchema,
+    answers: ['application/json', 'text/event-stream'],
+  }),
+  del('/v1/responses/:id', 'user', 'Forget a response', async (call, openAi) => {
+    const id = idIn(call)
+    await keptBy(openAi).remove(ownerOf(call), id, 'response')
+    return { id, object: 'response', deleted: true }
+  }),
+  get(
+    '/v1/responses/:id/input_items',
+    'user',
+    'What a response answers',
+    async (call, openAi) =>
+      pageIn(call, (await keptBy(openAi).response(ownerOf(call), idIn(call))).items),
+    { query: pageSchema },
+  ),
+  post('/v1/responses/:id/cancel', 'user', 'End a response in the background', cancel),
+  post(
+    '/v1/conversations',
+    'user',
+    'Begin a conversation',
+    async (call, openAi) => {
+      const { items, metadata: given = {} } = call.fields
+      const id = `conv_${requestId(call.random)}`
+      const created_at = secondsNow(call)
+      const begun: ConversationObject = { id, object: 'conversation', created_at, metadata: given }
+      const kept = { object: begun, items: keptInput(call, items ?? []) }
+      if (await keptBy(openAi).put(ownerOf(call), kept)) return begun
+      throw new CllmError('storage_failed', 'The conversation cannot be kept; the log says why')
+    },
+    { body: createSchema },
+  ),
+  get('/v1/conversations/:id', 'user', 'A conversation', async (call, openAi) => {
+    return (await conversationOf(call, openAi)).object
+  }),
+  post(
+    '/v1/conversations/:id',
+    'user',
+    'Change the metadata of a conversation',
+    async (call: CallOf<typeof updateSchema>, openAi) => {
+      const { metadata: given = {} } = call.fields
+      const changed = await change(call, openAi, ({ object: before, items }) => ({
+        object: { ...before, metadata: given },
+        items,
+      }))
+      return changed.object
+    },
+    { body: updateSchema },
+  ),
+  del('/v1/conversations/:id', 'user', 'Forget a conversation', async (call, openAi) => {
+    const id = idIn(call)
+    await keptBy(openAi).remove(ownerOf(call), id, 'conversation')
+    return { id, object: 'conversation.deleted', deleted: true }
+  }),
+  get(
+    '/v1/conversations/:id/items',
+    'user',
+    'The items of a conversation',
+    async (call, openAi) => pageIn(call, (await conversationOf(call, openAi)).items),
+    { query: pageSchema },
+  ),
+  post(
+    '/v1/conversations/:id/items',
+    'user',
+    'Add items to a conversation',
+    async (call: CallOf<typeof addSchema>, openAi) => {
+      const added = keptInput(call, call.fields.items)
+      await change(call, openAi, (kept) => ({ ...kept, items: [...kept.items, ...added] }))
+      return pageOf(added, { limit: added.length })
+    },
+    { body: addSchema },
+  ),
+  get('/v1/conversations/:id/items/:item', 'user', 'One of them', async (call, openAi) =>
+    itemIn(call, await conversationOf(call, openAi)),
+  ),
+  del('/v1/conversations/:id/items/:item', 'user', 'Remove one of them', async (call, openAi) => {
+    const changed = await change(call, openAi, (kept) => {
+      const gone = itemIn(call, kept)
+      return { ...kept, items: kept.items.filter((item) => item !== gone) }
+    })
+    return changed.object
+  }),
+]
+
+const conversationOf = async (
+  call: Call,
+  openAi: OpenAiContext,
+): Promise<Kept<ConversationObject>> => await keptBy(openAi).conversation(ownerOf(call), idIn(call))
+
+const change = async (
+  call: Call,
+  openAi: OpenAiContext,
+  how: (kept: Kept<ConversationObject>) => Kept<ConversationObject>,
+): Promise<Kept<ConversationObject>> => await keptBy(openAi).change(ownerOf(call), idIn(call), how)
+
+function itemIn({ params }: Call, { items }: Kept<unknown>): KeptItem {
+  const found = items.find(({ id }) => id === params['item'])
+  if (found !== undefined) return found
+  throw new CllmError('not_found', 'There is no such item in this conversation')
+}
+
+const pageIn = ({ query: { order, ...page } }: PageCall, items: readonly KeptItem[]): Answer =>
+  pageOf(order === 'asc' ? items : items.toReversed(), page)
+
+/** Of one whose events are kept no longer, the last one is left. */
+async function readResponse(
+  call: Call<unknown, z.output<typeof readSchema>>,
+  openAi: OpenAiContext,
+): Promise<Answer> {
+  const id = idIn(call)
+  const { object: response } = await keptBy(openAi).response(ownerOf(call), id)
+  const { stream, starting_after: afterId = -1 } = call.query
+  if (stream !== 'true') return response
+  const session = call.streams?.find(call.keyName, id)
+  return new StreamReply(eventStream, async (writer) => {
+    if (session?.keeps({ afterId }) === true) {
+      await session.read({ afterId }, writer, call.signal)
+      return
+    }
+    const { status } = response
+    const type = `response.${status === 'cancelled' ? 'incomplete' : status}`
+    const data = JSON.stringify({ type, sequence_number: afterId + 1, response })
+    writer.write(`event: ${type}\ndata: ${data}\n\n`)
+  })
+}
+
+async function cancel(call: Call, openAi: OpenAiContext): Promise<Answer> {
+  const [owner, id] = [ownerOf(call), idIn(call)]
+  const kept = keptBy(openAi)
+  const { object: response } = await kept.response(owner, id)
+  if (response.background !== true) {
+    throw new CllmError('invalid_request', 'Only responses in the background can be cancelled')
+  }
+  await kept.cancel(owner, id)
+  return (await kept.response(owner, id)).object
+}

@@ -1,0 +1,289 @@
+import { join } from 'node:path'
+import { SimulatedClock, type StateFiles } from '@cllm/core'
+import { overriding, StateFolder, type StateFolderOptions } from '@cllm/host'
+import { hashKey, keyRing, openAiProtocol } from '@cllm/http-koa'
+import { FakeTokenizer, scriptAnswers } from '@cllm/testing'
+import t, { type Test } from 'tap'
+import { serve, until } from '../../../serve.js'
+
+const turn = (role: string, text: string) => `<|im_start|>${role}\n${text}<|im_end|>\n`
+const answers = '<|im_start|>assistant\n'
+const [one, two, three] = [turn('user', 'one'), turn('user', 'two'), turn('user', 'three')]
+const script = scriptAnswers(new FakeTokenizer(), {
+  [one + answers]: 'first',
+  [two + answers]: 'alone',
+  [one + turn('assistant', 'first') + two + answers]: 'second',
+  [one + turn('assistant', 'first') + two + turn('assistant', 'second') + three + answers]: 'third',
+})
+const path = '/v1/responses'
+
+type Json = Record<string, unknown>
+
+interface Kept extends Partial<StateFolderOptions> {
+  readonly keys?: readonly string[]
+  /** Steps take 10 ms of the server's clock. */
+  readonly isSlow?: boolean
+}
+
+/** Lets the model compute until something has happened. */
+const compute = async (clock: SimulatedClock, isDone: () => boolean | Promise<boolean>) =>
+  await until(async () => {
+    clock.advance(10)
+    return await isDone()
+  })
+
+async function start(t: Test, { keys, isSlow = false, ...more }: Kept = {}) {
+  const folder = more.folder ?? join(t.testdir({}), 'responses')
+  const warned: string[] = []
+  const warn = (_: object, message: string) => void warned.push(message)
+  const logger = { debug() {}, info() {}, warn, error: warn }
+  const clock = new SimulatedClock(1000)
+  const files = new StateFolder({ limitBytes: 1e6, ...more, folder }, clock, logger)
+  const writing = new Set<Promise<unknown>>()
+  const noted = <T>(work: Promise<T>): Promise<T> => {
+    writing.add(work)
+    return work.finally(() => writing.delete(work))
+  }
+  const responses: StateFiles = overriding(files as StateFiles, {
+    list: (key, onLate) => noted(files.list(key, onLate)),
+    write: (head, data) => noted(files.write(head, data)),
+  })
+  const ring = keyRing(() =>
+    (keys ?? []).map((name) => ({ name, tenant: 'all', role: 'admin', hash: hashKey(name) })),
+  )
+  const server = await serve({
+    protocols: [openAiProtocol({ responses })],
+    backend: { script, contextSize: 1024, ...(isSlow && { stepMs: () => 10 }) },
+    ...(keys && { transport: { security: { keys: ring } } }),
+  })
+  t.teardown(async () => {
+    let isClosed = false
+    const closing = server.close().then(() => (isClosed = true))
+    await compute(server.clock, () => isClosed)
+    await closing
+    await written()
+  })
+  const ask = async (method: string, at: string, body?: object, key?: string) => {
+    const response = await fetch(server.url + at, {
+      method,
+      headers: { 'content-type': 'application/json', ...(key && { 'x-api-key': key }) },
+      ...(body && { body: JSON.stringify(body) }),
+    })
+    return { status: response.status, json: (await response.json()) as Json }
+  }
+  const make = async (body: object, key?: string) => {
+    const { status, json } = await ask('POST', path, body, key)
+    t.equal(status, 200)
+    return { ...json, id: String(json['id']) }
+  }
+  /** Resolves when all is written: nobody else waits for it. */
+  const written = async () => await until(() => writing.size === 0)
+  return { ...server, folder, warned, ask, make, written, time: server.clock }
+}
+
+const said = (text: string) => [{ type: 'message', content: [{ type: 'output_text', text }] }]
+const unknown = { status: 404, json: { error: { code: 'not_found' } } }
+
+t.test('a response is kept, gone on with, and forgotten', async (t) => {
+  const { ask, make, folder, written } = await start(t)
+  const first = await make({ input: 'one', metadata: { a: 'b' } })
+  t.match(first, { store: true, previous_response_id: null, output: said('first') })
+  t.same((await ask('GET', `${path}/${first.id}`)).json, first)
+  const second = await make({ input: 'two', previous_response_id: first.id })
+  t.match(second, { previous_response_id: first.id, output: said('second') })
+  const input = [{ role: 'user', content: 'three' }]
+  const third = await make({ input, previous_response_id: second.id })
+  t.match(third, { output: said('third') })
+
+  const items = await ask('GET', `${path}/${third.id}/input_items`)
+  const content = [{ type: 'input_text', text: 'three' }]
+  t.match(items.json, { data: [{ type: 'message', role: 'user', content }], has_more: false })
+  const count = await ask('POST', `${path}/input_tokens`, {
+    input: 'two',
+    previous_response_id: first.id,
+  })
+  t.match(count.json, { object: 'response.input_tokens', input_tokens: Number })
+  t.ok(Number(count.json['input_tokens']) > 30, 'the earlier turn counts')
+
+  await written()
+  const again = await start(t, { folder })
+  t.same((await again.ask('GET', `${path}/${first.id}`)).json, first, 'after a restart')
+  t.match(await again.ask('DELETE', `${path}/${first.id}`), {
+    status: 200,
+    json: { id: first.id, deleted: true },
+  })
+  t.match(await again.ask('GET', `${path}/${first.id}`), unknown)
+  t.match(await again.ask('DELETE', `${path}/${first.id}`), unknown)
+  const broken = await again.ask('POST', path, { input: 'x', previous_response_id: second.id })
+  t.match(broken, { status: 404, json: { error: { param: 'previous_response_id' } } })
+})
+
+t.test('what is not to be stored is not', async (t) => {
+  const { ask, make } = await start(t)
+  const { id, ...answer } = await make({ input: 'one', store: false })
+  t.match(answer, { store: false, output: said('first') })
+  t.match(await ask('GET', `${path}/${id}`), unknown)
+})
+
+t.test('a key has its own responses only', async (t) => {
+  const { ask, make } = await start(t, { keys: ['ann', 'bob'] })
+  const { id } = await make({ input: 'one' }, 'ann')
+  const conversation = await ask('POST', '/v1/conversations', {}, 'ann')
+  const there = `/v1/conversations/${String(conversation.json['id'])}`
+  const of = async (key: string, id: string) => [
+    await ask('GET', `${path}/${id}`, undefined, key),
+    await ask('GET', `${path}/${id}?stream=true`, undefined, key),
+    await ask('GET', `${path}/${id}/input_items`, undefined, key),
+    await ask('POST', `${path}/${id}/cancel`, {}, key),
+    await ask('POST', path, { input: 'two', previous_response_id: id }, key),
+    await ask('DELETE', `${path}/${id}`, undefined, key),
+  ]
+  const strange = `resp_${'0'.repeat(32)}`
+  const hidden = JSON.stringify(await of('bob', id)).replaceAll(id, strange)
+  t.equal(hidden, JSON.stringify(await of('bob', strange)), 'as if it were not there')
+  for (const { status } of await of('bob', id)) t.equal(status, 404)
+  t.equal((await ask('GET', there, undefined, 'bob')).status, 404)
+  t.equal((await ask('GET', there, undefined, 'ann')).status, 200)
+  t.equal((await ask('GET', `${path}/${id}`, undefined, 'ann')).status, 200)
+})
+
+t.test('the folder keeps to its limits, and other keys cannot read it', async (t) => {
+  const limits = { limitBytes: 4000, key: 'secret' }
+  const { ask, make, folder, warned } = await start(t, limits)
+  const { id: oldest } = await make({ input: 'one' })
+  let newest = oldest
+  for (let count = 0; count < 5; count++) newest = (await make({ input: 'one' })).id
+  await until(async () => (await ask('GET', `${path}/${oldest}`)).status === 404)
+  t.equal((await ask('GET', `${path}/${newest}`)).status, 200)
+  t.same(warned, [])
+  const other = await start(t, { folder, limitBytes: 4000, key: 'another' })
+  t.match(await other.ask('GET', `${path}/${newest}`), unknown)
+  t.match(other.warned, [/another key/])
+})
+
+const eventsOf = async (response: Response): Promise<Json[]> =>
+  (await response.text())
+    .trimEnd()
+    .split('\n\n')
+    .map((event) => JSON.parse(event.slice(event.indexOf('data: ') + 6)) as Json)
+
+t.test('a response is computed in the background, polled and read again', async (t) => {
+  const { ask, make, get, time } = await start(t, { isSlow: true })
+  const begun = await make({ input: 'one', background: true })
+  t.match(begun, { status: 'in_progress', background: true, output: [] })
+  const at = `${path}/${begun.id}`
+  t.match(await ask('GET', at), { status: 200, json: { status: 'in_progress' } })
+  const early = await ask('POST', path, { input: 'two', previous_response_id: begun.id })
+  t.match(early, { status: 400, json: { error: { message: /no answer yet/ } } })
+  const reading = get(`${at}?stream=true`)
+  await compute(time, async () => (await ask('GET', at)).json['status'] === 'completed')
+  t.match((await ask('GET', at)).json, { output: said('first'), usage: { output_tokens: Number } })
+
+  const events = await eventsOf(await reading)
+  t.match(events[0], { type: 'response.created', sequence_number: 0 })
+  t.match(events.at(-1), { type: 'response.completed', response: { output: said('first') } })
+  const rest = await eventsOf(await get(`${at}?stream=true&starting_after=3`))
+  t.same(rest, events.slice(4))
+  time.advance(10 * 60_000)
+  const late = await eventsOf(await get(`${at}?stream=true&starting_after=3`))
+  t.match(late, [{ type: 'response.completed', response: { id: begun.id } }])
+  t.match(await ask('POST', `${at}/cancel`), { json: { status: 'completed' } }, 'it has ended')
+  const second = make({ input: 'two', previous_response_id: begun.id })
+  let isDone = false
+  void second.then(() => (isDone = true))
+  await compute(time, () => isDone)
+  t.match(await second, { output: said('second') })
+})
+
+t.test('a stream in the background goes on without its client', async (t) => {
+  const { ask, post, time } = await start(t, { isSlow: true })
+  const leaving = new AbortController()
+  const body = { input: 'one', background: true, stream: true }
+  const { body: stream } = await post(path, body, { signal: leaving.signal })
+  const reader = stream!.pipeThrough(new TextDecoderStream()).getReader()
+  const { value = '' } = await reader.read()
+  const [id] = /resp_\w+/.exec(value)!
+  leaving.abort()
+  await compute(
+    time,
+    async () => (await ask('GET', `${path}/${id}`)).json['status'] !== 'in_progress',
+  )
+  t.match((await ask('GET', `${path}/${id}`)).json, { status: 'completed', output: said('first') })
+})
+
+t.test(
+  'what is computed in the background is cancelled, removed, or lost with the server',
+  async (t) => {
+    const { ask, make, client, folder, time } = await start(t, { isSlow: true })
+    const isIdle = async () => (await client.statistics()).running === 0
+    const stopped = await make({ input: 'one', background: true })
+    const answer = await ask('POST', `${path}/${stopped.id}/cancel`)
+    t.match(answer, { status: 200, json: { id: stopped.id, status: 'cancelled' } })
+    t.match(await ask('GET', `${path}/${stopped.id}`), { json: { status: 'cancelled' } })
+    const removed = await make({ input: 'one', background: true })
+    t.equal((await ask('DELETE', `${path}/${removed.id}`)).status, 200)
+    await compute(time, isIdle)
+    t.match(await ask('GET', `${path}/${removed.id}`), unknown)
+    const lost = await make({ input: 'one', background: true })
+    const again = await start(t, { folder })
+    const status = { status: 'failed', error: { message: /restarted/ } }
+    t.match((await again.ask('GET', `${path}/${lost.id}`)).json, status)
+  },
+)
+
+t.test('what cannot be in the background is refused', async (t) => {
+  const { ask, make } = await start(t)
+  const refused = await ask('POST', path, { input: 'one', background: true, store: false })
+  t.match(refused, { status: 400, json: { error: { param: 'background' } } })
+  const wrong = await ask('POST', path, {
+    input: [{ role: 'user' }, { type: 'function_call' }],
+    background: true,
+  })
+  t.match(wrong, { status: 400, json: { error: { param: 'input.1.name' } } })
+  const { id } = await make({ input: 'one' })
+  t.match(await ask('POST', `${path}/${id}/cancel`), { status: 400 })
+})
+
+t.test('without a folder nothing is kept', async (t) => {
+  const server = await serve({ protocols: [openAiProtocol()], backend: { script } })
+  t.teardown(() => server.close())
+  const { store, id } = (await (await server.post(path, { input: 'one' })).json()) as Json
+  t.equal(store, false)
+  t.equal((await server.get(`${path}/${String(id)}`)).status, 404)
+  for (const more of [{ background: true }, { previous_response_id: 'a' }, { conversation: 'b' }]) {
+    const response = await server.post(path, { input: 'one', ...more })
+    t.equal(response.status, 400)
+    t.match(await response.json(), { error: { message: /--responses/ } })
+  }
+})
+
+t.test('a conversation has the turns of its responses', async (t) => {
+  const { ask, make, folder } = await start(t)
+  const at = '/v1/conversations'
+  const { json: begun } = await ask('POST', at, { metadata: { a: 'b' } })
+  const id = String(begun['id'])
+  t.match(begun, { id: /^conv_/, object: 'conversation', created_at: Number, metadata: { a: 'b' } })
+  t.match(await make({ input: 'one', conversation: id }), { conversation: { id } })
+  t.match(await make({ input: 'two', conversation: { id } }), { output: said('second') })
+  const { json: list } = await ask('GET', `${at}/${id}/items?order=asc`)
+  const roles = (list['data'] as Json[]).map(({ role }) => role)
+  t.same(roles, ['user', 'assistant', 'user', 'assistant'])
+  const [last] = (await ask('GET', `${at}/${id}/items?limit=1`)).json['data'] as Json[]
+  const item = `${at}/${id}/items/${String(last?.['id'])}`
+  t.match(await ask('GET', item), { json: { role: 'assistant', content: [{ text: 'second' }] } })
+  t.match(await ask('DELETE', item), { json: { id } })
+  t.match(await ask('GET', item), unknown)
+  const items = [{ role: 'assistant', content: 'second' }]
+  t.match(await ask('POST', `${at}/${id}/items`, { items }), { json: { data: [{ id: /^msg_/ }] } })
+  t.match(await make({ input: 'three', conversation: id }), { output: said('third') })
+  t.match(await ask('POST', `${at}/${id}`, { metadata: { c: 'd' } }), {
+    json: { metadata: { c: 'd' } },
+  })
+  const again = await start(t, { folder })
+  t.match(await again.ask('GET', `${at}/${id}`), { json: { metadata: { c: 'd' } } })
+  const both = { input: 'x', conversation: id, previous_response_id: 'y' }
+  t.equal((await ask('POST', path, both)).status, 400)
+  t.match(await ask('DELETE', `${at}/${id}`), { json: { deleted: true } })
+  t.match(await ask('GET', `${at}/${id}/items`), unknown)
+  t.match(await ask('POST', path, { input: 'x', conversation: id }), unknown)
+})
