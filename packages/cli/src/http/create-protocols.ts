@@ -1,9 +1,19 @@
-import { type PluginRegistry, type SamplingParams, samplingRows } from '@cllm/core'
+import {
+  defined,
+  type Logger,
+  type PluginRegistry,
+  type SamplingParams,
+  samplingRows,
+  type StateFiles,
+  systemClock,
+} from '@cllm/core'
+import { StateFolder } from '@cllm/host'
 import {
   API_DEFAULTS,
   createKoaProtocols,
   type KoaProtocol,
   MAX_QUEUED_REQUESTS,
+  ownFolder,
   type Services,
   WEB_PAGE,
 } from '@cllm/http-koa'
@@ -46,6 +56,23 @@ function foldersOf({ batches, batch_share: share, usage }: LoadedConfig['config'
     ...(batches !== null && { batches: { folder: batches, share } }),
     ...(usage !== null && { usage: { folder: usage } }),
   }
+}
+
+/**
+ * Where responses are kept, if anywhere.
+ *
+ * @throws `invalid_configuration` where the folder cannot be used
+ */
+export function responsesIn(
+  { server, cache }: LoadedConfig['config'],
+  logger: Logger,
+): StateFiles | undefined {
+  const { responses: folder, responses_size: size, responses_age: days } = server
+  if (folder === null) return undefined
+  ownFolder(folder, 'responses')
+  const limits = { limitBytes: size * 2 ** 20, maxAgeMs: days * 24 * 3_600_000 }
+  const key = defined({ key: cache.key ?? undefined })
+  return new StateFolder({ folder, ...limits, ...key }, systemClock, logger)
 }
 
 type ProtocolOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>

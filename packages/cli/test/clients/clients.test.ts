@@ -4,7 +4,7 @@ import OpenAI, { APIUserAbortError, BadRequestError, NotFoundError } from 'opena
 import t from 'tap'
 import { greedy, messages, model, personSchema, serveStories } from './serve-stories.js'
 
-const { url, post, idle, stop } = await serveStories(t)
+const { url, post, idle, stop } = await serveStories(t, '--responses', t.testdir({}))
 const prompt = 'Once upon a time'
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
 const anthropic = new Anthropic({ baseURL: url, apiKey: 'none', maxRetries: 0 })
@@ -237,8 +237,55 @@ t.test('responses', async (t) => {
   const last = await stream.finalResponse()
   t.equal(last.output_text, whole.output_text, "the client's own reading of a stream")
   t.equal(streamed, whole.output_text)
-  const stored = openai.responses.create({ ...request, previous_response_id: 'resp_1' })
-  t.ok((await stored.catch((error: unknown) => error)) instanceof BadRequestError)
+  const unknown = openai.responses.create({ ...request, previous_response_id: 'resp_1' })
+  t.ok((await unknown.catch((error: unknown) => error)) instanceof NotFoundError)
+})
+
+t.test('responses that are kept, and those in the background', async (t) => {
+  const { responses, conversations } = openai
+  const request = { model, temperature: 0, max_output_tokens: 20 }
+  const first = await responses.create({ ...request, input: 'A dog.' })
+  t.equal((await responses.retrieve(first.id)).output_text, first.output_text)
+  const second = await responses.create({
+    ...request,
+    input: 'A cat.',
+    previous_response_id: first.id,
+  })
+  const turns = [
+    { role: 'user' as const, content: 'A dog.' },
+    { role: 'assistant' as const, content: first.output_text },
+    { role: 'user' as const, content: 'A cat.' },
+  ]
+  const whole = await responses.create({ ...request, input: turns })
+  t.equal(second.output_text, whole.output_text, 'as if the client had sent all of it')
+  t.equal(second.usage?.input_tokens, whole.usage?.input_tokens)
+  const { data } = await responses.inputItems.list(second.id)
+  t.match(data, [{ role: 'user', content: [{ text: 'A cat.' }] }])
+
+  let later = await responses.create({ ...request, input: 'A dog.', background: true })
+  t.equal(later.status, 'in_progress')
+  const events: { type: string; sequence_number: number }[] = []
+  for await (const event of await responses.retrieve(later.id, { stream: true })) events.push(event)
+  later = await responses.retrieve(later.id)
+  t.match(later, { status: 'incomplete', output_text: first.output_text })
+  const rest: number[] = []
+  const again = await responses.retrieve(later.id, { stream: true, starting_after: 5 })
+  for await (const { sequence_number } of again) rest.push(sequence_number)
+  t.same(rest, events.map((event) => event.sequence_number).slice(6), 'a stream is gone on with')
+  const stopped = await responses.create({ ...request, input: 'A pig.', background: true })
+  t.match((await responses.cancel(stopped.id)).status, /^(cancelled|incomplete)$/)
+  await responses.delete(first.id)
+  const gone = responses.retrieve(first.id)
+  t.ok((await gone.catch((error: unknown) => error)) instanceof NotFoundError)
+
+  const conversation = await conversations.create({ metadata: { a: 'b' } })
+  const { id } = conversation
+  const said = await responses.create({ ...request, input: 'A dog.', conversation: id })
+  await responses.create({ ...request, input: 'A cat.', conversation: id })
+  const { data: items } = await conversations.items.list(id, { order: 'asc' })
+  t.match(items, [{ role: 'user' }, { id: said.output[0]!.id }, { role: 'user' }, {}])
+  t.match(await conversations.update(id, { metadata: { c: 'd' } }), { metadata: { c: 'd' } })
+  t.match(await conversations.delete(id), { deleted: true })
 })
 
 t.test('embeddings', async (t) => {

@@ -27,12 +27,12 @@ export const personSchema = {
 }
 
 /** Starts `cllm serve` with a model of stories, for clients that nobody here wrote. */
-export async function serveStories(t: Test) {
+export async function serveStories(t: Test, ...more: string[]) {
   const { path: modelPath } = await resolveModel('stories15m')
   const args = ['--model', modelPath, '--model-id', model, '--slots', '4', '--threads', '1']
   const server = spawn(
     process.execPath,
-    [bin, 'serve', '--port', '0', '--gpu', 'off', '--log-level', 'warn', ...args],
+    [bin, 'serve', '--port', '0', '--gpu', 'off', '--log-level', 'warn', ...args, ...more],
     { env: plainEnvironment(process.env), stdio: ['ignore', 'pipe', 'pipe'] },
   )
   const errors = text(server.stderr)

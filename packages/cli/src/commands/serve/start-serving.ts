@@ -11,11 +11,12 @@ import {
   Services,
   SHARED_BATCHES,
   STARTED_AT,
+  STORED_RESPONSES,
 } from '@cllm/http-koa'
 import { holdFolders } from '../../batches/hold-folder.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { toPresets } from '../../config/presets.js'
-import { createProtocols } from '../../http/create-protocols.js'
+import { createProtocols, responsesIn } from '../../http/create-protocols.js'
 import { toTransportOptions } from '../../http/to-transport-options.js'
 import { openKeyRing, type OpenKeyRing } from '../../keys/open-key-ring.js'
 import { withChosenModel } from '../../models/choose-model.js'
@@ -112,6 +113,7 @@ const servicesOf = (
     .set(HOLD_FOLDER, holdFolders(logger))
     .set(MODEL_STORE, models.store)
     .set(SHARED_BATCHES, models.shared?.batches)
+    .set(STORED_RESPONSES, responsesIn(loaded.config, logger))
     .set(KEY_STORE, keys?.store)
 
 async function openKeys(

@@ -13,6 +13,7 @@ const listening = 'listening on '
 const alone =
   '--host 127.0.0.1 --port 0 --log-level silent --no-tls-cert --no-tls-key --no-api-keys ' +
   '--requests-per-minute 0 --tokens-per-minute 0 --no-batches --batch-share 0 --no-usage ' +
+  '--no-responses ' +
   '--no-cluster --no-cluster-keys --no-cluster-batches --workers 1'
 
 /** A server that was started for a command. */

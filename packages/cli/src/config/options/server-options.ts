@@ -41,6 +41,16 @@ export const serverOptions = {
     'Share of compute time for batches while clients are always busy, as long as none ' +
       'waits for a first token; with 0, batches run only while no client waits.',
   ),
+  responses: folder().describe(
+    'Folder of this server for responses and conversations (`/v1/responses`, ' +
+      '`/v1/conversations`): what users wrote, encrypted with `cache.key`. Unset: none are kept.',
+  ),
+  responses_size: option(integer(1, Infinity, 'MIB'), 1024).describe(
+    'Disk limit for `responses`, in MiB; the least recently used go first.',
+  ),
+  responses_age: option(integer(1, Infinity, 'DAYS'), 30).describe(
+    'Days after which what is unused there is deleted.',
+  ),
   usage: folder().describe(
     'Folder for usage records per key, day and model, without any text: for `GET ' +
       '/admin/usage` and monthly limits of keys. Unset: usage is not recorded.',

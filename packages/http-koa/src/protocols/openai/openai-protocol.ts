@@ -108,7 +108,6 @@ const routes: readonly Route<OpenAiContext>[] = [
   ...both(post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema })),
   ...both(post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema })),
   post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
-  ...keptRoutes,
   ...streamRoutes,
 ]
 
@@ -116,7 +115,7 @@ const routes: readonly Route<OpenAiContext>[] = [
 export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol {
   return {
     name: 'openai',
-    routes: bindRoutes(routes, {
+    routes: bindRoutes(options.responses === undefined ? routes : [...routes, ...keptRoutes], {
       defaults: eachWithOverrides(openAiDefaults, options.defaults),
       started: Math.floor((options.started ?? 0) / 1000),
       kept: options.responses && new KeptItems(options.responses),

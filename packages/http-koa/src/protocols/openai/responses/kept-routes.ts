@@ -29,12 +29,8 @@ const createSchema = z.object({ items: itemsSchema.optional(), metadata })
 const updateSchema = z.object({ metadata })
 const addSchema = z.object({ items: itemsSchema })
 
-/** @throws `not_found` where nothing is kept */
-function keptBy({ kept }: OpenAiContext): KeptItems {
-  if (kept !== undefined) return kept
-  const message = 'This server keeps no responses; --responses FOLDER makes it do so'
-  throw new CllmError('not_found', message)
-}
+/** These routes are there only where something is kept. */
+const keptBy = ({ kept }: OpenAiContext): KeptItems => kept!
 
 const idIn = ({ params }: Pick<Call, 'params'>): string => params['id'] ?? ''
 
