@@ -78,10 +78,14 @@ export async function startServing(
     keys = await openKeys(loaded, models, parts.logger)
     tracing = await tracingOf(loaded)
     let isReady = false
+    const services = servicesOf(models, keys, parts).set(
+      STORED_RESPONSES,
+      responsesIn(loaded.config, parts.logger),
+    )
     const all = [
       ...(tracing === undefined ? [] : [tracing.protocol]),
       ...(extras.protocols ?? []),
-      ...createProtocols(loaded, parts.registry, servicesOf(models, keys, parts)),
+      ...createProtocols(loaded, parts.registry, services),
     ]
     const transport = toTransportOptions(loaded.config, keys, models.shared?.limitCounters)
     server = createServer({
@@ -113,7 +117,6 @@ const servicesOf = (
     .set(HOLD_FOLDER, holdFolders(logger))
     .set(MODEL_STORE, models.store)
     .set(SHARED_BATCHES, models.shared?.batches)
-    .set(STORED_RESPONSES, responsesIn(loaded.config, logger))
     .set(KEY_STORE, keys?.store)
 
 async function openKeys(
