@@ -1,4 +1,5 @@
 import type { FromEngine, ToEngine } from '../remote/channel.js'
+import type { EngineCallName } from '../remote/engine-calls.js'
 import {
   type AddressedEvent,
   type Usage,
@@ -27,8 +28,6 @@ export class TelemetryTap {
   /** Of all of them, when they were asked last. */
   #last = this.#before
   #isClosing = false
-  /** Calls whose answers are of interest. */
-  readonly #calls = new Map<number, string>()
 
   constructor(private readonly recorder: FlightRecorder) {}
 
@@ -61,23 +60,21 @@ export class TelemetryTap {
   /** A client sends a message. */
   onClientMessage(message: ToEngine): void {
     if (message.type === 'submit') this.recorder.onArrival(message.id, message.request)
-    else if (message.type === 'call') {
-      if (message.name === 'close') this.#isClosing = true
-      if (isOfInterest(message.name)) this.#calls.set(message.call, message.name)
-    }
+    else if (message.type === 'call' && message.name === 'close') this.#isClosing = true
   }
 
-  /** A message goes to the clients; returns it with the counters of all engines so far. */
-  onAnswer(message: FromEngine): FromEngine {
+  /**
+   * A message goes to the clients; returns it with the counters of all engines so far.
+   *
+   * @param call the name of the call that it answers
+   */
+  onAnswer(message: FromEngine, call?: EngineCallName): FromEngine {
     if (message.type === 'events') for (const event of message.events) this.#onEvent(event)
-    if (message.type !== 'result' && message.type !== 'error') return message
-    const name = this.#calls.get(message.call)
-    this.#calls.delete(message.call)
-    if (name === undefined || message.type === 'error') return message
-    if (name !== 'statistics') {
+    if (message.type !== 'result') return message
+    if (call === 'getScheduler' || call === 'setScheduler') {
       this.recorder.onPolicy(message.value as PolicySetting)
-      return message
     }
+    if (call !== 'statistics') return message
     return { ...message, value: this.#statistics(message.value as EngineStatistics) }
   }
 
@@ -105,6 +102,3 @@ export class TelemetryTap {
     }
   }
 }
-
-const isOfInterest = (name: string): boolean =>
-  name === 'statistics' || name === 'getScheduler' || name === 'setScheduler'

@@ -7,6 +7,7 @@ import {
   cancelled,
   reasonOf,
 } from '@cllm/core'
+import { duplicate } from '../fleet/in-flight-request.js'
 
 /** A `next()` that found no event. */
 interface Waiting {
@@ -93,8 +94,7 @@ export class EventStreams {
     request: { readonly submit: () => void; readonly cancel: (reason?: string) => void },
   ): AsyncIterableIterator<GenerateEvent> {
     if (this.#streams.has(id)) {
-      const message = `A request with the id "${id}" is under way`
-      return failed(new EventStream(() => {}), new CllmError('duplicate_request', message))
+      return failed(new EventStream(() => {}), duplicate(id))
     }
     const onAbort = (): void => stream.fail(cancelled(signal), true)
     const stream = new EventStream((hasLeft) => {

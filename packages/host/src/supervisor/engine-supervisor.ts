@@ -11,8 +11,9 @@ import {
 import { duplicate, waitedTooLong, withSeed } from '../fleet/in-flight-request.js'
 import { Waiting } from '../fleet/waiting.js'
 import type { TelemetryTap } from '../recorder/telemetry-tap.js'
+import type { EngineCallName } from '../remote/engine-calls.js'
 import type { Call, Channel, FromEngine, Submission, ToEngine } from '../remote/channel.js'
-import { EngineRequest, EngineWork } from './engine-work.js'
+import { type Answer, EngineRequest, EngineWork } from './engine-work.js'
 import { HangDetector } from './hang-detector.js'
 import type { EngineLink, StartEngine, SupervisorOptions } from './supervisor-options.js'
 
@@ -147,7 +148,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
       }
       case 'result':
       case 'error':
-        if (this.#work.onAnswer(message)) this.#tell(message)
+        this.#answer(message)
         break
       default:
     }
@@ -277,7 +278,13 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.#tell(this.#work.fail(entry, error))
   }
 
-  #tell(message: FromEngine): void {
-    this.#onMessage(this.telemetry.onAnswer(message))
+  /** Not to a client that has left. */
+  #answer(message: Answer): void {
+    const call = this.#work.onAnswer(message)
+    if (call !== undefined) this.#tell(message, call.name)
+  }
+
+  #tell(message: FromEngine, call?: EngineCallName): void {
+    this.#onMessage(this.telemetry.onAnswer(message, call))
   }
 }

@@ -26,7 +26,7 @@ interface PendingCall {
 }
 
 /** A result or a failure of a call. */
-type Answer = FromEngine & { readonly type: 'result' | 'error' }
+export type Answer = FromEngine & { readonly type: 'result' | 'error' }
 
 /** What an engine has to do. */
 export interface Debts {
@@ -129,13 +129,11 @@ export class EngineWork {
     return fresh
   }
 
-  /** An answer came; false when no client waits for it. */
-  onAnswer({ type, call }: Answer): boolean {
-    const pending = this.removeCall(call)
-    if (type === 'result' && pending?.call.name === 'setScheduler') {
-      this.policy = { ...pending.call, call: -1 }
-    }
-    return pending !== undefined
+  /** An answer came; returns what it is to, undefined when no client waits for it. */
+  onAnswer({ type, call: number }: Answer): Call | undefined {
+    const call = this.removeCall(number)?.call
+    if (type === 'result' && call?.name === 'setScheduler') this.policy = { ...call, call: -1 }
+    return call
   }
 
   /** Takes out a request that has ended. */

@@ -1,9 +1,9 @@
 import { CllmError, type EngineStatistics, type RequestReport } from '@cllm/core'
-import type { EngineCallName } from '@cllm/host'
+import type { EngineCallName, RecordingParts } from '@cllm/host'
 import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
 import { planActivity } from './plan-activity.js'
-import { planRecordings } from './merge-recordings.js'
-import { planStatistics } from './merge-statistics.js'
+import { mergeRecordings } from './merge-recordings.js'
+import { lastOfAll } from './merge-statistics.js'
 import { idThere } from '../../link/request-ids.js'
 
 const first: CallPlan['merge'] = (answers) => answers.values().next().value
@@ -13,6 +13,16 @@ const toOne: CallKind = {
 }
 const toAnyone: CallKind = { ...toOne, isPatient: true }
 
+/** To all workers; the answers are in their order, and lists follow each other. */
+const toAll = (merge: (all: readonly unknown[], context: CallContext) => unknown): CallKind => ({
+  plan(_, context) {
+    const to = context.members.allForCall()
+    const all = (answers: ReadonlyMap<string, unknown>): unknown[] =>
+      to.flatMap(({ record }) => answers.get(record.id) ?? [])
+    return { to, merge: (answers) => merge(all(answers), context) }
+  },
+})
+
 const table: Partial<Readonly<Record<EngineCallName, CallKind>>> = {
   tokenize: toAnyone,
   detokenize: toAnyone,
@@ -20,19 +30,18 @@ const table: Partial<Readonly<Record<EngineCallName, CallKind>>> = {
   applyTemplate: toAnyone,
   embed: toAnyone,
   getScheduler: toAnyone,
-  setScheduler: { plan: (_, { members }) => ({ to: members.allForCall(), merge: first }) },
-  cache: {
-    plan: (_, { members }) => ({
-      to: members.allForCall(),
-      merge: (answers) => [...answers.values()].flat(),
-    }),
-  },
+  setScheduler: toAll(([first]) => first),
+  cache: toAll((all) => all),
   slotAction: { plan: planSlotAction },
   explain: { plan: planExplain, tellsIds: true },
   activity: { plan: planActivity, tellsIds: true, partialMs: 1000 },
-  recordingParts: { plan: planRecordings, tellsIds: true, partialMs: 10_000 },
+  recordingParts: {
+    ...toAll((all) => mergeRecordings(all as readonly RecordingParts[])),
+    tellsIds: true,
+    partialMs: 10_000,
+  },
   statistics: {
-    plan: planStatistics,
+    ...toAll((_, context) => lastOfAll(context)),
     tellsIds: true,
     partialMs: 1000,
     // At once: the worker may be lost before the others have answered.

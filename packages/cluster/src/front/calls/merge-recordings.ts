@@ -1,8 +1,7 @@
 import type { Arrival, RecordingParts } from '@cllm/host'
-import type { CallContext, CallMessage, CallPlan } from './call-kind.js'
 
 /** What the flight recorders of several engines have, as of one; times are by the clock of the first one. */
-function mergeRecordings(all: readonly RecordingParts[]): RecordingParts {
+export function mergeRecordings(all: readonly RecordingParts[]): RecordingParts {
   const [first, ...others] = all as readonly [RecordingParts, ...RecordingParts[]]
   if (others.length === 0) return first
   let engines = 0
@@ -67,17 +66,5 @@ function goneOn(before: Arrival, { endMs, end, ...after }: Arrival): Arrival {
     ...(firstTokenMs !== undefined && { firstTokenMs }),
     ...(endMs !== undefined && { endMs: endMs + lateMs }),
     ...(end !== undefined && { end }),
-  }
-}
-
-/** All workers together. Requests of other fronts keep the ids that their worker gave them. */
-export function planRecordings(_: CallMessage, { members }: CallContext): CallPlan {
-  const to = members.allForCall()
-  return {
-    to,
-    merge(answers) {
-      const all = to.map(({ record }) => answers.get(record.id) as RecordingParts | undefined)
-      return mergeRecordings(all.filter((parts) => parts !== undefined))
-    },
   }
 }

@@ -1,6 +1,6 @@
 import type { EngineStatistics } from '@cllm/core'
 import { sumStatistics } from '@cllm/host'
-import type { CallContext, CallMessage, CallPlan } from './call-kind.js'
+import type { CallContext } from './call-kind.js'
 
 /**
  * The statistics of several engines as of one: counters add up, slots follow each other.
@@ -17,26 +17,22 @@ export function mergeStatistics(
   return { ...sum, ...least, slots: sum.slots.map((one, slot) => ({ ...one, slot })) }
 }
 
-/** All workers together. Those of a worker that cannot answer now are as they were, so that no counter goes back. */
-export function planStatistics(
-  _: CallMessage,
-  { members, placing, statistics, refusedMessages }: CallContext,
-): CallPlan {
-  const to = members.allForCall()
+/** Of all workers. Those of a worker that cannot answer now are as they were, so that no counter goes back. */
+export function lastOfAll({
+  members,
+  placing,
+  statistics,
+  refusedMessages,
+}: CallContext): EngineStatistics {
   const { placed, movedExactly, movedInexactly } = placing.counts
-  return {
-    to,
-    merge() {
-      const waits: number[] = []
-      const all = to.flatMap(({ record, state }) => {
-        const last = statistics.get(record.id)
-        if (state === 'up' && last?.waitMs !== undefined) waits.push(last.waitMs)
-        return last === undefined ? [] : [last]
-      })
-      const list = members.statistics
-      const counts = { placed, movedExactly, movedInexactly }
-      const workers = { list, ...counts, refusedMessages: refusedMessages() }
-      return { ...mergeStatistics([...all, ...statistics.gone], waits), workers }
-    },
-  }
+  const waits: number[] = []
+  const all = members.all.flatMap(({ record, state }) => {
+    const last = statistics.get(record.id)
+    if (state === 'up' && last?.waitMs !== undefined) waits.push(last.waitMs)
+    return last === undefined ? [] : [last]
+  })
+  const list = members.statistics
+  const counts = { placed, movedExactly, movedInexactly }
+  const workers = { list, ...counts, refusedMessages: refusedMessages() }
+  return { ...mergeStatistics([...all, ...statistics.gone], waits), workers }
 }
