@@ -124,3 +124,38 @@ t.test('what does not exist is refused before a model is loaded', async (t) => {
     }),
   )
 })
+
+t.test('cllm plugin new writes plug-ins that pass cllm plugin test', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'cllm-plugin-'))
+  t.teardown(() => rmSync(folder, { recursive: true }))
+  const cllm = async (...args: readonly string[]) => {
+    const child = start(t, args)
+    const [said, errors, [code]] = await Promise.all([
+      text(child.stdout),
+      text(child.stderr),
+      once(child, 'exit') as Promise<[number]>,
+    ])
+    return { said, errors, code }
+  }
+  const test = async (kind: string, runs: string) =>
+    await cllm('plugin', 'test', join(folder, `my-${kind}`, `my-${kind}.js`), '--runs', runs)
+  for (const kind of ['order', 'batching', 'router', 'protocol']) {
+    const made = await inside(['plugin', 'new', kind, join(folder, `my-${kind}`)])
+    t.match(made, { code: 0, stdout: /my-\w+\.js: a plug-in that works/ })
+  }
+  t.match(await inside(['plugin', 'new', 'router', join(folder, 'my-router')]), {
+    code: 2,
+    stderr: /my-router cannot be made: EEXIST/,
+  })
+  for (const kind of ['order', 'protocol']) {
+    const { said, code } = await test(kind, '1')
+    t.match(said, /(?<!\d)0 failed[^]*# pass 1\n# fail 0/)
+    t.equal(code, 0, kind)
+  }
+  const own = join(folder, 'my-router', 'my-router.js')
+  const router = readFileSync(own, 'utf8').replace('b.firstTokenMs < a.', 'b.firstTokenMs > a.')
+  writeFileSync(own, router.replace('{ worker: earliest.id }', '{}'))
+  const wrong = await test('router', '1')
+  t.match(wrong.said, /✗ router my-router › [^]* [1-9] failed[^]*# fail 1/)
+  t.equal(wrong.code, 1)
+})

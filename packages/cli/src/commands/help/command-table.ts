@@ -107,6 +107,16 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       'tune',
     ),
   },
+  'Write a plug-in': {
+    'plugin new': command(
+      'Write an order, batching, router or protocol to begin with',
+      () => import('../plugin/plugin-new.js'),
+    ),
+    'plugin test': command(
+      "Run the conformance suites and the own test of a plug-in's file",
+      () => import('../plugin/plugin-test.js'),
+    ),
+  },
   'Several machines': {
     worker: {
       summary: 'Serve a model to the fronts of a cluster',

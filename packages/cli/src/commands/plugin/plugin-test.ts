@@ -1,0 +1,122 @@
+import { existsSync } from 'node:fs'
+import { dirname, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import {
+  type BatchingDefinition,
+  type OrderDefinition,
+  type PolicyDefinition,
+  PluginRegistry,
+  type ProposerDefinition,
+  type RouterDefinition,
+  type SamplerDefinition,
+} from '@cllm/core'
+import { loadPlugins } from '@cllm/host'
+import { batchings, orders, overtakingBound } from '@cllm/scheduler'
+import type { TestContext } from '@cllm/testing'
+import { lendPackages } from '../../plugins/lend-packages.js'
+import type { Output } from '../command-io.js'
+import { defineCommand } from '../flags/define-command.js'
+import { integer } from '../flags/values.js'
+import { one } from '../flags/flags.js'
+
+/** `cllm plugin test` */
+export const run = defineCommand({
+  usage: 'plugin test <file>',
+  doc: `
+Loads a plug-in and runs the conformance suite of everything that it registers, with every built-in
+half in the case of an order or a batching; then the test beside it, NAME.test.js, if there is one.`,
+  flags: { runs: one('N', 'Random loads of each policy', integer(1, 10_000), '20') },
+  async run({ flags, words: [file = ''] }, io) {
+    const path = resolve(file)
+    lendPackages([{ use: path }], dirname(path))
+    const found = new Found(flags.runs)
+    await loadPlugins([{ use: path }], { from: dirname(path), registry: found })
+    const counts = { passed: 0, failed: 0 }
+    const t = reporter(io.stdout, counts)
+    for (const suite of found.suites) await suite(t)
+    io.stdout.write(`${counts.passed} passed, ${counts.failed} failed\n`)
+    const own = path.replace(/(\.\w+)$/, '.test$1')
+    // Its own framework says how it went, and sets the exit code when it is over.
+    if (existsSync(own)) await import(pathToFileURL(own).href)
+    else if (found.suites.length === 0)
+      io.stdout.write(`There is no suite for it, and no ${own}.\n`)
+    return counts.failed === 0 ? 0 : 1
+  },
+})
+
+type Suite = (t: TestContext) => Promise<void>
+
+const suites = async () => await import('@cllm/testing')
+
+/** Takes what a plug-in registers, and the suite of each. */
+class Found extends PluginRegistry {
+  readonly suites: Suite[] = []
+
+  constructor(private readonly runs: number) {
+    super()
+  }
+
+  override registerOrder(order: OrderDefinition): void {
+    super.registerOrder(order)
+    const { runs } = this
+    // A patience that a short load can exhaust, where the order bounds overtaking by one.
+    const patience = 50
+    const bound = (...[ahead, limits]: Parameters<typeof overtakingBound>) =>
+      overtakingBound(ahead, limits, patience)
+    const isPatient = 'patience' in (order.options?.shape ?? {})
+    const claims = isPatient ? { runs, options: { patience }, maxOvertaking: bound } : { runs }
+    this.suites.push(async (t) => await (await suites()).testOrder(t, order, batchings, claims))
+  }
+
+  override registerBatching(batching: BatchingDefinition): void {
+    super.registerBatching(batching)
+    const claims = { runs: this.runs }
+    this.suites.push(async (t) => await (await suites()).testBatching(t, batching, orders, claims))
+  }
+
+  override registerPolicy(policy: PolicyDefinition): void {
+    super.registerPolicy(policy)
+    const make = () => this.createPolicy(policy.name)
+    const claims = { runs: this.runs }
+    this.suites.push(async (t) => await (await suites()).testPolicy(t, make, claims))
+  }
+
+  override registerRouter(router: RouterDefinition): void {
+    super.registerRouter(router)
+    this.suites.push(async (t) => await (await suites()).testRouter(t, router))
+  }
+
+  override registerSampler(sampler: SamplerDefinition): void {
+    super.registerSampler(sampler)
+    this.suites.push(async (t) => await (await suites()).testSampler(t, sampler))
+  }
+
+  override registerProposer(proposer: ProposerDefinition): void {
+    super.registerProposer(proposer)
+    this.suites.push(async (t) => await (await suites()).testProposer(t, proposer))
+  }
+}
+
+/** Writes a line for each check. */
+function reporter(
+  output: Output,
+  counts: { passed: number; failed: number },
+  path: readonly string[] = [],
+): TestContext {
+  return {
+    async test(name, body) {
+      const own = [...path, name]
+      try {
+        await body(reporter(output, counts, own))
+      } catch (error) {
+        counts.failed++
+        const { message } = error as Error
+        output.write(`✗ ${own.join(' › ')}\n    ${message.replaceAll('\n', '\n    ')}\n`)
+      }
+    },
+    pass() {
+      counts.passed++
+      output.write(`✓ ${path.join(' › ')}\n`)
+    },
+  }
+}
