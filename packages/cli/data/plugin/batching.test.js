@@ -5,7 +5,7 @@ import { orders } from '@cllm/scheduler'
 import { builtInMachines, simulateLoad } from '@cllm/simulation'
 import { myPlugin } from './my-plugin.js'
 
-test('my-plugin: one prompt after the other', async () => {
+void test('my-plugin: one prompt after the other', async () => {
   const fcfs = orders.find(({ name }) => name === 'fcfs')
   const requests = [0, 1, 2].map((index) => {
     const prompt = Array.from({ length: 20 }, () => index)

@@ -5,7 +5,7 @@ import { batchings } from '@cllm/scheduler'
 import { builtInMachines, simulateLoad } from '@cllm/simulation'
 import { myPlugin } from './my-plugin.js'
 
-test('my-plugin: the fewest tokens asked for first', async () => {
+void test('my-plugin: the fewest tokens asked for first', async () => {
   const chunked = batchings.find(({ name }) => name === 'chunked')
   const requests = [9, 7, 3, 5].map((maxTokens, index) => {
     const prompt = Array.from({ length: 20 }, () => index)

@@ -6,7 +6,7 @@ import { createPolicy } from '@cllm/scheduler'
 import { FakeBackend } from '@cllm/testing'
 import { myPlugin } from './my-plugin.js'
 
-test('my-plugin: a text is counted', async () => {
+void test('my-plugin: a text is counted', async () => {
   const protocol = myPlugin.create({ path: '/my-plugin' }, new Services())
   const server = createServer({
     backend: new FakeBackend(),

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { myPlugin } from './my-plugin.js'
 
-test('my-plugin: the worker that gives the first token earliest', () => {
+void test('my-plugin: the worker that gives the first token earliest', () => {
   const worker = { open: 0, slots: 4, waitMs: 0, cachedTokens: 0 }
   const workers = [
     { ...worker, id: 'slow', firstTokenMs: 90 },

@@ -14,8 +14,8 @@ const packages = 'core host http-koa http-koa/protocol scheduler simulation test
 export const run = defineCommand({
   usage: 'plugin new <kind> <folder>',
   doc: `
-Writes a plug-in that works into a new folder, with a test and types for the editor. It has the folder's
-name; the kind is ${kinds.join(', ')}. \`cllm plugin test\` tests it, and \`--plugin FILE\` uses it.`,
+Writes a plug-in that works into a new folder, with a test and types for the editor. It has the
+folder's name; the kind is ${kinds.join(', ')}.`,
   flags: {},
   async run({ words: [kind = '', folder = ''] }, io) {
     const name = basename(folder)
@@ -67,7 +67,7 @@ function editorSettings(): object {
   // zod is a dependency of the scheduler's, not of this package.
   const zod = createRequire(import.meta.resolve('@cllm/scheduler')).resolve('zod')
   const paths = Object.fromEntries(
-    [...files, ['zod', zod]].map(([name, file]) => [name, [file!.replace(/\.(c?)js$/, '.d.$1ts')]]),
+    [...files, ['zod', zod]].map(([name, file]) => [name, [file.replace(/\.(c?)js$/, '.d.$1ts')]]),
   )
   const options = { strict: true, module: 'nodenext', target: 'es2023', noEmit: true, types: [] }
   return { compilerOptions: { ...options, allowJs: true, paths }, exclude: ['*.test.js'] }
