@@ -23,6 +23,22 @@ const oneFontFormat = {
   },
 }
 
+/** What the page must know of the built-in policies: the policies themselves are for the lab's worker only. */
+const policies = {
+  name: 'policies',
+  resolveId: (id) => (id === 'virtual:policies' ? `\0${id}` : undefined),
+  async load(id) {
+    if (id !== '\0virtual:policies') return undefined
+    const known = await import('@cllm/scheduler')
+    const about = ({ name, doc, options }) => {
+      const schema = options?.toJSONSchema({ io: 'input', unrepresentable: 'any' })
+      return { name, doc, fields: schema?.properties ?? {} }
+    }
+    const [batchings, orders] = [known.batchings, known.orders].map((all) => all.map(about))
+    return `export default ${JSON.stringify({ batchings, orders })}`
+  },
+}
+
 // a name like LICENSE would keep npm from adding ours
 const licenses = licensesOf({ fileName: 'third-party.md' })
 
@@ -39,7 +55,7 @@ export default defineConfig({
     reportCompressedSize: false,
     chunkSizeWarningLimit: 1000,
   },
-  plugins: [oneFontFormat, licenses.page],
+  plugins: [oneFontFormat, policies, licenses.page],
   resolve: {
     // The other one reads Node's buffers.
     alias: { 'csv-parse/sync': 'csv-parse/browser/esm/sync' },

@@ -1,5 +1,6 @@
 import { figuresTable } from '../report/html/figures-table.js'
-import { escapeHtml, htmlPage } from '../report/html/html.js'
+import { escapeHtml } from '../report/html/escape-html.js'
+import { htmlPage } from '../report/html/html.js'
 import {
   ganttPlot,
   lengthsInWords,

@@ -63,6 +63,18 @@ export async function clipped(region: Locator): Promise<string[]> {
   return (await Promise.all(beyond)).flat()
 }
 
+/** Whether questions are written at the bottom of the window, and nothing is beyond its sides, at these widths. */
+export async function isDocked(t: Test, page: Page): Promise<void> {
+  const size = page.viewportSize()!
+  for (const width of [1280, 768, 390]) {
+    await page.setViewportSize({ width, height: 800 })
+    const { y, height } = (await page.getByRole('form', { name: 'Question' }).boundingBox())!
+    t.ok(y + height <= 800 && y + height > 770, `docked, ${width} pixels wide: ${y + height}`)
+    t.same(await page.evaluate<string[]>(tooWide), [], `nothing is beyond ${width} pixels`)
+  }
+  await page.setViewportSize(size)
+}
+
 /** What is wrong with a page for who cannot see it, in both themes and on a phone. */
 export async function auditAll(t: Test, page: Page): Promise<void> {
   t.same(await auditPage(page), [], 'light')
@@ -90,6 +102,13 @@ export async function tabTo(page: Page, name: string): Promise<void> {
     if ((await page.evaluate<string>(focused)) === name) return
   }
   throw new Error(`The tab key does not lead to ${name}`)
+}
+
+/** Changes the chat's settings, which are in front of the page meanwhile. */
+export async function withSettings(page: Page, change: () => Promise<void>): Promise<void> {
+  await page.getByRole('button', { name: 'Settings', exact: true }).click()
+  await change()
+  await page.getByRole('button', { name: 'Close the settings' }).click()
 }
 
 /** A page of a server, as one of its users has it. */

@@ -1,6 +1,6 @@
 import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
-import { auditAll, type Visit } from './browser.js'
+import { auditAll, auditPage, isDocked, type Visit, withSettings } from './browser.js'
 
 const figures = /TTFT .* tokens\/s · \d+ tokens · \d+ of \d+ cached/
 const weather = JSON.stringify([
@@ -21,14 +21,24 @@ const weather = JSON.stringify([
 export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> {
   await page.getByRole('link', { name: 'Chat' }).click()
   await page.getByRole('button', { name: 'New chat' }).click()
-  await page.getByText('Settings').click()
-  await page.getByLabel('Most tokens').fill('30')
-  await page.getByLabel('Temperature').fill('0')
+  await withSettings(page, async () => {
+    await page.getByPlaceholder('0.8').waitFor() // what the server does by default
+    await page.getByLabel('Max tokens').fill('30')
+    await page.getByLabel('Temperature').fill('0')
+    t.same(await auditPage(page), [], 'the settings')
+  })
   await page.getByLabel('Message').fill('Once upon a time')
   await page.getByLabel('Message').press('Enter')
   await page.getByText(/· 30 tokens ·/).waitFor()
-  await page.getByText('Cut off: the most tokens were reached').waitFor()
+  await page.getByText('Stopped at the limit').waitFor()
   await auditAll(t, page)
+  await isDocked(t, page)
+  const first = await page.locator('.assistant .markdown').innerText()
+  await page.getByRole('button', { name: 'Continue' }).click()
+  await page.getByText('An answer is coming').waitFor({ state: 'attached' })
+  await page.getByText(/· 30 tokens ·/).waitFor()
+  const whole = await page.locator('.assistant .markdown').innerText()
+  t.ok(whole.startsWith(first) && whole.length > first.length, 'it goes on where it was cut')
 
   await page.getByRole('button', { name: 'Regenerate' }).click()
   await page.getByText('2 of 2').waitFor()
@@ -38,18 +48,21 @@ export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> 
   await page.getByRole('button', { name: 'Edit' }).click()
   await page.getByLabel('Edit the message').fill('There was a dragon')
   await page.getByRole('button', { name: 'Send' }).first().click()
-  await page.getByText('There was a dragon').first().waitFor()
+  await page.locator('.question').getByText('There was a dragon').waitFor()
   await page.getByText(figures).waitFor()
   t.equal(await page.locator('.turn').count(), 2, 'the edited question took its place')
 
   const saved = page.waitForEvent('download')
-  await page.getByRole('button', { name: 'Export Markdown' }).click()
+  await page.getByLabel('More of Once upon a time').click()
+  await page.getByRole('button', { name: 'Save Markdown' }).click()
   t.equal((await saved).suggestedFilename(), 'Once upon a time.md')
   await page.reload()
   await page.getByRole('button', { name: 'Once upon a time', exact: true }).click()
   await page.locator('.turn').nth(1).waitFor()
   t.equal(await page.locator('.turn').count(), 2, 'the browser keeps it')
-  t.equal(await page.getByLabel('Most tokens').inputValue(), '30', 'and the settings')
+  t.equal(await page.getByLabel('Max tokens').inputValue(), '30', 'and the settings')
+  await page.getByLabel('Message', { exact: true }).press('ArrowUp')
+  await page.getByLabel('Edit the message').press('Escape')
 }
 
 /** What is asked is kept before it is answered, and two tabs that go on with one conversation lose nothing. */
@@ -97,10 +110,11 @@ export async function keepsAll(t: Test, { page, url }: Visit): Promise<void> {
 /** A model calls a tool, its user says what that gave, and the model answers. */
 export async function toolsByHand(t: Test, { page }: Visit): Promise<void> {
   await page.getByRole('button', { name: 'New chat' }).click()
-  await page.getByText('Settings').click()
-  await page.getByLabel(/^Tools/).fill(weather)
-  await page.getByLabel('Calls of tools').selectOption('required')
-  await page.getByLabel('Most tokens').fill('120')
+  await withSettings(page, async () => {
+    await page.getByLabel(/^Tools/).fill(weather)
+    await page.getByLabel('Tool choice').selectOption('required')
+    await page.getByLabel('Max tokens').fill('120')
+  })
   await page.getByLabel('Message').fill('How is the weather?')
   await page.getByLabel('Message').press('Enter')
   await page.getByRole('region', { name: 'Arguments of weather' }).first().waitFor()
@@ -108,8 +122,10 @@ export async function toolsByHand(t: Test, { page }: Visit): Promise<void> {
   await result.first().waitFor()
   t.match(await page.locator('.call pre').first().innerText(), /"city": "(Rome|Oslo)"/)
   for (const field of await result.all()) await field.fill('sunny')
-  await page.getByLabel('Calls of tools').selectOption('none')
-  await page.getByLabel('Most tokens').fill('9')
+  await withSettings(page, async () => {
+    await page.getByLabel('Tool choice').selectOption('none')
+    await page.getByLabel('Max tokens').fill('9')
+  })
   await auditAll(t, page)
   await page.getByRole('button', { name: /^Give the result/ }).click()
   await page.getByRole('region', { name: 'Result of weather' }).first().waitFor()
@@ -123,18 +139,19 @@ export async function toolsByHand(t: Test, { page }: Visit): Promise<void> {
   await page.getByText('2 of 2').waitFor()
   await page.locator('.turn').nth(3).getByText(figures).waitFor()
   t.match(await page.locator('.turn').nth(2).innerText(), /snow/)
-  await page.getByLabel(/^Tools/).fill('')
+  await withSettings(page, async () => await page.getByLabel(/^Tools/).fill(''))
 }
 
 /** An answer that is not waited for. */
 export async function stops(t: Test, { page }: Visit): Promise<void> {
-  await page.getByLabel('Most tokens').fill('200')
+  await withSettings(page, async () => await page.getByLabel('Max tokens').fill('200'))
   const isStopped = async (): Promise<boolean> => {
-    await page.getByRole('button', { name: 'New chat' }).click()
+    await page.keyboard.press('Control+k')
+    await page.getByText('What would you like to know?').waitFor()
     await page.getByLabel('Message').fill('A long story')
     await page.getByLabel('Message').press('Enter')
     await page.locator('.assistant .markdown').waitFor()
-    await page.getByRole('button', { name: 'Stop' }).click({ timeout: 2_000 })
+    await page.keyboard.press('Escape')
     await page.getByText('Stopped').waitFor({ timeout: 2_000 })
     return true
   }
@@ -150,9 +167,10 @@ export async function stops(t: Test, { page }: Visit): Promise<void> {
 /** Code, a formula and a table, in what the server answers. */
 export async function richAnswers(t: Test, { page, shoot }: Visit): Promise<void> {
   await page.getByRole('link', { name: 'Chat' }).click()
-  await page.getByText('Settings').click()
-  await page.getByLabel('Temperature').fill('0')
-  await page.getByLabel('Most tokens').fill('400')
+  await withSettings(page, async () => {
+    await page.getByLabel('Temperature').fill('0')
+    await page.getByLabel('Max tokens').fill('400')
+  })
   await page.getByLabel('Message').fill('How is a mean computed?')
   await page.getByLabel('Message').press('Enter')
   await page.locator('.code .hljs-keyword').first().waitFor()
@@ -162,7 +180,6 @@ export async function richAnswers(t: Test, { page, shoot }: Visit): Promise<void
   t.ok(await page.locator('.formula pre').isHidden(), 'in place of its source')
   t.equal(await page.evaluate('document.fonts.check("16px KaTeX_Main")'), true)
   t.equal(await page.locator('.markdown table').count(), 1)
-  await page.getByText('Settings').click()
   await shoot('chat')
   await auditAll(t, page)
 }

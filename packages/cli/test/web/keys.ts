@@ -1,6 +1,6 @@
 import type { Request } from 'playwright-core'
 import type { Test } from 'tap'
-import { auditAll, auditPage, gate, type Visit } from './browser.js'
+import { auditAll, auditPage, gate, type Visit, withSettings } from './browser.js'
 
 /** The page asks for a key, and keeps it until its tab is closed. */
 export async function asksForKey(t: Test, { page, url }: Visit, key: string): Promise<void> {
@@ -54,8 +54,7 @@ export async function keepsChat(
   await page.getByRole('link', { name: 'Chat' }).click()
   await give(keys.user)
   await form.waitFor({ state: 'detached' })
-  await page.getByText('Settings').click()
-  await page.getByLabel('Most tokens').fill('9')
+  await withSettings(page, async () => await page.getByLabel('Max tokens').fill('9'))
   await page.getByRole('link', { name: 'Scheduler' }).click()
   await form.getByText(/needs the key of an admin/).waitFor()
   await later()

@@ -16,7 +16,7 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   await results.getByRole('columnheader', { name: 'adaptive+sjf' }).waitFor()
   t.match(await results.innerText(), /TTFT p50\s+[\d.]+ m?s.*\s+[\d.]+ m?s/)
 
-  await page.getByLabel('Requests of').selectOption('a file')
+  await page.getByLabel('Source').selectOption('a file')
   await run.click()
   await page.getByText('Choose a file first').waitFor()
   const trace = 'TIMESTAMP,ContextTokens,GeneratedTokens\n'
@@ -28,7 +28,7 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   }
   await page.getByLabel(/^File/).setInputFiles(file)
   await page.getByText('trace.csv: a trace').waitFor()
-  await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('adaptive+own')
+  await page.getByLabel('Order of policy 2').selectOption('own')
   await page.getByLabel(/^The order own/).fill('-request.promptTokens')
   await run.click()
   await results.getByRole('columnheader', { name: 'adaptive+own' }).waitFor()
@@ -47,11 +47,12 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   await page.getByText('recording.json: a recording').waitFor()
   t.equal(await page.getByLabel('Slots').inputValue(), '4', 'as it was recorded')
   await page.getByLabel('Machine').selectOption('8B on a large GPU')
-  await page.getByRole('combobox', { name: 'Policy 2' }).selectOption('static+fcfs')
+  await page.getByLabel('Batching of policy 2').selectOption('static')
+  await page.getByLabel('Order of policy 2').selectOption('fcfs')
   await run.click()
   await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
 
-  await page.getByLabel('Requests of').selectOption("this server's last minutes")
+  await page.getByLabel('Source').selectOption("this server's last minutes")
   await run.click()
   await page.getByText(/\d+ requests and \d+ steps of/).waitFor()
   await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()

@@ -77,9 +77,9 @@ export async function keyboard(t: Test, { page, url }: Visit): Promise<void> {
   await page.reload()
   await tabTo(page, 'Chat')
   await page.keyboard.press('Enter')
-  await tabTo(page, 'Message')
+  await page.locator('textarea[aria-label=Message]:focus').waitFor()
   await page.keyboard.type('Once upon')
   await page.keyboard.press('Enter')
-  await page.getByText(/TTFT/).waitFor()
+  await page.getByText(/TTFT .* tokens ·/).waitFor()
   t.match(await page.locator('.assistant').innerText(), /\w/)
 }

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Test } from 'tap'
-import { auditAll, clipped, type Visit } from './browser.js'
+import { auditAll, clipped, isDocked, type Visit } from './browser.js'
 
 /** What the requests of the page's docs begin with. */
 const docs = readFileSync(new URL('../../../../docs/web-page.md', import.meta.url), 'utf8')
@@ -44,8 +44,15 @@ function underLoad(url: string, clients: number) {
 export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<void> {
   await page.goto(url)
   t.equal(page.url(), `${url}/ui/`, 'a browser is sent to the page')
-  await page.getByLabel('Message').fill('Tell me a story about a dog.')
-  await page.getByLabel('Message').press('Enter')
+  await page
+    .getByRole('combobox', { name: 'Model' })
+    .getByText('stories15m')
+    .waitFor({ state: 'attached' })
+  await isDocked(t, page)
+  const focused = "document.activeElement.getAttribute('aria-label')"
+  t.equal(await page.evaluate(focused), 'Message', 'one can write at once')
+  await page.keyboard.type('Tell me a story about a dog.')
+  await page.keyboard.press('Enter')
   await page.getByText(/TTFT .* tokens\/s · \d+ tokens · \d+ of \d+ cached/).waitFor()
   t.match(await page.locator('.assistant .markdown').innerText(), /\w+ \w+/)
 
@@ -82,8 +89,10 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await page.getByLabel('Message').press('Enter')
   await page.getByText(/Number \d+ in the queue, first token in about \d/).waitFor()
   await page.getByRole('link', { name: 'Scheduler' }).click()
-  await page.getByLabel('Another one').selectOption('chunked+fair')
+  await page.getByLabel('Batching').selectOption('chunked')
+  await page.getByRole('combobox', { name: 'Order' }).selectOption('fair')
   await page.getByRole('button', { name: 'Set the policy' }).click()
+  await page.getByRole('button', { name: /^Yes, use chunked\+fair/ }).click()
   await page.getByText('In force: chunked+fair').waitFor()
   await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
   const answer = await fetch(`${url}/admin/scheduler`)

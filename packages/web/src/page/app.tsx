@@ -1,30 +1,27 @@
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
-import { LabPage } from './lab/lab-page.js'
+import {
+  allSettings,
+  type ChatSettings,
+  keepSettings,
+  readSettings,
+} from './chat/settings/settings.js'
+import { type Chat, useChat } from './chat/use-chat.js'
 import { KeyForm } from './key-form.js'
 import { KeysPage } from './keys/keys-page.js'
+import { LabPage } from './lab/lab-page.js'
 import { ModelsPage } from './models/models-page.js'
 import { usePull } from './models/pull-form.js'
+import { isOff, SwitchedOff } from './parts/switched-off.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
 import { Server, type ServerError, ServerContext } from './server/server.js'
-import { isOff, SwitchedOff } from './parts/switched-off.js'
-import { ThemeButton } from './parts/theme-button.js'
+import { type PageId, pages, Side } from './shell/side.js'
+import { Toast } from './shell/toast.js'
 import { UsagePage } from './usage/usage-page.js'
 
-const pages = [
-  ['chat', 'Chat'],
-  ['scheduler', 'Scheduler'],
-  ['lab', 'Lab'],
-  ['models', 'Models'],
-  ['keys', 'Keys'],
-  ['usage', 'Usage'],
-] as const
-
-type Page = (typeof pages)[number][0]
-
 /** What the address says after `#`: a page, and perhaps what to show on it. */
-function useAddress(): { readonly page: Page; readonly detail: string | undefined } {
+function useAddress(): { readonly page: PageId; readonly detail: string | undefined } {
   const [hash, setHash] = useState(location.hash)
   useEffect(() => {
     const read = (): void => setHash(location.hash)
@@ -44,39 +41,47 @@ export function App(): JSX.Element {
   const { page, detail } = useAddress()
   const models = useModels(server, page)
   const pull = usePull(server)
+  const [settings, setSettings] = useState(readSettings)
+  const chat = useChat(server, allSettings(settings, models), models)
+  const field = useRef<HTMLTextAreaElement>(null)
+  const main = useRef<HTMLElement>(null)
+  const startNew = (): void => {
+    location.hash = 'chat'
+    chat.open(undefined)
+    field.current?.focus()
+  }
+  useKeys(chat, startNew)
+  useEffect(() => {
+    // A phone would cover the page with its keyboard.
+    if (page === 'chat' && !matchMedia('(pointer: coarse)').matches) field.current?.focus()
+  }, [page, chat.conversation.id])
+  const change = (next: ChatSettings): void => {
+    setSettings(next)
+    keepSettings(next)
+  }
   return (
     <ServerContext.Provider value={server}>
-      <header>
-        <strong class="name">cLLM</strong>
-        <nav aria-label="Pages">
-          {pages.map(([id, label]) => (
-            <a
-              key={id}
-              class={isOff(id) ? 'off' : undefined}
-              href={`#${id}`}
-              aria-current={id === page ? 'page' : undefined}
-            >
-              {label}
-            </a>
-          ))}
-        </nav>
-        <ThemeButton />
-      </header>
-      {refusal !== undefined && (
-        <KeyForm
-          refusal={refusal}
-          onKey={async (key) => {
-            await server.takeKey(key)
-            setRefusal(undefined)
-            setServer(new Server(setRefusal))
-          }}
-          onLater={() => setRefusal(undefined)}
-        />
-      )}
-      <main>
+      <Side {...{ page, chat }} onNew={startNew} />
+      <main class="page" ref={main} tabIndex={-1}>
+        {refusal !== undefined && (
+          <KeyForm
+            refusal={refusal}
+            onKey={async (key) => {
+              await server.takeKey(key)
+              setRefusal(undefined)
+              setServer(new Server(setRefusal))
+            }}
+            onLater={() => setRefusal(undefined)}
+          />
+        )}
         {/* An answer goes on coming while another page is shown. */}
-        <div hidden={page !== 'chat'}>
-          <ChatPage models={models} />
+        <div class="page" hidden={page !== 'chat'}>
+          <ChatPage
+            {...{ chat, settings, models, field }}
+            isShown={page === 'chat'}
+            onSettings={change}
+            onNew={startNew}
+          />
         </div>
         {page === 'models' && <ModelsPage pull={pull} />}
         {page === 'keys' && !isOff(page) && <KeysPage />}
@@ -85,12 +90,29 @@ export function App(): JSX.Element {
         {page === 'lab' && <LabPage />}
         {page === 'scheduler' && <SchedulerPage models={models} request={detail} />}
       </main>
+      {chat.notice !== undefined && <Toast notice={chat.notice} onEnd={chat.dismiss} />}
     </ServerContext.Provider>
   )
 }
 
+/** Escape stops answers, Ctrl+K begins a new chat. */
+function useKeys({ isBusy, stop }: Chat, startNew: () => void): void {
+  useEffect(() => {
+    const press = (event: KeyboardEvent): void => {
+      const key = event.key.toLowerCase()
+      const isNew = (event.ctrlKey || event.metaKey) && (event.shiftKey ? key === 'o' : key === 'k')
+      if (key === 'escape' && isBusy && document.querySelector(':popover-open') === null) stop()
+      if (!isNew) return
+      event.preventDefault()
+      startNew()
+    }
+    addEventListener('keydown', press)
+    return () => removeEventListener('keydown', press)
+  })
+}
+
 /** The names of the models, asked for with each page: one may have been fetched meanwhile. */
-function useModels(server: Server, page: Page): readonly string[] {
+function useModels(server: Server, page: PageId): readonly string[] {
   const [models, setModels] = useState<readonly string[]>([])
   useEffect(() => {
     void server

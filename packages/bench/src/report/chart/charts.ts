@@ -1,5 +1,5 @@
 import { frame, px, seriesClass, type Axis } from './frame.js'
-import { escapeHtml } from '../html/html.js'
+import { escapeHtml } from '../html/escape-html.js'
 
 /** A point of a chart, in its axes' units. */
 export type Point = readonly [x: number, y: number]

@@ -1,5 +1,5 @@
 import { scaleLinear, type ScaleLinear } from 'd3-scale'
-import { escapeHtml } from '../html/html.js'
+import { escapeHtml } from '../html/escape-html.js'
 
 /** An axis of a chart. It begins at 0, so that noise does not look like a difference. */
 export interface Axis {
@@ -60,7 +60,10 @@ export function drawing(options: FrameOptions, draw: (scales: Scales) => string)
     ...(y === undefined ? [] : [horizontals(scales.y, y, left, full - room.right)]),
     draw(scales),
   ]
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${full} ${total}" role="img" aria-label="${escapeHtml(caption)}">
+  // Where values of x are, for what follows a pointer: from and to in shares of the width, and the last value.
+  const plot = [left / full, 1 - room.right / full, scales.x.domain()[1]].join(' ')
+  const found = y === undefined ? '' : ` data-plot="${plot}"`
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${full} ${total}"${found} role="img" aria-label="${escapeHtml(caption)}">
 ${parts.join('\n')}
 </svg>`
 }

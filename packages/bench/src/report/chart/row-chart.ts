@@ -1,4 +1,4 @@
-import { escapeHtml } from '../html/html.js'
+import { escapeHtml } from '../html/escape-html.js'
 import { chartStyle } from './chart-style.js'
 import {
   drawing,

@@ -1,7 +1,8 @@
 import type { CompareResult } from '../../compare/compare-runs.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
 import { comparedTable, figuresTable } from './figures-table.js'
-import { escapeHtml, htmlPage } from './html.js'
+import { escapeHtml } from './escape-html.js'
+import { htmlPage } from './html.js'
 import { ganttPlot, lengthsInWords, overviewPlots, servicePlot, stepPlot } from './plots.js'
 
 /** The content of a report. */

@@ -1,13 +1,5 @@
 import { chartStyle, readStyle } from '../chart/chart-style.js'
-
-/** Escapes text for HTML. */
-export function escapeHtml(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
-}
+import { escapeHtml } from './escape-html.js'
 
 /** A cell of a table: its text and, in smaller letters below, a note on it. */
 export interface Cell {

@@ -31,6 +31,7 @@ interface Chunk {
 /**
  * Asks for an answer, and tells of it while it comes.
  *
+ * @param before - the answer that it goes on with
  * @throws ServerError where it is refused; an Error when it is cut short or the signal aborts
  */
 export async function ask(
@@ -38,6 +39,7 @@ export async function ask(
   body: object,
   signal: AbortSignal,
   onProgress: (answer: AnswerSoFar) => void,
+  { content = '', reasoning = '' }: Partial<Turn> = {},
 ): Promise<void> {
   const began = performance.now()
   const headers = { 'x-cllm-forecast': 'true' }
@@ -49,27 +51,37 @@ export async function ask(
   })
   const request = response.headers.get('x-cllm-request-id')
   let answer: AnswerSoFar = {
-    content: '',
-    reasoning: '',
+    content,
+    reasoning,
     calls: [],
     figures: forecastOf(response),
     ...(request === null ? {} : { request }),
   }
   onProgress(answer)
+  let [first, chunks] = [began, 0]
   for await (const { data } of readEvents(response)) {
     if (data === '[DONE]') break
     const next = added(answer, JSON.parse(data) as Chunk)
     if (next === answer) continue
-    const isFirst = answer.figures.firstTokenMs === undefined && hasText(next)
-    answer = isFirst
-      ? { ...next, figures: { ...next.figures, firstTokenMs: performance.now() - began } }
-      : next
+    const now = performance.now()
+    if (hasMore(answer, next)) {
+      chunks++
+      if (chunks === 1) first = now
+      const perSecond = chunks > 1 ? (1000 * (chunks - 1)) / (now - first) : undefined
+      const figures = {
+        ...next.figures,
+        firstTokenMs: first - began,
+        // A chunk is a token, but where one is a part of a letter: the server's own figure comes at the end.
+        ...(perSecond !== undefined && { tokensPerSecond: perSecond }),
+      }
+      answer = { ...next, figures }
+    } else answer = next
     onProgress(answer)
   }
 }
 
-const hasText = ({ content, reasoning, calls }: AnswerSoFar): boolean =>
-  content + reasoning !== '' || calls.length > 0
+const hasMore = (before: AnswerSoFar, { content, reasoning, calls }: AnswerSoFar): boolean =>
+  content !== before.content || reasoning !== before.reasoning || calls !== before.calls
 
 function forecastOf({ headers }: Response): AnswerFigures {
   const [place, predicted] = [headers.get('x-queue-position'), headers.get('x-predicted-ttft-ms')]

@@ -1,7 +1,10 @@
 import type { Turn } from './conversation.js'
-import type { ChatSettings } from './settings.js'
+import type { ChatSettings } from './settings/settings.js'
 
-/** The body of `POST /v1/chat/completions`. Throws a SyntaxError where the tools are no JSON. */
+/**
+ * The body of `POST /v1/chat/completions`; where the last turn is an answer, it is gone on with. Throws a
+ * SyntaxError where the tools are no JSON.
+ */
 export function chatBody(turns: readonly Turn[], settings: ChatSettings): object {
   const { model, system, temperature, topP, maxTokens, seed, effort } = settings
   const number = (field: string, text: string): object =>
@@ -17,10 +20,13 @@ export function chatBody(turns: readonly Turn[], settings: ChatSettings): object
     ...number('seed', seed),
     ...(effort === '' ? {} : { reasoning_effort: effort }),
     ...toolsOf(settings),
+    ...(turns.at(-1)?.role === 'assistant' && goesOn),
     stream: true,
     stream_options: { include_usage: true },
   }
 }
+
+const goesOn = { continue_final_message: true, add_generation_prompt: false }
 
 function toolsOf({ tools, toolChoice }: ChatSettings): object {
   if (tools.trim() === '') return {}
@@ -49,10 +55,20 @@ function messagesOf(turn: Turn, next: Turn | undefined): object[] {
   if (role === 'tool') {
     return results.map(({ call, content }) => ({ role, tool_call_id: call, content }))
   }
-  if (role === 'user') return [{ role, content }]
+  if (role === 'user') return [{ role, content: withFiles(turn) }]
   if (next?.role !== 'tool') return content === '' ? [] : [{ role, content }]
   const toolCalls = calls.map(({ id, name, arguments: given }) => {
     return { id, type: 'function', function: { name, arguments: given } }
   })
   return [{ role, content, tool_calls: toolCalls }]
+}
+
+/** A question after the texts of its files, each in a fence that its own text cannot end. */
+function withFiles({ content, files = [] }: Turn): string {
+  const blocks = files.map(({ name, text }) => {
+    const longest = Math.max(2, ...Array.from(text.matchAll(/`+/g), ([ticks]) => ticks.length))
+    const fence = '`'.repeat(longest + 1)
+    return `${name}:\n${fence}\n${text}\n${fence}`
+  })
+  return [...blocks, content].join('\n\n')
 }

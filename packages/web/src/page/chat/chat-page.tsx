@@ -1,58 +1,132 @@
+import { Columns2, SlidersHorizontal, SquarePen } from 'lucide'
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { download } from '../parts/download.js'
-import { Form } from '../parts/form.js'
-import { type Conversation, shownTurns } from './conversation.js'
-import { keepSettings, readSettings, withAnswerLimit } from './settings.js'
-import { SettingsForm } from './settings-form.js'
-import { toMarkdown } from './to-markdown.js'
-import { TurnView } from './turn-view.js'
-import { type Chat, useChat } from './use-chat.js'
-import { useServer } from '../server/server.js'
+import { Select } from '../parts/form.js'
+import { IconButton } from '../parts/icon.js'
+import { Bar } from '../shell/bar.js'
+import { Composer } from './compose/composer.js'
+import { answersBeside, type Conversation, shownTurns, type Turn } from './conversation.js'
+import { readPresets, systemName } from './settings/presets.js'
+import type { ChatSettings } from './settings/settings.js'
+import { SettingsForm, settingsId } from './settings/settings-form.js'
+import { TurnView } from './turns/turn-view.js'
+import type { Chat } from './use-chat.js'
+
+const suggestions = [
+  'Tell me a short story about a dog.',
+  'Write a haiku about the sea.',
+  'Explain what a KV cache is to a beginner.',
+  'Write a function that reverses a string.',
+]
 
 /** The chat: conversations kept in this browser, answered by the server. */
-export function ChatPage({ models }: { readonly models: readonly string[] }): JSX.Element {
-  const server = useServer()
-  const [settings, setSettings] = useState(readSettings)
-  const chat = useChat(server, withAnswerLimit(settings, models))
-  const { conversation, coming } = chat
-  const turns = shownTurns(conversation)
+export function ChatPage({
+  chat,
+  settings,
+  models,
+  isShown,
+  onSettings,
+  onNew,
+  field,
+}: {
+  readonly chat: Chat
+  readonly settings: ChatSettings
+  readonly models: readonly string[]
+  readonly isShown: boolean
+  readonly onSettings: (settings: ChatSettings) => void
+  readonly onNew: () => void
+  /** Where questions are written. */
+  readonly field: { readonly current: HTMLTextAreaElement | null }
+}): JSX.Element {
+  const { conversation, isBusy } = chat
+  const [edited, setEdited] = useState<string>()
   const end = useRef<HTMLDivElement>(null)
   useFollowing(end, conversation)
+  useEffect(() => {
+    const { system } = conversation
+    if (system !== undefined && system !== settings.system) onSettings({ ...settings, system })
+  }, [conversation.id])
+  const turns = shownTurns(conversation)
+  const lastQuestion = turns.findLast(({ role }) => role === 'user')
+  const names = models.map((model, index) => [index === 0 ? '' : model, model] as const)
+  const isCompared = settings.compare === 'on'
+  const isWide = turns.some((turn) => turn.beside !== undefined)
+  const view = (turn: Turn): JSX.Element => (
+    <TurnView
+      key={turn.id}
+      {...{ turn, chat, hasFigures: settings.figures !== 'hidden' }}
+      isEdited={edited === turn.id}
+      onEdit={setEdited}
+    />
+  )
   return (
-    <div class="chat">
-      <History chat={chat} />
-      <section class="talk" aria-label="Conversation">
-        <h1 class="sr-only">Chat</h1>
-        {turns.length === 0 && <p class="hint">Ask something. Nothing leaves this server.</p>}
-        <ol class="turns">
-          {turns.map((turn) => (
-            <TurnView
-              key={turn.id}
-              {...{ turn, conversation }}
-              isComing={turn.id === coming}
-              isBusy={coming !== undefined}
-              edit={chat.edit}
-              giveResults={chat.giveResults}
-              regenerate={chat.regenerate}
-              show={chat.show}
-            />
-          ))}
-        </ol>
-        <div ref={end} />
-        <p class="sr-only" role="status">
-          {coming === undefined ? '' : 'An answer is coming'}
-        </p>
-        <Composer chat={chat} />
-        <SettingsForm
-          {...{ settings, models }}
-          onChange={(next) => {
-            setSettings(next)
-            keepSettings(next)
-          }}
+    <>
+      <Bar title="Chat" isShown={isShown} isTitleHidden={models.length > 0}>
+        {models.length > 0 && (
+          <Select
+            label="Model"
+            isLabelHidden
+            value={settings.model}
+            options={names}
+            onChoose={(model) => onSettings({ ...settings, model })}
+          />
+        )}
+        <span class="push" />
+        <IconButton
+          icon={Columns2}
+          name="Compare two answers"
+          pressed={isCompared}
+          onPress={() => onSettings({ ...settings, compare: isCompared ? '' : 'on' })}
         />
+        <IconButton icon={SlidersHorizontal} name="Settings" popovertarget={settingsId} />
+        <IconButton
+          class="bare menu-button"
+          icon={SquarePen}
+          name="Start a new chat"
+          onPress={onNew}
+        />
+      </Bar>
+      <section class="chat" aria-label="Conversation">
+        {turns.length === 0 ? (
+          <div class="talk welcome">
+            <p class="greeting">What would you like to know?</p>
+            <p class="hint">
+              {models[0] === undefined ? 'The server' : settings.model || models[0]} answers.
+              Nothing leaves this server.
+            </p>
+            <div class="suggestions">
+              {suggestions.map((text) => (
+                <button type="button" class="quiet" key={text} onClick={() => chat.send(text)}>
+                  {text}
+                </button>
+              ))}
+            </div>
+          </div>
+        ) : (
+          <ol class={`talk turns ${isWide ? 'wide' : ''}`}>
+            {turns.map((turn) => {
+              const beside = answersBeside(conversation, turn)
+              if (beside.length === 1) return view(turn)
+              return (
+                <li key={beside[0]?.id}>
+                  <ol class="turns beside">{beside.map(view)}</ol>
+                </li>
+              )
+            })}
+          </ol>
+        )}
+        <p class="sr-only" role="status">
+          {isBusy ? 'An answer is coming' : ''}
+        </p>
+        <Composer
+          {...{ chat, field }}
+          system={systemName(settings.system, readPresets())}
+          onEditLast={() => lastQuestion && !isBusy && setEdited(lastQuestion.id)}
+        />
+        <div ref={end} />
       </section>
-    </div>
+      <SettingsForm settings={settings} models={names} onChange={onSettings} />
+    </>
   )
 }
 
@@ -66,89 +140,4 @@ function useFollowing(
     const isNear = scrollHeight - window.scrollY - window.innerHeight < 240
     if (isNear) end.current?.scrollIntoView({ block: 'end' })
   }, [conversation])
-}
-
-function Composer({ chat }: { readonly chat: Chat }): JSX.Element {
-  const [text, setText] = useState('')
-  const isBusy = chat.coming !== undefined
-  const send = (): void => {
-    if (isBusy || text.trim() === '') return
-    chat.send(text)
-    setText('')
-  }
-  return (
-    <Form class="composer" onSend={send}>
-      <textarea
-        aria-label="Message"
-        placeholder="Message; Enter sends it, Shift and Enter begin a new line"
-        rows={3}
-        value={text}
-        onInput={(event) => setText(event.currentTarget.value)}
-        onKeyDown={(event) => {
-          if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return
-          event.preventDefault()
-          send()
-        }}
-      />
-      {isBusy ? (
-        <button type="button" class="stop" onClick={chat.stop}>
-          Stop
-        </button>
-      ) : (
-        <button type="submit" disabled={text.trim() === ''}>
-          Send
-        </button>
-      )}
-    </Form>
-  )
-}
-
-function History({ chat }: { readonly chat: Chat }): JSX.Element {
-  const { conversation, others, coming } = chat
-  return (
-    <details class="history" open={window.matchMedia('(min-width: 50rem)').matches}>
-      <summary>History</summary>
-      <div class="buttons">
-        <button onClick={() => chat.open(undefined)}>New chat</button>
-        <button
-          class="quiet"
-          disabled={conversation.leaf === null}
-          onClick={() => download(`${conversation.title}.md`, toMarkdown(conversation))}
-        >
-          Export Markdown
-        </button>
-        <button
-          class="quiet"
-          disabled={conversation.leaf === null}
-          onClick={() =>
-            download(`${conversation.title}.json`, JSON.stringify(conversation, null, 2))
-          }
-        >
-          Export JSON
-        </button>
-      </div>
-      <ul>
-        {others.map((other) => (
-          <li key={other.id}>
-            <button
-              class="quiet title"
-              aria-current={other.id === conversation.id}
-              disabled={coming !== undefined}
-              onClick={() => chat.open(other)}
-            >
-              {other.title}
-            </button>
-            <button
-              class="quiet"
-              aria-label={`Delete ${other.title}`}
-              disabled={coming !== undefined}
-              onClick={() => chat.remove(other)}
-            >
-              ×
-            </button>
-          </li>
-        ))}
-      </ul>
-    </details>
-  )
 }

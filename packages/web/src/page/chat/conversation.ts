@@ -15,6 +15,12 @@ export interface ToolResult {
   readonly content: string
 }
 
+/** A text that goes with a question. */
+export interface TextFile {
+  readonly name: string
+  readonly text: string
+}
+
 /** How an answer came. */
 export interface AnswerFigures {
   /** Milliseconds from sending to the first text, as the page saw it. */
@@ -36,11 +42,15 @@ export interface Turn {
   readonly role: 'user' | 'assistant' | 'tool'
   /** Empty where the role is `tool`. */
   readonly content: string
+  /** What goes with a question. */
+  readonly files?: readonly TextFile[]
   readonly reasoning?: string
   readonly calls?: readonly ToolCall[]
   /** Of all calls of the turn before, where the role is `tool`. */
   readonly results?: readonly ToolResult[]
   readonly model?: string
+  /** The other answer to the same question, which is shown beside this one. */
+  readonly beside?: string
   readonly figures?: AnswerFigures
   /** The id that the server explains the request by. */
   readonly request?: string
@@ -56,6 +66,10 @@ export interface Conversation {
   readonly title: string
   /** Milliseconds since the epoch. */
   readonly changedAt: number
+  /** Whether it is listed first. */
+  readonly pinned?: boolean
+  /** The system prompt that it was asked with last. */
+  readonly system?: string
   /** In the order in which they came. */
   readonly turns: readonly Turn[]
   /** The last turn of the branch that is shown; null of an empty conversation. */
@@ -90,7 +104,7 @@ export function withTurn(conversation: Conversation, turn: Turn, now: number): C
     turns: [...turns, turn],
     leaf: turn.id,
     changedAt: now,
-    title: isFirst ? titleOf(turn.content) : title,
+    title: isFirst ? titleOf(turn) : title,
   }
 }
 
@@ -102,6 +116,13 @@ export function withChange(
 ): Conversation {
   const turns = conversation.turns.map((turn) => (turn.id === id ? { ...turn, ...change } : turn))
   return { ...conversation, turns }
+}
+
+/** The answers beside each other that a turn is one of, in their order; alone, where it is alone. */
+export function answersBeside({ turns }: Conversation, turn: Turn): readonly Turn[] {
+  const other = turns.find(({ id }) => id === turn.beside)
+  if (other === undefined) return [turn]
+  return turns.indexOf(other) < turns.indexOf(turn) ? [other, turn] : [turn, other]
 }
 
 /** The turns in the place of this one: itself, and what it was edited or generated again to. */
@@ -118,7 +139,7 @@ export function withBranch(conversation: Conversation, id: string): Conversation
   }
 }
 
-function titleOf(question: string): string {
-  const line = question.trim().split('\n')[0] ?? ''
+function titleOf({ content, files = [] }: Turn): string {
+  const line = (content.trim() || (files[0]?.name ?? '')).split('\n')[0] ?? ''
   return line.length > 60 ? `${line.slice(0, 59)}…` : line || 'New chat'
 }

@@ -1,13 +1,14 @@
 import { createStore, del, entries, get, update } from 'idb-keyval'
 import type { Conversation, Turn } from './conversation.js'
+import { inOrder } from './find-conversations.js'
 
 const store = createStore('cllm-chat', 'conversations')
 
-/** The conversations that this browser keeps, the latest first. None where it keeps nothing. */
+/** The conversations that this browser keeps, in order. None where it keeps nothing. */
 export async function readHistory(): Promise<Conversation[]> {
   try {
     const all = await entries<string, Conversation>(store)
-    return all.map(([, each]) => each).sort((a, b) => b.changedAt - a.changedAt)
+    return inOrder(all.map(([, each]) => each))
   } catch {
     return [] // a private window may have no database
   }

@@ -6,126 +6,174 @@ import {
   type Conversation,
   emptyConversation,
   shownTurns,
+  type TextFile,
   type ToolResult,
   type Turn,
   withBranch,
   withChange,
   withTurn,
 } from './conversation.js'
+import { parseConversations } from './find-conversations.js'
 import { forget, keep, readConversation, readHistory } from './history.js'
-import type { ChatSettings } from './settings.js'
+import type { ChatSettings } from './settings/settings.js'
 
 const newId = (): string => {
   const bytes = crypto.getRandomValues(new Uint8Array(12))
   return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 }
 
+/** What is said of the list of conversations, and what undoes it. */
+export interface Notice {
+  readonly text: string
+  readonly undo?: () => void
+}
+
 /** The chat: the conversation that is shown, the others, and what can be done with them. */
 export interface Chat {
   readonly conversation: Conversation
   readonly others: readonly Conversation[]
-  /** The turn whose answer is coming. */
-  readonly coming: string | undefined
-  readonly send: (text: string) => void
+  /** The turns whose answers are coming. */
+  readonly coming: ReadonlySet<string>
+  /** Whether any is, so that nothing else can be asked. */
+  readonly isBusy: boolean
+  readonly notice: Notice | undefined
+  readonly dismiss: () => void
+  readonly send: (text: string, files?: readonly TextFile[]) => void
   /** Another question in the place of this one. */
   readonly edit: (turn: Turn, text: string) => void
   /** What the calls of a turn gave; given once more, it takes the place of what it was. */
   readonly giveResults: (calls: string, results: readonly ToolResult[]) => void
   /** Another answer in the place of this one. */
   readonly regenerate: (turn: Turn) => void
+  /** Goes on with an answer that was cut off. */
+  readonly goOn: (turn: Turn) => void
   readonly stop: () => void
   readonly show: (branch: Turn) => void
   readonly open: (conversation: Conversation | undefined) => void
+  readonly mark: (
+    conversation: Conversation,
+    change: Pick<Partial<Conversation>, 'title' | 'pinned'>,
+  ) => void
   readonly remove: (conversation: Conversation) => void
+  /** Takes in files that conversations were saved in. */
+  readonly take: (files: readonly File[]) => Promise<void>
 }
 
-/** The state of the chat. */
-export function useChat(server: Server, settings: ChatSettings): Chat {
+/**
+ * The state of the chat.
+ *
+ * @param all - what each question is asked with: once, or twice to compare
+ * @param models - the names of the models, the default first
+ */
+export function useChat(
+  server: Server,
+  all: readonly ChatSettings[],
+  models: readonly string[],
+): Chat {
   const [conversation, setShown] = useState(() => emptyConversation(newId(), Date.now()))
   const [others, setOthers] = useState<readonly Conversation[]>([])
-  const [coming, setComing] = useState<string>()
-  const running = useRef<AbortController>(undefined)
+  const [coming, setComing] = useState<ReadonlySet<string>>(new Set())
+  const [notice, setNotice] = useState<Notice>()
+  const running = useRef(new Map<string, AbortController>())
   /** What is shown, also within an answer that began earlier. */
   const current = useRef(conversation)
+  const stop = (): void => running.current.forEach((answer) => answer.abort())
+  const isBusy = coming.size > 0
 
+  const refresh = async (): Promise<void> => setOthers(await readHistory())
   useEffect(() => {
-    void readHistory().then(setOthers)
-    return () => running.current?.abort()
+    void refresh()
+    return stop
   }, [])
 
   const change = (next: Conversation): void => {
     current.current = next
     setShown(next)
   }
-  const store = async (changed: Conversation, answered: string): Promise<void> => {
+  const store = async (changed: Conversation, answered = ''): Promise<void> => {
     await keep(changed, answered)
-    setOthers(await readHistory())
+    await refresh()
   }
 
-  const answer = async (asked: Conversation): Promise<void> => {
-    const turns = shownTurns(asked)
-    const id = newId()
-    const { model } = settings
-    const turn: Turn = {
-      id,
-      parent: asked.leaf,
-      role: 'assistant',
-      content: '',
-      ...(model === '' ? {} : { model }),
-    }
-    change(withTurn(asked, turn, Date.now()))
+  /** Asks for the turn `id` of a conversation, after those before it. */
+  const run = async (asked: Conversation, id: string, settings: ChatSettings): Promise<void> => {
+    const own = asked.turns.find((turn) => turn.id === id)!
+    const before = shownTurns({ ...asked, leaf: own.content === '' ? own.parent : id })
     const controller = new AbortController()
-    running.current = controller
-    setComing(id)
-    let shown = current.current
-    // The page may be closed before the answer ends.
-    void store(shown, id)
+    running.current.set(id, controller)
+    setComing(new Set(running.current.keys()))
+    const isShown = (): boolean => current.current.id === asked.id
+    let part: Partial<Turn> = {}
     let frame = 0
-    const update = (part: Partial<Turn>): void => {
-      shown = withChange(shown, id, part)
-      // Many tokens may come between two pictures.
-      frame ||= requestAnimationFrame(() => {
-        frame = 0
-        if (current.current.id === shown.id) change({ ...shown, leaf: current.current.leaf })
-      })
+    const show = (): void => {
+      frame = 0
+      if (isShown()) change(withChange(current.current, id, part))
+    }
+    const update = (more: Partial<Turn>): void => {
+      part = { ...part, ...more }
+      frame ||= requestAnimationFrame(show) // many tokens may come between two pictures
     }
     try {
-      await ask(server, chatBody(turns, settings), controller.signal, update)
+      await ask(server, chatBody(before, settings), controller.signal, update, own)
     } catch (error) {
       const problem = controller.signal.aborted ? 'Stopped' : (error as Error).message
       update({ problem })
     }
     cancelAnimationFrame(frame)
-    const isShown = current.current.id === shown.id
-    if (isShown) change({ ...shown, leaf: current.current.leaf })
-    setComing(undefined)
-    await store(isShown ? current.current : shown, id)
+    show()
+    running.current.delete(id)
+    setComing(new Set(running.current.keys()))
+    await store(isShown() ? current.current : withChange(asked, id, part), id)
+  }
+
+  /** Asks for what follows the last turn: one answer, or two beside each other. */
+  const answer = (asked: Conversation, settings: readonly ChatSettings[]): void => {
+    const ids = settings.map(newId)
+    let next = asked
+    for (const [index, { model }] of settings.entries()) {
+      const [id = '', name = model || models[0]] = [ids[index]]
+      const beside = ids.length > 1 ? ids[1 - index] : undefined
+      const more = { ...(name !== undefined && { model: name }), ...(beside && { beside }) }
+      const turn: Turn = { id, parent: asked.leaf, role: 'assistant', content: '', ...more }
+      next = withTurn(next, turn, Date.now())
+    }
+    next = { ...next, leaf: ids[0] ?? null, system: settings[0]?.system ?? '' }
+    change(next)
+    void store(next) // the page may be closed before the answer ends
+    for (const [index, each] of settings.entries()) void run(next, ids[index] ?? '', each)
   }
 
   const tell = (turn: Omit<Turn, 'id'>): void => {
-    if (coming !== undefined) return
-    const asked = withTurn(current.current, { id: newId(), ...turn }, Date.now())
-    change(asked)
-    void answer(asked)
+    if (!isBusy) answer(withTurn(current.current, { id: newId(), ...turn }, Date.now()), all)
   }
-  const question = (parent: string | null, content: string): void => {
-    if (content.trim() !== '') tell({ parent, role: 'user', content })
+  const question = (parent: string | null, content: string, files: readonly TextFile[]): void => {
+    if (content.trim() === '' && files.length === 0) return
+    tell({ parent, role: 'user', content, ...(files.length > 0 && { files }) })
   }
 
   return {
     conversation,
     others,
     coming,
-    send: (text) => question(current.current.leaf, text),
-    edit: (turn, text) => question(turn.parent, text),
+    isBusy,
+    notice,
+    dismiss: () => setNotice(undefined),
+    send: (text, files = []) => question(current.current.leaf, text, files),
+    edit: (turn, text) => question(turn.parent, text, turn.files ?? []),
     giveResults: (parent, results) => tell({ parent, role: 'tool', content: '', results }),
     regenerate(turn) {
-      if (coming === undefined) void answer({ ...current.current, leaf: turn.parent })
+      if (!isBusy) answer({ ...current.current, leaf: turn.parent }, all)
     },
-    stop: () => running.current?.abort(),
+    goOn(turn) {
+      const [settings] = all
+      if (isBusy || settings === undefined) return
+      const model = turn.model ?? settings.model
+      void run(current.current, turn.id, models.includes(model) ? { ...settings, model } : settings)
+    },
+    stop,
     show: (turn) => change(withBranch(current.current, turn.id)),
     open(other) {
-      running.current?.abort()
+      stop()
       const before = current.current
       if (other === undefined) change(emptyConversation(newId(), Date.now()))
       else {
@@ -134,9 +182,27 @@ export function useChat(server: Server, settings: ChatSettings): Chat {
         })
       }
     },
+    mark(other, changed) {
+      if (other.id === current.current.id) change({ ...current.current, ...changed })
+      void store({ ...other, ...changed })
+    },
     remove(other) {
-      void forget(other.id).then(async () => setOthers(await readHistory()))
+      void forget(other.id).then(refresh)
       if (other.id === current.current.id) change(emptyConversation(newId(), Date.now()))
+      const undo = (): void => {
+        setNotice(undefined)
+        void store(other)
+      }
+      setNotice({ text: `“${other.title}” is deleted`, undo })
+    },
+    async take(files) {
+      for (const file of files) {
+        try {
+          for (const each of parseConversations(await file.text())) await store(each)
+        } catch (error) {
+          setNotice({ text: `${file.name}: ${(error as Error).message}` })
+        }
+      }
     },
   }
 }

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
+import { Bar } from '../shell/bar.js'
 import { ColumnHeads } from '../parts/column-heads.js'
 import { Markdown } from '../markdown/markdown.js'
 import { type Call, useServer } from '../server/server.js'
@@ -44,40 +45,42 @@ export function KeysPage(): JSX.Element {
 
   return (
     <>
-      <h1>Keys</h1>
-      {keys !== undefined && (
-        <>
-          <p class="hint">
-            Who may use this server, and how much. Changes hold at once; <code>cllm keys</code>{' '}
-            makes the same ones.
-          </p>
-          <div class="scroll" tabIndex={0} role="region" aria-label="Keys">
-            <table class="stacks">
-              <thead>
-                <tr>
-                  <ColumnHeads names={['name', 'tenant', 'role']} />
-                  <ColumnHeads names={limits.map(([, label]) => label.toLowerCase())} numbers />
-                  <td />
-                </tr>
-              </thead>
-              <tbody>
-                {keys.map((key) => (
-                  <KeyRow
-                    key={key.name}
-                    of={key}
-                    onRevoke={() => void revoke(key.name)}
-                    onLimit={async (limits) => await limit(key.name, limits)}
-                  />
-                ))}
-              </tbody>
-            </table>
-          </div>
-        </>
-      )}
-      <div role="status">
-        <Markdown text={told} />
+      <Bar title="Keys" />
+      <div class="body">
+        {keys !== undefined && (
+          <>
+            <p class="hint">
+              Who may use this server, and how much. Changes hold at once; <code>cllm keys</code>{' '}
+              makes the same ones.
+            </p>
+            <div class="scroll" tabIndex={0} role="region" aria-label="Keys">
+              <table class="stacks">
+                <thead>
+                  <tr>
+                    <ColumnHeads names={['name', 'tenant', 'role']} />
+                    <ColumnHeads names={limits.map(([, label]) => label.toLowerCase())} numbers />
+                    <td />
+                  </tr>
+                </thead>
+                <tbody>
+                  {keys.map((key) => (
+                    <KeyRow
+                      key={key.name}
+                      of={key}
+                      onRevoke={() => void revoke(key.name)}
+                      onLimit={async (limits) => await limit(key.name, limits)}
+                    />
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          </>
+        )}
+        <div role="status">
+          <Markdown text={told} />
+        </div>
+        {keys !== undefined && <AddKeyForm onAdded={() => void look().catch(tellFailure)} />}
       </div>
-      {keys !== undefined && <AddKeyForm onAdded={() => void look().catch(tellFailure)} />}
     </>
   )
 }

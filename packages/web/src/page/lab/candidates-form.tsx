@@ -1,21 +1,21 @@
 import type { JSX } from 'preact'
-import { Field, Select, TextArea } from '../parts/form.js'
-import { ownNames, policyNames } from './policy-names.js'
-
-/** A policy to try, as it is typed. */
-export interface CandidateDraft {
-  readonly policy: string
-  /** JSON. */
-  readonly options: string
-}
+import { X } from 'lucide'
+import { TextArea } from '../parts/form.js'
+import { IconButton } from '../parts/icon.js'
+import { halves, type PolicyDraft, PolicyFields } from '../policy/policy-fields.js'
 
 /** Two policies for a first try. */
-export const usualCandidates: readonly CandidateDraft[] = [
-  { policy: 'adaptive+fcfs', options: '' },
-  { policy: 'adaptive+sjf', options: '' },
+export const usualCandidates: readonly PolicyDraft[] = [
+  { policy: 'adaptive+fcfs', options: {} },
+  { policy: 'adaptive+sjf', options: {} },
 ]
 
 const most = 4
+
+/** The built-in policies, and every batching with the order that is typed in. */
+const available = halves.batchings.flatMap((batching) =>
+  [...halves.orders, 'own'].map((order) => `${batching}+${order}`),
+)
 
 /** The policies to compare. */
 export function CandidatesForm({
@@ -24,41 +24,29 @@ export function CandidatesForm({
   ownOrder,
   setOwnOrder,
 }: {
-  readonly drafts: readonly CandidateDraft[]
+  readonly drafts: readonly PolicyDraft[]
   /** The code of the order `own`. */
   readonly ownOrder: string
   readonly setOwnOrder: (code: string) => void
-  readonly onChange: (drafts: readonly CandidateDraft[]) => void
+  readonly onChange: (drafts: readonly PolicyDraft[]) => void
 }): JSX.Element {
-  const change = (at: number, part: Partial<CandidateDraft>): void =>
-    onChange(drafts.map((draft, index) => (index === at ? { ...draft, ...part } : draft)))
   return (
     <section class="card" aria-label="Policies">
       <h2>Policies</h2>
-      {drafts.map(({ policy, options }, index) => (
-        <div class="fields" key={index}>
-          <Select
-            label={`Policy ${index + 1}`}
-            value={policy}
-            options={[...policyNames, ...ownNames]}
-            onChoose={(chosen) => change(index, { policy: chosen })}
-          />
-          <Field
-            label={`Options of policy ${index + 1}`}
-            placeholder="{}"
-            spellcheck={false}
-            value={options}
-            onText={(text) => change(index, { options: text })}
+      {drafts.map((draft, index) => (
+        <div class="candidate" key={index} role="group" aria-label={`Policy ${index + 1}`}>
+          <PolicyFields
+            draft={draft}
+            available={available}
+            of={`policy ${index + 1}`}
+            onChange={(next) => onChange(drafts.with(index, next))}
           />
           {drafts.length > 1 && (
-            <button
-              type="button"
-              class="quiet end"
-              aria-label={`Remove policy ${index + 1}`}
-              onClick={() => onChange(drafts.filter((_, other) => other !== index))}
-            >
-              Remove
-            </button>
+            <IconButton
+              icon={X}
+              name={`Remove policy ${index + 1}`}
+              onPress={() => onChange(drafts.filter((_, other) => other !== index))}
+            />
           )}
         </div>
       ))}
@@ -66,9 +54,9 @@ export function CandidatesForm({
         <button
           type="button"
           class="quiet"
-          onClick={() => onChange([...drafts, { policy: 'chunked+fcfs', options: '' }])}
+          onClick={() => onChange([...drafts, { policy: 'chunked+fcfs', options: {} }])}
         >
-          One more
+          Add policy
         </button>
       )}
       {drafts.some(({ policy }) => policy.endsWith('+own')) && (

@@ -2,14 +2,15 @@ import type { Recording } from '@cllm/core'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Form, Problem, useTelling } from '../parts/form.js'
-import { CdfChart } from '../parts/charts.js'
 import { CandidatesForm, usualCandidates } from './candidates-form.js'
 import type { FileDraft } from './load/file-form.js'
 import type { Candidate, LabJob } from './lab-job.js'
 import { LoadForm, type Source } from './load/load-form.js'
 import { usualLoad } from './load/made-load.js'
+import { Curves, curves } from './curves.js'
 import { ResultsTable } from './results-table.js'
 import { useLab } from './use-lab.js'
+import { Bar } from '../shell/bar.js'
 import { useServer } from '../server/server.js'
 
 /** The lab: a load through several policies, in this browser, side by side. */
@@ -36,12 +37,8 @@ export function LabPage(): JSX.Element {
 
   const start = async (): Promise<string> => {
     tell('')
-    const candidates = drafts.map(({ policy, options }) => ({
-      policy,
-      options: JSON.parse(options || '{}') as Candidate['options'],
-    }))
     const load = await readLoad()
-    lab.run({ load, machine, slots, ownOrder, candidates })
+    lab.run({ load, machine, slots, ownOrder, candidates: drafts })
     if (load.kind !== 'recording') return ''
     const { arrivals, durationMs, steps } = load.recording
     const minutes = (durationMs / 60_000).toFixed(1)
@@ -64,65 +61,55 @@ export function LabPage(): JSX.Element {
 
   const { results } = lab
   return (
-    <div class="lab">
-      <h1>Lab</h1>
-      <p class="hint">
-        A load through the server's own engine and policies, on simulated time, in this browser. The
-        server does nothing for it.
-      </p>
-      <Form class="cards" onSend={() => attempt(start)}>
-        <LoadForm
-          {...{ source, made, file, machine, slots, setMade, setMachine, setSlots }}
-          setSource={(next) => choose(next, file)}
-          setRequests={(requests) => setFile({ ...file, requests })}
-          onFile={(chosen) => choose('file', { ...file, file: chosen })}
-        />
-        <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
-        <div class="buttons">
-          <button type="submit" disabled={lab.isRunning}>
-            Run
-          </button>
-          {lab.isRunning && (
-            <button type="button" class="quiet" onClick={lab.stop}>
-              Stop
-            </button>
-          )}
-        </div>
-      </Form>
-      <p role="status">
-        {told}
-        {lab.isRunning && ` ${results.length} of ${drafts.length} policies done …`}
-      </p>
-      {lab.problems.map((problem) => (
-        <Problem key={problem} text={problem} />
-      ))}
-      {results.length > 0 && (
-        <>
-          <ResultsTable
-            results={results}
-            onApply={(chosen) => attempt(async () => await apply(chosen))}
+    <>
+      <Bar title="Lab" />
+      <div class="body lab">
+        <p class="hint">
+          A load through the server's own engine and policies, on simulated time, in this browser.
+          The server does nothing for it.
+        </p>
+        <Form class="cards" onSend={() => attempt(start)}>
+          <LoadForm
+            {...{ source, made, file, machine, slots, setMade, setMachine, setSlots }}
+            setSource={(next) => choose(next, file)}
+            setRequests={(requests) => setFile({ ...file, requests })}
+            onFile={(chosen) => choose('file', { ...file, file: chosen })}
           />
-          <div class="cards">
-            <section class="card" aria-label="TTFT">
-              <h2>TTFT</h2>
-              <CdfChart
-                title="TTFT"
-                series={results.map(({ policy, ttfts }) => ({ name: policy, values: ttfts }))}
-              />
-            </section>
-            <section class="card" aria-label="Longest pauses">
-              <h2>Longest pause of each answer</h2>
-              <CdfChart
-                title="Longest pause"
-                series={results.map(({ policy, longestPauses }) => ({
-                  name: policy,
-                  values: longestPauses,
-                }))}
-              />
-            </section>
+          <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
+          <div class="buttons">
+            <button type="submit" disabled={lab.isRunning}>
+              Run
+            </button>
+            {lab.isRunning && (
+              <button type="button" class="quiet" onClick={lab.stop}>
+                Stop
+              </button>
+            )}
           </div>
-        </>
-      )}
-    </div>
+        </Form>
+        <p role="status">
+          {told}
+          {lab.isRunning && ` ${results.length} of ${drafts.length} policies done …`}
+        </p>
+        {lab.problems.map((problem) => (
+          <Problem key={problem} text={problem} />
+        ))}
+        {results.length > 0 && (
+          <>
+            <ResultsTable
+              results={results}
+              onApply={(chosen) => attempt(async () => await apply(chosen))}
+            />
+            <div class="cards">
+              {curves.map(([caption, valuesOf]) => (
+                <section class="card" aria-label={caption} key={caption}>
+                  <Curves {...{ caption, valuesOf, results }} />
+                </section>
+              ))}
+            </div>
+          </>
+        )}
+      </div>
+    </>
   )
 }

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
+import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { formatBytes } from '../parts/format.js'
 import { Problem, useTelling } from '../parts/form.js'
@@ -18,7 +19,7 @@ interface Model {
 }
 
 /** Milliseconds between two looks at the models. */
-const lookMs = 2000
+const lookMs = 1000
 
 /** The models: what is in memory, and loading, unloading and fetching them. */
 export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
@@ -78,17 +79,19 @@ export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
   }
   return (
     <>
-      <h1>Models</h1>
-      <Problem text={problem} />
-      <DataTable
-        label="Models"
-        rows={models}
-        keyOf={({ id }) => id}
-        columns={[...columns, button]}
-      />
-      <p role="status">{told}</p>
-      <PullForm pull={pull} />
-      <MemoryForm models={models.map(({ id }) => id)} />
+      <Bar title="Models" />
+      <div class="body">
+        <Problem text={problem} />
+        <DataTable
+          label="Models"
+          rows={models}
+          keyOf={({ id }) => id}
+          columns={[...columns, button]}
+        />
+        <p role="status">{told}</p>
+        <PullForm pull={pull} />
+        <MemoryForm models={models.map(({ id }) => id)} />
+      </div>
     </>
   )
 }

@@ -1,8 +1,16 @@
+import { Check, Copy } from 'lucide'
 import { type ComponentChild, h } from 'preact'
 import { useState } from 'preact/hooks'
+import { IconButton } from './icon.js'
 
 /** Copies a text. A page without TLS has no clipboard, except on this machine: then there is no button. */
-export function CopyButton({ text }: { readonly text: string }): ComponentChild {
+export function CopyButton({
+  text,
+  name = 'Copy',
+}: {
+  readonly text: string
+  readonly name?: string
+}): ComponentChild {
   const [copied, setCopied] = useState<string>()
   const clipboard = globalThis.navigator?.clipboard as Clipboard | undefined
   if (clipboard === undefined) return null
@@ -10,9 +18,10 @@ export function CopyButton({ text }: { readonly text: string }): ComponentChild 
     await clipboard.writeText(text)
     setCopied(text)
   }
-  return h(
-    'button',
-    { type: 'button', class: 'quiet', onClick: () => void copy() },
-    copied === text ? 'Copied' : 'Copy',
-  )
+  const isCopied = copied === text
+  return h(IconButton, {
+    icon: isCopied ? Check : Copy,
+    name: isCopied ? 'Copied' : name,
+    onPress: () => void copy(),
+  })
 }

@@ -1,6 +1,10 @@
 /** Gives the user a text as a file. */
-export function download(name: string, text: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type: 'text/plain' }))
+export const download = (name: string, text: string): void =>
+  downloadBlob(name, new Blob([text], { type: 'text/plain' }))
+
+/** Gives the user a file. */
+export function downloadBlob(name: string, blob: Blob): void {
+  const url = URL.createObjectURL(blob)
   const link = document.createElement('a')
   link.href = url
   link.download = name.replaceAll(/[^\p{L}\p{N} ._-]/gu, '')

@@ -4,9 +4,12 @@ import { useState } from 'preact/hooks'
 /** A form that stays on the page when it is sent. */
 export function Form({
   onSend,
+  onDropped,
   ...others
 }: {
   readonly onSend: () => void
+  /** Takes files that are dropped on it. */
+  readonly onDropped?: (files: readonly File[]) => void
   readonly class?: string
   readonly children: ComponentChildren
   readonly 'aria-label'?: string
@@ -14,6 +17,14 @@ export function Form({
   return (
     <form
       {...others}
+      onDragOver={onDropped && ((event) => event.preventDefault())}
+      onDrop={
+        onDropped &&
+        ((event) => {
+          event.preventDefault()
+          onDropped([...(event.dataTransfer?.files ?? [])])
+        })
+      }
       onSubmit={(event) => {
         event.preventDefault()
         onSend()
@@ -25,7 +36,10 @@ export function Form({
 interface InputProps {
   readonly value: string | number
   readonly onText: (text: string) => void
-  readonly type?: 'number' | 'date' | 'password'
+  readonly onEscape?: () => void
+  readonly type?: 'number' | 'date' | 'password' | 'search'
+  /** Whether it is typed into at once. */
+  readonly autofocus?: boolean
   readonly min?: string | number
   readonly max?: string
   readonly step?: string | number
@@ -35,14 +49,24 @@ interface InputProps {
   readonly inputMode?: 'numeric'
   readonly required?: boolean
   readonly spellcheck?: boolean
+  readonly title?: string
   readonly 'aria-label'?: string
 }
 
+const focus = (element: HTMLElement | null): void => element?.focus()
+
 /** An input that tells its text at each change. */
-export function Input({ onText, ...input }: InputProps): JSX.Element {
+export function Input({ onText, onEscape, autofocus, ...input }: InputProps): JSX.Element {
   // Preact's type tells each `type` apart by the other attributes.
   const attributes = input as JSX.IntrinsicElements['input']
-  return <input {...attributes} onInput={(event) => onText(event.currentTarget.value)} />
+  return (
+    <input
+      {...attributes}
+      {...(autofocus === true && { ref: focus })}
+      onInput={(event) => onText(event.currentTarget.value)}
+      onKeyDown={onEscape && ((event) => event.key === 'Escape' && onEscape())}
+    />
+  )
 }
 
 /** A labelled input. */
@@ -92,16 +116,19 @@ export function Select<Value extends string>({
   options,
   onChoose,
   class: name,
+  isLabelHidden = false,
 }: {
   readonly label: string
   readonly value: Value | undefined
   readonly options: readonly (Value | readonly [value: Value, text: string])[]
   readonly onChoose: (value: Value) => void
   readonly class?: string
+  /** Whether its label is read out only. */
+  readonly isLabelHidden?: boolean
 }): JSX.Element {
   return (
     <label class={name}>
-      {label}
+      <span class={isLabelHidden ? 'sr-only' : undefined}>{label}</span>
       <select value={value} onChange={(event) => onChoose(event.currentTarget.value as Value)}>
         {options.map((option) => {
           const [each, text] = typeof option === 'string' ? [option, option] : option

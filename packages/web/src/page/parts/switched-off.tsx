@@ -1,4 +1,5 @@
 import type { JSX } from 'preact'
+import { Bar } from '../shell/bar.js'
 import { CopyButton } from './copy-button.js'
 
 /** The tabs that a server can lack, and the command that starts one with them. */
@@ -19,23 +20,27 @@ const features = {
 /** A feature that the server lists in the page's head when it has it. */
 export type Feature = keyof typeof features
 
-/** Whether a tab needs a feature that this server lacks. */
-export function isOff(tab: string): tab is Feature {
-  if (!(tab in features)) return false
+/** Whether the server has a protocol, or keys: it lists them in the page's head. */
+export function hasFeature(name: string): boolean {
   const listed = document.querySelector<HTMLMetaElement>('meta[name=cllm-features]')?.content
-  return listed !== undefined && listed !== 'all' && !listed.split(' ').includes(tab)
+  return listed === undefined || listed === 'all' || listed.split(' ').includes(name)
 }
+
+/** Whether a tab needs a feature that this server lacks. */
+export const isOff = (tab: string): tab is Feature => tab in features && !hasFeature(tab)
 
 /** A tab without its feature: why it is empty, and the command that switches the feature on. */
 export function SwitchedOff({ feature }: { readonly feature: Feature }): JSX.Element {
   const { title, why, command } = features[feature]
   return (
     <>
-      <h1>{title}</h1>
-      <p>{why} To switch it on:</p>
-      <div class="secret">
-        <code>{command}</code>
-        <CopyButton text={command} />
+      <Bar title={title} />
+      <div class="body">
+        <p>{why} To switch it on:</p>
+        <div class="secret">
+          <code>{command}</code>
+          <CopyButton text={command} />
+        </div>
       </div>
     </>
   )

@@ -5,12 +5,13 @@ const rowHeight = 18
 const labelWidth = 58
 /** Pixels that a time below it needs at least. */
 const labelPixels = 48
-/** Rows for requests that wait. */
+/** Rows for requests that wait, at most. */
 const mostWaits = 8
 
 /** What a picture of the slots is drawn from; times are milliseconds of one clock. */
 export interface GanttPicture {
-  readonly slots: number
+  /** The slots that have a row, by their numbers. */
+  readonly slots: readonly number[]
   readonly spans: readonly ActivitySpan[]
   readonly fromMs: number
   readonly untilMs: number
@@ -27,7 +28,11 @@ export interface DrawnSpan {
 }
 
 /** The height of a picture in pixels: a row for each slot, some for the queue, and the time. */
-export const ganttHeight = (slots: number): number => (slots + mostWaits) * rowHeight + 20
+export const ganttHeight = (rows: number): number => rows * rowHeight + 20
+
+/** How many rows the spans of a picture take: those of the slots, and one or more of the queue. */
+export const rowsOf = ({ slots }: GanttPicture, placed: readonly DrawnSpan[]): number =>
+  placed.reduce((most, { y }) => Math.max(most, y / rowHeight + 1), slots.length + 1)
 
 /** Puts spans in their places: slots from above, then waits, each in the first row that is free. */
 export function placeSpans(picture: GanttPicture, width: number): DrawnSpan[] {
@@ -41,10 +46,10 @@ export function placeSpans(picture: GanttPicture, width: number): DrawnSpan[] {
     const row = freeFrom.findIndex((until) => until <= span.atMs)
     if (row === -1) continue
     freeFrom[row] = span.untilMs
-    rows.set(span, slots + row)
+    rows.set(span, slots.length + row)
   }
   for (const span of spans) {
-    const row = span.kind === 'wait' ? rows.get(span) : span.slot
+    const row = span.kind === 'wait' ? rows.get(span) : slots.indexOf(span.slot ?? -1)
     if (row === undefined || row < 0 || span.untilMs < fromMs) continue
     const x = labelWidth + Math.max(0, span.atMs - fromMs) * scale
     const end = labelWidth + Math.min(untilMs - fromMs, span.untilMs - fromMs) * scale
@@ -65,8 +70,8 @@ export function drawGantt(
   picture: GanttPicture,
   placed: readonly DrawnSpan[],
   width: number,
+  height: number,
 ): void {
-  const height = ganttHeight(picture.slots)
   const ratio = devicePixelRatio
   const context = canvas.getContext('2d')
   if (context === null) return
@@ -80,10 +85,10 @@ export function drawGantt(
   context.font = '11px system-ui, sans-serif'
   context.textBaseline = 'middle'
   context.fillStyle = color('dim')
-  for (let slot = 0; slot < picture.slots; slot++) {
-    context.fillText(`slot ${slot}`, 0, (slot + 0.5) * rowHeight)
+  for (const [row, slot] of picture.slots.entries()) {
+    context.fillText(`slot ${slot}`, 0, (row + 0.5) * rowHeight)
   }
-  context.fillText('queue', 0, (picture.slots + 0.5) * rowHeight)
+  context.fillText('queue', 0, (picture.slots.length + 0.5) * rowHeight)
   drawTime(context, picture, width, height, color('line'))
   for (const { span, x, y, width: wide } of placed) {
     context.globalAlpha = picture.chosen === undefined || picture.chosen === span.id ? 1 : 0.35

@@ -1,8 +1,9 @@
-import type { EngineActivity } from '@cllm/core'
+import type { EngineActivity, Recording } from '@cllm/core'
 import { useEffect, useState } from 'preact/hooks'
 import { readEvents } from '../server/read-events.js'
 import { isRefusal, type Server } from '../server/server.js'
 import { type LiveState, withActivity } from './live-state.js'
+import { withPast } from './past.js'
 
 /** Milliseconds after which a stream that broke is asked for again; twice as long each time, up to the most. */
 const retryMs = 2000
@@ -30,6 +31,14 @@ export async function followLive(following: Following): Promise<void> {
   const query = model === '' ? '' : `?model=${encodeURIComponent(model)}`
   let state: LiveState | undefined
   let waitMs = retryMs
+  /** Asks once for what was before; a server that does not tell begins with nothing. */
+  const lookBack = async (): Promise<void> => {
+    const response = await server.call(`admin/recorder${query}`, { signal })
+    const recording = (await response.json()) as Recording
+    if (state === undefined || signal.aborted) return
+    state = withPast(state, recording)
+    tell({ state, problem: undefined })
+  }
   while (!signal.aborted) {
     let problem = 'The server closed the live view'
     let isRefused = false
@@ -39,6 +48,7 @@ export async function followLive(following: Following): Promise<void> {
       for await (const { event, data } of readEvents(response)) {
         if (event === 'error') problem = (JSON.parse(data) as { readonly error: string }).error
         else {
+          if (state === undefined) void lookBack().catch(() => {})
           state = withActivity(state, JSON.parse(data) as EngineActivity)
           waitMs = retryMs
           tell({ state, problem: undefined })

@@ -1,12 +1,19 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
-import { drawGantt, ganttHeight, type GanttPicture, placeSpans, spanAt } from './draw-gantt.js'
+import {
+  drawGantt,
+  ganttHeight,
+  type GanttPicture,
+  placeSpans,
+  rowsOf,
+  spanAt,
+} from './draw-gantt.js'
 
 const kinds = [
   ['prefill', 'prompt'],
   ['decode', 'answer'],
-  ['wait', 'waits for a slot'],
-  ['pause', 'has a slot, and steps went by without it'],
+  ['wait', 'waiting'],
+  ['pause', 'stalled: has a slot, not in the step'],
 ] as const
 
 /** Slots over time. Tables beside it say the same in words. */
@@ -20,13 +27,18 @@ export function Gantt({
   readonly onChoose?: (id: string) => void
 }): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null)
+  const rows = useRef(0)
   const placed = useRef<ReturnType<typeof placeSpans>>([])
   useEffect(() => {
     const { current } = canvas
     if (current === null) return
     const width = current.clientWidth
     placed.current = placeSpans(picture, width)
-    drawGantt(current, picture, placed.current, width)
+    // It grows only: what is below it should not jump.
+    rows.current = Math.max(rows.current, rowsOf(picture, placed.current))
+    const height = ganttHeight(rows.current)
+    current.style.height = `${height}px`
+    drawGantt(current, picture, placed.current, width, height)
   }, [picture])
   return (
     <figure>
@@ -35,7 +47,6 @@ export function Gantt({
         class="gantt"
         role="img"
         aria-label={label}
-        style={{ height: `${ganttHeight(picture.slots)}px` }}
         onClick={(event) => {
           const span = spanAt(placed.current, event.offsetX, event.offsetY)
           if (span !== undefined) onChoose?.(span.id)

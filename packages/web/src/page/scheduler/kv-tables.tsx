@@ -14,6 +14,7 @@ const count = (tokens: number): string => tokens.toLocaleString('en-US')
 /** The slots with what they hold: the KV cache. */
 export function Slots({ state }: Props): JSX.Element {
   const { slots, slotTokens, kvPool } = state
+  const empty = slots.filter(({ request, tokens }) => request === undefined && tokens === 0).length
   return (
     <section class="card" aria-label="KV cache">
       <h2>KV cache</h2>
@@ -25,7 +26,7 @@ export function Slots({ state }: Props): JSX.Element {
       <DataTable
         label="Slots and what they hold"
         stacks={false}
-        rows={slots}
+        rows={slots.filter(({ request, tokens }) => request !== undefined || tokens > 0)}
         keyOf={({ slot }) => slot}
         columns={[
           { name: 'slot', cell: ({ slot }) => slot },
@@ -51,6 +52,7 @@ export function Slots({ state }: Props): JSX.Element {
           },
         ]}
       />
+      {empty > 0 && <p class="hint">{empty === 1 ? '1 slot is' : `${empty} slots are`} empty.</p>}
     </section>
   )
 }
@@ -60,8 +62,8 @@ export function Tiers({ state: { cache, frames, now } }: Props): JSX.Element {
   const { cachedFrom } = figuresOf(frames, now)
   const tiers = [['RAM', cache?.ram] as const, ['disk', cache?.disk] as const]
   return (
-    <section class="card" aria-label="Kept conversations">
-      <h2>Kept conversations</h2>
+    <section class="card" aria-label="Saved prefixes">
+      <h2>Saved prefixes</h2>
       {cache === undefined && <p class="hint">Nothing is kept but what slots hold.</p>}
       {tiers.map(
         ([name, tier]) =>
@@ -74,7 +76,8 @@ export function Tiers({ state: { cache, frames, now } }: Props): JSX.Element {
                 aria-label={`Bytes in ${name}`}
               />{' '}
               {name}: {tier.states} saved, {formatBytes(tier.bytes)} of{' '}
-              {formatBytes(tier.limitBytes)}; {tier.hits} requests had {tier.hitTokens} tokens of it
+              {formatBytes(tier.limitBytes)}; {count(tier.hitTokens)} tokens reused by{' '}
+              {count(tier.hits)} requests
             </p>
           ),
       )}
@@ -82,7 +85,7 @@ export function Tiers({ state: { cache, frames, now } }: Props): JSX.Element {
         <ul>
           {[...cachedFrom].map(([from, tokens]) => (
             <li key={from}>
-              {tokens} cached tokens of the last minute were {hitText(from)}
+              {count(tokens)} cached tokens of the last minute were {hitText(from)}
             </li>
           ))}
         </ul>

@@ -1,8 +1,9 @@
 import type { ActivityFrame, ActivitySpan, EngineActivity } from '@cllm/core'
 
-/** Milliseconds that the picture of the slots shows, and that figures are computed from. */
+/** Milliseconds that the picture of the slots shows. */
 export const shownMs = 20_000
-const figuresMs = 60_000
+/** Milliseconds that figures are of. */
+export const figuresMs = 60_000
 /** More spans than this are not drawn. */
 const mostSpans = 4000
 /** Each bucket of pauses between tokens is this many times as long as the one before. */

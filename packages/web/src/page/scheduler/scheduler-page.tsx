@@ -1,14 +1,16 @@
 import type { JSX } from 'preact'
 import { useMemo, useRef, useState } from 'preact/hooks'
-import { StackedChart } from '../parts/charts.js'
 import { Problem, Select } from '../parts/form.js'
 import { Slots, Tiers } from './kv-tables.js'
 import { Gantt } from './gantt.js'
-import { type LiveState, shownMs, tokensBySecond } from './live-state.js'
-import { PolicyForm } from './policy-form.js'
+import { type LiveState, shownMs } from './live-state.js'
+import { PolicyForm } from '../policy/policy-form.js'
 import { RequestPanel } from './request-panel.js'
 import { EndedRequests, Figures, Queue, Tenants } from './tables.js'
 import { useLive } from './follow-live.js'
+import { StepsChart } from './steps-chart.js'
+import { Tiles } from './tiles.js'
+import { Bar } from '../shell/bar.js'
 import { useServer } from '../server/server.js'
 
 /** Milliseconds between two pictures of what changes little from one message to the next. */
@@ -31,25 +33,28 @@ export function SchedulerPage({
   const [model, setModel] = useState('')
   const { state, problem } = useLive(server, model)
   return (
-    <div class="live">
-      <h1>Scheduler</h1>
-      {models.length > 1 && (
-        <Select
-          class="narrow"
-          label="Model"
-          value={model}
-          options={[['', "the server's default"], ...models]}
-          onChoose={setModel}
-        />
-      )}
-      <Problem text={problem} />
-      {request !== undefined && <RequestPanel id={request} />}
-      {state === undefined ? (
-        <p class="hint">Waiting for the engine …</p>
-      ) : (
-        <Live state={state} request={request} model={model} />
-      )}
-    </div>
+    <>
+      <Bar title="Scheduler">
+        {models.length > 1 && (
+          <Select
+            label="Model"
+            isLabelHidden
+            value={model}
+            options={models.map((name, index) => [index === 0 ? '' : name, name] as const)}
+            onChoose={setModel}
+          />
+        )}
+      </Bar>
+      <div class="body live">
+        <Problem text={problem} />
+        {request !== undefined && <RequestPanel id={request} />}
+        {state === undefined ? (
+          <p class="hint">Waiting for the engine …</p>
+        ) : (
+          <Live state={state} request={request} model={model} />
+        )}
+      </div>
+    </>
   )
 }
 
@@ -74,15 +79,16 @@ function Live({
     [slow],
   )
   const ended = useMemo(() => <EndedRequests state={slow} />, [slow])
+  const tiles = useMemo(() => <Tiles state={slow} />, [slow, state.waiting])
   const figures = useMemo(() => <Figures state={slow} />, [slow])
-  const steps = useMemo(() => <Steps state={slow} />, [slow])
+  const steps = useMemo(() => <StepsChart state={slow} />, [slow])
   // Requests that wait now have no span of it yet.
   const waits = state.queue.map(({ id, arrival }) => {
     return { id, kind: 'wait', atMs: arrival, untilMs: now, tokens: 0 } as const
   })
   const busy = slots.filter(({ request }) => request !== undefined).length
   const picture = {
-    slots: slots.length,
+    slots: rowsFor(slots, spans),
     spans: [...spans, ...waits],
     fromMs: now - shownMs,
     untilMs: now,
@@ -90,6 +96,7 @@ function Live({
   }
   return (
     <>
+      {tiles}
       <section class="card" aria-label="Slots over time">
         <h2>Slots, the last 20 seconds</h2>
         <Gantt
@@ -101,30 +108,23 @@ function Live({
       <Queue state={state} />
       {ended}
       <div class="cards">
-        {figures}
         <PolicyForm model={model} inForce={state.policy} />
         {steps}
+        {figures}
         {tables}
       </div>
     </>
   )
 }
 
-function Steps({ state: { frames, now } }: { readonly state: LiveState }): JSX.Element {
-  const { prompts, answers } = tokensBySecond(frames, now)
-  return (
-    <section class="card" aria-label="Steps">
-      <h2>What steps compute, the last minute</h2>
-      <StackedChart
-        label="Tokens of answers and prompts in each of the last 60 seconds"
-        series={[
-          { name: 'answers', kind: 'decode', values: answers },
-          { name: 'prompts', kind: 'prefill', values: prompts },
-        ]}
-        unit="tokens/s"
-      />
-    </section>
-  )
+/** More slots than this have no row of their own while nothing happens in them. */
+const mostIdleRows = 6
+
+/** The slots to show: all of a few; of many those that did something, so that idle ones take no room. */
+function rowsFor(slots: LiveState['slots'], spans: LiveState['spans']): number[] {
+  const all = slots.map(({ slot }) => slot)
+  const used = new Set(spans.map(({ slot }) => slot))
+  return all.length <= mostIdleRows ? all : all.filter((slot) => used.has(slot))
 }
 
 /** The state as it was at most {@link slowMs} ago; at once when a request comes first, or the last one ends. */

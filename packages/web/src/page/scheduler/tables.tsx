@@ -1,4 +1,5 @@
 import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
 import { DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import {
@@ -33,7 +34,7 @@ export function Figures({ state }: Props): JSX.Element {
   }
   return (
     <section class="card" aria-label="Figures">
-      <h2>The last minute</h2>
+      <h2>Times, the last minute</h2>
       <DataTable
         label="Times"
         stacks={false}
@@ -47,7 +48,7 @@ export function Figures({ state }: Props): JSX.Element {
         ]}
       />
       <p>
-        {figures.tokensPerSecond.toFixed(1)} tokens/s, {figures.requests} requests ended,{' '}
+        {figures.requests} requests ended, {figures.tokensPerSecond.toFixed(1)} tokens/s,{' '}
         {figures.stepTokens.toFixed(1)} tokens and {formatMs(figures.stepMs)} a step
         {figures.cachedShare !== undefined &&
           `, ${formatShare(figures.cachedShare)} of prompt tokens from the cache`}
@@ -57,30 +58,39 @@ export function Figures({ state }: Props): JSX.Element {
   )
 }
 
+/** How many waiting requests are shown before one asks for all. */
+const firstWaiting = 8
+
 /** Who waits, how long it will take, and why. */
-export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element {
+export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element | null {
+  const [isWhole, setWhole] = useState(false)
+  if (waiting === 0) return null
+  const more = queue.length - firstWaiting
   return (
     <section class="card" aria-label="Queue">
       <h2>Queue: {waiting}</h2>
-      {queue.length > 0 && (
-        <DataTable
-          label="Requests that wait"
-          class="queue"
-          rows={queue}
-          keyOf={({ id }) => id}
-          columns={[
-            { name: 'request', cell: ({ id }) => linkTo(id) },
-            { name: 'tenant', cell: ({ tenant }) => tenant },
-            { name: 'waits', cell: ({ arrival }) => formatMs(now - arrival) },
-            {
-              name: 'predicted TTFT',
-              cell: ({ predictedMs: ms }) => (ms === undefined ? '–' : formatMs(ms)),
-            },
-            { name: 'slot in', cell: ({ slotInMs }) => formatMs(slotInMs) },
-            { name: 'why', cell: ({ reasons }) => reasonText(mainReason(reasons)) },
-          ]}
-        />
+      <DataTable
+        label="Requests that wait"
+        rows={isWhole ? queue : queue.slice(0, firstWaiting)}
+        keyOf={({ id }) => id}
+        columns={[
+          { name: 'request', cell: ({ id }) => linkTo(id) },
+          { name: 'tenant', cell: ({ tenant }) => tenant },
+          { name: 'waits', cell: ({ arrival }) => formatMs(now - arrival) },
+          {
+            name: 'predicted TTFT',
+            cell: ({ predictedMs: ms }) => (ms === undefined ? '–' : formatMs(ms)),
+          },
+          { name: 'slot in', cell: ({ slotInMs }) => formatMs(slotInMs) },
+          { name: 'why', cell: ({ reasons }) => reasonText(mainReason(reasons)) },
+        ]}
+      />
+      {more > 0 && (
+        <button type="button" class="quiet" onClick={() => setWhole(!isWhole)}>
+          {isWhole ? 'Show fewer' : `Show ${more} more`}
+        </button>
       )}
+      {waiting > queue.length && <p class="hint">The first {queue.length} are listed.</p>}
     </section>
   )
 }

@@ -1,5 +1,6 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
+import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { download } from '../parts/download.js'
 import { Field, Form, Select, useTelling } from '../parts/form.js'
@@ -48,22 +49,24 @@ export function UsagePage(): JSX.Element {
 
   return (
     <>
-      <h1>Usage</h1>
-      <Form class="fields" onSend={() => {}}>
-        <Select
-          label="By"
-          value={by}
-          options={groupings.map((each) => [each, each.replaceAll(',', ', ')] as const)}
-          onChoose={setBy}
-        />
-        <Field label="From" type="date" value={from} onText={setFrom} />
-        <Field label="To" type="date" value={to} onText={setTo} />
-        <button type="button" class="quiet end" onClick={() => attempt(save)}>
-          Save as CSV
-        </button>
-      </Form>
-      <p role="status">{told}</p>
-      {found !== undefined && told === '' && <UsageTable usage={found} groups={by.split(',')} />}
+      <Bar title="Usage" />
+      <div class="body">
+        <Form class="fields" onSend={() => {}}>
+          <Select
+            label="By"
+            value={by}
+            options={groupings.map((each) => [each, each.replaceAll(',', ', ')] as const)}
+            onChoose={setBy}
+          />
+          <Field label="From" type="date" value={from} onText={setFrom} />
+          <Field label="To" type="date" value={to} onText={setTo} />
+          <button type="button" class="quiet end" onClick={() => attempt(save)}>
+            Save as CSV
+          </button>
+        </Form>
+        <p role="status">{told}</p>
+        {found !== undefined && told === '' && <UsageTable usage={found} groups={by.split(',')} />}
+      </div>
     </>
   )
 }

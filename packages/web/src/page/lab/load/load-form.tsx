@@ -10,20 +10,20 @@ export type Source = LabJob['load']['kind']
 const fields: readonly (readonly [name: keyof MadeLoad, label: string])[] = [
   ['requests', 'Requests'],
   ['rate', 'Requests per second'],
-  ['promptTokens', 'Tokens of a prompt'],
-  ['answerTokens', 'Tokens of an answer'],
-  ['sharedTokens', 'Shared prefix'],
+  ['promptTokens', 'Prompt tokens'],
+  ['answerTokens', 'Answer tokens'],
+  ['sharedTokens', 'Shared prefix tokens'],
   ['tenants', 'Tenants'],
   ['seed', 'Seed'],
 ]
 
 const sources: readonly (readonly [source: Source, text: string])[] = [
-  ['made', 'a made load'],
+  ['made', 'synthetic load'],
   ['recording', "this server's last minutes"],
   ['file', 'a file'],
 ]
 
-const recorded = ['recorded', 'the recorded one'] as const
+const recorded = ['recorded', 'as recorded'] as const
 /** The machines of the simulation, and what they stand for. */
 const machines: readonly (readonly [name: string, about: string])[] = [
   ['gpu-8b', '8B on a large GPU'],
@@ -61,7 +61,7 @@ export function LoadForm(props: {
     >
       <h2>Load</h2>
       <div class="fields">
-        <Select<Source> label="Requests of" value={source} options={sources} onChoose={setSource} />
+        <Select<Source> label="Source" value={source} options={sources} onChoose={setSource} />
         <Select
           label="Machine"
           value={machine}

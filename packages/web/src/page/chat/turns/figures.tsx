@@ -1,8 +1,8 @@
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { formatMs } from '../parts/format.js'
-import type { Turn } from './conversation.js'
-import { useServer } from '../server/server.js'
+import { formatMs } from '../../parts/format.js'
+import type { Turn } from '../conversation.js'
+import { useServer } from '../../server/server.js'
 
 /** How an answer came; while it waits, its place in the queue and the time that was predicted. */
 export function Figures({

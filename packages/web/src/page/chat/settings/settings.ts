@@ -1,4 +1,4 @@
-import { answerLimit } from '../../answer-limits.js'
+import { answerLimit } from '../../../answer-limits.js'
 
 /** What the chat asks with; texts are as they were typed, and an empty one is the server's default. */
 export interface ChatSettings {
@@ -13,6 +13,13 @@ export interface ChatSettings {
   readonly tools: string
   /** `required`: the model must call one; `none`: it may not. */
   readonly toolChoice: string
+  /** `on`: each question is asked twice, with these in the place of the others the second time. */
+  readonly compare: string
+  readonly rivalModel: string
+  readonly rivalTemperature: string
+  readonly rivalSystem: string
+  /** `hidden`: no figures below answers. */
+  readonly figures: string
 }
 
 const name = 'cllm-chat-settings'
@@ -27,6 +34,11 @@ const none: ChatSettings = {
   effort: '',
   tools: '',
   toolChoice: '',
+  compare: '',
+  rivalModel: '',
+  rivalTemperature: '',
+  rivalSystem: '',
+  figures: '',
 }
 
 /** The settings that this browser keeps. */
@@ -43,8 +55,24 @@ export const keepSettings = (settings: ChatSettings): void =>
   localStorage.setItem(name, JSON.stringify(settings))
 
 /** The settings, with the limit for answers of their model where they have none; `models`: the default first. */
-export function withAnswerLimit(settings: ChatSettings, models: readonly string[]): ChatSettings {
+function withAnswerLimit(settings: ChatSettings, models: readonly string[]): ChatSettings {
   if (settings.maxTokens.trim() !== '') return settings
   const limit = answerLimit(settings.model || (models[0] ?? ''))
   return limit === undefined ? settings : { ...settings, maxTokens: String(limit) }
+}
+
+/** What each question is asked with: once, or twice to compare. */
+export function allSettings(
+  settings: ChatSettings,
+  models: readonly string[],
+): readonly ChatSettings[] {
+  const { compare, rivalModel, rivalTemperature, rivalSystem } = settings
+  const rival = {
+    ...settings,
+    model: rivalModel,
+    ...(rivalTemperature === '' ? {} : { temperature: rivalTemperature }),
+    ...(rivalSystem === '' ? {} : { system: rivalSystem }),
+  }
+  const all = compare === 'on' ? [settings, rival] : [settings]
+  return all.map((each) => withAnswerLimit(each, models))
 }

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { Form, TextArea } from '../parts/form.js'
-import type { ToolCall, ToolResult } from './conversation.js'
+import { Form, TextArea } from '../../parts/form.js'
+import type { ToolCall, ToolResult } from '../conversation.js'
 
 /** A call that a model made, as far as it has come. */
 export function Call({ call }: { readonly call: ToolCall }): JSX.Element {

@@ -1,0 +1,84 @@
+import type { Test } from 'tap'
+import { auditAll, type Visit, withSettings } from './browser.js'
+
+/** A conversation is named, pinned, found, deleted, brought back, saved and taken in again. */
+export async function conversations(t: Test, { page }: Visit): Promise<void> {
+  const list = page.getByRole('region', { name: 'Conversations' })
+  const entry = (name: string) => list.getByRole('button', { name, exact: true })
+  const act = async (on: string, what: string): Promise<void> => {
+    await page.getByLabel(`More of ${on}`).click()
+    await list.getByRole('button', { name: what, exact: true }).click()
+  }
+  await act('In two tabs', 'Rename')
+  await page.getByLabel('Name of In two tabs').fill('Tabs')
+  await page.getByLabel('Name of In two tabs').press('Enter')
+  await entry('Tabs').waitFor()
+  await act('Tabs', 'Pin')
+  await list.getByRole('region', { name: 'Pinned' }).getByText('Tabs').waitFor()
+  await list.getByRole('button', { name: 'Search' }).click()
+  await page.getByLabel('Search conversations').fill('without having READ')
+  t.same(await list.getByRole('listitem').allInnerTexts(), ['Tabs'], 'by what was said')
+  await auditAll(t, page)
+  const saved = page.waitForEvent('download')
+  await act('Tabs', 'Save JSON')
+  const path = await (await saved).path()
+  await act('Tabs', 'Delete')
+  await entry('Tabs').waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Undo' }).click()
+  await entry('Tabs').waitFor()
+  await act('Tabs', 'Delete')
+  await entry('Tabs').waitFor({ state: 'detached' })
+  await page.getByLabel('Import a conversation').setInputFiles(path)
+  await entry('Tabs').waitFor()
+  const wrong = { name: 'a.json', mimeType: 'application/json', buffer: Buffer.from('{"id":1}') }
+  await page.getByLabel('Import a conversation').setInputFiles(wrong)
+  await page.getByText('a.json: no conversation').waitFor()
+  await list.getByRole('button', { name: 'Search' }).click()
+}
+
+/** A file goes with a question; a preset is a chip; one question is answered twice. */
+export async function filesAndPairs(t: Test, { page }: Visit): Promise<void> {
+  await page.keyboard.press('Control+k')
+  await withSettings(page, async () => {
+    await page.getByLabel('System prompt', { exact: true }).fill('You tell stories.')
+    await page.getByLabel('Name of the preset').fill('Teller')
+    await page.getByRole('button', { name: 'Save preset' }).click()
+    await page.getByLabel('Max tokens').fill('12')
+    await page.getByLabel(/^Ask each question twice/).check()
+    await page.getByLabel('Its temperature').fill('0')
+  })
+  const question = page.getByRole('form', { name: 'Question' })
+  await question.getByRole('button', { name: 'Teller' }).waitFor()
+  const file = (name: string, mimeType: string, text: string) => {
+    return { name, mimeType, buffer: Buffer.from(text) }
+  }
+  await page
+    .getByLabel('Attach text files')
+    .setInputFiles([file('a.txt', 'text/plain', 'A red ball.'), file('b.png', 'image/png', '')])
+  await page.getByText('b.png: images cannot be sent yet').waitFor()
+  t.same(await question.getByRole('listitem').allInnerTexts(), ['a.txt'])
+  const asked = page.waitForRequest('**/v1/chat/completions')
+  await page.getByLabel('Message', { exact: true }).fill('What is red?')
+  await page.keyboard.press('Enter')
+  const { messages } = (await asked).postDataJSON() as { readonly messages: readonly object[] }
+  t.same(messages, [
+    { role: 'system', content: 'You tell stories.' },
+    { role: 'user', content: 'a.txt:\n```\nA red ball.\n```\n\nWhat is red?' },
+  ])
+  await page
+    .getByText(/· \d+ tokens ·/)
+    .nth(1)
+    .waitFor()
+  const boxes = await Promise.all(
+    (await page.locator('.beside .assistant').all()).map(async (each) => await each.boundingBox()),
+  )
+  t.equal(boxes.length, 2)
+  t.ok(boxes[0]!.y === boxes[1]!.y && boxes[0]!.x < boxes[1]!.x, 'side by side')
+  await auditAll(t, page)
+  await page.getByRole('button', { name: 'Go on with this one' }).click()
+  await page.locator('.beside .assistant.chosen').nth(0).waitFor()
+  await page.getByRole('button', { name: 'Compare two answers' }).click()
+  await withSettings(page, async () => {
+    await page.getByLabel('System prompt', { exact: true }).fill('')
+  })
+}

@@ -1,0 +1,141 @@
+import { X } from 'lucide'
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import { Field, Select, TextArea } from '../../parts/form.js'
+import { IconButton } from '../../parts/icon.js'
+import type { ChatSettings } from './settings.js'
+import { SystemForm } from './system-form.js'
+import { useDefaults } from './use-defaults.js'
+
+/** The id of the settings, for the buttons that open them. */
+export const settingsId = 'settings'
+
+type Name = keyof ChatSettings
+
+const numbers: readonly (readonly [name: Name, label: string, step: string, inProps: string])[] = [
+  ['temperature', 'Temperature', '0.1', 'temperature'],
+  ['topP', 'Top p', '0.05', 'top_p'],
+  ['maxTokens', 'Max tokens', '1', 'max_tokens'],
+  ['seed', 'Seed', '1', ''],
+]
+
+const toolsExample =
+  '[{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]'
+
+/** The settings of the chat; what is left empty is the server's default, which is shown in its place. */
+export function SettingsForm({
+  settings,
+  models,
+  onChange,
+}: {
+  readonly settings: ChatSettings
+  readonly models: readonly (readonly [value: string, name: string])[]
+  readonly onChange: (settings: ChatSettings) => void
+}): JSX.Element {
+  const [isOpen, setOpen] = useState(false)
+  const defaults = useDefaults(settings.model, isOpen)
+  const set = (name: Name) => (value: string) => onChange({ ...settings, [name]: value })
+  const placeholder = (inProps: string): string => {
+    const value = defaults[inProps]
+    if (inProps === 'max_tokens') return value === undefined || value < 0 ? 'no limit' : `${value}`
+    return value === undefined ? 'random' : String(Math.round(1000 * value) / 1000)
+  }
+  const check = (name: Name, on: string, off: string, text: string): JSX.Element => (
+    <label class="check wide">
+      <input
+        type="checkbox"
+        checked={settings[name] === on}
+        onChange={({ currentTarget }) => set(name)(currentTarget.checked ? on : off)}
+      />
+      {text}
+    </label>
+  )
+  return (
+    <aside
+      class="settings"
+      id={settingsId}
+      popover="auto"
+      aria-label="Settings"
+      onToggle={(event) => setOpen(event.newState === 'open')}
+    >
+      <div class="card-head">
+        <h2>Settings</h2>
+        <IconButton icon={X} name="Close the settings" onPress={closeSettings} />
+      </div>
+      <div class="fields">
+        {numbers.map(([name, label, step, inProps]) => (
+          <Field
+            key={name}
+            label={label}
+            type="number"
+            step={step}
+            placeholder={placeholder(inProps)}
+            value={settings[name]}
+            onText={set(name)}
+          />
+        ))}
+        <Select
+          label="Reasoning effort"
+          value={settings.effort}
+          options={[['', 'default'], 'none', 'minimal', 'low', 'medium', 'high']}
+          onChoose={set('effort')}
+        />
+        {check('figures', '', 'hidden', 'Times and token counts below answers')}
+      </div>
+      <SystemForm system={settings.system} onChange={set('system')} />
+      <fieldset>
+        <legend>Compare</legend>
+        <div class="fields">
+          {check('compare', 'on', '', 'Ask each question twice, side by side')}
+          {settings.compare === 'on' && (
+            <>
+              <Select
+                label="Second model"
+                value={settings.rivalModel}
+                options={models}
+                onChoose={set('rivalModel')}
+              />
+              <Field
+                label="Its temperature"
+                type="number"
+                step="0.1"
+                placeholder="the same"
+                value={settings.rivalTemperature}
+                onText={set('rivalTemperature')}
+              />
+              <TextArea
+                class="wide"
+                label="Its system prompt"
+                placeholder="the same"
+                value={settings.rivalSystem}
+                onText={set('rivalSystem')}
+              />
+            </>
+          )}
+        </div>
+      </fieldset>
+      <fieldset>
+        <legend>Tools</legend>
+        <div class="fields">
+          <TextArea
+            class="wide"
+            label="Tools, as JSON in OpenAI's form; you type the results of calls"
+            placeholder={toolsExample}
+            value={settings.tools}
+            onText={set('tools')}
+          />
+          {settings.tools.trim() !== '' && (
+            <Select
+              label="Tool choice"
+              value={settings.toolChoice}
+              options={[['', 'auto'], 'required', 'none']}
+              onChoose={set('toolChoice')}
+            />
+          )}
+        </div>
+      </fieldset>
+    </aside>
+  )
+}
+
+const closeSettings = (): void => document.getElementById(settingsId)?.hidePopover()

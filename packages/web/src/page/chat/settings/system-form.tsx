@@ -1,0 +1,63 @@
+import { Trash2 } from 'lucide'
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import { Field, Select, TextArea } from '../../parts/form.js'
+import { IconButton } from '../../parts/icon.js'
+import { keepPresets, type Preset, readPresets } from './presets.js'
+
+/** The system prompt: typed, or one that was given a name. */
+export function SystemForm({
+  system,
+  onChange,
+}: {
+  readonly system: string
+  readonly onChange: (system: string) => void
+}): JSX.Element {
+  const [presets, setPresets] = useState(readPresets)
+  const [name, setName] = useState('')
+  const chosen = presets.find((preset) => preset.system === system)
+  const change = (next: readonly Preset[]): void => {
+    keepPresets(next)
+    setPresets(next)
+  }
+  const save = (): void => {
+    const others = presets.filter((preset) => preset.name !== name.trim())
+    change([...others, { name: name.trim(), system }])
+    setName('')
+  }
+  return (
+    <fieldset>
+      <legend>System prompt</legend>
+      <div class="fields">
+        {presets.length > 0 && (
+          <Select
+            class="wide"
+            label="Preset"
+            value={chosen?.name ?? ''}
+            options={[
+              ['', system === '' ? 'none' : 'not saved'],
+              ...presets.map(({ name }) => name),
+            ]}
+            onChoose={(value) => onChange(presets.find(({ name }) => name === value)?.system ?? '')}
+          />
+        )}
+        <TextArea class="wide" label="System prompt" spellcheck value={system} onText={onChange} />
+        {chosen !== undefined && (
+          <IconButton
+            icon={Trash2}
+            name={`Delete the preset ${chosen.name}`}
+            onPress={() => change(presets.filter((preset) => preset !== chosen))}
+          />
+        )}
+        {system.trim() !== '' && chosen === undefined && (
+          <>
+            <Field label="Name of the preset" value={name} onText={setName} />
+            <button type="button" class="quiet end" disabled={name.trim() === ''} onClick={save}>
+              Save preset
+            </button>
+          </>
+        )}
+      </div>
+    </fieldset>
+  )
+}

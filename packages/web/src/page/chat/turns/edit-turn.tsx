@@ -1,0 +1,60 @@
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import { Form } from '../../parts/form.js'
+import type { Turn } from '../conversation.js'
+import type { Chat } from '../use-chat.js'
+import { ResultsForm } from './tool-calls.js'
+
+const focus = (element: HTMLElement | null): void => element?.focus()
+
+/** Another question, or other results, in the place of this turn's. */
+export function EditTurn({
+  turn,
+  chat: { conversation, isBusy, edit, giveResults },
+  onEnd,
+}: {
+  readonly turn: Turn
+  readonly chat: Chat
+  readonly onEnd: () => void
+}): JSX.Element {
+  const [draft, setDraft] = useState(turn.content)
+  const before = conversation.turns.find(({ id }) => id === turn.parent)
+  if (turn.role === 'tool' && before !== undefined) {
+    return (
+      <ResultsForm
+        calls={before.calls ?? []}
+        known={turn.results ?? []}
+        isBusy={isBusy}
+        onCancel={onEnd}
+        onSend={(results) => {
+          onEnd()
+          giveResults(before.id, results)
+        }}
+      />
+    )
+  }
+  return (
+    <Form
+      aria-label="Another question"
+      onSend={() => {
+        onEnd()
+        edit(turn, draft)
+      }}
+    >
+      <textarea
+        ref={focus}
+        aria-label="Edit the message"
+        rows={3}
+        value={draft}
+        onInput={(event) => setDraft(event.currentTarget.value)}
+        onKeyDown={(event) => event.key === 'Escape' && onEnd()}
+      />
+      <div class="buttons">
+        <button type="submit">Send</button>
+        <button type="button" class="quiet" onClick={onEnd}>
+          Cancel
+        </button>
+      </div>
+    </Form>
+  )
+}

@@ -1,0 +1,72 @@
+import { ChevronLeft, ChevronRight, Pencil, RefreshCw } from 'lucide'
+import type { JSX } from 'preact'
+import { CopyButton } from '../../parts/copy-button.js'
+import { IconButton } from '../../parts/icon.js'
+import { branchesOf, type Turn } from '../conversation.js'
+import type { Chat } from '../use-chat.js'
+import { Figures } from './figures.js'
+import type { TurnProps } from './turn-view.js'
+
+/** What is below a turn: what can be done with it, and how it came. */
+export function TurnFoot({
+  turn,
+  chat,
+  hasFigures,
+  isComing,
+  onEdit,
+}: TurnProps & { readonly isComing: boolean }): JSX.Element {
+  const { conversation, isBusy } = chat
+  const { id, role, content, beside } = turn
+  const isAnswer = role === 'assistant'
+  const isOther = beside !== undefined && conversation.leaf === beside
+  return (
+    <div class="turn-foot">
+      {content !== '' && !isComing && (
+        <CopyButton text={content} name={`Copy ${isAnswer ? 'the answer' : 'the question'}`} />
+      )}
+      {!isAnswer && !isBusy && <IconButton icon={Pencil} name="Edit" onPress={() => onEdit(id)} />}
+      {isAnswer && !isBusy && (
+        <IconButton icon={RefreshCw} name="Regenerate" onPress={() => chat.regenerate(turn)} />
+      )}
+      {beside === undefined && <Branches turn={turn} chat={chat} />}
+      {isOther && !isBusy && (
+        <button type="button" class="quiet" onClick={() => chat.show(turn)}>
+          Go on with this one
+        </button>
+      )}
+      {isAnswer && (hasFigures || isComing) && <Figures turn={turn} isComing={isComing} />}
+    </div>
+  )
+}
+
+function Branches({
+  turn,
+  chat: { conversation, isBusy, show },
+}: {
+  readonly turn: Turn
+  readonly chat: Chat
+}): JSX.Element | null {
+  const branches = branchesOf(conversation, turn)
+  if (branches.length < 2) return null
+  const at = branches.findIndex(({ id }) => id === turn.id)
+  const [before, after] = [branches[at - 1], branches[at + 1]]
+  return (
+    <span class="branches">
+      <IconButton
+        icon={ChevronLeft}
+        name="Branch before"
+        disabled={isBusy || before === undefined}
+        onPress={() => before && show(before)}
+      />
+      <span>
+        {at + 1} of {branches.length}
+      </span>
+      <IconButton
+        icon={ChevronRight}
+        name="Branch after"
+        disabled={isBusy || after === undefined}
+        onPress={() => after && show(after)}
+      />
+    </span>
+  )
+}

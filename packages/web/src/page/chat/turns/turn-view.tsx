@@ -1,0 +1,103 @@
+import { FileText } from 'lucide'
+import type { JSX } from 'preact'
+import { Markdown } from '../../markdown/markdown.js'
+import { Problem } from '../../parts/form.js'
+import { Icon } from '../../parts/icon.js'
+import type { Turn } from '../conversation.js'
+import { cutOffText } from '../to-markdown.js'
+import type { Chat } from '../use-chat.js'
+import { EditTurn } from './edit-turn.js'
+import { Call, Results, ResultsForm } from './tool-calls.js'
+import { TurnFoot } from './turn-foot.js'
+
+/** A turn, and the chat that it is of. */
+export interface TurnProps {
+  readonly turn: Turn
+  readonly chat: Chat
+  /** Whether times and counts are shown. */
+  readonly hasFigures: boolean
+  readonly isEdited: boolean
+  /** Edits the turn of this id; undefined: none. */
+  readonly onEdit: (id: string | undefined) => void
+}
+
+/** One message, with what the model thought and called, its figures and its branches. */
+export function TurnView(props: TurnProps): JSX.Element {
+  const { turn, chat, isEdited, onEdit } = props
+  const { conversation, isBusy } = chat
+  const { id, role, calls = [], finish, problem } = turn
+  const isAnswer = role === 'assistant'
+  const isComing = chat.coming.has(id)
+  const isOpen = conversation.leaf === id && calls.length > 0 && !isComing
+  const kind = [role, isComing && 'coming', conversation.leaf === id && 'chosen']
+  return (
+    <li class={`turn ${kind.filter(Boolean).join(' ')}`} aria-busy={isComing}>
+      <h2 class={isAnswer ? 'who' : 'sr-only'}>{isAnswer ? (turn.model ?? 'Answer') : 'You'}</h2>
+      {isEdited ? (
+        <EditTurn {...{ turn, chat }} onEnd={() => onEdit(undefined)} />
+      ) : (
+        <Content turn={turn} isComing={isComing} />
+      )}
+      {isOpen && (
+        <ResultsForm
+          calls={calls}
+          isBusy={isBusy}
+          onSend={(results) => chat.giveResults(id, results)}
+        />
+      )}
+      {finish === 'length' && !isComing && (
+        <p class="hint">
+          {cutOffText}.{' '}
+          <button type="button" class="quiet" disabled={isBusy} onClick={() => chat.goOn(turn)}>
+            Continue
+          </button>
+        </p>
+      )}
+      <Problem text={isComing ? undefined : problem} />
+      {!isEdited && <TurnFoot {...props} isComing={isComing} />}
+    </li>
+  )
+}
+
+function Content({
+  turn,
+  isComing,
+}: {
+  readonly turn: Turn
+  readonly isComing: boolean
+}): JSX.Element {
+  const { role, content, files = [], reasoning = '', calls = [], results = [] } = turn
+  if (role === 'tool') return <Results results={results} />
+  if (role === 'user') {
+    return (
+      <>
+        {files.map(({ name, text }, index) => (
+          <details class="file" key={index}>
+            <summary class="chip">
+              <Icon of={FileText} />
+              <span>{name}</span>
+            </summary>
+            <pre tabIndex={0} role="region" aria-label={name}>
+              {text}
+            </pre>
+          </details>
+        ))}
+        {content !== '' && <p class="question">{content}</p>}
+      </>
+    )
+  }
+  return (
+    <>
+      {reasoning !== '' && (
+        <details class="thinking">
+          <summary>{isComing && content === '' ? 'Thinking …' : 'Thoughts'}</summary>
+          <Markdown text={reasoning} />
+        </details>
+      )}
+      {content !== '' && <Markdown text={content} />}
+      {calls.map((call, index) => (
+        <Call key={index} call={call} />
+      ))}
+    </>
+  )
+}

@@ -1,0 +1,137 @@
+import { areaChart, type ChartOptions, type Series, stepChart } from '@cllm/bench/charts'
+import type { JSX } from 'preact'
+import { useMemo, useRef, useState } from 'preact/hooks'
+import { download, downloadBlob } from './download.js'
+import { toPng } from './to-png.js'
+
+/** Where a pointer is in a chart, in its own terms. */
+interface Place {
+  /** Pixels from the left of the drawing, and its height. */
+  readonly left: number
+  readonly height: number
+  readonly x: number
+}
+
+const steps: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1 }
+
+/**
+ * A chart as reports have it, with the values below a pointer or at a place that the arrow keys move, and
+ * files of it.
+ */
+export function Chart({
+  kind,
+  options,
+  series,
+  format,
+}: {
+  readonly kind: 'steps' | 'areas'
+  readonly options: ChartOptions
+  readonly series: readonly Series[]
+  /** Writes a value of each axis. */
+  readonly format: { readonly x: (value: number) => string; readonly y: (value: number) => string }
+}): JSX.Element {
+  const plot = useRef<HTMLDivElement>(null)
+  const [place, setPlace] = useState<Place>()
+  const html = useMemo(
+    () => (kind === 'steps' ? stepChart : areaChart)(options, series),
+    [kind, options, series],
+  )
+  /** The place at this share of the drawing's width; nowhere outside of the axes. */
+  const go = (share: number): void => {
+    const svg = plot.current?.querySelector<SVGElement>('svg[data-plot]')
+    const [from = 0, to = 1, max = 1] = (svg?.dataset['plot'] ?? '').split(' ').map(Number)
+    if (svg === null || svg === undefined || share < from || share > to) return setPlace(undefined)
+    const { width, height } = svg.getBoundingClientRect()
+    setPlace({ left: share * width, height, x: (max * (share - from)) / (to - from) })
+  }
+  const move = (by: number): void => {
+    const width = plot.current?.clientWidth ?? 1
+    go(place === undefined ? 0.5 : place.left / width + by / 50)
+  }
+  const { caption } = options
+  return (
+    <div class="chart">
+      <div class="save">
+        <button
+          type="button"
+          class="bare"
+          aria-label={`Save ${caption} as PNG`}
+          onClick={() => {
+            const svg = plot.current?.querySelector<SVGSVGElement>('svg[data-plot]')
+            if (svg) void toPng(svg).then((blob) => downloadBlob(`${caption}.png`, blob))
+          }}
+        >
+          PNG
+        </button>
+        <button
+          type="button"
+          class="bare"
+          aria-label={`Save ${caption} as CSV`}
+          onClick={() => download(`${caption}.csv`, toCsv(options.x.title, series))}
+        >
+          CSV
+        </button>
+      </div>
+      <div
+        ref={plot}
+        tabIndex={0}
+        role="group"
+        aria-label={`${caption}: the arrow keys read its values`}
+        onPointerMove={(event) => {
+          const { left, width } = event.currentTarget.getBoundingClientRect()
+          go((event.clientX - left) / width)
+        }}
+        onPointerLeave={() => setPlace(undefined)}
+        onBlur={() => setPlace(undefined)}
+        onKeyDown={({ key }) => steps[key] !== undefined && move(steps[key])}
+        // Made here of escaped names and numbers.
+        dangerouslySetInnerHTML={{ __html: html }}
+      />
+      {place !== undefined && (
+        <Values
+          {...{ place, series, format }}
+          isRight={place.left > (plot.current?.clientWidth ?? 0) / 2}
+        />
+      )}
+    </div>
+  )
+}
+
+function Values({
+  place: { left, height, x },
+  series,
+  format,
+  isRight,
+}: {
+  readonly place: Place
+  readonly series: readonly Series[]
+  readonly format: { readonly x: (value: number) => string; readonly y: (value: number) => string }
+  readonly isRight: boolean
+}): JSX.Element {
+  const side = isRight ? { right: `calc(100% - ${left - 8}px)` } : { left: `${left + 8}px` }
+  return (
+    <>
+      <div class="cursor" style={{ left: `${left}px`, bottom: 0, height: `${height}px` }} />
+      <div class="values" role="status" style={{ ...side, bottom: `${height / 2}px` }}>
+        <strong>{format.x(x)}</strong>
+        {series.map(({ name, points }) => {
+          const value = points.findLast(([at]) => at <= x)?.[1] ?? 0
+          return (
+            <span key={name}>
+              {name}: {format.y(value)}
+            </span>
+          )
+        })}
+      </div>
+    </>
+  )
+}
+
+/** A row for each point of each series. */
+function toCsv(x: string, series: readonly Series[]): string {
+  const quoted = (text: string): string => `"${text.replaceAll('"', '""')}"`
+  const rows = series.flatMap(({ name, points }) =>
+    points.map(([at, value]) => `${quoted(name)},${at},${value}`),
+  )
+  return [`series,${quoted(x)},value`, ...rows, ''].join('\n')
+}

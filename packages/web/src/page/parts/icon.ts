@@ -1,0 +1,44 @@
+import type { IconNode } from 'lucide'
+import { type ComponentChild, h } from 'preact'
+
+/** A picture of Lucide's, in the colour of the text beside it. */
+export function Icon({ of }: { readonly of: IconNode }): ComponentChild {
+  const shapes = of.map(([tag, attributes], index) => h(tag, { key: index, ...attributes }))
+  return h('svg', { class: 'icon', viewBox: '0 0 24 24', 'aria-hidden': 'true' }, shapes)
+}
+
+/** A button that is a picture; its name is read out, and shown to a pointer. */
+export function IconButton({
+  icon,
+  name,
+  keys,
+  onPress,
+  ...others
+}: {
+  readonly icon: IconNode
+  readonly name: string
+  /** The keys that do the same. */
+  readonly keys?: string
+  readonly onPress?: () => void
+  readonly class?: string
+  readonly type?: 'submit'
+  readonly disabled?: boolean
+  readonly pressed?: boolean
+  /** The id of a popover that it opens. */
+  readonly popovertarget?: string
+}): ComponentChild {
+  const { class: kind = 'bare', type = 'button', pressed, ...rest } = others
+  return h(
+    'button',
+    {
+      ...rest,
+      type,
+      class: kind,
+      'aria-label': name,
+      'aria-pressed': pressed,
+      title: keys === undefined ? name : `${name} (${keys})`,
+      onClick: onPress && (() => onPress()),
+    },
+    h(Icon, { of: icon }),
+  )
+}

@@ -1,0 +1,24 @@
+/** The built-in policies' halves, which Vite's configuration takes from `@cllm/scheduler`. */
+declare module 'virtual:policies' {
+  /** An option, as a part of a JSON schema. */
+  export interface OptionField {
+    readonly description?: string
+    readonly default?: unknown
+    readonly type?: string
+    readonly minimum?: number
+    readonly maximum?: number
+  }
+
+  /** A batching or an order. */
+  export interface PolicyHalf {
+    readonly name: string
+    readonly doc: string
+    readonly fields: Readonly<Record<string, OptionField>>
+  }
+
+  const policies: {
+    readonly batchings: readonly PolicyHalf[]
+    readonly orders: readonly PolicyHalf[]
+  }
+  export default policies
+}

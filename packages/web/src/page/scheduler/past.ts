@@ -1,0 +1,107 @@
+import type { ActivityFrame, ActivitySpan, Recording } from '@cllm/core'
+import { figuresMs, type LiveState, shownMs } from './live-state.js'
+
+const frameMs = 1000
+
+/**
+ * A live view with what the flight recorder knows of the time before it began: steps, first tokens and who
+ * had a slot when. Which slot that was, and when a prompt began, it does not know: both are guessed.
+ */
+export function withPast(state: LiveState, recording: Recording): LiveState {
+  const { now, slots } = state
+  const untilMs = Math.min(now, ...state.frames.map(({ atMs }) => atMs))
+  // The recording ends when it is asked for, which is now.
+  const toClock = (atMs: number): number => now - recording.durationMs + atMs
+  const spans = (recording.engines ?? 1) > 1 ? [] : spansOf(recording, toClock, slots)
+  const isBefore = ({ atMs, untilMs: end }: { atMs: number; untilMs: number }): boolean =>
+    end > now - shownMs && atMs < untilMs
+  const cut = (span: ActivitySpan): ActivitySpan => {
+    return { ...span, untilMs: Math.min(span.untilMs, untilMs) }
+  }
+  const frames = framesOf(recording, toClock, now - figuresMs).filter(
+    (frame) => frame.atMs < untilMs,
+  )
+  return {
+    ...state,
+    spans: [...spans.filter(isBefore).map(cut), ...state.spans],
+    frames: [...frames, ...state.frames],
+  }
+}
+
+type ToClock = (atMs: number) => number
+
+/** The steps and first tokens of each second since then. */
+function framesOf(recording: Recording, toClock: ToClock, since: number) {
+  type Frame = { -readonly [Key in keyof Omit<ActivityFrame, 'spans'>]: ActivityFrame[Key] }
+  const frames = new Map<number, Frame>()
+  const frameAt = (atMs: number): Frame | undefined => {
+    const from = Math.floor(toClock(atMs) / frameMs) * frameMs
+    if (from < since) return undefined
+    const frame = frames.get(from) ?? {
+      number: 0,
+      atMs: from,
+      untilMs: from + frameMs,
+      steps: {
+        count: 0,
+        ms: 0,
+        prefillTokens: 0,
+        decodeTokens: 0,
+        prefillSequences: 0,
+        decodeSequences: 0,
+      },
+      firstTokensMs: [],
+      itl: [],
+      tenants: {},
+      ended: [],
+    }
+    frames.set(from, frame)
+    return frame
+  }
+  for (const { atMs, ms, decode, chunks } of recording.steps) {
+    const frame = frameAt(atMs)
+    if (frame === undefined) continue
+    const { steps } = frame
+    frame.steps = {
+      count: steps.count + 1,
+      ms: steps.ms + ms,
+      prefillTokens: chunks.reduce((sum, [tokens]) => sum + tokens, steps.prefillTokens),
+      decodeTokens: steps.decodeTokens + decode,
+      prefillSequences: steps.prefillSequences + chunks.length,
+      decodeSequences: steps.decodeSequences + decode,
+    }
+  }
+  for (const { atMs, firstTokenMs } of recording.arrivals) {
+    const frame = firstTokenMs === undefined ? undefined : frameAt(firstTokenMs)
+    if (frame && firstTokenMs !== undefined) {
+      frame.firstTokensMs = [...frame.firstTokensMs, firstTokenMs - atMs]
+    }
+  }
+  return [...frames.values()].sort((a, b) => a.atMs - b.atMs)
+}
+
+/** Requests in slots: each has the first one that is free when it comes, and waits until there is one. */
+function spansOf(
+  { arrivals, durationMs }: Recording,
+  toClock: ToClock,
+  slots: LiveState['slots'],
+): ActivitySpan[] {
+  const freeAt = slots.map(() => -Infinity)
+  const held = new Map(slots.flatMap(({ request }, slot) => (request ? [[request, slot]] : [])))
+  return arrivals.flatMap(({ id, atMs, firstTokenMs, endMs = durationMs }): ActivitySpan[] => {
+    if (firstTokenMs === undefined || freeAt.length === 0) return []
+    const free = freeAt.findIndex((until) => until <= atMs)
+    const soonest = freeAt.indexOf(Math.min(...freeAt))
+    const slot = held.get(id) ?? (free === -1 ? soonest : free)
+    const from = Math.min(firstTokenMs, Math.max(atMs, freeAt[slot] ?? atMs))
+    freeAt[slot] = endMs
+    const span = (kind: ActivitySpan['kind'], start: number, end: number): ActivitySpan[] =>
+      end > start
+        ? [{ id, slot, kind, atMs: toClock(start), untilMs: toClock(end), tokens: 0 }]
+        : []
+    return [
+      ...span('wait', atMs, from),
+      ...span('prefill', from, firstTokenMs),
+      ...span('decode', firstTokenMs, endMs),
+    ]
+  })
+}

@@ -1,0 +1,31 @@
+import type { JSX } from 'preact'
+import { formatMs } from '../parts/format.js'
+import { figuresOf, type LiveState, percentilesOf } from './live-state.js'
+
+/** What matters most, in large: how busy the engine is, how fast, and who decides. */
+export function Tiles({ state }: { readonly state: LiveState }): JSX.Element {
+  const { slots, waiting, frames, now, policy } = state
+  const busy = slots.filter(({ request }) => request !== undefined).length
+  const ttft = percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
+  const { tokensPerSecond } = figuresOf(frames, now)
+  const tiles = [
+    ['Busy slots', `${busy} of ${slots.length}`],
+    ['Queue', String(waiting)],
+    ['Tokens/s, last minute', tokensPerSecond.toFixed(1)],
+    ['TTFT p50, last minute', ttft === undefined ? '–' : formatMs(ttft.p50)],
+  ] as const
+  return (
+    <dl class="tiles" aria-label="Now">
+      {tiles.map(([name, value]) => (
+        <div class="tile" key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+      <div class="tile">
+        <dt>Policy</dt>
+        <dd class="name">{policy}</dd>
+      </div>
+    </dl>
+  )
+}

@@ -1,0 +1,124 @@
+import { Pin, Search, SquarePen, Upload } from 'lucide'
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import type { Conversation } from '../chat/conversation.js'
+import { ageOf, isAbout } from '../chat/find-conversations.js'
+import type { Chat } from '../chat/use-chat.js'
+import { Form, Input } from '../parts/form.js'
+import { Icon, IconButton } from '../parts/icon.js'
+import { ConversationMenu } from './conversation-menu.js'
+
+/** The conversations that this browser keeps: found, opened, named, pinned, saved and deleted. */
+export function Conversations({
+  chat,
+  onNew,
+  onOpen,
+}: {
+  readonly chat: Chat
+  readonly onNew: () => void
+  readonly onOpen: (conversation: Conversation) => void
+}): JSX.Element {
+  const [isSearching, setSearching] = useState(false)
+  const [sought, setSought] = useState('')
+  const found = chat.others.filter((each) => isAbout(each, sought))
+  const groups = Map.groupBy(found, (each) => ageOf(each, Date.now()))
+  return (
+    <section class="conversations" aria-label="Conversations">
+      <div class="tools">
+        <button type="button" class="quiet new" title="New chat (Ctrl+K)" onClick={onNew}>
+          <Icon of={SquarePen} /> New chat
+        </button>
+        <IconButton
+          icon={Search}
+          name="Search"
+          pressed={isSearching}
+          onPress={() => {
+            setSearching(!isSearching)
+            setSought('')
+          }}
+        />
+        <label class="upload button bare" title="Import a conversation">
+          <Icon of={Upload} />
+          <input
+            type="file"
+            accept=".json"
+            multiple
+            aria-label="Import a conversation"
+            onChange={({ currentTarget }) => {
+              void chat.take([...(currentTarget.files ?? [])])
+              currentTarget.value = ''
+            }}
+          />
+        </label>
+      </div>
+      {isSearching && (
+        <Input
+          type="search"
+          aria-label="Search conversations"
+          placeholder="Titles and texts"
+          autofocus
+          value={sought}
+          onText={setSought}
+        />
+      )}
+      <div class="list" tabIndex={-1}>
+        {found.length === 0 && sought !== '' && <p class="hint">Nothing has “{sought}” in it.</p>}
+        {[...groups].map(([age, each]) => (
+          <section key={age} aria-label={age}>
+            <h2>{age}</h2>
+            <ul>
+              {each.map((one) => (
+                <Entry key={one.id} {...{ one, chat }} onOpen={() => onOpen(one)} />
+              ))}
+            </ul>
+          </section>
+        ))}
+      </div>
+    </section>
+  )
+}
+
+function Entry({
+  one,
+  chat,
+  onOpen,
+}: {
+  readonly one: Conversation
+  readonly chat: Chat
+  readonly onOpen: () => void
+}): JSX.Element {
+  const [name, setName] = useState<string>()
+  const end = (): void => setName(undefined)
+  return (
+    <li aria-current={one.id === chat.conversation.id}>
+      {name === undefined ? (
+        <button
+          type="button"
+          class="bare title"
+          title={one.title}
+          disabled={chat.isBusy}
+          onClick={onOpen}
+        >
+          {one.title}
+        </button>
+      ) : (
+        <Form
+          onSend={() => {
+            if (name.trim() !== '') chat.mark(one, { title: name.trim() })
+            end()
+          }}
+        >
+          <Input
+            aria-label={`Name of ${one.title}`}
+            autofocus
+            value={name}
+            onText={setName}
+            onEscape={end}
+          />
+        </Form>
+      )}
+      {one.pinned === true && <Icon of={Pin} />}
+      <ConversationMenu {...{ one, chat }} onRename={() => setName(one.title)} />
+    </li>
+  )
+}

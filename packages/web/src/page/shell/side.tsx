@@ -1,0 +1,80 @@
+import {
+  Activity,
+  Boxes,
+  ChartColumn,
+  FlaskConical,
+  type IconNode,
+  KeyRound,
+  MessageSquare,
+} from 'lucide'
+import type { JSX } from 'preact'
+import { useRef } from 'preact/hooks'
+import type { Chat } from '../chat/use-chat.js'
+import { Icon } from '../parts/icon.js'
+import { isOff } from '../parts/switched-off.js'
+import { sideId } from './bar.js'
+import { Conversations } from './conversations.js'
+import { ThemeChoice } from './theme-choice.js'
+
+/** The pages, by what the address has after `#`. */
+export const pages = [
+  ['chat', 'Chat', MessageSquare],
+  ['scheduler', 'Scheduler', Activity],
+  ['lab', 'Lab', FlaskConical],
+  ['models', 'Models', Boxes],
+  ['keys', 'Keys', KeyRound],
+  ['usage', 'Usage', ChartColumn],
+] as const satisfies readonly (readonly [id: string, title: string, icon: IconNode])[]
+
+/** A page's id. */
+export type PageId = (typeof pages)[number][0]
+
+/** What is beside all pages: the way to each of them, and the conversations. */
+export function Side({
+  page,
+  chat,
+  onNew,
+}: {
+  readonly page: PageId
+  readonly chat: Chat
+  readonly onNew: () => void
+}): JSX.Element {
+  const side = useRef<HTMLElement>(null)
+  const leave = (): void => {
+    if (side.current?.matches(':popover-open') === true) side.current.hidePopover()
+  }
+  return (
+    <aside ref={side} id={sideId} class="side" popover="auto" aria-label="Pages and conversations">
+      <div class="brand">
+        <img src="./icon.svg" alt="" /> cLLM
+      </div>
+      <nav aria-label="Pages">
+        {pages.map(([id, title, icon]) => (
+          <a
+            key={id}
+            class={isOff(id) ? 'off' : undefined}
+            href={`#${id}`}
+            aria-current={id === page ? 'page' : undefined}
+            onClick={leave}
+          >
+            <Icon of={icon} />
+            {title}
+          </a>
+        ))}
+      </nav>
+      <Conversations
+        chat={chat}
+        onNew={() => {
+          leave()
+          onNew()
+        }}
+        onOpen={(conversation) => {
+          leave()
+          location.hash = 'chat'
+          chat.open(conversation)
+        }}
+      />
+      <ThemeChoice />
+    </aside>
+  )
+}

@@ -1,0 +1,33 @@
+import { X } from 'lucide'
+import type { JSX } from 'preact'
+import { useEffect } from 'preact/hooks'
+import type { Notice } from '../chat/use-chat.js'
+import { IconButton } from '../parts/icon.js'
+
+/** Milliseconds that a notice stays. */
+const stayMs = 12_000
+
+/** Says what was done, and undoes it for a while. */
+export function Toast({
+  notice,
+  onEnd,
+}: {
+  readonly notice: Notice
+  readonly onEnd: () => void
+}): JSX.Element {
+  useEffect(() => {
+    const timer = setTimeout(onEnd, stayMs)
+    return () => clearTimeout(timer)
+  }, [notice])
+  return (
+    <div class="toast" role="status">
+      <span>{notice.text}</span>
+      {notice.undo !== undefined && (
+        <button type="button" class="quiet" onClick={notice.undo}>
+          Undo
+        </button>
+      )}
+      <IconButton icon={X} name="Dismiss" onPress={onEnd} />
+    </div>
+  )
+}
