@@ -1,4 +1,5 @@
 import { runUntilIdle } from '@cllm/testing'
+import * as fc from 'fast-check'
 import t from 'tap'
 import {
   type Answer,
@@ -94,3 +95,57 @@ t.test('samples that are cancelled leave the queue', async (t) => {
   const wrong = await made.ask({ ...greedy(promptOf(8), 5), sample: -1 })
   t.match(wrong.error, { code: 'invalid_request', details: { field: 'sample' } })
 })
+
+const several = fc.array(
+  fc.record({ at: fc.nat(400), count: fc.integer({ min: 1, max: 6 }), tokens: fc.nat(20) }),
+  { minLength: 1, maxLength: 6 },
+)
+
+t.test('whoever comes when: further samples have all slots for one step at most', async (t) => {
+  const property = async (slots: number, groups: readonly Asked[], others: readonly Asked[]) => {
+    const made = rig({ slots })
+    const { clock, engine, client } = made
+    const waiting = new Set<string>()
+    let [inARow, most] = [0, 0]
+    engine.observe({
+      onQueued: ({ id }) => void (id.startsWith('other') && waiting.add(id)),
+      onAdmitted: ({ id }) => void waiting.delete(id),
+      onFinished: ({ id }) => void waiting.delete(id),
+      onStepStart(parts) {
+        const running = parts.map(({ request }) => request.id)
+        const areSamples = running.length === slots && running.every((id) => id.startsWith('n'))
+        const isFurther = running.some((id) => !id.endsWith('-0'))
+        inARow = waiting.size > 0 && areSamples && isFurther ? inARow + 1 : 0
+        most = Math.max(most, inARow)
+      },
+    })
+    const answers: Promise<Answer>[] = []
+    const ask = ({ at, tokens }: Asked, id: string, sample?: number) => {
+      clock.at(1000 + at, () => {
+        const more = sample === undefined ? {} : { sample }
+        const request = { ...greedy(promptOf(8, id.length % 3), 1 + tokens), id, ...more }
+        answers.push(collect(client.submit(request)))
+      })
+    }
+    for (const [index, group] of groups.entries()) {
+      for (let sample = 0; sample < group.count; sample++) {
+        ask(group, `n${index}-${sample}`, sample)
+      }
+    }
+    for (const [index, other] of others.entries()) ask(other, `other${index}`)
+    await runUntilIdle(clock, 20_000)
+    const ended = await Promise.all(answers)
+    if (ended.some(({ end }) => end === undefined)) throw new Error('one has no end')
+    if (most > 1) throw new Error(`samples had all slots for ${most} steps while others waited`)
+    await made.run(client.close())
+  }
+  const slots = fc.integer({ min: 2, max: 4 })
+  await fc.assert(fc.asyncProperty(slots, several, several, property), { numRuns: 30 })
+  t.end()
+})
+
+interface Asked {
+  readonly at: number
+  readonly count: number
+  readonly tokens: number
+}
