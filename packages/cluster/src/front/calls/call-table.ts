@@ -1,7 +1,7 @@
 import { CllmError, type EngineStatistics, type RequestReport } from '@cllm/core'
 import type { EngineCallName, RecordingParts } from '@cllm/host'
 import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
-import { planActivity } from './merge-activity.js'
+import { planActivity } from './plan-activity.js'
 import { mergeRecordings } from './merge-recordings.js'
 import { lastOfAll } from './merge-statistics.js'
 import { idThere } from '../../link/request-ids.js'
