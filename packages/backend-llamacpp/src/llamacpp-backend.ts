@@ -6,6 +6,7 @@ import {
   CllmError,
   type Clock,
   type LogitProcessor,
+  type MediaEncoder,
   type ModelInfo,
   type OutputConstraint,
   type OutputLogprobs,
@@ -20,6 +21,8 @@ import {
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type LlamaCppAdapters, nativeAdapters } from './model/adapters.js'
 import type { Embedder } from './model/embedder.js'
+import { computeVectors, undoVectors } from './media/compute-vectors.js'
+import type { ImageEncoder } from './media/image-encoder.js'
 import type { LogitsContext, NativeContext, SequenceRun } from './native/native-context.js'
 import { drawPass, prepareDraw } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
@@ -52,6 +55,10 @@ export interface LlamaCppBackendParts {
   readonly kvUnified: boolean
   /** Queries in a tile of attention, where it has such. */
   readonly tile?: number | undefined
+  /** What encodes images; default: the model sees none. */
+  readonly images?: ImageEncoder | undefined
+  /** The context where it computes vectors in place of tokens; default: it cannot. */
+  readonly vectors?: LogitsContext | undefined
   /** What chooses the threads of each pass; default: their number stays. */
   readonly threads?: AdaptiveThreads | undefined
   /** The context where its passes can be ended; default: no step can be left. */
@@ -75,6 +82,7 @@ export class LlamaCppBackend implements Backend {
   readonly tokenizer: Tokenizer
   readonly states?: SlotStates
   readonly adapters?: LlamaCppAdapters
+  readonly media?: MediaEncoder
   readonly interrupt?: () => void
   readonly shift?: NonNullable<Backend['shift']>
 
@@ -94,6 +102,7 @@ export class LlamaCppBackend implements Backend {
     this.tokenizer = parts.tokenizer
     if (parts.states !== undefined) this.states = parts.states
     if (parts.adapters !== undefined) this.adapters = parts.adapters
+    if (parts.images !== undefined) this.media = parts.images
     const { abortable, cells } = parts
     if (parts.canShift) this.shift = (slot, keep, discard) => cells.shift(slot, keep, discard)
     if (abortable !== undefined) {
@@ -132,13 +141,36 @@ export class LlamaCppBackend implements Backend {
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
-    const { cells, vocabulary, clock, threads, samplers } = this.#parts
     this.#checkOpen()
     if (this.capabilities.generates === false) {
       // Without a memory each token is an output, and more than the context has room for end the process.
       const message = `${this.model.id} writes no text: it has embeddings only`
       throw new CllmError('unsupported', message)
     }
+    const { vectors } = this.#parts
+    const isMixed = vectors !== undefined && batch.some(({ media }) => media !== undefined)
+    return isMixed ? await this.#stepMixed(batch, vectors) : await this.#step(batch)
+  }
+
+  /** A step whose prompts have images, too. */
+  async #stepMixed(batch: readonly BatchItem[], context: LogitsContext): Promise<StepResult> {
+    const { cells, clock } = this.#parts
+    const started = clock.now()
+    const { items, places } = await computeVectors(batch, cells, context)
+    const vectorMs = clock.now() - started
+    try {
+      const result = await this.#step(items)
+      if (result.isInterrupted === true) undoVectors(batch, cells)
+      const outputs = batch.map((_, index) => result.outputs[places.indexOf(index)] ?? noOutputs)
+      return { ...result, outputs, decodeMs: result.decodeMs + vectorMs }
+    } catch (error) {
+      undoVectors(batch, cells)
+      throw error
+    }
+  }
+
+  async #step(batch: readonly BatchItem[]): Promise<StepResult> {
+    const { cells, vocabulary, clock, threads, samplers } = this.#parts
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs: (readonly StepOutput[])[] = []
     const scores: (readonly OutputLogprobs[])[] = []
@@ -208,6 +240,7 @@ export class LlamaCppBackend implements Backend {
     this.#disposed = true
     await this.#parts.samplers.dispose()
     await this.#parts.embedder.dispose()
+    await this.#parts.images?.dispose()
     await this.#parts.context.dispose()
     await this.#parts.close()
   }

@@ -102,6 +102,15 @@ const options = z.strictObject({
   rope: optional(rope),
   /** Default: all GPUs by layers. */
   placement: optional(placement),
+  /** The projector of a model that sees images: its `mmproj` file. Default: it sees none. */
+  mmprojPath: optional(z.string().min(1)),
+  /** llama.cpp's library for images, `libmtmd` of the same release; default: the one that was built on this machine. */
+  mediaLibrary: optional(z.string().min(1)),
+  /** Bytes of encoded images that are kept. */
+  mediaCacheBytes: z
+    .int()
+    .min(0)
+    .default(256 * 1024 * 1024),
   /** How long threads poll for the next pass before they sleep, 0 to 100. */
   poll: z.int().min(0).max(100).default(50),
 })
@@ -197,4 +206,6 @@ export interface LlamaCppDependencies {
    * CPU with `native: 'ffi'`. One for another CPU can end the process. Default: node-llama-cpp's.
    */
   readonly library?: string | undefined
+  /** The file of the library for images (`libmtmd`) that was built for this machine. Default: there is none. */
+  readonly mediaLibrary?: string | undefined
 }

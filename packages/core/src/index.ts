@@ -20,10 +20,11 @@ export type * from './contracts/engine/request-report.js'
 export type * from './contracts/model/adapter.js'
 export type * from './contracts/model/backend.js'
 export type * from './contracts/model/output-constraint.js'
+export type * from './contracts/model/media.js'
 export type * from './contracts/model/proposer.js'
 export type * from './contracts/model/sampler.js'
 export type * from './contracts/model/slot-states.js'
-export type * from './contracts/model/tokenizer.js'
+export * from './contracts/model/tokenizer.js'
 export type * from './contracts/model-source.js'
 export type * from './contracts/plugin.js'
 export type * from './contracts/routing/router-policy.js'
@@ -99,6 +100,14 @@ export * from './defined.js'
 // What `@cllm/host` and `@cllm/testing` are made with.
 export { checkTokens } from './engine/input/check-request.js'
 export { longText, PartQueue } from './engine/input/resolve-prompt.js'
+export {
+  hasMedia,
+  type MediaContext,
+  type MixedPrompt,
+  type MediaPrompt,
+  resolveMedia,
+} from './engine/input/resolve-media.js'
+export { InputContext } from './engine/input/resolve-request.js'
 export { droppedOption } from './plugin/dropped-option.js'
 export { optionProblems } from './plugin/option-problems.js'
 export { Counters, endState, toRecordedStep } from './engine/report/counters.js'

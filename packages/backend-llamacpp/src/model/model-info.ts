@@ -20,7 +20,17 @@ export interface OpenModel {
 /** What clients see of a model. */
 export function modelInfo(
   { door, loaded, shape, memoryBytes }: OpenModel,
-  { modelId, modelPath, threads, kvUnified, mmap, mlock, pooling, reasoning }: ContextSettings,
+  {
+    modelId,
+    modelPath,
+    threads,
+    kvUnified,
+    mmap,
+    mlock,
+    pooling,
+    reasoning,
+    mmprojPath,
+  }: ContextSettings,
   vocabulary: Vocabulary,
   template: ChatTemplate,
 ): ModelInfo {
@@ -37,6 +47,7 @@ export function modelInfo(
     sizeBytes: native.getTotalSize(),
     path: modelPath,
     sampling: shape.sampling ?? {},
+    ...(mmprojPath !== undefined && { images: true }),
     details: {
       layers: shape.layers,
       hiddenSize: shape.hiddenSize,

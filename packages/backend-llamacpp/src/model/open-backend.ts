@@ -9,6 +9,7 @@ import { modelInfo, type OpenModel } from './model-info.js'
 import type { ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, openContext } from './open-context.js'
 import { stateKey } from './sample-file.js'
+import { ImageEncoder } from '../media/image-encoder.js'
 import type { LlamaRuntime, LoadedModel } from '../native/native.js'
 import { llamaVersion } from '../native/versions.js'
 import { LlamaCppStates } from '../slots/llamacpp-states.js'
@@ -21,7 +22,7 @@ import { Vocabulary } from '../text/vocabulary.js'
 /** What a backend works with besides its model. */
 export type BackendDependencies = Pick<
   LlamaCppDependencies,
-  'clock' | 'logger' | 'availableMemory'
+  'clock' | 'logger' | 'availableMemory' | 'mediaLibrary'
 > &
   Pick<LlamaCppBackendParts, 'close'>
 
@@ -35,9 +36,12 @@ export async function openBackend(
   dependencies: BackendDependencies,
 ): Promise<LlamaCppBackend> {
   const opened = await openContext(model.loaded, settings, cellsOf(settings), dependencies.clock)
+  let images: ImageEncoder | undefined
   try {
-    return assemble(model, opened, settings, dependencies)
+    images = await openImages(model, opened, settings, dependencies)
+    return assemble(model, opened, settings, { ...dependencies, images })
   } catch (error) {
+    await images?.dispose()
     await opened.context.dispose()
     throw error
   }
@@ -47,10 +51,10 @@ function assemble(
   model: OpenModel,
   opened: OpenContext,
   settings: ContextSettings,
-  dependencies: BackendDependencies,
+  dependencies: BackendDependencies & Pick<LlamaCppBackendParts, 'images'>,
 ): LlamaCppBackend {
   const { llama, loaded, shape } = model
-  const { clock, logger, close } = dependencies
+  const { clock, logger, close, images } = dependencies
   const { modelPath, slots, contextSize: slotSize, kvTokens } = settings
   const { native, vocabularySize, chatTemplate: own } = loaded
   if (vocabularySize === 0) {
@@ -107,6 +111,8 @@ function assemble(
     context,
     cells,
     adapters,
+    images,
+    vectors: stateful,
     states: openStates(opened, cells, shape, settings, loaded),
     samplers,
     threads: opened.threads,
@@ -126,6 +132,37 @@ function assemble(
     clock,
     close,
   })
+}
+
+/**
+ * Starts the encoder of a model with a projector.
+ * @throws CllmError `invalid_configuration` that says what is missing
+ */
+async function openImages(
+  { loaded }: OpenModel,
+  { stateful: context }: OpenContext,
+  settings: ContextSettings,
+  { logger, mediaLibrary: built }: BackendDependencies,
+): Promise<ImageEncoder | undefined> {
+  const { mmprojPath, mediaLibrary: library = built, modelPath, mediaCacheBytes } = settings
+  if (mmprojPath === undefined) return undefined
+  if (library === undefined || context === undefined) {
+    throw new CllmError(
+      'invalid_configuration',
+      'mmproj: images need the library libmtmd of llama.cpp, which node-llama-cpp does not carry: ' +
+        '`cllm native build` builds it here',
+      { details: { field: 'mmproj' } },
+    )
+  }
+  const { vectorSize: width } = context
+  const { vocabularySize } = loaded
+  const threads = Math.max(1, Math.floor(settings.threads.most / 2))
+  const encoder = new ImageEncoder(
+    { library, modelPath, mmprojPath, threads, width, vocabularySize, cacheBytes: mediaCacheBytes },
+    logger,
+  )
+  await encoder.open()
+  return encoder
 }
 
 /** Queries in one tile of flash attention on the CPU (`GGML_FA_TILE_Q`). */

@@ -41,6 +41,16 @@ export interface SequenceRun {
   readonly outputs: readonly number[]
 }
 
+/** Vectors of one sequence, in place of tokens. */
+export interface VectorRun {
+  readonly sequence: number
+  /** Of the first vector. */
+  readonly position: number
+  readonly count: number
+  /** One after the other. */
+  readonly vectors: Float32Array
+}
+
 /**
  * llama.cpp's context: the KV cells of all sequences and the forward pass. A sequence id that it
  * does not have ends the process.
@@ -92,6 +102,10 @@ export interface LogitsContext extends NativeContext {
    * next forward pass. Undefined when they were not asked for.
    */
   logits(batchIndex: number): Float32Array | undefined
+  /** The length of the vectors that it takes in place of tokens. */
+  readonly vectorSize: number
+  /** A forward pass over vectors, in place of tokens, none of whose logits are wanted. */
+  decodeVectors(run: VectorRun): Promise<boolean>
   /** Where these logits are in the memory of this process. */
   logitsAddress(batchIndex: number): bigint | undefined
   /** Whether it keeps what it has computed; one that does not has embeddings only. */

@@ -2,12 +2,14 @@ import {
   type ChatMessage,
   type ChatRenderOptions,
   CllmError,
-  type Logger,
   type Clock,
+  type Logger,
+  mediaPlace,
+  type TokenId,
 } from '@cllm/core'
 import { Template } from '@huggingface/jinja'
 import type { JinjaTemplate } from '../native/native.js'
-import type { PlainTextGuard } from './plain-text-guard.js'
+import { type PlainTextGuard, unusedCharacter } from './plain-text-guard.js'
 import type { RenderedTemplate } from './tokenizer.js'
 import type { Vocabulary } from './vocabulary.js'
 
@@ -118,7 +120,8 @@ export class ChatTemplate {
   /** @throws CllmError `invalid_request` with the template's own message when it rejects the conversation */
   render(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedTemplate {
     const { addGenerationPrompt = true, continueFinalMessage = false, variables = {} } = options
-    const hidden = this.#guard.hide({ variables, messages })
+    const marked = markMedia(messages)
+    const hidden = this.#guard.hide({ variables, messages: marked.messages })
     const given = hidden.value.messages
     const isOpen = continueFinalMessage && given.length > 0
     const date = new Date(this.#clock.now())
@@ -136,8 +139,10 @@ export class ChatTemplate {
       bos_token: this.#vocabulary.bosText,
       eos_token: this.#vocabulary.eosText,
     })
-    const marked = (isOpen ? upToOpenEnd(text) : text) + (options.suffix ?? '')
-    return this.#guard.show(marked, hidden)
+    const whole = (isOpen ? upToOpenEnd(text) : text) + (options.suffix ?? '')
+    if (marked.mark === undefined) return this.#guard.show(whole, hidden)
+    const pieces = whole.split(marked.mark).map((piece) => this.#guard.show(piece, hidden))
+    return { text: pieces.map((piece) => piece.text).join(''), tokens: withPlaces(pieces) }
   }
 
   /**
@@ -179,6 +184,33 @@ export class ChatTemplate {
       this.#losesSystem = false // it is found out with each conversation
     }
     return this.#losesSystem
+  }
+}
+
+/** The messages with a mark, which is nowhere else in them, in place of each image. */
+function markMedia(messages: readonly ChatMessage[]): {
+  readonly messages: readonly ChatMessage[]
+  readonly mark?: string
+} {
+  if (messages.every(({ media = [] }) => media.length === 0)) return { messages }
+  const mark = unusedCharacter(messages.map(({ content }) => content))
+  const marked = messages.map(({ media = [], ...message }) => {
+    let content = ''
+    let from = 0
+    for (const { at } of media) {
+      content += message.content.slice(from, at) + mark
+      from = at
+    }
+    return { ...message, content: content + message.content.slice(from) }
+  })
+  return { messages: marked, mark }
+}
+
+/** The pieces' tokens with the place of an image between each two. */
+function* withPlaces(pieces: readonly RenderedTemplate[]): Generator<TokenId[], void> {
+  for (const [index, { tokens }] of pieces.entries()) {
+    if (index > 0) yield [mediaPlace]
+    yield* tokens
   }
 }
 

@@ -118,8 +118,11 @@ function mapStrings(value: unknown, map: (text: string) => string): unknown {
   return Object.fromEntries(entries)
 }
 
-/** One pass over the strings, whatever is in them. */
-function unusedCharacter(value: unknown): string {
+/**
+ * A character for private use that is in none of the strings of a value; one pass over them, whatever is in them.
+ * @throws CllmError `invalid_request` when they have all of these characters
+ */
+export function unusedCharacter(value: unknown): string {
   const used = new Set<string>()
   mapStrings(value, (text) => {
     for (const [character] of text.matchAll(privateUse.each)) used.add(character)

@@ -23,7 +23,7 @@ import { cacheSize } from './memory/cache-size.js'
 import { stateFilesOf } from './memory/state-files.js'
 import { type EngineSettings, type StartMessage, llamaCpp } from './engine-settings.js'
 import { fingerprintOf } from './fingerprint.js'
-import { findNativeLibrary } from './native-library.js'
+import { findNativeLibraries } from './native-library.js'
 import { parentChannel } from './process-channel.js'
 
 /** Longer sequences have no drafts where all slots share one large pool of KV cells. */
@@ -41,12 +41,13 @@ async function start(settings: EngineSettings): Promise<void> {
   try {
     const { use, cache = { ram: 0 }, engines = 1 } = settings
     const isLlamaCpp = settings.backendName === llamaCpp
-    const library = isLlamaCpp ? await findNativeLibrary(process.env, ownLogger) : undefined
+    const built = isLlamaCpp ? await findNativeLibraries(process.env, ownLogger) : undefined
+    const library = built?.library
     const registry = await loadRegistry(settings, {
       limits: {
         availableMemory: () => availableMemory(settings.heldBytes),
         cores: { cores: availableCores(), engines },
-        library,
+        ...built,
       },
     })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)

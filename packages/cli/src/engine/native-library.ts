@@ -15,14 +15,22 @@ export function thisMachine(
   return { platform, arch, cpu, features: featuresIn(tryRead(read)) }
 }
 
+/** What `cllm native build` has built. */
+export interface NativeLibraries {
+  /** llama.cpp, if it was the fastest. */
+  readonly library: string | undefined
+  /** The same with what encodes images. */
+  readonly mediaLibrary: string | undefined
+}
+
 /**
- * The library that `cllm native build` has built for this machine, if it was the fastest. One that was
- * built for other versions or another CPU is left alone, with a warning.
+ * The libraries that `cllm native build` has built for this machine. Those that were built for other versions
+ * or another CPU are left alone, with a warning.
  */
-export async function findNativeLibrary(
+export async function findNativeLibraries(
   env: NodeJS.ProcessEnv,
   logger: Logger,
-): Promise<string | undefined> {
+): Promise<NativeLibraries> {
   const folder = nativeFolder({ env })
   const { build, misfit } = chooseBuild(await readBuilds(folder), thisMachine())
   if (misfit !== undefined) {
@@ -31,7 +39,7 @@ export async function findNativeLibrary(
       `the library of \`cllm native build\` is not used (${misfit}): running on the prebuilt one`,
     )
   }
-  return build?.library
+  return { library: build?.library, mediaLibrary: build?.media }
 }
 
 function tryRead(read: (file: string) => string): string {

@@ -11,7 +11,7 @@ import { resolveModel, spawnEngine } from 'cllm'
 import t from 'tap'
 import { availableCores } from '../../src/engine/available-cores.js'
 import { availableMemory } from '../../src/engine/memory/available-memory.js'
-import { findNativeLibrary, thisMachine } from '../../src/engine/native-library.js'
+import { findNativeLibraries, thisMachine } from '../../src/engine/native-library.js'
 import { childChannel } from '../../src/engine/process-channel.js'
 import { nativeFolder } from '../../src/models/cache-folder.js'
 import { quietSettings } from './test-settings.js'
@@ -67,7 +67,7 @@ t.test('the library of this machine is found, another one only named', async (t)
   const cache = t.testdir()
   const warnings: string[] = []
   const logger = { ...silentLogger, warn: (_: object, message: string) => warnings.push(message) }
-  const find = async () => await findNativeLibrary({ CLLM_CACHE: cache }, logger)
+  const find = async () => (await findNativeLibraries({ CLLM_CACHE: cache }, logger)).library
   t.equal(await find(), undefined)
   const figures = { prebuilt: { prefill: 1, decode: [1, 1, 1] } }
   const write = async (name: string, changes: object) => {

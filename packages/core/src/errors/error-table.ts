@@ -20,6 +20,7 @@ export const errorTable = {
     400,
     'A grammar or JSON schema cannot be honoured; the message names what and where.',
   ),
+  invalid_media: entry(400, 'An image cannot be read, or is larger than the server accepts.'),
   duplicate_request: entry(400, 'A request with this id is already in flight.'),
   invalid_http: entry(400, 'The data received is not valid HTTP.'),
   head_too_large: entry(431, 'The request headers are larger than the server accepts.'),

@@ -26,7 +26,10 @@ import {
   type PluginRegistry,
   CllmError,
   checkTokens,
+  hasMedia,
+  InputContext,
   longText,
+  resolveMedia,
   PartQueue,
   defined,
   cancelled,
@@ -85,6 +88,12 @@ export class EngineControl implements EngineCalls {
     options?: ChatRenderOptions,
   ): Promise<RenderedChat> {
     const tokenizer = this.#get(TOKENIZER)
+    const prompt = { messages, ...defined({ template: options }) }
+    if (hasMedia(prompt)) {
+      const { text } = tokenizer.renderChat(messages, options)
+      const context = this.#get(InputContext)
+      return { text, tokens: (await resolveMedia(prompt, context, () => this.#ensureOpen())).tokens }
+    }
     const chat = tokenizer.renderChatInParts?.(messages, options)
     if (chat === undefined) return tokenizer.renderChat(messages, options)
     const ids = await this.#get(PartQueue).join(chat.tokens, () => this.#ensureOpen())

@@ -2,7 +2,8 @@ import { type ChatMessage, type ChatRenderOptions, type ChatToolCall, defined } 
 import { z } from 'zod'
 import { parseNested } from '../body/parse-nested.js'
 import { isObject, list } from '../fields/fields.js'
-import { expectedField, noImages } from '../request/refusals.js'
+import { expectedField } from '../request/refusals.js'
+import { contentOf } from './message-content.js'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
@@ -81,7 +82,7 @@ export const messagesSchema = list(messageSchema, 'an array of messages', {
 /**
  * The messages in the form that chat templates take.
  *
- * @throws `unsupported` for images and other content that is not text
+ * @throws `unsupported` for content that is neither text nor image
  */
 export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[] {
   const names = new Map<string, string>()
@@ -94,7 +95,7 @@ export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[
     const text = content ?? ''
     shown.push({
       role: templateRoles[role] ?? role,
-      content: typeof text === 'string' ? text : textOf(text, `messages.${index}.content`, role),
+      ...contentOf(text, `messages.${index}.content`, role),
       ...defined({
         name,
         tool_calls: calls.length === 0 ? undefined : calls,
@@ -108,35 +109,6 @@ export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[
 
 /** OpenAI's newer names of roles, as templates know them. */
 const templateRoles: Readonly<Record<string, string>> = { developer: 'system', function: 'tool' }
-
-/**
- * The texts of a content's parts, each on a line of its own as in llama-server: a part is a file or a
- * question, not the middle of a word. Those of an answer are paragraphs.
- *
- * @throws `unsupported` for images and other content that is not text
- */
-export function textOf(content: string | readonly unknown[], field: string, role?: string): string {
-  if (typeof content === 'string') return content
-  const texts = content.map((part, index) => partText(part, `${field}.${index}`))
-  return texts.filter((text) => text !== '').join(role === 'assistant' ? '\n\n' : '\n')
-}
-
-function partText(part: unknown, field: string): string {
-  if (typeof part === 'string') return part
-  const {
-    type,
-    refusal,
-    text = refusal,
-  }: Readonly<Record<string, unknown>> = isObject(part) ? part : {}
-  if (typeof text === 'string' && isTextType(type)) return text
-  if (typeof type === 'string' && !isTextType(type)) {
-    throw noImages(field, type.replace(/_url$|^input_/g, ''))
-  }
-  throw expectedField(field, '{"type": "text", "text": "…"}')
-}
-
-const isTextType = (type: unknown): boolean =>
-  type === 'text' || type === 'input_text' || type === 'output_text' || type === 'refusal'
 
 function toToolCall(call: z.output<typeof toolCall>, index: number, nth: number): ChatToolCall {
   const field = `messages.${index}.tool_calls.${nth}.function.arguments`

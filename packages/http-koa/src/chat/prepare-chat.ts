@@ -1,7 +1,15 @@
 import { createHash } from 'node:crypto'
-import type { ChatMessage, ChatRenderOptions, EngineClient, ModelPreset, Prompt } from '@cllm/core'
+import {
+  type ChatMessage,
+  type ChatRenderOptions,
+  defined,
+  type EngineClient,
+  type ModelPreset,
+  type Prompt,
+} from '@cllm/core'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import type { ChatFormat, ToolDefinition } from './format/chat-format.js'
+import { behind, checkImages } from './message-content.js'
 import { knownTemplate, type PromptEnd, promptEndOf } from './format/known-templates.js'
 
 /** A conversation to answer. */
@@ -31,6 +39,7 @@ export interface PreparedChat {
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
   const { tools, template, mostCalls, strict = [], preamble = client.preset } = chat
   const info = await client.info()
+  checkImages(chat.messages, info.model.images === true)
   const { format, marks } = await knownTemplate(client, info)
   const before = preamble === undefined ? chat.messages : withPreamble(preamble, chat.messages)
   const { messages, variables: shown } = promptWithTools(before, tools, format)
@@ -132,11 +141,12 @@ const shortId = (id: string): string =>
   /^[a-zA-Z0-9]{9}$/.test(id) ? id : createHash('sha256').update(id).digest('hex').slice(0, 9)
 
 /** Calls and results as plain text, for templates without tools. */
-function inWords({ role, content, name, tool_calls: calls }: ChatMessage): ChatMessage {
+function inWords({ role, content, name, tool_calls: calls, media }: ChatMessage): ChatMessage {
   if (role === 'tool') {
-    return { role: 'user', content: `Result of ${name ?? 'the tool'}: ${content}` }
+    const said = { content, ...defined({ media }) }
+    return { role: 'user', ...behind(`Result of ${name ?? 'the tool'}: `, said) }
   }
-  if (calls === undefined || calls.length === 0) return { role, content }
+  if (calls === undefined || calls.length === 0) return { role, content, ...defined({ media }) }
   const called = calls.map((call) => JSON.stringify(call.function)).join('\n')
   return { role, content: content === '' ? called : `${content}\n${called}` }
 }

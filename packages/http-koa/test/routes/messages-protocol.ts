@@ -20,7 +20,7 @@ import {
   route,
   startGeneration,
   statusElsewhere,
-  textOf,
+  contentOf,
   withOverrides,
   z,
   withModelDefaults,
@@ -54,7 +54,7 @@ async function messages(
   const { model, client } = call.open(body.model)
   const turns = body.messages.map(({ role, content }, index) => ({
     role,
-    content: textOf(content, `messages.${index}.content`),
+    ...contentOf(content, `messages.${index}.content`),
   }))
   const system = body.system === undefined ? [] : [{ role: 'system', content: body.system }]
   const { prompt, form } = await prepareChat(client, {

@@ -44,10 +44,8 @@ function checkItem(item: BatchItem, context: CheckContext): string | undefined {
   const end = position + tokens.length
   const { contextSize } = context.limits
   if (end > contextSize) return `context overflow: ${end} tokens, contextSize is ${contextSize}`
-  const bad = tokens.find(
-    (token) => !Number.isInteger(token) || token < 0 || token >= context.vocabularySize,
-  )
-  if (bad !== undefined) return `token ${bad} is outside the vocabulary`
+  const wrong = vectorProblem(item, context.vocabularySize)
+  if (wrong !== undefined) return wrong
   for (const [index, output] of outputs.entries()) {
     if (!Number.isInteger(output) || output < position || output >= end) {
       return `output ${output} is outside its positions ${position} to ${end - 1}`
@@ -57,6 +55,23 @@ function checkItem(item: BatchItem, context: CheckContext): string | undefined {
   const problem = checkScores(item, context.vocabularySize)
   if (problem !== undefined || outputs.length === 0) return problem
   return checkSampler(item, content, context)
+}
+
+/** Whether each token is one of the vocabulary, or has a vector in its place. */
+function vectorProblem(
+  { tokens, media = [] }: BatchItem,
+  vocabularySize: number,
+): string | undefined {
+  const places = new Set<number>()
+  for (const { start, length, vectors } of media) {
+    if (vectors.length % length !== 0) return `${vectors.length} numbers for ${length} vectors`
+    for (let at = start; at < start + length; at++) places.add(at)
+  }
+  const bad = tokens.find((token, at) => {
+    const isText = Number.isInteger(token) && token >= 0 && token < vocabularySize
+    return isText === places.has(at)
+  })
+  return bad === undefined ? undefined : `token ${bad} is outside the vocabulary`
 }
 
 function checkScores(

@@ -38,6 +38,8 @@ export interface FakeBackendOptions {
   readonly embeddingSize?: number
   /** Whether it has adapters: any `.gguf`, which need not exist; default false. */
   readonly adapters?: boolean
+  /** Whether its model sees images: see `FakeImages`; default false. */
+  readonly images?: boolean
   /** Whether its slots can be shifted; default false. */
   readonly contextShift?: boolean
   /** Whether the tokenizer marks gaps; default false. */

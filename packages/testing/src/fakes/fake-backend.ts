@@ -24,6 +24,7 @@ import { computeItem } from './compute-item.js'
 import { FakeModel, fakeEmbedding } from './fake-model.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import { FakeSampler } from './fake-sampler.js'
+import { FakeImages } from './fake-images.js'
 import { FakeSlot } from './fake-slot.js'
 import { FakeAdapters, adapterProblem, saltOf } from './fake-adapters.js'
 import { FakeStates } from './fake-states.js'
@@ -42,6 +43,7 @@ export class FakeBackend implements Backend {
   readonly tokenizer: Tokenizer
   readonly states: FakeStates
   readonly adapters?: FakeAdapters
+  readonly media?: FakeImages
   readonly layoutMs?: (used: readonly SlotId[]) => number
   /** Every step started so far, including failed ones. */
   readonly steps: FakeStep[] = []
@@ -91,6 +93,7 @@ export class FakeBackend implements Backend {
     const apart = { betweenSteps: true, isApart: true } as const
     if (options.adapters === true)
       this.adapters = new FakeAdapters((call) => this.#check(call, apart))
+    if (options.images === true) this.media = new FakeImages(this.tokenizer.vocabularySize)
     const { kvTokens } = options
     this.limits = Object.freeze({ slots, contextSize, batchSize, ...defined({ kvTokens }) })
     this.states = new FakeStates({
@@ -115,6 +118,7 @@ export class FakeBackend implements Backend {
       quantization: 'none',
       sizeBytes: 0,
       ...(options.details !== undefined && { details: options.details }),
+      ...(options.images === true && { images: true }),
     })
   }
 

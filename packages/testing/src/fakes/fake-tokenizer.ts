@@ -8,6 +8,7 @@ import {
   type TokenId,
   type Tokenizer,
   CllmError,
+  mediaPlace,
 } from '@cllm/core'
 import { fakeInfillTokens, fakePieces, fakeSpecialTokens, fakeTokenIds } from './fake-vocabulary.js'
 
@@ -79,9 +80,17 @@ export class FakeTokenizer implements Tokenizer {
       for (const token of this.encode(part, { addBos: false, special })) tokens.push(token)
     }
     const { addGenerationPrompt = true, continueFinalMessage = false, suffix = '' } = options
-    for (const [index, { role, content }] of messages.entries()) {
+    for (const [index, { role, content, media = [] }] of messages.entries()) {
       add('<|im_start|>', true)
-      add(`${role}\n${content}`, false)
+      const said = `${role}\n${content}`
+      let from = 0
+      for (const { at } of media) {
+        const end = role.length + 1 + at
+        add(said.slice(from, end), false)
+        tokens.push(mediaPlace)
+        from = end
+      }
+      add(said.slice(from), false)
       if (continueFinalMessage && index === messages.length - 1) return { text, tokens }
       add('<|im_end|>', true)
       add('\n', false)

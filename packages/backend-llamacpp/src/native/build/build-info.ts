@@ -45,7 +45,9 @@ export const buildInfoSchema = z.object({
   schema: z.literal(1),
   /** The library's file; null where the prebuilt library was the fastest. */
   library: z.string().nullable(),
-  /** How long that is; builds of earlier versions do not say. */
+  /** The file of the library for images; builds of earlier versions have none. */
+  media: z.string().optional(),
+  /** How long the first is; builds of earlier versions do not say. */
   libraryBytes: z.int().min(1).optional(),
   fastest: z.enum([...variants, 'prebuilt']),
   llamaVersion: z.string(),

@@ -36,6 +36,8 @@ export interface BuildOptions {
 export interface BuiltLibrary {
   readonly variant: Variant
   readonly file: string
+  /** The library for images. */
+  readonly media: string
   readonly compiler: string
   /** Of the files that compute. */
   readonly flags: string
@@ -85,10 +87,14 @@ async function buildVariant(
     throw buildFailure(`llama.cpp could not be compiled:\n${reasonIn(compiled.output)}`)
   }
   await mkdir(to)
-  const name = libraryName(platform)
-  await copyFile(join(folders.build, outputFolder, name), join(to, name))
+  const copy = async (name: string) => {
+    await copyFile(join(folders.build, outputFolder, name), join(to, name))
+    return join(to, name)
+  }
+  const file = await copy(libraryName(platform))
+  const media = await copy(libraryName(platform, 'media'))
   const [compiler = '', flags = ''] = ['compiler', 'flags'].map((key) => toolchain.get(key))
-  return { variant, file: join(to, name), compiler, flags }
+  return { variant, file, media, compiler, flags }
 }
 
 function configureFailure(output: string, platform: string): Error {

@@ -5,11 +5,12 @@ import {
   deviceFunctions,
   ggmlFunctions,
   llamaFunctions,
+  mediaFunctions,
   registryFunctions,
 } from '../ffi/functions.js'
 
-/** The name of the target and of its file, without prefix and suffix. */
-const targetName = 'cllm-llama'
+/** The names of the targets and of their files, without prefix and suffix. */
+const targets = { llama: 'cllm-llama', media: 'cllm-media' } as const
 
 /** The file in the build folder that says how the library was made, as `name=value` lines. */
 export const toolchainFile = 'toolchain.txt'
@@ -22,23 +23,32 @@ const written = ['CMakeLists.txt', 'amx-tiles.h', 'exports.map', 'exports.list']
 
 /** The files of the CMake project, by name. */
 export function cmakeProject(): ReadonlyMap<string, string> {
-  const names = Object.keys({
+  const functions = {
     ...llamaFunctions,
     ...ggmlFunctions,
     ...registryFunctions,
     ...deviceFunctions,
-  })
+  }
   const files = new Map<string, string>()
   for (const name of written) {
     files.set(name, readFileSync(new URL(`../../../cmake/${name}`, import.meta.url), 'utf8'))
   }
-  return files.set('exports.def', `EXPORTS\n${names.map((name) => `  ${name}\n`).join('')}`)
+  return files
+    .set('exports.def', definitionsOf(functions))
+    .set('exports-media.def', definitionsOf({ ...functions, ...mediaFunctions }))
 }
 
-/** The library's file name. */
-export function libraryName(platform: string): string {
-  if (platform === 'win32') return `${targetName}.dll`
-  return `lib${targetName}.${platform === 'darwin' ? 'dylib' : 'so'}`
+/** The names that a library of Windows gives out. */
+function definitionsOf(functions: object): string {
+  const names = Object.keys(functions)
+  return `EXPORTS\n${names.map((name) => `  ${name}\n`).join('')}`
+}
+
+/** A library's file name. */
+export function libraryName(platform: string, target: keyof typeof targets = 'llama'): string {
+  const name = targets[target]
+  if (platform === 'win32') return `${name}.dll`
+  return `lib${name}.${platform === 'darwin' ? 'dylib' : 'so'}`
 }
 
 const settings = {
@@ -49,12 +59,14 @@ const settings = {
   GGML_METAL: 'OFF',
   LLAMA_ALL_WARNINGS: 'OFF',
   LLAMA_BUILD_COMMON: 'OFF',
+  LLAMA_BUILD_MTMD: 'ON',
   LLAMA_BUILD_TESTS: 'OFF',
   LLAMA_BUILD_TOOLS: 'OFF',
   LLAMA_BUILD_EXAMPLES: 'OFF',
   LLAMA_BUILD_SERVER: 'OFF',
   LLAMA_BUILD_APP: 'OFF',
   LLAMA_OPENSSL: 'OFF',
+  MTMD_VIDEO: 'OFF',
 }
 
 /** Where a build is. */
@@ -81,7 +93,8 @@ export function configureArguments(folders: BuildFolders, variant: Variant): str
 /** The arguments of `cmake` that compile what was prepared. */
 export function buildArguments({ build }: BuildFolders, jobs: number): string[] {
   const parallel = ['--parallel', String(jobs)]
-  return ['--build', build, '--config', 'Release', '--target', targetName, ...parallel]
+  const names = Object.values(targets)
+  return ['--build', build, '--config', 'Release', '--target', ...names, ...parallel]
 }
 
 /** What llama.cpp's CMake files ask for. */

@@ -4,8 +4,17 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { buildFailure, type ProgramOptions, reasonIn, type RunProgram } from './cmake-project.js'
 
-/** What the library is made of: neither tests nor tools. */
-const parts = ['CMakeLists.txt', 'LICENSE', 'cmake', 'ggml', 'include', 'src', 'vendor']
+/** What the libraries are made of: neither tests nor other tools. */
+const parts = [
+  'CMakeLists.txt',
+  'LICENSE',
+  'cmake',
+  'ggml',
+  'include',
+  'src',
+  'tools/mtmd',
+  'vendor',
+]
 
 /** The source of llama.cpp as a git bundle, in node-llama-cpp's package. */
 function sourceBundle(): string {

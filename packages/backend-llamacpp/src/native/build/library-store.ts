@@ -25,6 +25,8 @@ export interface StoredBuild {
   readonly info: BuildInfo
   /** The library's file; undefined where the prebuilt library was the fastest. */
   readonly library: string | undefined
+  /** The library for images; undefined where there is none, as in builds of earlier versions. */
+  readonly media: string | undefined
   /** Whether the file has another length than was built: to load it could end the process. */
   readonly isDamaged: boolean
 }
@@ -69,16 +71,20 @@ export async function openWorkFolder(folder: string): Promise<string> {
  *
  * @param work - a folder that {@link openWorkFolder} has made
  * @param library - the library's file; undefined where the prebuilt library was the fastest
+ * @param media - the file of the library for images
  */
 export async function publishBuild(
   folder: string,
   work: string,
   info: BuildInfo,
   library: string | undefined,
+  media: string,
 ): Promise<StoredBuild> {
   const staging = join(work, 'finished')
   await mkdir(staging)
-  const added = { ...info }
+  const added = { ...info, media: basename(media) }
+  await copyFile(media, join(staging, basename(media)))
+  await sync(join(staging, basename(media)))
   if (library !== undefined) {
     const file = join(staging, basename(library))
     await copyFile(library, file)
@@ -145,5 +151,6 @@ function isReplaced(old: BuildInfo, { machine }: BuildInfo): boolean {
 
 function stored(folder: string, info: BuildInfo): StoredBuild {
   const library = info.library === null ? undefined : join(folder, basename(info.library))
-  return { folder, info, library, isDamaged: false }
+  const media = info.media === undefined ? undefined : join(folder, basename(info.media))
+  return { folder, info, library, media, isDamaged: false }
 }

@@ -4,6 +4,7 @@ import {
   deviceFunctions,
   ggmlFunctions,
   llamaFunctions,
+  mediaFunctions,
   registryFunctions,
 } from './functions.js'
 import { type CType, type Pointer, type StructName, structs, type Value } from './structs.js'
@@ -43,6 +44,17 @@ export function bindFunctions({ llama, ggml, registry }: FfiLibraries): NativeFu
   }
   const emptinessOfTensors: Pointer = load(ggml).symbol('ggml_is_empty')
   return { ...functions, ...bindDevice(functions), emptinessOfTensors }
+}
+
+/** The functions of the library for images, and llama.cpp's that it is linked with. */
+export type MediaFunctions = Bound<typeof mediaFunctions & typeof llamaFunctions>
+
+/**
+ * Binds the functions of a library for images.
+ * @throws Error of koffi that names the library or function that is missing
+ */
+export function bindMediaFunctions(file: string): MediaFunctions {
+  return { ...bindLibrary(file, llamaFunctions), ...bindLibrary(file, mediaFunctions) }
 }
 
 /** Native memory as an `ArrayBuffer`: it must not be touched once llama.cpp has freed it. */

@@ -2,7 +2,7 @@ import { CllmError } from '@cllm/core'
 import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
 import { contextParams, ThreadPool } from './context-params.js'
 import { FfiAdapter } from './ffi-model.js'
-import type { Pointer } from './structs.js'
+import type { Pointer, Value } from './structs.js'
 import { AbortFlag, TokenBatch } from './token-batch.js'
 import { NativeCalls } from '../native-calls.js'
 import type {
@@ -10,6 +10,7 @@ import type {
   LogitsContext,
   NativeContextOptions,
   SequenceRun,
+  VectorRun,
 } from '../native-context.js'
 import type { GpuShare } from '../native.js'
 
@@ -31,6 +32,7 @@ interface FfiContextParts {
   readonly context: Pointer
   readonly vocabularySize: number
   readonly embeddingSize: number
+  readonly vectorSize: number
   readonly batchSize: number
   readonly pool: ThreadPool
   readonly abort: AbortFlag
@@ -76,7 +78,8 @@ export class FfiContext implements LogitsContext {
       const vocabulary = functions.llama_model_get_vocab(model)
       const vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
       const embeddingSize = functions.llama_model_n_embd_out(model)
-      const sizes = { vocabularySize, embeddingSize, batchSize }
+      const vectorSize = functions.llama_model_n_embd_inp(model)
+      const sizes = { vocabularySize, embeddingSize, vectorSize, batchSize }
       functions.llama_set_n_threads(context, startThreads, startThreads)
       return new FfiContext(functions, { context, ...sizes, pool, abort, onGpu })
     } catch (error) {
@@ -90,10 +93,22 @@ export class FfiContext implements LogitsContext {
     return this.#calls.during(this.#decode(runs))
   }
 
+  get vectorSize(): number {
+    return this.#parts.vectorSize
+  }
+
+  decodeVectors(run: VectorRun): Promise<boolean> {
+    this.#check()
+    return this.#calls.during(this.#compute(this.#batch.fillVectors(run)))
+  }
+
   async #decode(runs: readonly SequenceRun[]): Promise<boolean> {
     this.#check()
     this.#batch.fill(runs)
-    const { native: batch } = this.#batch
+    return await this.#compute(this.#batch.native)
+  }
+
+  async #compute(batch: Value<'llama_batch'>): Promise<boolean> {
     const { llama_decode: decode, llama_synchronize: synchronize } = this.#functions
     const { context, onGpu } = this.#parts
     // Where the GPU has all layers, the call only hands the work over, sooner than a thread would have woken.

@@ -17,6 +17,7 @@ export const llamaFunctions = {
   llama_model_get_vocab: ['pointer', 'pointer'],
   llama_model_n_ctx_train: ['int32', 'pointer'],
   llama_model_n_layer: ['int32', 'pointer'],
+  llama_model_n_embd_inp: ['int32', 'pointer'],
   llama_model_n_embd_out: ['int32', 'pointer'],
   llama_model_n_swa: ['int32', 'pointer'],
   llama_model_is_recurrent: ['bool', 'pointer'],
@@ -70,6 +71,38 @@ export const llamaFunctions = {
   llama_state_seq_get_size_ext: ['size_t', 'pointer', 'int32', 'uint32'],
   llama_state_seq_get_data_ext: ['size_t', 'pointer', 'pointer', 'size_t', 'int32', 'uint32'],
   llama_state_seq_set_data_ext: ['size_t', 'pointer', 'pointer', 'size_t', 'int32', 'uint32'],
+} as const satisfies Record<string, Signature>
+
+/** Those of `mtmd.h` and `mtmd-helper.h`, in the library for images. */
+export const mediaFunctions = {
+  mtmd_context_params_default: ['mtmd_context_params'],
+  mtmd_init_from_file: ['pointer', 'string', 'pointer', 'mtmd_context_params'],
+  mtmd_free: ['void', 'pointer'],
+  mtmd_support_vision: ['bool', 'pointer'],
+  mtmd_decode_use_mrope: ['bool', 'pointer'],
+  mtmd_decode_use_non_causal: ['bool', 'pointer', 'pointer'],
+
+  mtmd_helper_init_opt_default: ['mtmd_helper_init_opt'],
+  mtmd_helper_bitmap_init_from_buf: [
+    'mtmd_helper_bitmap_wrapper',
+    'pointer',
+    'pointer',
+    'size_t',
+    'bool',
+    'mtmd_helper_init_opt',
+  ],
+  mtmd_bitmap_free: ['void', 'pointer'],
+
+  mtmd_input_chunks_init: ['pointer'],
+  mtmd_input_chunks_size: ['size_t', 'pointer'],
+  mtmd_input_chunks_get: ['pointer', 'pointer', 'size_t'],
+  mtmd_input_chunks_free: ['void', 'pointer'],
+  mtmd_input_chunk_get_type: ['int32', 'pointer'],
+  mtmd_input_chunk_get_n_tokens: ['size_t', 'pointer'],
+  mtmd_input_chunk_get_tokens_text: ['pointer', 'pointer', 'pointer'],
+  mtmd_tokenize_from_parts: ['int32', 'pointer', 'pointer', 'pointer', 'size_t', 'bool'],
+  mtmd_encode_chunk: ['int32', 'pointer', 'pointer'],
+  mtmd_get_output_embd: ['pointer', 'pointer'],
 } as const satisfies Record<string, Signature>
 
 /** Those of `ggml.h` and `ggml-backend.h`, which are in a library of their own. */

@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { addressOf, type NativeFunctions } from './bind-functions.js'
 import type { Pointer, Value } from './structs.js'
-import type { SequenceRun } from '../native-context.js'
+import type { SequenceRun, VectorRun } from '../native-context.js'
 
 /**
  * A `llama_batch` over memory of its own. Buffers of JavaScript stay where they are as long as they
@@ -19,6 +19,8 @@ export class TokenBatch {
   readonly #sequenceCounts: Int32Array
   /** llama.cpp wants a list of sequences for each token: pointers to one number each. */
   readonly #sequenceLists: BigUint64Array
+  /** Held while llama.cpp reads them. */
+  #vectors: Float32Array | undefined
 
   constructor(capacity: number) {
     const integers = () => new Int32Array(new ArrayBuffer(4 * capacity))
@@ -62,6 +64,19 @@ export class TokenBatch {
       for (const output of outputs) this.outputs[first + output - position] = 1
     }
     this.native.n_tokens = end
+  }
+
+  /**
+   * Copies vectors, in place of tokens, and returns the batch that refers to them.
+   * @throws CllmError `backend_failed` when there is no room for them
+   */
+  fillVectors({ sequence, position, count, vectors }: VectorRun): Value<'llama_batch'> {
+    const tokens = Array.from({ length: count }, () => 0)
+    const runs = [{ sequence, position, tokens, outputs: [] }]
+    this.fill(runs)
+    this.#vectors = new Float32Array(new ArrayBuffer(vectors.byteLength))
+    this.#vectors.set(vectors)
+    return { ...this.native, token: null, embd: addressOf(this.#vectors) }
   }
 }
 

@@ -15,7 +15,7 @@ import {
   type RunProgram,
 } from '../../../src/native/build/cmake-project.js'
 import { fetchSource } from '../../../src/native/build/fetch-source.js'
-import { llamaFunctions } from '../../../src/native/ffi/functions.js'
+import { llamaFunctions, mediaFunctions } from '../../../src/native/ffi/functions.js'
 
 import t, { type Test } from 'tap'
 
@@ -50,6 +50,7 @@ function scripted(folder: string, { openmp = true, instead = {} }: Tools = {}) {
     if (program === 'cmake' && args[0] === '--build') {
       for (const line of ['[ 50%] Building a.o', 'a warning', '[100%] Built']) onLine?.(line)
       await writeFile(join(build, 'out', 'libcllm-llama.so'), variant)
+      await writeFile(join(build, 'out', 'libcllm-media.so'), variant)
     }
     return { exitCode: 0, output: '' }
   }
@@ -85,7 +86,7 @@ t.test('both variants, from one source and in one folder', async (t) => {
   const kinds = ['git --v', 'cmake --v', 'git clone', 'git -C', 'cmake -S', 'cmake --build']
   t.match(calls, [...kinds, ...kinds.slice(-2)])
   t.match(calls[4], /-DBUILD_SHARED_LIBS=OFF.*-DGGML_NATIVE=ON.*CLLM_SOURCE=\/source.*OPENMP=OFF/)
-  t.match(calls[5], '--build /build --config Release --target cllm-llama --parallel 3')
+  t.match(calls[5], '--build /build --config Release --target cllm-llama cllm-media --parallel 3')
   const stages = progress.map((one) => (one.kind === 'stage' ? one.text : one.done))
   const unpacking = 'unpacking the source of llama.cpp'
   const each = (name: string) => [`configuring (${name})`, `compiling (${name})`, 0.5, 1]
@@ -157,12 +158,17 @@ t.test('every function that is bound is exported', async (t) => {
     t.match(files.get('exports.def'), new RegExp(`^ {2}${name}$`, 'm'))
     t.match(name, /^llama_/, 'by the patterns of the other two files')
   }
-  t.match(files.get('exports.map'), /global: llama_\*; ggml_\*; local: \*;/)
-  t.same(['linux', 'darwin', 'win32'].map(libraryName), [
-    'libcllm-llama.so',
-    'libcllm-llama.dylib',
-    'cllm-llama.dll',
-  ])
+  for (const name of Object.keys(mediaFunctions)) {
+    t.match(files.get('exports-media.def'), new RegExp(`^ {2}${name}$`, 'm'))
+    t.match(name, /^mtmd_/)
+  }
+  t.match(files.get('exports.map'), /global: llama_\*; ggml_\*; mtmd_\*; local: \*;/)
+  t.equal(libraryName('linux', 'media'), 'libcllm-media.so')
+  const platforms = ['linux', 'darwin', 'win32']
+  t.same(
+    platforms.map((platform) => libraryName(platform)),
+    ['libcllm-llama.so', 'libcllm-llama.dylib', 'cllm-llama.dll'],
+  )
 })
 
 t.test('GCC keeps all of a configuration of AMX tiles', async (t) => {

@@ -75,8 +75,11 @@ async function publish(folder: string, changes: Partial<BuildInfo>) {
   const work = await openWorkFolder(folder)
   const file = join(work, 'libcllm-llama.so')
   await writeFile(file, 'library')
+  const media = join(work, 'libcllm-media.so')
+  await writeFile(media, 'media')
   const info = buildInfo(changes)
-  const build = await publishBuild(folder, work, info, info.library === null ? undefined : file)
+  const library = info.library === null ? undefined : file
+  const build = await publishBuild(folder, work, info, library, media)
   await removeFolder(work)
   return build
 }
@@ -88,6 +91,7 @@ t.test('a build is kept and found', async (t) => {
   const build = await publish(folder, {})
   t.same(await readdir(folder), ['20250102T030405678Z-plain'])
   t.equal(await readFile(build.library!, 'utf8'), 'library')
+  t.equal(await readFile(build.media!, 'utf8'), 'media')
   const builds = await readBuilds(folder)
   t.same(builds, [build])
   t.same(chooseBuild(builds, machine), { build, misfit: undefined })

@@ -7,7 +7,7 @@ import { loadConfig } from '../../config/load-config.js'
 import { createProtocols } from '../../http/create-protocols.js'
 import { availableCores } from '../../engine/available-cores.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
-import { findNativeLibrary } from '../../engine/native-library.js'
+import { findNativeLibraries } from '../../engine/native-library.js'
 import { spawnEngine } from '../../engine/spawn-engine.js'
 import { createLogger } from '../../process/logger.js'
 import { type ResolvedModel, resolveModel } from '../../models/resolve-model.js'
@@ -35,7 +35,7 @@ export async function modelHost(
       const surroundings = {
         clock: systemClock,
         logger,
-        library: await findNativeLibrary(env, logger),
+        ...(await findNativeLibraries(env, logger)),
         availableMemory: () => availableMemory(),
         cores: { cores: availableCores(), engines: 1 },
       }

@@ -171,7 +171,7 @@ async function buildInto(
     builtAt: new Date(systemClock.now()).toISOString(),
     measured: { model: request.model ?? measuredModel, threads, figures },
   }
-  return await publishBuild(folder, work, info, chosen?.file)
+  return await publishBuild(folder, work, info, chosen?.file, (chosen ?? first!).media)
 }
 
 async function writeModel(

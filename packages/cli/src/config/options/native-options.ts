@@ -1,6 +1,6 @@
 import { adapters, resolveAdapters } from '../adapters.js'
 import { option } from './option.js'
-import { decimal, integer, oneOf, orAuto, orNone, someTexts, toggle } from './value-format.js'
+import { decimal, integer, oneOf, orAuto, orNone, someTexts, text, toggle } from './value-format.js'
 
 /** How llama.cpp is reached and what only its C API knows, under `engine`. */
 export const nativeOptions = {
@@ -12,6 +12,13 @@ export const nativeOptions = {
     'LoRA adapters (GGUF) to load with the model: the name that clients request as ' +
       '`MODEL:NAME`, the file, and the scale (default 1). The flag can be repeated. With ' +
       "several models, set it at the adapters' model.",
+  ),
+  mmproj: option(orNone(text('a file')), null, { llamaCpp: 'mmprojPath' }).describe(
+    "Projector of a model that sees images: the GGUF file `mmproj-….gguf` beside the model's. Images are decoded " +
+      'and encoded in a process of their own, with the library that `cllm native build` builds. Unset: images are refused.',
+  ),
+  media_library: option(orNone(text('a file')), null, { llamaCpp: 'mediaLibrary' }).describe(
+    "llama.cpp's library for images (`libmtmd`) of the same release, in place of the one that was built here.",
   ),
   reasoning: option(oneOf(['auto', 'on', 'off']), 'auto').describe(
     'Thinking for requests that do not set it; `auto` follows the chat template.',

@@ -44,7 +44,9 @@ function tools(library: string, stop?: () => void): RunProgram {
     if (args[0] === '--build') {
       stop?.()
       signal.throwIfAborted()
-      await copyFile(library, join(args[1]!, 'out', libraryName(process.platform)))
+      for (const target of ['llama', 'media'] as const) {
+        await copyFile(library, join(args[1]!, 'out', libraryName(process.platform, target)))
+      }
     }
     return { exitCode: 0, output: program === 'cmake' ? 'cmake version 3.25.1' : '' }
   }

@@ -1,10 +1,10 @@
 import type { AdapterChoice } from '../model/adapter.js'
 import type { SamplingParams } from '../model/sampling.js'
-import type { ChatMessage, ChatRenderOptions, TokenId } from '../model/tokenizer.js'
+import type { ChatMessage, ChatRenderOptions, PromptMedia, TokenId } from '../model/tokenizer.js'
 
 /** What is to be continued: text, a conversation, or tokens. */
 export type Prompt =
-  | { readonly text: string }
+  | { readonly text: string; readonly media?: readonly PromptMedia[] }
   | { readonly messages: readonly ChatMessage[]; readonly template?: ChatRenderOptions }
   | { readonly tokens: readonly TokenId[] }
 

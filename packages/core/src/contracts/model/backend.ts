@@ -1,5 +1,6 @@
 import type { AppliedAdapter, BackendAdapters } from './adapter.js'
 import type { OutputConstraint } from './output-constraint.js'
+import type { MediaEncoder, MediaSpan } from './media.js'
 import type { ModelInfo } from './model-info.js'
 import type { LogitProcessor } from './sampler.js'
 import type { SlotId, SlotStates } from './slot-states.js'
@@ -92,6 +93,8 @@ export interface BatchItem {
    */
   readonly discarded?: number
   readonly tokens: readonly TokenId[]
+  /** The parts of an image's vectors that stand in place of some of its tokens. Needs {@link Backend.media}. */
+  readonly media?: readonly MediaSpan[]
   /**
    * The positions (not indexes) whose next token is wanted, rising, each within this item. None:
    * prefill only; several: speculation, echo.
@@ -266,6 +269,9 @@ export interface Backend {
 
   /** Saves and restores what slots hold; left out by a backend that cannot. */
   readonly states?: SlotStates
+
+  /** Encodes images; left out by a backend whose model sees none. */
+  readonly media?: MediaEncoder
 
   /** Loads adapters; left out by a backend that cannot. */
   readonly adapters?: BackendAdapters

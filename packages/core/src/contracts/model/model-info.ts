@@ -22,6 +22,8 @@ export interface ModelInfo {
    * `chatTemplate` (in Jinja), …
    */
   readonly details?: Readonly<Record<string, string | number | boolean>>
+  /** Whether prompts may have images. Default: false. */
+  readonly images?: boolean
   /** The sampling that its file recommends, for what a request leaves out. Default: none. */
   readonly sampling?: Partial<SamplingParams>
 }

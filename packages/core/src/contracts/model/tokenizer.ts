@@ -1,11 +1,26 @@
 /** A token's number in the model's vocabulary. */
 export type TokenId = number
 
+/** An image in a prompt. */
+export interface PromptMedia {
+  /** Where in the text it stands: the number of UTF-16 units before it. */
+  readonly at: number
+  /** The file (PNG, JPEG, GIF, BMP) in base64. */
+  readonly data: string
+  /** Where it is in the client's request, for errors. */
+  readonly field?: string
+}
+
+/** Stands for an image among the tokens of a rendered conversation. */
+export const mediaPlace: TokenId = -1
+
 /** One message of a conversation, as chat templates know it. */
 export interface ChatMessage {
   /** `system`, `user`, `assistant`, `tool` or what else the model's template knows. */
   readonly role: string
   readonly content: string
+  /** Images in the content, in their order. Default: none. */
+  readonly media?: readonly PromptMedia[]
   /** The author of the message, or the tool whose result it is. */
   readonly name?: string
   /** The tools that the assistant called. */
@@ -44,7 +59,10 @@ export interface ChatRenderOptions {
 /** A rendered conversation. */
 export interface RenderedChat {
   readonly text: string
-  /** Its tokens; special tokens inside the messages' own text stay plain text. */
+  /**
+   * Its tokens; special tokens inside the messages' own text stay plain text. In place of each of the messages'
+   * images there is `mediaPlace`.
+   */
   readonly tokens: readonly TokenId[]
 }
 

@@ -2,6 +2,7 @@ import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
+import type { MediaSpan } from '../../contracts/model/media.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
@@ -10,6 +11,7 @@ import { OutputProcessor } from '../requests/output-processor.js'
 import * as parts from '../engine-parts.js'
 import { RequestTable } from '../requests/request-table.js'
 import { Sequence } from '../requests/sequence.js'
+import { hasMedia, resolveMedia } from './resolve-media.js'
 import { resolvePrompt } from './resolve-prompt.js'
 import { InputContext, resolveRequest } from './resolve-request.js'
 
@@ -117,9 +119,10 @@ export class InputProcessor implements EngineObserver {
     const adapters = choices === undefined ? noAdapters : this.adapters.resolve(choices)
     const complete = resolveRequest(id, request, context, { adapters, now: arrivedAt })
     const isNew = continued === undefined
-    const admit = (tokens: TokenId[]): Sequence => {
+    const admit = (tokens: TokenId[], media?: readonly MediaSpan[]): Sequence => {
       const now = clock.now()
-      const sequence = new Sequence(complete(tokens), tokens, arrivedAt, kv)
+      const sequence = new Sequence(complete(tokens, media), tokens, arrivedAt, kv)
+      sequence.media = media
       const waits = this.table.waiting.total >= kv.freeSlots
       if (waits || sequence.request.forecast) {
         sequence.forecast = this.predictor.forecast(sequence, now)
@@ -127,14 +130,18 @@ export class InputProcessor implements EngineObserver {
       if (isNew) this.admission.check(sequence, now)
       return sequence
     }
-    const prompt = resolvePrompt(request.prompt, context, () => {
+    const ensureWanted = () => {
       const error = this.#arriving.get(id)?.error
       if (error !== undefined) throw error
-    })
+    }
+    const prompt = hasMedia(request.prompt)
+      ? resolveMedia(request.prompt, context, ensureWanted)
+      : resolvePrompt(request.prompt, context, ensureWanted)
     let arrival = this.#arriving.get(id)
     if (prompt instanceof Promise && arrival === undefined) this.#arriving.set(id, (arrival = {}))
     if (arrival !== undefined) arrival.release = this.adapters.hold(adapters)
-    return prompt instanceof Promise ? prompt.then(admit) : admit(prompt)
+    if (!(prompt instanceof Promise)) return admit(prompt)
+    return prompt.then((read) => ('tokens' in read ? admit(read.tokens, read.media) : admit(read)))
   }
 }
 

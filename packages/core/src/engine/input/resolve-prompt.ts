@@ -88,7 +88,8 @@ async function readSlowly(
   return checkLength(tokens, context)
 }
 
-function checkLength(tokens: TokenId[], context: PromptContext): TokenId[] {
+/** @throws CllmError `prompt_too_long` for what does not fit a slot */
+export function checkLength(tokens: TokenId[], context: PromptContext): TokenId[] {
   if (tokens.length === 0) throw invalidField('prompt', 'at least one token', tokens)
   if (tokens.length > context.limits.contextSize) {
     throw promptTooLong(tokens.length, context)

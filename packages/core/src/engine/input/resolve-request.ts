@@ -2,6 +2,7 @@ import { inject, injectable } from 'tsyringe'
 import type { Random } from '../../contracts/clock.js'
 import type { ContextShift, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import { type SamplingParams, defaultSampling } from '../../contracts/model/sampling.js'
+import type { MediaSpan } from '../../contracts/model/media.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
@@ -19,6 +20,7 @@ import {
 import * as tokens from '../../tokens.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { describeLogprobs } from '../requests/output-processor.js'
+import { checkMixed, hasMedia, mediaEnd } from './resolve-media.js'
 import { StopMatcher } from '../requests/stop-matcher.js'
 import { PartQueue, type PromptContext } from './resolve-prompt.js'
 import type { SequenceRequest, ShiftPlan } from '../requests/sequence.js'
@@ -49,7 +51,7 @@ export function resolveRequest(
   request: GenerateRequest,
   context: InputContext,
   { adapters, now }: { readonly adapters: RequestAdapters; readonly now: number },
-): (prompt: readonly TokenId[]) => SequenceRequest {
+): (prompt: readonly TokenId[], media?: readonly MediaSpan[]) => SequenceRequest {
   const { backend, tokenizer, options } = context
   if (backend.capabilities.generates === false) {
     const why = `${backend.model.id} writes no text: it is a model for embeddings`
@@ -74,7 +76,9 @@ export function resolveRequest(
   const { samplers, seed } = sampling
   const processors =
     samplers === undefined ? [] : context.samplers.create(samplers, { tokenizer, seed })
-  return (prompt) => ({
+  const isMixed = hasMedia(request.prompt)
+  if (isMixed) checkMixed(request, backend, shiftOf !== undefined)
+  return (prompt, media) => ({
     id,
     maxTokens,
     sampling,
@@ -98,7 +102,7 @@ export function resolveRequest(
     drawLogprobs,
     promptLogprobs,
     // Drafts would have to be taken off before others are dropped.
-    speculative: speculative && shiftOf === undefined,
+    speculative: speculative && shiftOf === undefined && !isMixed,
     shift: shiftOf?.(prompt),
     contextSize: context.limits.contextSize,
     describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
@@ -106,7 +110,7 @@ export function resolveRequest(
     // With another adapter, which is another step group, the same tokens have other keys.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
     // A copy, since the sequence goes on writing into the prompt's list.
-    decoder: tokenizer.createDecoder([...prompt], { marks }),
+    decoder: tokenizer.createDecoder(prompt.slice(mediaEnd(media)), { marks }),
     stopMatcher: stop.length > 0 ? new StopMatcher([...stop]) : undefined,
   })
 }

@@ -7,6 +7,7 @@ import type {
   StepResult,
 } from '../../contracts/model/backend.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
+import { mediaWithin } from '../input/resolve-media.js'
 import type { ComputedPart, Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { RunningSet } from '../requests/request-sets.js'
@@ -132,6 +133,7 @@ function toItem({ request: sequence, tokens, context: position, draft }: StepPar
   const more = {
     ...(applied.length === 0 ? {} : { adapters: applied }),
     ...(discarded === 0 ? {} : { discarded }),
+    ...(sequence.media !== undefined && mediaWithin(sequence.media, first, end)),
   }
   if (end < sequence.tokens.length || sampler === undefined) {
     const item: BatchItem = { slot, position, tokens: chunk, outputs: [], ...more }

@@ -3,6 +3,7 @@ import type { FinishReason, Forecast, Timings, Usage } from '../../contracts/eng
 import type { Continuation } from '../../contracts/engine/generate-request.js'
 import type { TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import type { CacheOrigin } from '../../contracts/engine/request-report.js'
+import type { MediaSpan } from '../../contracts/model/media.js'
 import type { LogitProcessor } from '../../contracts/model/sampler.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
 import type {
@@ -126,6 +127,8 @@ export class Sequence implements SequenceView {
   emittedTokens = 0
   /** Whether its `end` event was made, though it may have its slot yet. */
   hasEnded = false
+  /** Where its prompt has vectors in place of tokens; undefined: nowhere. */
+  media: readonly MediaSpan[] | undefined
   /** Why generation ended, once it has; its last events may still be due. */
   finish: FinishReason | undefined
   admittedAt: number | undefined

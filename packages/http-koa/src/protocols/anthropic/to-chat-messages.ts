@@ -1,5 +1,7 @@
 import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import type { z } from 'zod'
+import { behind, type ContentPart, joined } from '../../chat/message-content.js'
+import { isObject } from '../../fields/fields.js'
 import { expectedField, noImages } from '../../request/refusals.js'
 import {
   blockSchema,
@@ -17,11 +19,13 @@ const billing = /^x-anthropic-billing-header:[^\n]*\n?/
 /**
  * The conversation in the form that chat templates take.
  *
+ * @param sees - whether the model is shown images
  * @throws CllmError `unsupported` for images and documents, `invalid_request` for what is no block
  */
 export function toChatMessages(
   system: string | readonly unknown[] | undefined,
   messages: z.output<typeof messagesSchema>,
+  sees = false,
 ): ChatMessage[] {
   const names = new Map<string, string>()
   const preamble = system === undefined ? '' : systemText(system)
@@ -29,10 +33,10 @@ export function toChatMessages(
     const field = `messages.${index}.content`
     if (role === 'system') return [{ role, content: textsOf(content, field).join('\n\n') }]
     const isPast = index < messages.length - 1
-    const blocks = blocksOf(content, field, isPast)
+    const blocks = blocksOf(content, field, { isPast, sees })
     return role === 'assistant'
       ? [assistantTurn(blocks, names)]
-      : userTurns(blocks, { field, names, isPast })
+      : userTurns(blocks, { field, names, isPast, sees })
   })
   // some clients begin with nothing, to see whether the server answers
   if (turns.length === 0) turns.push({ role: 'user', content: '' })
@@ -44,7 +48,7 @@ function systemText(system: string | readonly unknown[]): string {
   return texts.filter((text) => text !== '').join('\n\n')
 }
 
-function assistantTurn(blocks: readonly ContentBlock[], names: Map<string, string>): ChatMessage {
+function assistantTurn(blocks: readonly ShownBlock[], names: Map<string, string>): ChatMessage {
   const calls: ChatToolCall[] = []
   const texts: string[] = []
   let reasoning = ''
@@ -67,34 +71,36 @@ function assistantTurn(blocks: readonly ContentBlock[], names: Map<string, strin
 
 /** The results of tools are messages of their own, in their place. */
 function userTurns(
-  blocks: readonly ContentBlock[],
+  blocks: readonly ShownBlock[],
   {
     field,
     names,
     isPast,
-  }: {
+    sees,
+  }: Sight & {
     readonly field: string
     readonly names: ReadonlyMap<string, string>
-    readonly isPast: boolean
   },
 ): ChatMessage[] {
   const turns: ChatMessage[] = []
-  let texts: string[] = []
+  let parts: ContentPart[] = []
   const flush = () => {
-    if (texts.length > 0) turns.push({ role: 'user', content: texts.join('\n\n') })
-    texts = []
+    if (parts.length > 0) turns.push({ role: 'user', ...joined(parts, '\n\n') })
+    parts = []
   }
   for (const [index, block] of blocks.entries()) {
-    if (block.type === 'text') texts.push(block.text)
+    if (block.type === 'text') parts.push(block.text)
+    if (block.type === 'image') parts.push(block.image)
     if (block.type !== 'tool_result') continue
     flush()
     const { tool_use_id: id, content, is_error: isError } = block
     const name = names.get(id)
     const isFollowed = isPast || blocks.slice(index).some(({ type }) => type === 'text')
-    const result = textsOf(content ?? '', `${field}.${index}.content`, isFollowed).join('\n')
+    const shown = { isPast: isFollowed, sees }
+    const result = joined(partsOf(content ?? '', `${field}.${index}.content`, shown), '\n')
     turns.push({
       role: 'tool',
-      content: isError === true ? `Error: ${result}` : result,
+      ...(isError === true ? behind('Error: ', result) : result),
       tool_call_id: id,
       ...(name === undefined ? {} : { name }),
     })
@@ -103,12 +109,28 @@ function userTurns(
   return turns.length === 0 ? [{ role: 'user', content: '' }] : turns
 }
 
-function textsOf(content: string | readonly unknown[], field: string, isPast = false): string[] {
-  return blocksOf(content, field, isPast).map((block, index) => {
+function textsOf(content: string | readonly unknown[], field: string): string[] {
+  const parts = partsOf(content, field, { isPast: false, sees: false })
+  return parts.filter((part) => typeof part === 'string')
+}
+
+function partsOf(content: string | readonly unknown[], field: string, sight: Sight): ContentPart[] {
+  return blocksOf(content, field, sight).map((block, index) => {
     if (block.type === 'text') return block.text
+    if (block.type === 'image') return block.image
     throw expectedField(`${field}.${index}`, `a block of the type text, instead got ${block.type}`)
   })
 }
+
+/** What of images a model is shown. */
+interface Sight {
+  /** Whether the conversation went on behind the message. */
+  readonly isPast: boolean
+  readonly sees: boolean
+}
+
+/** A block, or an image for a model that is shown it. */
+type ShownBlock = ContentBlock | { readonly type: 'image'; readonly image: ContentPart }
 
 /**
  * The blocks of a content. An image or document that is past, since the conversation went on behind it,
@@ -117,14 +139,18 @@ function textsOf(content: string | readonly unknown[], field: string, isPast = f
 function blocksOf(
   content: string | readonly unknown[],
   field: string,
-  isPast: boolean,
-): readonly ContentBlock[] {
+  sight: Sight,
+): readonly ShownBlock[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }]
-  return content.map((block, index) => blockOf(block, `${field}.${index}`, isPast))
+  return content.map((block, index) => blockOf(block, `${field}.${index}`, sight))
 }
 
-function blockOf(block: unknown, field: string, isPast: boolean): ContentBlock {
-  const { type } = (typeof block === 'object' && block !== null ? block : {}) as { type?: unknown }
+function blockOf(block: unknown, field: string, { isPast, sees }: Sight): ShownBlock {
+  const { type, source }: Readonly<Record<string, unknown>> = isObject(block) ? block : {}
+  if (type === 'image' && sees) {
+    const data = isObject(source) && source['type'] === 'base64' ? source['data'] : ''
+    return { type, image: { data: typeof data === 'string' ? data : '', field } }
+  }
   if (isPast && (type === 'image' || type === 'document')) {
     return { type: 'text', text: `[${type} left out: the model is shown text only]` }
   }

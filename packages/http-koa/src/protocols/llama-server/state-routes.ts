@@ -52,7 +52,7 @@ export async function props(
     total_slots: limits.slots,
     model_alias: model.id,
     model_path: model.path ?? '',
-    modalities: { vision: false, audio: false },
+    modalities: { vision: model.images === true, audio: false },
     chat_template: details['chatTemplate'] ?? '',
     bos_token: details['bosToken'] ?? '',
     eos_token: details['eosToken'] ?? '',

@@ -6,11 +6,10 @@ import { fitConversation } from '../../chat/fit-conversation.js'
 import { toTool } from '../../chat/format/chat-format.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { list, object, text } from '../../fields/fields.js'
-import { noImages } from '../../request/refusals.js'
 import type { Answer, CallOf } from '../../routes/call.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
-import { sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
+import { imagesOf, sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
 
 const roles = ['system', 'user', 'assistant', 'tool'] as const
 
@@ -124,12 +123,10 @@ function toChatMessage(
   }: z.output<typeof messageSchema>,
   index: number,
 ): ChatMessage {
-  if ((images ?? []).length > 0) {
-    throw noImages(`messages.${index}.images`)
-  }
   return {
     role,
     content: content ?? '',
+    ...defined({ media: imagesOf(images, `messages.${index}.images`) }),
     ...defined({
       name: name ?? undefined,
       tool_call_id: answers ?? undefined,

@@ -1,4 +1,4 @@
-import type { EngineClient, Prompt, TokenId } from '@cllm/core'
+import { defined, type EngineClient, type Prompt, type TokenId } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
@@ -10,7 +10,7 @@ import type { Answer, CallOf } from '../../routes/call.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { refuseTemplate } from './models/ollama-preset.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
-import { sharedFields, thinkVariables } from './ollama-fields.js'
+import { imagesOf, sharedFields, thinkVariables } from './ollama-fields.js'
 
 /** The body of `POST /api/generate`. */
 export const generateSchema = z.object({
@@ -50,8 +50,8 @@ export async function generate(
   const { fields } = call
   const started = call.clock.now()
   const client = openOllamaModel(call, fields.model, fields.keep_alive)
-  if ((fields.images ?? []).length > 0) throw noImages('images')
-  if ((fields.prompt ?? '') === '' && (fields.suffix ?? '') === '') {
+  const asks = [fields.prompt, fields.suffix, fields.images].some((given) => given?.length)
+  if (!asks) {
     return await loadOrUnload(call, client, fields, words)
   }
   refuseTemplate(fields.template)
@@ -74,13 +74,16 @@ async function prepare(
   fields: GenerateFields,
 ): Promise<{ prompt: Prompt; form: AnswerForm }> {
   const text = fields.prompt ?? ''
+  const media = imagesOf(fields.images, 'images')
+  const isChat = fields.raw !== true && (fields.suffix ?? '') === '' && !fields.context?.length
+  if (media !== undefined && !isChat) throw noImages('images')
   if (fields.raw === true) return { prompt: { text }, form: plain }
   const suffix = fields.suffix ?? ''
   if (suffix !== '') return { prompt: await gapPrompt(client, { text }, suffix), form: plain }
   const { preset } = client
   const isFollowing = (fields.context ?? []).length > 0
   const chat = {
-    messages: [{ role: 'user', content: text }],
+    messages: [{ role: 'user', content: text, ...defined({ media }) }],
     // a system of the request's goes before the preset's
     preamble: isFollowing ? {} : { ...preset, system: fields.system ?? preset?.system },
     tools: [],

@@ -1,4 +1,4 @@
-import type { Logger } from '@cllm/core'
+import type { Logger, PromptMedia } from '@cllm/core'
 import { z } from 'zod'
 import { thinkingVariables } from '../../chat/prepare-chat.js'
 import {
@@ -160,3 +160,16 @@ export const toolSchema = z.object(
   },
   'a tool',
 )
+
+/** Images before a message's text; undefined where there are none. */
+export function imagesOf(
+  images: readonly unknown[] | null | undefined,
+  field: string,
+): readonly PromptMedia[] | undefined {
+  if (images === undefined || images === null || images.length === 0) return undefined
+  return images.map((image, index) => ({
+    at: 0,
+    data: typeof image === 'string' ? image : '',
+    field: `${field}.${index}`,
+  }))
+}

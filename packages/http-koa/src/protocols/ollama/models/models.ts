@@ -119,6 +119,7 @@ export async function show(
           'completion',
           'tools',
           ...(thinks ? ['thinking'] : []),
+          ...(info?.model.images === true ? ['vision'] : []),
           ...(info?.infill === undefined ? [] : ['insert']),
         ],
     modified_at: timeText(ollama.started),

@@ -1,7 +1,8 @@
 import { type ChatMessage, type ChatToolCall, defined, type Logger } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
-import { argumentsOf, contentSchema, textOf } from '../../../chat/chat-messages.js'
+import { argumentsOf, contentSchema } from '../../../chat/chat-messages.js'
+import { contentOf } from '../../../chat/message-content.js'
 import { list } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Call } from '../../../routes/call.js'
@@ -106,8 +107,8 @@ export function toMessages(
 
 function messageOf({ role, content }: Item, field: string): ChatMessage {
   if (role === undefined) throw expectedField(`${field}.role`, `one of ${roles.join(', ')}`)
-  const text = textOf(content ?? '', `${field}.content`, role)
-  return { role: role === 'developer' ? 'system' : role, content: text }
+  const said = contentOf(content ?? '', `${field}.content`, role)
+  return { role: role === 'developer' ? 'system' : role, ...said }
 }
 
 function callOf(item: Item, field: string): ChatToolCall {
@@ -139,7 +140,7 @@ function resultOf(
   const name = names.get(id)
   return {
     role: 'tool',
-    content: textOf(output ?? '', `${field}.output`),
+    ...contentOf(output ?? '', `${field}.output`),
     tool_call_id: id,
     ...defined({ name }),
   }

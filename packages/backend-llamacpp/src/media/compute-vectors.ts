@@ -1,0 +1,69 @@
+import { type BatchItem, CllmError } from '@cllm/core'
+import type { LogitsContext } from '../native/native-context.js'
+import type { SlotCells } from '../slots/slot-cells.js'
+
+/** What is left of a batch behind its vectors. */
+export interface TextOfBatch {
+  readonly items: readonly BatchItem[]
+  /** The index of each in the batch. */
+  readonly places: readonly number[]
+}
+
+/**
+ * Computes each item up to its last vector: llama.cpp's batches are all tokens or all vectors, so these are passes of
+ * their own.
+ * @throws CllmError `backend_failed`, and the slots are as before
+ */
+export async function computeVectors(
+  batch: readonly BatchItem[],
+  cells: SlotCells,
+  context: LogitsContext,
+): Promise<TextOfBatch> {
+  const items: BatchItem[] = []
+  const places: number[] = []
+  try {
+    for (const [index, item] of batch.entries()) {
+      const { media, ...text } = item
+      const from = media === undefined ? 0 : await computeItem(item, media, context)
+      if (from > 0) cells.filled(item.slot, item.position + from)
+      if (from === item.tokens.length) continue
+      items.push({ ...text, position: item.position + from, tokens: item.tokens.slice(from) })
+      places.push(index)
+    }
+    return { items, places }
+  } catch (error) {
+    undoVectors(batch, cells)
+    throw error
+  }
+}
+
+/** Takes off the slots what {@link computeVectors} has added. */
+export function undoVectors(batch: readonly BatchItem[], cells: SlotCells): void {
+  for (const { slot, position, media } of batch) {
+    if (media === undefined) continue
+    cells.rollBack(slot)
+    cells.truncate(slot, position)
+  }
+}
+
+/** Returns how many of its tokens were computed. */
+async function computeItem(
+  { slot: sequence, position, tokens }: BatchItem,
+  media: NonNullable<BatchItem['media']>,
+  context: LogitsContext,
+): Promise<number> {
+  let at = 0
+  for (const { start, length, vectors } of media) {
+    if (start > at) {
+      const text = tokens.slice(at, start)
+      await context.decodeBatch([{ sequence, position: position + at, tokens: text, outputs: [] }])
+    }
+    if (vectors.length !== length * context.vectorSize) {
+      const message = `expected vectors of ${context.vectorSize} numbers, got ${vectors.length / length}`
+      throw new CllmError('backend_failed', message)
+    }
+    await context.decodeVectors({ sequence, position: position + start, count: length, vectors })
+    at = start + length
+  }
+  return at
+}

@@ -1,0 +1,77 @@
+import 'reflect-metadata'
+import type { GenerateRequest, MediaSpan } from '@cllm/core'
+import { array, assert, integer, property } from 'fast-check'
+import t from 'tap'
+import { mediaWithin } from '../../../src/engine/input/resolve-media.js'
+import { leftovers, nothingLeft, rig } from '../../rig.js'
+
+const image = (text: string) => Buffer.from(text).toString('base64')
+const asks = (content: string, ...images: string[]): GenerateRequest => {
+  const media = images.map((data) => ({ at: 3, data, field: 'messages.0' }))
+  const message = { role: 'user', content, ...(images.length > 0 && { media }) }
+  const sampling = { temperature: 0, ignoreEos: true }
+  return { prompt: { messages: [message] }, maxTokens: 6, sampling }
+}
+
+t.test('an image is computed in its place, a second time from what slots hold', async (t) => {
+  const made = rig({ images: true, batchSize: 16, slots: 2 })
+  const text = 'See this picture and tell'
+  const first = await made.ask(asks(text, image('a cat on a mat')))
+  const again = await made.ask(asks(text, image('a cat on a mat')))
+  const other = await made.ask(asks(text, image('a dog on a log')))
+  const none = await made.ask(asks(text))
+  const two = await made.ask(asks(text, image('a cat on a mat'), image('a')))
+  const tokens = none.end?.usage.promptTokens ?? 0
+  t.equal(first.error, undefined)
+  t.equal(first.text, again.text, 'the same image has the same answer')
+  t.not(first.text, other.text, 'another image has another one')
+  t.equal(first.end?.usage.promptTokens, tokens + 8)
+  t.equal(two.end?.usage.promptTokens, tokens + 9)
+  t.ok((again.end?.usage.cachedTokens ?? 0) > tokens, 'it is found behind the image')
+  t.ok((other.end?.usage.cachedTokens ?? 99) < tokens, 'and with another one before it')
+  t.same(leftovers(made), nothingLeft, 'each chunk has the vectors of its tokens')
+})
+
+t.test('what cannot be shown is refused and disturbs nobody', async (t) => {
+  const made = rig({ images: true, contextShift: true, contextSize: 48 })
+  const refused = async (request: GenerateRequest) => (await made.ask(request)).error
+  const bad = await refused(asks('See this', image('bad')))
+  t.match(bad, { code: 'invalid_media', message: /^messages\.0: .*got bad/ })
+  t.match(await refused({ ...asks('See', image('a')), contextShift: {} }), { code: 'unsupported' })
+  t.match(await refused({ ...asks('See', image('a')), promptLogprobs: 1 }), { code: 'unsupported' })
+  const many = Array.from({ length: 6 }, () => image('eight letters'))
+  t.match(await refused(asks('See', ...many)), { code: 'prompt_too_long' })
+  const prompt = { text: 'See', media: [{ at: 3, data: image('a') }] }
+  const atEnd = { code: 'invalid_request', message: /a text behind the last image/ }
+  t.match(await refused({ ...asks('See'), prompt }), atEnd)
+  const behind = await made.ask({ ...asks('See'), prompt: { ...prompt, text: 'See it' } })
+  t.equal(behind.error, undefined, 'a plain text may have one, too')
+  const blind = await rig().ask(asks('See this', image('a')))
+  t.match(blind.error, { code: 'unsupported', message: /without an encoder/ })
+  t.same(leftovers(made), nothingLeft)
+})
+
+t.test('chunks of any lengths have together the vectors of the whole', async (t) => {
+  const span = (start: number, length: number): MediaSpan => ({
+    start,
+    length,
+    vectors: Float32Array.from({ length: 2 * length }, (_, index) => 1000 * start + index),
+  })
+  const media = [span(3, 5), span(8, 1), span(12, 4)]
+  assert(
+    property(array(integer({ min: 1, max: 9 }), { minLength: 20, maxLength: 20 }), (lengths) => {
+      const found: number[] = []
+      let first = 0
+      for (const length of lengths) {
+        const { media: parts = [] } = mediaWithin(media, first, first + length)
+        for (const { start, length: count, vectors } of parts) {
+          if (start < 0 || start + count > length || vectors.length !== 2 * count) return false
+          found.push(...vectors)
+        }
+        first += length
+      }
+      return found.join() === media.flatMap(({ vectors }) => [...vectors]).join()
+    }),
+  )
+  t.pass('none is lost or doubled')
+})
