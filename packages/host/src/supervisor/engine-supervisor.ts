@@ -271,6 +271,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     this.state = 'gone'
     this.#hangs.update(nothingOwed)
     this.#cancelTimer?.()
+    // Nothing of it waits any more: its clients hear that the channel is closed.
+    for (const entry of this.#work.requests.values()) this.#work.remove(entry)
     this.#onGone(reason)
   }
 
