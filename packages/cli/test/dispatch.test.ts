@@ -134,9 +134,12 @@ t.test('the logger', async (t) => {
   const figures = { ...tokens, ttftMs: 612.3, tokensPerSecond: 21.4, finish: 'stop' }
   t.match(
     told({ ...request, ...figures }, 'request'),
-    / POST \/generate 200 31\.8 s · m · 24 \(8 cached\) → 17 tokens · TTFT 612 ms · 21\.4 tok\/s · stop id=01234567$/,
+    / POST \/generate 200 31\.8 s · m · 24 \(8 cached\) → 17 tokens · TTFT 612 ms · 21\.4 tok\/s · stop id=0123456789$/,
   )
-  t.match(told({ ...request, cut: true }, 'request'), / 200 31\.8 s · the client left id=01234567$/)
+  t.match(
+    told({ ...request, cut: true }, 'request'),
+    / 200 31\.8 s · the client left id=0123456789$/,
+  )
 
   const file = join(t.testdir({}), 'logs', 'cllm.log')
   createLogger({ level: 'info', file }, { isTTY: true }).error({}, 'into the file')

@@ -47,7 +47,7 @@ function requestText(fields: Readonly<Record<string, unknown>>): string {
     key,
   ].filter((part) => part !== false && part !== undefined)
   const head = `${String(method)} ${String(path)} ${String(status)} ${duration(ms)}`
-  return `${[head, ...parts].join(' · ')}${rest({ ...others, id: String(requestId).slice(0, 8) })}`
+  return `${[head, ...parts].join(' · ')}${rest({ ...others, id: requestId })}`
 }
 
 const duration = (ms: unknown): string =>

@@ -280,6 +280,18 @@ t.test('a running server is looked at, and its model is unloaded', async (t) => 
   const top = await inside(['top', '--once'])
   t.match(top, { code: 0, stdout: /slots of stories[\s\S]* 1 .* idle .* of 256 / })
   t.notMatch(top.stdout, '\u001B')
+  const headers = {
+    authorization: `Bearer ${key}`,
+    'content-type': 'application/json',
+    'x-request-id': 'asked-why',
+  }
+  const body = JSON.stringify({ prompt: 'Once', max_tokens: 2, ignore_eos: true })
+  await fetch(`${url}/generate`, { method: 'POST', headers, body })
+  t.match(await inside(['why', 'asked-why']), {
+    code: 0,
+    stdout: /^(It waited .*\n)?After .* it got slot \d[^]*it ended with 2 tokens \(length\)\.\n$/,
+  })
+  t.match(await inside(['why', 'nobody']), { code: 1, stderr: /has the id "nobody"/ })
   t.match(await inside(['stop', 'stories']), { code: 0, stdout: /^stories is unloaded/ })
   t.match(JSON.parse((await inside(['ps', '--json'])).stdout), [])
   t.match(await inside(['stop', 'nothing']), { code: 1, stderr: /nothing/ })

@@ -54,6 +54,10 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       'Watch the slots, queues and speed of a running server',
       () => import('../server/top.js'),
     ),
+    why: command(
+      'Tell what happened to a request, and why it waited',
+      () => import('../server/why.js'),
+    ),
     stop: command('Unload a model from a running server', () => import('../server/stop.js')),
     config: {
       ...command(

@@ -8,6 +8,7 @@ import {
 import type { Answer, Call } from '../../routes/call.js'
 import { snakeCase } from '../../fields/snake-case.js'
 import { loadedModels } from '../../engines/model-queries.js'
+import { requestSentences } from './request-sentences.js'
 
 /** `GET /requests/{id}`: the history of a request of any engine. */
 export async function requestReport(call: Call): Promise<Answer> {
@@ -22,6 +23,7 @@ export async function requestReport(call: Call): Promise<Answer> {
       ...(forecast === undefined ? {} : { forecast: toSnakeCase(forecast) }),
       timings: describeTimings(timings, usage),
       timeline: timeline.map(toSnakeCase),
+      sentences: requestSentences(report),
     },
   }
 }

@@ -164,6 +164,12 @@ testEach('"timings", X-Request-Id and GET /requests/{id}', async (t) => {
     { type: 'first_token', at_ms: 10 },
     { type: 'end', reason: 'stop' },
   ])
+  t.match(data.sentences, [
+    'After 0 ms it got slot 0, with 0 of 5 prompt tokens computed before.',
+    '5 prompt tokens took 10 ms in 1 step.',
+    'Its first token came after 10 ms.',
+    /^After \d+ ms it ended with \d+ tokens \(stop\)\.$/,
+  ])
   t.notMatch(JSON.stringify(data), /euro|€/, 'neither prompt nor output is told')
 
   const stream = await post('/generate_stream', { ...body, tenant: 'bob' })
