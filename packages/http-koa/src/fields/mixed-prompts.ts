@@ -69,6 +69,6 @@ function textOf(part: PromptPart): string {
   if (typeof part === 'object' && !('multimodal_data' in part)) return part.prompt_string
   throw unsupported(
     'prompt',
-    'image input is not supported: this server computes text only; docs/api-llama-server.md says so',
+    'image input is not supported here: chats take images, where the model has a projector',
   )
 }

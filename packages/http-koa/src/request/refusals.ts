@@ -22,6 +22,6 @@ export const missingField = (field: string, details: object = {}): CllmError =>
 export const noImages = (field: string, type = 'image'): CllmError =>
   unsupported(
     field,
-    `${type.slice(0, 40)} input is not supported: this server computes text only. llama.cpp's ` +
-      'library for images (libmtmd) is not part of it; send a description, or see docs/models.md',
+    `${type.slice(0, 40)} input is not supported: this model is served for text only. Images need a ` +
+      'projector (--mmproj FILE) and are described in docs/api.md; or send a description',
   )
