@@ -598,8 +598,12 @@ async function ask(server: RedisServer, ...words: readonly string[]): Promise<st
   }
 }
 
+/** Most of these wait for a silence: they wait at the same time, each with servers of its own. */
+const together = { buffered: true }
+
 t.test('another server behind the same name', { skip: missing ?? false }, async (t) => {
-  await t.test('one that vanishes without a word is left', async (t) => {
+  t.jobs = 4
+  void t.test('one that vanishes without a word is left', together, async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())
     const { relay, client, stream } = await relayed(t, server)
@@ -617,7 +621,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.equal(client.workers.counts.placed - before, 1, 'where it was')
   })
 
-  await t.test('one that becomes a replica is left', async (t) => {
+  void t.test('one that becomes a replica is left', together, async (t) => {
     const old = await RedisServer.start()
     t.teardown(async () => await old.kill())
     const next = await RedisServer.start('--replicaof', '127.0.0.1', String(old.port))
@@ -663,7 +667,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.same(await stream(), undisturbed)
   })
 
-  await t.test('one whose long answer is on its way is no silent one', async (t) => {
+  void t.test('one whose long answer is on its way is no silent one', together, async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())
     const relay = await TcpRelay.start(server.port)
@@ -687,7 +691,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     await answer
   })
 
-  await t.test('one whose clock is behind is read from its beginning', async (t) => {
+  void t.test('one whose clock is behind is read from its beginning', together, async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())
     const { worker, stream } = await relayed(t, server)

@@ -23,7 +23,7 @@ function numbers(seed: number): (below: number) => number {
 
 function requests(count: number, below: (limit: number) => number): GenerateRequest[] {
   return Array.from({ length: count }, () => {
-    const text = Array.from({ length: 1 + below(40) }, () => prompts[below(prompts.length)])
+    const text = Array.from({ length: 1 + below(20) }, () => prompts[below(prompts.length)])
     return {
       prompt: { text: `Once upon a time ${text.join(' ')}` },
       maxTokens: 4 + below(20),
@@ -139,7 +139,7 @@ t.test('an engine in its own process', async (t) => {
     'greedy streams continue unchanged though the engine is killed again and again',
     async (t) => {
       const below = numbers(23)
-      const all = requests(24, below).map((request) => ({ ...request, maxTokens: 20 + below(20) }))
+      const all = requests(24, below).map((request) => ({ ...request, maxTokens: 12 + below(12) }))
       const events = async (request: GenerateRequest): Promise<GenerateEvent[]> => {
         const heard: GenerateEvent[] = []
         for await (const event of engine.client.submit(request)) heard.push(event)
@@ -158,7 +158,7 @@ t.test('an engine in its own process', async (t) => {
         const heard: GenerateEvent[] = []
         for await (const event of engine.client.submit(request)) {
           heard.push(event)
-          if (event.type !== 'token' || ++drawn < 120 * (kills + 1) || kills === 3) continue
+          if (event.type !== 'token' || ++drawn < 80 * (kills + 1) || kills === 3) continue
           kills++
           process.kill(engine.pid()!, 'SIGKILL')
         }

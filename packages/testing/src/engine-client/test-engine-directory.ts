@@ -16,6 +16,8 @@ export interface TestedDirectory {
 export interface TestEngineDirectoryOptions {
   /** Whether its models come into memory and leave it; default true. Else they are always there. */
   readonly unloads?: boolean
+  /** Turns of the event loop that a model has to leave memory; default 500,000. */
+  readonly patience?: number
 }
 
 const unknown = 'no such model'
@@ -31,13 +33,13 @@ export async function testEngineDirectory(
   t: TestContext,
   name: string,
   make: () => TestedDirectory | Promise<TestedDirectory>,
-  { unloads = true }: TestEngineDirectoryOptions = {},
+  { unloads = true, patience }: TestEngineDirectoryOptions = {},
 ): Promise<void> {
   await t.test(`engine directory ${name}`, async (t) => {
     const { directory, dispose } = await make()
     try {
       await checkNames(t, directory)
-      if (unloads) await checkMemory(t, directory)
+      if (unloads) await checkMemory(t, directory, patience)
       else await checkPresence(t, directory)
     } finally {
       await dispose?.()
@@ -79,10 +81,14 @@ async function checkPresence(t: TestContext, directory: EngineDirectory): Promis
   })
 }
 
-async function checkMemory(t: TestContext, directory: EngineDirectory): Promise<void> {
+async function checkMemory(
+  t: TestContext,
+  directory: EngineDirectory,
+  patience: number | undefined,
+): Promise<void> {
   const [first = '', second = ''] = directory.list()
   const stateIs = async (name: string, state: string) =>
-    await until(() => directory.status(name).state === state, undefined, `${name} is ${state}`)
+    await until(() => directory.status(name).state === state, patience, `${name} is ${state}`)
 
   await check(t, 'a peek finds no model that is not in memory, and loads none', () => {
     const code: ErrorCode = 'engine_unavailable'

@@ -10,16 +10,22 @@ import {
   CllmError,
   mediaPlace,
 } from '@cllm/core'
-import { fakeInfillTokens, fakePieces, fakeSpecialTokens, fakeTokenIds } from './fake-vocabulary.js'
+import {
+  fakeInfillTokens,
+  fakePieces,
+  fakeSpecialTokens,
+  fakeTokenIds,
+  firstByteToken,
+} from './fake-vocabulary.js'
 
 const utf8 = new TextEncoder()
 const longestPiece = Math.max(...fakePieces.map((piece) => piece.length))
-const idOfPiece = new Map(
-  fakePieces.map((piece, id) => [Buffer.from(piece).toString('latin1'), id]),
-)
-/** How long the longest piece is that begins with each byte: for most, it is the byte alone. */
-const longestFrom = Array.from({ length: 256 }, (_, byte) =>
-  Math.max(...fakePieces.map((piece) => (piece[0] === byte ? piece.length : 0))),
+/** The tokens of several bytes that begin with each byte, the longest first; most bytes have none. */
+const longerFrom = Array.from({ length: 256 }, (_, byte) =>
+  fakePieces
+    .map((piece, id) => ({ piece: [...piece], id }))
+    .filter(({ piece }) => piece.length > 1 && piece[0] === byte)
+    .toSorted((one, other) => other.piece.length - one.piece.length),
 )
 const specialPattern = /(<s>|<\/s>|<\|im_start\|>|<\|im_end\|>)/
 
@@ -115,13 +121,18 @@ export class FakeTokenizer implements Tokenizer {
 }
 
 function pushLongestPieces(tokens: TokenId[], bytes: Uint8Array): void {
-  const latin1 = Buffer.from(bytes).toString('latin1')
-  for (let start = 0; start < latin1.length;) {
-    const longest = longestFrom[bytes[start] ?? 0] ?? longestPiece
-    let length = Math.min(longest, latin1.length - start)
-    let id = idOfPiece.get(latin1.slice(start, start + length))
-    while (id === undefined) id = idOfPiece.get(latin1.slice(start, start + --length))
-    tokens.push(id)
+  let start = 0
+  while (start < bytes.length) {
+    const byte = bytes[start]!
+    let [token, length] = [firstByteToken + byte, 1]
+    for (const { piece, id } of longerFrom[byte]!) {
+      let same = 1
+      while (same < piece.length && bytes[start + same] === piece[same]) same++
+      if (same < piece.length) continue
+      ;[token, length] = [id, same]
+      break
+    }
+    tokens.push(token)
     start += length
   }
 }
