@@ -6,7 +6,7 @@ import {
   extendHash,
   hashTokens,
 } from '@cllm/core'
-import { sampleToken } from './fake-sampling.js'
+import { sampleToken } from './fake-sampler.js'
 import type { FakeSlot } from './fake-slot.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import {
