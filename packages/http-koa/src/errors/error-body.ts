@@ -1,7 +1,7 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { ErrorFormat } from '../routes/route.js'
-import { snakeCase } from '../fields/snake-case.js'
+import { snakeCase } from '../fields/fields.js'
 
 /** Seconds to wait before a retry when no estimate is known. */
 const someSeconds = 5

@@ -1,5 +1,9 @@
-import { z } from 'zod'
 import { CllmError, type Logger } from '@cllm/core'
+import { z } from 'zod'
+
+/** A name in camelCase as the fields of the APIs are written: `logitBias` is `logit_bias`. */
+export const snakeCase = (name: string): string =>
+  name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 /** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>

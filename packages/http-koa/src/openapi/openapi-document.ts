@@ -1,6 +1,10 @@
-import type { JsonObject } from '../fields/fields.js'
-import { describeOperation } from './describe-operation.js'
-import { type DescribedProtocol, describeErrors, describedHeaders } from './describe-failures.js'
+import { type ErrorCode, errorTable } from '@cllm/core'
+import type { z } from 'zod'
+import { nativeErrors } from '../errors/error-body.js'
+import { type JsonObject, schemaOf } from '../fields/fields.js'
+import type { KoaProtocol } from '../routes/koa-context.js'
+import type { BoundRoute, ErrorFormat } from '../routes/route.js'
+import { rateLimitHeaders } from '../security/rate-limits.js'
 
 /** The description of an API by the OpenAPI specification 3.1. */
 export interface OpenApiDocument {
@@ -60,3 +64,126 @@ export function openApiDocument(
 
 /** `/v1/models/*id` is `/v1/models/{id}` there. */
 const templatePath = (path: string): string => path.replace(/[:*](\w+)/g, '{$1}')
+
+/** The headers of answers, for the components of a description. */
+const describedHeaders: JsonObject = {
+  'X-Request-Id': header('The id of the request, as in the log', 'string'),
+  'Retry-After': header('Seconds to wait before a retry', 'integer'),
+  ...Object.fromEntries(
+    rateLimitHeaders.map((name) => [
+      name,
+      header(
+        'Rate limits of the key: allowed per minute, remaining, seconds until reset',
+        'string',
+      ),
+    ]),
+  ),
+}
+
+function header(description: string, type: string): JsonObject {
+  return { description, schema: { type } }
+}
+
+/** References to some of these headers. */
+const headers = (names: readonly string[]): JsonObject =>
+  Object.fromEntries(names.map((name) => [name, { $ref: `#/components/headers/${name}` }]))
+
+/** The parts of a protocol that are described. */
+export type DescribedProtocol = Pick<KoaProtocol, 'name' | 'routes' | 'errors'>
+
+/** The error schema of each protocol, for the components of a description. */
+function describeErrors(protocols: readonly DescribedProtocol[]): JsonObject {
+  const worded = protocols.flatMap(({ errors }) =>
+    errors?.schema === undefined ? [] : [[errors.name, schemaOf(errors.schema)] as const],
+  )
+  return { error: schemaOf(nativeErrors.schema), ...Object.fromEntries(worded) }
+}
+
+/** The failures that a route may answer with. */
+function describeFailures(route: BoundRoute, errors: ErrorFormat = nativeErrors): JsonObject {
+  const { schema: known, name } = route.errors ?? errors
+  const schema = { $ref: `#/components/schemas/${known === undefined ? nativeErrors.name : name}` }
+  const failure = (description: string, more: readonly string[] = []) => ({
+    description,
+    headers: headers(['X-Request-Id', ...more]),
+    content: { 'application/json': { schema } },
+  })
+  return {
+    ...Object.fromEntries(
+      likely(route).map((code) => {
+        const { status, description } = errorTable[code]
+        return [status, failure(description, status === 429 ? ['Retry-After'] : [])]
+      }),
+    ),
+    default: failure('Any other failure; its code is in docs/errors.md'),
+  }
+}
+
+/** The likely failures of a route, one code per status. */
+function likely({ method, path, access, body, query }: BoundRoute): ErrorCode[] {
+  const codes: [applies: boolean, code: ErrorCode][] = [
+    [body !== undefined || query !== undefined, 'invalid_request'],
+    [access !== 'open', 'unauthenticated'],
+    [true, 'origin_not_allowed'],
+    [access === 'admin', 'forbidden'],
+    [body?.shape['model'] !== undefined, 'model_not_found'],
+    [/[:*]/.test(path), 'not_found'],
+    [body !== undefined, 'body_too_large'],
+    [body !== undefined, 'unsupported_media_type'],
+    [method === 'post', 'queue_full'],
+    [true, 'head_too_large'],
+    [true, 'shutting_down'],
+  ]
+  return codes.flatMap(([applies, code]) => (applies ? [code] : []))
+}
+
+/** One route of a protocol as OpenAPI has it. */
+function describeOperation(
+  tag: string,
+  route: BoundRoute,
+  errors: ErrorFormat | undefined,
+): JsonObject {
+  const { method, path, summary, access, body, answers = ['application/json'] } = route
+  const name = path.replace(/\W+/g, ' ').trim().replaceAll(' ', '_')
+  const parameters = [...pathParameters(route), ...queryParameters(route)]
+  return {
+    operationId: `${tag}_${method}_${name === '' ? 'root' : name}`.replaceAll('-', '_'),
+    tags: [tag],
+    summary,
+    ...(access === 'open' ? { security: [] } : {}),
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(body === undefined
+      ? {}
+      : {
+          requestBody: { required: true, content: content(['application/json'], schemaOf(body)) },
+        }),
+    responses: {
+      200: {
+        description: 'The answer',
+        headers: headers(
+          method === 'post' ? ['X-Request-Id', ...rateLimitHeaders] : ['X-Request-Id'],
+        ),
+        content: content(answers, {}),
+      },
+      ...describeFailures(route, errors),
+    },
+  }
+}
+
+const content = (types: readonly string[], schema: JsonObject): JsonObject =>
+  Object.fromEntries(types.map((type) => [type, { schema }]))
+
+const pathParameters = ({ path }: BoundRoute): JsonObject[] =>
+  Array.from(path.matchAll(/[:*](\w+)/g), ([, name = '']) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }))
+
+const queryParameters = ({ query }: BoundRoute): JsonObject[] =>
+  Object.entries(query?.shape ?? {}).map(([name, schema]) => ({
+    name,
+    in: 'query',
+    schema: schemaOf(schema as z.ZodType),
+  }))

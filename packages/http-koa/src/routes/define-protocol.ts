@@ -2,7 +2,7 @@ import { type PartToken, type ProtocolDefinition, type StateFiles, token } from 
 import type { OpenBatches } from '../protocols/batches/batch-store.js'
 import type { ModelStore } from '../engines/model-store.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/build-request.js'
-import type { KeyStore } from '../security/key-store.js'
+import type { KeyStore } from '../security/api-key.js'
 import type { KoaProtocol } from './koa-context.js'
 
 /** The lowest level that a logger writes, and how to change it; pino's loggers fit. */

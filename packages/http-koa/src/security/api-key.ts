@@ -1,4 +1,67 @@
+import { CllmError } from '@cllm/core'
 import { createHash, timingSafeEqual } from 'node:crypto'
+import { z } from 'zod'
+
+const limit = z.int().positive().optional()
+
+const schema = z.strictObject({
+  keys: z.array(
+    z.strictObject({
+      name: z.string().min(1).max(256),
+      tenant: z.string().min(1).max(256),
+      role: z.enum(['user', 'admin']),
+      hash: z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits'),
+      requestsPerMinute: limit,
+      tokensPerMinute: limit,
+      tokensPerMonth: limit,
+    }),
+  ),
+})
+
+/** The keys in the text of a key file. Throws `invalid_configuration`, naming the file and the place. */
+export function parseKeys(text: string, file: string): readonly ApiKey[] {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch {
+    throw new CllmError('invalid_configuration', `${file}: expected JSON with keys`)
+  }
+  const result = schema.safeParse(value)
+  if (result.success) return result.data.keys as readonly ApiKey[]
+  const problems = result.error.issues.map(
+    ({ path, message }) => `${file}: ${path.join('.') || 'the file'}: ${message}`,
+  )
+  throw new CllmError('invalid_configuration', problems.join('\n'), { details: { problems } })
+}
+
+/** Changes of a key's limits; null: the server's limit, or none. */
+export type LimitChanges = { readonly [Limit in keyof KeyLimits]?: number | null }
+
+/** Where the keys of a server are kept, for admins who change them while it runs. */
+export interface KeyStore {
+  /** The keys, with their hashes and without their secrets. */
+  readonly list: () => Promise<readonly ApiKey[]>
+  /**
+   * Adds a key, which is valid from then on.
+   *
+   * @returns its secret, which is kept nowhere
+   * @throws `invalid_request` where there is a key of this name
+   */
+  readonly add: (key: Omit<ApiKey, 'hash'>) => Promise<string>
+  /**
+   * Changes limits of a key from now on; null takes one away, what is absent stays.
+   *
+   * @returns the key as it is then
+   * @throws `invalid_request` where there is none of this name
+   */
+  readonly limit: (name: string, limits: LimitChanges) => Promise<ApiKey>
+  /**
+   * Removes a key, which is valid no longer.
+   *
+   * @throws `invalid_request` where there is none of this name
+   */
+  readonly remove: (name: string) => Promise<void>
+}
 
 /** The rights of a key: `user` generates, `admin` also changes the server and reads everything. */
 export type KeyRole = 'user' | 'admin'

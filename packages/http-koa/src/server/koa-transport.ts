@@ -23,8 +23,13 @@ import { secure, type SecurityOptions } from '../security/secure.js'
 import { ResumableStreams } from '../stream/resumable-streams.js'
 import { AnswerFigures } from './answer-figures.js'
 import { beginRequest } from './begin-request.js'
-import { type ConnectionOptions, createHttpServer, OpenConnections } from './create-http-server.js'
-import { listenAt, type Listening } from './listen-at.js'
+import {
+  type ConnectionOptions,
+  createHttpServer,
+  listenAt,
+  type Listening,
+  OpenConnections,
+} from './create-http-server.js'
 import { refuseBadHttp } from './refuse-bad-http.js'
 
 /** Settings of {@link koaTransport}. */

@@ -5,7 +5,7 @@ import type { AnswerParser, AnswerPart, ReadPart } from '../../src/chat/answer/a
 import { AnswerReader } from '../../src/chat/answer/answer-reader.js'
 import { JsonScanner } from '../../src/chat/answer/call/json-arguments.js'
 import { createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
-import { bareCalls, commonCalls } from '../../src/chat/format/common-calls.js'
+import { bareCalls, commonCalls } from '../../src/chat/format/known-formats.js'
 import { promptEnd } from '../../src/chat/format/known-templates.js'
 import { promptWithTools } from '../../src/chat/prepare-chat.js'
 

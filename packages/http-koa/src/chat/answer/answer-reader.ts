@@ -1,6 +1,6 @@
 import type { CallFormat, ChatFormat } from '../format/chat-format.js'
 import { possibleStart, type ReadPart, Thoughts } from './answer-part.js'
-import type { CallReader } from './call/call-reader.js'
+import type { CallReader } from './call/json-arguments.js'
 import { type CallMatch, type OpenedCall, openCall, type Tools } from './call/open-call.js'
 import { type AnswerMarks, lengthAt, longestAt, marksOfAnswer } from './answer-marks.js'
 

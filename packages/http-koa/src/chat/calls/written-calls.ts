@@ -1,10 +1,17 @@
 import { defined, type EngineClient, type SurroundedJson } from '@cllm/core'
 import type { AnswerForm } from '../answer/create-answer-parser.js'
-import { callsSchema } from './calls-schema.js'
+import {
+  callsSchema,
+  closingOf,
+  fewSpaces,
+  nextOf,
+  patternOf,
+  schemaIn,
+  strictForm,
+} from './strict-calls.js'
 import type { ToolDefinition } from '../format/chat-format.js'
-import { bareCalls } from '../format/common-calls.js'
+import { bareCalls } from '../format/known-formats.js'
 import { areText } from '../format/known-templates.js'
-import { closingOf, fewSpaces, nextOf, patternOf, schemaIn, strictForm } from './strict-calls.js'
 
 /** How a grammar has a model write calls. */
 export interface WrittenCalls {

@@ -1,5 +1,4 @@
-import { commonCalls, bareCalls } from './common-calls.js'
-import { harmonyFormat, isHarmony } from './harmony.js'
+import { bareCalls, commonCalls, harmonyFormat, isHarmony } from './known-formats.js'
 import type { CallFormat, ChatFormat, ThinkingFormat } from './chat-format.js'
 import { learnCalls } from './learn-calls.js'
 import { learnThinking } from './learn-thinking.js'

@@ -1,5 +1,5 @@
 import type { LogLevelControl } from '../../routes/define-protocol.js'
-import type { KeyStore } from '../../security/key-store.js'
+import type { KeyStore } from '../../security/api-key.js'
 import type { LiveFeed } from './live-feed.js'
 
 /** What the handlers of the admin protocol share. */

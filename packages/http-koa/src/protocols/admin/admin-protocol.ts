@@ -8,7 +8,7 @@ import {
   LOG_LEVEL,
   type LogLevelControl,
 } from '../../routes/define-protocol.js'
-import type { KeyStore } from '../../security/key-store.js'
+import type { KeyStore } from '../../security/api-key.js'
 import type { AdminContext } from './admin-context.js'
 import {
   deleteCache,
@@ -36,10 +36,7 @@ function getLogLevel(_call: Call, { log }: AdminContext): Answer {
 }
 
 /** `PUT /admin/log-level`: sets the log level from now on. */
-async function putLogLevel(
-  call: CallOf<typeof logLevelSchema>,
-  admin: AdminContext,
-): Promise<Answer> {
+async function putLogLevel(call: CallOf<typeof logLevelSchema>, admin: AdminContext) {
   const { level } = call.fields
   ensure(admin.log).level = level
   call.logger.warn({ level }, 'the log level was changed')

@@ -33,9 +33,7 @@ export async function getScheduler(call: Call<unknown, ModelQuery>): Promise<Ans
 }
 
 /** `PUT /admin/scheduler`: another policy from the next step on; nothing is lost or restarted. */
-export async function putScheduler(
-  call: Call<z.output<typeof schedulerSchema>, ModelQuery>,
-): Promise<Answer> {
+export async function putScheduler(call: Call<z.output<typeof schedulerSchema>, ModelQuery>) {
   const { policy, options } = call.fields
   const { client: engine } = call.open(call.query.model)
   const info = await engine.setScheduler(policy, options)
@@ -94,9 +92,7 @@ export const warmSchema = z.object({
  * with it. With `pin`, the default, it is saved and dropped for no other. Where tenants share no prefixes, it
  * is for one `tenant`: default that of the header, or of the admin's key.
  */
-export async function warmCache(
-  call: Call<z.output<typeof warmSchema>, ModelQuery>,
-): Promise<Answer> {
+export async function warmCache(call: Call<z.output<typeof warmSchema>, ModelQuery>) {
   const { prompt: text, messages, pin = true, ...more } = call.fields
   const tenant = more.tenant ?? tenantOf(call)
   if ((text === undefined) === (messages === undefined)) {

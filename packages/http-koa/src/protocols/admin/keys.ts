@@ -2,8 +2,7 @@ import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, name } from '../../fields/fields.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
-import type { ApiKey } from '../../security/api-key.js'
-import type { KeyStore } from '../../security/key-store.js'
+import type { ApiKey, KeyStore } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
 import type { AdminContext } from './admin-context.js'
 
@@ -40,10 +39,7 @@ export async function getKeys(_call: Call, { keys }: AdminContext): Promise<Answ
 }
 
 /** `POST /admin/keys`: makes a key. The answer has its secret, and no other one ever will. */
-export async function addKey(
-  call: CallOf<typeof keySchema>,
-  { keys }: AdminContext,
-): Promise<Answer> {
+export async function addKey(call: CallOf<typeof keySchema>, { keys }: AdminContext) {
   const store = ensure(keys)
   const body = call.fields
   const key = {
@@ -59,10 +55,7 @@ export async function addKey(
 }
 
 /** `PATCH /admin/keys/:name`: other limits for a key, from its next request on; null takes one away. */
-export async function limitKey(
-  call: CallOf<typeof limitsSchema>,
-  { keys }: AdminContext,
-): Promise<Answer> {
+export async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: AdminContext) {
   const store = ensure(keys)
   const limits = call.fields
   const key = await store.limit(call.params['name'] ?? '', limitsOf(limits))

@@ -1,5 +1,5 @@
 import { loadedEngine, type ModelQuery } from '../../engines/model-queries.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Call } from '../../routes/call.js'
 import { eventStream, StreamReply } from '../../routes/reply.js'
 import { errorBody } from '../../errors/error-body.js'
 import type { AdminContext } from './admin-context.js'
@@ -12,10 +12,7 @@ const mostUnread = 64 * 1024
  * `GET /admin/live`: what goes on in an engine; as server-sent events for who accepts them, at most
  * two a second, otherwise once.
  */
-export async function getLive(
-  call: Call<unknown, ModelQuery>,
-  { feeds }: AdminContext,
-): Promise<Answer> {
+export async function getLive(call: Call<unknown, ModelQuery>, { feeds }: AdminContext) {
   const { clock, engines, query } = call
   const engine = loadedEngine(engines, query.model)
   const first = await engine.activity()

@@ -21,8 +21,7 @@ import {
   upToMark,
 } from './cache-control.js'
 import { clientTool } from './client-tools.js'
-import { blocksSchema, messagesSchema } from './content-blocks.js'
-import { toChatMessages } from './to-chat-messages.js'
+import { blocksSchema, messagesSchema, toChatMessages } from './to-chat-messages.js'
 import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
 
 /** What an answer is to look like: `output_config.format`, and `output_format` as it was called before. */

@@ -19,10 +19,7 @@ export interface AnthropicContext {
 }
 
 /** `POST /v1/messages`, whole or streamed. */
-export async function messages(
-  call: CallOf<typeof messageSchema>,
-  anthropic: AnthropicContext,
-): Promise<Answer> {
+export async function messages(call: CallOf<typeof messageSchema>, anthropic: AnthropicContext) {
   const { fields } = call
   const { model, client } = call.open(fields.model)
   const defaults = withOverrides(anthropicDefaults['/v1/messages'], anthropic.overrides)

@@ -1,23 +1,38 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
+import { boolean, integer, largest, list, object, seed, text } from '../../fields/fields.js'
 import {
   commonFields,
   commonSettings,
-  slotField,
   llamaFields,
   samplersField,
   samplersLeftOut,
+  slotField,
 } from '../../fields/generation-fields.js'
-import { boolean, integer, largest, list, object, seed, text } from '../../fields/fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import {
   buildRequest,
+  type DefaultOverrides,
   type ProtocolDefaults,
   withModelDefaults,
 } from '../../request/build-request.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
 import { repeatRequest } from '../../request/generation.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
+
+/** What the handlers of llama-server's API share. */
+export interface LlamaServerContext {
+  readonly overrides: DefaultOverrides
+  /** Whether `GET /slots` shows them. */
+  readonly showsSlots: boolean
+}
+
+const sampling = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05 })
+
+/** llama-server's documented defaults, by route; penalties are off. */
+export const llamaServerDefaults = Object.freeze({
+  '/completion': { maxTokens: Infinity, sampling },
+})
 
 /** Likeliest tokens that the engine lists. */
 const mostLogprobs = 20

@@ -24,18 +24,16 @@ import {
   type CompletionFields,
   type completionSchema,
   isListed,
+  type LlamaServerContext,
+  llamaServerDefaults,
   mostTokens,
   toCompletionRequests,
 } from './completion-request.js'
 import { generationSettings } from './generation-settings.js'
-import { type LlamaServerContext, llamaServerDefaults } from './llama-server-context.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
 
 /** `POST /completion`, whole or streamed. */
-export async function completion(
-  call: CallOf<typeof completionSchema>,
-  llama: LlamaServerContext,
-): Promise<Answer> {
+export async function completion(call: CallOf<typeof completionSchema>, llama: LlamaServerContext) {
   const { fields } = call
   return await complete(call, llama, call.open(fields.model).client, fields)
 }

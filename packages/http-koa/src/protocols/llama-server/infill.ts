@@ -1,10 +1,9 @@
 import { CllmError, type EngineClient, type InfillTokens, type TokenId } from '@cllm/core'
 import { z } from 'zod'
 import { list, text } from '../../fields/fields.js'
-import type { Answer, CallOf } from '../../routes/call.js'
-import { completionSchema } from './completion-request.js'
+import type { CallOf } from '../../routes/call.js'
+import { completionSchema, type LlamaServerContext } from './completion-request.js'
 import { complete } from './completion.js'
-import type { LlamaServerContext } from './llama-server-context.js'
 
 /** The body of `POST /infill`. */
 export const infillSchema = z.object({
@@ -22,10 +21,7 @@ export const infillSchema = z.object({
 type InfillFields = z.output<typeof infillSchema>
 
 /** `POST /infill`: what stands between a prefix and a suffix, whole or streamed. */
-export async function infill(
-  call: CallOf<typeof infillSchema>,
-  llama: LlamaServerContext,
-): Promise<Answer> {
+export async function infill(call: CallOf<typeof infillSchema>, llama: LlamaServerContext) {
   const { fields } = call
   const { client } = call.open(fields.model)
   const info = await client.info()

@@ -6,12 +6,15 @@ import { bindRoutes, type Route, post, get } from '../../routes/route.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom } from '../../request/protocol-defaults.js'
 import { completion } from './completion.js'
-import { completionSchema } from './completion-request.js'
+import {
+  completionSchema,
+  type LlamaServerContext,
+  llamaServerDefaults,
+} from './completion-request.js'
 import { embedding, embeddingSchema } from './embedding.js'
 import { loraAdapters, setLoraAdapters } from './lora-adapters.js'
 import { infill, infillSchema } from './infill.js'
 import { boolean } from '../../fields/fields.js'
-import { type LlamaServerContext, llamaServerDefaults } from './llama-server-context.js'
 import { llamaServerErrorBody, llamaServerErrorSchema } from './llama-server-error.js'
 import { openAiErrors } from '../openai/openai-error.js'
 import { health, props, slotAction, slotActionQuery, slots, slotsQuery } from './state-routes.js'

@@ -6,7 +6,7 @@ import { infoOf, type ModelQuery, modelQuery, peekInfo } from '../../engines/mod
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { parseFields } from '../../fields/fields.js'
 import { generationSettings } from './generation-settings.js'
-import { type LlamaServerContext, llamaServerDefaults } from './llama-server-context.js'
+import { type LlamaServerContext, llamaServerDefaults } from './completion-request.js'
 
 /** In the form that llama-server's clients read; what is built is node-llama-cpp's business. */
 const unknownBuild = 'b0-cllm'
@@ -19,10 +19,7 @@ export async function health(call: Call): Promise<Answer> {
 }
 
 /** `GET /props`: the model, its template and the defaults. */
-export async function props(
-  call: Call<unknown, ModelQuery>,
-  llama: LlamaServerContext,
-): Promise<Answer> {
+export async function props(call: Call<unknown, ModelQuery>, llama: LlamaServerContext) {
   const asked = call.query.model
   const { engines: directory } = call
   if (asked === undefined && directory.list().length > 1) {

@@ -8,7 +8,7 @@ import type {
 } from '@cllm/core'
 import { pastOf } from '@cllm/host'
 import { createMetrics, type Metrics, type Registry } from './create-metrics.js'
-import { type Load, loadOf } from './load.js'
+import { type Load, loadOf } from './load-watch.js'
 import { engineMetrics } from './metric-table.js'
 
 /** What an engine said when it was asked. */

@@ -25,10 +25,7 @@ const memoryQuery = z.object({
 })
 
 /** `GET /models/memory`: how much memory a model would take, without loading it. */
-async function memory(
-  call: Call<unknown, z.output<typeof memoryQuery>>,
-  { store }: ModelsContext,
-): Promise<Answer> {
+async function memory(call: Call<unknown, z.output<typeof memoryQuery>>, { store }: ModelsContext) {
   const { model, slots, ctx_size: contextSize } = call.query
   if (store?.memory === undefined) {
     const message = 'This server does not know how much memory models take before they are loaded'

@@ -1,6 +1,6 @@
 import { batchPriority, CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, CallOf } from '../../routes/call.js'
+import type { CallOf } from '../../routes/call.js'
 import { integer, largest, name, number, text } from '../../fields/fields.js'
 import type { NativeContext } from './native-context.js'
 
@@ -23,10 +23,7 @@ interface Finished {
  * `POST /benchmark`: runs requests on the serving engine at the given concurrency, without the prefix
  * cache and behind those of all clients. The figures leave out HTTP and clients; `cllm bench` includes them.
  */
-export async function benchmark(
-  call: CallOf<typeof benchmarkSchema>,
-  native: NativeContext,
-): Promise<Answer> {
+export async function benchmark(call: CallOf<typeof benchmarkSchema>, native: NativeContext) {
   const { fields: options, clock, signal } = call
   const { client } = call.open(options.model)
   const request: GenerateRequest = {

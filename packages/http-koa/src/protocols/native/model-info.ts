@@ -1,7 +1,7 @@
 import type { EngineInfo } from '@cllm/core'
 import type { Answer, Call } from '../../routes/call.js'
 import { infoOf, type ModelQuery } from '../../engines/model-queries.js'
-import { snakeCase } from '../../fields/snake-case.js'
+import { snakeCase } from '../../fields/fields.js'
 
 const families = [
   'qwen',

@@ -6,7 +6,7 @@ import {
   type Usage,
 } from '@cllm/core'
 import type { Answer, Call } from '../../routes/call.js'
-import { snakeCase } from '../../fields/snake-case.js'
+import { snakeCase } from '../../fields/fields.js'
 import { loadedModels } from '../../engines/model-queries.js'
 import { requestSentences } from './request-sentences.js'
 

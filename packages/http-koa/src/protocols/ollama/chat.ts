@@ -6,7 +6,7 @@ import { fitConversation } from '../../chat/fit-conversation.js'
 import { toTool } from '../../chat/format/chat-format.js'
 import { prepareChat } from '../../chat/prepare-chat.js'
 import { list, object, text } from '../../fields/fields.js'
-import type { Answer, CallOf } from '../../routes/call.js'
+import type { CallOf } from '../../routes/call.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
 import { imagesOf, sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
@@ -69,10 +69,7 @@ const wordsOf = (newId: () => string): AnswerWords => ({
 })
 
 /** `POST /api/chat`. Without messages the model is only loaded, or with `keep_alive` 0 unloaded. */
-export async function chat(
-  call: CallOf<typeof chatSchema>,
-  ollama: OllamaContext,
-): Promise<Answer> {
+export async function chat(call: CallOf<typeof chatSchema>, ollama: OllamaContext) {
   const { fields } = call
   const started = call.clock.now()
   const client = openOllamaModel(call, fields.model, fields.keep_alive)

@@ -6,7 +6,7 @@ import { boolean, isTokenList, text } from '../../fields/fields.js'
 import { gapPrompt } from '../../request/gap-prompt.js'
 import { beginsWith } from '../../request/prompt-text.js'
 import { noImages } from '../../request/refusals.js'
-import type { Answer, CallOf } from '../../routes/call.js'
+import type { CallOf } from '../../routes/call.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { refuseTemplate } from './models/ollama-preset.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
@@ -43,10 +43,7 @@ const words: AnswerWords = {
 }
 
 /** `POST /api/generate`. Without a prompt the model is only loaded, or with `keep_alive` 0 unloaded. */
-export async function generate(
-  call: CallOf<typeof generateSchema>,
-  ollama: OllamaContext,
-): Promise<Answer> {
+export async function generate(call: CallOf<typeof generateSchema>, ollama: OllamaContext) {
   const { fields } = call
   const started = call.clock.now()
   const client = openOllamaModel(call, fields.model, fields.keep_alive)

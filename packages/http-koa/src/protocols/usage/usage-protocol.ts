@@ -1,14 +1,13 @@
 import { z } from 'zod'
-import { snakeCase } from '../../fields/snake-case.js'
+import { snakeCase } from '../../fields/fields.js'
 import { expectedField } from '../../request/refusals.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { Reply } from '../../routes/reply.js'
 import { bindRoutes, type Route, get } from '../../routes/route.js'
-import { UsageJournal } from './usage-journal.js'
+import { usageCounts, type UsageGroup, UsageJournal, UsageSums } from './usage-journal.js'
 import { dayOf, UsageLedger } from './usage-ledger.js'
-import { usageCounts, type UsageGroup, UsageSums } from './usage-sum.js'
 
 const day = z.string().regex(/^\d{4}-\d\d-\d\d$/, 'expected a day such as 2026-11-22')
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createAnswerParser } from '../../../src/chat/answer/create-answer-parser.js'
-import { harmonyFormat } from '../../../src/chat/format/harmony.js'
+import { harmonyFormat } from '../../../src/chat/format/known-formats.js'
 
 const tools = [{ type: 'function' as const, function: { name: 'add' } }]
 const form = { tools, format: harmonyFormat, thinks: true, thinkingIsOpen: false }

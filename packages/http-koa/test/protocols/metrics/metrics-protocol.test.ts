@@ -16,7 +16,7 @@ import {
   openAiProtocol,
 } from '@cllm/http-koa'
 import t from 'tap'
-import { loadOf } from '../../../src/protocols/metrics/load.js'
+import { loadOf } from '../../../src/protocols/metrics/load-watch.js'
 import { testEach } from '../../each-client.js'
 import { rawPost, rawRequest, runAll, serve, type Served, until } from '../../serve.js'
 

@@ -1,12 +1,10 @@
 import { isObject } from '../../../fields/fields.js'
 import type { CallFormat, ToolDefinition } from '../../format/chat-format.js'
 import type { ToolCall } from '../answer-part.js'
-import { argumentSchemas } from './argument-value.js'
-import type { CallReader } from './call-reader.js'
-import { JsonArguments, JsonScanner } from './json-arguments.js'
+import { argumentSchemas, TaggedArguments } from './tagged-arguments.js'
+import { type CallReader, JsonArguments, JsonScanner } from './json-arguments.js'
 import { matchMark } from './match-mark.js'
 import { readLiteral } from './read-literal.js'
-import { TaggedArguments } from './tagged-arguments.js'
 
 /** The tools that may be called, by name. */
 export type Tools = ReadonlyMap<string, ToolDefinition>

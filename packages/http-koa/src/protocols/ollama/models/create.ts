@@ -39,10 +39,7 @@ export const copySchema = z.object({
 })
 
 /** `POST /api/create`: a preset of a served model, or of a GGUF file that the client has sent. */
-export async function create(
-  call: CallOf<typeof createSchema>,
-  ollama: OllamaContext,
-): Promise<Answer> {
+export async function create(call: CallOf<typeof createSchema>, ollama: OllamaContext) {
   const { fields } = call
   refuse(fields)
   const name = untagged(fields.model ?? fields.name ?? '')

@@ -90,10 +90,7 @@ export const showSchema = z.object({
 })
 
 /** `POST /api/show`: what is known of a model; of one that was never in memory little. */
-export async function show(
-  call: CallOf<typeof showSchema>,
-  ollama: OllamaContext,
-): Promise<Answer> {
+export async function show(call: CallOf<typeof showSchema>, ollama: OllamaContext) {
   const { fields, engines: directory } = call
   const asked = fields.model ?? fields.name ?? ''
   const preset = directory.presets?.find(asked)

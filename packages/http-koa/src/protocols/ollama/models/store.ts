@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { ModelStore, PullProgress } from '../../../engines/model-store.js'
 import { boolean, text } from '../../../fields/fields.js'
 import { expectedField } from '../../../request/refusals.js'
-import type { Answer, CallOf } from '../../../routes/call.js'
+import type { CallOf } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import { type OllamaContext, ollamaErrorBody, untagged } from '../ollama-context.js'
 
@@ -19,10 +19,7 @@ export const pullSchema = z.object({
 export const deleteSchema = z.object({ model: text.optional(), name: text.optional() })
 
 /** `POST /api/pull`: fetches a model from the catalog and reports progress. */
-export async function pull(
-  call: CallOf<typeof pullSchema>,
-  ollama: OllamaContext,
-): Promise<Answer> {
+export async function pull(call: CallOf<typeof pullSchema>, ollama: OllamaContext) {
   const { stream = true, ...fields } = call.fields
   const { signal } = call
   const lines: PullProgress[] = [{ status: 'pulling manifest' }]
@@ -48,10 +45,7 @@ export async function pull(
 }
 
 /** `DELETE /api/delete`: deletes the file of a model that was fetched. */
-export async function remove(
-  call: CallOf<typeof deleteSchema>,
-  ollama: OllamaContext,
-): Promise<Answer> {
+export async function remove(call: CallOf<typeof deleteSchema>, ollama: OllamaContext) {
   const { fields } = call
   const name = nameIn(fields)
   const { presets } = call.engines

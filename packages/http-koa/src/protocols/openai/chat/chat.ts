@@ -19,10 +19,7 @@ import { type chatSchema, finishOf, toChatRequest } from './chat-request.js'
 import { chatChunks } from './chat-stream.js'
 
 /** `POST /v1/chat/completions`, whole or streamed. */
-export async function chatCompletions(
-  call: CallOf<typeof chatSchema>,
-  openAi: OpenAiContext,
-): Promise<Answer> {
+export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: OpenAiContext) {
   const { fields } = call
   const { model, client } = call.open(fields.model)
   const defaults = openAi.defaults['/v1/chat/completions']

@@ -10,7 +10,7 @@ import {
 } from '../../../request/generation.js'
 import { promptText } from '../../../request/prompt-text.js'
 import { promptProgress, sum, timingsOf, usageOf } from '../../../request/usage.js'
-import type { Answer, Call, CallOf } from '../../../routes/call.js'
+import type { Call, CallOf } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
 import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
@@ -24,10 +24,7 @@ import {
 } from './completions-request.js'
 
 /** `POST /v1/completions`, whole or streamed. */
-export async function completions(
-  call: CallOf<typeof completionsSchema>,
-  openAi: OpenAiContext,
-): Promise<Answer> {
+export async function completions(call: CallOf<typeof completionsSchema>, openAi: OpenAiContext) {
   const { fields } = call
   const { model, client } = call.open(fields.model)
   const defaults = openAi.defaults['/v1/completions']

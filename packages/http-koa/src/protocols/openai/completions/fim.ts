@@ -3,7 +3,7 @@ import { maxTokensField } from '../openai-fields.js'
 import { text } from '../../../fields/fields.js'
 import { collect, type GenerationEvent, startGeneration } from '../../../request/generation.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'
-import type { Answer, CallOf } from '../../../routes/call.js'
+import type { CallOf } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
 import { type OpenAiContext, secondsNow } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
@@ -24,10 +24,7 @@ export const fimSchema = completionsSchema
   .extend({ prompt: text, max_tokens: maxTokensField.optional() })
 
 /** `POST /v1/fim/completions`, Mistral's: what stands between a prompt and a suffix, as the answer of a chat. */
-export async function fimCompletions(
-  call: CallOf<typeof fimSchema>,
-  openAi: OpenAiContext,
-): Promise<Answer> {
+export async function fimCompletions(call: CallOf<typeof fimSchema>, openAi: OpenAiContext) {
   const { fields } = call
   const { model, client } = call.open(fields.model)
   const defaults = openAi.defaults['/v1/fim/completions']

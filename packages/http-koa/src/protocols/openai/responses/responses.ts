@@ -152,10 +152,7 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
 }
 
 /** `POST /v1/responses/input_tokens`: the tokens of an input, without an answer. */
-export async function countResponseTokens(
-  call: ResponsesCall,
-  { kept }: OpenAiContext,
-): Promise<Answer> {
+export async function countResponseTokens(call: ResponsesCall, { kept }: OpenAiContext) {
   const { fields, logger } = call
   const before = await itemsBefore(fields, ownerOf(call), kept)
   const { client } = call.open(fields.model)
