@@ -29,7 +29,8 @@ export type EncoderMessage =
       readonly isUnreadable: boolean
     }
 
-const say = (message: EncoderMessage): unknown => process.send?.(message)
+const say = (message: EncoderMessage, then?: () => void): unknown =>
+  process.send?.(message, undefined, undefined, then)
 process.on('disconnect', () => process.exit(0))
 
 try {
@@ -50,8 +51,7 @@ try {
   })
   say({ type: 'ready' })
 } catch (error) {
-  say({ type: 'error', message: messageOf(error) })
-  process.disconnect?.()
+  say({ type: 'error', message: messageOf(error) }, () => process.disconnect?.())
 }
 
 function messageOf(error: unknown): string {

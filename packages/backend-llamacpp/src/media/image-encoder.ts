@@ -27,7 +27,7 @@ export interface ImageEncoderOptions extends MediaLibraryOptions {
 /** Ids are numbers of 32 bits with a sign. */
 const lastId = 0x7fff_ffff
 
-const entry = fileURLToPath(new URL('encoder-process.js', import.meta.url))
+const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
 
 interface Waiting {
   readonly resolve: (pieces: readonly MediaPiece[]) => void
@@ -41,6 +41,7 @@ interface Waiting {
 export class ImageEncoder implements MediaEncoder {
   readonly #options: ImageEncoderOptions
   readonly #logger: Logger
+  readonly #entry: string
   readonly #known: LRUCache<string, EncodedMedia>
   readonly #pending = new Map<string, Promise<EncodedMedia>>()
   readonly #waiting = new Map<number, Waiting>()
@@ -48,9 +49,11 @@ export class ImageEncoder implements MediaEncoder {
   #last = 0
   #isClosed = false
 
-  constructor(options: ImageEncoderOptions, logger: Logger) {
+  /** @param entry - the file of the process */
+  constructor(options: ImageEncoderOptions, logger: Logger, entry = encoderProcess) {
     this.#options = options
     this.#logger = logger
+    this.#entry = entry
     this.#known = new LRUCache({ maxSize: options.cacheBytes, sizeCalculation: bytesOf })
   }
 
@@ -124,10 +127,9 @@ export class ImageEncoder implements MediaEncoder {
   async #spawn(): Promise<ChildProcess> {
     const { library, modelPath, mmprojPath, threads } = this.#options
     const options: MediaLibraryOptions = { library, modelPath, mmprojPath, threads }
-    const child = fork(entry, [JSON.stringify(options)], {
+    const child = fork(this.#entry, [JSON.stringify(options)], {
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-      execArgv: [],
     })
     let log = ''
     child.stderr
