@@ -152,6 +152,10 @@ t.test('what several engines of one process hold is shown together', async (t) =
     return last
   })
   const ids = await Promise.all(streams)
+  for (const id of ids) {
+    t.match(await client.explain(id!), { id, worker: /^(one|two)$/, moves: 0 }, 'under its own id')
+  }
+  await t.rejects(client.explain('nobody'), { code: 'request_not_found' })
   const after = await client.activity(before.cursor)
   const [frame] = after.frames
   t.equal(after.frames.length, 1, 'what all did is one frame')
