@@ -1,4 +1,5 @@
 export * from './datasets/open-dataset.js'
+export * from './datasets/sources/agents.js'
 export * from './datasets/sources/synthetic.js'
 export * from './statistics/random-source.js'
 export * from './workload/fit-dataset.js'

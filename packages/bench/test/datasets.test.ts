@@ -8,8 +8,10 @@ import {
   parseLengths,
   promptText,
   randomSource,
+  simulatedLoad,
   syntheticDataset,
   type Dataset,
+  type WorkItem,
 } from '@cllm/bench'
 
 const options = {
@@ -174,6 +176,41 @@ t.test('what is wrong in a file is named with its line', async (t) => {
   t.throws(() => openDataset('azure:/no/such/file', options), /\/no\/such\/file: cannot be read/)
   t.throws(() => openDataset('burst:x', options), {
     code: 'invalid_configuration',
-    message: /expected synthetic, text:FILE/,
+    message: /expected synthetic, agents, text:FILE/,
   })
+})
+
+t.test('agents: programs of turns with pauses, and chats beside them, as published', (t) => {
+  const items = first(openDataset('agents', options), 3000)
+  t.same(items[7], openDataset('agents', options).item(7), 'a function of the seed')
+  const turnsOf = (item: WorkItem): WorkItem[] => [item, ...(item.next ? turnsOf(item.next) : [])]
+  const programs = items.map(turnsOf).filter(({ length }) => length > 1)
+  t.equal(programs.length, 2000)
+  const turns = programs.reduce((sum, { length }) => sum + length, 0) / programs.length
+  t.ok(Math.abs(turns - 10.9) < 1, `${turns} turns`)
+  const pauses = programs.flat().flatMap(({ pauseMs = [] }) => pauseMs)
+  const within = (ms: number) => pauses.filter((pause) => pause <= ms).length / pauses.length
+  t.ok(Math.abs(within(1000) - 0.8646) < 0.01 && Math.abs(within(10_000) - 0.9512) < 0.01)
+  const prompts = new Set(programs.map(([item]) => JSON.stringify((item!.prompt as object[])[0])))
+  t.equal(prompts.size, 4, 'of few agents, each with a system prompt')
+  t.end()
+})
+
+t.test('a simulated program says all again, and goes on after its pause', async (t) => {
+  const shape = { kind: 'open', rate: 10, burstiness: 1, rampMs: 0 } as const
+  const dataset = openDataset('agents', options)
+  const load = simulatedLoad({ shape, dataset, seed: 1, requests: 1 })
+  const [request] = load.requests
+  const answer = { request: request!, tokenTimes: [], endedAt: 0, error: undefined }
+  const next = load.after({ ...answer, message: undefined, usage: undefined }, 500)!
+  const { next: turn, outputTokens } = dataset.item(0)
+  t.equal(next.arrival, 500 + turn!.pauseMs!)
+  t.equal(next.maxTokens, turn!.outputTokens)
+  const [said, before] = [next.prompt, request!.prompt].map((of) => (of as () => number[])())
+  t.same(said!.slice(0, before!.length + outputTokens), [
+    ...before!,
+    ...Array.from({ length: outputTokens }, () => 0),
+  ])
+  t.equal(said!.length, before!.length + outputTokens + turn!.inputTokens)
+  t.same(load.programs, [0, 0])
 })

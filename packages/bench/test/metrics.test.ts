@@ -92,6 +92,20 @@ t.test('percentiles, and slow readers apart', async (t) => {
   t.match(summarize([record(), slow]), { itlMs: { count: 2, max: 20 }, ttftMs: { count: 2 } })
 })
 
+t.test('conversations, and what is asked beside them', async (t) => {
+  t.equal(summarize([record(), record({ index: 1 })]).programMs, undefined, 'there is none')
+  const calls = [
+    record({ program: 0 }),
+    record({ index: 1, program: 0, sentMs: 500, endMs: 600 }),
+    record({ index: 2, program: 2, sentMs: 50, endMs: 70 }),
+    record({ index: 3, program: 3 }),
+    record({ index: 4, program: 3, outcome: 'failed' }),
+  ]
+  const { programMs, aloneMs } = summarize(calls)
+  t.match(programMs, { count: 1, mean: 599 }, 'from its first call to the end of its last one')
+  t.match(aloneMs, { count: 1, mean: 20 })
+})
+
 t.test('service levels', async (t) => {
   t.equal(meetsSlo(record(), { ttft: 100, itl: 20, tpot: 15, e2e: 140 }), true)
   for (const slo of [{ ttft: 99 }, { itl: 19 }, { tpot: 14 }, { e2e: 139 }]) {

@@ -1,6 +1,7 @@
 export * from './batchings/adaptive/adaptive.js'
 export * from './batchings/iterations.js'
 export * from './batchings/groups.js'
+export * from './orders/agents.js'
 export * from './orders/dlpm.js'
 export * from './orders/edf.js'
 export * from './orders/fair.js'

@@ -9,6 +9,7 @@ import { chunked } from './batchings/iterations.js'
 import { continuous } from './batchings/iterations.js'
 import { staticBatching } from './batchings/groups.js'
 import { window } from './batchings/groups.js'
+import { agents } from './orders/agents.js'
 import { dlpm } from './orders/dlpm.js'
 import { edf } from './orders/edf.js'
 import { fair } from './orders/fair.js'
@@ -40,6 +41,7 @@ export const orders: readonly OrderDefinition[] = [
   dlpm,
   edf,
   mlfq,
+  agents,
   random,
 ]
 

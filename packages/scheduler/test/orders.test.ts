@@ -1,6 +1,11 @@
 import type { SequenceView, WaitingView } from '@cllm/core'
 import { boundedOvertaking, createPolicy, oldestArrival } from '@cllm/scheduler'
-import type { SimulatedRequest, SimulationReport } from '@cllm/simulation'
+import {
+  builtInMachines,
+  simulateLoad,
+  type SimulatedRequest,
+  type SimulationReport,
+} from '@cllm/simulation'
 import t from 'tap'
 import { promptTokens, serveLoad } from './serve-load.js'
 
@@ -291,4 +296,44 @@ t.test('who waits longest is found behind requests that another engine began', a
   const order = boundedOvertaking({ next: () => list.toReversed() }, 0)
   for (const request of list) order.observe?.({ type: 'queued', request, now: 20 })
   t.equal([...order.next(state)][0]?.id, 'oldest')
+})
+
+t.test('agents: slots wait for programs whose tools run', async (t) => {
+  const answerTokens = 10
+  const report = async (name: string) => {
+    const said = new Map<string, number[]>()
+    const call = (id: string, arrival: number, prompt: number[]): SimulatedRequest => {
+      said.set(id, [...prompt, ...Array.from({ length: answerTokens }, () => 0)])
+      return { id, arrival, prompt, maxTokens: answerTokens }
+    }
+    return await simulateLoad({
+      policy: () => createPolicy(name),
+      machine: builtInMachines.get('gpu-8b')!,
+      slots: 4,
+      // programs that are found by their prompts alone, more than there are slots
+      requests: Array.from({ length: 12 }, (_, one) => call(`${one}`, one, promptTokens(900, one))),
+      after({ request: { id } }, now) {
+        const [program = '', turn = '0'] = id.split('/')
+        if (turn === '10') return undefined
+        const prompt = [...said.get(id)!, ...promptTokens(20, Number(turn))]
+        return call(`${program}/${Number(turn) + 1}`, now + 20, prompt)
+      },
+    })
+  }
+  const [fcfs, agents] = [await report('adaptive+fcfs'), await report('adaptive+agents')]
+  const computed = agents.prefillTokens / fcfs.prefillTokens
+  t.ok(computed < 0.5, `${computed} of the prompt tokens are computed`)
+  const meanEnd = ({ results }: SimulationReport): number => {
+    const ends = results.flatMap(({ request, endedAt = NaN }) =>
+      request.id.endsWith('/10') ? [endedAt] : [],
+    )
+    return ends.reduce((sum, end) => sum + end, 0) / ends.length
+  }
+  const ends = meanEnd(agents) / meanEnd(fcfs)
+  t.ok(ends < 0.7, `programs take ${ends} of the time`)
+})
+
+t.test('agents: without programs it is first come, first served', async (t) => {
+  const wanted = [{ id: 'x', length: 30 }, { id: 'a', length: 90 }, { id: 'b' }, { id: 'c' }]
+  t.equal(inTurn(await serve('chunked+agents', wanted)), 'x a b c')
 })

@@ -37,7 +37,7 @@ const jobs: fc.Arbitrary<Job[]> = fc
 
 t.test('the names', (t) => {
   t.same(batchingNames, ['static', 'window', 'continuous', 'chunked', 'adaptive'])
-  const expected = 'fcfs priority sjf hrrn lpm fair dlpm edf mlfq random'
+  const expected = 'fcfs priority sjf hrrn lpm fair dlpm edf mlfq agents random'
   t.same(orderNames, expected.split(' '))
   t.equal(policyNames.length, batchingNames.length * orderNames.length)
   t.equal(createPolicy().name, defaultPolicyName)

@@ -1,6 +1,7 @@
 import { nextNumber } from '@cllm/core'
+import { expected } from './simulated-proposer.js'
 
-/** A part of a prompt. The same key gives the same tokens in every prompt. */
+/** A part of a prompt. The same key gives the same tokens in every prompt; an empty one what a simulated model says. */
 export interface PromptPart {
   readonly key: string
   readonly tokens: number
@@ -13,10 +14,14 @@ export interface PromptPart {
 export function promptIds(parts: readonly PromptPart[]): number[] {
   const ids: number[] = []
   for (const { key, tokens } of parts) {
+    if (key === '') {
+      for (let index = 0; index < tokens; index++) ids.push(expected)
+      continue
+    }
     let state = hashOf(key)
     for (let index = 0; index < tokens; index++) {
       state = nextNumber(state)
-      // 0 is what a simulated model says.
+      // 0 is what a simulated model says: no other part has it.
       ids.push(1 + (state >>> 3))
     }
   }

@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import type { Dataset, WorkItem } from '../workload/work-item.js'
+import { agentsDataset } from './sources/agents.js'
 import { syntheticDataset, type SyntheticOptions } from './sources/synthetic.js'
 import { readJson, readText } from './read-text.js'
 import { azureItems } from './sources/azure-items.js'
@@ -104,15 +105,20 @@ const formats: Readonly<Record<string, (file: string, options: SyntheticOptions)
 }
 
 /** The values that `--dataset` accepts. */
-export const datasetNames = ['synthetic', ...Object.keys(formats).map((name) => `${name}:FILE`)]
+export const datasetNames = [
+  'synthetic',
+  'agents',
+  ...Object.keys(formats).map((name) => `${name}:FILE`),
+]
 
 /**
- * The dataset that `synthetic` or `format:FILE` names.
+ * The dataset that `synthetic`, `agents` or `format:FILE` names.
  *
  * @throws `invalid_configuration` for another format, `invalid_dataset` for an invalid file
  */
 export function openDataset(spec: string, options: SyntheticOptions): Dataset {
   if (spec === 'synthetic') return syntheticDataset(options)
+  if (spec === 'agents') return agentsDataset(options.seed)
   const colon = spec.indexOf(':')
   const open = colon === -1 ? undefined : formats[spec.slice(0, colon)]
   if (open !== undefined) return open(spec.slice(colon + 1), options)

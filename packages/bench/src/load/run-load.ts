@@ -116,8 +116,9 @@ class LoadRun {
       await this.#until(time)
       const job = this.#take()
       if (job === undefined) break
-      // a further turn would come whenever its answer does, and not at the load's times
-      sent.push(this.#send(job, [], time))
+      // a further turn would come whenever its answer does, and not at the load's times, unless it has its own
+      const follows = job.item.next?.pauseMs !== undefined
+      sent.push(follows ? this.#converse(job, time) : this.#send(job, [], time))
     }
     await Promise.all(sent)
   }
@@ -158,18 +159,26 @@ class LoadRun {
   async #converse(first: Job, intendedMs: number): Promise<void> {
     const history: Turn[] = []
     let job = first
+    const program = this.#sent
     let answer = await this.#send(job, history, intendedMs)
     while (answer !== undefined && job.item.next !== undefined && !this.#isOver()) {
       history.push({ question: job.prompt, answer })
       const { next, inputTokens, outputTokens } = job.item
       const item = { ...next, inputTokens: inputTokens + outputTokens + next.inputTokens }
       job = { ...job, item, prompt: promptText(item, this.load.seed, job.salt) }
-      answer = await this.#send(job, history, this.#now())
+      const time = this.#now() + (next.pauseMs ?? 0)
+      await this.#until(time)
+      answer = await this.#send(job, history, time, program)
     }
   }
 
   /** The answer's text; undefined if the answer is missing or incomplete. */
-  async #send(job: Job, history: readonly Turn[], intendedMs: number): Promise<string | undefined> {
+  async #send(
+    job: Job,
+    history: readonly Turn[],
+    intendedMs: number,
+    program = this.#sent,
+  ): Promise<string | undefined> {
     const index = this.#sent++
     const { model } = this.target
     const { temperature, ignoreEos, timeoutMs } = this.load
@@ -193,6 +202,7 @@ class LoadRun {
     })
     this.records.push({
       index,
+      program,
       tenant,
       intendedMs,
       sentMs,

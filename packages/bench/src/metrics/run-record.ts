@@ -26,6 +26,8 @@ export interface RequestFailure {
 export interface RunRecord {
   /** Its index in the run, from 0. */
   readonly index: number
+  /** The index of the first request of its conversation; default: its own. */
+  readonly program?: number
   /** The tenant of the request; empty in a run without tenants. */
   readonly tenant: string
   /** When the load intended to send it. */

@@ -50,6 +50,10 @@ export interface Summary {
   /** Jain's index over tenants. */
   readonly jain?: number
   readonly tenants: readonly TenantSummary[]
+  /** From the first request of a conversation of several to the end of its last one. */
+  readonly programMs?: Distribution
+  /** Where there are such: the end-to-end latency of the requests that are alone. */
+  readonly aloneMs?: Distribution
   /** Actual minus intended send time. */
   readonly sendLagMs?: Distribution
 }
@@ -97,6 +101,7 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
     ...(e2eMs !== undefined && { stability: 1 / (1 + e2eMs.deviation / e2eMs.mean) }),
     ...defined({ jain }),
     tenants: summarizeTenants(records),
+    ...summarizePrograms(records),
     ...defined({ sendLagMs: distributionOf(records.map((each) => each.sentMs - each.intendedMs)) }),
   }
 }
@@ -115,6 +120,17 @@ function durationOf(records: readonly RunRecord[]): number {
 const quick = (records: readonly RunRecord[]) => records.filter(({ slowReader }) => !slowReader)
 
 const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
+
+/** How long conversations took, pauses included, and what was asked beside them. */
+function summarizePrograms(records: readonly RunRecord[]): Pick<Summary, 'programMs' | 'aloneMs'> {
+  const programs = grouped(records, ({ program, index }) => program ?? index)
+  const all = [...programs.values()].filter((own) => own.every(({ outcome }) => outcome === 'ok'))
+  const several = all.filter(({ length }) => length > 1)
+  if (several.length === 0) return {}
+  const programMs = several.map((own) => durationOf(own))
+  const aloneMs = all.flatMap((own) => (own.length === 1 ? own.map(e2eOf) : []))
+  return defined({ programMs: distributionOf(programMs), aloneMs: distributionOf(aloneMs) })
+}
 
 /** The service that one tenant received. */
 export interface TenantSummary {
@@ -164,12 +180,18 @@ export function jainIndex(records: readonly RunRecord[]): number | undefined {
   return squares === 0 ? undefined : (total * total) / (served.length * squares)
 }
 
-function byTenant(records: readonly RunRecord[]): Map<string, RunRecord[]> {
-  const tenants = new Map<string, RunRecord[]>()
+const byTenant = (records: readonly RunRecord[]): Map<string, RunRecord[]> =>
+  new Map([...grouped(records, ({ tenant }) => tenant)].sort(([a], [b]) => (a < b ? -1 : 1)))
+
+function grouped<Key>(
+  records: readonly RunRecord[],
+  keyOf: (record: RunRecord) => Key,
+): Map<Key, RunRecord[]> {
+  const groups = new Map<Key, RunRecord[]>()
   for (const record of records) {
-    const own = tenants.get(record.tenant)
-    if (own === undefined) tenants.set(record.tenant, [record])
+    const own = groups.get(keyOf(record))
+    if (own === undefined) groups.set(keyOf(record), [record])
     else own.push(record)
   }
-  return new Map([...tenants].sort(([a], [b]) => (a < b ? -1 : 1)))
+  return groups
 }

@@ -13,7 +13,7 @@ export interface Figure {
 
 const latency = (
   name: string,
-  key: 'ttftMs' | 'tpotMs' | 'itlMs' | 'e2eMs',
+  key: 'ttftMs' | 'tpotMs' | 'itlMs' | 'e2eMs' | 'programMs' | 'aloneMs',
   part: 'mean' | 'p50' | 'p90' | 'p95' | 'p99' | 'max',
 ): Figure => ({
   name: `${name} ${part}`,
@@ -42,6 +42,10 @@ export const figures: readonly Figure[] = [
   latency('TPOT', 'tpotMs', 'mean'),
   latency('E2E', 'e2eMs', 'p50'),
   latency('E2E', 'e2eMs', 'p99'),
+  latency('program', 'programMs', 'mean'),
+  latency('program', 'programMs', 'p99'),
+  latency('chat beside', 'aloneMs', 'mean'),
+  latency('chat beside', 'aloneMs', 'p99'),
 ]
 
 /** Formats a number with its significant digits: 1,234 or 12.3 or 0.123. */

@@ -42,7 +42,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   const { machine, load, slo = {}, slots, contextSize, batchSize, machines } = options
   const began = performance.now()
   const history = new StepHistory()
-  const { items, laps, ...requests } = simulatedLoad(load)
+  const { items, programs, laps, ...requests } = simulatedLoad(load)
   const { createRouter: router = () => createRouter(options.router), fleet } = options
   const { spread = 1, ...events } = fleet ?? {}
   const machineOf = (index: number) =>
@@ -69,7 +69,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
         }),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     })
-  const records = results.map((result) => recordOf(result, items))
+  const records = results.map((result) => recordOf(result, items, programs))
   const { sendLagMs: _, ...summary } = summarize(records, slo)
   const failures: Record<string, string> = {}
   for (const { failure } of records) {
@@ -104,12 +104,17 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   }
 }
 
-function recordOf(result: SimulatedAnswer, items: readonly WorkItem[]): RunRecord {
+function recordOf(
+  result: SimulatedAnswer,
+  items: readonly WorkItem[],
+  programs: readonly number[],
+): RunRecord {
   const { request, tokenTimes, endedAt, usage } = result
   const index = Number(request.id)
   const { inputTokens = 0, outputTokens = 0 } = items[index] ?? {}
   return {
     index,
+    program: programs[index] ?? index,
     tenant: request.tenant ?? '',
     intendedMs: request.arrival,
     sentMs: request.arrival,

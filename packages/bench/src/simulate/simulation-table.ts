@@ -44,6 +44,9 @@ export function simulationTable(results: readonly SimulationResult[]): string {
     ...number('prompt tokens reused %', ({ summary: { cachedTokens, promptTokens } }) =>
       promptTokens > 0 ? (100 * cachedTokens) / promptTokens : undefined,
     ),
+    ...number('prompt tokens computed', ({ summary: { cachedTokens, promptTokens } }) =>
+      promptTokens > 0 ? promptTokens - cachedTokens : undefined,
+    ),
     ...number('preemptions', ({ preemptions }) => preemptions),
     ...number('draft tokens accepted %', ({ acceptedTokens, draftTokens }) =>
       draftTokens > 0 ? (100 * acceptedTokens) / draftTokens : undefined,

@@ -44,11 +44,12 @@ function fitItem(item: WorkItem, options: FitOptions): WorkItem {
   return { ...item, ...time, prompt, inputTokens, outputTokens }
 }
 
-/** When it arrives, and after how long its client leaves. */
-function timesOf({ atMs, request }: WorkItem, timeScale: number): Partial<WorkItem> {
+/** When it arrives or follows, and after how long its client leaves. */
+function timesOf({ atMs, pauseMs, request }: WorkItem, timeScale: number): Partial<WorkItem> {
   const { cancelAfterMs } = request ?? {}
   return {
     ...(atMs === undefined ? {} : { atMs: atMs * timeScale }),
+    ...(pauseMs === undefined ? {} : { pauseMs: pauseMs * timeScale }),
     ...(cancelAfterMs === undefined
       ? {}
       : { request: { ...request, cancelAfterMs: cancelAfterMs * timeScale } }),

@@ -23,8 +23,10 @@ export interface WorkItem {
   readonly atMs?: number
   /** Further data from a recording; used only by simulations. */
   readonly request?: RecordedRequest
-  /** Follow-up prompts of the same client after the answer; only closed loops have them, and no simulation. */
+  /** What the same client says after the answer; without `pauseMs` only closed loops of real requests have it. */
   readonly next?: WorkItem
+  /** Of a follow-up: how long after the answer it comes, in milliseconds, in every loop. */
+  readonly pauseMs?: number
 }
 
 /** The source of a load's requests. */

@@ -23,6 +23,7 @@ import { EngineObservers } from './report/engine-observers.js'
 import { MakeWay } from './features/make-way.js'
 import { EngineReport } from './report/engine-report.js'
 import { RequestTracker } from './report/request-tracker.js'
+import { PROGRAMS, Programs } from './programs/programs.js'
 import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
 import { RunningSet, WaitingQueue } from './requests/request-sets.js'
@@ -49,6 +50,7 @@ const shared: readonly (readonly [InjectionToken<unknown>, InjectionToken<unknow
   [ACTIVITY, ActivityWatch],
   [ADAPTERS, AdapterTable],
   [EMBEDDINGS, Embeddings],
+  [PROGRAMS, Programs],
   [SLOT_ACTIONS, SlotActions],
 ]
 
@@ -74,6 +76,7 @@ const fixed = [
   OutputProcessor,
   PartQueue,
   PolicyRunner,
+  Programs,
   RequestFinisher,
   RequestTable,
   RequestTracker,
@@ -86,8 +89,9 @@ const fixed = [
   WaitingQueue,
 ] as const
 
-/** What observes each engine, in this order; then come counters and the observers of plug-ins. */
+/** What observes each engine, in this order, so that the policy sees programs; then come counters and the observers of plug-ins. */
 const observing: readonly InjectionToken<EngineObserver>[] = [
+  Programs,
   PolicyRunner,
   RequestTracker,
   ENGINE_COSTS,

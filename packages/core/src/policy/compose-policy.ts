@@ -44,7 +44,12 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       const reject = synchronous(order.reject?.(given), 'reject') ?? []
       const canPreempt = given.freeSlots === 0 && canAdmit
       const victims = canPreempt ? (synchronous(order.preempt?.(given), 'preempt') ?? []) : []
-      const state = victims.length === 0 ? given : withoutVictims(given, victims)
+      let state = victims.length === 0 ? given : withoutVictims(given, victims)
+      // While nothing runs, no slot is worth keeping.
+      if (state.freeSlots > 0 && state.waiting.size > 0 && state.running.length > 0 && canAdmit) {
+        const held = synchronous(order.hold?.(state), 'hold') ?? 0
+        if (held > 0) state = { ...state, freeSlots: Math.max(0, state.freeSlots - held) }
+      }
       let next = synchronous(order.next(state), 'next')
       if (reject.length > 0) next = without(next, new Set(reject.map(({ id }) => id)))
       const preempt = victims.map(({ id }) => id)

@@ -15,6 +15,7 @@ import {
   type SlotAction,
   type SlotActionResult,
   type SlotId,
+  type ProgramReport,
   type TenantService,
   type SchedulerInfo,
   type ChatMessage,
@@ -36,6 +37,7 @@ import {
   ACTIVITY,
   ADAPTERS,
   EMBEDDINGS,
+  PROGRAMS,
   SLOT_ACTIONS,
   TOKENIZER,
 } from '@cllm/core'
@@ -132,6 +134,11 @@ export class EngineControl implements EngineCalls {
   /** Saves, restores or erases an idle slot. */
   async slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult> {
     return await this.#get(SLOT_ACTIONS).run(slot, action)
+  }
+
+  /** The programs whose requests came lately. */
+  async programs(): Promise<readonly ProgramReport[]> {
+    return this.#get(PROGRAMS).report()
   }
 
   /** The adapters that requests can name. */

@@ -25,6 +25,7 @@ export const engineCalls = {
   explain: {},
   slotAction: { hasInput: true, takes: 'request' },
   cache: {},
+  programs: {},
   adapters: {},
   loadAdapter: { hasInput: true, takes: 'pass' },
   unloadAdapter: {},

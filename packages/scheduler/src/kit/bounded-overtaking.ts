@@ -1,4 +1,4 @@
-import type { BackendLimits, Order, SequenceView, WaitingView } from '@cllm/core'
+import type { BackendLimits, Order, SchedulerState, SequenceView, WaitingView } from '@cllm/core'
 import { z } from 'zod'
 import { TokenClock } from './token-clock.js'
 import { hasBegun, isWaiting } from './waiting-heap.js'
@@ -29,11 +29,13 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
   let turnAt = 0
   let favoured: SequenceView | undefined
   let price = 0
+  const overdue = ({ waiting }: SchedulerState): SequenceView | undefined => {
+    const first = clock.now < turnAt ? undefined : longestWaiting(waiting)
+    return first !== undefined && clock.age(first) >= patience ? first : undefined
+  }
   return {
     *next(state) {
-      favoured = clock.now < turnAt ? undefined : longestWaiting(state.waiting)
-      if (favoured !== undefined && clock.age(favoured) < patience) favoured = undefined
-      const first = favoured
+      const first = (favoured = overdue(state))
       if (first !== undefined) {
         const most = first.promptTokens + first.maxTokens
         price = overdueShare * Math.min(most, state.limits.contextSize)
@@ -44,6 +46,11 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
     reject: (state) => order.reject?.(state) ?? [],
     preempt: (state) => order.preempt?.(state) ?? [],
     victim: (state) => order.victim?.(state),
+    // No slot is kept from an overdue request.
+    hold(state) {
+      const held = order.hold?.(state) ?? 0
+      return held === 0 || overdue(state) === undefined ? held : Math.min(held, state.freeSlots - 1)
+    },
     observe(event) {
       if (event.type === 'admitted' && event.request === favoured) turnAt = clock.now + price
       clock.observe(event)

@@ -91,6 +91,7 @@ export function checkedOrder(order: Order): Order {
     reject: (state) => order.reject?.(state) ?? [],
     preempt: (state) => order.preempt?.(state) ?? [],
     victim: (state) => order.victim?.(state),
+    hold: (state) => order.hold?.(state) ?? 0,
     onServedElsewhere: (services) => order.onServedElsewhere?.(services),
     observe: (event) => order.observe?.(event),
   }

@@ -12,6 +12,7 @@ import type { FinishReason, Forecast, PromptProgress, Timings, Usage } from './u
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
 import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
+import type { ProgramReport } from '../scheduling/programs.js'
 import type { TenantService } from '../scheduling/scheduler-policy.js'
 import type {
   ChatMessage,
@@ -168,6 +169,8 @@ export interface EngineCalls {
   slotAction(slot: SlotId, action: SlotAction): Promise<SlotActionResult>
   /** The saved states, the latest used last; `drop` drops them all. */
   cache(action: 'list' | 'drop'): Promise<readonly CachedState[]>
+  /** The programs whose requests came lately, at most 1,000, the one that went on last first. */
+  programs(): Promise<readonly ProgramReport[]>
   /** The adapters that requests can name, by their numbers. */
   adapters(): Promise<readonly AdapterInfo[]>
   /**

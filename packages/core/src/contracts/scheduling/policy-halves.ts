@@ -48,6 +48,11 @@ export interface Order {
    * the one that was admitted last.
    */
   victim?(state: SchedulerState): SequenceView | undefined
+  /**
+   * How many of the free slots are kept for requests that have not come yet, as their programs pause. Asked
+   * where requests wait and others run.
+   */
+  hold?(state: SchedulerState): number
   /** Learns from what happened. */
   observe?(event: SchedulerEvent): void
   /** See `SchedulerPolicy`. */

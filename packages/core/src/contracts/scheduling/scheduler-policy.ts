@@ -1,4 +1,5 @@
 import type { BackendLimits } from '../model/backend.js'
+import type { ProgramsView, ProgramView } from './programs.js'
 
 /** Where a request is in its life. */
 export type RequestState =
@@ -25,6 +26,8 @@ export interface SequenceView {
   readonly deadline: number | undefined
   readonly tenant: string
   readonly session: string | undefined
+  /** The program that it belongs to, by its session or its prompt; default: none. */
+  readonly program?: ProgramView | undefined
   readonly promptTokens: number
   /** Tokens drawn so far. */
   readonly generatedTokens: number
@@ -82,6 +85,8 @@ export interface SchedulerState {
   /** Slots that can be given out; none while the KV cells that all share do not suffice for one more. */
   readonly freeSlots: number
   readonly limits: BackendLimits
+  /** The programs that requests belong to; absent: there is none. */
+  readonly programs?: ProgramsView | undefined
 }
 
 /** What the next step is. */

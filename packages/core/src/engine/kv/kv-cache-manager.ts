@@ -13,6 +13,7 @@ import { heldTokens } from './prefix-index.js'
 import { SlotChooser, type SlotChoice, originOf } from './slot-chooser.js'
 import { StateSaver } from './states/saving.js'
 import { StateCache } from './states/state-cache.js'
+import { Programs } from '../programs/programs.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** Gives slots to sequences and reuses the tokens that earlier ones computed in them. */
@@ -30,11 +31,12 @@ export class SlotCacheManager extends BaseCacheManager {
     @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(StateCache) private readonly states: StateCache,
     @inject(BetweenSteps) between: BetweenSteps,
+    @inject(Programs) private readonly programs: Programs,
   ) {
     super(backend, index)
     this.#saver = new StateSaver(this.slots, states, clock, costs)
     if (states.isOn) between.add(this.#saver)
-    this.#chooser = new SlotChooser(this.slots, index, costs, backend, states)
+    this.#chooser = new SlotChooser(this.slots, index, costs, backend, states, programs)
   }
 
   /** How many tokens of a waiting sequence need not be computed if it is admitted now. */
@@ -102,7 +104,7 @@ export class SlotCacheManager extends BaseCacheManager {
     for (const state of needed) if (state !== undefined && 'holds' in state) state.holds++
     try {
       if (slot.length > choice.kept) await this.#beforeLoss(slot, choice.kept)
-      this.index.drop(slot)
+      this.#lose(slot)
       this.give(slot, sequence)
       await this.#fill(choice, sequence)
     } finally {
@@ -158,6 +160,12 @@ export class SlotCacheManager extends BaseCacheManager {
     }
   }
 
+  /** What an idle slot holds can no longer be found. */
+  #lose(slot: Slot): void {
+    this.index.drop(slot)
+    if (this.programs.slots.size > 0) this.programs.onLost(slot)
+  }
+
   #empty(slot: Slot): void {
     try {
       this.backend.release(slot.id)
@@ -208,8 +216,10 @@ export class SlotCacheManager extends BaseCacheManager {
     this.index.unplan(sequence)
     this.index.drop(slot)
     this.takeBack(slot, now)
-    if (sequence.isShared) this.index.keep(slot, sequence)
-    else this.#empty(slot)
+    if (sequence.isShared) {
+      this.index.keep(slot, sequence)
+      if (sequence.program !== undefined) this.programs.onKept(sequence.program, slot)
+    } else this.#empty(slot)
     const { pin, keepMs } = sequence.request
     const isKept = sequence.finish !== undefined && (pin || keepMs !== undefined)
     if (isKept) this.#saver.addPin(slot, sequence.request, now)
@@ -218,7 +228,7 @@ export class SlotCacheManager extends BaseCacheManager {
   /** Empties a slot without an owner; what others may want again is saved before. */
   async evict(slot: Slot): Promise<void> {
     await this.#beforeLoss(slot, 0)
-    this.index.drop(slot)
+    this.#lose(slot)
     this.#empty(slot)
   }
 
@@ -228,7 +238,7 @@ export class SlotCacheManager extends BaseCacheManager {
     const length = owner?.slotTokens ?? 0
     if (owner === undefined || length === 0 || to.owner !== undefined) return false
     if (!(await this.#beforeLoss(to, 0))) return false
-    this.index.drop(to)
+    this.#lose(to)
     to.length = await this.#copy(from, to, length)
     if (to.length !== length) {
       this.#empty(to)

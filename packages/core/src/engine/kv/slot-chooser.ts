@@ -3,6 +3,7 @@ import { type FoundState, type SavedState, lengthOf } from './states/saved-state
 import type { Backend } from '../../contracts/model/backend.js'
 import { layoutMs, preferSlot } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'
+import type { Programs } from '../programs/programs.js'
 import type { Sequence } from '../requests/sequence.js'
 import { heldTokens, longestMatch, sharedLength } from './prefix-index.js'
 import type { StateCache } from './states/state-cache.js'
@@ -34,6 +35,23 @@ interface Reach extends Match {
   readonly checkpoint?: SavedState
 }
 
+/** Where a sequence's tokens are, and, where programs have slots, the one whose loss costs the least. */
+interface Findings {
+  readonly sources: readonly Reach[]
+  readonly found: FoundState | undefined
+  readonly cheapest: Slot | undefined
+}
+
+type Chances = ReadonlyMap<Slot, number>
+const noChances: Chances = new Map()
+
+/** The slots without an owner, the cheapest to lose first, and the others; how likely programs want theirs. */
+interface Places {
+  readonly free: readonly Slot[]
+  readonly used: readonly number[]
+  readonly chances: Chances
+}
+
 const kinds = ['idle', 'running'] as const
 
 /** Finds where a sequence's first tokens are, and the slot that it costs the least to have them in. */
@@ -44,15 +62,16 @@ export class SlotChooser {
     private readonly costs: EngineCosts,
     private readonly backend: Backend,
     private readonly states: StateCache,
+    private readonly programs: Programs,
   ) {}
 
   /**
    * The cheapest way into a slot, by what was learned of costs: go on where a slot's tokens are the
    * same, copy them from any slot, restore what was saved, or compute. What is lost with a slot's other
-   * tokens counts with the chance that they are wanted again, which falls from the most to the least
-   * recently used one; and a place that makes every step longer counts with that, but with no more than
-   * it costs until the sequence is moved, and the move. A slot that the request asks for is taken where
-   * it is free.
+   * tokens counts with the chance that they are wanted again: that its program goes on, or else one that
+   * falls from the most to the least recently used one; and a place that makes every step longer counts with
+   * that, but with no more than it costs until the sequence is moved, and the move. A slot that the request
+   * asks for is taken where it is free.
    */
   choose(sequence: Sequence): SlotChoice {
     const free: Slot[] = []
@@ -62,14 +81,17 @@ export class SlotChooser {
       else used.push(slot.id)
     }
     free.sort(cheapestToLose)
+    const { programs } = this
+    const chances = programs.slots.size > 0 ? programs.chances() : noChances
+    const cheapest = chances.size > 0 ? this.#cheapest(free, chances) : undefined
     const { known, sources } = this.#sources(sequence)
     const found = this.states.find(sequence)
-    const ways = this.#ways(sequence, free, used, sources, found)
+    const ways = this.#ways(sequence, free, used, { sources, found, cheapest })
     let best = ways[0]!
     let leastMs = Infinity
     // Most often there is but one.
     for (const way of ways.length > 1 ? ways : []) {
-      const ms = this.#costMs(way, sequence, free, used)
+      const ms = this.#costMs(way, sequence, { free, used, chances })
       if (!(ms < leastMs)) continue
       best = way
       leastMs = ms
@@ -104,8 +126,7 @@ export class SlotChooser {
     sequence: Sequence,
     free: readonly Slot[],
     used: readonly number[],
-    sources: readonly Reach[],
-    found: FoundState | undefined,
+    { sources, found, cheapest }: Findings,
   ): Way[] {
     const ids: number[] = []
     let empty = 0
@@ -123,6 +144,7 @@ export class SlotChooser {
       if (empty > 0 && empty < free.length) {
         targets.add(this.slots[preferSlot(this.backend, ids.slice(0, empty), used)]!)
       }
+      if (cheapest !== undefined) targets.add(cheapest)
     }
     const ways: Way[] = []
     for (const { slot, ...more } of sources) {
@@ -144,16 +166,30 @@ export class SlotChooser {
     return ways
   }
 
+  /** The idle slot whose loss costs the least. */
+  #cheapest(free: readonly Slot[], chances: Chances): Slot | undefined {
+    let [cheapest, leastMs] = [free[0], Infinity]
+    for (const slot of free) {
+      const ms = this.states.worth.lossMs(slot, 0, this.#wanted(slot, free, chances))
+      if (ms < leastMs) [cheapest, leastMs] = [slot, ms]
+    }
+    return cheapest
+  }
+
+  /** The chance that what an idle slot holds is wanted again. */
+  #wanted(slot: Slot, free: readonly Slot[], chances: Chances): number {
+    const rank = free.indexOf(slot) + 1
+    return chances.get(slot) ?? (this.costs.reuseShare * rank) / free.length
+  }
+
   /** What the sequence costs from this choice on, with what others lose by it. */
-  #costMs(way: Way, sequence: Sequence, free: readonly Slot[], used: readonly number[]): number {
+  #costMs(way: Way, sequence: Sequence, { free, used, chances }: Places): number {
     const { slot, source, shared, kept, found, checkpoint } = way
     const { costs, states } = this
-    const rank = free.indexOf(slot) + 1
-    const wanted = (costs.reuseShare * rank) / free.length
+    const lossMs = states.worth.lossMs(slot, kept, this.#wanted(slot, free, chances))
     const copyMs =
       slot === source ? 0 : checkpoint === undefined ? costs.copyMs : states.copyMs(source)
     const cutMs = checkpoint === undefined ? 0 : costs.states.loadMs(checkpoint.bytes)
-    const lossMs = states.worth.lossMs(slot, kept, wanted)
     const loadMs = found === undefined ? 0 : states.loadMs(found)
     const placeMs = layoutMs(this.backend, [...used, slot.id])
     const steps = (sequence.maxTokens - sequence.generatedTokens) / 2

@@ -166,9 +166,10 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     const { batchSize } = state.limits
     let plan: Plan
     try {
-      const { now, freeSlots, limits } = state
+      const { now, freeSlots, limits, programs } = state
       // A copy: what a policy in plain JavaScript takes out of it is not lost to the engine.
-      const given = { now, waiting: state.waiting, running: running.list, freeSlots, limits }
+      const { waiting: queue } = state
+      const given = { now, waiting: queue, running: running.list, freeSlots, limits, programs }
       plan = synchronous(policy.plan(given), 'plan')
       checkPlan(policy, plan, { now, freeSlots, waiting, running, batchSize })
     } catch (error) {

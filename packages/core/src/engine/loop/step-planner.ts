@@ -7,6 +7,7 @@ import * as tokens from '../../tokens.js'
 import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
 import { PolicyRunner } from './policy-runner.js'
 import { EngineObservers } from '../report/engine-observers.js'
+import { Programs } from '../programs/programs.js'
 import { RequestFinisher } from '../requests/request-finisher.js'
 import { RequestTable } from '../requests/request-table.js'
 import { type StepPart, partsOf, tokensOf, withoutDrafts } from './run-step.js'
@@ -40,6 +41,7 @@ export class StepPlanner {
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
     @inject(Speculator) private readonly speculator: Speculator,
     @inject(EngineObservers) private readonly observers: EngineObservers,
+    @inject(Programs) private readonly programs: Programs,
   ) {
     this.takesTime = speculator.takesTime
   }
@@ -75,7 +77,8 @@ export class StepPlanner {
 
   #state(now: number): Omit<SchedulerState, 'running'> {
     const { waiting } = this.table
-    return { now, waiting, freeSlots: this.kv.freeSlots, limits: this.backend.limits }
+    const { kv, backend, programs } = this
+    return { now, waiting, freeSlots: kv.freeSlots, limits: backend.limits, programs }
   }
 
   #plan(now: number): Plan {

@@ -14,6 +14,7 @@ import type {
 import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
 import type { RequestAdapters } from '../../contracts/model/adapter.js'
 import { BlockChain } from '../kv/block-chain.js'
+import type { Program } from '../programs/program.js'
 import type { SequenceDrafts } from '../speculation/sequence-drafts.js'
 import type { StopMatcher } from './stop-matcher.js'
 
@@ -103,6 +104,8 @@ export class Sequence implements SequenceView {
   /** Whether its slot may hold something else: a step failed on it. */
   isInDoubt = false
   sampler: Sampler | undefined
+  /** What it belongs to; undefined: it stands alone, as far as is known. */
+  program: Program | undefined
   /** Where its first tokens were, as far as that is known. */
   origin: CacheOrigin | undefined
   /** After how many of its tokens a chunk ends, rising: there a checkpoint is saved. */

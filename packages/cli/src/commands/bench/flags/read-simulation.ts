@@ -12,6 +12,7 @@ import {
   type SimulationSetup,
   type Slo,
   withLimits,
+  type WorkItem,
 } from '@cllm/bench'
 import { defined } from '@cllm/core'
 import { createRouter as createBuiltIn } from '@cllm/scheduler'
@@ -160,8 +161,10 @@ function longest(dataset: Dataset, requests: number): number {
   const { size = Infinity } = dataset
   let most = 0
   for (let index = 0; index < Math.min(size, requests); index++) {
-    const { inputTokens, outputTokens } = dataset.item(index)
-    most = Math.max(most, inputTokens + outputTokens)
+    let all = 0
+    let turn: WorkItem | undefined = dataset.item(index)
+    for (; turn !== undefined; turn = turn.next) all += turn.inputTokens + turn.outputTokens
+    most = Math.max(most, all)
   }
   return Math.ceil(most / 1024) * 1024
 }

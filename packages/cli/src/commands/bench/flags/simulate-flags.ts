@@ -11,7 +11,7 @@ const machineNames = [...builtInMachines.keys()]
 export const simulationFlags = {
   trace: one('FILE', 'A trace, Azure CSV or Mooncake JSONL, with its own arrival times'),
   replay: one('FILE', "A server's recording, from GET /admin/recorder or a crash file"),
-  dataset: one('SPEC', 'Without --trace: synthetic (default) or any from cllm bench serve'),
+  dataset: one('SPEC', 'Without --trace: synthetic (default), agents or any from cllm bench serve'),
   rate: one('R', 'Open loop: requests per second', list(positive)),
   burstiness: loadFlags.burstiness,
   concurrency: one(
