@@ -9,6 +9,7 @@ import {
 } from '@cllm/core'
 import { inFieldNames } from '../fields/generation-fields.js'
 import type { Call } from '../routes/call.js'
+import { programOf } from './request-headers.js'
 
 /** An event of a request that the engine has accepted. */
 export type GenerationEvent = Exclude<GenerateEvent, { type: 'start' }>
@@ -44,8 +45,10 @@ export async function startGeneration(
 ): Promise<Generation> {
   const isNamed = isFirst && request.id === undefined && call.id !== undefined
   const isAsked = call.header(forecastHeader).toLowerCase() === 'true'
+  const session = request.session ?? programOf(call)
   const asked = {
     ...request,
+    ...(session !== undefined && { session }),
     ...(isNamed && { id: call.id }),
     ...(isAsked && { forecast: true }),
   }

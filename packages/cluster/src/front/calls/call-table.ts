@@ -32,6 +32,7 @@ const table: Partial<Readonly<Record<EngineCallName, CallKind>>> = {
   getScheduler: toAnyone,
   setScheduler: toAll(([first]) => first),
   cache: toAll((all) => all),
+  programs: toAll((all) => all),
   slotAction: { plan: planSlotAction },
   explain: { plan: planExplain, tellsIds: true },
   activity: { plan: planActivity, tellsIds: true, partialMs: 1000 },

@@ -13,6 +13,7 @@ import type { AdminContext } from './admin-context.js'
 import {
   deleteCache,
   getCache,
+  getPrograms,
   getRecorder,
   getScheduler,
   putScheduler,
@@ -74,6 +75,9 @@ const routes: readonly Route<AdminContext>[] = [
     reading: 'exact',
   }),
   del('/admin/cache', 'admin', 'Drop all of it', deleteCache, { query: modelQuery }),
+  get('/admin/programs', 'admin', 'Agents and conversations: calls, tokens, pauses', getPrograms, {
+    query: modelQuery,
+  }),
   get('/admin/log-level', 'admin', 'The log level', getLogLevel),
   put('/admin/log-level', 'admin', 'Change the log level', putLogLevel, {
     body: logLevelSchema,
@@ -105,7 +109,7 @@ const routes: readonly Route<AdminContext>[] = [
 
 /**
  * The routes that change a running server or show its present and recent past: `GET` and `PUT` of
- * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live` and `/admin/recorder`, `GET`, `POST` and `DELETE` of
+ * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live`, `/admin/programs` and `/admin/recorder`, `GET`, `POST` and `DELETE` of
  * `/admin/cache` and `/admin/keys`, `PATCH /admin/keys/{name}`; see `docs/api.md`. Without API
  * keys every client that reaches them can use them, so expose them to operators only.
  */

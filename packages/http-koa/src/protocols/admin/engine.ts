@@ -88,6 +88,23 @@ export const warmSchema = z.object({
 })
 
 /**
+ * `GET /admin/programs`: the programs whose requests came lately, the one that went on last first, with their
+ * shares of the tokens that were computed.
+ */
+export async function getPrograms(call: Call<unknown, ModelQuery>): Promise<Answer> {
+  const { engines: directory, query } = call
+  const engine = engineInMemory(directory, query.model)
+  if (engine === undefined) throw neverLoaded(directory, query.model)
+  const list = await engine.programs()
+  const all = list.reduce((sum, { servedTokens }) => sum + servedTokens, 0)
+  const programs = list.map(({ arrival: _, pausedAt: __, ...program }) => ({
+    ...program,
+    share: all > 0 ? program.servedTokens / all : 0,
+  }))
+  return { success: true, data: { programs } }
+}
+
+/**
  * `POST /admin/cache`: computes a prompt, such as the system prompt of an application, before anyone asks
  * with it. With `pin`, the default, it is saved and dropped for no other. Where tenants share no prefixes, it
  * is for one `tenant`: default that of the header, or of the admin's key.

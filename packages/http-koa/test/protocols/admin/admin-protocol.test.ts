@@ -2,11 +2,13 @@ import { definePolicy, PluginRegistry } from '@cllm/core'
 import { drive, runUntilIdle } from '@cllm/testing'
 import {
   adminProtocol,
+  anthropicProtocol,
   type ApiKey,
   hashKey,
   keyRing,
   type LimitChanges,
   nativeProtocol,
+  openAiProtocol,
 } from '@cllm/http-koa'
 import t from 'tap'
 import { z } from 'zod'
@@ -343,4 +345,61 @@ t.test('/admin/keys without a place for keys says what there is', async (t) => {
     t.equal(answer.status, 400)
     t.match(await answer.json(), { code: 'unsupported', error: words })
   }
+})
+
+testEach('/admin/programs: agents by what they send', async (t) => {
+  const protocols = [nativeProtocol(), openAiProtocol(), anthropicProtocol(), adminProtocol()]
+  const server = await serve({ protocols })
+  t.teardown(() => server.close())
+  const messages = [{ role: 'user', content: 'Hello' }]
+  const id = (digit: number) => `${digit}`.repeat(8) + '-1111-4111-8111-111111111111'
+  const ask = async (path: string, body: object, headers: Record<string, string> = {}) => {
+    const given = { headers: { 'content-type': 'application/json', ...headers } }
+    const { status } = await drive(server.clock, server.post(path, body, given))
+    t.equal(status, 200, path)
+  }
+  await ask(
+    '/generate',
+    { prompt: 'Hello', max_tokens: 3, session: 'own' },
+    { 'x-session-id': 'no' },
+  )
+  await ask(
+    '/v1/chat/completions',
+    { messages, max_tokens: 3 },
+    { 'x-session-affinity': 'opencode' },
+  )
+  const claude = { 'x-claude-code-session-id': 'claude' }
+  const message = { model: 'fake', messages, max_tokens: 3 }
+  await ask('/v1/messages', message, claude)
+  await ask('/v1/messages', message, { ...claude, 'x-claude-code-agent-id': 'explorer' })
+  for (const user_id of [
+    `user_ab_account_${id(2)}_session_${id(1)}`,
+    `{"session_id":"${id(1)}"}`,
+  ]) {
+    await ask('/v1/messages', { ...message, metadata: { user_id } })
+  }
+  const response = { input: 'Hello', max_output_tokens: 3 }
+  await ask('/v1/responses', response, { session_id: 'codex' })
+  await ask('/v1/responses', { ...response, prompt_cache_key: id(3) })
+  // what many have in common is no program
+  await ask('/v1/responses', { ...response, prompt_cache_key: 'my-app' })
+  await ask('/v1/messages', { ...message, metadata: { user_id: 'someone' } })
+  await ask('/generate', { prompt: 'Hello', max_tokens: 3 }, { 'x-session-id': 'x'.repeat(257) })
+  const { data } = (await (await server.get('/admin/programs')).json()) as {
+    data: { programs: { id: string; calls: number; share: number; open: number }[] }
+  }
+  t.same(
+    data.programs.map((one) => [one.id, one.calls]),
+    [
+      [id(3), 1],
+      ['codex', 1],
+      [id(1), 2],
+      ['claude/explorer', 1],
+      ['claude', 1],
+      ['opencode', 1],
+      ['own', 1],
+    ],
+  )
+  t.match(data.programs[0], { open: 0, tenant: 'default', generatedTokens: 3, pauses: 0 })
+  t.ok(Math.abs(data.programs.reduce((sum, { share }) => sum + share, 0) - 1) < 1e-9)
 })
