@@ -38,7 +38,7 @@ export interface ProgramsView {
 }
 
 /** A program as `GET /admin/programs` shows it. */
-export interface ProgramReport extends ProgramView {
+export interface ProgramReport extends Omit<ProgramView, 'arrival' | 'pausedAt'> {
   readonly promptTokens: number
   readonly cachedTokens: number
   readonly generatedTokens: number

@@ -1,8 +1,8 @@
-import type { ProgramReport } from '../../contracts/scheduling/programs.js'
+import type { ProgramReport, ProgramView } from '../../contracts/scheduling/programs.js'
 import { longestPause, PauseModel } from './pause-model.js'
 
 /** Requests that go on with each other, and how long they pause. */
-export class Program implements ProgramReport {
+export class Program implements ProgramView, ProgramReport {
   calls = 0
   open = 0
   servedTokens = 0
@@ -74,23 +74,21 @@ export class Program implements ProgramReport {
 
   /** What clients are shown. */
   report(now: number): ProgramReport {
-    const { id, tenant, arrival, calls, open, servedTokens, pausedAt, keptTokens } = this
+    const { id, tenant, calls, open, servedTokens, keptTokens } = this
     const { promptTokens, cachedTokens, generatedTokens, pauses, pausedMs } = this
     return {
       id,
       tenant,
-      arrival,
       calls,
       open,
       servedTokens,
-      pausedAt,
       keptTokens,
       promptTokens,
       cachedTokens,
       generatedTokens,
       pauses,
       pausedMs,
-      ...(this.isPausing(now) && { pausesSinceMs: now - pausedAt }),
+      ...(this.isPausing(now) && { pausesSinceMs: now - this.pausedAt }),
     }
   }
 }

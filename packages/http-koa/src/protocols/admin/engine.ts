@@ -97,10 +97,9 @@ export async function getPrograms(call: Call<unknown, ModelQuery>): Promise<Answ
   if (engine === undefined) throw neverLoaded(directory, query.model)
   const list = await engine.programs()
   const all = list.reduce((sum, { servedTokens }) => sum + servedTokens, 0)
-  const programs = list.map(({ arrival: _, pausedAt: __, ...program }) => ({
-    ...program,
-    share: all > 0 ? program.servedTokens / all : 0,
-  }))
+  const programs = list.map((program) => {
+    return { ...program, share: all > 0 ? program.servedTokens / all : 0 }
+  })
   return { success: true, data: { programs } }
 }
 
