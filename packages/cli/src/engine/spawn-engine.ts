@@ -7,6 +7,7 @@ import {
   SupervisedEngineClient,
   type SupervisorOptions,
 } from '@cllm/host'
+import { compiledFolder } from '../models/cache-folder.js'
 import { killAtExit } from '../process/kill-at-exit.js'
 import {
   type EngineSettings,
@@ -139,7 +140,12 @@ const oneArena: NodeJS.ProcessEnv = { MALLOC_ARENA_MAX: '1' }
 
 function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProcess {
   const child = fork(entry, {
-    env: { ...oneArena, ...threadPoolOf(settings), ...env },
+    env: {
+      ...oneArena,
+      ...threadPoolOf(settings),
+      NODE_COMPILE_CACHE: compiledFolder({ env }),
+      ...env,
+    },
     execArgv: smallHeap,
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })

@@ -29,6 +29,11 @@ export function nativeFolder(options: CacheFolderOptions): string {
   return ownFolder('native', options)
 }
 
+/** The folder for the compiled code of cLLM's own modules, in the user's cache folder. It need not exist. */
+export function compiledFolder(options: CacheFolderOptions): string {
+  return join(userFolder(options), 'compiled')
+}
+
 function ownFolder(name: string, options: CacheFolderOptions): string {
   const { CLLM_CACHE: own } = options.env
   return join(own ? resolve(own) : userFolder(options), name)
