@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { CllmError, type OutputConstraint, type TokenId } from '@cllm/core'
+import { CllmError, type OutputConstraint } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
 import type { Vocabulary } from '../text/vocabulary.js'
 import { parseGbnf } from './gbnf/gbnf-parser.js'
@@ -32,7 +32,7 @@ export class ConstraintGrammars {
    * @param encode - the tokens of a text that stands behind another one
    */
   constructor(
-    vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'read' | 'endOfGeneration'>,
+    vocabulary: Pick<Vocabulary, 'size' | 'bytes' | 'texts' | 'endOfGeneration'>,
     encode: GrammarTokens['encode'],
   ) {
     const { size, endOfGeneration } = vocabulary
@@ -42,7 +42,7 @@ export class ConstraintGrammars {
       endOfGeneration,
       bytes: (token) => vocabulary.bytes(token),
       get trie() {
-        return (trie ??= buildTokenTrie(textsOf(vocabulary)))
+        return (trie ??= buildTokenTrie(vocabulary.texts(), (token) => !endOfGeneration.has(token)))
       },
       encode,
     }
@@ -74,14 +74,6 @@ export class ConstraintGrammars {
       this.#grammars.set(key, grammar, { size })
       return grammar
     })
-  }
-}
-
-/** The texts of all tokens, which only the tree keeps. */
-function* textsOf(vocabulary: Pick<Vocabulary, 'size' | 'read' | 'endOfGeneration'>) {
-  for (let token: TokenId = 0; token < vocabulary.size; token++) {
-    const bytes = vocabulary.read(token)
-    if (bytes.length > 0 && !vocabulary.endOfGeneration.has(token)) yield [token, bytes] as const
   }
 }
 

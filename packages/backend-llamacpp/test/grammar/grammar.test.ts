@@ -1,9 +1,9 @@
-import { array, assert, constantFrom, integer, property, string } from 'fast-check'
+import { array, assert, constantFrom, integer, property, string, uint8Array } from 'fast-check'
 import t from 'tap'
 import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
 import { JsonLayout } from '../../src/grammar/match/json-layout.js'
 import { TokenGrammar } from '../../src/grammar/match/token-grammar.js'
-import { buildTokenTrie } from '../../src/grammar/match/token-trie.js'
+import { buildTokenTrie, type TokenTexts } from '../../src/grammar/match/token-trie.js'
 import { LinearPattern } from '../../src/grammar/pattern/linear-pattern.js'
 import { jsonGbnf, schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 import { TriggerSearch } from '../../src/grammar/trigger-search.js'
@@ -14,13 +14,18 @@ const encoder = new TextEncoder()
 const bytesOf = (text: Text) => (typeof text === 'string' ? encoder.encode(text) : text)
 const end = '<end>'
 
+/** Texts one behind the other. */
+function flat(texts: readonly Uint8Array[]): TokenTexts {
+  const starts = new Uint32Array(texts.length + 1)
+  for (const [token, { length }] of texts.entries()) starts[token + 1] = starts[token]! + length
+  return { bytes: Buffer.concat(texts), starts }
+}
+
 /** A grammar over tokens with these texts. */
 function grammarOf(gbnf: string, texts: readonly Text[]) {
   const all = texts.map((text) => bytesOf(text))
   const ends = new Set([...texts.keys()].filter((token) => texts[token] === end))
-  const trie = buildTokenTrie(
-    [...all.entries()].filter(([token, { length }]) => length > 0 && !ends.has(token)),
-  )
+  const trie = buildTokenTrie(flat(all), (token) => !ends.has(token))
   const bytes = (token: number) => all[token]!
   const encode = (text: string) => longestOf(text, all)
   const tokens = { size: texts.length, endOfGeneration: ends, bytes, trie, encode }
@@ -48,28 +53,36 @@ function longestOf(text: string, all: readonly Uint8Array[]): number[] {
 const listed = (mask: Uint32Array, size: number) =>
   [...Array(size).keys()].filter((token) => ((mask[token >> 5]! >> (token & 31)) & 1) === 1)
 
-t.test('the vocabulary as a tree', (t) => {
-  const texts = ['ab', 'a', 'abc', 'b', 'é€', 'é', 'ab']
-  const trie = buildTokenTrie([...texts.entries()].map(([token, text]) => [token, bytesOf(text)]))
-  const found = new Map<string, number[]>()
+/** The tokens of each text in a tree, in its order. */
+function listedTrie(texts: readonly Uint8Array[]): [text: string, tokens: number[]][] {
+  const trie = buildTokenTrie(flat(texts), () => true)
+  const found: [string, number[]][] = []
   const walk = (node: number, before: readonly number[]) => {
     const tokens = [...trie.tokens.subarray(trie.starts[node], trie.starts[node + 1])]
-    if (tokens.length > 0) found.set(new TextDecoder().decode(Uint8Array.from(before)), tokens)
+    if (tokens.length > 0) found.push([before.join(), tokens])
     for (let child = node + 1; child < trie.ends[node]!; child = trie.ends[child]!) {
       walk(child, [...before, trie.bytes[child]!])
     }
   }
   walk(0, [])
-  t.same(
-    [...found],
-    [
-      ['a', [1]],
-      ['ab', [0, 6]],
-      ['abc', [2]],
-      ['b', [3]],
-      ['é', [5]],
-      ['é€', [4]],
-    ],
+  return found
+}
+
+t.test('the vocabulary as a tree', (t) => {
+  const bytes = uint8Array({ minLength: 1, maxLength: 5, max: 2 })
+  const anyBytes = uint8Array({ maxLength: 4 })
+  assert(
+    property(array(bytes, { maxLength: 120 }), array(anyBytes), (similar, others) => {
+      const texts = [...similar, ...others]
+      const expected = new Map<string, number[]>()
+      const order = [...texts.keys()].sort((a, b) => Buffer.compare(texts[a]!, texts[b]!) || a - b)
+      for (const token of order) {
+        const text = texts[token]!.join()
+        if (text !== '') expected.set(text, [...(expected.get(text) ?? []), token])
+      }
+      return JSON.stringify(listedTrie(texts)) === JSON.stringify([...expected])
+    }),
+    { numRuns: 200 },
   )
   t.end()
 })

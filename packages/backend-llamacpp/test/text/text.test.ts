@@ -58,6 +58,14 @@ t.test('decoders give what llama.cpp gives, and go on anywhere', async (t) => {
     const loaded = await loadModel({ ...settings, modelPath })
     const { native, vocabularySize } = loaded
     const vocabulary = new Vocabulary(native, vocabularySize)
+    const { bytes, starts } = vocabulary.texts()
+    const isSame = Array.from({ length: vocabularySize }, (_, token) => {
+      return !Buffer.compare(
+        bytes.subarray(starts[token], starts[token + 1]),
+        vocabulary.read(token),
+      )
+    })
+    t.equal(isSame.indexOf(false), -1, `${kind}: all texts at once are what each is`)
     const decode = (tokens: readonly TokenId[], before?: readonly TokenId[]): string => {
       const decoder = new Decoder(vocabulary, before)
       return tokens.map((token) => decoder.push(token)).join('') + decoder.end()

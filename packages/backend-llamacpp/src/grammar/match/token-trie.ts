@@ -15,43 +15,117 @@ export interface TokenTrie {
   readonly starts: Uint32Array
 }
 
-/** @param tokens - their ids and texts, of which none is empty */
-export function buildTokenTrie(tokens: Iterable<readonly [TokenId, Uint8Array]>): TokenTrie {
-  const texts: (readonly [text: string, token: TokenId])[] = []
-  let most = 1
-  for (const [token, bytes] of tokens) {
-    texts.push([Buffer.from(bytes).toString('latin1'), token])
-    most += bytes.length
+/** The texts of all tokens of a model, one behind the other. */
+export interface TokenTexts {
+  readonly bytes: Uint8Array
+  /** Where that of each token begins; it goes on to where the next one's begins. */
+  readonly starts: Uint32Array
+}
+
+/** @param isIn - whether a token is in the tree, if it has a text */
+export function buildTokenTrie(texts: TokenTexts, isIn: (token: TokenId) => boolean): TokenTrie {
+  const { bytes: text, starts: begins } = texts
+  const all = new Uint32Array(begins.length - 1)
+  let size = 0
+  for (let token = 0; token < all.length; token++) {
+    if (begins[token]! < begins[token + 1]! && isIn(token)) all[size++] = token
   }
-  texts.sort(([left], [right]) => (left < right ? -1 : left > right ? 1 : 0))
-  const bytes = new Uint8Array(most)
-  const ends = new Uint32Array(most)
-  const starts = new Uint32Array(most + 1)
+  const tokens = all.slice(0, size)
+  sortTokens(texts, tokens, new Uint32Array(size), [0, size], 0)
+  const bytes = new Uint8Array(text.length + 1)
+  const ends = new Uint32Array(text.length + 1)
+  const starts = new Uint32Array(text.length + 2)
   let count = 1
-  /** The nodes that lead to the last text. */
+  /** The nodes that lead to the last text, by their depth. */
   const trail: number[] = [0]
+  let before = 0
+  let last = 0
   const close = (depth: number): void => {
-    for (const node of trail.splice(depth)) ends[node] = count
+    for (; depth <= last; depth++) ends[trail[depth]!] = count
   }
-  let before = ''
-  for (const [index, [text]] of texts.entries()) {
+  for (let at = 0; at < tokens.length; at++) {
+    const token = tokens[at]!
+    const begin = begins[token]!
+    const length = begins[token + 1]! - begin
     let depth = 0
-    while (depth < text.length && text[depth] === before[depth]) depth++
+    while (depth < last && depth < length && text[begin + depth] === text[before + depth]) depth++
     close(depth + 1)
-    for (; depth < text.length; depth++) {
-      bytes[count] = text.charCodeAt(depth)
-      starts[count] = index
-      trail.push(count++)
+    while (depth < length) {
+      bytes[count] = text[begin + depth++]!
+      starts[count] = at
+      trail[depth] = count++
     }
-    before = text
+    before = begin
+    last = length
   }
   close(0)
-  starts[count] = texts.length
+  starts[count] = tokens.length
   return {
     bytes: bytes.slice(0, count),
     ends: ends.slice(0, count),
-    tokens: Uint32Array.from(texts, ([, token]) => token),
+    tokens,
     starts: starts.slice(0, count + 1),
+  }
+}
+
+/** As many tokens are sorted one by one. */
+const few = 24
+
+/**
+ * Sorts the tokens from `from` to `to`, whose texts are the same before `depth`, by counting their next bytes; those
+ * of equal texts stay in their order.
+ */
+function sortTokens(
+  texts: TokenTexts,
+  tokens: Uint32Array,
+  spare: Uint32Array,
+  [from, to]: readonly [from: number, to: number],
+  depth: number,
+): void {
+  if (to - from <= few) {
+    sortFew(texts, tokens, [from, to], depth)
+    return
+  }
+  const { bytes, starts } = texts
+  const places = new Uint32Array(258)
+  const byteOf = (token: TokenId): number => {
+    const at = starts[token]! + depth
+    return at < starts[token + 1]! ? bytes[at]! + 1 : 0
+  }
+  for (let at = from; at < to; at++) places[byteOf(tokens[at]!) + 1]!++
+  places[0] = from
+  for (let byte = 1; byte < places.length; byte++) places[byte]! += places[byte - 1]!
+  for (let at = from; at < to; at++) spare[places[byteOf(tokens[at]!)]!++] = tokens[at]!
+  for (let at = from; at < to; at++) tokens[at] = spare[at]!
+  // those that ended come first, and are in order
+  for (let byte = 1; byte <= 256; byte++) {
+    const group = [places[byte - 1]!, places[byte]!] as const
+    if (group[1] > group[0] + 1) sortTokens(texts, tokens, spare, group, depth + 1)
+  }
+}
+
+function sortFew(
+  { bytes, starts }: TokenTexts,
+  tokens: Uint32Array,
+  [from, to]: readonly [from: number, to: number],
+  depth: number,
+): void {
+  const isBefore = (left: TokenId, right: TokenId): boolean => {
+    let [one, other] = [starts[left]! + depth, starts[right]! + depth]
+    const [end, otherEnd] = [starts[left + 1]!, starts[right + 1]!]
+    while (one < end && other < otherEnd && bytes[one] === bytes[other]) {
+      one++
+      other++
+    }
+    return other < otherEnd && (one === end || bytes[one]! < bytes[other]!)
+  }
+  for (let at = from + 1; at < to; at++) {
+    const token = tokens[at]!
+    let place = at
+    for (; place > from && isBefore(token, tokens[place - 1]!); place--) {
+      tokens[place] = tokens[place - 1]!
+    }
+    tokens[place] = token
   }
 }
 
