@@ -4,7 +4,7 @@ import type { EngineProcess } from './spawn-engine.js'
 
 /** An engine's process as a model of a pool; closing it ends the process. */
 export function asLoaded({ client, info, ended, kill }: EngineProcess): LoadedModel {
-  const bytesOf = ({ details }: ModelInfo) => Number(details?.['memoryBytes'] ?? 0)
+  const bytesOf = ({ details }: ModelInfo) => details?.memoryBytes ?? 0
   const draftBytes = info.draftModel === undefined ? 0 : bytesOf(info.draftModel)
   return {
     client,

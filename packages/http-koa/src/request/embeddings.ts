@@ -58,7 +58,7 @@ function tellSize(error: unknown): never {
 /** Whether an input has one vector for each of its tokens (`--pooling none`). */
 export async function isUnpooled(client: EngineClient): Promise<boolean> {
   const { model } = await client.info()
-  return model.details?.['pooling'] === 'none'
+  return model.details?.pooling === 'none'
 }
 
 /**

@@ -42,7 +42,7 @@ async function textAndTokens(client: EngineClient, prompt: Prompt): Promise<Text
   return { text: await client.detokenize(prompt.tokens), tokens: prompt.tokens }
 }
 
-const textOfBosToken = ({ model }: EngineInfo): string => String(model.details?.['bosToken'] ?? '')
+const textOfBosToken = ({ model }: EngineInfo): string => model.details?.bosToken ?? ''
 
 async function isBos(
   client: EngineClient,

@@ -1,5 +1,28 @@
 import type { SamplingParams } from './sampling.js'
 
+/** What a backend may tell of its model besides; another one may tell more. */
+export interface ModelDetails {
+  readonly layers?: number
+  readonly hiddenSize?: number
+  readonly attentionHeads?: number
+  readonly keyValueHeads?: number
+  readonly ropeTheta?: number
+  /** Bytes of RAM that it takes. */
+  readonly memoryBytes?: number
+  /** Whether its file is mapped into memory. */
+  readonly mmap?: boolean
+  /** In Jinja. */
+  readonly chatTemplate?: string
+  readonly bosToken?: string
+  readonly eosToken?: string
+  readonly eosTokenId?: number
+  /** Whether it thinks where a client does not say, as its operator has set. */
+  readonly reasoning?: boolean
+  /** How embeddings come of an input's tokens; `none`: one each, `rank`: it compares texts. */
+  readonly pooling?: string
+  readonly [more: string]: string | number | boolean
+}
+
 /** What is known of the loaded model. */
 export interface ModelInfo {
   /** The name that clients see, such as `tinyllama-1.1b-chat`. */
@@ -17,11 +40,7 @@ export interface ModelInfo {
   readonly sizeBytes: number
   /** File the model was read from, where there is one. */
   readonly path?: string
-  /**
-   * Shape and the like: `hiddenSize`, `layers`, `attentionHeads`, `keyValueHeads`, `ropeTheta`,
-   * `chatTemplate` (in Jinja), …
-   */
-  readonly details?: Readonly<Record<string, string | number | boolean>>
+  readonly details?: ModelDetails
   /** Whether prompts may have images. Default: false. */
   readonly images?: boolean
   /** The sampling that its file recommends, for what a request leaves out. Default: none. */

@@ -60,7 +60,7 @@ export async function knownTemplate(
   client: EngineClient,
   { model }: EngineInfo,
 ): Promise<KnownTemplate> {
-  const source = String(model.details?.['chatTemplate'] ?? '')
+  const source = model.details?.chatTemplate ?? ''
   return await (known.get(source) ??
     remembered(known, source, mostTemplates, async () => {
       const format = await learnChatFormat(source, probeOf(client))

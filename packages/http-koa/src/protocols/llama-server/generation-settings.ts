@@ -74,6 +74,6 @@ export function generationSettings(
 
 /** The token that ends a text; there may be more of them. */
 function endTokens(info: EngineInfo | undefined): readonly number[] {
-  const token = info?.model.details?.['eosTokenId']
-  return typeof token === 'number' ? [token] : []
+  const token = info?.model.details?.eosTokenId
+  return token === undefined ? [] : [token]
 }

@@ -33,7 +33,7 @@ export async function scorePairs(
   signal: AbortSignal,
 ): Promise<PairScore[]> {
   const { model } = await client.info()
-  if (model.details?.['pooling'] !== 'rank') {
+  if (model.details?.pooling !== 'rank') {
     throw new CllmError(
       'not_implemented',
       `The model ${model.id} does not compare texts: reranking needs one that was trained for it, ` +

@@ -96,7 +96,7 @@ export async function show(call: CallOf<typeof showSchema>, ollama: OllamaContex
   const preset = directory.presets?.find(asked)
   const name = nameOfOllamaModel(directory, preset?.from ?? asked)
   const info = await peekInfo(directory, name)
-  const template = String(info?.model.details?.['chatTemplate'] ?? '')
+  const template = info?.model.details?.chatTemplate ?? ''
   const thinks = thinkingInSource(template) !== undefined
   const isEmbedding =
     info?.capabilities.generates === false || /bert|embed/i.test(info?.model.architecture ?? '')
@@ -106,7 +106,7 @@ export async function show(call: CallOf<typeof showSchema>, ollama: OllamaContex
     parameters: Object.entries(parametersOf(preset))
       .map(([key, value]) => `${key.padEnd(30)} ${JSON.stringify(value)}`)
       .join('\n'),
-    template: info?.model.details?.['chatTemplate'] ?? '',
+    template: info?.model.details?.chatTemplate ?? '',
     ...(preset?.system === undefined ? {} : { system: preset.system }),
     details: detailsOf(info?.model),
     model_info: info === undefined ? {} : shapeOf(info),
