@@ -1,6 +1,8 @@
-import { figures, formatNumber } from '../report/figures.js'
+import { writeRows } from '../calibrate/engine-rows.js'
+import { figures, formatEstimate, formatNumber } from '../report/figures.js'
 import { loadName } from '../report/run-result.js'
 import { textTable } from '../report/tables.js'
+import { estimate } from '../statistics/confidence.js'
 import type { SimulationSetup } from './simulate-policy.js'
 import type { SimulationResult } from './simulation-result.js'
 
@@ -28,41 +30,72 @@ export function simulationHead(setup: SimulationSetup): string {
   ].join('\n')
 }
 
-/** A table of the policies' results, one column per policy. */
+/** The numbers of a result, in their order; those that were not measured are undefined. */
+const numbers: Readonly<Record<string, (result: SimulationResult) => number | undefined>> = {
+  ok: ({ summary }) => summary.requests.ok,
+  failed: ({ summary }) => summary.requests.failed,
+  ...Object.fromEntries(
+    figures.map(({ name, unit, of }) => [
+      `${name} ${unit}`,
+      ({ summary }: SimulationResult) => of(summary),
+    ]),
+  ),
+  'Jain index of tenants': ({ summary }) => summary.jain,
+  'prompt tokens reused %': ({ summary: { cachedTokens, promptTokens } }) =>
+    promptTokens > 0 ? (100 * cachedTokens) / promptTokens : undefined,
+  'prompt tokens computed': ({ summary: { cachedTokens, promptTokens } }) =>
+    promptTokens > 0 ? promptTokens - cachedTokens : undefined,
+  preemptions: ({ preemptions }) => preemptions,
+  'draft tokens accepted %': ({ acceptedTokens, draftTokens }) =>
+    draftTokens > 0 ? (100 * acceptedTokens) / draftTokens : undefined,
+  'draft tokens verified': ({ acceptance, draftTokens }) =>
+    acceptance === undefined ? undefined : draftTokens,
+  'busy %': ({ utilization }) => 100 * utilization,
+  'simulated s': ({ summary }) => summary.durationMs / 1000,
+  'real s': ({ wall_ms: wallMs }) => wallMs / 1000,
+}
+
+/**
+ * A table of the policies' results, a row for each policy; of a single policy, a row for each number. Of
+ * several seeds, each number is the mean with its 95 % interval.
+ */
 export function simulationTable(results: readonly SimulationResult[]): string {
-  const number = (name: string, of: (result: SimulationResult) => number | undefined) => {
-    const values = results.map(of)
-    return values.every((value) => value === undefined) ? [] : [[name, ...values.map(formatNumber)]]
+  const byName = new Map<string, SimulationResult[]>()
+  for (const one of results) byName.set(nameOf(one), [...(byName.get(nameOf(one)) ?? []), one])
+  const known = Object.entries(numbers).filter(([, of]) =>
+    results.some((one) => of(one) !== undefined),
+  )
+  const cell = (of: (typeof numbers)[string], all: readonly SimulationResult[]): string => {
+    const values = all.flatMap((one) => of(one) ?? [])
+    const areSame = values.every((value) => value === values[0])
+    return areSame ? formatNumber(values[0]) : formatEstimate(estimate(values))
   }
-  const rows = [
-    ...number('ok', ({ summary }) => summary.requests.ok),
-    ...number('failed', ({ summary }) => summary.requests.failed),
-    ...figures.flatMap(({ name, unit, of }) =>
-      number(`${name} ${unit}`, ({ summary }) => of(summary)),
-    ),
-    ...number('Jain index of tenants', ({ summary }) => summary.jain),
-    ...number('prompt tokens reused %', ({ summary: { cachedTokens, promptTokens } }) =>
-      promptTokens > 0 ? (100 * cachedTokens) / promptTokens : undefined,
-    ),
-    ...number('prompt tokens computed', ({ summary: { cachedTokens, promptTokens } }) =>
-      promptTokens > 0 ? promptTokens - cachedTokens : undefined,
-    ),
-    ...number('preemptions', ({ preemptions }) => preemptions),
-    ...number('draft tokens accepted %', ({ acceptedTokens, draftTokens }) =>
-      draftTokens > 0 ? (100 * acceptedTokens) / draftTokens : undefined,
-    ),
-    ...number('draft tokens verified', ({ acceptance, draftTokens }) =>
-      acceptance === undefined ? undefined : draftTokens,
-    ),
-    ...number('busy %', ({ utilization }) => 100 * utilization),
-    ...number('simulated s', ({ summary }) => summary.durationMs / 1000),
-    ...number('real s', (result) => result.wall_ms / 1000),
-  ]
+  const head = known.map(([name]) => name)
+  const rows = [...byName].map(([name, all]) => [name, ...known.map(([, of]) => cell(of, all))])
+  const [only] = rows
+  const table =
+    rows.length === 1
+      ? textTable(
+          ['', only![0]!],
+          head.map((name, index) => [name, only![index + 1]!]),
+        )
+      : textTable(['', ...head], rows)
   const notes = results.flatMap(({ policy, failures, warnings }) => [
     ...Object.entries(failures).map(([kind, text]) => `${policy}: failed with ${kind}: ${text}\n`),
     ...warnings.map((warning) => `${policy}: warning: ${warning}\n`),
   ])
-  return `${textTable(['', ...results.map(nameOf)], rows)}\n${notes.join('')}\n`
+  return `${table}\n${[...new Set(notes)].join('')}\n`
+}
+
+/** The same as CSV, a line for each policy and seed; of what was not measured, the cell is empty. */
+export function simulationCsv(results: readonly SimulationResult[]): string {
+  const rows = results.map((one) => ({
+    policy: one.policy,
+    options: JSON.stringify(one.policyOptions),
+    seed: one.seed,
+    ...Object.fromEntries(Object.entries(numbers).map(([name, of]) => [name, of(one) ?? ''])),
+  }))
+  return writeRows(rows, 'csv')
 }
 
 /** A policy's name with its options. */

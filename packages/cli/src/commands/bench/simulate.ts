@@ -3,6 +3,7 @@ import {
   readRecording,
   type SimulatedRun,
   simulatePolicy,
+  simulationCsv,
   simulationHead,
   simulationReport,
   type SimulationResult,
@@ -14,11 +15,19 @@ import { defineCommand } from '../flags/define-command.js'
 import { many, one, toggle } from '../flags/flags.js'
 import { readPolicies, readSimulation } from './flags/read-simulation.js'
 import { simulationFlags } from './flags/simulate-flags.js'
+import { integer } from '../flags/values.js'
 
 const flagTable = {
   policy: many('NAME', "batching+order or a plugin's, options as NAME:{JSON}; repeatable"),
   ...simulationFlags,
   json: toggle('One JSON line per policy on stdout and nothing else'),
+  seeds: one(
+    'N',
+    'Seeds to run, from --seed on; tables have means with 95 % intervals',
+    integer(1, 1000),
+    '1',
+  ),
+  csv: one('FILE', 'Write the results as CSV, a line for each policy and seed'),
   report: one('FILE', 'Write a self-contained HTML report'),
   'trace-out': one('FILE', 'Write a timeline for Perfetto or chrome://tracing'),
 } as const
@@ -44,15 +53,20 @@ Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 int
     if (!flags.json) io.stdout.write(simulationHead(setup))
     const runs: SimulatedRun[] = []
     for (const policy of chosen) {
-      if (io.signal.aborted) break
-      const run = await simulatePolicy({ ...setup, ...policy })
-      runs.push(run)
-      if (flags.json) io.stdout.write(`${jsonLine(run.result, flags.replay !== undefined)}\n`)
+      for (let seed = flags.seed; seed < flags.seed + flags.seeds && !io.signal.aborted; seed++) {
+        const own = seed === flags.seed ? setup : readSimulation({ ...flags, seed }, factory)
+        const run = await simulatePolicy({ ...own, ...policy, signal: io.signal })
+        runs.push(run)
+        if (flags.json) io.stdout.write(`${jsonLine(run.result, flags.replay !== undefined)}\n`)
+      }
     }
-    if (!flags.json) io.stdout.write(simulationTable(runs.map((run) => run.result)))
-    if (flags.report !== undefined) await writeText(flags.report, simulationReport(runs))
+    const results = runs.map((run) => run.result)
+    if (!flags.json) io.stdout.write(simulationTable(results))
+    if (flags.csv !== undefined) await writeText(flags.csv, simulationCsv(results))
+    const first = runs.filter(({ result }) => result.seed === flags.seed)
+    if (flags.report !== undefined) await writeText(flags.report, simulationReport(first))
     if (flags['trace-out'] !== undefined) {
-      await writeText(flags['trace-out'], JSON.stringify(simulationTrace(runs)))
+      await writeText(flags['trace-out'], JSON.stringify(simulationTrace(first)))
     }
     const stopped = io.signal.aborted ? 'interrupted' : null
     return exitCodeOf(runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped })))

@@ -212,6 +212,25 @@ t.test('open loop, tenants, report and timeline', async (t) => {
   t.ok(traceEvents.some(({ ph }) => ph === 'C'))
 })
 
+t.test('several seeds and policies: a row for each policy, with intervals, and CSV', async (t) => {
+  const csv = join(t.testdir(), 'r.csv')
+  const load = ['--rate', '20', '--requests', '40', '--output-len', '8', '--seed', '5']
+  const named = ['--policy', 'chunked+fcfs', '--policy', 'chunked+sjf']
+  const { stdout } = await run([...load, ...named, '--seeds', '3', '--csv', csv])
+  t.match(stdout, /│ chunked\+fcfs +│ +40.0 │ +0 │ +[\d.,]+ \([\d.,]+ to [\d.,]+\) │/)
+  const [head = '', ...rows] = (await readFile(csv, 'utf8')).trim().split('\n')
+  t.match(head, /^policy,options,seed,ok,failed,output tokens\/s,/)
+  t.same(
+    rows.map((row) => row.split(',').slice(0, 4).join(' ').replaceAll('"', '')),
+    ['fcfs', 'sjf'].flatMap((order) => [5, 6, 7].map((seed) => `chunked+${order} {} ${seed} 40`)),
+  )
+  t.equal(
+    new Set(rows.slice(0, 3).map((row) => row.split(',')[5])).size,
+    3,
+    'each seed is another load',
+  )
+})
+
 t.test('the built-in machines get slower with work', (t) => {
   for (const { stepMs, copyMs } of builtInMachines.values()) {
     const share = { slot: 0, tokens: 1, context: 100 }
