@@ -26,16 +26,21 @@ const oneFontFormat = {
 /** What the page must know of the built-in policies: the policies themselves are for the lab's worker only. */
 const policies = {
   name: 'policies',
-  resolveId: (id) => (id === 'virtual:policies' ? `\0${id}` : undefined),
-  async load(id) {
-    if (id !== '\0virtual:policies') return undefined
-    const known = await import('@cllm/scheduler')
-    const about = ({ name, doc, options }) => {
-      const schema = options?.toJSONSchema({ io: 'input', unrepresentable: 'any' })
-      return { name, doc, fields: schema?.properties ?? {} }
-    }
-    const [batchings, orders] = [known.batchings, known.orders].map((all) => all.map(about))
-    return `export default ${JSON.stringify({ batchings, orders })}`
+  resolveId: {
+    filter: { id: /^virtual:policies$/ },
+    handler: (id) => `\0${id}`,
+  },
+  load: {
+    filter: { id: /^\0virtual:policies$/ },
+    async handler() {
+      const known = await import('@cllm/scheduler')
+      const about = ({ name, doc, options }) => {
+        const schema = options?.toJSONSchema({ io: 'input', unrepresentable: 'any' })
+        return { name, doc, fields: schema?.properties ?? {} }
+      }
+      const [batchings, orders] = [known.batchings, known.orders].map((all) => all.map(about))
+      return `export default ${JSON.stringify({ batchings, orders })}`
+    },
   },
 }
 

@@ -18,6 +18,10 @@ export const everyProtocol: readonly KoaProtocol[] = exported.createKoaProtocols
       pull: async () => {},
       remove: async () => {},
       memory: async () => ({ weights: 1, total: 2, available: 3 }),
+      catalog: async () => ({
+        available: 3,
+        models: [{ name: 'fake', title: 'A fake', bytes: 1, present: false, total: 2 }],
+      }),
     })
     .set(exported.KEY_STORE, {
       list: async () => [],

@@ -1,4 +1,4 @@
-import type { ActivityFrame, ActivitySpan, EngineActivity } from '@cllm/core'
+import type { ActivityFrame, ActivitySpan, EngineActivity, Recording } from '@cllm/core'
 import type { SimulatedRequest } from '@cllm/simulation'
 import { h } from 'preact'
 import { render } from 'preact-render-to-string'
@@ -24,6 +24,7 @@ import { highlight } from '../src/page/markdown/highlight.js'
 import { Markdown } from '../src/page/markdown/markdown.js'
 import { placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
 import { followLive } from '../src/page/scheduler/follow-live.js'
+import { withPast } from '../src/page/scheduler/past.js'
 import { ServerError } from '../src/page/server/server.js'
 import { cachedText, cacheText } from '../src/page/scheduler/words.js'
 import {
@@ -307,6 +308,41 @@ t.test('the live view keeps a bounded while, with spans that go on in one', (t) 
   t.equal(again.frames.at(-3)?.number, 999, 'a frame that was told twice counts once')
   const restarted = withActivity(again, activity(100_001, [frame(1, { untilMs: 100_001 })]))
   t.equal(restarted.frames.at(-1)?.number, 1, 'an engine that starts again counts from 1')
+  t.end()
+})
+
+t.test('the live view begins with what the flight recorder knows', (t) => {
+  const slot = (slot: number, request?: string) => {
+    return { slot, request, state: request === undefined ? 'idle' : 'decoding', tokens: 0 } as const
+  }
+  const now = { ...activity(100_000, []), slots: [slot(0), slot(1, 'runs')] }
+  const state = withActivity(undefined, now)
+  const arrival = { promptTokens: 9, blocks: [], tokens: 5 }
+  const recording = {
+    durationMs: 40_000,
+    arrivals: [
+      { ...arrival, id: 'old', atMs: 1000, firstTokenMs: 500, endMs: 2000 },
+      { ...arrival, id: 'done', atMs: 30_000, firstTokenMs: 1000, endMs: 4000 },
+      { ...arrival, id: 'runs', atMs: 31_000, firstTokenMs: 2000 },
+      { ...arrival, id: 'refused', atMs: 31_000 },
+    ],
+    steps: [
+      { atMs: 31_000, ms: 10, decodeMs: 8, sampleMs: 1, decode: 3, context: 9, chunks: [[40, 0]] },
+    ],
+  } as unknown as Recording
+  const { spans, frames } = withPast(state, recording)
+  t.same(
+    spans.map(({ id, slot, kind, atMs, untilMs }) => [id, slot, kind, atMs, untilMs]),
+    [
+      ['done', 0, 'prefill', 90_000, 91_000],
+      ['done', 0, 'decode', 91_000, 94_000],
+      ['runs', 1, 'prefill', 91_000, 93_000],
+      ['runs', 1, 'decode', 93_000, 100_000],
+    ],
+  )
+  const { answers, prompts } = tokensBySecond(frames, 100_000)
+  t.same([answers.at(-9), prompts.at(-9)], [3, 40])
+  t.same(percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))?.p50, 1000)
   t.end()
 })
 

@@ -43,6 +43,14 @@ interface Listed {
   readonly status: { readonly value: string }
 }
 
+async function catalog(query: string) {
+  const answer = await fetch(`${url}/models/catalog${query}`)
+  return (await answer.json()) as {
+    readonly available_bytes: number
+    readonly data: readonly { readonly id: string; readonly total_bytes: number }[]
+  }
+}
+
 async function states(): Promise<Readonly<Record<string, string>>> {
   const { data } = (await (await fetch(`${url}/models`)).json()) as { data: Listed[] }
   return Object.fromEntries(data.map(({ id, status }) => [id, status.value]))
@@ -70,6 +78,10 @@ t.test('the memory of models, before any is loaded', async (t) => {
   t.match(await memory('model=nothing'), { status: 404, error: /'nothing' not found/ })
   t.match(await memory(''), { status: 400, error: /Missing required field: model/ })
   t.match(await memory('model=a&slots=0'), { status: 400, error: /slots: .*1 to 4096/ })
+  const [usual, larger] = [await catalog(''), await catalog('?slots=8')]
+  const of = ({ data }: typeof usual) => data.find(({ id }) => id === 'qwen3-0.6b')!
+  t.ok(usual.available_bytes > 0 && of(larger).total_bytes > of(usual).total_bytes)
+  t.match(of(usual), { title: /Qwen3 0\.6B/, present: Boolean, size_bytes: Number })
   t.same(await states(), { a: 'unloaded', b: 'unloaded' })
 })
 

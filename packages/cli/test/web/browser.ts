@@ -115,6 +115,6 @@ export async function withSettings(page: Page, change: () => Promise<void>): Pro
 export interface Visit {
   readonly page: Page
   readonly url: string
-  /** Makes a picture for the docs, once something shows, where the environment asks for pictures. */
-  readonly shoot: (name: string, once?: Locator) => Promise<void>
+  /** Makes a picture for the docs, once something shows and another is in view, where the environment asks for pictures. */
+  readonly shoot: (name: string, once?: Locator, at?: Locator) => Promise<void>
 }

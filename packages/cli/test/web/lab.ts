@@ -1,3 +1,5 @@
+import { readFile } from 'node:fs/promises'
+import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { auditAll, type Visit } from './browser.js'
 
@@ -33,6 +35,7 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   await run.click()
   await results.getByRole('columnheader', { name: 'adaptive+own' }).waitFor()
   await auditAll(t, page)
+  await charts(t, page)
   await page.getByLabel(/^File/).setInputFiles({ ...file, buffer: Buffer.from(`${trace}1,2\n`) })
   await run.click()
   await page.getByText(/adaptive\+own: trace\.csv:2: /).waitFor()
@@ -57,10 +60,30 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   await page.getByText(/\d+ requests and \d+ steps of/).waitFor()
   await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
   t.match(await results.innerText(), /✓/, 'which one is better shows')
-  await shoot('lab')
+  await shoot('lab', results, results.getByRole('row').last())
   await page.getByRole('button', { name: 'Apply adaptive+fcfs' }).click()
+  await page.getByRole('button', { name: /^Yes, use adaptive\+fcfs/ }).click()
   await page.getByText('adaptive+fcfs is in force on the server').waitFor()
   t.match(await (await fetch(`${url}/admin/scheduler`)).json(), {
     data: { policy: 'adaptive+fcfs' },
   })
+}
+
+/** A chart has axes, tells its values to pointers and keys, and can be saved. */
+async function charts(t: Test, page: Page): Promise<void> {
+  const chart = page.getByRole('region', { name: 'TTFT' })
+  t.match(await chart.locator('svg[data-plot]').textContent(), /100 %.*share of requests/s)
+  await chart.getByRole('group').press('ArrowRight')
+  await chart.getByText(/^adaptive\+own: \d+ %$/).waitFor()
+  await chart.getByRole('group').blur()
+  await chart.getByRole('group').hover()
+  await chart.getByText(/^adaptive\+own: \d+ %$/).waitFor()
+  for (const kind of ['PNG', 'CSV']) {
+    const saved = page.waitForEvent('download')
+    await chart.getByRole('button', { name: `Save TTFT as ${kind}` }).click()
+    const file = await saved
+    t.equal(file.suggestedFilename(), `TTFT.${kind.toLowerCase()}`)
+    const bytes = await readFile(await file.path())
+    t.match(bytes.toString('latin1'), kind === 'PNG' ? /^\x89PNG/ : /^series,.*\n"adaptive/)
+  }
 }

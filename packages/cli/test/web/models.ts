@@ -23,9 +23,15 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
   await page.getByLabel('Model, of this server').fill('no-model')
   await page.getByRole('button', { name: 'Compute' }).click()
   await page.getByText(/model 'no-model' not found/).waitFor()
-  await page.getByLabel('A name of the catalog').fill('no-such-model')
-  await page.getByRole('button', { name: 'Fetch' }).click()
+  await page.getByLabel(/^Name, of the catalog/).fill('no-such-model')
+  await page.getByRole('button', { name: 'Download', exact: true }).click()
   await page.getByText(/no-such-model/).waitFor()
+  const catalog = page.getByRole('region', { name: 'Catalog' })
+  const large = catalog.getByRole('row', { name: /^qwen3-4b / })
+  await large.getByText('yes').or(large.getByText('no')).waitFor()
+  await page.getByLabel('Tokens of each').fill('16000000')
+  await large.getByText('no').waitFor()
+  t.ok(await large.getByRole('button', { name: 'Download qwen3-4b' }).isEnabled())
   await auditAll(t, page)
   await onPhone(t, page)
   await fetches(t, page)
@@ -35,7 +41,7 @@ export async function models(t: Test, { page }: Visit): Promise<void> {
 async function onPhone(t: Test, page: Page): Promise<void> {
   const size = page.viewportSize()!
   await page.setViewportSize({ width: 390, height: 840 })
-  const models = page.getByRole('region', { name: 'Models' })
+  const models = page.getByRole('region', { name: 'Models', exact: true })
   t.same(await clipped(models), [])
   const { x, width } = (await models.getByRole('button').last().boundingBox())!
   t.ok(x >= 0 && x + width <= 390, 'the button is there without scrolling')
@@ -52,13 +58,16 @@ async function fetches(t: Test, page: Page): Promise<void> {
     await held.isOpen
     await route.fulfill({ body: '{"status":"success"}\n' })
   })
-  await page.getByLabel('A name of the catalog').fill('fetched')
-  await page.getByRole('button', { name: 'Fetch' }).click()
+  await page.getByLabel(/^Name, of the catalog/).fill('fetched')
+  await page.getByRole('button', { name: 'Download', exact: true }).click()
   await page.getByText('asking').waitFor()
   await page.getByRole('link', { name: 'Lab' }).click()
   await page.getByRole('link', { name: 'Models' }).click()
   await page.getByText('asking').waitFor()
-  t.ok(await page.getByRole('button', { name: 'Fetch' }).isDisabled(), 'one at a time')
+  t.ok(
+    await page.getByRole('button', { name: 'Download', exact: true }).isDisabled(),
+    'one at a time',
+  )
   held.open()
   await page.getByText('success').waitFor()
   await page.getByRole('link', { name: 'Chat' }).click()

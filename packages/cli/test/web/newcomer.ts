@@ -94,6 +94,7 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await page.getByRole('button', { name: 'Set the policy' }).click()
   await page.getByRole('button', { name: /^Yes, use chunked\+fair/ }).click()
   await page.getByText('In force: chunked+fair').waitFor()
+  await page.getByRole('button', { name: 'Back to adaptive+fcfs' }).waitFor()
   await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
   const answer = await fetch(`${url}/admin/scheduler`)
   t.match(await answer.json(), { data: { policy: 'chunked+fair' } })

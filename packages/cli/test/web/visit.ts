@@ -12,11 +12,12 @@ export const skip = executable === undefined && 'there is no Chromium on PATH'
 /** Where the pictures of the docs are put, where the environment asks for them. */
 const pictures = new URL('../../../../docs/images/', import.meta.url)
 
-async function shoot(page: Page, name: string, once?: Locator): Promise<void> {
+async function shoot(page: Page, name: string, once?: Locator, at?: Locator): Promise<void> {
   if (process.env['SCREENSHOTS'] === undefined) return
   await once?.waitFor({ timeout: 60_000 })
   await mkdir(pictures, { recursive: true })
   await page.evaluate('scrollTo(0, 0)')
+  await at?.evaluate("(each) => each.scrollIntoView({ block: 'center' })")
   await page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
 }
 
@@ -30,7 +31,7 @@ export async function visit(t: Test, browser: Browser, url: string) {
   const page = await context.newPage()
   page.setDefaultTimeout(20_000)
   const wrong = watchPage(page, url)
-  const all: Visit = { page, url, shoot: async (name, once) => await shoot(page, name, once) }
+  const all: Visit = { page, url, shoot: async (...shot) => await shoot(page, ...shot) }
   return async (name: string, run: (t: Test, visit: Visit) => Promise<void>) => {
     await t.test(name, async (t) => {
       await run(t, all)

@@ -36,6 +36,19 @@ export interface ModelMemory {
   readonly available: number
 }
 
+/** A model that can be fetched by its name. */
+export interface FetchableModel {
+  readonly name: string
+  /** What it is, in words. */
+  readonly title: string
+  /** Of its file. */
+  readonly bytes: number
+  /** Whether its file is here. */
+  readonly present: boolean
+  /** Bytes of memory that it would take; undefined: not known before it is fetched. */
+  readonly total?: number | undefined
+}
+
 /** Fetches models and deletes their files. */
 export interface ModelStore {
   /** Left out by a store that takes no files. */
@@ -58,6 +71,14 @@ export interface ModelStore {
    * @throws `model_not_found`, or `unsupported` where its shape is not known before it is fetched
    */
   memory?(name: string, slots: number, contextSize: number): Promise<ModelMemory>
+  /**
+   * All models that can be fetched, with the memory that each would take with this many slots of this many
+   * tokens, and the bytes that this machine has left. Left out by a store that has no list.
+   */
+  catalog?(
+    slots: number,
+    contextSize: number,
+  ): Promise<{ readonly available: number; readonly models: readonly FetchableModel[] }>
   /**
    * Deletes the file of a fetched model.
    *

@@ -8,7 +8,7 @@ import {
   readSettings,
 } from './chat/settings/settings.js'
 import { type Chat, useChat } from './chat/use-chat.js'
-import { KeyForm } from './key-form.js'
+import { KeyForm } from './shell/key-form.js'
 import { KeysPage } from './keys/keys-page.js'
 import { LabPage } from './lab/lab-page.js'
 import { ModelsPage } from './models/models-page.js'
@@ -61,8 +61,18 @@ export function App(): JSX.Element {
   }
   return (
     <ServerContext.Provider value={server}>
+      <a
+        class="skip"
+        href="#main"
+        onClick={(event) => {
+          event.preventDefault()
+          main.current?.focus()
+        }}
+      >
+        Skip to the page
+      </a>
       <Side {...{ page, chat }} onNew={startNew} />
-      <main class="page" ref={main} tabIndex={-1}>
+      <main id="main" class="page" ref={main} tabIndex={-1}>
         {refusal !== undefined && (
           <KeyForm
             refusal={refusal}

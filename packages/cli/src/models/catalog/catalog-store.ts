@@ -12,7 +12,8 @@ import { resolveModel } from '../resolve-model.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { BlobFiles, withoutPath } from './blob-files.js'
 import { knownModel } from './known-model.js'
-import { memoryFor } from './memory-of.js'
+import { listModels } from './list-models.js'
+import { memoryFor, shapeOf } from './memory-of.js'
 import type { LoadableModels } from '../served/loadable-models.js'
 
 type PullOptions = Parameters<ModelStore['pull']>[1]
@@ -59,6 +60,19 @@ export class CatalogStore implements ModelStore {
     }
     const total = memoryFor(shape, slots, contextSize)
     return { weights: shape.sizeBytes, total, available: availableMemory() }
+  }
+
+  async catalog(
+    slots: number,
+    contextSize: number,
+  ): ReturnType<NonNullable<ModelStore['catalog']>> {
+    const listed = await listModels(this.#folder)
+    const models = listed.map(({ name, title, bytes, present }) => {
+      const entry = findEntry(catalog, name)
+      const shape = entry && shapeOf(entry)
+      return { name, title, bytes, present, total: shape && memoryFor(shape, slots, contextSize) }
+    })
+    return { available: availableMemory(), models }
   }
 
   async remove(name: string): Promise<void> {

@@ -17,12 +17,26 @@ const wanted = (most: number, usual: number) => {
   return number.min(1, expected).max(most, expected).default(usual)
 }
 
+/** The query of {@link catalog}. */
+const sizeQuery = z.object({ slots: wanted(4096, 1), ctx_size: wanted(2 ** 24, 4096) })
 /** The query of {@link memory}. */
-const memoryQuery = z.object({
-  model,
-  slots: wanted(4096, 1),
-  ctx_size: wanted(2 ** 24, 4096),
-})
+const memoryQuery = sizeQuery.extend({ model })
+
+/** `GET /models/catalog`: what `POST /api/pull` can fetch, and how much memory each would take. */
+async function catalog(
+  call: Call<unknown, z.output<typeof sizeQuery>>,
+  { store }: ModelsContext,
+): Promise<Answer> {
+  const { slots, ctx_size: contextSize } = call.query
+  if (store?.catalog === undefined) {
+    throw new CllmError('unsupported', 'This server has no catalog of models')
+  }
+  const { available, models } = await store.catalog(slots, contextSize)
+  const data = models.map(({ name, title, bytes, present, total }) => {
+    return { id: name, title, size_bytes: bytes, present, total_bytes: total ?? null }
+  })
+  return { success: true, object: 'list', available_bytes: available, data }
+}
 
 /** `GET /models/memory`: how much memory a model would take, without loading it. */
 async function memory(call: Call<unknown, z.output<typeof memoryQuery>>, { store }: ModelsContext) {
@@ -175,6 +189,7 @@ const routes: readonly Route<ModelsContext>[] = [
   get('/models/memory', 'user', 'How much memory a model would take', memory, {
     query: memoryQuery,
   }),
+  get('/models/catalog', 'user', 'The models that can be fetched', catalog, { query: sizeQuery }),
   post('/models/load', 'admin', 'Load a model into memory', load, { body: loadSchema }),
   post('/models/unload', 'admin', 'Unload a model from memory', unload, { body: unloadSchema }),
   post('/v1/load_lora_adapter', 'admin', 'Load a LoRA adapter beside a model', loadAdapter, {

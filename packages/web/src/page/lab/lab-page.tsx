@@ -9,6 +9,7 @@ import { LoadForm, type Source } from './load/load-form.js'
 import { usualLoad } from './load/made-load.js'
 import { Curves, curves } from './curves.js'
 import { ResultsTable } from './results-table.js'
+import { PolicyChange } from '../policy/policy-change.js'
 import { useLab } from './use-lab.js'
 import { Bar } from '../shell/bar.js'
 import { useServer } from '../server/server.js'
@@ -24,6 +25,7 @@ export function LabPage(): JSX.Element {
   const [slots, setSlots] = useState(8)
   const [drafts, setDrafts] = useState(usualCandidates)
   const [ownOrder, setOwnOrder] = useState('request.promptTokens + 2 * request.maxTokens')
+  const [wanted, setWanted] = useState<Candidate>()
   const { told, tell, attempt } = useTelling()
 
   const readLoad = async (): Promise<LabJob['load']> => {
@@ -52,11 +54,6 @@ export function LabPage(): JSX.Element {
     setFile(draft)
     setMachine(isRecording === true ? 'recorded' : 'gpu-8b')
     if (next === 'file') setSlots(draft.file?.slots ?? slots)
-  }
-
-  const apply = async ({ policy, options }: Candidate): Promise<string> => {
-    await server.json('admin/scheduler', { method: 'PUT', body: { policy, options } })
-    return `${policy} is in force on the server.`
   }
 
   const { results } = lab
@@ -96,9 +93,11 @@ export function LabPage(): JSX.Element {
         ))}
         {results.length > 0 && (
           <>
-            <ResultsTable
-              results={results}
-              onApply={(chosen) => attempt(async () => await apply(chosen))}
+            <ResultsTable results={results} onApply={setWanted} />
+            <PolicyChange
+              path="admin/scheduler"
+              wanted={wanted}
+              onEnd={() => setWanted(undefined)}
             />
             <div class="cards">
               {curves.map(([caption, valuesOf]) => (

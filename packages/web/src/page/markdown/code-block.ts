@@ -35,7 +35,7 @@ function Highlighted({
 }): ComponentChild {
   const [highlight, setHighlight] = useState(() => loaded)
   useEffect(() => {
-    if (highlight !== undefined || language === '') return
+    if (highlight !== undefined) return
     void import('./highlight.js').then(({ highlight }) => {
       loaded = highlight
       setHighlight(() => highlight)

@@ -57,13 +57,26 @@ const lowlight = createLowlight({
 /** Longer code would be slow to colour with each token that comes. */
 const longest = 20_000
 
+/** Code without a language is tried in each of these, which takes longer. */
+const longestUnnamed = 4000
+const frequent = ['javascript', 'python', 'bash', 'json', 'xml', 'sql']
+/** What is less like a language than this is text. */
+const surely = 5
+
 type Tree = ReturnType<typeof lowlight.highlight>['children'][number]
 
 /** Code as elements with classes; undefined where it is too long or its language is not known. */
 export function highlight(text: string, language: string): ComponentChild | undefined {
   const name = language.toLowerCase()
+  if (name === '' && text.length <= longestUnnamed) return guessed(text)
   if (text.length > longest || !lowlight.registered(name)) return undefined
   return lowlight.highlight(name, text).children.map(toElement)
+}
+
+/** In the colours of the language that it looks like; undefined where it looks like none. */
+function guessed(text: string): ComponentChild | undefined {
+  const { data, children } = lowlight.highlightAuto(text, { subset: frequent })
+  return (data?.relevance ?? 0) < surely ? undefined : children.map(toElement)
 }
 
 function toElement(node: Tree): ComponentChild {

@@ -28,26 +28,28 @@ export function MemoryForm({ models }: { readonly models: readonly string[] }): 
   }
 
   return (
-    <Form class="card narrow" onSend={() => attempt(ask)}>
+    <Form class="card" onSend={() => attempt(ask)}>
       <h2>Memory before loading</h2>
-      <Field
-        label="Model, of this server or of the catalog"
-        list="memory-models"
-        value={name}
-        onText={setName}
-      />
-      <datalist id="memory-models">
-        {models.map((model) => (
-          <option key={model} value={model} />
-        ))}
-      </datalist>
-      <Field
-        label="Tokens per slot"
-        inputMode="numeric"
-        value={contextSize}
-        onText={setContextSize}
-      />
-      <Field label="Slots" inputMode="numeric" value={slots} onText={setSlots} />
+      <div class="fields">
+        <Field
+          label="Model, of this server or of the catalog"
+          list="memory-models"
+          value={name}
+          onText={setName}
+        />
+        <datalist id="memory-models">
+          {models.map((model) => (
+            <option key={model} value={model} />
+          ))}
+        </datalist>
+        <Field
+          label="Tokens per slot"
+          inputMode="numeric"
+          value={contextSize}
+          onText={setContextSize}
+        />
+        <Field label="Slots" inputMode="numeric" value={slots} onText={setSlots} />
+      </div>
       <div class="buttons">
         <button type="submit" disabled={name.trim() === ''}>
           Compute

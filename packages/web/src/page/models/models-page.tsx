@@ -6,6 +6,7 @@ import { formatBytes } from '../parts/format.js'
 import { Problem, useTelling } from '../parts/form.js'
 import { keepLooking } from '../server/keep-looking.js'
 import { isRefusal, useServer } from '../server/server.js'
+import { CatalogTable } from './catalog-table.js'
 import { MemoryForm } from './memory-form.js'
 import { type Pull, PullForm } from './pull-form.js'
 
@@ -89,8 +90,11 @@ export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
           columns={[...columns, button]}
         />
         <p role="status">{told}</p>
-        <PullForm pull={pull} />
-        <MemoryForm models={models.map(({ id }) => id)} />
+        <CatalogTable pull={pull} />
+        <div class="cards">
+          <PullForm pull={pull} />
+          <MemoryForm models={models.map(({ id }) => id)} />
+        </div>
       </div>
     </>
   )
@@ -113,7 +117,7 @@ const columns: readonly Column<Model>[] = [
     cell: ({ size_bytes: size }) => (size === null ? '–' : formatBytes(size)),
   },
   { name: 'requests', kind: 'number', cell: ({ users }) => users },
-  { name: 'waiting for it', kind: 'number', cell: ({ waiting }) => waiting },
+  { name: 'waiting', kind: 'number', cell: ({ waiting }) => waiting },
   {
     name: 'unloads at',
     kind: 'number',

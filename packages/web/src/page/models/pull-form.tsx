@@ -48,15 +48,15 @@ export function PullForm({ pull }: { readonly pull: Pull }): JSX.Element {
   const [name, setName] = useState(pull.name)
   const { status = '', total, completed = 0, error } = pull.progress
   return (
-    <Form class="card narrow" onSend={() => pull.start(name.trim())}>
-      <h2>Fetch a model</h2>
-      <Field label="A name of the catalog or of the configuration" value={name} onText={setName} />
+    <Form class="card" onSend={() => pull.start(name.trim())}>
+      <h2>Download a model</h2>
+      <Field label="Name, of the catalog or of the configuration" value={name} onText={setName} />
       <div class="buttons">
         <button type="submit" disabled={pull.isRunning || name.trim() === ''}>
-          Fetch
+          Download
         </button>
       </div>
-      {total !== undefined && <progress max={total} value={completed} aria-label="Fetched" />}
+      {total !== undefined && <progress max={total} value={completed} aria-label="Downloaded" />}
       <p role="status">
         {status}
         {total !== undefined && ` ${formatBytes(completed)} of ${formatBytes(total)}`}

@@ -1,15 +1,14 @@
 import type { PolicySetting, SchedulerInfo } from '@cllm/core'
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { Form, useTelling } from '../parts/form.js'
+import { Form, Problem } from '../parts/form.js'
 import { useServer } from '../server/server.js'
+import { PolicyChange } from './policy-change.js'
 import { PolicyFields } from './policy-fields.js'
 
-interface Answer {
-  readonly data: Pick<SchedulerInfo, 'policy' | 'options' | 'available'>
-}
+type Known = Pick<SchedulerInfo, 'policy' | 'options' | 'available'>
 
-/** Shows the policy in force; sets another one, once that was confirmed, and takes that back. */
+/** Shows the policy in force, and sets another one. */
 export function PolicyForm({
   model,
   inForce,
@@ -19,36 +18,23 @@ export function PolicyForm({
   readonly inForce: string
 }): JSX.Element {
   const server = useServer()
-  const [known, setKnown] = useState<Answer['data']>()
+  const [known, setKnown] = useState<Known>()
   const [draft, setDraft] = useState<PolicySetting>()
-  const [before, setBefore] = useState<PolicySetting>()
-  const [isAsked, setAsked] = useState(false)
-  const { told, tell, attempt } = useTelling()
+  const [wanted, setWanted] = useState<PolicySetting>()
+  const [problem, setProblem] = useState<string>()
   const path = `admin/scheduler${model === '' ? '' : `?model=${encodeURIComponent(model)}`}`
   useEffect(() => {
-    server.json<Answer>(path).then(
+    server.json<{ readonly data: Known }>(path).then(
       ({ data }) => {
         setKnown(data)
-        setDraft(({ policy, options } = data) =>
-          policy === data.policy
-            ? { policy, options }
-            : { policy: data.policy, options: data.options },
-        )
+        setDraft({ policy: data.policy, options: data.options })
+        setProblem(undefined)
       },
-      (error: Error) => tell(error.message),
+      (error: Error) => setProblem(error.message),
     )
   }, [server, path, inForce])
-  const set = async ({ policy, options }: PolicySetting): Promise<string> => {
-    setAsked(false)
-    const { data } = await server.json<{ readonly data: PolicySetting }>(path, {
-      method: 'PUT',
-      body: { policy, options },
-    })
-    setDraft(data)
-    return `${policy} is in force from the next step on.`
-  }
   return (
-    <Form class="card" aria-label="Policy" onSend={() => setAsked(true)}>
+    <Form class="card" aria-label="Policy" onSend={() => setWanted(draft)}>
       <h2>Policy</h2>
       <p>
         In force: <code>{inForce}</code>
@@ -62,43 +48,19 @@ export function PolicyForm({
           }
           onChange={(next) => {
             setDraft(next)
-            setAsked(false)
+            setWanted(undefined)
           }}
         />
       )}
-      <div class="buttons">
-        {isAsked && draft !== undefined && known !== undefined ? (
-          <>
-            <button
-              type="button"
-              onClick={() => {
-                setBefore({ policy: known.policy, options: known.options })
-                attempt(async () => await set(draft))
-              }}
-            >
-              Yes, use {draft.policy} on this server
-            </button>
-            <button type="button" class="quiet" onClick={() => setAsked(false)}>
-              Cancel
-            </button>
-          </>
-        ) : (
-          <button type="submit">Set the policy</button>
-        )}
-        {before !== undefined && !isAsked && (
-          <button
-            type="button"
-            class="quiet"
-            onClick={() => {
-              setBefore(undefined)
-              attempt(async () => await set(before))
-            }}
-          >
-            Back to {before.policy}
+      {wanted === undefined && (
+        <div class="buttons">
+          <button type="submit" disabled={draft === undefined}>
+            Set the policy
           </button>
-        )}
-      </div>
-      <p role="status">{told}</p>
+        </div>
+      )}
+      <PolicyChange path={path} wanted={wanted} onEnd={() => setWanted(undefined)} />
+      <Problem text={problem} />
     </Form>
   )
 }

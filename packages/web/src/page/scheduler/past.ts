@@ -71,9 +71,9 @@ function framesOf(recording: Recording, toClock: ToClock, since: number) {
     }
   }
   for (const { atMs, firstTokenMs } of recording.arrivals) {
-    const frame = firstTokenMs === undefined ? undefined : frameAt(firstTokenMs)
+    const frame = firstTokenMs === undefined ? undefined : frameAt(atMs + firstTokenMs)
     if (frame && firstTokenMs !== undefined) {
-      frame.firstTokensMs = [...frame.firstTokensMs, firstTokenMs - atMs]
+      frame.firstTokensMs = [...frame.firstTokensMs, firstTokenMs]
     }
   }
   return [...frames.values()].sort((a, b) => a.atMs - b.atMs)
@@ -87,21 +87,22 @@ function spansOf(
 ): ActivitySpan[] {
   const freeAt = slots.map(() => -Infinity)
   const held = new Map(slots.flatMap(({ request }, slot) => (request ? [[request, slot]] : [])))
-  return arrivals.flatMap(({ id, atMs, firstTokenMs, endMs = durationMs }): ActivitySpan[] => {
+  return arrivals.flatMap(({ id, atMs, firstTokenMs, endMs = durationMs - atMs }) => {
     if (firstTokenMs === undefined || freeAt.length === 0) return []
+    const [first, end] = [atMs + firstTokenMs, atMs + endMs]
     const free = freeAt.findIndex((until) => until <= atMs)
     const soonest = freeAt.indexOf(Math.min(...freeAt))
     const slot = held.get(id) ?? (free === -1 ? soonest : free)
-    const from = Math.min(firstTokenMs, Math.max(atMs, freeAt[slot] ?? atMs))
-    freeAt[slot] = endMs
-    const span = (kind: ActivitySpan['kind'], start: number, end: number): ActivitySpan[] =>
-      end > start
-        ? [{ id, slot, kind, atMs: toClock(start), untilMs: toClock(end), tokens: 0 }]
+    const from = Math.min(first, Math.max(atMs, freeAt[slot] ?? atMs))
+    freeAt[slot] = end
+    const span = (kind: ActivitySpan['kind'], start: number, until: number): ActivitySpan[] =>
+      until > start
+        ? [{ id, slot, kind, atMs: toClock(start), untilMs: toClock(until), tokens: 0 }]
         : []
     return [
       ...span('wait', atMs, from),
-      ...span('prefill', from, firstTokenMs),
-      ...span('decode', firstTokenMs, endMs),
+      ...span('prefill', from, first),
+      ...span('decode', first, end),
     ]
   })
 }

@@ -11,8 +11,8 @@ export function Tiles({ state }: { readonly state: LiveState }): JSX.Element {
   const tiles = [
     ['Busy slots', `${busy} of ${slots.length}`],
     ['Queue', String(waiting)],
-    ['Tokens/s, last minute', tokensPerSecond.toFixed(1)],
-    ['TTFT p50, last minute', ttft === undefined ? '–' : formatMs(ttft.p50)],
+    ['Tokens/s (1 min)', tokensPerSecond.toFixed(1)],
+    ['TTFT p50 (1 min)', ttft === undefined ? '–' : formatMs(ttft.p50)],
   ] as const
   return (
     <dl class="tiles" aria-label="Now">
@@ -24,7 +24,18 @@ export function Tiles({ state }: { readonly state: LiveState }): JSX.Element {
       ))}
       <div class="tile">
         <dt>Policy</dt>
-        <dd class="name">{policy}</dd>
+        <dd class="name">
+          {policy.split('+').map((half, index) => (
+            <span key={half}>
+              {index > 0 && (
+                <>
+                  +<wbr />
+                </>
+              )}
+              {half}
+            </span>
+          ))}
+        </dd>
       </div>
     </dl>
   )

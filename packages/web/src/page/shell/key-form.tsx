@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { Field, Form } from './parts/form.js'
-import type { ServerError } from './server/server.js'
+import { Field, Form } from '../parts/form.js'
+import type { ServerError } from '../server/server.js'
 
 /** What a header may hold, and every key does: a space or a quote that was pasted with it does not show. */
 const keyText = /^[\x21-\x7e]+$/

@@ -1,0 +1,99 @@
+import type { JSX } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { type Column, DataTable } from '../parts/data-table.js'
+import { Field } from '../parts/form.js'
+import { formatBytes } from '../parts/format.js'
+import { useServer } from '../server/server.js'
+import type { Pull } from './pull-form.js'
+
+interface Fetchable {
+  readonly id: string
+  readonly title: string
+  readonly size_bytes: number
+  readonly present: boolean
+  readonly total_bytes: number | null
+}
+
+interface Catalog {
+  readonly available_bytes: number
+  readonly data: readonly Fetchable[]
+}
+
+/** The models that can be downloaded, and which of them fit; nothing of a server that has no catalog. */
+export function CatalogTable({ pull }: { readonly pull: Pull }): JSX.Element | null {
+  const server = useServer()
+  const [catalog, setCatalog] = useState<Catalog>()
+  const [contextSize, setContextSize] = useState('4096')
+  const [slots, setSlots] = useState('4')
+  useEffect(() => {
+    const gone = new AbortController()
+    const query = new URLSearchParams({ slots, ctx_size: contextSize })
+    server
+      .json<Catalog>(`models/catalog?${query}`, { signal: gone.signal })
+      .then(setCatalog)
+      .catch(() => {}) // while a number is being typed, or for good
+    return () => gone.abort()
+  }, [server, slots, contextSize, pull.isRunning])
+  if (catalog === undefined) return null
+  const { available_bytes: free, data } = catalog
+  const columns: readonly Column<Fetchable>[] = [
+    {
+      name: 'model',
+      kind: 'head',
+      cell: ({ id, title }) => (
+        <>
+          {id} <span class="about dim">{title}</span>
+        </>
+      ),
+    },
+    { name: 'download', kind: 'number', cell: ({ size_bytes: size }) => formatBytes(size) },
+    {
+      name: 'memory',
+      kind: 'number',
+      cell: ({ total_bytes: total }) => (total === null ? 'unknown' : formatBytes(total)),
+    },
+    {
+      name: 'fits',
+      cell: ({ total_bytes: total }) => (total === null ? '–' : total <= free ? 'yes' : 'no'),
+    },
+    {
+      name: '',
+      cell: ({ id, present }) =>
+        present ? (
+          'downloaded'
+        ) : (
+          <button
+            type="button"
+            class="quiet"
+            disabled={pull.isRunning}
+            aria-label={`Download ${id}`}
+            onClick={() => pull.start(id)}
+          >
+            Download
+          </button>
+        ),
+    },
+  ]
+  return (
+    <section class="card" aria-label="Catalog">
+      <h2>Catalog</h2>
+      <div class="fields">
+        <Field label="Fits with slots" type="number" min="1" value={slots} onText={setSlots} />
+        <Field
+          label="Tokens of each"
+          type="number"
+          min="1"
+          value={contextSize}
+          onText={setContextSize}
+        />
+      </div>
+      <p class="hint">{formatBytes(free)} of memory are free.</p>
+      <DataTable
+        label="Models of the catalog"
+        rows={data}
+        keyOf={({ id }) => id}
+        columns={columns}
+      />
+    </section>
+  )
+}

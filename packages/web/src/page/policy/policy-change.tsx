@@ -1,0 +1,60 @@
+import type { PolicySetting } from '@cllm/core'
+import type { JSX } from 'preact'
+import { useState } from 'preact/hooks'
+import { useTelling } from '../parts/form.js'
+import { useServer } from '../server/server.js'
+
+interface Answer {
+  readonly data: PolicySetting
+}
+
+/** Asks whether a policy is to be set on the running server, sets it, and takes that back. */
+export function PolicyChange({
+  path,
+  wanted,
+  onEnd,
+}: {
+  /** The route that sets it. */
+  readonly path: string
+  /** The policy that is to be set; undefined: none. */
+  readonly wanted: PolicySetting | undefined
+  /** Called once it is set, or is not to be. */
+  readonly onEnd: () => void
+}): JSX.Element {
+  const server = useServer()
+  const [before, setBefore] = useState<PolicySetting>()
+  const { told, attempt } = useTelling()
+  const set = async ({ policy, options }: PolicySetting): Promise<string> => {
+    onEnd()
+    const { data } = await server.json<Answer>(path)
+    await server.json(path, { method: 'PUT', body: { policy, options } })
+    setBefore({ policy: data.policy, options: data.options })
+    return `${policy} is in force on the server.`
+  }
+  return (
+    <>
+      <div class="buttons">
+        {wanted !== undefined && (
+          <>
+            <button type="button" onClick={() => attempt(async () => await set(wanted))}>
+              Yes, use {wanted.policy} on this server
+            </button>
+            <button type="button" class="quiet" onClick={onEnd}>
+              Cancel
+            </button>
+          </>
+        )}
+        {wanted === undefined && before !== undefined && (
+          <button
+            type="button"
+            class="quiet"
+            onClick={() => attempt(async () => await set(before))}
+          >
+            Back to {before.policy}
+          </button>
+        )}
+      </div>
+      <p role="status">{told}</p>
+    </>
+  )
+}
