@@ -17,7 +17,7 @@ async function shoot(page: Page, name: string, once?: Locator, at?: Locator): Pr
   await once?.waitFor({ timeout: 60_000 })
   await mkdir(pictures, { recursive: true })
   await page.evaluate('scrollTo(0, 0)')
-  await at?.evaluate("(each) => each.scrollIntoView({ block: 'center' })")
+  await at?.scrollIntoViewIfNeeded()
   await page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
 }
 
