@@ -62,9 +62,9 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
     config: {
       ...command(
         'Show the effective configuration and the source of each value',
-        () => import('../config.js'),
+        () => import('../serve/config.js'),
       ),
-      help: async (all) => (await import('../config.js')).help(all),
+      help: async (all) => (await import('../serve/config.js')).help(all),
     },
     'keys add': command('Create an API key', () => import('../keys.js'), 'addKey'),
     'keys list': command('List the API keys', () => import('../keys.js'), 'listKeys'),

@@ -1,8 +1,8 @@
 import { Document, isScalar, type Pair, type Scalar, visit } from 'yaml'
-import { loadConfig, type LoadedConfig } from '../config/load-config.js'
-import { options, type CllmConfig } from '../config/options/schema.js'
-import type { CommandIo } from './command-io.js'
-import { configHelp } from './help/config-help.js'
+import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
+import { options, type CllmConfig } from '../../config/options/schema.js'
+import type { CommandIo } from '../command-io.js'
+import { configHelp } from '../help/config-help.js'
 
 /** The output of `cllm config --help`, or with `all` flags. */
 export const help = (all: boolean): string => `Usage: cllm config [--json] [flags of cllm serve]

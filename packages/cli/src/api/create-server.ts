@@ -11,12 +11,12 @@ import {
   type ServerParts,
 } from '@cllm/host'
 import { defaultPolicyName, fallbackPolicy } from '@cllm/scheduler'
-import { asLoaded } from './engine/as-loaded.js'
-import { spawnEngine } from './engine/spawn-engine.js'
-import { llamaCpp } from './engine/engine-settings.js'
-import { catalogSampling } from './models/catalog/catalog.js'
-import { modelName, resolveModel } from './models/resolve-model.js'
-import { loadRegistry } from './plugins/load-registry.js'
+import { asLoaded } from '../engine/as-loaded.js'
+import { spawnEngine } from '../engine/spawn-engine.js'
+import { llamaCpp } from '../engine/engine-settings.js'
+import { catalogSampling } from '../models/catalog/catalog.js'
+import { modelName, resolveModel } from '../models/resolve-model.js'
+import { loadRegistry } from '../plugins/load-registry.js'
 
 /** A server with its engine in a separate process; its parts are names, paths and settings. */
 export interface ServerByName extends ServerParts {

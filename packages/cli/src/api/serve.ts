@@ -8,14 +8,14 @@ import {
   type Logger,
 } from '@cllm/core'
 import type { KoaProtocol, RequestObserver } from '@cllm/http-koa'
-import { startServing } from './commands/serve/start-serving.js'
-import { readObjectLayer } from './config/layers/object-layer.js'
-import type { Layer } from './config/layers/setting.js'
-import { loadConfig } from './config/load-config.js'
-import { describeValue } from './config/messages.js'
-import type { CllmConfig } from './config/options/schema.js'
-import { isRecord } from './config/options/value-format.js'
-import { stopped, stopSignal } from './process/stop-signal.js'
+import { startServing } from '../commands/serve/start-serving.js'
+import { readObjectLayer } from '../config/layers/object-layer.js'
+import type { Layer } from '../config/layers/setting.js'
+import { loadConfig } from '../config/load-config.js'
+import { describeValue } from '../config/messages.js'
+import type { CllmConfig } from '../config/options/schema.js'
+import { isRecord } from '../config/options/value-format.js'
+import { stopped, stopSignal } from '../process/stop-signal.js'
 
 /** Settings as in the YAML file of `cllm serve`, such as `{ engine: { gpu: 'off' } }`. */
 export type ServeSettings = { readonly [Section in keyof CllmConfig]?: Part<CllmConfig[Section]> }
