@@ -91,10 +91,13 @@ export class EngineControl implements EngineCalls {
   ): Promise<RenderedChat> {
     const tokenizer = this.#get(TOKENIZER)
     const prompt = { messages, ...defined({ template: options }) }
-    if (hasMedia(prompt)) {
+    const context = this.#get(InputContext)
+    if (context.backend.media !== undefined && hasMedia(prompt)) {
       const { text } = tokenizer.renderChat(messages, options)
-      const context = this.#get(InputContext)
-      return { text, tokens: (await resolveMedia(prompt, context, () => this.#ensureOpen())).tokens }
+      return {
+        text,
+        tokens: (await resolveMedia(prompt, context, () => this.#ensureOpen())).tokens,
+      }
     }
     const chat = tokenizer.renderChatInParts?.(messages, options)
     if (chat === undefined) return tokenizer.renderChat(messages, options)

@@ -95,7 +95,9 @@ export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[
     const text = content ?? ''
     shown.push({
       role: templateRoles[role] ?? role,
-      ...contentOf(text, `messages.${index}.content`, role),
+      ...(typeof text === 'string'
+        ? { content: text }
+        : contentOf(text, `messages.${index}.content`, role)),
       ...defined({
         name,
         tool_calls: calls.length === 0 ? undefined : calls,

@@ -39,7 +39,11 @@ export interface PreparedChat {
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
   const { tools, template, mostCalls, strict = [], preamble = client.preset } = chat
   const info = await client.info()
-  checkImages(chat.messages, info.model.images === true)
+  for (const { media } of chat.messages) {
+    if (media === undefined) continue
+    checkImages(chat.messages, info.model.images === true)
+    break
+  }
   const { format, marks } = await knownTemplate(client, info)
   const before = preamble === undefined ? chat.messages : withPreamble(preamble, chat.messages)
   const { messages, variables: shown } = promptWithTools(before, tools, format)

@@ -134,7 +134,8 @@ export class InputProcessor implements EngineObserver {
       const error = this.#arriving.get(id)?.error
       if (error !== undefined) throw error
     }
-    const prompt = hasMedia(request.prompt)
+    const isMixed = context.backend.media !== undefined && hasMedia(request.prompt)
+    const prompt = isMixed
       ? resolveMedia(request.prompt, context, ensureWanted)
       : resolvePrompt(request.prompt, context, ensureWanted)
     let arrival = this.#arriving.get(id)

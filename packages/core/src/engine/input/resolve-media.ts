@@ -32,14 +32,7 @@ export function hasMedia(prompt: Prompt): prompt is MediaPrompt {
  * Refuses what does not go with images.
  * @throws CllmError `unsupported`
  */
-export function checkMixed(
-  { promptLogprobs }: GenerateRequest,
-  { media, model }: Backend,
-  shifts: boolean,
-): void {
-  if (media === undefined) {
-    throw unsupported('prompt', 'media', `${model.id} is served without an encoder for images`)
-  }
+export function checkMixed({ promptLogprobs }: GenerateRequest, shifts: boolean): void {
   if (promptLogprobs !== undefined) {
     throw unsupported('promptLogprobs', 'media', 'it is not known for prompts with images')
   }

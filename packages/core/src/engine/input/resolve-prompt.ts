@@ -3,7 +3,7 @@ import type { BackendLimits } from '../../contracts/model/backend.js'
 import type { Prompt } from '../../contracts/engine/generate-request.js'
 import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { checkTokens, invalidField } from './check-request.js'
+import { checkTokens, invalidField, unsupported } from './check-request.js'
 import type { Clock } from '../../contracts/clock.js'
 import * as tokens from '../../tokens.js'
 import { EngineObservers } from '../report/engine-observers.js'
@@ -44,15 +44,17 @@ export function resolvePrompt(
       throw invalidField('messages', 'an array of at least one message', messages)
     }
     for (const [index, message] of messages.entries()) {
-      const { role, content } = (message ?? {}) as Partial<ChatMessage>
+      const { role, content, media } = (message ?? {}) as Partial<ChatMessage>
       if (typeof role !== 'string' || typeof content !== 'string') {
         const expected = 'a message with the texts role and content'
         throw invalidField(`messages[${index}]`, expected, message)
       }
+      if (media !== undefined) throw unseen()
       length += content.length
     }
   } else {
-    const { text } = prompt
+    const { text, media } = prompt
+    if (media !== undefined) throw unseen()
     if (typeof text !== 'string' || text === '') {
       throw invalidField('prompt', 'a non-empty text', text)
     }
@@ -96,6 +98,9 @@ export function checkLength(tokens: TokenId[], context: PromptContext): TokenId[
   }
   return tokens
 }
+
+const unseen = (): CllmError =>
+  unsupported('prompt', 'media', 'this model is served without an encoder for images')
 
 function refuseBySize(
   prompt: Exclude<Prompt, { readonly tokens: unknown }>,

@@ -76,8 +76,8 @@ export function resolveRequest(
   const { samplers, seed } = sampling
   const processors =
     samplers === undefined ? [] : context.samplers.create(samplers, { tokenizer, seed })
-  const isMixed = hasMedia(request.prompt)
-  if (isMixed) checkMixed(request, backend, shiftOf !== undefined)
+  const isMixed = backend.media !== undefined && hasMedia(request.prompt)
+  if (isMixed) checkMixed(request, shiftOf !== undefined)
   return (prompt, media) => ({
     id,
     maxTokens,
@@ -110,7 +110,9 @@ export function resolveRequest(
     // With another adapter, which is another step group, the same tokens have other keys.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
     // A copy, since the sequence goes on writing into the prompt's list.
-    decoder: tokenizer.createDecoder(prompt.slice(mediaEnd(media)), { marks }),
+    decoder: tokenizer.createDecoder(media ? prompt.slice(mediaEnd(media)) : [...prompt], {
+      marks,
+    }),
     stopMatcher: stop.length > 0 ? new StopMatcher([...stop]) : undefined,
   })
 }
