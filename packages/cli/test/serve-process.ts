@@ -20,7 +20,7 @@ export interface Running {
 }
 
 /** Starts `cllm serve`. */
-export function run(args: readonly string[]): ChildProcess {
+function run(args: readonly string[]): ChildProcess {
   return spawn(process.execPath, [bin, 'serve', ...args], {
     env: plainEnvironment(process.env),
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -53,7 +53,7 @@ export const blockSchema = z.discriminatedUnion('type', [
 export type ContentBlock = z.output<typeof blockSchema>
 
 /** Their names, for messages. */
-export const blockTypes: readonly string[] = blockSchema.options.map(
+const blockTypes: readonly string[] = blockSchema.options.map(
   ({ shape }) => shape.type.value,
 )
 

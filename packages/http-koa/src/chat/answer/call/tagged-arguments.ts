@@ -7,7 +7,7 @@ import { isObject } from '../../../fields/fields.js'
 type Schema = Readonly<Record<string, unknown>>
 
 /** Whether a schema allows texts and nothing else. */
-export function takesOnlyText(schema: unknown): boolean {
+function takesOnlyText(schema: unknown): boolean {
   if (!isObject(schema)) return false
   const { type, enum: values, anyOf, oneOf } = schema
   if (type !== undefined) return type === 'string'
@@ -24,7 +24,7 @@ const constants: Readonly<Record<string, unknown>> = { True: true, False: false,
  *
  * @param isTyped - whether it is known to be no text
  */
-export function argumentJson(text: string, schema: unknown, isTyped = false): string {
+function argumentJson(text: string, schema: unknown, isTyped = false): string {
   const trimmed = text.trim()
   if (!isTyped && takesOnlyText(schema)) return JSON.stringify(text)
   if (Object.hasOwn(constants, trimmed)) return JSON.stringify(constants[trimmed])
