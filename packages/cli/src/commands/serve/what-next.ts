@@ -22,7 +22,9 @@ export function whatNext(
 
 function modelsOf(directory: EngineDirectory): string {
   const names = directory.list()
-  const { slots, contextSize } = directory.status(names[0]).info?.limits ?? {}
-  if (names.length !== 1) return names.join(', ')
+  // A front's come with its workers.
+  if (names.length === 0) return 'none yet'
+  if (names.length > 1) return names.join(', ')
+  const { slots, contextSize } = directory.status().info?.limits ?? {}
   return `${names[0]}${slots === undefined ? '' : `, ${slots} slots × ${contextSize} tokens`}`
 }
