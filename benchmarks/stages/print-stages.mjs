@@ -1,11 +1,11 @@
 import {
-  escapeHtml,
   formatNumber,
   htmlPage,
   htmlTable,
   schemaVersion,
   textTable,
 } from '../../packages/bench/dist/index.js'
+import { escapeHtml } from '../../packages/bench/dist/report/html/escape-html.js'
 import { exitCode, writeText } from '../../packages/cli/dist/commands/bench/output.js'
 import {
   asksForHelp,
