@@ -52,7 +52,7 @@ Rendered: ${count((check) => check.renders)}. Calls read: ${count((check) => che
 calls read: ${count((check) => check.severalCalls)}. Reasoning told from the answer:
 ${count((check) => check.splitsThinking)}. Strict calls held to their schemas: ${count((check) => check.isHeld)}.
 
-Images are not supported. The templates are those of llama.cpp's source, by what works. *All calls*: several in an answer,
+[Images](api.md#images) are not part of this. The templates are those of llama.cpp's source, by what works. *All calls*: several in an answer,
 strict ones, streamed arguments; otherwise the exception is named (one call, not strict, whole calls in streams).
 
 ${rows.join('\n')}

@@ -198,7 +198,7 @@ t.test('coming from another server: what takes the place of theirs is there', (t
   for (const missing of ['POST /pooling', 'POST /classify']) {
     t.notOk(isThere(missing), `${missing} is there: docs/coming-from.md says it is not`)
   }
-  for (const missing of ['--control-vector', '--mmproj', '--cache-reuse', '--reasoning-budget']) {
+  for (const missing of ['--control-vector', '--cache-reuse', '--reasoning-budget']) {
     t.notOk(isThere(missing), `${missing} is there: docs/coming-from.md says it is not`)
   }
   t.end()

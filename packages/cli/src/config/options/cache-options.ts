@@ -4,15 +4,13 @@ import { emptyToNone, integer, orAuto, orNone, text } from './value-format.js'
 /** The options for what slots held and others may want again: the branch `cache` of the schema. */
 export const cacheOptions = {
   ram: option(orAuto(integer(0, Infinity, 'MIB')), 'auto', { flag: 'cache-ram' }).describe(
-    'RAM for saved conversations, in MiB, shared by all models: a conversation that lost ' +
-      'its slot to another request gets its state back, and its next request computes only ' +
-      'the new tokens. `auto` is 8192, or a quarter of the free memory if that is less; 0 ' +
+    'RAM for conversations that lost their slot, in MiB, shared by all models; their next request ' +
+      'computes only the new tokens. `auto` is 8192, or a quarter of the free memory if that is less; 0 ' +
       'saves nothing.',
   ),
   disk: folder({ flag: 'cache-disk' }).describe(
-    'Folder for copies of the conversations in `cache.ram`, which then survive a restart ' +
-      'or a crash. The files hold what users wrote; only their owner can read them. Unset: ' +
-      'nothing is written.',
+    'Folder for the conversations in `cache.ram`, which then survive a restart or a crash. The files ' +
+      'hold what users wrote; only their owner can read them. Unset: none.',
   ),
   disk_size: option(integer(1, Infinity, 'MIB'), 10_240, { flag: 'cache-disk-size' }).describe(
     'Disk limit for `cache.disk`, in MiB; the least recently used files are deleted first.',
@@ -25,10 +23,9 @@ export const cacheOptions = {
     normalize: emptyToNone,
     isSecret: true,
   }).describe(
-    'Encryption key (AES-256-GCM) for the files in `cache.disk` and ' +
-      '`cache.slot_save_path`, such as the output of `openssl rand -hex 32`; files ' +
-      'encrypted with another key are ignored. Prefer the variable: other users of the ' +
-      'machine can see flags. Unset: files are not encrypted.',
+    'Encryption key (AES-256-GCM) for the files in `cache.disk` and `cache.slot_save_path`, such as ' +
+      '`openssl rand -hex 32` prints; files of another key are ignored. Prefer the variable: other ' +
+      'users of the machine can see flags. Unset: not encrypted.',
   ),
   slot_save_path: folder().describe(
     'Folder for the files of `POST /slots/{id}?action=save` and `restore`. Unset: both ' +

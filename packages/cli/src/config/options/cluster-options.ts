@@ -38,12 +38,12 @@ export const clusterOptions = {
       'every batch.',
   ),
   drain_migrate: option(toggle(), false).describe(
-    'When a worker is stopped or drained, hand its running requests to other workers at ' +
-      'once instead of letting them finish. The other workers continue them exactly.',
+    'When a worker is stopped or drained, hand its running requests to other workers at once, which ' +
+      'continue them exactly.',
   ),
   ready_file: file().describe(
-    'File for readiness probes, as a worker has no HTTP: `cllm worker` creates it when ' +
-      'it serves, writes it again every 5 s, and deletes it when it is stopped or drained.',
+    'File for readiness probes: `cllm worker` creates it when it serves, writes it again every 5 s, ' +
+      'and deletes it when it is stopped or drained.',
   ),
   workers: option(integer(1, 64), 1).describe(
     'Engine processes per model on this machine, each with `--slots` slots; the router ' +

@@ -17,19 +17,18 @@ export const modelOptions = {
     {},
     { flag: 'models', normalize: normalizeServed, resolve: resolveServed },
   ).describe(
-    'Several models to serve, each by its name, instead of `model.spec`; the first is the ' +
-      'default. In YAML each is a key of `models` itself, with a spec or `{ spec, … }`, where ' +
-      '`chat_template`, `keep_alive` and settings of `engine` apply to that model only. The flag ' +
-      '`--model NAME=SPEC`, repeated, does the same.',
+    'Several models by name, instead of `model.spec`; the first is the default. In YAML each is a key ' +
+      'of `models` itself, with a spec or `{ spec, … }`, where `chat_template`, `keep_alive` and ' +
+      'settings of `engine` apply to that model only. `--model NAME=SPEC`, repeated, does the same.',
   ),
   aliases: option(aliases(), {}, { flag: 'model-alias', normalize: normalizeAliases }).describe(
     'Further names for models: `ALIAS=NAME`, or `ALIAS` for the default model; `*` matches ' +
       'every unknown name. The flag can be repeated.',
   ),
   presets: option(presets(), {}).describe(
-    'Further names for models, with values for the fields that requests leave out, in every API: ' +
-      '`NAME: { from: MODEL, system: TEXT, parameters: { temperature: 0.3, stop: [TEXT] } }`. ' +
-      '`parameters` has the names of `api.defaults`, and `stop`. As a flag: JSON.',
+    'Further names for models, with values for fields that requests leave out: `NAME: { from: MODEL, ' +
+      'system: TEXT, parameters: { temperature: 0.3, stop: [TEXT] } }`. `parameters` has the names of ' +
+      '`api.defaults`, and `stop`. As a flag: JSON.',
   ),
   tags: option(someTexts('words', 'WORD,…'), [], { flag: 'model-tags' }).describe(
     'Tags shown with each model in lists, for clients that sort by them.',
@@ -47,8 +46,8 @@ export const modelOptions = {
       'and only `POST /models/load` and `--preload` load models.',
   ),
   keep_alive: option(orAuto(keepAlive()), 'auto').describe(
-    'Time that a model stays in memory after its last use: seconds, or a duration such ' +
-      'as `5m`; `-1` is forever. `auto` is forever for a single model, `5m` for several.',
+    'Time that a model stays in memory after its last use; `-1` is forever. `auto` is forever for a ' +
+      'single model, `5m` for several.',
   ),
   cache: folder({ flag: 'models-cache', env: 'CLLM_CACHE' }).describe(
     "Folder for downloaded models; by default one in the user's cache folder.",

@@ -9,13 +9,12 @@ export const nativeOptions = {
       "build` if there is one; `addon` uses node-llama-cpp's addon, which is slower.",
   ),
   lora: option(adapters(), [], { resolve: resolveAdapters }).describe(
-    'LoRA adapters (GGUF) to load with the model: the name that clients request as ' +
-      '`MODEL:NAME`, the file, and the scale (default 1). The flag can be repeated. With ' +
-      "several models, set it at the adapters' model.",
+    'LoRA adapters (GGUF) of the model, requested as `MODEL:NAME`; the scale is 1 by default. The ' +
+      "flag can be repeated. With several models, set it at the adapters' model.",
   ),
   mmproj: option(orNone(text('a file')), null, { llamaCpp: 'mmprojPath' }).describe(
-    "Projector of a model that sees images: the GGUF file `mmproj-….gguf` beside the model's. Images are decoded " +
-      'and encoded in a process of their own, with the library that `cllm native build` builds. Unset: images are refused.',
+    "Projector of a model that sees images: the file `mmproj-….gguf` beside the model's. Needs the " +
+      'library that `cllm native build` builds. Unset: images are refused.',
   ),
   media_library: option(orNone(text('a file')), null, { llamaCpp: 'mediaLibrary' }).describe(
     "llama.cpp's library for images (`libmtmd`) of the same release, in place of the one that was built here.",
@@ -46,9 +45,9 @@ export const nativeOptions = {
     llamaCpp: 'kvTokens',
     normalize: (value) => value ?? 'auto',
   }).describe(
-    'KV cells for all slots together, in tokens: each request takes as many as it needs, ' +
-      'up to the context size. `auto` gives every slot cells for a whole context if memory ' +
-      'allows, which is never slower, and otherwise shares what fits.',
+    'KV cells for all slots together, in tokens; each request takes as many as it needs, up to the ' +
+      'context size. `auto` gives every slot a whole context if memory allows, and otherwise shares ' +
+      'what fits.',
   ),
   poll: option(integer(0, 100, 'LEVEL'), 50, { llamaCpp: 'poll' }).describe(
     'Polling of compute threads between passes, from 0 (sleep at once) to 100.',

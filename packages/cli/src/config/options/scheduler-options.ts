@@ -95,31 +95,29 @@ export const schedulerOptions = {
     resolve: resolveModelSpec,
     elsewhere: ['--model-draft'],
   }).describe(
-    'Speculation: guessed tokens are verified along with the next one where that is ' +
-      'faster; answers stay the same. First what a constraint leaves no choice about (alone: ' +
-      '`grammar`), then as named; `auto` is `ngram`, which looks the last tokens up in prompt ' +
-      "and answer. Also a plugin's proposer, or a smaller model with the same vocabulary, " +
-      'named as in `--model`.',
+    'Who guesses tokens, which are verified along with the next one; answers stay the same. First a ' +
+      'constraint that leaves no choice (alone: `grammar`), then as named: `ngram` (`auto`) looks the ' +
+      "last tokens up in prompt and answer; a plugin's proposer; a smaller model with the same " +
+      'vocabulary, named as in `--model`.',
   ),
   speculative_options: option(record(), {}).describe(
     'Options of the proposer; JSON in a flag or variable.',
   ),
   slo: option(slo(), {}, { normalize: normalizeSlo }).describe(
-    'Latency limits: `ttft` to the first token, `itl` between two tokens. In YAML or ' +
-      'JSON, `tenants` sets limits by tenant and `priorities` by priority (and above). ' +
-      'Passed to the policy as `slo`; only some policies support it, such as `adaptive`.',
+    'Latency limits: `ttft` to the first token, `itl` between two tokens. In YAML or JSON, `tenants` ' +
+      'sets limits by tenant and `priorities` by priority (and above). For policies with the option ' +
+      '`slo`, such as `adaptive`.',
   ),
   max_queued_requests: option(integer(0), defaultEngineOptions.maxQueuedRequests).describe(
-    'Number of requests that may wait for a slot; further ones are refused with 429. ' +
-      'With 0, a request that cannot start at once is refused.',
+    'Requests that may wait for a slot; further ones are refused with 429. With 0, none waits.',
   ),
   max_queued_tokens: option(integer(0), 0).describe(
-    'Prompt tokens of all waiting requests together; a request above the limit is ' +
-      'refused with 429, though one request may always wait. 0 is no limit.',
+    'Prompt tokens of all waiting requests; above it, 429, though one request may always wait. 0 is ' +
+      'no limit.',
   ),
   max_queue_wait: option(decimal(0, Infinity, 'seconds'), 0).describe(
-    'Longest predicted wait for a slot, in seconds; a request that would wait longer is ' +
-      'refused with 429 on arrival. 0 is no limit.',
+    'Longest predicted wait for a slot, in seconds; who would wait longer gets 429 on arrival. 0 is ' +
+      'no limit.',
   ),
   request_timeout: option(decimal(0, Infinity, 'seconds'), 0).describe(
     "Seconds from a request's arrival to its end, unless the request sets a limit; 0 is " +

