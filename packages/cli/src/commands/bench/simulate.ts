@@ -23,7 +23,7 @@ const flagTable = {
   json: toggle('One JSON line per policy on stdout and nothing else'),
   seeds: one(
     'N',
-    'Seeds to run, from --seed on; tables have means with 95 % intervals',
+    'Seeds to run, from --seed on; tables have 95 % intervals',
     integer(1, 1000),
     '1',
   ),

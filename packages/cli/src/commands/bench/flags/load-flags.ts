@@ -23,7 +23,7 @@ export const loadFlags = {
   requests: one('N', 'Requests per run (default 10 per client, at least 30)', integer(1)),
   duration: one('TIME', 'Time to send requests for, instead of --requests', duration),
   warmup: one('N', 'Unmeasured requests before the first run', integer(0), '2'),
-  dataset: one('SPEC', datasetNames.join(' ')),
+  dataset: one('SPEC', datasetNames.join(' ').replaceAll('FILE', '…')),
   'input-len': one(
     'LENGTHS',
     'Prompts: 128 (default), uniform:64-256, normal:128,32, lognormal:128,0.5',
