@@ -58,6 +58,7 @@ t.test('options', async (t) => {
     mlock: false,
     ignoreMemoryCheck: false,
     native: 'ffi',
+    mediaCacheBytes: 268_435_456,
     poll: 50,
   })
   const wrong: [object, RegExp][] = [

@@ -219,6 +219,7 @@ t.test('only calls are called', async (t) => {
     ['applyTemplate', 'close', 'detokenize', 'drain', 'embed', 'explain', 'getScheduler', 'info']
       .concat('adapters', 'pieces', 'loadAdapter', 'unloadAdapter', 'noteService')
       .concat('activity', 'setScheduler', 'statistics', 'tokenize', 'slotAction', 'cache')
+      .concat('programs')
       .sort(),
   )
   const names = ['constructor', 'submit', 'engine', '__proto__', '', 'toString']
