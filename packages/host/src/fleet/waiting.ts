@@ -38,6 +38,8 @@ export class Waiting<Item extends Waits> {
   ) {}
 
   /**
+   * Lets an item wait, or changes how long.
+   *
    * @param until when it has its turn; default Infinity: when there is an engine
    * @param patienceMs how long it waits for one; default Infinity
    */
@@ -49,6 +51,7 @@ export class Waiting<Item extends Waits> {
     this.#arm(Math.min(until, this.#expiry(item, wait)))
   }
 
+  /** The item waits no longer. */
   delete(item: Item): void {
     // A look that comes too early does no harm.
     if (this.#items.delete(item) && this.#items.size === 0) this.#disarm()

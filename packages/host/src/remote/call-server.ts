@@ -23,6 +23,7 @@ export class CallServer {
     private readonly check: (call: Call) => void = () => {},
   ) {}
 
+  /** Makes a call; its answer is sent when it has one. */
   async make(message: Call): Promise<void> {
     const { call, name } = message
     const controller = new AbortController()

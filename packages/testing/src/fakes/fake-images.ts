@@ -16,7 +16,7 @@ export class FakeImages implements MediaEncoder {
 
   async encode(data: string): Promise<EncodedMedia> {
     await turnOfTheEventLoop()
-    const bytes = [...atob(data)].map((character) => character.charCodeAt(0))
+    const bytes = [...Buffer.from(data, 'base64')]
     if (atob(data) === 'bad') {
       const details = { field: 'image' }
       throw new CllmError('invalid_media', 'image: expected an image, got bad', { details })

@@ -99,12 +99,12 @@ export class FfiContext implements LogitsContext {
 
   decodeVectors(run: VectorRun): Promise<boolean> {
     this.#check()
-    return this.#calls.during(this.#compute(this.#batch.fillVectors(run)))
+    return this.#calls.during(this.#compute(this.#batch.writeVectors(run)))
   }
 
   async #decode(runs: readonly SequenceRun[]): Promise<boolean> {
     this.#check()
-    this.#batch.fill(runs)
+    this.#batch.write(runs)
     return await this.#compute(this.#batch.native)
   }
 

@@ -48,7 +48,7 @@ export class TokenBatch {
    * Writes these tokens in place of others.
    * @throws CllmError `backend_failed` when there is no room for them
    */
-  fill(runs: readonly SequenceRun[]): void {
+  write(runs: readonly SequenceRun[]): void {
     let end = 0
     for (const { sequence, position, tokens, outputs } of runs) {
       const first = end
@@ -70,10 +70,9 @@ export class TokenBatch {
    * Copies vectors, in place of tokens, and returns the batch that refers to them.
    * @throws CllmError `backend_failed` when there is no room for them
    */
-  fillVectors({ sequence, position, count, vectors }: VectorRun): Value<'llama_batch'> {
+  writeVectors({ sequence, position, count, vectors }: VectorRun): Value<'llama_batch'> {
     const tokens = Array.from({ length: count }, () => 0)
-    const runs = [{ sequence, position, tokens, outputs: [] }]
-    this.fill(runs)
+    this.write([{ sequence, position, tokens, outputs: [] }])
     this.#vectors = new Float32Array(new ArrayBuffer(vectors.byteLength))
     this.#vectors.set(vectors)
     return { ...this.native, token: null, embd: addressOf(this.#vectors) }

@@ -9,7 +9,7 @@ import type { TokenId, Tokenizer } from './tokenizer.js'
 
 export type { SlotId } from './slot-states.js'
 
-export type { ModelInfo } from './model-info.js'
+export type { ModelDetails, ModelInfo } from './model-info.js'
 
 /** What fits. */
 export interface BackendLimits {

@@ -15,7 +15,7 @@ import type { Sequence } from '../requests/sequence.js'
 import { PauseModel } from './pause-model.js'
 import { Program, type Served } from './program.js'
 
-/** The {@link Programs} of an engine. */
+/** The `Programs` of an engine. */
 export const PROGRAMS = tokens.token<Programs>('Programs')
 
 /** At most this many programs are remembered, and as many requests that one may go on with. */

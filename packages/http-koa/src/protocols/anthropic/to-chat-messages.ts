@@ -53,9 +53,7 @@ export const blockSchema = z.discriminatedUnion('type', [
 export type ContentBlock = z.output<typeof blockSchema>
 
 /** Their names, for messages. */
-const blockTypes: readonly string[] = blockSchema.options.map(
-  ({ shape }) => shape.type.value,
-)
+const blockTypes: readonly string[] = blockSchema.options.map(({ shape }) => shape.type.value)
 
 /**
  * Claude Code begins its system prompt with a line that is another one in each request. Left in, it
