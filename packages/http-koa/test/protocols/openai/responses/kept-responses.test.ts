@@ -1,3 +1,5 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { SimulatedClock, type StateFiles } from '@cllm/core'
 import { overriding, StateFolder, type StateFolderOptions } from '@cllm/host'
@@ -33,7 +35,10 @@ const compute = async (clock: SimulatedClock, isDone: () => boolean | Promise<bo
   })
 
 async function start(t: Test, { keys, isSlow = false, ...more }: Kept = {}) {
-  const folder = more.folder ?? join(t.testdir({}), 'responses')
+  const own = await mkdtemp(join(tmpdir(), 'cllm-responses-'))
+  // What a closed server has begun may still be written.
+  t.teardown(() => rm(own, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
+  const folder = more.folder ?? join(own, 'responses')
   const warned: string[] = []
   const warn = (_: object, message: string) => void warned.push(message)
   const logger = { debug() {}, info() {}, warn, error: warn }
