@@ -156,13 +156,16 @@ export class LlamaCppBackend implements Backend {
   async #stepMixed(batch: readonly BatchItem[], context: LogitsContext): Promise<StepResult> {
     const { cells, clock } = this.#parts
     const started = clock.now()
+    this.adapters?.prepare(batch)
     const { items, places } = await computeVectors(batch, cells, context)
     const vectorMs = clock.now() - started
     try {
       const result = await this.#step(items)
       if (result.isInterrupted === true) undoVectors(batch, cells)
-      const outputs = batch.map((_, index) => result.outputs[places.indexOf(index)] ?? noOutputs)
-      return { ...result, outputs, decodeMs: result.decodeMs + vectorMs }
+      const inPlace = <T>(of: readonly (readonly T[])[]) =>
+        batch.map((_, index) => of[places.indexOf(index)] ?? [])
+      const [outputs, scores] = [inPlace(result.outputs), inPlace(result.scores ?? [])]
+      return { ...result, outputs, scores, decodeMs: result.decodeMs + vectorMs }
     } catch (error) {
       undoVectors(batch, cells)
       throw error

@@ -91,6 +91,28 @@ t.test('other vectors say something else', async (t) => {
   t.notSame(await answer(backend, 1, other, width, 64), plain)
 })
 
+t.test('scores go to the items that asked, beside one that ends in an image', async (t) => {
+  const { backend, media } = await open(t, 'llama')
+  const sampler = backend.createSampler(sampling(), prompt)
+  const text = { position: 0, tokens: prompt.slice(0, 5), outputs: [], sampler }
+  const scores = { position: 0, tokens: prompt.slice(1, 5), top: 0 }
+  const { scores: alone = [] } = await backend.step([{ ...text, slot: 0, scores }])
+  const [span] = media
+  const image = { slot: 1, position: 0, tokens: prompt.slice(3, 12), outputs: [] }
+  const batch = [
+    { ...image, media: [{ ...span!, start: 0 }] },
+    { ...text, slot: 2, scores },
+  ]
+  const result = await backend.step(batch)
+  t.equal(result.outputs.length, 2)
+  t.same(result.scores?.[0], [])
+  t.equal(result.scores?.[1]?.length, 4)
+  const logprobs = (list: (typeof alone)[number] = []) =>
+    list.map(({ logprob }) => logprob.toFixed(3))
+  t.same(logprobs(result.scores?.[1]), logprobs(alone[0]))
+  sampler.dispose()
+})
+
 t.test('a step that fails leaves the slots as they were', async (t) => {
   const { backend, media, width } = await open(t, 'llama')
   const [span] = media
