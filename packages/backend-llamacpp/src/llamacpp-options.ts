@@ -107,10 +107,7 @@ const options = z.strictObject({
   /** llama.cpp's library for images, `libmtmd` of the same release; default: the one that was built on this machine. */
   mediaLibrary: optional(z.string().min(1)),
   /** Bytes of encoded images that are kept. */
-  mediaCacheBytes: z
-    .int()
-    .min(0)
-    .default(256 * 1024 * 1024),
+  mediaCacheBytes: z.int().min(1).default(268_435_456),
   /** How long threads poll for the next pass before they sleep, 0 to 100. */
   poll: z.int().min(0).max(100).default(50),
 })

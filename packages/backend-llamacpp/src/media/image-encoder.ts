@@ -30,6 +30,7 @@ const lastId = 0x7fff_ffff
 const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
 
 interface Waiting {
+  readonly call: EncodeCall
   readonly resolve: (pieces: readonly MediaPiece[]) => void
   readonly reject: (error: CllmError) => void
 }
@@ -85,10 +86,10 @@ export class ImageEncoder implements MediaEncoder {
     try {
       const { width } = this.#options
       const child = await this.#start()
-      const id = ++this.#last
+      const call: EncodeCall = { id: ++this.#last, file, width }
       const pieces = await new Promise<readonly MediaPiece[]>((resolve, reject) => {
-        this.#waiting.set(id, { resolve, reject })
-        child.send({ id, file, width } satisfies EncodeCall)
+        this.#waiting.set(call.id, { call, resolve, reject })
+        child.send(call)
       })
       const encoded = this.#assembled(pieces, hash)
       this.#known.set(key, encoded)
@@ -137,12 +138,15 @@ export class ImageEncoder implements MediaEncoder {
       .on('data', (text: string) => (log = (log + text).slice(-2000)))
     return await new Promise<ChildProcess>((resolve, reject) => {
       let problem = 'its process ended'
+      let isReady = false
       child.on('message', (message: EncoderMessage) => {
-        if (message.type === 'ready') resolve(child)
-        else if (message.type === 'error') problem = message.message
+        if (message.type === 'ready') {
+          isReady = true
+          resolve(child)
+        } else if (message.type === 'error') problem = message.message
         else this.#settle(message)
       })
-      child.once('error', ({ message }) => (problem = message))
+      child.on('error', ({ message }) => (problem = message))
       child.once('close', (code, signal) => {
         this.#process = undefined
         const details = { field: 'mmproj' }
@@ -151,15 +155,32 @@ export class ImageEncoder implements MediaEncoder {
             details,
           }),
         )
-        if (this.#isClosed) return
+        if (!isReady || this.#isClosed) return
         this.#logger.warn({ code, signal, log }, 'the encoder of images ended: it starts again')
-        const message = 'the encoder of images ended while it had this one'
-        for (const { reject } of this.#waiting.values()) {
-          reject(new CllmError('backend_failed', message))
-        }
-        this.#waiting.clear()
+        this.#onEnded()
       })
     })
+  }
+
+  /** Images are encoded one after the other: the first has ended the process, the others go to the next one. */
+  #onEnded(): void {
+    const [first, ...others] = this.#waiting.values()
+    if (first === undefined) return
+    this.#waiting.delete(first.call.id)
+    const message = 'the encoder of images ended while it had this one'
+    first.reject(new CllmError('backend_failed', message))
+    if (others.length === 0) return
+    this.#start().then(
+      (child) => {
+        for (const { call } of others) child.send(call)
+      },
+      (error: unknown) => {
+        for (const { call, reject } of others) {
+          this.#waiting.delete(call.id)
+          reject(CllmError.from(error))
+        }
+      },
+    )
   }
 
   #settle(message: Extract<EncoderMessage, { readonly id: number }>): void {

@@ -51,7 +51,16 @@ t.test('an image becomes tokens and ids of its own, and is kept', async (t) => {
 
 t.test('an image that ends the process costs itself alone', async (t) => {
   const { encoder, logger } = await open(t)
-  await t.rejects(encoder.encode(image(13)), { code: 'backend_failed', message: /ended while/ })
+  const others = [encoder.encode(image(6)), encoder.encode(image(7))]
+  const fatal = encoder.encode(image(13))
+  const behind = [encoder.encode(image(8)), encoder.encode(image(9))]
+  await t.rejects(fatal, { code: 'backend_failed', message: /ended while/ })
+  const encoded = await Promise.all([...others, ...behind])
+  t.same(
+    encoded.map(({ tokens }) => tokens.length),
+    [8, 9, 10, 11],
+    'those before and behind it have their answers',
+  )
   t.match(logger.lines, [{ level: 'warn', message: /starts again/ }])
   t.equal((await encoder.encode(image(5))).tokens.length, 7)
   await t.rejects(encoder.encode(image(14)), { code: 'invalid_media', message: /unreadable/ })
