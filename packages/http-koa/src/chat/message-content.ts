@@ -82,7 +82,9 @@ export function checkImages(messages: readonly ChatMessage[], sees: boolean): vo
   for (const { media = [] } of messages) {
     for (const { data, field = 'messages' } of media) {
       if (!sees) throw noImages(field)
-      if (data !== '' && /^[A-Za-z0-9+/\s]+=*\s*$/.test(data)) continue
+      // no pattern of several parts: one that ends in $ takes quadratic time where there are many spaces
+      const digits = data.trimEnd().replace(/={1,2}$/, '')
+      if (digits !== '' && !/[^A-Za-z0-9+/\s]/.test(digits)) continue
       throw expectedField(field, 'an image in base64 (data:image/png;base64,…): no URL is fetched')
     }
   }

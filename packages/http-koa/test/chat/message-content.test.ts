@@ -102,7 +102,9 @@ t.test('every API shows the model an image', async (t) => {
 t.test('what is no image in the request is refused, and where it is', async (t) => {
   const server = await serve({ backend: { images: true }, protocols: [openAiProtocol()] })
   t.teardown(() => server.close())
+  const spaces = `data:;base64,${' '.repeat(200_000)}!`
   const wrong: [part: unknown, error: RegExp][] = [
+    [{ type: 'image_url', image_url: { url: spaces } }, /in base64/],
     [{ type: 'image_url', image_url: { url: 'https://example.org/a.png' } }, /no URL is fetched/],
     [{ type: 'image_url' }, /in base64/],
     [{ type: 'input_audio', input_audio: { data } }, /input is not supported/],
