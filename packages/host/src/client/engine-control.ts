@@ -93,11 +93,8 @@ export class EngineControl implements EngineCalls {
     const prompt = { messages, ...defined({ template: options }) }
     const context = this.#get(InputContext)
     if (context.backend.media !== undefined && hasMedia(prompt)) {
-      const { text } = tokenizer.renderChat(messages, options)
-      return {
-        text,
-        tokens: (await resolveMedia(prompt, context, () => this.#ensureOpen())).tokens,
-      }
+      const { text, tokens } = await resolveMedia(prompt, context, () => this.#ensureOpen())
+      return { text, tokens }
     }
     const chat = tokenizer.renderChatInParts?.(messages, options)
     if (chat === undefined) return tokenizer.renderChat(messages, options)

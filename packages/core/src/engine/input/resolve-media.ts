@@ -1,13 +1,20 @@
 import type { GenerateRequest, Prompt } from '../../contracts/engine/generate-request.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { MediaSpan } from '../../contracts/model/media.js'
-import { mediaPlace, type PromptMedia, type TokenId } from '../../contracts/model/tokenizer.js'
+import {
+  mediaPlace,
+  type PromptMedia,
+  type TokenId,
+  type Tokenizer,
+} from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { invalidField, unsupported } from './check-request.js'
 import { checkLength, type PromptContext } from './resolve-prompt.js'
 
 /** A prompt's tokens, and where vectors stand in place of some of them. */
 export interface MixedPrompt {
+  /** Without the images. */
+  readonly text: string
   readonly tokens: TokenId[]
   readonly media: readonly MediaSpan[]
 }
@@ -52,16 +59,17 @@ export async function resolveMedia(
   context: MediaContext,
   ensureWanted: () => void,
 ): Promise<MixedPrompt> {
-  const { encoder, tokenizer } = { encoder: context.backend.media!, ...context }
+  const { tokenizer, backend } = context
+  const encoder = backend.media!
   const files = 'text' in prompt ? (prompt.media ?? []) : prompt.messages.flatMap(filesOf)
   for (const file of files) {
     const isFile = typeof file?.data === 'string' && Number.isInteger(file.at)
     if (!isFile) throw invalidField('prompt.media', 'objects with at and data', file)
   }
-  const places =
+  const { text, tokens: places } =
     'text' in prompt
-      ? withPlaces(prompt.text, files, (text, options) => tokenizer.encode(text, options))
-      : tokenizer.renderChat(prompt.messages, prompt.template).tokens
+      ? { text: prompt.text, tokens: withPlaces(prompt.text, files, tokenizer) }
+      : tokenizer.renderChat(prompt.messages, prompt.template)
   const shown = places.filter((token) => token === mediaPlace).length
   if (shown !== files.length) {
     const message = `messages: the model's chat template shows ${shown} of ${files.length} images`
@@ -89,7 +97,7 @@ export async function resolveMedia(
   if (mediaEnd(media) === tokens.length) {
     throw invalidField('prompt', 'a text behind the last image', 'an image')
   }
-  return { tokens: checkLength(tokens, context), media }
+  return { text, tokens: checkLength(tokens, context), media }
 }
 
 function withField(field: string, cause: unknown): CllmError {
@@ -99,18 +107,14 @@ function withField(field: string, cause: unknown): CllmError {
 
 const filesOf = ({ media }: { readonly media?: readonly PromptMedia[] }) => media ?? []
 
-function withPlaces(
-  text: string,
-  files: readonly PromptMedia[],
-  encode: (text: string, options: { readonly addBos: boolean }) => readonly TokenId[],
-): TokenId[] {
-  const tokens: TokenId[] = [...encode('', { addBos: true })]
+function withPlaces(text: string, files: readonly PromptMedia[], tokenizer: Tokenizer): TokenId[] {
+  const tokens = tokenizer.encode('')
   let from = 0
   for (const { at } of files) {
-    tokens.push(...encode(text.slice(from, at), { addBos: false }), mediaPlace)
+    tokens.push(...tokenizer.encode(text.slice(from, at), { addBos: false }), mediaPlace)
     from = at
   }
-  return [...tokens, ...encode(text.slice(from), { addBos: false })]
+  return [...tokens, ...tokenizer.encode(text.slice(from), { addBos: false })]
 }
 
 /** Behind the last vector. */

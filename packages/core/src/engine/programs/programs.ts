@@ -57,9 +57,9 @@ export class Programs implements EngineObserver, ProgramsView {
       this.#join(sequence, JSON.stringify([tenant, request.session]), undefined, now)
       return
     }
+    if (!request.cache || this.#beginnings.size === 0) return
     const { hashes } = chain
-    const mayGoOn = request.cache && this.#beginnings.size > 0
-    for (let block = mayGoOn ? hashes.length : 0; block > 0; block--) {
+    for (let block = hashes.length; block > 0; block--) {
       const found = this.#beginnings.get(hashes[block - 1]!)
       if (found === undefined || found.tenant !== tenant) continue
       const from = block * blockSize
