@@ -2,63 +2,20 @@
 // choice about, over free text of as many tokens. The text is not the model's own: a sampler makes it write
 // each task's answer, in the tokens of the model's vocabulary.
 import { parseArgs } from 'node:util'
-import {
-  createEngine,
-  PluginRegistry,
-  silentLogger,
-  systemClock,
-  systemRandom,
-} from '../packages/core/dist/index.js'
-import { LocalEngineClient } from '../packages/host/dist/index.js'
-import { createLlamaCppBackend } from '../packages/backend-llamacpp/dist/index.js'
 import { createPolicy } from '../packages/scheduler/dist/index.js'
 import { jsonTasks } from './lib/json-tasks.mjs'
 import { median, table } from './lib/statistics.mjs'
+import { openWriting, writingFlags } from './lib/written-answers.mjs'
 
 const { values } = parseArgs({
   options: {
-    model: { type: 'string' },
+    ...writingFlags,
     rounds: { type: 'string', default: '5' },
     speculative: { type: 'string', default: 'grammar' },
-    threads: { type: 'string', default: '2' },
     all: { type: 'boolean', default: false },
-    gpu: { type: 'string', default: 'off' },
   },
 })
 
-const backend = await createLlamaCppBackend(
-  {
-    modelPath: values.model,
-    modelId: 'bench',
-    slots: 1,
-    contextSize: 1024,
-    batchSize: 512,
-    threads: Number(values.threads),
-    gpu: values.gpu,
-  },
-  { clock: systemClock, logger: silentLogger },
-)
-const { tokenizer } = backend
-const prompt = tokenizer.encode('Answer in JSON.')
-/** Behind a line, where no vocabulary adds a blank. */
-const line = tokenizer.encode('\n', { addBos: false })
-const tasks = jsonTasks.map((task) => {
-  const tokens = tokenizer.encode(`\n${task.answer}`, { addBos: false }).slice(line.length)
-  return { ...task, tokens }
-})
-const registry = new PluginRegistry()
-registry.registerSampler({
-  name: 'answer',
-  doc: "Lets only the task's answer be drawn.",
-  options: { shape: { task: {} }, parse: (options) => options },
-  create: ({ task }) => ({
-    apply: (logits, { tokens }) => {
-      const next = tasks[task].tokens[tokens.length - prompt.length]
-      logits.fill(-Infinity)
-      logits[next] = 0
-    },
-  }),
-})
 const chosen = createPolicy('adaptive+fcfs')
 /** Verifies all that is guessed, whatever it costs. */
 const eager = {
@@ -70,33 +27,33 @@ const eager = {
   },
   onEvent: (event) => chosen.onEvent?.(event),
 }
-const policy = values.all ? eager : chosen
-const options = { speculative: values.speculative }
-const engine = createEngine({ backend, policy, registry, options })
-const client = new LocalEngineClient(engine, registry, systemRandom)
+const { backend, engine, answers, write } = await openWriting(values, {
+  slots: 1,
+  contextSize: 1024,
+  policy: values.all ? eager : chosen,
+  speculative: values.speculative,
+})
+const { tokenizer } = backend
+const prompt = tokenizer.encode('Answer in JSON.')
+/** Behind a line, where no vocabulary adds a blank. */
+const line = tokenizer.encode('\n', { addBos: false })
+const tasks = jsonTasks.map((task) => {
+  const tokens = tokenizer.encode(`\n${task.answer}`, { addBos: false }).slice(line.length)
+  return { ...task, tokens }
+})
+for (const [index, { tokens }] of tasks.entries()) answers.set(index, { prompt, answer: tokens })
 
 /** Milliseconds of an answer, and its steps. */
 async function ask(index, isConstrained, speculative) {
-  const { tokens, constraint } = tasks[index]
-  const sampling = {
-    temperature: 0.7,
-    ignoreEos: true,
-    samplers: [{ name: 'answer', options: { task: index } }],
-    ...(isConstrained && { constraint }),
-  }
-  const request = { prompt: { tokens: prompt }, maxTokens: tokens.length, sampling, speculative }
+  const { constraint } = tasks[index]
   const before = engine.statistics().steps
   const began = performance.now()
-  const drawn = []
-  let end
-  for await (const event of client.submit(request)) {
-    if (event.type === 'token') drawn.push(event.token)
-    if (event.type === 'error') throw new Error(event.error.message)
-    if (event.type === 'end') end = event
-  }
+  const { timings } = await write(index, {
+    sampling: isConstrained ? { constraint } : {},
+    speculative,
+  })
   const ms = performance.now() - began
-  if (drawn.join() !== tokens.join()) throw new Error(`task ${index}: another answer was drawn`)
-  const { draftTokens = 0, acceptedTokens = 0 } = end.timings
+  const { draftTokens = 0, acceptedTokens = 0 } = timings
   return { ms, steps: engine.statistics().steps - before, draftTokens, acceptedTokens }
 }
 

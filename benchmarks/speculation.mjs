@@ -2,97 +2,41 @@
 // model's text is not its own: a sampler makes it write each task's answer, so that repetition is
 // what it is in real tasks and the speed is that of the model's shape.
 import { parseArgs } from 'node:util'
-import { createEngine, PluginRegistry } from '../packages/core/dist/index.js'
-import { LocalEngineClient } from '../packages/host/dist/index.js'
-import { silentLogger, systemClock, systemRandom } from '../packages/core/dist/index.js'
-import { createLlamaCppBackend } from '../packages/backend-llamacpp/dist/index.js'
 import { createPolicy } from '../packages/scheduler/dist/index.js'
 import { speculationTasks } from './lib/speculation-tasks.mjs'
 import { median, table } from './lib/statistics.mjs'
+import { openWriting, writingFlags } from './lib/written-answers.mjs'
 
 const { values } = parseArgs({
   options: {
-    model: { type: 'string' },
+    ...writingFlags,
     rounds: { type: 'string', default: '3' },
     streams: { type: 'string', default: '1,16' },
     policy: { type: 'string', default: 'adaptive+fcfs' },
     kinds: { type: 'string', default: 'rewrite,quote,story' },
     tasks: { type: 'string', default: '15' },
     most: { type: 'string', default: '160' },
-    threads: { type: 'string', default: '2' },
-    gpu: { type: 'string', default: 'off' },
   },
 })
 
-const backend = await createLlamaCppBackend(
-  {
-    modelPath: values.model,
-    modelId: 'bench',
-    slots: 16,
-    contextSize: 2048,
-    batchSize: 512,
-    threads: Number(values.threads),
-    gpu: values.gpu,
-  },
-  { clock: systemClock, logger: silentLogger },
-)
-const registry = new PluginRegistry()
-const answers = new Map()
-registry.registerSampler({
-  name: 'answer',
-  doc: "Lets only the task's answer be drawn.",
-  options: { shape: { task: {} }, parse: (options) => options },
-  create: ({ task }) => ({
-    apply: (logits, { tokens }) => {
-      const { promptTokens, answer } = answers.get(task)
-      const next = answer[tokens.length - promptTokens]
-      const logit = logits[next]
-      logits.fill(-Infinity)
-      logits[next] = Number.isFinite(logit) ? logit : 0
-    },
-  }),
-})
-const engine = createEngine({
-  backend,
+const { backend, engine, answers, write } = await openWriting(values, {
+  slots: 16,
+  contextSize: 2048,
   policy: createPolicy(values.policy),
-  registry,
-  options: { speculative: 'auto' },
+  speculative: 'auto',
 })
-const client = new LocalEngineClient(engine, registry, systemRandom)
 
 const kinds = values.kinds.split(',')
 const tasks = (await speculationTasks(Number(values.tasks))).filter(({ kind }) =>
   kinds.includes(kind),
 )
 for (const [index, { prompt, answer }] of tasks.entries()) {
-  const promptTokens = backend.tokenizer.encode(prompt)
   const tokens = backend.tokenizer.encode(answer, { addBos: false }).slice(0, Number(values.most))
-  answers.set(index, { prompt: promptTokens, promptTokens: promptTokens.length, answer: tokens })
+  answers.set(index, { prompt: backend.tokenizer.encode(prompt), answer: tokens })
 }
 
-async function ask(task, speculative) {
-  const { prompt, answer } = answers.get(task)
-  const sampling = {
-    temperature: 0.7,
-    topK: 40,
-    topP: 0.9,
-    ignoreEos: true,
-    samplers: [{ name: 'answer', options: { task } }],
-  }
-  const request = { prompt: { tokens: prompt }, maxTokens: answer.length, sampling, cache: false }
-  const times = []
-  let timings
-  let drawn = []
-  for await (const event of client.submit({ ...request, speculative })) {
-    if (event.type === 'token') {
-      times.push(performance.now())
-      drawn.push(event.token)
-    }
-    if (event.type === 'end') timings = event.timings
-  }
-  if (drawn.join() !== answer.join()) throw new Error(`task ${task}: another answer was drawn`)
-  return { times, timings, tokens: answer.length }
-}
+const ask = async (task, speculative) =>
+  await write(task, { sampling: { topK: 40, topP: 0.9 }, cache: false, speculative })
 
 /**
  * Tokens per second: of one stream after its first token; of several from the start to the last token of
