@@ -20,7 +20,7 @@ const failure = (program, ...args) =>
 const bin = (name) => join(root, 'node_modules', '.bin', name)
 
 const failures = []
-const packArguments = ['--filter', './packages/*', 'pack', '--pack-destination', folder]
+const packArguments = ['--filter', './packages/**', 'pack', '--pack-destination', folder]
 failures.push(await failure('npx', '-y', 'pnpm@10.34.8', ...packArguments))
 const checks = (await readdir(folder)).flatMap((file) => [
   ['publint', join(folder, file), '--strict'],

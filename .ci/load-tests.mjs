@@ -6,6 +6,7 @@ import { register, syncBuiltinESMExports } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import workers, { isMainThread } from 'node:worker_threads'
+import { areBundlesNew } from '../tools/bundle.mjs'
 
 /** What node was started with, for a process that runs a test file. */
 export const nodeArguments = [...process.execArgv]
@@ -27,6 +28,8 @@ if (isMainThread) {
   }
   if (coversNothing) workers.Worker = Worker
   syncBuiltinESMExports()
+  // What tests start is what users start, unless `tsc -b` alone ran since: then it is what that compiled.
+  if (areBundlesNew()) process.env.CLLM_TEST_NODE_OPTIONS = '--conditions=bundled'
 }
 
 const root = fileURLToPath(new URL('..', import.meta.url))

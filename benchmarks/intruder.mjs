@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
 import { pause, serverFlags, startServers } from './lib/servers.mjs'
-import { median, table } from './lib/statistics.mjs'
+import { median, medianRatio, pairsOf, table } from './lib/statistics.mjs'
 import { gaps, stream } from './lib/stream.mjs'
 
 const { values } = parseArgs({
@@ -53,12 +53,10 @@ for (const kind of kinds) {
   rows.push([kind, middle(kind, 'itlMax').toFixed(0), middle(kind, 'ttft').toFixed(0)])
 }
 if (kinds.length === 2) {
-  const others = results.get('llama-server')
-  const ratiosOf = (figure) =>
-    results.get('cllm').map((result, round) => result[figure] / others[round][figure])
-  const ratios = { pause: ratiosOf('itlMax'), intruder: ratiosOf('ttft') }
-  rows.push(['ratio', median(ratios.pause).toFixed(3), median(ratios.intruder).toFixed(3)])
-  if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(ratios))
+  const [ours, others] = [results.get('cllm'), results.get('llama-server')]
+  const pairs = { pause: pairsOf(ours, others, 'itlMax'), intruder: pairsOf(ours, others, 'ttft') }
+  rows.push(['ratio', medianRatio(pairs.pause), medianRatio(pairs.intruder)])
+  if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(pairs))
 }
 console.log(table(rows))
 for (const server of servers) await server.stop()

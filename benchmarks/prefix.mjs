@@ -7,7 +7,7 @@ import { writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { randomOf, text } from './lib/prompts.mjs'
 import { pause, serverFlags, startServers } from './lib/servers.mjs'
-import { median, sum, table } from './lib/statistics.mjs'
+import { median, medianRatio, pairsOf, sum, table } from './lib/statistics.mjs'
 import { stream } from './lib/stream.mjs'
 
 const { values } = parseArgs({
@@ -118,12 +118,10 @@ for (const kind of kinds) {
   rows.push([kind, ...figures.map((figure) => middle(figure).toFixed(1))])
 }
 if (kinds.length === 2) {
-  const other = unseen.get('llama-server')
-  const ratiosOf = (figure) =>
-    unseen.get('cllm').map((result, round) => result[figure] / other[round][figure])
-  rows.push(['ratio', ...figures.map((figure) => median(ratiosOf(figure)).toFixed(3))])
-  const ratios = { prefix: ratiosOf('throughput') }
-  if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(ratios))
+  const [ours, others] = [unseen.get('cllm'), unseen.get('llama-server')]
+  rows.push(['ratio', ...figures.map((at) => medianRatio(pairsOf(ours, others, at)))])
+  const pairs = { prefix: pairsOf(ours, others, 'throughput') }
+  if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(pairs))
 }
 console.log(table(rows))
 for (const server of servers) await server.stop()

@@ -1,13 +1,14 @@
-// Makes README's table: each row measured beside llama-server on this machine, which must be quiet, the two
-// in turns, as the median of the rounds' ratios with the lowest and the highest.
+// Measures cLLM beside llama-server on this machine, which must be quiet, the two in turns, and writes the
+// tables of README and docs/why.md; `pnpm run docs` then draws the chart of the latter.
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
-import { cpus, tmpdir } from 'node:os'
+import { mkdtempSync, readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { howMeasured, writeFigures } from './lib/figures.mjs'
 import { quiet } from './lib/quiet.mjs'
-import { median, table } from './lib/statistics.mjs'
+import { median, ratiosOf, table } from './lib/statistics.mjs'
 
 const { values } = parseArgs({
   options: {
@@ -15,7 +16,7 @@ const { values } = parseArgs({
     // by default one of Qwen3-0.6B's shape, made for this run
     model: { type: 'string' },
     rounds: { type: 'string', default: '5' },
-    // prints the table without changing README.md
+    // prints the tables without writing them
     'dry-run': { type: 'boolean', default: false },
   },
 })
@@ -29,10 +30,10 @@ if (values.model === undefined) {
   execFileSync(process.execPath, [cllm, 'model', 'synth', '--like', 'qwen3-0.6b', '--out', model])
 }
 
-/** Each round's ratios of a script, by the figure's name. */
-async function ratiosOf(script, ...flags) {
+/** What a script measured: each round's figures of both servers, by the figure's name. */
+async function pairsOf(script, ...flags) {
   await quiet()
-  const json = join(folder, 'ratios.json')
+  const json = join(folder, 'pairs.json')
   const own = ['--model', model, '--llama-server', values['llama-server']]
   const all = [here(script), ...own, '--rounds', values.rounds, '--json', json, ...flags]
   const { status } = spawnSync(process.execPath, all, { stdio: ['ignore', 'inherit', 'inherit'] })
@@ -40,42 +41,79 @@ async function ratiosOf(script, ...flags) {
   return JSON.parse(readFileSync(json, 'utf8'))
 }
 
-const streams = await ratiosOf('serve.mjs', '--requests', '6')
-const long = await ratiosOf('intruder.mjs')
-const { prefix } = await ratiosOf('prefix.mjs', '--unseen-only')
-const busy = await ratiosOf('serve.mjs', '--busy', '1', '--concurrency', '1')
+const long = await pairsOf('intruder.mjs')
+const streams = await pairsOf('serve.mjs', '--requests', '6')
+const { prefix } = await pairsOf('prefix.mjs', '--unseen-only')
+const busy = await pairsOf('serve.mjs', '--busy', '1', '--concurrency', '1')
 
-const figure = (ratios) =>
-  `${median(ratios).toFixed(2)} (${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)})`
-const perClients = (name, counts) =>
-  counts.map((count) => figure(streams[`${name}-${count}`])).join('; ')
+const perClients = (name, unit, better, pairs) =>
+  Object.entries(pairs).map(([clients, found]) => ({
+    name: `${name}, ${clients} client${clients === '1' ? '' : 's'}`,
+    unit,
+    better,
+    pairs: found,
+  }))
+const figures = [
+  {
+    name: 'longest pause of four streams while a 1,200-word prompt arrives',
+    unit: 'ms',
+    better: 'lower',
+    pairs: long.pause,
+  },
+  { name: "that prompt's first token", unit: 'ms', better: 'lower', pairs: long.intruder },
+  ...perClients('median time to first token (TTFT)', 'ms', 'lower', {
+    8: streams['ttft-8'],
+    16: streams['ttft-16'],
+  }),
+  ...perClients('throughput', 'tokens/s', 'higher', {
+    1: streams['throughput-1'],
+    8: streams['throughput-8'],
+    16: streams['throughput-16'],
+  }),
+  {
+    name: 'throughput of eight requests with the same new 400-word prefix',
+    unit: 'tokens/s',
+    better: 'higher',
+    pairs: prefix,
+  },
+  {
+    name: 'throughput of one stream beside a busy process',
+    unit: 'tokens/s',
+    better: 'higher',
+    pairs: busy['throughput-1'],
+  },
+]
 
-const cores = cpus()
-const made = [
-  `Medians (and extremes) of ${values.rounds} rounds on ${new Date().toISOString().slice(0, 10)}, ` +
-    `${cores.length} cores (${cores[0].model.trim()}), by \`benchmarks/readme.mjs\`:`,
+const how = howMeasured(values.rounds, 'readme.mjs')
+const ratio = (pairs) => median(ratiosOf(pairs)).toFixed(2)
+const short = [
+  `${how}:`,
   '',
   table([
     ['figure', 'cLLM ÷ llama-server', 'better is'],
-    [
-      'longest pause of four streams while a 1,200-word prompt arrives',
-      figure(long.pause),
-      'lower',
-    ],
-    ["that prompt's first token", figure(long.intruder), 'lower'],
-    ['median time to first token (TTFT), 8 and 16 clients', perClients('ttft', [8, 16]), 'lower'],
-    ['tokens/s, 1, 8 and 16 clients', perClients('throughput', [1, 8, 16]), 'higher'],
-    ['tokens/s of eight requests with the same new 400-word prefix', figure(prefix), 'higher'],
-    ['tokens/s of one stream beside a busy process', figure(busy['throughput-1']), 'higher'],
+    ...figures.map(({ name, better, pairs }) => [name, ratio(pairs), better]),
   ]),
 ].join('\n')
-console.log(made)
 
-const readme = here('../README.md')
-const marks = /(?<=<!-- figures -->\n)[\s\S]*?(?=\n<!-- end of figures -->)/
+const number = (value) => value.toLocaleString('en', { maximumSignificantDigits: 3 })
+const middle = (pairs, side) => number(median(pairs.map((pair) => pair[side])))
+const extremes = (pairs) => {
+  const all = ratiosOf(pairs)
+  return `${ratio(pairs)} (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)})`
+}
+const full = [
+  `${how}; of the ratios, the extremes, too:`,
+  '',
+  table([
+    ['figure', 'cLLM', 'llama-server', 'ratio', 'better is'],
+    ...figures.map(({ name, unit, better, pairs }) => {
+      return [`${name}, ${unit}`, middle(pairs, 0), middle(pairs, 1), extremes(pairs), better]
+    }),
+  ]),
+].join('\n')
+console.log(`${short}\n\n${full}`)
+
 if (!values['dry-run']) {
-  writeFileSync(
-    readme,
-    readFileSync(readme, 'utf8').replace(marks, () => made),
-  )
+  writeFigures('README.md', short)
+  writeFigures('docs/why.md', full)
 }

@@ -13,17 +13,15 @@ const { values } = parseArgs({
   options: {
     vocabulary: { type: 'string', default: '151936' },
     rounds: { type: 'string', default: '60' },
-    plain: { type: 'boolean', default: false },
   },
 })
 const size = Number(values.vocabulary)
 const sequences = 16
 const random = randomOf(1)
 const vocabulary = { size, check() {}, endOfGeneration: new Set([2]) }
-const options = values.plain ? { simd: false } : {}
 let given
 const context = { logits: () => given, logitsAddress: () => undefined }
-const workspace = new SamplerWorkspace(context, vocabulary, { encode: () => [] }, options)
+const workspace = new SamplerWorkspace(context, vocabulary, { encode: () => [] })
 const history = Array.from({ length: 100 }, () => Math.floor(random() * size))
 
 const samplers = {

@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util'
 import { closedLoop } from './lib/closed-loop.mjs'
 import { randomOf } from './lib/prompts.mjs'
 import { pause, serverFlags, startServers } from './lib/servers.mjs'
-import { median, table } from './lib/statistics.mjs'
+import { median, medianRatio, pairsOf, table } from './lib/statistics.mjs'
 
 const { values } = parseArgs({
   options: {
@@ -36,7 +36,7 @@ for (let busy = 0; busy < Number(values.busy); busy++) {
 }
 
 const figures = ['throughput', 'ttft', 'itl', 'itlMax']
-const ratios = {}
+const pairs = {}
 const rows = [['concurrency', 'server', 'tok/s', 'TTFT p50 ms', 'ITL p50 ms', 'ITL max ms']]
 for (const concurrency of values.concurrency.split(',').map(Number)) {
   const results = new Map(kinds.map((kind) => [kind, []]))
@@ -54,15 +54,16 @@ for (const concurrency of values.concurrency.split(',').map(Number)) {
     rows.push([concurrency, kind, ...figures.map((figure) => middle(kind, figure).toFixed(1))])
   }
   if (kinds.length === 2) {
-    // Ratios of neighbours in time, so that a slow spell of the machine weighs on both.
-    const others = results.get('llama-server')
-    const ratiosOf = (figure) =>
-      results.get('cllm').map((result, round) => result[figure] / others[round][figure])
-    for (const figure of figures) ratios[`${figure}-${concurrency}`] = ratiosOf(figure)
-    rows.push([concurrency, 'ratio', ...figures.map((at) => median(ratiosOf(at)).toFixed(3))])
+    const [ours, others] = [results.get('cllm'), results.get('llama-server')]
+    for (const at of figures) pairs[`${at}-${concurrency}`] = pairsOf(ours, others, at)
+    rows.push([
+      concurrency,
+      'ratio',
+      ...figures.map((at) => medianRatio(pairsOf(ours, others, at))),
+    ])
   }
 }
 console.log(table(rows))
-if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(ratios))
+if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(pairs))
 for (const server of servers) await server.stop()
 process.exit(0)

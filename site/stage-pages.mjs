@@ -85,7 +85,7 @@ const withLinks = (text, from, to) =>
     return `](./${relative}${anchor === undefined ? '' : `#${anchor}`})`
   })
 
-/** Writes all pages; returns the sidebar: the tables of docs/README.md. */
+/** Writes all pages; returns the sidebar: the sections of docs/README.md. */
 export function stagePages() {
   rmSync(target, { recursive: true, force: true })
   for (const [from, to] of pages) write(to, staged(from, to))
@@ -101,15 +101,15 @@ export function stagePages() {
 
 function sidebar() {
   const groups = read('docs/README.md')
-    .split(/^(?=[A-Z][^\n|]*:$)/m)
+    .split(/^## (?!Glossary)/m)
     .slice(1)
   return groups.map((group) => ({
-    text: /^(.*):$/m.exec(group)[1],
-    items: [...group.matchAll(/^\| \[[^\]]*\]\(([^)]+)\)/gm)].map(([, link]) => {
-      const path = posix.join('docs', link)
-      const page = pageFor(path)
-      const text = path === 'docs/decisions' ? 'Decisions' : titleOf(path)
-      return { text, link: `/${page.replace(/(index)?\.md$/, '')}` }
-    }),
+    text: group.slice(0, group.indexOf('\n')),
+    items: [...group.split(/^## /m)[0].matchAll(/\[([^\]]*)\]\(([^)]+)\)/g)].map(
+      ([, text, link]) => {
+        const page = pageFor(posix.join('docs', link))
+        return { text, link: `/${page.replace(/(index)?\.md$/, '')}` }
+      },
+    ),
   }))
 }

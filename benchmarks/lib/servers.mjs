@@ -14,7 +14,7 @@ export const serverFlags = {
   only: { type: 'string' },
   // further arguments of `cllm serve`, between spaces
   extra: { type: 'string', default: '' },
-  // a file for each round's ratios of the two, for `readme.mjs`
+  // a file for each round's figures of the two, for `readme.mjs`
   json: { type: 'string' },
 }
 

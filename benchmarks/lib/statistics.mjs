@@ -12,5 +12,13 @@ export const sum = (values) => values.reduce((total, value) => total + value, 0)
 export function table(rows) {
   const [heading, ...others] = rows
   const line = (cells) => `| ${cells.join(' | ')} |`
-  return [line(heading), line(heading.map(() => '---')), ...others.map(line)].join('\n')
+  return [line(heading), `|${'---|'.repeat(heading.length)}`, ...others.map(line)].join('\n')
 }
+
+/** One figure of two servers, round by round; neighbours in time, so that a slow spell of the machine weighs on both. */
+export const pairsOf = (ours, others, figure) =>
+  ours.map((result, round) => [result[figure], others[round][figure]])
+
+export const ratiosOf = (pairs) => pairs.map(([ours, other]) => ours / other)
+
+export const medianRatio = (pairs) => median(ratiosOf(pairs)).toFixed(3)

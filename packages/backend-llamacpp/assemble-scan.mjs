@@ -2,7 +2,7 @@
 import { readFile, writeFile } from 'node:fs/promises'
 import wabt from 'wabt'
 
-const folder = new URL('src/sampling/chain/scan/simd/', import.meta.url)
+const folder = new URL('src/sampling/chain/scan/', import.meta.url)
 const text = await readFile(new URL('simd-scan.wat', folder), 'utf8')
 const assembler = await wabt()
 const { buffer } = assembler.parseWat('simd-scan.wat', text, { simd: true }).toBinary({})

@@ -25,7 +25,8 @@ export function licensesOf({ fileName }) {
   }
 }
 
-function toMarkdown(modules) {
+/** The terms of the packages that some modules, given by their paths, are of. */
+export function toMarkdown(modules) {
   const packages = new Map()
   for (const id of modules) {
     if (id.startsWith('\0') || !/[\\/]node_modules[\\/]/.test(id)) continue
@@ -39,7 +40,7 @@ function toMarkdown(modules) {
       const text = file === undefined ? '' : `${readFileSync(join(folder, file), 'utf8').trim()}\n`
       return `## ${title} (${license})\n\n${text}`
     })
-  return `# Licenses\n\nThe page has these libraries in it:\n\n${sections.join('\n')}`
+  return `# Licenses\n\nThese libraries are bundled here:\n\n${sections.join('\n')}`
 }
 
 /** The package that a folder belongs to; folders inside may have a package.json without a version. */

@@ -30,7 +30,7 @@ export default defineConfig({
       { text: 'Start', link: '/start' },
       { text: 'Policies', link: '/scheduling' },
       { text: 'Plug-ins', link: '/writing-a-plugin' },
-      { text: 'Production', link: '/operations' },
+      { text: 'Production', link: '/deploying' },
       { text: 'Figures', link: '/figures' },
       { text: 'Packages', link: '/api/index.html', target: '_self' },
     ],

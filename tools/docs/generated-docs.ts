@@ -4,7 +4,11 @@ import { renderErrorsDocs } from './render-errors-docs.js'
 import { renderModelsDocs } from './models/render-models-docs.js'
 import { renderStructuredOutputDocs } from './render-structured-output-docs.js'
 import { renderMetricsDocs } from './render-metrics-docs.js'
-import { renderGoodputPicture, renderPausesPicture } from './render-policy-pictures.js'
+import {
+  renderFiguresPicture,
+  renderGoodputPicture,
+  renderPausesPicture,
+} from './render-pictures.js'
 import { renderRecordingSchema } from './render-recording-schema.js'
 import { renderSchedulingDocs } from './render-scheduling-docs.js'
 
@@ -16,12 +20,13 @@ export interface GeneratedPage {
 
 const folder = new URL('../../docs/', import.meta.url)
 const scheduling = new URL('scheduling.md', folder)
+const defaults = new URL('defaults.md', folder)
 const measured = new URL('../../benchmarks/scheduling.md', import.meta.url)
 
 /** Every generated page. */
 export const generatedDocs: readonly GeneratedPage[] = [
   { file: new URL('configuration.md', folder), render: renderConfigurationDocs },
-  { file: new URL('defaults.md', folder), render: renderDefaultsDocs },
+  { file: defaults, render: () => renderDefaultsDocs(defaults) },
   { file: new URL('errors.md', folder), render: renderErrorsDocs },
   { file: new URL('models.md', folder), render: renderModelsDocs },
   { file: new URL('structured-output.md', folder), render: renderStructuredOutputDocs },
@@ -34,6 +39,10 @@ export const generatedDocs: readonly GeneratedPage[] = [
   {
     file: new URL('images/policies-goodput.svg', folder),
     render: () => renderGoodputPicture(measured),
+  },
+  {
+    file: new URL('images/figures.svg', folder),
+    render: () => renderFiguresPicture(new URL('why.md', folder)),
   },
   { file: new URL('recording.schema.json', folder), render: renderRecordingSchema },
 ]

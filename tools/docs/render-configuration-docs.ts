@@ -14,19 +14,19 @@ const intro = `# Configuration
 
 Every setting is a YAML key, an environment variable and a flag of \`cllm serve\`. Flags override variables, variables the
 file (\`--${configFlag}\` or \`${configVariable}\`), the file the defaults. The variable of \`--a-flag\` is \`CLLM_A_FLAG\`, but
-for those named below. An entry is the key, if it is not the flag's name with \`_\` for \`-\`, then the flag, the default, the
-accepted values and the meaning.
+for those named below. An entry is the key, if it differs from the flag, the flag, in parentheses the default and the accepted
+values, and the meaning.
 
-\`cllm config\` with the same flags prints the result, and the source of each value; \`--${configFlag}\` accepts its output.
-All errors are reported at once. An unknown \`CLLM_…\` variable is a warning; an empty one counts as unset. Relative paths
-start from the file's folder, or the working directory. \`--no-mmap\` turns off a switch such as \`--mmap\`; \`--no-usage\`
-takes back a setting whose default is none.
+What has no default is unset, empty or off. Objects are JSON in flags and variables. \`--no-mmap\` turns off a switch such as
+\`--mmap\`; \`--no-usage\` takes back a setting. Relative paths start from the file's folder, or the working directory. An
+unknown \`CLLM_…\` variable is a warning; an empty one counts as unset. \`cllm config\` with the same flags prints the result and
+the source of each value; \`--${configFlag}\` accepts its output.
 `
 
 const originalLayout = `## Files of the original server
 
-The keys of the original cLLM's YAML work too; the keys above win. Its other keys (${ignoredKeys.size}, of its batch tuner and
-caches, for example) have no effect; one warning lists those of a file.
+The keys of the original cLLM's YAML work too; the keys above win. ${ignoredKeys.size} others have no effect; one warning
+lists them.
 `
 
 const notes: Readonly<Record<string, string>> = {
@@ -35,11 +35,15 @@ const notes: Readonly<Record<string, string>> = {
     "Shown are the native API's.",
 }
 
-const valueOf = (value: unknown) =>
-  value === null ? 'none' : `\`${typeof value === 'string' ? value : JSON.stringify(value)}\``
+/** A default; none for what is unset, empty or off. */
+const valueOf = (value: unknown) => {
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return ['null', '[]', '{}', 'false'].includes(text) ? '' : `\`${text}\``
+}
 
+/** With its placeholder, where that is more than a word: the text says what the word does. */
 const flagOf = ({ flag, format, placeholder }: PlacedOption) =>
-  format.isSwitch ? `\`--${flag}\`` : `\`--${flag} ${placeholder}\``
+  format.isSwitch || /^[A-Z]+$/.test(placeholder) ? `\`--${flag}\`` : `\`--${flag} ${placeholder}\``
 
 /** What an option takes, where its flag's placeholder does not say so already. */
 const takes = ({ format: { expected, isSwitch }, placeholder }: PlacedOption): string =>
@@ -49,13 +53,17 @@ const takes = ({ format: { expected, isSwitch }, placeholder }: PlacedOption): s
         .replace(/^a (?:whole )?number (?:of \w+ )?from (\S+) up/, '≥ $1')
         .replace(/^a (?:whole )?number (?:of \w+ )?from (\S+) to /, '$1 to ')
         .replace(/^one of /, '')
+        .replace(/, or auto$/, '')
+        .replace(/^≥ 0$/, '')
 
 const row = (option: PlacedOption): string => {
   const { path, env, default: value, doc } = option
-  const named = env === variable(option.flag) ? doc : `${doc} Variable: \`${env}\`.`
+  const text = doc.replace(/[;,] JSON in a flag or variable\b/, '')
+  const named = env === variable(option.flag) ? text : `${text} Variable: \`${env}\`.`
   const key = path.slice(sectionOf(path).length + 1) || path
   const keyed = variable(key) === variable(option.flag) ? '' : `\`${key}\`, `
-  return `- ${keyed}${flagOf(option)} (${[valueOf(value), takes(option)].filter(Boolean).join('; ')}): ${named}`
+  const values = [valueOf(value), takes(option)].filter(Boolean).join('; ')
+  return `- ${keyed}${flagOf(option)}${values && ` (${values})`}: ${named}`
 }
 
 const section = (name: string): string => {

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { threadsFor } from '@cllm/backend-llamacpp'
 import { catalog } from '../../packages/cli/src/models/catalog/catalog.js'
 import { effectiveSampling, protocolDefaults } from '@cllm/http-koa'
@@ -7,8 +8,7 @@ const threadRows = (): string => {
     const cells = [1, 2, 4].map((engines) => threadsFor(undefined, mathCores, { cores, engines }))
     return `| ${[mathCores, cores, ...cells].join(' | ')} |`
   }
-  const few = [1, 2, 4, 8, 16]
-  return [...few.map((cores) => row(cores, cores)), row(4, 8), row(8, 16)].join('\n')
+  return [row(2, 2), row(4, 4), row(16, 16), row(8, 16)].join('\n')
 }
 
 const modelLines = (): string => {
@@ -24,8 +24,13 @@ const modelLines = (): string => {
   return [...groups].map(([values, names]) => `- ${values}: ${names.join(', ')}`).join('\n')
 }
 
-/** The text of `docs/defaults.md`. */
-export const renderDefaultsDocs = (): string => {
+/** What `benchmarks/defaults.mjs` has written into the page. */
+const figures = /<!-- figures -->[\s\S]*<!-- end of figures -->/
+
+/** The text of `docs/defaults.md`; what was measured is kept as it is there. */
+export const renderDefaultsDocs = (page: URL): string => {
+  const [measured = '<!-- figures -->\n\n<!-- end of figures -->'] =
+    figures.exec(readFileSync(page, 'utf8')) ?? []
   const rows = Object.entries(protocolDefaults).map(([path, defaults]) => {
     const { temperature, topK, topP, minP, repetitionPenalty } = effectiveSampling(defaults)
     const { maxTokens } = defaults
@@ -56,13 +61,17 @@ ${modelLines()}
 
 ## Threads
 
-Without \`--threads\` a single model on a CPU starts on all physical cores if other processes leave them free, otherwise
-with the number in the table; several models share the cores. Then it measures: more threads while cores are free, fewer
-when passes become slow, for prompts and decodes, in less than 1 % of the time. On a GPU the number stays. A set value is
-kept, up to the logical cores.
+Without \`--threads\` a lone model on a CPU starts on all physical cores if other processes leave them free, otherwise as
+in the table; several share the cores. Then it measures, in less than 1 % of the time and never where a lone stream would
+notice; what proved best is kept for the next start. With all layers on a GPU the number stays. A set value is kept, up to the logical
+cores.
 
 | physical cores | logical cores | threads of one model at first | of each of two | of each of four |
 |---|---|---|---|---|
 ${threadRows()}
+
+## What they cost
+
+${measured}
 `
 }

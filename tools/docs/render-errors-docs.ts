@@ -9,8 +9,7 @@ export const renderErrorsDocs = (): string => {
 
 <!-- Generated from the error table of @cllm/core by \`pnpm run docs\`; do not edit. -->
 
-Every failure has one of these stable codes: \`code\` of a \`CllmError\`, and in the body of an HTTP answer with the status
-given here.
+The stable codes of all failures (\`code\` of a \`CllmError\` and of an HTTP answer), each with its status.
 
 ${rows.join('\n')}
 `

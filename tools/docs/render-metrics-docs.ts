@@ -5,15 +5,10 @@ const intro = `# Metrics
 <!-- Generated from the metric table of @cllm/http-koa by \`pnpm run docs\`; do not edit. -->
 
 \`GET /metrics\` answers in Prometheus' text format; with API keys it needs an admin key. Names and buckets are vLLM's
-where the meaning is the same, with the prefix \`cllm_\`. Times are seconds. Every metric has the label \`model_name\`;
-histograms of requests have \`policy\`. Counters continue when an engine restarts or a model is loaded again. While no
-request runs:
-
-- \`cllm_prompt_tokens_total\` and \`cllm_generation_tokens_total\` are the usage of all answers;
-- \`cllm_request_success_total\`, \`cllm_requests_total{outcome="done"}\` and
-  \`cllm_e2e_request_latency_seconds_count\` are equal;
-- queue, prefill and decode time add up to arrival to last token;
-- \`cllm_iteration_tokens_total_sum\` is the sum of \`cllm_step_tokens_total\`.
+where the meaning is the same, behind \`cllm_\`. Times are seconds. Every metric has the label \`model_name\`;
+histograms of requests have \`policy\`; further labels stand in parentheses. Counters continue when an engine restarts or a
+model is loaded again. While no request runs, \`cllm_prompt_tokens_total\` and \`cllm_generation_tokens_total\` are the usage of
+all answers, and queue, prefill and decode time add up to arrival to last token.
 
 \`GET /metrics/load\` needs no key and has only ${loadMetrics.map((name) => `\`${name}\``).join(', ')},
 for endpoint pickers and autoscalers ([cluster.md](cluster.md#kubernetes)). It asks an engine at most every 20 ms, workers
@@ -24,13 +19,16 @@ A Grafana dashboard is in \`deploy/grafana/cllm.json\`.
 
 /** The text of `docs/metrics.md`. */
 export const renderMetricsDocs = (): string => {
-  const rows = Object.entries(metricTable).map(([name, { type, help, labels = [] }]) => {
-    const more = labels.map((label) => `, \`${label}\``).join('')
-    return `- \`${name}\` (${type}${more}): ${help}`
-  })
-  return `${intro}
-Each metric with its type and further labels:
-
-${rows.join('\n')}
-`
+  const metrics = Object.entries(metricTable)
+  const rowsOf = (type: string) =>
+    metrics
+      .filter(([, metric]) => metric.type === type)
+      .map(([name, { help, labels = [] }]) => {
+        const more = labels.filter((label) => type !== 'histogram' || label !== 'policy')
+        const listed = more.map((label) => `\`${label}\``).join(', ')
+        return `- \`${name}\`${listed && ` (${listed})`}: ${help}\n`
+      })
+  const section = (type: string) =>
+    `\n## ${type[0]?.toUpperCase()}${type.slice(1)}s\n\n${rowsOf(type).join('')}`
+  return `${intro}${['gauge', 'counter', 'histogram'].map(section).join('')}`
 }

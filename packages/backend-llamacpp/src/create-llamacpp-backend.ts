@@ -1,3 +1,4 @@
+import { stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { type Backend, CllmError, type Logger } from '@cllm/core'
 import {
@@ -13,7 +14,7 @@ import { compileTemplate } from './text/chat-template.js'
 import { type ContextSettings, outputsPerPass } from './model/open-context.js'
 import type { JinjaTemplate, LlamaRuntime, NativeDoor } from './native/native.js'
 import { openLlama } from './native/open-llama.js'
-import { MachineLoad } from './threads/adaptive-threads.js'
+import { MachineLoad } from './threads/machine-load.js'
 import { chooseThreads } from './threads/cores.js'
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
@@ -31,9 +32,11 @@ export async function createLlamaCppBackend(
   dependencies: LlamaCppDependencies,
 ): Promise<Backend> {
   const checked = checkLlamaCppOptions(options)
-  const shape = await readModelShape(checked.modelPath)
+  const model = await readModelShape(checked.modelPath)
+  const sizeBytes = model.sizeBytes + (await projectorBytes(checked, dependencies))
+  const shape = { ...model, sizeBytes }
   const contextSize = contextSizeOf(checked, shape, dependencies.logger)
-  const llama = await openLlama(checked.gpu, dependencies.logger)
+  const llama = await openLlama(checked.gpu, dependencies.logger, dependencies.gpuFolder)
   const { logger, cores = { cores: availableParallelism(), engines: 1 } } = dependencies
   const threads = chooseThreads(checked.threads, llama.mathCores, cores, logger)
   const door = await llama.openDoor(checked.native, dependencies.library)
@@ -42,6 +45,18 @@ export async function createLlamaCppBackend(
   const load = new MachineLoad(dependencies.clock) // counted while the model is loaded
   const settings = { ...checked, contextSize, threads, load, outputs }
   return await loadModel(llama, door, shape, settings, dependencies)
+}
+
+/** Bytes of a projector that there is a library for. */
+async function projectorBytes(
+  { mmprojPath, mediaLibrary }: CheckedLlamaCppOptions,
+  { mediaLibrary: built }: LlamaCppDependencies,
+): Promise<number> {
+  if (mmprojPath === undefined || (mediaLibrary ?? built) === undefined) return 0
+  return await stat(mmprojPath).then(
+    ({ size }) => size,
+    () => 0, // to be told when it is loaded
+  )
 }
 
 async function loadModel(

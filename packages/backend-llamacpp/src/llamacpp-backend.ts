@@ -18,16 +18,17 @@ import {
   type TokenId,
   type Tokenizer,
 } from '@cllm/core'
+import { z } from 'zod'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type LlamaCppAdapters, nativeAdapters } from './model/adapters.js'
 import type { Embedder } from './model/embedder.js'
 import { computeVectors, undoVectors } from './media/compute-vectors.js'
-import type { ImageEncoder } from './media/image-encoder.js'
+import type { FileEncoder } from './media/file-encoder.js'
 import type { LogitsContext, NativeContext, SequenceRun } from './native/native-context.js'
 import { drawPass, prepareDraw } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import { BatchFiller } from './slots/batch-filler.js'
-import { preferSlot } from './slots/pass-costs.js'
+import { PassCosts, preferSlot } from './slots/pass-costs.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { orderBatch, type StepPass, wantedPositions } from './slots/step-batch.js'
 import type { Vocabulary } from './text/vocabulary.js'
@@ -55,8 +56,8 @@ export interface LlamaCppBackendParts {
   readonly kvUnified: boolean
   /** Queries in a tile of attention, where it has such. */
   readonly tile?: number | undefined
-  /** What encodes images; default: the model sees none. */
-  readonly images?: ImageEncoder | undefined
+  /** What encodes images and sounds; default: the model takes none. */
+  readonly encoder?: FileEncoder | undefined
   /** The context where it computes vectors in place of tokens; default: it cannot. */
   readonly vectors?: LogitsContext | undefined
   /** What chooses the threads of each pass; default: their number stays. */
@@ -67,6 +68,9 @@ export interface LlamaCppBackendParts {
   /** Frees the model. */
   readonly close: () => Promise<void>
 }
+
+/** What threads and passes check themselves. */
+const learned = z.object({ threads: z.unknown(), passes: z.unknown() }).partial()
 
 const noOutputs: readonly StepOutput[] = []
 const noScores: readonly OutputLogprobs[] = []
@@ -85,24 +89,23 @@ export class LlamaCppBackend implements Backend {
   readonly media?: MediaEncoder
   readonly interrupt?: () => void
   readonly shift?: NonNullable<Backend['shift']>
-
-  readonly #parts: LlamaCppBackendParts
+  readonly #costs: PassCosts
   readonly #filler: BatchFiller
   /** Whether a step is under way that can be left. */
   #canLeave = false
   #isLeaving = false
   #disposed = false
 
-  constructor(parts: LlamaCppBackendParts) {
-    this.#parts = parts
-    this.#filler = new BatchFiller(parts)
+  constructor(private readonly parts: LlamaCppBackendParts) {
+    this.#costs = new PassCosts(parts.tile)
+    this.#filler = new BatchFiller(parts, this.#costs)
     this.model = parts.model
     this.limits = parts.limits
     this.capabilities = parts.capabilities
     this.tokenizer = parts.tokenizer
     if (parts.states !== undefined) this.states = parts.states
     if (parts.adapters !== undefined) this.adapters = parts.adapters
-    if (parts.images !== undefined) this.media = parts.images
+    if (parts.encoder !== undefined) this.media = parts.encoder
     const { abortable, cells } = parts
     if (parts.canShift) this.shift = (slot, keep, discard) => cells.shift(slot, keep, discard)
     if (abortable !== undefined) {
@@ -115,7 +118,7 @@ export class LlamaCppBackend implements Backend {
   }
 
   get freeTokens(): number | undefined {
-    return this.#parts.cells.freeTokens
+    return this.parts.cells.freeTokens
   }
 
   createSampler(
@@ -125,7 +128,7 @@ export class LlamaCppBackend implements Backend {
     processors?: readonly LogitProcessor[],
   ): TokenSampler {
     this.#checkOpen()
-    const { samplers, grammars } = this.#parts
+    const { samplers, grammars } = this.parts
     const { constraint } = params
     return samplers.create(params, tokens, {
       ...(processors !== undefined && { processors }),
@@ -137,7 +140,7 @@ export class LlamaCppBackend implements Backend {
 
   checkConstraint(constraint: OutputConstraint): void {
     this.#checkOpen()
-    this.#parts.grammars.of(constraint)
+    this.parts.grammars.of(constraint)
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
@@ -147,20 +150,22 @@ export class LlamaCppBackend implements Backend {
       const message = `${this.model.id} writes no text: it has embeddings only`
       throw new CllmError('unsupported', message)
     }
-    const { vectors } = this.#parts
+    if (batch.length > 0) this.adapters?.prepare(batch)
+    const { vectors } = this.parts
     const isMixed = vectors !== undefined && batch.some(({ media }) => media !== undefined)
     return isMixed ? await this.#stepMixed(batch, vectors) : await this.#step(batch)
   }
 
   /** A step whose prompts have images, too. */
   async #stepMixed(batch: readonly BatchItem[], context: LogitsContext): Promise<StepResult> {
-    const { cells, clock } = this.#parts
+    const { cells, clock } = this.parts
     const started = clock.now()
-    this.adapters?.prepare(batch)
     const { items, places } = await computeVectors(batch, cells, context)
     const vectorMs = clock.now() - started
     try {
-      const result = await this.#step(items)
+      // a part of an image cannot be taken off again
+      const isWithin = batch.some(({ media }) => (media?.[0]?.shape?.skipped ?? 0) > 0)
+      const result = await this.#step(items, !isWithin)
       if (result.isInterrupted === true) undoVectors(batch, cells)
       const inPlace = <T>(of: readonly (readonly T[])[]) =>
         batch.map((_, index) => of[places.indexOf(index)] ?? [])
@@ -172,8 +177,8 @@ export class LlamaCppBackend implements Backend {
     }
   }
 
-  async #step(batch: readonly BatchItem[]): Promise<StepResult> {
-    const { cells, vocabulary, clock, threads, samplers } = this.#parts
+  async #step(batch: readonly BatchItem[], canLeave = true): Promise<StepResult> {
+    const { cells, vocabulary, clock, threads, samplers } = this.parts
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs: (readonly StepOutput[])[] = []
     const scores: (readonly OutputLogprobs[])[] = []
@@ -183,10 +188,9 @@ export class LlamaCppBackend implements Backend {
     }
     const items = this.#filler.filled(batch)
     let [decodeMs, sampleMs] = [0, 0]
-    this.#canLeave = cells.canLeavePass
+    this.#canLeave = canLeave && cells.canLeavePass
     try {
-      this.adapters?.prepare(batch)
-      for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.#parts)) {
+      for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.parts)) {
         threads?.before(pass)
         const started = clock.now()
         if (!(await this.#decode(items, pass))) {
@@ -204,7 +208,7 @@ export class LlamaCppBackend implements Backend {
       for (const { slot } of items) cells.rollBack(slot)
       throw CllmError.from(error, 'backend_failed')
     } finally {
-      if (this.#isLeaving) this.#parts.abortable?.setAborting(false)
+      if (this.#isLeaving) this.parts.abortable?.setAborting(false)
       this.#isLeaving = false
       this.#canLeave = false
     }
@@ -215,37 +219,47 @@ export class LlamaCppBackend implements Backend {
 
   embed(...[inputs, adapters]: Parameters<NonNullable<Backend['embed']>>): Promise<number[][]> {
     this.#checkOpen()
-    return this.#parts.embedder.embed(inputs, nativeAdapters(adapters))
+    return this.parts.embedder.embed(inputs, nativeAdapters(adapters))
   }
 
   truncate(slot: SlotId, length: number): number {
-    return this.#parts.cells.truncate(slot, length)
+    return this.parts.cells.truncate(slot, length)
   }
 
   copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number> {
-    return this.#parts.cells.copy(from, to, length)
+    return this.parts.cells.copy(from, to, length)
   }
 
   release(slot: SlotId): void {
-    this.#parts.cells.clear(slot)
+    this.parts.cells.clear(slot)
   }
 
   preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
-    return this.#parts.kvUnified ? free[0]! : preferSlot(free, used)
+    return this.parts.kvUnified ? free[0]! : preferSlot(free, used)
   }
 
   layoutMs(used: readonly SlotId[]): number {
     return this.#filler.lostMs(used)
   }
 
+  learned(): z.input<typeof learned> {
+    return { threads: this.parts.threads?.learned(), passes: this.#costs.learned() }
+  }
+
+  recall(given: unknown): void {
+    const { threads, passes } = learned.parse(given)
+    this.#costs.recall(passes)
+    if (threads !== undefined) this.parts.threads?.recall(threads)
+  }
+
   async dispose(): Promise<void> {
     if (this.#disposed) return
     this.#disposed = true
-    await this.#parts.samplers.dispose()
-    await this.#parts.embedder.dispose()
-    await this.#parts.images?.dispose()
-    await this.#parts.context.dispose()
-    await this.#parts.close()
+    await this.parts.samplers.dispose()
+    await this.parts.embedder.dispose()
+    await this.parts.encoder?.dispose()
+    await this.parts.context.dispose()
+    await this.parts.close()
   }
 
   #checkOpen(): void {
@@ -257,10 +271,13 @@ export class LlamaCppBackend implements Backend {
     const runs: SequenceRun[] = []
     for (const index of order) {
       const item = batch[index]!
-      const { slot: sequence, position, tokens } = item
-      runs.push({ sequence, position, tokens, outputs: wantedPositions(item) })
+      const { slot: sequence, position: first, tokens } = item
+      const position = this.parts.cells.positionOf(sequence, first)
+      const wanted = wantedPositions(item)
+      const outputs = position === first ? wanted : wanted.map((at) => at + position - first)
+      runs.push({ sequence, position, tokens, outputs })
     }
-    const decoding = this.#parts.context.decodeBatch(runs)
+    const decoding = this.parts.context.decodeBatch(runs)
     try {
       // while the threads compute
       for (const index of order) prepareDraw(batch[index]!)

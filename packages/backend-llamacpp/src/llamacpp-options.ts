@@ -102,11 +102,13 @@ const options = z.strictObject({
   rope: optional(rope),
   /** Default: all GPUs by layers. */
   placement: optional(placement),
-  /** The projector of a model that sees images: its `mmproj` file. Default: it sees none. */
+  /** The projector of a model that sees or hears: its `mmproj` file. Default: it takes text alone. */
   mmprojPath: optional(z.string().min(1)),
-  /** llama.cpp's library for images, `libmtmd` of the same release; default: the one that was built on this machine. */
+  /** Whether the model takes text alone, with a warning, where its projector cannot be used. */
+  mmprojOptional: z.boolean().default(false),
+  /** llama.cpp's library for images and sounds, `libmtmd` of the same release; default: the one that was built on this machine. */
   mediaLibrary: optional(z.string().min(1)),
-  /** Bytes of encoded images that are kept. */
+  /** Bytes of encoded images and sounds that are kept. */
   mediaCacheBytes: z.int().min(1).default(268_435_456),
   /** How long threads poll for the next pass before they sleep, 0 to 100. */
   poll: z.int().min(0).max(100).default(50),
@@ -205,4 +207,6 @@ export interface LlamaCppDependencies {
   readonly library?: string | undefined
   /** The file of the library for images (`libmtmd`) that was built for this machine. Default: there is none. */
   readonly mediaLibrary?: string | undefined
+  /** A folder whose `node_modules` have libraries for GPUs, as `cllm gpu add` fetches them. Default: there is none. */
+  readonly gpuFolder?: string | undefined
 }

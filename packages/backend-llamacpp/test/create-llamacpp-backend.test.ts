@@ -59,6 +59,7 @@ t.test('options', async (t) => {
     ignoreMemoryCheck: false,
     native: 'ffi',
     mediaCacheBytes: 268_435_456,
+    mmprojOptional: false,
     poll: 50,
   })
   const wrong: [object, RegExp][] = [

@@ -497,6 +497,21 @@ t.test('what gaps between slots cost', async (t) => {
   t.strictSame(layout.fillers([0, 15], [0, 15]), [], 'so many that a pass is cheaper')
 })
 
+t.test('a backend begins with what another one has learned', async (t) => {
+  const [one, other] = [await openTiny(t), await openTiny(t)]
+  for (let position = 0; position < 3; position++) {
+    await one.step([{ slot: 0, position, tokens: [5], outputs: [] }])
+  }
+  const learned = JSON.parse(JSON.stringify(one.learned?.())) as object
+  t.match(learned, { passes: { decode: { length: 3 } } })
+  other.recall?.(learned)
+  t.same(other.learned?.(), learned)
+  for (const wrong of [7, {}, { passes: { decode: [-1, 1, 1] } }, { passes: { other: [1] } }]) {
+    t.throws(() => other.recall?.(wrong))
+  }
+  t.same(other.learned?.(), learned, 'what does not fit changes nothing')
+})
+
 t.test('when a short chunk is computed as a whole tile', (t) => {
   const costs = new PassCosts(64)
   const cells = { length: () => 0, canSpare: () => true, rollBack: () => {} }

@@ -188,7 +188,7 @@ t.test('models that differ in their second file have other states', async (t) =>
   const keyOf = (name: string, second: string) => {
     const files = { 'm-00001-of-00002.gguf': 'metadata', 'm-00002-of-00002.gguf': second }
     const folder = t.testdir({ [name]: files })
-    return stateKey(join(folder, name, 'm-00001-of-00002.gguf'), {})
+    return stateKey([join(folder, name, 'm-00001-of-00002.gguf')], {})
   }
   const one = await keyOf('a', 'weights')
   t.equal(await keyOf('b', 'weights'), one)

@@ -1,7 +1,2 @@
 #!/usr/bin/env node
-import module from 'node:module'
-import { compiledFolder } from '../dist/models/cache-folder.js'
-
-// From Node 22.1 on, compiled code is kept for the next start; NODE_DISABLE_COMPILE_CACHE=1 turns it off.
-module.enableCompileCache?.(process.env.NODE_COMPILE_CACHE ?? compiledFolder(process))
-await import('../dist/main.js')
+import '#start'

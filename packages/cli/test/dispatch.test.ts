@@ -290,6 +290,8 @@ t.test('nobody is killed while requests may finish', async (t) => {
   for (const file of resources) t.ok(documentsOf(`${cluster}/${file}`).length > 0, file)
   for (const image of [read('Dockerfile'), read('Dockerfile.cuda')]) {
     t.match(image, /^USER node$/m)
+    const [, library] = /native build --media (\S+)/.exec(image) ?? []
+    t.match(image, ` CLLM_MEDIA_LIBRARY=${library} `, 'what encodes images is built, and named')
     for (const [, base] of image.matchAll(/^FROM (\S+)/gm)) {
       t.match(base, /:\d+\.\d+\.\d+-/, 'pinned')
     }

@@ -34,7 +34,9 @@ import {
   SharedText,
   WorkerHost,
 } from '@cllm/cluster'
-import { FakeServer, RedisServer, TcpRelay, whyNoRedis } from '@cllm/cluster/testing'
+import { FakeServer } from './fake-bus.js'
+import { RedisServer, whyNoRedis } from './redis-server.js'
+import { TcpRelay } from './tcp-relay.js'
 import t, { type Test } from 'tap'
 import { connectTo } from '../src/bus/redis-client.js'
 

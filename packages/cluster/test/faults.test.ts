@@ -30,11 +30,12 @@ import {
   whyIncompatible,
   WorkerHost,
 } from '@cllm/cluster'
-import { FakeServer, type Fate, StoppableClock } from '@cllm/cluster/testing'
+import { FakeServer, type Fate } from './fake-bus.js'
+import { StoppableClock } from './stoppable-clock.js'
 import * as fc from 'fast-check'
 import t from 'tap'
 import { mergeActivities } from '../src/front/calls/merge-activity.js'
-import { mergeStatistics } from '../src/front/calls/merge-statistics.js'
+import { mergeStatistics } from '../src/front/calls/last-statistics.js'
 import { LastStatistics } from '../src/front/calls/last-statistics.js'
 import { PlacedRequest } from '../src/front/placing/placed-request.js'
 import { PlacedRequests } from '../src/front/placing/placed-requests.js'

@@ -13,9 +13,10 @@ export type * from './contracts/engine/engine-directory.js'
 export type * from './contracts/engine/model-preset.js'
 export type * from './contracts/engine/engine-observer.js'
 export type * from './contracts/engine/engine-statistics.js'
+export type * from './contracts/learned.js'
 export type * from './contracts/engine/slot-files.js'
 export type * from './contracts/engine/state-files.js'
-export type * from './contracts/engine/recording.js'
+export * from './contracts/engine/recording.js'
 export type * from './contracts/engine/request-report.js'
 export type * from './contracts/model/adapter.js'
 export type * from './contracts/model/backend.js'
@@ -30,6 +31,7 @@ export type * from './contracts/plugin.js'
 export type * from './contracts/routing/router-policy.js'
 export type * from './contracts/scheduling/policy-halves.js'
 export type * from './contracts/scheduling/scheduler-info.js'
+export type * from './contracts/scheduling/model-scheduler.js'
 export type * from './contracts/scheduling/programs.js'
 export type * from './contracts/scheduling/scheduler-policy.js'
 export type * from './contracts/transport.js'
@@ -50,8 +52,9 @@ export * from './clock/within.js'
 
 // Plug-ins and policies.
 export * from './plugin/define.js'
+export * from './policy/model-scheduling.js'
 export * from './plugin/plugin-registry.js'
-export * from './plugin/router-catalog.js'
+export * from './plugin/catalog.js'
 export * from './policy/compose-policy.js'
 export * from './engine/speculation/choose-drafts.js'
 export * from './engine/speculation/ngram-proposer.js'
@@ -106,10 +109,15 @@ export {
   hasMedia,
   type MediaContext,
   type MixedPrompt,
-  type MediaPrompt,
   resolveMedia,
 } from './engine/input/resolve-media.js'
+export { soundLength } from './engine/input/sound-length.js'
 export { InputContext } from './engine/input/resolve-request.js'
+export {
+  type VolatileLine,
+  volatileLines,
+  withStableBeginning,
+} from './engine/input/volatile-lines.js'
 export { droppedOption } from './plugin/dropped-option.js'
 export { optionProblems } from './plugin/option-problems.js'
 export { Counters, endState, toRecordedStep } from './engine/report/counters.js'

@@ -1,6 +1,7 @@
 import type { InjectionToken } from 'tsyringe'
 import type { Backend } from './contracts/model/backend.js'
 import type { SlotFiles } from './contracts/engine/slot-files.js'
+import type { LearnedStore } from './contracts/learned.js'
 import type { StateFiles, StateMemorySource } from './contracts/engine/state-files.js'
 import type { Clock, Random } from './contracts/clock.js'
 import type { EngineObserver } from './contracts/engine/engine-observer.js'
@@ -34,6 +35,8 @@ export const STATE_FILES = token<{
   readonly files?: StateFiles
   readonly memory?: StateMemorySource
 }>('StateFiles')
+/** The {@link LearnedStore}. */
+export const LEARNED_STORE = token<LearnedStore>('LearnedStore')
 /** Where the {@link SlotFiles} are, if anywhere. */
 export const SLOT_FILES = token<{ readonly files?: SlotFiles }>('SlotFiles')
 /** An {@link EngineObserver}; all that are registered are added to the engine. */

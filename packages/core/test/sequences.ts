@@ -30,6 +30,7 @@ export function sequenceOf(
       logprobs: undefined,
       drawLogprobs: undefined,
       keepMs: undefined,
+      retainMs: undefined,
       promptLogprobs: undefined,
       speculative: true,
       slot: undefined,

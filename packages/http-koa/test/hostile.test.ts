@@ -32,6 +32,9 @@ function textOf(run: readonly string[], length: number): string {
   return `${begin}${middle.repeat(count)}${end}`
 }
 
+/** One in so many of what is asked: all takes three times as long. */
+const share = process.argv.includes('--all') ? 1 : 3
+
 const hostile = (length: number): string[] => runs.map((run) => textOf(run, length))
 
 /** Milliseconds that this process computed since it began: the machine's other work does not count. */
@@ -149,6 +152,7 @@ t.test('no field of any route holds the process', async (t) => {
     const all = Object.keys(body!.shape)
     const fields = isRepeated(route) ? all.slice(0, 2) : all
     for (const [index, text] of texts.entries()) {
+      if ((nth + index) % share > 0) continue
       const name = JSON.stringify(text.slice(0, 10))
       // Half of the texts for each route: its neighbours have most of its fields.
       if (nth % 2 === index % 2) {
@@ -167,7 +171,7 @@ t.test('no field of any route holds the process', async (t) => {
       await check(`${path}: ${name} as a name`, () => send(server, route, unknown))
       await check(`${path}: ${name} as a body`, () => send(server, route, text))
     }
-    for (const field of fields) {
+    for (const field of fields.filter((_, place) => (nth + place) % share === 0)) {
       const many = `[${'0,'.repeat(length)}0]`
       const json = JSON.stringify({ ...valid, [field]: 0 }).replace(
         `"${field}":0`,

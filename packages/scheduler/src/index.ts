@@ -10,6 +10,7 @@ export * from './orders/shortest.js'
 export * from './orders/lpm.js'
 export * from './orders/mlfq.js'
 export * from './orders/priority.js'
+export * from './model-schedulers.js'
 export * from './plugin.js'
 export * from './policies.js'
 

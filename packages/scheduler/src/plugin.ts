@@ -1,10 +1,11 @@
 import { definePlugin } from '@cllm/core'
+import { modelSchedulers } from './model-schedulers.js'
 import { batchings, orders } from './policies.js'
 import { routers } from './routers/routers.js'
 
 /**
- * Registers every built-in batching and order, and so every policy that two of them make, and every
- * built-in router.
+ * Registers every built-in batching and order, and so every policy that two of them make, every built-in router and
+ * model scheduler.
  */
 export const schedulerPlugin = definePlugin({
   name: '@cllm/scheduler',
@@ -13,5 +14,6 @@ export const schedulerPlugin = definePlugin({
     for (const batching of batchings) host.registerBatching(batching)
     for (const order of orders) host.registerOrder(order)
     for (const router of routers) host.registerRouter(router)
+    for (const one of modelSchedulers) host.registerModelScheduler(one)
   },
 })

@@ -5,21 +5,17 @@ import {
   PluginRegistry,
 } from '@cllm/core'
 import { adaptive } from './batchings/adaptive/adaptive.js'
-import { chunked } from './batchings/iterations.js'
-import { continuous } from './batchings/iterations.js'
-import { staticBatching } from './batchings/groups.js'
-import { window } from './batchings/groups.js'
+import { chunked, continuous } from './batchings/iterations.js'
+import { staticBatching, window } from './batchings/groups.js'
 import { agents } from './orders/agents.js'
 import { dlpm } from './orders/dlpm.js'
 import { edf } from './orders/edf.js'
 import { fair } from './orders/fair.js'
-import { fcfs } from './orders/plain.js'
-import { hrrn } from './orders/shortest.js'
+import { fcfs, random } from './orders/plain.js'
+import { hrrn, sjf } from './orders/shortest.js'
 import { lpm } from './orders/lpm.js'
 import { mlfq } from './orders/mlfq.js'
 import { priority } from './orders/priority.js'
-import { random } from './orders/plain.js'
-import { sjf } from './orders/shortest.js'
 
 /** The built-in batchings. */
 export const batchings: readonly BatchingDefinition[] = [

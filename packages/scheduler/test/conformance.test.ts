@@ -1,5 +1,5 @@
 import { composePolicy } from '@cllm/core'
-import { testBatching, type TestContext, testOrder, testPolicy } from '@cllm/testing'
+import { testBatching, testOrder, testPolicy } from '@cllm/testing'
 import {
   batchings,
   chunked,
@@ -12,6 +12,7 @@ import {
   priority,
 } from '@cllm/scheduler'
 import t from 'tap'
+import { failuresOf } from './failures-of.js'
 
 type Limits = Parameters<typeof overtakingBound>[1]
 
@@ -83,17 +84,10 @@ t.test(
     for (const [name, options] of Object.entries(unbounded)) {
       const order = orders.find((one) => one.name === name)!
       const given = { ...options, patience: 1e9 }
-      const failures: string[] = []
-      const recording: TestContext = {
-        async test(check, body) {
-          await body(recording).catch(({ message, cause }: Error) => {
-            failures.push(`${check}: ${message} ${(cause as Error | undefined)?.message ?? ''}`)
-          })
-        },
-        pass: () => undefined,
-      }
       const claims = { runs: 100, maxOvertaking: bounded, maxPlanMs: Infinity }
-      await testPolicy(recording, () => composePolicy(chunked, order, given), claims)
+      const failures = await failuresOf(async (t) => {
+        await testPolicy(t, () => composePolicy(chunked, order, given), claims)
+      })
       t.match(failures.join('\n'), /tokens of later requests were computed before/, name)
       if (failures.some((failure) => failure.startsWith('serves any load')))
         inRandomLoads.push(name)

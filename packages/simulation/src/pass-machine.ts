@@ -1,6 +1,5 @@
 import { slotGaps } from '@cllm/core'
-import { passesOf, type Share } from './machine.js'
-import type { MachineModel } from './machine.js'
+import { type MachineModel, passesOf, type Share } from './machine.js'
 
 /**
  * Costs of a machine as `cllm bench calibrate` fits them, in milliseconds. Decodes and prompt chunks

@@ -3,7 +3,6 @@ import {
   type Clock,
   type Engine,
   type Forecast,
-  type GenerateRequest,
   type RequestEvent,
   type SchedulerPolicy,
   type TokenId,
@@ -15,12 +14,14 @@ import {
 } from '@cllm/core'
 import { eventLoopTurns } from './event-loop-turn.js'
 import { type FleetOptions, slower } from './fleet/fleet-options.js'
-import { SimulatedFleet } from './fleet/simulated-fleet.js'
+import { type FleetParts, SimulatedFleet, type SimulatedTask } from './fleet/simulated-fleet.js'
+import type { RequestService, ServiceParts } from './request-service.js'
 import { simulatedProposer } from './simulated-proposer.js'
+import type { SimulatedEncodes } from './simulated-encoder.js'
 import { SimulatedBackend, type SimulatedStep } from './simulated-backend.js'
 
 /** A request of a simulated load. */
-export interface SimulatedRequest extends Omit<GenerateRequest, 'id' | 'prompt' | 'sampling'> {
+export interface SimulatedRequest extends Omit<SimulatedTask, 'sampling'> {
   readonly id: string
   /** Milliseconds of the simulated clock. */
   readonly arrival: number
@@ -73,10 +74,14 @@ export interface SimulationOptions extends FleetOptions {
    * `acceptance`. Default: guesses take no time.
    */
   readonly draftShare?: number
+  /** What images cost. Default: there are none. */
+  readonly encodes?: SimulatedEncodes
   /** Policies that take over, each at its time. */
   readonly successors?: readonly { readonly at: number; readonly policy: SchedulerPolicy }[]
   /** Makes each machine's backend, which waits for its clock alone; default: a {@link SimulatedBackend}. */
   readonly createBackend?: (clock: Clock) => Backend
+  /** What serves the requests. Default: the machines. */
+  readonly serve?: (parts: ServiceParts) => RequestService
   /** Called for every token that is drawn. */
   readonly onToken?: (request: string, token: TokenId) => void
   /** Called for every step, with the machine's number. */
@@ -93,6 +98,8 @@ export interface SimulationReport {
   /** Prompt tokens computed; what a slot held is not. */
   readonly prefillTokens: number
   readonly preemptions: number
+  /** How often a model left memory for another one; absent: there is one. */
+  readonly swaps?: number
   /** Tokens of drafts that were verified, and those of them that were right. */
   readonly draftTokens: number
   readonly acceptedTokens: number
@@ -117,7 +124,7 @@ type Open = { -readonly [Key in keyof SimulatedAnswer]: SimulatedAnswer[Key] } &
 
 class SimulatedService {
   readonly #clock = new SimulatedClock()
-  readonly #fleet: SimulatedFleet
+  readonly #fleet: RequestService
   readonly #results: Open[] = []
   readonly #open = new Map<string, Open>()
   readonly #turn = eventLoopTurns()
@@ -126,9 +133,9 @@ class SimulatedService {
   #failure: { readonly error: unknown } | undefined
 
   constructor(private readonly options: SimulationOptions) {
-    const { slots = 16, seed = 1, policy: _, ...fleet } = options
+    const { slots = 16, seed = 1, policy: _, serve, ...fleet } = options
     this.#registry.registerProposer(simulatedProposer)
-    this.#fleet = new SimulatedFleet({
+    const parts: FleetParts = {
       ...fleet,
       slots,
       seed,
@@ -136,7 +143,8 @@ class SimulatedService {
       createEngine: (index) => this.#createEngine(index),
       onEvent: (id, event) => this.#take(id, event),
       isBusy: () => this.#open.size > 0,
-    })
+    }
+    this.#fleet = serve?.(parts) ?? new SimulatedFleet(parts)
   }
 
   async run(): Promise<SimulationReport> {
@@ -169,8 +177,8 @@ class SimulatedService {
   #createEngine(index: number): Engine {
     const { policy, machine, onStep, createBackend, seed = 1 } = this.options
     const { slots = 16, contextSize = 4096, batchSize = 2048 } = this.options
-    const { acceptance, draftShare, kvTokens } = this.options
-    const limits = { slots, contextSize, batchSize, ...defined({ acceptance, kvTokens }) }
+    const { acceptance, draftShare, kvTokens, encodes } = this.options
+    const limits = { slots, contextSize, batchSize, ...defined({ acceptance, kvTokens, encodes }) }
     const tell = onStep && ((step: SimulatedStep) => this.#call(() => onStep(step, index)))
     const model = typeof machine === 'function' ? machine(index) : machine
     const guessing = draftShare !== undefined && acceptance !== undefined
@@ -221,8 +229,7 @@ class SimulatedService {
   #submit({ id, prompt, arrival, cancelAfterMs, ...request }: SimulatedRequest): void {
     const tokens = typeof prompt === 'function' ? prompt() : prompt
     const sampling = { temperature: 0, ignoreEos: true }
-    const placing = () => this.#fleet.submit(id, tokens, { ...request, sampling })
-    this.#call(placing)
+    this.#call(() => this.#fleet.submit(id, tokens, { ...request, sampling }))
     if (cancelAfterMs !== undefined) {
       this.#clock.at(arrival + cancelAfterMs, () => this.#fleet.cancel(id))
     }
@@ -263,6 +270,7 @@ class SimulatedService {
       steps: sum(({ steps }) => steps),
       prefillTokens: sum(({ promptTokens, cachedTokens }) => promptTokens - cachedTokens),
       preemptions: sum(({ preemptions }) => preemptions),
+      ...defined({ swaps: this.#fleet.swaps }),
       draftTokens: sum(({ speculation }) => speculation?.draftTokens ?? 0),
       acceptedTokens: sum(({ speculation }) => speculation?.acceptedTokens ?? 0),
       utilization: duration > 0 ? sum(({ busyMs }) => busyMs) / duration / this.#fleet.size : 0,

@@ -17,6 +17,7 @@ import {
   mixBits,
 } from '@cllm/core'
 import type { MachineModel } from './machine.js'
+import { SimulatedEncoder, type SimulatedEncodes } from './simulated-encoder.js'
 import { expected } from './simulated-proposer.js'
 
 /** The size of a simulated backend. */
@@ -31,6 +32,8 @@ export interface SimulatedLimits {
    * are no drafts.
    */
   readonly acceptance?: number
+  /** Default: it takes no images. */
+  readonly encodes?: SimulatedEncodes
 }
 
 /** A step as it ran. */
@@ -91,6 +94,7 @@ export class SimulatedBackend implements Backend {
   readonly capabilities: BackendCapabilities
   readonly tokenizer = tokenizer
   readonly layoutMs?: (used: readonly SlotId[]) => number
+  readonly media?: SimulatedEncoder
   readonly #lengths: number[]
   readonly #acceptance: number
   readonly #pool: CellPool | undefined
@@ -98,11 +102,12 @@ export class SimulatedBackend implements Backend {
   constructor(
     private readonly clock: Clock,
     private readonly machine: MachineModel,
-    { acceptance, ...limits }: SimulatedLimits,
+    { acceptance, encodes, ...limits }: SimulatedLimits,
     private readonly onStep?: (step: SimulatedStep) => void,
   ) {
     this.limits = Object.freeze({ ...limits, chunkMultiple: machine.chunkMultiple })
     this.#acceptance = acceptance ?? 1
+    if (encodes !== undefined) this.media = new SimulatedEncoder(clock, encodes)
     if (machine.layoutMs !== undefined) this.layoutMs = machine.layoutMs
     this.capabilities = {
       logprobs: false,
@@ -149,7 +154,7 @@ export class SimulatedBackend implements Backend {
       return { slot, tokens: length, context: position }
     })
     const startedAt = this.clock.now()
-    const durationMs = this.machine.stepMs(shares)
+    const durationMs = this.machine.stepMs(shares) * (this.media?.slowness ?? 1)
     this.onStep?.({ startedAt, durationMs, prefillTokens, decodeSequences, draftTokens })
     await this.#wait(durationMs)
     for (const { slot, tokens } of shares) this.#resize(slot, this.#length(slot) + tokens)

@@ -21,6 +21,7 @@ export * from './engine-client/test-engine-directory.js'
 export * from './policy/test-policy.js'
 export * from './proposer/test-proposer.js'
 export * from './protocol/test-protocol.js'
+export * from './model-scheduler/test-model-scheduler.js'
 export * from './router/test-router.js'
 export * from './sampler/test-sampler.js'
 export type {

@@ -14,6 +14,8 @@ import {
   withBranch,
   withTurn,
 } from '../src/page/chat/conversation.js'
+import { parseConversations } from '../src/page/chat/find-conversations.js'
+import { mediaBytes, toJson } from '../src/page/chat/media-files.js'
 import { toMarkdown } from '../src/page/chat/to-markdown.js'
 import { united } from '../src/page/chat/history.js'
 import { madeRequests, usualLoad } from '../src/page/lab/load/made-load.js'
@@ -22,7 +24,7 @@ import { openJob } from '../src/page/lab/open-job.js'
 import { runCandidate } from '../src/page/lab/run-lab.js'
 import { highlight } from '../src/page/markdown/highlight.js'
 import { Markdown } from '../src/page/markdown/markdown.js'
-import { placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
+import { besideChosen, placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
 import { followLive } from '../src/page/scheduler/follow-live.js'
 import { withPast } from '../src/page/scheduler/past.js'
 import { ServerError } from '../src/page/server/server.js'
@@ -160,25 +162,53 @@ t.test('a conversation that two tabs go on with has the turns of both', (t) => {
   t.end()
 })
 
-t.test('a question that got no answer does not stay in what models read', (t) => {
-  const said = (...roles: readonly (readonly [Turn['role'], string])[]): unknown => {
+t.test('a question that got no answer does not stay in what models read', async (t) => {
+  const said = async (...roles: readonly (readonly [Turn['role'], string])[]) => {
     const turns = roles.map(([role, content], index): Turn => {
       return { id: String(index), parent: null, role, content }
     })
-    const { messages } = chatBody(turns, readSettings()) as {
+    const { messages } = (await chatBody(turns, readSettings())) as {
       readonly messages: readonly { readonly content: string }[]
     }
     return messages.map(({ content }) => content)
   }
-  t.same(said(['user', 'a'], ['assistant', ''], ['user', 'b']), ['b'])
+  t.same(await said(['user', 'a'], ['assistant', ''], ['user', 'b']), ['b'])
   t.same(
-    said(['user', 'a'], ['assistant', 'Hi'], ['user', 'b'], ['assistant', ''], ['user', 'c']),
+    await said(['user', 'a'], ['assistant', 'Hi'], ['user', 'b'], ['assistant', ''], ['user', 'c']),
     ['a', 'Hi', 'c'],
   )
-  t.end()
 })
 
-t.test('calls of tools and their results go back to the model', (t) => {
+t.test('images and sounds go before the text, and files keep them', async (t) => {
+  const [image, sound] = [
+    new Blob(['pixels'], { type: 'image/png' }),
+    new Blob(['x'.repeat(9000)], { type: 'audio/mpeg' }),
+  ]
+  const files = [
+    { name: 'a.txt', text: 'red' },
+    { name: 'b.png', type: 'image' as const, data: image },
+    { name: 'c.mp3', type: 'audio' as const, data: sound },
+  ]
+  const turn: Turn = { id: 'a', parent: null, role: 'user', content: 'What?', files }
+  const { messages } = (await chatBody([turn], readSettings())) as { readonly messages: unknown }
+  t.same(messages, [
+    {
+      role: 'user',
+      content: [
+        { type: 'image_url', image_url: { url: `data:image/png;base64,${btoa('pixels')}` } },
+        { type: 'input_audio', input_audio: { data: btoa('x'.repeat(9000)), format: 'mp3' } },
+        { type: 'text', text: 'a.txt:\n```\nred\n```\n\nWhat?' },
+      ],
+    },
+  ])
+  const chat = { id: 'x', title: 'Pictures', changedAt: 0, turns: [turn], leaf: 'a' }
+  const [read] = parseConversations(await toJson(chat))
+  t.same(await chatBody(read!.turns, readSettings()), await chatBody([turn], readSettings()))
+  t.equal(mediaBytes(read!.turns[0]!.files!), 9006)
+  t.match(toMarkdown(chat), /\*b\.png\*/)
+})
+
+t.test('calls of tools and their results go back to the model', async (t) => {
   const call = { id: 'call_1', name: 'look', arguments: '{"at":"sky"}' }
   const turns: Turn[] = [
     { id: 'a', parent: null, role: 'user', content: 'What is up?' },
@@ -193,7 +223,7 @@ t.test('calls of tools and their results go back to the model', (t) => {
     { id: 'd', parent: 'c', role: 'assistant', content: 'It is blue.', calls: [] },
   ]
   const settings = { ...readSettings(), system: 'Be brief.', tools: '[{"type":"function"}]' }
-  const body = chatBody(turns, { ...settings, toolChoice: 'required', temperature: '0' })
+  const body = await chatBody(turns, { ...settings, toolChoice: 'required', temperature: '0' })
   t.match(body, { tools: [{ type: 'function' }], tool_choice: 'required', temperature: 0 })
   t.same((body as { messages: object }).messages, [
     { role: 'system', content: 'Be brief.' },
@@ -208,17 +238,16 @@ t.test('calls of tools and their results go back to the model', (t) => {
     { role: 'tool', tool_call_id: 'call_1', content: 'blue' },
     { role: 'assistant', content: 'It is blue.' },
   ])
-  const open = chatBody(turns.slice(0, 2), settings) as { messages: object[] }
+  const open = (await chatBody(turns.slice(0, 2), settings)) as { messages: object[] }
   t.equal(open.messages.length, 2, 'a call without a result is left out')
   t.equal('tool_choice' in open, false)
-  t.equal('tools' in chatBody(turns, readSettings()), false)
-  t.throws(() => chatBody(turns, { ...settings, tools: '[' }), SyntaxError)
+  t.equal('tools' in (await chatBody(turns, readSettings())), false)
+  await t.rejects(chatBody(turns, { ...settings, tools: '[' }), SyntaxError)
   const chat = { id: 'x', title: 'Up', changedAt: 0, turns, leaf: 'd' }
   t.match(
     toMarkdown(chat),
     /Calls look:\n\n````\n\{"at":"sky"\}\n````[^]*## Results\n\nlook:\n\n````\nblue/,
   )
-  t.end()
 })
 
 t.test('an answer is put together from its chunks', (t) => {
@@ -440,7 +469,13 @@ t.test('the picture of the slots: where spans are, and what is under the pointer
     { id: 'c', kind: 'wait', atMs: 300, untilMs: 400, tokens: 0 },
     { id: 'd', slot: 0, kind: 'prefill', atMs: -900, untilMs: -100, tokens: 5 },
   ]
-  const placed = placeSpans({ slots: [0, 1], spans, fromMs: 0, untilMs: 1000 }, 1058)
+  const picture = { slots: [0, 1], spans, fromMs: 0, untilMs: 1000 }
+  const beside = (chosen: string | undefined, by: number) =>
+    besideChosen({ ...picture, chosen }, by)
+  t.same([beside(undefined, -1), beside('c', -1), beside('a', 1)], ['c', 'b', 'b'])
+  t.same([beside('d', -1), beside('c', 1)], ['d', 'c'], 'there is no one beyond the ends')
+  t.equal(besideChosen({ ...picture, spans: [] }, 1), undefined)
+  const placed = placeSpans(picture, 1058)
   t.same(
     placed.map(({ span, x, y, width }) => [span.id, x, y, width]),
     [

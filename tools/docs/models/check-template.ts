@@ -21,6 +21,8 @@ export interface TemplateCheck {
   readonly isHeld: boolean | undefined
   /** Whether arguments come while they are written. */
   readonly streams: boolean | undefined
+  /** What becomes of a message of the system in the middle of a conversation. */
+  readonly laterSystem: 'in place' | 'moved' | 'left out' | 'refused'
 }
 
 /** Reads what a template shows of calls and reasoning, whole and letter by letter. */
@@ -33,7 +35,8 @@ export async function checkTemplate(
     call: undefined,
     severalCalls: undefined,
     isHeld: undefined,
-  }
+    laterSystem: 'refused',
+  } as const
   let template: JinjaTemplate
   try {
     template = compile(source)
@@ -54,7 +57,19 @@ export async function checkTemplate(
     severalCalls: two?.isRight,
     isHeld: one?.isHeld,
     streams: one?.isRight === true ? one.streams : undefined,
+    laterSystem: laterSystem(template),
   }
+}
+
+function laterSystem(template: JinjaTemplate): TemplateCheck['laterSystem'] {
+  const said = ['Be brief.', 'First question', 'First answer', 'Now be exact.', 'Second question']
+  const roles = ['system', 'user', 'assistant', 'system', 'user']
+  const messages = roles.map((role, index) => ({ role, content: said[index] }))
+  const text = renderWith(template, messages, {}, true)
+  if (text === undefined) return 'refused'
+  const [, , before = 0, at = 0, after = 0] = said.map((content) => text.indexOf(content))
+  if (at === -1) return 'left out'
+  return before < at && at < after ? 'in place' : 'moved'
 }
 
 interface Calls {

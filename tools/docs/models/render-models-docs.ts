@@ -26,7 +26,7 @@ export async function renderModelsDocs(): Promise<string> {
   const groups = new Map<string, string[]>()
   for (const [name, check] of checks) {
     const works = `${callsOf(check)}; ${reasoningOf(check)}`
-    const title = check.renders ? name : `${name} (**not rendered**)`
+    const title = `${name}${marks[check.laterSystem]}${check.renders ? '' : ' (**not rendered**)'}`
     groups.set(works, [...(groups.get(works) ?? []), title])
   }
   const rows = [...groups].map(([works, names]) => `- **${works}**: ${names.join(', ')}`)
@@ -39,25 +39,30 @@ export async function renderModelsDocs(): Promise<string> {
 
 <!-- Generated from the chat templates in llama.cpp's source by \`pnpm run docs\`; do not edit. -->
 
-cLLM learns from a model's chat template how it writes tool calls and reasoning: it renders a few conversations and
-compares them. A model that is not in this table works too if its template shows calls. Only gpt-oss has an entry of its
-own, since its template does not show what the model writes. Text that only looks like a call stays text. Calls in common
-forms (\`<tool_call>\` with JSON, bare JSON, …) are understood in any case. Templates that the JavaScript renderer refuses
-are rendered by llama.cpp's.
+cLLM learns from a model's chat template how the model writes tool calls and reasoning: it renders a few conversations and
+compares them. So a model that is not listed works too, if its template shows calls; gpt-oss, whose template does not, has an
+entry of its own. Text that only looks like a call stays text. Common forms (\`<tool_call>\` with JSON, bare JSON, …) are
+understood in any case.
 
-A \`strict\` call is held to its schema by a grammar from its first mark on, with \`tool_choice: auto\` too. Where a model
-writes arguments in a form of its own, a strict call is JSON.
+A grammar holds a \`strict\` call to its schema from its first mark on, with \`tool_choice: auto\` too. Where a model writes
+arguments in a form of its own, a strict call is JSON.
 
 Rendered: ${count((check) => check.renders)}. Calls read: ${count((check) => check.call)}. Several
 calls read: ${count((check) => check.severalCalls)}. Reasoning told from the answer:
 ${count((check) => check.splitsThinking)}. Strict calls held to their schemas: ${count((check) => check.isHeld)}.
 
-[Images](api.md#images) are not part of this. The templates are those of llama.cpp's source, by what works. *All calls*: several in an answer,
-strict ones, streamed arguments; otherwise the exception is named (one call, not strict, whole calls in streams).
+A system message in the middle of a conversation stays there with ${count((check) => check.laterSystem === 'in place')} templates. Others refuse it (¹), leave it
+out (²) or move it to the beginning (³), where it ends all reuse; with these it joins the user's message before or after it.
+
+The templates of llama.cpp's source, by what works. *All calls*: several in an answer, strict ones, streamed arguments;
+otherwise the exception is named.
 
 ${rows.join('\n')}
 `
 }
+
+/** What a name has behind it where a later message of the system does not stay in its place. */
+const marks = { refused: '¹', 'left out': '²', moved: '³', 'in place': '' } as const
 
 function reasoningOf({ thinking, splitsThinking }: TemplateCheck): string {
   if (thinking === undefined) return 'no reasoning'

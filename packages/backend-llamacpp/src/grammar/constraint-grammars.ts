@@ -42,7 +42,7 @@ export class ConstraintGrammars {
       endOfGeneration,
       bytes: (token) => vocabulary.bytes(token),
       get trie() {
-        return (trie ??= buildTokenTrie(vocabulary.texts(), (token) => !endOfGeneration.has(token)))
+        return (trie ??= buildTokenTrie(vocabulary.texts, (token) => !endOfGeneration.has(token)))
       },
       encode,
     }
@@ -101,9 +101,8 @@ const tooLarge = (reason: string): CllmError =>
   refusedSchema('#', `it becomes too large a grammar: ${reason}. ${smaller}`)
 
 /** Short, however large the constraint is. */
-function keyOf(constraint: OutputConstraint): string {
-  return createHash('sha256').update(JSON.stringify(constraint)).digest('base64')
-}
+const keyOf = (constraint: OutputConstraint): string =>
+  createHash('sha256').update(JSON.stringify(constraint)).digest('base64')
 
 function gbnfOf(constraint: OutputConstraint, skipped: number): string {
   switch (constraint.type) {

@@ -20,20 +20,19 @@ export type SearchedVocabulary = Pick<Vocabulary, 'bytes'> &
  * output, so it runs only when the added text holds the literal with which every match ends.
  */
 export class TriggerSearch {
-  readonly #vocabulary: SearchedVocabulary
   /** The pattern's letters, for the control tokens that it names. */
   readonly #letters: string
-  readonly #pattern: RegExp
   readonly #ending: string
   #decoder = new TextDecoder()
   #text = ''
   /** Where the text of each token ends. */
   #ends: number[] = []
 
-  constructor(vocabulary: SearchedVocabulary, pattern: RegExp) {
+  constructor(
+    private readonly vocabulary: SearchedVocabulary,
+    private readonly pattern: RegExp,
+  ) {
     this.#letters = pattern.source.replaceAll(/\\(.)/g, '$1')
-    this.#vocabulary = vocabulary
-    this.#pattern = pattern
     this.#ending = triggerEnding(pattern.source)
   }
 
@@ -46,9 +45,9 @@ export class TriggerSearch {
 
   /** Control tokens have no text but what the pattern names of them. */
   #textOf(token: TokenId): string {
-    const bytes = this.#vocabulary.bytes(token)
+    const bytes = this.vocabulary.bytes(token)
     if (bytes.length > 0) return this.#decoder.decode(bytes, { stream: true })
-    const text = this.#vocabulary.controlText?.(token) ?? ''
+    const text = this.vocabulary.controlText?.(token) ?? ''
     return text !== '' && this.#letters.includes(text) ? text : ''
   }
 
@@ -62,7 +61,7 @@ export class TriggerSearch {
     if (this.#text.length === before) return undefined
     const ending = this.#ending
     if (!this.#text.includes(ending, before - ending.length + 1)) return undefined
-    const match = this.#pattern.exec(this.#text)
+    const match = this.pattern.exec(this.#text)
     if (match === null) return undefined
     const at = match.index + match[0].length
     const after = this.#ends.findIndex((end) => end > at)
@@ -111,6 +110,4 @@ function literalEnd(elements: readonly AST.Element[]): string {
   return text
 }
 
-function isCharacter(element: AST.Element): element is AST.Character {
-  return element.type === 'Character'
-}
+const isCharacter = (element: AST.Element): element is AST.Character => element.type === 'Character'

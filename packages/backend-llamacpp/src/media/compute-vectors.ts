@@ -24,7 +24,7 @@ export async function computeVectors(
   try {
     for (const [index, item] of batch.entries()) {
       const { media, ...text } = item
-      const from = media === undefined ? 0 : await computeItem(item, media, context)
+      const from = media === undefined ? 0 : await computeItem(item, media, cells, context)
       if (from > 0) cells.filled(item.slot, item.position + from)
       if (from === item.tokens.length) continue
       items.push({ ...text, position: item.position + from, tokens: item.tokens.slice(from) })
@@ -50,19 +50,32 @@ export function undoVectors(batch: readonly BatchItem[], cells: SlotCells): void
 async function computeItem(
   { slot: sequence, position, tokens }: BatchItem,
   media: NonNullable<BatchItem['media']>,
+  cells: SlotCells,
   context: LogitsContext,
 ): Promise<number> {
   let at = 0
-  for (const { start, length, vectors } of media) {
+  const placeOf = (index: number) => cells.positionOf(sequence, position + index)
+  for (const { start, length, vectors, shape } of media) {
     if (start > at) {
       const text = tokens.slice(at, start)
-      await context.decodeBatch([{ sequence, position: position + at, tokens: text, outputs: [] }])
+      await context.decodeBatch([{ sequence, position: placeOf(at), tokens: text, outputs: [] }])
     }
     if (vectors.length !== length * context.vectorSize) {
       const message = `expected vectors of ${context.vectorSize} numbers, got ${vectors.length / length}`
       throw new CllmError('backend_failed', message)
     }
-    await context.decodeVectors({ sequence, position: position + start, count: length, vectors })
+    if (shape !== undefined) {
+      const { length: all, positions = all, skipped = 0, columns } = shape
+      const isGrid = columns !== undefined
+      cells.place(sequence, { start: position + start - skipped, length: all, positions, isGrid })
+    }
+    await context.decodeVectors({
+      sequence,
+      position: placeOf(start),
+      count: length,
+      vectors,
+      shape,
+    })
     at = start + length
   }
   return at

@@ -15,6 +15,7 @@ import type {
   NativeAdapter,
 } from '../native/native-context.js'
 import type { LoadedModel } from '../native/native.js'
+import { fieldsOf } from './model-shape.js'
 
 /** An adapter in memory. */
 class LlamaCppAdapter implements LoadedAdapter {
@@ -98,7 +99,6 @@ export interface AdapterBase {
   readonly architecture: string
 }
 
-type Fields = Readonly<Record<string, unknown>>
 type Shapes = ReadonlyMap<string, readonly number[]>
 
 /**
@@ -175,10 +175,6 @@ async function read(path: string): Promise<GgufHead> {
 
 const shapesOf = ({ tensors }: GgufHead): Shapes =>
   new Map(tensors.map(({ name, dimensions }) => [name, dimensions]))
-
-function fieldsOf(value: unknown): Fields {
-  return typeof value === 'object' && value !== null ? (value as Fields) : {}
-}
 
 function shown(value: unknown): string {
   if (value === undefined) return 'none'

@@ -25,20 +25,13 @@ export type EmbeddingContext = NativeContext & Partial<Pick<LogitsContext, 'setA
 
 /** Computes embeddings in a context of their own, which is made when it is first needed. */
 export class Embedder {
-  readonly #open: () => Promise<EmbeddingContext>
-  readonly #vocabulary: Vocabulary
-  readonly #limits: EmbeddingOptions
   #context: EmbeddingContext | undefined
 
   constructor(
-    open: () => Promise<EmbeddingContext>,
-    vocabulary: Vocabulary,
-    limits: EmbeddingOptions,
-  ) {
-    this.#open = open
-    this.#vocabulary = vocabulary
-    this.#limits = limits
-  }
+    private readonly open: () => Promise<EmbeddingContext>,
+    private readonly vocabulary: Vocabulary,
+    private readonly limits: EmbeddingOptions,
+  ) {}
 
   /**
    * The vectors of these inputs, computed in one pass: pooled as the model says and of length 1, or of an
@@ -50,16 +43,16 @@ export class Embedder {
   ): Promise<number[][]> {
     for (const tokens of inputs) this.#check(tokens)
     const total = inputs.reduce((sum, tokens) => sum + tokens.length, 0)
-    if (total > this.#limits.tokens || inputs.length > this.#limits.inputs) {
+    if (total > this.limits.tokens || inputs.length > this.limits.inputs) {
       throw new CllmError(
         'backend_failed',
-        `expected at most ${this.#limits.inputs} inputs of ${this.#limits.tokens} tokens, got ` +
+        `expected at most ${this.limits.inputs} inputs of ${this.limits.tokens} tokens, got ` +
           `${inputs.length} of ${total}`,
       )
     }
-    const context = (this.#context ??= await this.#open())
+    const context = (this.#context ??= await this.open())
     if (adapters.length > 0) context.setAdapters?.(adapters)
-    const { eachToken } = this.#limits
+    const { eachToken } = this.limits
     const runs = inputs.map((tokens, sequence) => {
       const outputs = eachToken ? [...tokens.keys()] : [tokens.length - 1]
       return { sequence, position: 0, tokens, outputs }
@@ -86,8 +79,8 @@ export class Embedder {
   }
 
   #check(tokens: readonly TokenId[]): void {
-    for (const token of tokens) this.#vocabulary.check(token)
-    const { tokens: longest } = this.#limits
+    for (const token of tokens) this.vocabulary.check(token)
+    const { tokens: longest } = this.limits
     if (tokens.length > 0 && tokens.length <= longest) return
     throw new CllmError(
       'prompt_too_long',

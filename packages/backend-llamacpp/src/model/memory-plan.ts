@@ -122,9 +122,8 @@ export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: Fr
   )
 }
 
-function availableOf({ unified, ram, vram }: FreeMemory): number {
-  return unified ? Math.max(ram, vram) : ram + vram
-}
+const availableOf = ({ unified, ram, vram }: FreeMemory): number =>
+  unified ? Math.max(ram, vram) : ram + vram
 
 /** A size for people: `3.8 GB`, `12 MB`. */
 export function gigabytes(bytes: number): string {

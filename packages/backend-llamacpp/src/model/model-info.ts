@@ -1,5 +1,5 @@
 import { basename } from 'node:path'
-import type { ModelInfo } from '@cllm/core'
+import type { MediaType, ModelInfo } from '@cllm/core'
 import type { LlamaRuntime, LoadedModel, NativeDoor } from '../native/native.js'
 import type { NativeModel } from '../native/native-model.js'
 import type { ChatTemplate } from '../text/chat-template.js'
@@ -20,19 +20,10 @@ export interface OpenModel {
 /** What clients see of a model. */
 export function modelInfo(
   { door, loaded, shape, memoryBytes }: OpenModel,
-  {
-    modelId,
-    modelPath,
-    threads,
-    kvUnified,
-    mmap,
-    mlock,
-    pooling,
-    reasoning,
-    mmprojPath,
-  }: ContextSettings,
+  { modelId, modelPath, threads, kvUnified, mmap, mlock, pooling, reasoning }: ContextSettings,
   vocabulary: Vocabulary,
   template: ChatTemplate,
+  media: readonly MediaType[] = [],
 ): ModelInfo {
   const { native, gpuLayers } = loaded
   const { ropeTheta, rmsNormEpsilon } = shape
@@ -47,7 +38,8 @@ export function modelInfo(
     sizeBytes: native.getTotalSize(),
     path: modelPath,
     sampling: shape.sampling ?? {},
-    ...(mmprojPath !== undefined && { images: true }),
+    ...(media.includes('image') && { images: true }),
+    ...(media.includes('audio') && { audio: true }),
     details: {
       layers: shape.layers,
       hiddenSize: shape.hiddenSize,

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { CllmError, type SamplingParams, samplingRows } from '@cllm/core'
-import { fileTypeName, type GgufHead, partsOf, readGgufFile } from '../native/gguf/gguf-file.js'
+import { type GgufHead, partsOf, quantizationOf, readGgufFile } from '../native/gguf/gguf-file.js'
 import type { NativeModel } from '../native/native-model.js'
 
 /** A model's metadata from its GGUF file, read without loading the weights. */
@@ -53,19 +53,13 @@ export async function readModelShape(path: string): Promise<ModelShape> {
     const code = cause.code === undefined ? 'model_invalid' : 'model_unavailable'
     throw new CllmError(code, message, { cause, details: { path } })
   })
-  const { file_type: fileType } = fieldsOf(file.metadata['general'])
-  const shape = shapeOf(file, path, await fileBytes(path))
-  return { ...shape, quantization: quantizationOf(await fileTypeName(Number(fileType))) }
+  return shapeOf(file, path, await fileBytes(path))
 }
 
 /** `LLAMA_POOLING_TYPE_RANK`. */
 const rankPooling = 4
 
-function shapeOf(
-  file: GgufHead,
-  path: string,
-  sizeBytes: number,
-): Omit<ModelShape, 'quantization'> {
+function shapeOf(file: GgufHead, path: string, sizeBytes: number): ModelShape {
   const { metadata } = file
   const general = fieldsOf(metadata['general'])
   const { architecture: named } = general
@@ -106,6 +100,7 @@ function shapeOf(
     comparesTexts: Number(fields['pooling_type'] ?? 0) === rankPooling,
     rmsNormEpsilon: largest(attention['layer_norm_rms_epsilon']) || undefined,
     sizeBytes,
+    quantization: quantizationOf(general['file_type']),
     sampling: samplingOf(fieldsOf(general['sampling'])),
   }
 }
@@ -120,13 +115,8 @@ function stateElements(fields: Fields): number {
 }
 
 /** Tokens that a short convolution remembers, as in LFM2. */
-function convolutionOf(fields: Fields): number {
-  return Math.max(0, largest(fieldsOf(fields['shortconv'])['l_cache']) - 1)
-}
-
-function quantizationOf(name: string | undefined): string {
-  return name?.replace(/^(MOSTLY|ALL)_/, '') ?? 'unknown'
-}
+const convolutionOf = (fields: Fields): number =>
+  Math.max(0, largest(fieldsOf(fields['shortconv'])['l_cache']) - 1)
 
 function vocabularySizeOf({ tensors }: GgufHead): number {
   const embedding = tensors.find(({ name }) => name === 'token_embd.weight')
@@ -139,7 +129,7 @@ async function fileBytes(path: string): Promise<number> {
   return sizes.reduce((total, size) => total + size, 0)
 }
 
-function fieldsOf(value: unknown): Fields {
+export function fieldsOf(value: unknown): Fields {
   return typeof value === 'object' && value !== null ? (value as Fields) : {}
 }
 

@@ -9,7 +9,7 @@ import { modelInfo, type OpenModel } from './model-info.js'
 import type { ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, openContext } from './open-context.js'
 import { stateKey } from './sample-file.js'
-import { ImageEncoder } from '../media/image-encoder.js'
+import { FileEncoder } from '../media/file-encoder.js'
 import type { LlamaRuntime, LoadedModel } from '../native/native.js'
 import { llamaVersion } from '../native/versions.js'
 import { LlamaCppStates } from '../slots/llamacpp-states.js'
@@ -36,12 +36,17 @@ export async function openBackend(
   dependencies: BackendDependencies,
 ): Promise<LlamaCppBackend> {
   const opened = await openContext(model.loaded, settings, cellsOf(settings), dependencies.clock)
-  let images: ImageEncoder | undefined
+  let encoder: FileEncoder | undefined
   try {
-    images = await openImages(model, opened, settings, dependencies)
-    return assemble(model, opened, settings, { ...dependencies, images })
+    encoder = await openEncoder(model, opened, settings, dependencies).catch((error: unknown) => {
+      if (!settings.mmprojOptional) throw error
+      const { message } = CllmError.from(error)
+      dependencies.logger.warn({}, `images and sounds are refused: ${message}`)
+      return undefined
+    })
+    return assemble(model, opened, settings, { ...dependencies, encoder })
   } catch (error) {
-    await images?.dispose()
+    await encoder?.dispose()
     await opened.context.dispose()
     throw error
   }
@@ -51,10 +56,10 @@ function assemble(
   model: OpenModel,
   opened: OpenContext,
   settings: ContextSettings,
-  dependencies: BackendDependencies & Pick<LlamaCppBackendParts, 'images'>,
+  dependencies: BackendDependencies & Pick<LlamaCppBackendParts, 'encoder'>,
 ): LlamaCppBackend {
   const { llama, loaded, shape } = model
-  const { clock, logger, close, images } = dependencies
+  const { clock, logger, close, encoder } = dependencies
   const { modelPath, slots, contextSize: slotSize, kvTokens } = settings
   const { native, vocabularySize, chatTemplate: own } = loaded
   if (vocabularySize === 0) {
@@ -94,7 +99,7 @@ function assemble(
         })
       : undefined
   return new LlamaCppBackend({
-    model: modelInfo(model, settings, vocabulary, template),
+    model: modelInfo(model, settings, vocabulary, template, encoder?.types),
     limits: limitsOf(llama, loaded, settings),
     capabilities: {
       generates,
@@ -111,7 +116,7 @@ function assemble(
     context,
     cells,
     adapters,
-    images,
+    encoder,
     vectors: stateful,
     states: openStates(opened, cells, shape, settings, loaded),
     samplers,
@@ -138,18 +143,18 @@ function assemble(
  * Starts the encoder of a model with a projector.
  * @throws CllmError `invalid_configuration` that says what is missing
  */
-async function openImages(
+async function openEncoder(
   { loaded }: OpenModel,
   { stateful: context }: OpenContext,
   settings: ContextSettings,
-  { logger, mediaLibrary: built }: BackendDependencies,
-): Promise<ImageEncoder | undefined> {
+  { logger, clock, mediaLibrary: built }: BackendDependencies,
+): Promise<FileEncoder | undefined> {
   const { mmprojPath, mediaLibrary: library = built, modelPath, mediaCacheBytes } = settings
   if (mmprojPath === undefined) return undefined
   if (library === undefined || context === undefined) {
     throw new CllmError(
       'invalid_configuration',
-      'mmproj: images need the library libmtmd of llama.cpp, which node-llama-cpp does not carry: ' +
+      'mmproj: images and sounds need the library libmtmd of llama.cpp, which node-llama-cpp does not carry: ' +
         '`cllm native build` builds it here',
       { details: { field: 'mmproj' } },
     )
@@ -157,9 +162,21 @@ async function openImages(
   const { vectorSize: width } = context
   const { vocabularySize } = loaded
   const threads = Math.max(1, Math.floor(settings.threads.most / 2))
-  const encoder = new ImageEncoder(
-    { library, modelPath, mmprojPath, threads, width, vocabularySize, cacheBytes: mediaCacheBytes },
+  const { batchSize, ubatchSize = batchSize } = settings
+  const atOnce = Math.min(batchSize, ubatchSize)
+  const encoder = new FileEncoder(
+    {
+      library,
+      modelPath,
+      mmprojPath,
+      threads,
+      width,
+      vocabularySize,
+      atOnce,
+      cacheBytes: mediaCacheBytes,
+    },
     logger,
+    clock,
   )
   await encoder.open()
   return encoder
@@ -205,12 +222,12 @@ function openStates(
   shape: ModelShape,
   settings: Pick<
     CheckedLlamaCppOptions,
-    'modelPath' | 'kvCacheType' | 'flashAttention' | 'slots' | 'rope' | 'kvUnified'
+    'modelPath' | 'mmprojPath' | 'kvCacheType' | 'flashAttention' | 'slots' | 'rope' | 'kvUnified'
   >,
   { gpuLayers }: LoadedModel,
 ): SlotStates | undefined {
   if (context === undefined) return undefined
-  const { modelPath, kvCacheType, flashAttention, rope = {} } = settings
+  const { modelPath, mmprojPath, kvCacheType, flashAttention, rope = {} } = settings
   // llama.cpp notes how many slots have cells of their own, and refuses a state of another count.
   const streams = settings.kvUnified === 'on' ? 1 : settings.slots
   const more = { llamaVersion, kvCacheType, flashAttention, rope, streams, gpuLayers }
@@ -219,6 +236,7 @@ function openStates(
     cells,
     cutsAnywhere: shape.slidingWindow === undefined && !shape.isRecurrent,
     checkpointNeedsPrefix: shape.cacheElementsPerToken > 0,
-    key: () => stateKey(modelPath, more),
+    placesRuns: mmprojPath !== undefined,
+    key: () => stateKey(mmprojPath === undefined ? [modelPath] : [modelPath, mmprojPath], more),
   })
 }

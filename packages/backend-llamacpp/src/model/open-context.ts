@@ -6,8 +6,9 @@ import type { LoadedModel } from '../native/native.js'
 import { ChainSamplers } from '../sampling/chain/chain-sampler.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
 import type { Vocabulary } from '../text/vocabulary.js'
-import { AdaptiveThreads, type MachineLoad } from '../threads/adaptive-threads.js'
-import { startThreads, type ThreadRange } from '../threads/cores.js'
+import { AdaptiveThreads } from '../threads/adaptive-threads.js'
+import type { ThreadRange } from '../threads/cores.js'
+import type { MachineLoad } from '../threads/machine-load.js'
 
 /** Logits that a forward pass gives out at least, if it has as many tokens. */
 const leastOutputs = 64
@@ -51,7 +52,7 @@ export async function openContext(
   clock: Clock,
 ): Promise<OpenContext> {
   const { slots: sequences, kvUnified, kvCacheType } = settings
-  const threads = threadsNow(loaded, settings)
+  const threads = threadsOf(loaded, settings)
   const options = {
     ...settings,
     contextSize,
@@ -71,7 +72,7 @@ export async function openContext(
       samplers: (vocabulary, tokenizer, logger) =>
         new ChainSamplers(context, vocabulary, tokenizer, { threads: drawing, logger }),
       ...(loaded.onGpu === 'none' && { abortable: context }),
-      ...adaptThreads(context, loaded, settings, threads.start, clock),
+      ...adaptThreads(context, threads, settings.load, clock),
     }
   }
   if (context !== undefined) {
@@ -106,31 +107,23 @@ export function outputsPerPass({
   return Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
 }
 
-/**
- * Where a GPU has all layers, the CPU looks up tokens: waking more threads takes longer than that. Elsewhere all cores
- * that help compute from the first request on, if they were free while the model was loaded.
- */
-function threadsNow({ onGpu }: LoadedModel, { threads, load }: ContextSettings) {
-  const { start, most } = threads
-  if (onGpu === 'all') {
-    return { start: Math.min(start, lookUpThreads), most: Math.min(most, lookUpThreads) }
-  }
-  return { start: startThreads(threads, load.freeCores), most }
+/** Where a GPU has all layers, the CPU looks up tokens: waking more threads takes longer than that. */
+function threadsOf({ onGpu }: LoadedModel, { threads }: ContextSettings): ThreadRange {
+  if (onGpu !== 'all') return threads
+  const few = Math.min(threads.start, lookUpThreads)
+  return { start: few, startAlone: few, most: few }
 }
 
 /** Beside a GPU most cores are idle, and its passes are short. */
-function drawThreads({ gpuLayers }: LoadedModel, { threads }: ContextSettings): number {
-  return gpuLayers === 0 ? 0 : Math.min(mostDrawThreads, Math.floor(threads.most / 2))
-}
+const drawThreads = ({ gpuLayers }: LoadedModel, { threads }: ContextSettings): number =>
+  gpuLayers === 0 ? 0 : Math.min(mostDrawThreads, Math.floor(threads.most / 2))
 
-/** A model that is on the GPU has nothing to gain from the cores. */
 function adaptThreads(
   context: LogitsContext,
-  { gpuLayers }: LoadedModel,
-  { threads: { start: least, most }, load }: ContextSettings,
-  start: number,
+  range: ThreadRange,
+  load: MachineLoad,
   clock: Clock,
 ): Pick<OpenContext, 'threads'> {
-  if (least === most || gpuLayers !== 0) return {}
-  return { threads: new AdaptiveThreads(context, { clock, start, most, load }) }
+  if (range.start === range.most) return {}
+  return { threads: new AdaptiveThreads(context, { ...range, clock, load }) }
 }

@@ -42,12 +42,12 @@ async function add(file: FileHandle, hash: Hash, into: Buffer, position: number)
 }
 
 /**
- * A hash of a model's file, as {@link sampleFile} reads it, by which states are told apart.
+ * A hash of files, as {@link sampleFile} reads them, by which states are told apart.
  *
  * @param more - what else must be the same
  */
-export async function stateKey(path: string, more: object): Promise<string> {
+export async function stateKey(paths: readonly string[], more: object): Promise<string> {
   const hash = createHash('sha256').update(JSON.stringify(more))
-  await sampleFile(path, hash)
+  for (const path of paths) await sampleFile(path, hash)
   return hash.digest('hex')
 }

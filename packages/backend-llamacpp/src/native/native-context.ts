@@ -1,3 +1,4 @@
+import type { MediaShape } from '@cllm/core'
 import type { KvCacheType } from '../model/kv-cache-type.js'
 import type { RopeOptions } from '../llamacpp-options.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
@@ -49,6 +50,7 @@ export interface VectorRun {
   readonly count: number
   /** One after the other. */
   readonly vectors: Float32Array
+  readonly shape?: MediaShape | undefined
 }
 
 /**

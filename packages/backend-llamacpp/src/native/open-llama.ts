@@ -3,8 +3,9 @@ import { type Logger, silentLogger } from '@cllm/core'
 import { addonDoor } from './addon/addon-door.js'
 import type { FfiDoor } from './ffi/ffi-door.js'
 import type { FreeMemory, GpuKind, LlamaRuntime, LoadModelOptions, NativeDoor } from './native.js'
+import { gpuKinds } from './open/binaries.js'
 import { hasNoGpu } from './open/cpu-addon.js'
-import { type OpenedLlama, openForCpu, openWhole } from './open/opened-llama.js'
+import { type OpenedLlama, openForCpu, openForGpu } from './open/opened-llama.js'
 
 /** llama.cpp is opened once per process. */
 const opened = new Map<string, Promise<OpenedLlama>>()
@@ -23,26 +24,22 @@ const reasons: string[] = []
 /**
  * Opens llama.cpp with prebuilt binaries; nothing is ever compiled or downloaded. It stays open as
  * long as the process lives, and its log goes to the logger that came last.
+ *
+ * @param folder - with packages of libraries for GPUs, as `cllm gpu add` fetches them
  * @throws CllmError `invalid_configuration` when there is no binary for this GPU or machine,
- * `internal` when the installed node-llama-cpp lacks an internal that is used here.
+ * `internal` when the addon lacks an export that is used here.
  */
 export async function openLlama(
   gpu: 'auto' | 'off' | GpuKind,
   lastLogger: Logger,
+  folder?: string,
 ): Promise<LlamaRuntime> {
   logger = lastLogger
-  const isOff = gpu === 'off' || (gpu === 'auto' && hasNoGpu())
-  const key = isOff ? 'off' : gpu
-  const opening = opened.get(key) ?? (isOff ? openForCpu(log) : openWhole(gpu, log))
+  const kinds = gpu === 'off' || (gpu === 'auto' && hasNoGpu()) ? [] : gpuKinds()
+  const key = gpu === 'auto' && kinds.length === 0 ? 'off' : gpu
+  const opening = opened.get(key) ?? openFirst(key, kinds, folder)
   opened.set(key, opening)
   const llama = await opening
-  if (gpu === 'auto' && !isOff && llama.gpu === false) {
-    logger.warn(
-      {},
-      'this machine seems to have a GPU, and none of the builds of llama.cpp here can use it: the CPU ' +
-        "computes. gpu 'cuda' or 'vulkan' says what is missing",
-    )
-  }
   return {
     ...llama,
     compileJinja: (source) => new llama.bindings.AddonJinjaRenderer(source),
@@ -52,6 +49,28 @@ export async function openLlama(
         : // A library that was built here computes on the CPU alone.
           await openFfiDoor(llama, llama.gpu === false ? library : undefined),
   }
+}
+
+/** Opens it for the GPU that is asked for, or the first that works here, or the CPU. */
+async function openFirst(
+  gpu: 'auto' | 'off' | GpuKind,
+  kinds: readonly GpuKind[],
+  folder: string | undefined,
+): Promise<OpenedLlama> {
+  if (gpu === 'off') return await openForCpu(log)
+  if (gpu !== 'auto') return await openForGpu(gpu, log, folder)
+  const failures: string[] = []
+  for (const kind of kinds) {
+    try {
+      return await openForGpu(kind, log, folder)
+    } catch (error) {
+      failures.push((error as Error).message)
+    }
+  }
+  const message =
+    'this machine seems to have a GPU, and no library here can use it: the CPU computes'
+  logger.warn({ failures }, `${message}. ${failures.join('. ')}`)
+  return await openForCpu(log)
 }
 
 /** The C API of llama.cpp, or the addon where it cannot be used, as where koffi has no binary. */
@@ -119,8 +138,9 @@ function log(isError: boolean, message: string): void {
 export async function gpuInUse(
   gpu: 'auto' | 'off' | GpuKind,
   logger: Logger,
+  folder?: string,
 ): Promise<GpuKind | false> {
-  return (await openLlama(gpu, logger)).gpu
+  return (await openLlama(gpu, logger, folder)).gpu
 }
 
 /** The GPUs that would compute. */
@@ -138,8 +158,9 @@ export interface GpuDevices {
 export async function gpuDevices(
   gpu: 'auto' | 'off' | GpuKind,
   logger: Logger,
+  folder?: string,
 ): Promise<GpuDevices | undefined> {
-  const runtime = await openLlama(gpu, logger)
+  const runtime = await openLlama(gpu, logger, folder)
   if (runtime.gpu === false) return undefined
   const [names, free] = await Promise.all([runtime.gpuNames(), runtime.freeMemory()])
   return { kind: runtime.gpu, names, free }

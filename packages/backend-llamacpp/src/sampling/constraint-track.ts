@@ -16,9 +16,6 @@ const least = -1e6
  * (a step was tried again, the sequence comes from elsewhere), the state is made anew from the tokens.
  */
 export class ConstraintTrack {
-  readonly #grammar: ConstraintGrammar
-  readonly #vocabulary: Vocabulary
-  readonly #promptTokens: number
   /** The output up to where the state is, or is to be. */
   readonly #output: TokenId[]
   #state: GrammarState | undefined
@@ -32,14 +29,11 @@ export class ConstraintTrack {
   #laidOut = 0
 
   constructor(
-    grammar: ConstraintGrammar,
-    vocabulary: Vocabulary,
+    private readonly grammar: ConstraintGrammar,
+    private readonly vocabulary: Vocabulary,
     tokens: readonly TokenId[],
-    promptTokens: number,
+    private readonly promptTokens: number,
   ) {
-    this.#grammar = grammar
-    this.#vocabulary = vocabulary
-    this.#promptTokens = promptTokens
     this.#output = tokens.slice(promptTokens)
     if (grammar.trigger === undefined) this.#start = { token: 0, skipped: 0 }
     else this.#search = new TriggerSearch(vocabulary, grammar.trigger)
@@ -51,14 +45,14 @@ export class ConstraintTrack {
    */
   prepare(position: number, start: number, tokens: readonly TokenId[]): boolean {
     const output = this.#output
-    for (let at = Math.max(start, this.#promptTokens); at <= position; at++) {
-      const index = at - this.#promptTokens
+    for (let at = Math.max(start, this.promptTokens); at <= position; at++) {
+      const index = at - this.promptTokens
       const token = tokens[at - start] ?? -1
       if (output[index] === token) continue
       this.#cut(index)
       if (!this.take(token)) throw notKept(token)
     }
-    this.#cut(Math.max(0, position + 1 - this.#promptTokens))
+    this.#cut(Math.max(0, position + 1 - this.promptTokens))
     this.#state ??= this.#begin()
     return this.#state !== undefined
   }
@@ -82,11 +76,11 @@ export class ConstraintTrack {
   /** What the grammar leaves no choice about behind these tokens: {@link Sampler.forced}. */
   readonly forced: NonNullable<Sampler['forced']> = (tokens, most) => {
     const last = tokens.length - 1
-    const start = Math.min(last, this.#promptTokens + this.#output.length)
-    if (!this.prepare(last, start, tokens.slice(start))) return []
+    const start = Math.min(last, this.promptTokens + this.#output.length)
+    if (!this.prepare(last, start, tokens.slice(start))) return { tokens: [] }
     this.#laidOut = Math.max(this.#laidOut, this.#start!.token)
     for (; this.#laidOut < this.#output.length; this.#laidOut++) {
-      for (const byte of this.#vocabulary.bytes(this.#output[this.#laidOut]!)) {
+      for (const byte of this.vocabulary.bytes(this.#output[this.#laidOut]!)) {
         this.#layout.read(String.fromCharCode(byte))
       }
     }
@@ -125,7 +119,7 @@ export class ConstraintTrack {
   }
 
   get #current() {
-    return this.#grammar.after(this.#start?.skipped ?? 0)
+    return this.grammar.after(this.#start?.skipped ?? 0)
   }
 }
 

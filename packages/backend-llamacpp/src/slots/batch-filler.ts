@@ -28,19 +28,18 @@ export interface BatchFillerParts {
  * sequences that verify drafts and those between them become equally long.
  */
 export class BatchFiller {
-  readonly #parts: BatchFillerParts
-  readonly #costs: PassCosts
   readonly #layout: SlotLayout
 
-  constructor(parts: BatchFillerParts, costs = new PassCosts(parts.tile)) {
-    this.#parts = parts
-    this.#costs = costs
+  constructor(
+    private readonly parts: BatchFillerParts,
+    private readonly costs: PassCosts = new PassCosts(parts.tile),
+  ) {
     this.#layout = new SlotLayout(parts.cells, costs)
   }
 
   /** The items of the batch in their order, some of them longer, and further ones. */
   filled(batch: readonly BatchItem[]): readonly BatchItem[] {
-    const { kvUnified } = this.#parts
+    const { kvUnified } = this.parts
     if (!kvUnified && isOfDrafts(batch)) {
       const equal = this.#inOnePass(batch)
       if (equal !== undefined) return equal
@@ -52,24 +51,24 @@ export class BatchFiller {
 
   /** Learns how long a pass of these items took. */
   observePass(items: readonly BatchItem[], { order, isDecode }: StepPass, ms: number): void {
-    const isChunk = order.length === 1 && this.#costs.tile !== undefined
+    const isChunk = order.length === 1 && this.costs.tile !== undefined
     if (!isDecode && !isChunk) return
     const passed: BatchItem[] = []
     for (const index of order) passed.push(items[index]!)
-    this.#costs.observe(isDecode ? 'decode' : 'chunk', passed, ms)
+    this.costs.observe(isDecode ? 'decode' : 'chunk', passed, ms)
   }
 
   /** All passes of a batch, computed as these items, took this long: what is beyond the batch is taken off. */
   onComputed(batch: readonly BatchItem[], items: readonly BatchItem[], ms: number): void {
-    if (isOfDrafts(batch)) this.#costs.observe('drafts', items, ms)
+    if (isOfDrafts(batch)) this.costs.observe('drafts', items, ms)
     for (const [index, { slot, tokens }] of items.entries()) {
-      if (tokens.length !== batch[index]?.tokens.length) this.#parts.cells.rollBack(slot)
+      if (tokens.length !== batch[index]?.tokens.length) this.parts.cells.rollBack(slot)
     }
   }
 
   /** Milliseconds that a step loses with sequences in these slots. */
   lostMs(used: readonly SlotId[]): number {
-    return this.#parts.kvUnified ? 0 : this.#layout.lostMs(used)
+    return this.parts.kvUnified ? 0 : this.#layout.lostMs(used)
   }
 
   /**
@@ -77,8 +76,8 @@ export class BatchFiller {
    * behind some hundred tokens that takes longer than a tile, the rest of which may be any tokens.
    */
   #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
-    const { cells, limits } = this.#parts
-    const { tile } = this.#costs
+    const { cells, limits } = this.parts
+    const { tile } = this.costs
     if (tile === undefined) return batch
     let inTiles: BatchItem[] | undefined
     let room: number | undefined
@@ -90,7 +89,7 @@ export class BatchFiller {
       room ??= this.#room(batch)
       if (missing > room) continue
       const whole = longer(item, tile)
-      if (this.#costs.of('chunk', [whole]) >= this.#costs.of('chunk', [item])) continue
+      if (this.costs.of('chunk', [whole]) >= this.costs.of('chunk', [item])) continue
       if (slot >= limits.slots || !cells.canSpare(slot, tile)) continue
       room -= missing
       inTiles ??= [...batch]
@@ -105,7 +104,7 @@ export class BatchFiller {
    * them. With further tokens all of them are one.
    */
   #inOnePass(batch: readonly BatchItem[]): readonly BatchItem[] | undefined {
-    const { limits, cells } = this.#parts
+    const { limits, cells } = this.parts
     const length = Math.max(...batch.map(({ tokens }) => tokens.length))
     const idle = slotGaps(batch.map(({ slot }) => slot)).flat()
     const slots = [...batch.map(({ slot }) => slot), ...idle]
@@ -115,11 +114,11 @@ export class BatchFiller {
     const equal = [...batch, ...idle.map((slot) => this.#idleItem(slot))].map((item) =>
       longer(item, length),
     )
-    return this.#costs.of('drafts', equal) < this.#costs.of('drafts', batch) ? equal : undefined
+    return this.costs.of('drafts', equal) < this.costs.of('drafts', batch) ? equal : undefined
   }
 
   #betweenDecodes(batch: readonly BatchItem[]): BatchItem[] {
-    const { limits } = this.#parts
+    const { limits } = this.parts
     const decodes = batch.filter(({ tokens, slot }) => tokens.length === 1 && slot < limits.slots)
     if (decodes.length < 2) return []
     const used = batch.map(({ slot }) => slot)
@@ -131,11 +130,11 @@ export class BatchFiller {
 
   /** A token for a slot that has nothing to compute. */
   #idleItem(slot: SlotId): BatchItem {
-    return { slot, position: this.#parts.cells.length(slot), tokens: [filler], outputs: [] }
+    return { slot, position: this.parts.cells.length(slot), tokens: [filler], outputs: [] }
   }
 
   #room(batch: readonly BatchItem[]): number {
-    const { batchSize } = this.#parts.limits
+    const { batchSize } = this.parts.limits
     return batch.reduce((left, { tokens }) => left - tokens.length, batchSize)
   }
 }

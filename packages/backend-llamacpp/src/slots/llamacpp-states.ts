@@ -1,6 +1,6 @@
 import type { RestoreOptions, SaveOptions, SlotId, SlotStates } from '@cllm/core'
 import type { LogitsContext } from '../native/native-context.js'
-import type { SlotCells } from './slot-cells.js'
+import type { PlacedRun, SlotCells } from './slot-cells.js'
 
 /** What {@link LlamaCppStates} works on. */
 export interface StateParts {
@@ -9,6 +9,8 @@ export interface StateParts {
   readonly cutsAnywhere: boolean
   /** Whether some layers keep all tokens, so that a checkpoint is not everything. */
   readonly checkpointNeedsPrefix: boolean
+  /** Whether images have positions of their own, which a state then ends with. */
+  readonly placesRuns: boolean
   readonly key: () => Promise<string>
 }
 
@@ -16,30 +18,38 @@ export interface StateParts {
 export class LlamaCppStates implements SlotStates {
   readonly cutsAnywhere: boolean
   readonly checkpointNeedsPrefix: boolean
-  readonly #parts: StateParts
   #key: Promise<string> | undefined
 
-  constructor(parts: StateParts) {
-    this.#parts = parts
+  constructor(private readonly parts: StateParts) {
     this.cutsAnywhere = parts.cutsAnywhere
     this.checkpointNeedsPrefix = parts.checkpointNeedsPrefix
   }
 
   async key(): Promise<string> {
-    this.#key ??= this.#parts.key()
+    this.#key ??= this.parts.key()
     return await this.#key
   }
 
   canCut(slot: SlotId, length: number): boolean {
-    return this.#parts.cells.canCut(slot, length)
+    return this.parts.cells.canCut(slot, length)
   }
 
   async save(
     slot: SlotId,
     { partial = false, allocate = newMemory }: SaveOptions = {},
   ): Promise<Uint8Array | undefined> {
-    const { context, cells } = this.#parts
-    return cells.canRead(slot) ? await context.saveSequence(slot, partial, allocate) : undefined
+    const { context, cells } = this.parts
+    if (!cells.canRead(slot)) return undefined
+    const places = this.parts.placesRuns ? placesOf(cells.runs(slot)) : none
+    let memory: Uint8Array | undefined
+    const state = await context.saveSequence(
+      slot,
+      partial,
+      (bytes) => (memory = allocate(bytes + places.length)),
+    )
+    if (state === undefined || places.length === 0) return state
+    memory!.set(places, state.length)
+    return memory!.subarray(0, state.length + places.length)
   }
 
   async restore(
@@ -47,14 +57,15 @@ export class LlamaCppStates implements SlotStates {
     state: Uint8Array,
     { tokens, partial = false }: RestoreOptions,
   ): Promise<boolean> {
-    const { context, cells } = this.#parts
+    const { context, cells } = this.parts
     const isWhole = !partial || !this.checkpointNeedsPrefix
     const fits = tokens > 0 && cells.canWrite(slot) && (isWhole || cells.length(slot) >= tokens)
     if (isWhole || !fits) cells.emptied(slot)
     // of a checkpoint the cells are there
     if (!fits || (isWhole && tokens > (cells.freeTokens ?? Infinity))) return false
-    if (await context.restoreSequence(slot, state, partial)) {
-      return cells.restored(slot, tokens, partial)
+    const [own, runs] = this.parts.placesRuns ? partedFrom(state) : [state]
+    if (await context.restoreSequence(slot, own, partial)) {
+      return cells.restored(slot, tokens, partial, runs)
     }
     cells.emptied(slot)
     return false
@@ -63,3 +74,28 @@ export class LlamaCppStates implements SlotStates {
 
 /** Of its own: V8 may move the bytes of other short arrays. */
 const newMemory = (bytes: number): Uint8Array => new Uint8Array(new ArrayBuffer(bytes))
+
+const none = new Uint8Array(0)
+
+/** Runs as numbers of 32 bits: four of each, and behind them how many there are. */
+function placesOf(runs: readonly PlacedRun[]): Uint8Array {
+  const numbers = runs.flatMap(({ start, length, positions, isGrid }) => [
+    start,
+    length,
+    positions,
+    Number(isGrid),
+  ])
+  return new Uint8Array(Int32Array.from([...numbers, runs.length]).buffer)
+}
+
+/** llama.cpp's part of a state, and the runs behind it. */
+function partedFrom(state: Uint8Array): [Uint8Array, PlacedRun[]] {
+  const view = new DataView(state.buffer, state.byteOffset, state.byteLength)
+  const count = view.getInt32(state.length - 4, true)
+  const end = state.length - 4 - 16 * count
+  const runs = Array.from({ length: count }, (_, nth): PlacedRun => {
+    const number = (index: number) => view.getInt32(end + 16 * nth + 4 * index, true)
+    return { start: number(0), length: number(1), positions: number(2), isGrid: number(3) === 1 }
+  })
+  return [state.subarray(0, end), runs]
+}

@@ -1,11 +1,13 @@
 import { type BatchItem, LinearFit, slotGaps, type SlotId } from '@cllm/core'
+import { z } from 'zod'
 import type { SlotCells } from './slot-cells.js'
 
 /** What a slot computes in a pass. */
 export type PassItem = Pick<BatchItem, 'slot' | 'position' | 'tokens'>
 
+const kinds = ['decode', 'drafts', 'chunk'] as const
 /** Passes whose tokens cost differently: a token of each sequence, drafts to verify, a chunk of one prompt. */
-export type PassKind = 'decode' | 'drafts' | 'chunk'
+export type PassKind = (typeof kinds)[number]
 
 /**
  * What a pass over the weights, each of its tokens, and a token and one that it reads are taken to cost at
@@ -27,7 +29,6 @@ export class PassCosts {
     drafts: new LinearFit(fits.drafts),
     chunk: new LinearFit(fits.chunk),
   }
-  readonly #learned = new Set<PassKind>()
 
   constructor(tile?: number) {
     this.tile = tile
@@ -37,12 +38,11 @@ export class PassCosts {
   observe(kind: PassKind, items: readonly PassItem[], ms: number): void {
     if (items.length === 0) return
     this.#fits[kind].observe(this.#features(kind, items), ms)
-    this.#learned.add(kind)
   }
 
   /** Whether such a pass was seen: the costs of others are in no unit. */
   hasLearned(kind: PassKind): boolean {
-    return this.#learned.has(kind)
+    return this.#fits[kind].hasLearned
   }
 
   /** What computing these items takes. */
@@ -54,6 +54,18 @@ export class PassCosts {
   get decode(): { readonly pass: number; readonly sequence: number; readonly read: number } {
     const [pass, sequence, read] = this.#fits.decode.coefficients
     return { pass: pass!, sequence: sequence!, read: read! }
+  }
+
+  /** What passes of each kind cost, as JSON. */
+  learned(): Readonly<Partial<Record<PassKind, unknown>>> {
+    const { decode, drafts, chunk } = this.#fits
+    return { decode: decode.learned(), drafts: drafts.learned(), chunk: chunk.learned() }
+  }
+
+  /** @throws where it is not what {@link learned} returned */
+  recall(learned: unknown): void {
+    const given = z.partialRecord(z.enum(kinds), z.unknown()).parse(learned)
+    for (const kind of kinds) this.#fits[kind].recall(given[kind])
   }
 
   #features(kind: PassKind, items: readonly PassItem[]): number[] {
@@ -101,35 +113,32 @@ const holeShare = 0.1
  * of the two is cheaper.
  */
 export class SlotLayout {
-  readonly #cells: Pick<SlotCells, 'length' | 'canSpare'>
-  readonly #costs: PassCosts
-
-  constructor(cells: Pick<SlotCells, 'length' | 'canSpare'>, costs: PassCosts) {
-    this.#cells = cells
-    this.#costs = costs
-  }
+  constructor(
+    private readonly cells: Pick<SlotCells, 'length' | 'canSpare'>,
+    private readonly costs: PassCosts,
+  ) {}
 
   /** The idle slots, none of which is `used`, that a decode computes along to be fewer passes. */
   fillers(decoding: readonly SlotId[], used: readonly SlotId[]): SlotId[] {
     const isIdle = (slot: SlotId): boolean => !used.includes(slot)
     const idle = slotGaps(decoding).filter((gap) => gap.every(isIdle))
-    return idle.filter((gap) => this.#fillMs(gap) < this.#costs.decode.pass).flat()
+    return idle.filter((gap) => this.#fillMs(gap) < this.costs.decode.pass).flat()
   }
 
   /** Milliseconds that a step loses with sequences in these slots. */
   lostMs(used: readonly SlotId[]): number {
-    if (!this.#costs.hasLearned('decode')) return 0
+    if (!this.costs.hasLearned('decode')) return 0
     return slotGaps(used).reduce((sum, gap) => {
-      const apart = (1 + holeShare * gap.length) * this.#costs.decode.pass
+      const apart = (1 + holeShare * gap.length) * this.costs.decode.pass
       return sum + Math.min(apart, this.#fillMs(gap))
     }, 0)
   }
 
   #fillMs(gap: readonly SlotId[]): number {
-    const { sequence, read } = this.#costs.decode
+    const { sequence, read } = this.costs.decode
     return gap.reduce((sum, slot) => {
-      if (!this.#cells.canSpare(slot)) return Infinity
-      return sum + sequence + this.#cells.length(slot) * read
+      if (!this.cells.canSpare(slot)) return Infinity
+      return sum + sequence + this.cells.length(slot) * read
     }, 0)
   }
 }

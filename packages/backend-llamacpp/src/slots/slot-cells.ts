@@ -1,6 +1,17 @@
 import { type CellPool, CllmError, type SlotId } from '@cllm/core'
 import type { LogitsContext, NativeContext } from '../native/native-context.js'
 
+/** Vectors in a slot that take other positions than as many tokens, or none without the others. */
+export interface PlacedRun {
+  /** The index of the first in the slot. */
+  readonly start: number
+  readonly length: number
+  /** Positions that they take. */
+  readonly positions: number
+  /** Whether llama.cpp keeps all of them at the position of the first. */
+  readonly isGrid: boolean
+}
+
 /** What a model's memory is like. */
 export interface CellOptions {
   /** Tokens that sliding-window layers look back; default: no layer has a window. */
@@ -22,8 +33,9 @@ export interface CellOptions {
  * sequence id go through here, since an unknown one would end the process.
  */
 export class SlotCells {
-  readonly #context: NativeContext
   readonly #lengths: number[]
+  /** Those of each slot, rising. */
+  readonly #runs: PlacedRun[][]
   readonly #pool: CellPool | undefined
   readonly #slotSize: number
   readonly #slidingWindow: number
@@ -35,10 +47,14 @@ export class SlotCells {
   /** Copies whose data the next forward pass moves. */
   readonly #copies: { readonly from: SlotId; readonly to: SlotId }[] = []
 
-  constructor(context: NativeContext, slots: number, options: CellOptions) {
+  constructor(
+    private readonly context: NativeContext,
+    slots: number,
+    options: CellOptions,
+  ) {
     const { slotSize, slidingWindow, isRecurrent = false, copiesLate = false } = options
-    this.#context = context
     this.#lengths = Array.from({ length: slots }, () => 0)
+    this.#runs = this.#lengths.map(() => [])
     this.#slotSize = slotSize
     this.#slidingWindow = slidingWindow ?? 0
     this.#isRecurrent = isRecurrent
@@ -70,9 +86,30 @@ export class SlotCells {
     this.#resize(slot, length)
   }
 
+  /** The runs of the slot, which a state does not tell of. */
+  runs(slot: SlotId): readonly PlacedRun[] {
+    return this.#runs[slot] ?? []
+  }
+
+  /** Notes vectors that are about to be computed, or a further part of them. */
+  place(slot: SlotId, run: PlacedRun): void {
+    const others = this.runs(slot).filter(({ start }) => start < run.start)
+    this.#runs[slot] = [...others, run]
+  }
+
+  /** The position in llama.cpp of the token with an index in the slot; of a vector in a grid, that of the first. */
+  positionOf(slot: SlotId, index: number): number {
+    let position = index
+    for (const { start, length, positions, isGrid } of this.runs(slot)) {
+      if (index >= start + length) position += positions - length
+      else if (isGrid && index > start) position += start - index
+    }
+    return position
+  }
+
   clear(slot: SlotId): void {
     if (this.length(slot) === 0) return
-    this.#context.disposeSequence(slot)
+    this.context.disposeSequence(slot)
     this.#resize(slot, 0)
   }
 
@@ -80,12 +117,13 @@ export class SlotCells {
   truncate(slot: SlotId, length: number): number {
     const held = this.length(slot)
     if (length >= held) return held
-    if (length <= 0 || !this.#remove(slot, length)) {
+    const kept = this.#runAt(slot, length)?.start ?? length
+    if (kept <= 0 || !this.#remove(slot, kept)) {
       this.clear(slot)
       return 0
     }
-    this.#resize(slot, length)
-    return length
+    this.#resize(slot, kept)
+    return kept
   }
 
   /**
@@ -120,8 +158,12 @@ export class SlotCells {
   /** Undoes what a failed forward pass may have left in the slot. */
   rollBack(slot: SlotId): void {
     const length = this.length(slot)
-    if (this.#context.getSequenceKvCacheMaxPosition(slot) < length) return
-    if (!this.#context.removeTokenCellsFromSequence(slot, length, -1)) {
+    // parts of a run cannot be told from each other
+    if (this.#runAt(slot, length) !== undefined) return this.emptied(slot)
+    this.#dropRuns(slot, length)
+    const position = this.positionOf(slot, length)
+    if (this.context.getSequenceKvCacheMaxPosition(slot) < position) return
+    if (!this.context.removeTokenCellsFromSequence(slot, position, -1)) {
       this.emptied(slot)
     }
   }
@@ -132,9 +174,10 @@ export class SlotCells {
     if (from === to) return this.truncate(to, length)
     this.clear(to)
     if (held === 0 || length <= 0) return 0
-    await this.#context.copySequenceStateFromOtherSequence(to, from)
+    await this.context.copySequenceStateFromOtherSequence(to, from)
     if (this.#copiesLate) this.#copies.push({ from, to })
     this.#lengths[to] = held
+    this.#runs[to] = [...this.runs(from)]
     this.#pool?.copy(from, to, held)
     return this.truncate(to, length)
   }
@@ -155,16 +198,25 @@ export class SlotCells {
    */
   canSpare(slot: SlotId, tokens = 1): boolean {
     if (this.#isRecurrent || this.#slidingWindow > 0 || this.#pool !== undefined) return false
-    return this.length(slot) + tokens <= this.#slotSize && this.canWrite(slot)
+    const length = this.length(slot)
+    const isBetween = this.#runAt(slot, length) === undefined
+    return length + tokens <= this.#slotSize && isBetween && this.canWrite(slot)
   }
 
   /**
    * Notes that a state of `length` tokens was restored: a checkpoint leaves cells behind it. Returns
    * whether it is there, or else empties the slot.
    */
-  restored(slot: SlotId, length: number, partial: boolean): boolean {
-    if (partial) this.#context.removeTokenCellsFromSequence(slot, length, -1)
-    if (this.#context.getSequenceKvCacheMaxPosition(slot) === length - 1) {
+  restored(
+    slot: SlotId,
+    length: number,
+    partial: boolean,
+    runs: readonly PlacedRun[] = [],
+  ): boolean {
+    this.#runs[slot] = [...runs]
+    const end = this.positionOf(slot, length)
+    if (partial) this.context.removeTokenCellsFromSequence(slot, end, -1)
+    if (this.context.getSequenceKvCacheMaxPosition(slot) === this.positionOf(slot, length - 1)) {
       this.#resize(slot, length)
       return true
     }
@@ -174,23 +226,36 @@ export class SlotCells {
 
   /** Empties a slot that may hold anything. */
   emptied(slot: SlotId): void {
-    this.#context.disposeSequence(slot)
+    this.context.disposeSequence(slot)
     this.#resize(slot, 0)
   }
 
   /** Whether `truncate` would keep this many tokens. */
   canCut(slot: SlotId, length: number): boolean {
     if (length >= this.length(slot)) return true
-    return length > 0 && !this.#isRecurrent && this.#seesBack(slot, length)
+    const isBetween = this.#runAt(slot, length) === undefined
+    return length > 0 && isBetween && !this.#isRecurrent && this.#seesBack(slot, length)
+  }
+
+  /** The run that an index is within. */
+  #runAt(slot: SlotId, index: number): PlacedRun | undefined {
+    return this.runs(slot).find(({ start, length }) => start < index && index < start + length)
+  }
+
+  #dropRuns(slot: SlotId, length: number): void {
+    const runs = this.runs(slot)
+    if (runs.length > 0) this.#runs[slot] = runs.filter(({ start }) => start < length)
   }
 
   #resize(slot: SlotId, length: number): void {
+    this.#dropRuns(slot, length)
     this.#lengths[slot] = length
     this.#pool?.resize(slot, length)
   }
 
   #remove(slot: SlotId, length: number): boolean {
-    if (!this.#context.removeTokenCellsFromSequence(slot, length, -1)) return false
+    const position = this.positionOf(slot, length)
+    if (!this.context.removeTokenCellsFromSequence(slot, position, -1)) return false
     return this.#seesBack(slot, length)
   }
 
@@ -199,8 +264,10 @@ export class SlotCells {
    * window is known, nobody knows how far that is.
    */
   #seesBack(slot: SlotId, length: number): boolean {
-    const first = this.#context.getSequenceKvCacheMinPosition(slot)
+    const first = this.context.getSequenceKvCacheMinPosition(slot)
     const window = this.#slidingWindow
-    return first === 0 || (window > 0 && first > 0 && first <= length - window)
+    return (
+      first === 0 || (window > 0 && first > 0 && first <= this.positionOf(slot, length) - window)
+    )
   }
 }

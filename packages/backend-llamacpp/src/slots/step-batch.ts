@@ -156,9 +156,7 @@ function checkItem(
   }
 }
 
-function failed(message: string): CllmError {
-  return new CllmError('backend_failed', message)
-}
+const failed = (message: string): CllmError => new CllmError('backend_failed', message)
 
 /**
  * Whether the token that was drawn as the `nth`, from 1, is not the draft in its place: what is

@@ -9,6 +9,7 @@ import {
 } from '@cllm/core'
 import { Template } from '@huggingface/jinja'
 import type { JinjaTemplate } from '../native/native.js'
+import { keepsLaterSystem, withUserForSystem } from './later-system.js'
 import { type PlainTextGuard, unusedCharacter } from './plain-text-guard.js'
 import type { RenderedTemplate } from './tokenizer.js'
 import type { Vocabulary } from './vocabulary.js'
@@ -82,22 +83,17 @@ export class ChatTemplate {
   /** The template's Jinja source. */
   readonly source: string
   readonly #template: JinjaTemplate
-  readonly #clock: Pick<Clock, 'now'>
-  readonly #guard: PlainTextGuard
-  readonly #vocabulary: Vocabulary
   #losesSystem: boolean | undefined
+  #keepsSystem: boolean | undefined
 
   private constructor(
     { source, template }: CompiledTemplate,
-    guard: PlainTextGuard,
-    vocabulary: Vocabulary,
-    clock: Pick<Clock, 'now'>,
+    private readonly guard: PlainTextGuard,
+    private readonly vocabulary: Vocabulary,
+    private readonly clock: Pick<Clock, 'now'>,
   ) {
-    this.#clock = clock
     this.source = source
     this.#template = template
-    this.#guard = guard
-    this.#vocabulary = vocabulary
   }
 
   /**
@@ -121,10 +117,10 @@ export class ChatTemplate {
   render(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedTemplate {
     const { addGenerationPrompt = true, continueFinalMessage = false, variables = {} } = options
     const marked = markMedia(messages)
-    const hidden = this.#guard.hide({ variables, messages: marked.messages })
+    const hidden = this.guard.hide({ variables, messages: marked.messages })
     const given = hidden.value.messages
     const isOpen = continueFinalMessage && given.length > 0
-    const date = new Date(this.#clock.now())
+    const date = new Date(this.clock.now())
     // 'Wed, 26 Jul 2024 …'
     const [, day, month, year] = date.toUTCString().split(' ')
     // what templates ask for and no client sends, as llama.cpp's server has it
@@ -136,20 +132,24 @@ export class ChatTemplate {
       }),
       ...hidden.value.variables,
       add_generation_prompt: addGenerationPrompt && !continueFinalMessage,
-      bos_token: this.#vocabulary.bosText,
-      eos_token: this.#vocabulary.eosText,
+      bos_token: this.vocabulary.bosText,
+      eos_token: this.vocabulary.eosText,
     })
     const whole = (isOpen ? upToOpenEnd(text) : text) + (options.suffix ?? '')
-    if (marked.mark === undefined) return this.#guard.show(whole, hidden)
-    const pieces = whole.split(marked.mark).map((piece) => this.#guard.show(piece, hidden))
+    if (marked.mark === undefined) return this.guard.show(whole, hidden)
+    const pieces = whole.split(marked.mark).map((piece) => this.guard.show(piece, hidden))
     return { text: pieces.map((piece) => piece.text).join(''), tokens: withPlaces(pieces) }
   }
 
   /**
    * Some templates refuse a system message, or pass it over: it then goes in front of the user's first one,
-   * as in llama.cpp.
+   * as in llama.cpp. More of them refuse one in the middle of a conversation, pass it over, or write it at the
+   * beginning, which changes with each new one: it is then a part of the user's message before or after it.
    */
-  #render(messages: readonly ChatMessage[], context: Readonly<Record<string, unknown>>): string {
+  #render(given: readonly ChatMessage[], context: Readonly<Record<string, unknown>>): string {
+    const isLater = ({ role }: ChatMessage, index: number) => role === 'system' && index > 0
+    const isKept = !given.some(isLater) || (this.#keepsSystem ??= keepsLaterSystem(this.#template))
+    const messages = isKept ? given : withUserForSystem(given)
     const [system, user, ...others] = messages
     let attempts = [messages]
     if (system?.role === 'system' && user?.role === 'user') {
@@ -271,6 +271,5 @@ function compileOwn(
   return { source: chatMl, template: compileTemplate(chatMl) }
 }
 
-function messageOf(value: unknown): string {
-  return value instanceof Error ? value.message : String(value)
-}
+const messageOf = (value: unknown): string =>
+  value instanceof Error ? value.message : String(value)

@@ -23,12 +23,13 @@ export interface HiddenText<T> {
  * tokenized.
  */
 export class PlainTextGuard {
-  readonly #parts: TextParts
   readonly #pattern: RegExp | undefined
   readonly #tokens = new Map<string, ControlToken>()
 
-  constructor(parts: TextParts, vocabulary: Vocabulary) {
-    this.#parts = parts
+  constructor(
+    private readonly parts: TextParts,
+    vocabulary: Vocabulary,
+  ) {
     for (const token of vocabulary.controlTokens) {
       if (token.text !== '') this.#tokens.set(token.text, token)
     }
@@ -65,7 +66,7 @@ export class PlainTextGuard {
   ): { readonly text: string; readonly tokens: Iterable<TokenId[]> } {
     const pattern = this.#pattern
     if (hidden.texts.length === 0 || pattern === undefined) {
-      return { text, tokens: this.#parts.tokenize(text, true) }
+      return { text, tokens: this.parts.tokenize(text, true) }
     }
     return { text: restored(text, hidden), tokens: this.#tokenize(text.split(pattern), hidden) }
   }
@@ -74,7 +75,7 @@ export class PlainTextGuard {
     for (const [index, part] of parts.entries()) {
       const control = index % 2 === 1 ? this.#tokens.get(part) : undefined
       if (control === undefined) {
-        yield* this.#parts.tokenize(restored(this.#strip(parts, index), hidden), false)
+        yield* this.parts.tokenize(restored(this.#strip(parts, index), hidden), false)
       } else {
         yield [control.id]
       }

@@ -33,15 +33,16 @@ const lone = '\ue000'
  * still spell the text.
  */
 export class TextParts {
-  readonly #model: NativeModel
   readonly #addsSpace: boolean
   /** Where texts can be cut: without special tokens, and with them. */
   readonly #places: { readonly plain?: RegExp; readonly special?: RegExp }
   /** How many tokens {@link lone} has. */
   #lead: number | undefined
 
-  constructor(model: NativeModel, vocabulary: Vocabulary) {
-    this.#model = model
+  constructor(
+    private readonly model: NativeModel,
+    vocabulary: Vocabulary,
+  ) {
     this.#addsSpace = vocabulary.addsSpace
     this.#places = this.#holds() ? placesOf(vocabulary) : {}
   }
@@ -53,17 +54,17 @@ export class TextParts {
       end = isShort ? text.length : this.#cut(text, start, special)
       const part = text.slice(start, end)
       if (start > 0) yield this.behind(part, special)
-      else yield Array.from(this.#model.tokenize(part, special))
+      else yield Array.from(this.model.tokenize(part, special))
     }
   }
 
   /** The tokens of a short text that stands behind another one. */
   behind(text: string, special = false): TokenId[] {
-    if (!this.#addsSpace) return Array.from(this.#model.tokenize(text, special))
+    if (!this.#addsSpace) return Array.from(this.model.tokenize(text, special))
     // The tokenizer puts a space before each text.
-    if (text.startsWith(' ')) return Array.from(this.#model.tokenize(text.slice(1), special))
-    this.#lead ??= this.#model.tokenize(lone, false).length
-    return Array.from(this.#model.tokenize(lone + text, special).subarray(this.#lead))
+    if (text.startsWith(' ')) return Array.from(this.model.tokenize(text.slice(1), special))
+    this.#lead ??= this.model.tokenize(lone, false).length
+    return Array.from(this.model.tokenize(lone + text, special).subarray(this.#lead))
   }
 
   /** Where the part of a long text that begins here ends. */
@@ -84,8 +85,8 @@ export class TextParts {
   #holds(): boolean {
     const words = probe.split(' ')
     const parts = words.map((word, index) => (index > 0 && !this.#addsSpace ? ` ${word}` : word))
-    const tokens = parts.flatMap((part) => [...this.#model.tokenize(part, false)])
-    return tokens.join() === this.#model.tokenize(probe, false).join()
+    const tokens = parts.flatMap((part) => [...this.model.tokenize(part, false)])
+    return tokens.join() === this.model.tokenize(probe, false).join()
   }
 }
 
@@ -136,14 +137,11 @@ export class LlamaCppTokenizer implements Tokenizer {
   readonly maxTokenBytes: number
   readonly infill?: InfillTokens
 
-  readonly #parts: TextParts
-  readonly #vocabulary: Vocabulary
-  readonly #template: ChatRenderer
-
-  constructor(parts: TextParts, vocabulary: Vocabulary, template: ChatRenderer) {
-    this.#parts = parts
-    this.#vocabulary = vocabulary
-    this.#template = template
+  constructor(
+    private readonly parts: TextParts,
+    private readonly vocabulary: Vocabulary,
+    private readonly template: ChatRenderer,
+  ) {
     this.vocabularySize = vocabulary.size
     this.maxTokenBytes = vocabulary.maxTokenBytes
     if (vocabulary.infill !== undefined) this.infill = vocabulary.infill
@@ -157,31 +155,28 @@ export class LlamaCppTokenizer implements Tokenizer {
     text: string,
     { addBos = true, special = true }: EncodeOptions = {},
   ): Iterable<TokenId[]> {
-    const parts = this.#parts.tokenize(text, special)
+    const parts = this.parts.tokenize(text, special)
     return addBos ? this.#withBos(parts) : parts
   }
 
   decode(tokens: readonly TokenId[]): string {
-    const decoder = this.createDecoder()
-    let text = ''
-    for (const token of tokens) text += decoder.push(token)
-    return text + decoder.end()
+    return new Decoder(this.vocabulary).whole(tokens)
   }
 
   bytesOf(token: TokenId): Uint8Array {
-    return this.#vocabulary.bytes(token)
+    return this.vocabulary.bytes(token)
   }
 
   createDecoder(before?: readonly TokenId[], options?: DecoderOptions): TokenDecoder {
-    return new Decoder(this.#vocabulary, before, options?.marks)
+    return new Decoder(this.vocabulary, before, options?.marks)
   }
 
   isEndOfGeneration(token: TokenId): boolean {
-    return this.#vocabulary.endOfGeneration.has(token)
+    return this.vocabulary.endOfGeneration.has(token)
   }
 
   renderChat(messages: readonly ChatMessage[], options?: ChatRenderOptions): RenderedChat {
-    const { text, tokens } = this.#template.render(messages, options)
+    const { text, tokens } = this.template.render(messages, options)
     return { text, tokens: [...this.#withBos(tokens)].flat() }
   }
 
@@ -189,12 +184,12 @@ export class LlamaCppTokenizer implements Tokenizer {
     messages: readonly ChatMessage[],
     options?: ChatRenderOptions,
   ): RenderedTemplate {
-    const { text, tokens } = this.#template.render(messages, options)
+    const { text, tokens } = this.template.render(messages, options)
     return { text, tokens: this.#withBos(tokens) }
   }
 
   *#withBos(parts: Iterable<TokenId[]>): Generator<TokenId[], void> {
-    const { bos } = this.#vocabulary
+    const { bos } = this.vocabulary
     let isFirst = true
     for (const part of parts) {
       if (isFirst && bos !== undefined && part[0] !== bos) yield [bos]
@@ -214,19 +209,15 @@ const overlap = 3
  * U+FFFD.
  */
 export class Decoder implements TokenDecoder {
-  readonly #vocabulary: Vocabulary
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true })
   #atStart: boolean
-  readonly #marks: readonly string[]
 
   /** @param marks - texts in which control tokens are shown */
   constructor(
-    vocabulary: Vocabulary,
+    private readonly vocabulary: Vocabulary,
     before: readonly TokenId[] = [],
-    marks: readonly string[] = [],
+    private readonly marks: readonly string[] = [],
   ) {
-    this.#vocabulary = vocabulary
-    this.#marks = marks
     this.#atStart = vocabulary.addsSpace && before.length === 0
     const last: Uint8Array[] = []
     for (let index = before.length - 1; index >= 0 && last.length < overlap; index--) {
@@ -237,21 +228,30 @@ export class Decoder implements TokenDecoder {
   }
 
   push(token: TokenId): string {
-    let bytes = this.#vocabulary.bytes(token)
-    if (this.#atStart && token !== this.#vocabulary.bos) {
-      this.#atStart = false
-      if (bytes[0] === space) bytes = bytes.subarray(1)
-    }
-    if (bytes.length === 0) return this.#marks.length === 0 ? '' : this.#shown(token)
+    const bytes = this.#bytes(token)
+    if (bytes.length === 0) return this.marks.length === 0 ? '' : this.#shown(token)
     return this.#decoder.decode(bytes, { stream: true })
+  }
+
+  /** What pushing all of them gives, without marks. */
+  whole(tokens: readonly TokenId[]): string {
+    const all = Buffer.concat(tokens.map((token) => this.#bytes(token)))
+    return this.#decoder.decode(all, { stream: true })
   }
 
   end(): string {
     return ''
   }
 
+  #bytes(token: TokenId): Uint8Array {
+    const bytes = this.vocabulary.bytes(token)
+    if (!this.#atStart || token === this.vocabulary.bos) return bytes
+    this.#atStart = false
+    return bytes[0] === space ? bytes.subarray(1) : bytes
+  }
+
   #shown(token: TokenId): string {
-    const text = this.#vocabulary.controlText(token)
-    return text !== '' && this.#marks.some((mark) => mark.includes(text)) ? text : ''
+    const text = this.vocabulary.controlText(token)
+    return text !== '' && this.marks.some((mark) => mark.includes(text)) ? text : ''
   }
 }

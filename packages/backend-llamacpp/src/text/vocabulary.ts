@@ -1,5 +1,6 @@
-import { byteAlphabet, CllmError, type InfillTokens, type TokenId } from '@cllm/core'
+import { CllmError, type InfillTokens, type TokenId } from '@cllm/core'
 import type { NativeModel } from '../native/native-model.js'
+import { plainByte, spelledByte, spelledBytes, TokenTexts } from './token-texts.js'
 
 /** Bits of llama.cpp's token attributes. */
 export const TokenAttribute = {
@@ -46,12 +47,10 @@ export interface ControlToken {
 }
 
 /**
- * The tokens of a model. The bytes of a token are looked up in llama.cpp when they are first needed
- * and kept; every id is checked before it gets there, as an unknown one would end the process. Their
- * texts are read one by one: a list of them would take some ten megabytes.
+ * The tokens of a model, read once. The bytes of all are kept, one behind the other: as strings they would take
+ * some ten megabytes. Every id is checked before it gets to llama.cpp, as an unknown one would end the process.
  */
 export class Vocabulary {
-  readonly size: number
   /** The largest number of UTF-8 bytes in the text of one token. */
   readonly maxTokenBytes: number
   readonly controlTokens: readonly ControlToken[]
@@ -72,22 +71,23 @@ export class Vocabulary {
   readonly markStarts: ReadonlySet<string>
 
   readonly #controlTexts: ReadonlyMap<TokenId, string>
-  readonly #model: NativeModel
   readonly #type: number
   /** Whether normal tokens spell bytes instead of text. */
   readonly #spellsBytes: boolean
-  readonly #bytes: (Uint8Array | undefined)[]
+  /** What {@link bytes} gives of all tokens, one behind the other, and where each begins. */
+  readonly texts: { readonly bytes: Uint8Array; readonly starts: Uint32Array }
 
-  constructor(model: NativeModel, size: number) {
-    this.#model = model
+  constructor(
+    private readonly model: NativeModel,
+    readonly size: number,
+  ) {
     this.#type = model.getVocabularyType()
-    this.size = size
-    this.#bytes = Array.from({ length: this.size })
     this.#spellsBytes = this.#findSpelling()
     const controlTokens: ControlToken[] = []
     const endOfGeneration = new Set<TokenId>()
     let maxTokenBytes = 1
-    const joined = new Set<string>()
+    const joined = new JoinedCharacters()
+    const texts = new TokenTexts(size)
     const starts = new Set<string>()
     const notStarts = new Set<string>()
     for (let id = 0; id < this.size; id++) {
@@ -95,7 +95,9 @@ export class Vocabulary {
       const text = model.getTokenString(id)
       const isControl = (attributes & silent) !== 0
       const isMark = (attributes & (silent | TokenAttribute.UserDefined)) !== 0
-      if ((attributes & TokenAttribute.Byte) === 0) this.#addJoined(joined, text, isMark)
+      if ((attributes & TokenAttribute.Byte) === 0 && joined.mayAdd(text)) {
+        this.#addJoined(joined, text, isMark)
+      }
       if (isMark) {
         if ((attributes & TokenAttribute.StripsLeft) === 0) starts.add(text.charAt(0))
         else notStarts.add(text.charAt(0))
@@ -103,10 +105,19 @@ export class Vocabulary {
       }
       if (isControl) controlTokens.push({ id, text, attributes })
       if (model.isEogToken(id)) endOfGeneration.add(id)
-      maxTokenBytes = Math.max(maxTokenBytes, this.#longest(text, isControl))
+      const isPlain = attributes === TokenAttribute.Normal && this.#type < VocabularyType.Rwkv
+      const length =
+        isPlain && texts.addSpelled(text, this.#spellsBytes ? spelledByte : plainByte)
+          ? texts.lastLength
+          : texts.add(this.#read(id, text, attributes))
+      // no text has more bytes than three for each of its units
+      const most =
+        3 * text.length > maxTokenBytes && isControl ? encoder.encode(text).length : length
+      maxTokenBytes = Math.max(maxTokenBytes, most)
     }
+    this.texts = texts.all
     this.maxTokenBytes = this.#collapses() ? Infinity : maxTokenBytes
-    this.joined = joined
+    this.joined = joined.found
     this.markStarts = new Set([...starts].filter((character) => !notStarts.has(character)))
     this.controlTokens = controlTokens
     this.#controlTexts = new Map(controlTokens.map(({ id, text }) => [id, text]))
@@ -135,22 +146,16 @@ export class Vocabulary {
    * @throws CllmError `invalid_token`
    */
   bytes(token: TokenId): Uint8Array {
-    const known = this.#bytes[token]
-    if (known !== undefined) return known
     this.check(token)
-    const bytes = this.read(token)
-    this.#bytes[token] = bytes
-    return bytes
+    const { bytes, starts } = this.texts
+    return bytes.subarray(starts[token], starts[token + 1])
   }
 
-  /** What {@link bytes} gives of a known id, and does not keep. */
-  read(token: TokenId): Uint8Array {
-    const attributes = this.#model.getTokenAttributes(token)
+  #read(token: TokenId, text: string, attributes: number): Uint8Array {
     if ((attributes & silent) !== 0 || (attributes & textual) === 0) return nothing
     if (this.#type === VocabularyType.Rwkv || this.#type > VocabularyType.Plamo2) {
-      return encoder.encode(this.#model.detokenize(Uint32Array.of(token), false))
+      return encoder.encode(this.model.detokenize(Uint32Array.of(token), false))
     }
-    const text = this.#model.getTokenString(token)
     if ((attributes & TokenAttribute.Byte) !== 0) {
       const byte = /^<0x([0-9A-Fa-f]{2})>$/.exec(text)?.[1]
       if (byte !== undefined) return Uint8Array.of(Number.parseInt(byte, 16))
@@ -161,54 +166,13 @@ export class Vocabulary {
     return spelled ?? encoder.encode(text.replaceAll('\u2581', ' '))
   }
 
-  /**
-   * What {@link bytes} gives of all tokens, one behind the other, and where each begins. Reading them one by one
-   * takes several times as long.
-   */
-  texts(): { readonly bytes: Uint8Array; readonly starts: Uint32Array } {
-    const starts = new Uint32Array(this.size + 1)
-    let bytes: Uint8Array = new Uint8Array(8 * this.size)
-    let at = 0
-    const reserve = (more: number): void => {
-      if (at + more > bytes.length) bytes = Buffer.concat([bytes], 2 * bytes.length + more)
-    }
-    const byteOf = this.#spellsBytes ? spelledByte : plainByte
-    for (let token = 0; token < this.size; token++) {
-      const isPlain =
-        this.#type < VocabularyType.Rwkv &&
-        this.#model.getTokenAttributes(token) === TokenAttribute.Normal
-      const text = isPlain ? this.#model.getTokenString(token) : ''
-      reserve(text.length)
-      let length = 0
-      for (; length < text.length; length++) {
-        const byte = byteOf(text.charCodeAt(length))
-        if (byte < 0) break
-        bytes[at + length] = byte
-      }
-      if (length < text.length || length === 0) {
-        const read = this.read(token)
-        length = read.length
-        reserve(length)
-        bytes.set(read, at)
-      }
-      at += length
-      starts[token + 1] = at
-    }
-    return { bytes: bytes.slice(0, at), starts }
-  }
-
   /** The text that special parsing makes a control token of; empty for other tokens. */
   controlText(token: TokenId): string {
     return this.#controlTexts.get(token) ?? ''
   }
 
-  #longest(text: string, isControl: boolean): number {
-    const inBytes = this.#spellsBytes && !isControl
-    return (inBytes ? spelledBytes(text)?.length : undefined) ?? encoder.encode(text).length
-  }
-
   /** Adds what a token has behind letters; the texts of marks are not spelled. */
-  #addJoined(joined: Set<string>, text: string, isMark: boolean): void {
+  #addJoined(joined: JoinedCharacters, text: string, isMark: boolean): void {
     for (const { index, 1: letter, 2: next } of text.matchAll(behindLetter)) {
       const spelled = spelledGaps[next!]
       if (spelled !== undefined && isMark) continue
@@ -216,7 +180,7 @@ export class Vocabulary {
         const before = spelledBytes(text.slice(0, index + 1))
         if (before !== undefined && !/[\p{L}\ufffd]$/u.test(decoder.decode(before))) continue
       }
-      joined.add(spelled ?? next!)
+      joined.add(next!, spelled ?? next!)
     }
   }
 
@@ -231,44 +195,51 @@ export class Vocabulary {
     const spaced = this.#find(
       (text, id) =>
         text.startsWith(spelledSpace) &&
-        (this.#model.getTokenAttributes(id) & TokenAttribute.Normal) !== 0,
+        (this.model.getTokenAttributes(id) & TokenAttribute.Normal) !== 0,
     )
     if (spaced === undefined) return true
-    return !this.#model.detokenize(Uint32Array.of(spaced), false).includes(spelledSpace)
+    return !this.model.detokenize(Uint32Array.of(spaced), false).includes(spelledSpace)
   }
 
   #addsSpace(): boolean {
     if (this.#type === VocabularyType.BytePair) return false
     const spaced = this.#find((text) => /^\u2581[a-z]/.test(text))
     if (spaced === undefined) return false
-    return !this.#model.detokenize(Uint32Array.of(spaced), false).startsWith(' ')
+    return !this.model.detokenize(Uint32Array.of(spaced), false).startsWith(' ')
   }
 
   /** The first token for which this is so. */
   #find(isIt: (text: string, id: TokenId) => boolean): TokenId | undefined {
-    for (let id = 0; id < this.size; id++) if (isIt(this.#model.getTokenString(id), id)) return id
+    for (let id = 0; id < this.size; id++) if (isIt(this.model.getTokenString(id), id)) return id
     return undefined
   }
 }
 
-/** The bytes by the characters that spell them; -1: none. */
-const spelled = new Int16Array(0x200).fill(-1)
-for (const [byte, character] of byteAlphabet.entries()) spelled[character.charCodeAt(0)] = byte
+/** What was found behind letters; most texts have nothing that was not found before. */
+class JoinedCharacters {
+  readonly found = new Set<string>()
+  /** By the code of a character that may be found: 1 until it is. */
+  readonly #wanted = new Uint8Array(0x2582)
 
-/** The byte that a character spells; negative: none. */
-const spelledByte = (code: number): number => spelled[code] ?? -1
-/** The byte that a character is in the text of a token; negative where it is several. */
-const plainByte = (code: number): number => (code < 0x80 ? code : code === 0x2581 ? 0x20 : -1)
-
-/** The bytes that a byte-pair token spells, or undefined if it is not spelled in bytes. */
-function spelledBytes(text: string): Uint8Array | undefined {
-  const bytes = new Uint8Array(text.length)
-  for (let index = 0; index < text.length; index++) {
-    const byte = spelledByte(text.charCodeAt(index))
-    if (byte < 0) return undefined
-    bytes[index] = byte
+  constructor() {
+    for (let code = 0x20; code < 0x7f; code++) this.#wanted[code] = 1
+    for (const spelled of ['\n', ...Object.keys(spelledGaps)]) {
+      this.#wanted[spelled.charCodeAt(0)] = 1
+    }
   }
-  return bytes
+
+  mayAdd(text: string): boolean {
+    for (let at = 1; at < text.length; at++) {
+      if (this.#wanted[text.charCodeAt(at)] === 1) return true
+    }
+    return false
+  }
+
+  /** @param character - as it is in the text; `spelled` what it stands for */
+  add(character: string, spelled: string): void {
+    this.found.add(spelled)
+    this.#wanted[character.charCodeAt(0)] = 0
+  }
 }
 
 /** How models spell these two tokens; llama.cpp does not expose the ids it finds. */

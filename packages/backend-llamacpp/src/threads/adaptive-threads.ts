@@ -1,19 +1,23 @@
-import { cpus } from 'node:os'
-import { cpuUsage } from 'node:process'
-import type { Clock } from '@cllm/core'
+import { type Clock, defined } from '@cllm/core'
+import { z } from 'zod'
 import type { LogitsContext } from '../native/native-context.js'
 import type { StepPass } from '../slots/step-batch.js'
 
+/** The number of threads that proved best, and the cores that other processes left free then. */
+const chosen = z.object({ threads: z.int().min(1), freeCores: z.number() })
+const chosenOfBoth = z.object({ decodes: chosen, prompts: chosen }).partial()
+
 /** Runs each pass of a context on as many threads as are fastest at the time. */
 export class AdaptiveThreads {
-  readonly #context: Pick<LogitsContext, 'setThreads'>
   readonly #decodes: ThreadTuner
   readonly #prompts: ThreadTuner
   #threads: number
 
   /** @param context - computes on `start` threads at first */
-  constructor(context: Pick<LogitsContext, 'setThreads'>, options: ThreadTunerOptions) {
-    this.#context = context
+  constructor(
+    private readonly context: Pick<LogitsContext, 'setThreads'>,
+    options: ThreadTunerOptions,
+  ) {
     this.#threads = options.start
     this.#decodes = new ThreadTuner(options)
     this.#prompts = new ThreadTuner(options)
@@ -21,15 +25,27 @@ export class AdaptiveThreads {
 
   before(pass: StepPass): void {
     const tuner = pass.isDecode ? this.#decodes : this.#prompts
-    const threads = tuner.next(pass.tokens)
+    const threads = tuner.next(pass.tokens, pass.isDecode && pass.order.length === 1)
     if (threads === this.#threads) return
     this.#threads = threads
-    this.#context.setThreads(threads)
+    this.context.setThreads(threads)
   }
 
   after(pass: StepPass, ms: number): void {
     const tuner = pass.isDecode ? this.#decodes : this.#prompts
     tuner.observe(this.#threads, pass.tokens, ms)
+  }
+
+  /** What proved best, as JSON. */
+  learned(): z.output<typeof chosenOfBoth> {
+    return defined({ decodes: this.#decodes.best, prompts: this.#prompts.best })
+  }
+
+  /** @throws where it is not what {@link learned} returned */
+  recall(learned: unknown): void {
+    const { decodes, prompts } = chosenOfBoth.parse(learned)
+    this.#decodes.best = decodes
+    this.#prompts.best = prompts
   }
 }
 
@@ -48,6 +64,11 @@ const trialShare = 1 / 200
 /** Milliseconds between trials of fewer threads, and of more where cores are free. */
 const leastWait = { fewer: 10_000, more: 500 }
 
+/** A lone stream does not notice that a pass takes up to this many times as long. */
+const unnoticed = 1.1
+/** What proved best holds while as many cores are free, but for this many. */
+const sameLoad = 0.5
+
 /** Weight of a pass in the moving average, when it is as expected and when it is not. */
 const gradual = 1 / 8
 const sudden = 1 / 2
@@ -59,6 +80,8 @@ export interface ThreadTunerOptions {
   readonly clock: Clock
   /** Threads at first. */
   readonly start: number
+  /** Threads while nothing else computes, until another number proves better. Default: `start`. */
+  readonly startAlone?: number
   /** Most threads that help. */
   readonly most: number
   /** Cores that other processes leave free. */
@@ -70,48 +93,81 @@ export interface ThreadTunerOptions {
  * other hundreds of times a pass, so one that shares its core with another process delays them all:
  * with a busy neighbour on one of two cores, one thread is three times as fast as two. What passes
  * cost is measured as they run; another number is tried when passes become slow, when the system
- * counts more free cores than are used, and seldom otherwise.
+ * counts more free cores than are used, and seldom otherwise. A lone stream would notice the latter, and
+ * has none of them.
  *
  * One tuner for decodes and one for prompts, whose best numbers differ.
  */
 export class ThreadTuner {
+  /** What the last trial showed, here or in an earlier process; undefined: there was none. */
+  best: z.output<typeof chosen> | undefined
   readonly #clock: Clock
   readonly #most: number
+  readonly #startAlone: number
   readonly #load: { readonly freeCores: number }
   /** Milliseconds of a token in passes of each size on each number of threads: moving averages. */
   readonly #costs = new Map<number, number>()
   #threads: number
+  #hasBegun = false
   #slow = 0
   #trial: Trial | undefined
   #next: Record<Direction, number>
   /** Free cores when more threads were tried last in vain. */
   #freeInVain = -Infinity
 
-  constructor({ clock, start, most, load }: ThreadTunerOptions) {
+  constructor({ clock, start, startAlone = start, most, load }: ThreadTunerOptions) {
     this.#clock = clock
     this.#threads = start
     this.#most = most
+    this.#startAlone = startAlone
     this.#load = load
     this.#next = { fewer: clock.now() + leastWait.fewer, more: clock.now() }
   }
 
-  /** Threads for the next pass of this many tokens. */
-  next(size: number): number {
+  /**
+   * Threads for the next pass of this many tokens.
+   * @param isAlone - whether it is of one stream, which waits for each of its passes
+   */
+  next(size: number, isAlone = false): number {
     if (this.#most === 1) return 1
-    const threads = this.#threads
     if (this.#trial !== undefined) return this.#trial.threads
+    if (!this.#hasBegun) this.#begin()
+    const threads = this.#threads
     if (!this.#costs.has(keyOf(threads, size))) return threads
-    const now = this.#clock.now()
-    let direction: Direction | undefined
-    if (threads > 1 && (this.#slow >= slowPasses || now >= this.#next.fewer)) direction = 'fewer'
-    else if (threads < this.#most) {
-      const { freeCores } = this.#load
-      const hasRoom = freeCores >= threads + 0.5
-      const isFreer = freeCores > this.#freeInVain + 0.3
-      if (hasRoom && (isFreer || now >= this.#next.more)) direction = 'more'
-    }
+    const direction = this.#direction(isAlone)
     if (direction !== undefined) this.#trial = new Trial(direction, threads)
     return this.#trial?.threads ?? threads
+  }
+
+  /**
+   * Begins with what is best under the load, once that is seen: while the model was loaded, the process that
+   * started this one computed, too.
+   */
+  #begin(): void {
+    const { freeCores } = this.#load
+    const { best } = this
+    if (best !== undefined && Math.abs(freeCores - best.freeCores) <= sameLoad) {
+      this.#threads = Math.min(best.threads, this.#most)
+    } else if (freeCores < Infinity && freeCores >= this.#startAlone - 0.5) {
+      this.#threads = this.#startAlone
+    } else return
+    this.#hasBegun = true
+  }
+
+  /** What is to be tried now. */
+  #direction(isAlone: boolean): Direction | undefined {
+    const threads = this.#threads
+    const now = this.#clock.now()
+    if (threads > 1) {
+      const isGrave = isAlone && threads / (threads - 1) > unnoticed
+      const mayTry = !isGrave || this.#load.freeCores < threads - 0.5
+      if (this.#slow >= slowPasses || (now >= this.#next.fewer && mayTry)) return 'fewer'
+    }
+    if (threads === this.#most) return undefined
+    const { freeCores } = this.#load
+    const isFreer = freeCores > this.#freeInVain + 0.3
+    const mayTry = isFreer || (now >= this.#next.more && !isAlone)
+    return freeCores >= threads + 0.5 && mayTry ? 'more' : undefined
   }
 
   /** Learns how long a pass of `size` tokens took on this many threads. */
@@ -135,16 +191,19 @@ export class ThreadTuner {
     const { direction, threads, isBetter, lostMs } = trial
     const now = this.#clock.now()
     this.#trial = undefined
+    this.#hasBegun = true
     this.#slow = 0
     this.#freeInVain = -Infinity
+    if (isBetter) this.#threads = threads
+    const { freeCores } = this.#load
+    if (freeCores < Infinity) this.best = { threads: this.#threads, freeCores }
     if (isBetter) {
-      this.#threads = threads
       // The way back is not better; further on may be.
       this.#next = { ...this.#next, fewer: now + leastWait.fewer, more: now + leastWait.more }
       this.#next[direction] = now
       return
     }
-    if (direction === 'more') this.#freeInVain = this.#load.freeCores
+    if (direction === 'more') this.#freeInVain = freeCores
     this.#next[direction] = now + Math.max(leastWait[direction], lostMs / trialShare)
   }
 }
@@ -153,14 +212,15 @@ type Direction = 'fewer' | 'more'
 
 /** Some passes on another number of threads, compared with what they would have taken. */
 class Trial {
-  readonly direction: Direction
   readonly threads: number
   #passes = 0
   #ratios: number[] = []
   lostMs = 0
 
-  constructor(direction: Direction, from: number) {
-    this.direction = direction
+  constructor(
+    readonly direction: Direction,
+    from: number,
+  ) {
     this.threads = direction === 'more' ? from + 1 : from - 1
   }
 
@@ -185,50 +245,4 @@ class Trial {
 function keyOf(threads: number, size: number): number {
   const bucket = size <= 16 ? size : 16 + Math.round(2 * Math.log2(size / 16))
   return 128 * threads + bucket
-}
-
-/** Milliseconds between two looks at the machine: its counters tick every 10 ms. */
-const interval = 200
-
-/** Time that cores have worked so far, in milliseconds over all of them. */
-export interface CoreTime {
-  readonly cores: number
-  /** For any process. */
-  readonly busyMs: number
-  /** For this one. */
-  readonly ownMs: number
-}
-
-/** How much of the machine other processes use, by the system's own count. */
-export class MachineLoad {
-  readonly #clock: Clock
-  readonly #read: () => CoreTime
-  #last: { readonly at: number; readonly time: CoreTime }
-  #idle = Infinity
-
-  constructor(clock: Clock, read: () => CoreTime = readCoreTime) {
-    this.#clock = clock
-    this.#read = read
-    this.#last = { at: clock.now(), time: read() }
-  }
-
-  /** Cores that other processes left free lately; `Infinity` before that is known. */
-  get freeCores(): number {
-    const at = this.#clock.now()
-    const last = this.#last
-    if (at - last.at < interval) return this.#idle
-    const time = this.#read()
-    this.#last = { at, time }
-    const others = time.busyMs - last.time.busyMs - (time.ownMs - last.time.ownMs)
-    this.#idle = time.cores - Math.max(0, others) / (at - last.at)
-    return this.#idle
-  }
-}
-
-function readCoreTime(): CoreTime {
-  const cores = cpus()
-  const { user, system } = cpuUsage()
-  let busyMs = 0
-  for (const { times } of cores) busyMs += times.user + times.nice + times.sys + times.irq
-  return { cores: cores.length, busyMs, ownMs: (user + system) / 1000 }
 }

@@ -58,12 +58,3 @@ export function chooseThreads(
   }
   return { start, startAlone: start, most: start }
 }
-
-/**
- * Threads of an engine's first passes.
- * @param freeCores - cores that other processes left free lately; `Infinity` where that is not known
- */
-export function startThreads({ start, startAlone }: ThreadRange, freeCores: number): number {
-  const isAlone = Number.isFinite(freeCores) && freeCores >= startAlone - 0.5
-  return isAlone ? startAlone : start
-}

@@ -14,7 +14,7 @@ import { z } from 'zod'
 import { generate, openTiny, sampling } from '../open-tiny.js'
 import { randomSchema } from './random-schemas.js'
 
-const count = 200
+const count = process.argv.includes('--all') ? 200 : 70
 
 interface Output {
   readonly text: string
@@ -82,7 +82,7 @@ async function outputs(
   return results
 }
 
-t.test(`outputs of ${count} generated schemas are valid`, async (t) => {
+t.test('outputs of generated schemas are valid', async (t) => {
   t.setTimeout(180_000)
   const backend = await openTiny(t, { slots: 32, contextSize: 256, batchSize: 128 })
   const ajv = addFormats.default(new Ajv2020({ strict: false, ownProperties: true }))

@@ -1,14 +1,16 @@
-// An encoder that says what a test's options ask for: two tokens around as many vectors as the image is wide. An image
-// of 13 pixels' width ends the process, one of 14 cannot be read.
+// An encoder that says what a test's options ask for: two tokens around as many vectors as the image is wide, half of them at low detail. An image
+// of 13 pixels' width ends the process, one of 14 cannot be read, and
+// for one of 15 there is no answer.
 const { modelPath } = JSON.parse(process.argv[2])
 process.on('disconnect', () => process.exit(0))
 if (modelPath === 'missing') {
   process.send({ type: 'error', message: 'missing cannot be read' })
   process.disconnect()
-} else process.send({ type: 'ready' })
-process.on('message', ({ id, file, width }) => {
-  const pixels = Buffer.from(file).readUInt32BE(16)
+} else process.send({ type: 'ready', types: ['image'] })
+process.on('message', ({ id, file, detail, width }) => {
+  const pixels = Buffer.from(file).readUInt32BE(16) / (detail === 'low' ? 2 : 1)
   if (pixels === 13) process.kill(process.pid, 'SIGKILL')
+  if (pixels === 15) return
   if (pixels === 14) process.send({ type: 'failed', id, message: 'unreadable', isUnreadable: true })
   else {
     const vectors = new Float32Array(pixels * width).fill(pixels)

@@ -1,6 +1,9 @@
 import { join } from 'node:path'
+import { writeSyntheticModel } from '@cllm/gguf'
 import type { BatchItem, MediaSpan, TokenId } from '@cllm/core'
 import t, { type Test } from 'tap'
+import { LlamaCppStates } from '../../src/slots/llamacpp-states.js'
+import type { SlotCells } from '../../src/slots/slot-cells.js'
 import { openTiny, sampling } from '../open-tiny.js'
 import { writeTinyModel } from '../tiny-models.js'
 
@@ -40,6 +43,7 @@ async function answer(
   media: readonly MediaSpan[],
   width: number,
   chunk: number,
+  held = 0,
 ): Promise<TokenId[]> {
   const ids = prompt.map((token, index) =>
     media.some(({ start, length }) => index >= start && index < start + length)
@@ -48,14 +52,15 @@ async function answer(
   )
   const sampler = backend.createSampler(sampling({ temperature: 0 }), ids)
   const tokens = [...ids]
-  let computed = 0
+  let computed = held
   while (tokens.length < prompt.length + 8) {
     const end = Math.min(computed + chunk, tokens.length)
-    const within = media.flatMap(({ start, length, vectors }): MediaSpan[] => {
+    const within = media.flatMap(({ start, length, vectors, shape }): MediaSpan[] => {
       const [from, to] = [Math.max(start, computed), Math.min(start + length, end)]
       if (from >= to) return []
       const part = vectors.subarray((from - start) * width, (to - start) * width)
-      return [{ start: from - computed, length: to - from, vectors: part }]
+      const placed = shape === undefined ? {} : { shape: { ...shape, skipped: from - start } }
+      return [{ start: from - computed, length: to - from, vectors: part, ...placed }]
     })
     const isLast = end === tokens.length
     const item: BatchItem = {
@@ -136,4 +141,76 @@ t.test('a step that fails leaves the slots as they were', async (t) => {
   t.equal(outputs[0]?.length, 1, 'its slot is empty')
   sampler.dispose()
   t.ok(width > 0)
+})
+
+t.test('images with positions of their own, or read as a whole', async (t) => {
+  const modelPath = join(t.testdir(), 'tiny-vl.gguf')
+  await writeSyntheticModel({ like: 'tiny-vl', out: modelPath, seed: 1 })
+  const backend = await openTiny(t, { modelPath })
+  const width = 64
+  const grid = (columns: number) =>
+    spans.map(({ start, length }, nth): MediaSpan => {
+      const vectors = Float32Array.from({ length: length * width }, (_, at) => Math.sin(at + nth))
+      const positions = Math.max(columns, length / columns)
+      return { start, length, vectors, shape: { length, columns, positions } }
+    })
+  const media = grid(2)
+  media[0] = { ...media[0]!, shape: { length: 9, columns: 3, positions: 3 } }
+  const whole = await answer(backend, 0, media, width, 64)
+  t.notSame(await answer(backend, 1, grid(1), width, 64), whole, 'places matter')
+  for (const chunk of [11, 7, 5]) {
+    backend.release(1)
+    t.same(await answer(backend, 1, media, width, chunk), whole, `in chunks of ${chunk}`)
+  }
+  t.equal(await backend.copyPrefix(1, 2, 22), 20, 'an image is not cut')
+  t.same(await answer(backend, 2, media, width, 64, 20), whole, 'behind a copy of the first one')
+  t.equal(backend.truncate(2, 40), 40)
+  t.same(await answer(backend, 2, media, width, 64, 40), whole, 'behind both')
+  t.equal(backend.truncate(2, 5), 3)
+  t.same(await answer(backend, 2, media, width, 64, 3), whole, 'both again')
+
+  const ids = [5, ...Array.from({ length: 9 }, () => 100_000), 7]
+  const likelihood = async (slot: number, isWhole: boolean) => {
+    backend.release(slot)
+    const sampler = backend.createSampler(sampling({ temperature: 0 }), ids)
+    const span = { ...media[0]!, start: 1, shape: { length: 9, columns: 3, positions: 3, isWhole } }
+    const wanted = { outputs: [10], sampler, logprobs: 0 }
+    const item = { slot, position: 0, tokens: ids, media: [span], ...wanted }
+    const { outputs } = await backend.step([item])
+    return outputs[0]?.[0]?.logprobs?.logprob
+  }
+  const causal = await likelihood(3, false)
+  t.not(await likelihood(1, true), causal, 'its vectors see those behind them')
+  t.equal(await likelihood(1, false), causal, 'those of the next one do not')
+})
+
+t.test('a saved slot knows the places of its images', async (t) => {
+  const runs = [{ start: 3, length: 9, positions: 3, isGrid: true }]
+  const held = new Uint8Array([1, 2, 3])
+  const given: unknown[] = []
+  const cells = {
+    canRead: () => true,
+    canWrite: () => true,
+    runs: () => runs,
+    emptied() {},
+    restored: (...call: unknown[]) => given.push(call) > 0,
+  }
+  const states = new LlamaCppStates({
+    context: {
+      async saveSequence(_slot, _partial, allocate) {
+        const state = allocate(3)!.subarray(0, 3)
+        state.set(held)
+        return state
+      },
+      restoreSequence: async (_slot, state) => given.push(state) > 0,
+    },
+    cells: cells as unknown as SlotCells,
+    cutsAnywhere: true,
+    checkpointNeedsPrefix: true,
+    placesRuns: true,
+    key: async () => '',
+  })
+  const state = await states.save(0)
+  t.ok(await states.restore(1, state!, { tokens: 12 }))
+  t.same(given, [held, [1, 12, false, runs]])
 })

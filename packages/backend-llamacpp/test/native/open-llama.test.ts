@@ -2,12 +2,14 @@ import { truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { silentLogger } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
+import { GgufFileType } from 'node-llama-cpp'
 import t from 'tap'
 import { loadModel } from '../open-tiny.js'
 import { openLlama } from '../../src/native/open-llama.js'
 import { checkBindings } from '../../src/native/open/addon-bindings.js'
 import { hasNoGpu, openCpuAddon } from '../../src/native/open/cpu-addon.js'
-import { readGgufFile } from '../../src/native/gguf/gguf-file.js'
+import { binaryPackages, findBinary, gpuKinds } from '../../src/native/open/binaries.js'
+import { quantizationOf, readGgufFile } from '../../src/native/gguf/gguf-file.js'
 import { readGgufFileInfo } from '../../src/native/node-llama-cpp.js'
 import { nodeLlamaCppVersion } from '../../src/native/versions.js'
 
@@ -114,12 +116,13 @@ t.test('every native call that is used', async (t) => {
   await loaded.dispose()
 })
 
-t.test('the addon alone, as node-llama-cpp opens it', async (t) => {
+t.test('the addon alone', async (t) => {
   t.ok(hasNoGpu('linux', () => false))
   t.notOk(hasNoGpu('linux', (path) => path === '/dev/dri'))
   t.notOk(hasNoGpu('darwin', () => false))
-  const addon = await openCpuAddon(() => {})
-  if (addon === undefined) return t.not(process.platform, 'linux', 'it is known how on Linux')
+  const binary = findBinary('cpu')
+  if (binary === undefined) return t.not(process.platform, 'linux', 'Macs have one with Metal')
+  const addon = await openCpuAddon(binary, () => {})
   t.ok(addon.mathCores >= 1)
   t.ok((await addon.freeRam())! > 1e8, 'in bytes')
   t.ok(checkBindings(addon.bindings))
@@ -129,9 +132,52 @@ t.test('a GPU that is not there', async (t) => {
   const gpu = process.platform === 'darwin' ? 'cuda' : 'metal'
   await t.rejects(openLlama(gpu, silentLogger), {
     code: 'invalid_configuration',
-    message: new RegExp(gpu),
+    message: new RegExp(`on this machine, got ${gpu}`),
     details: { field: 'gpu' },
   })
+})
+
+t.test('libraries are found by their packages, in the version that is known here', async (t) => {
+  t.same(gpuKinds('linux', 'x64'), ['cuda', 'vulkan'])
+  t.same(gpuKinds('darwin', 'arm64'), ['metal'])
+  t.same(gpuKinds('linux', 'arm'), [])
+  const [cpu = ''] = binaryPackages('cpu')
+  t.match(findBinary('cpu')?.file, `${cpu}/bins/`)
+  if (`${process.platform} ${process.arch}` !== 'linux x64') return
+
+  await t.rejects(openLlama('vulkan', silentLogger), { message: /run: cllm gpu add vulkan$/ })
+  const packed = (version: string) => ({
+    'package.json': JSON.stringify({ version }),
+  })
+  const folder = t.testdir({
+    node_modules: {
+      '@node-llama-cpp': {
+        'linux-x64-cuda': packed(nodeLlamaCppVersion),
+        'linux-x64-cuda-ext': packed(nodeLlamaCppVersion),
+        'linux-x64-vulkan': packed('3.0.0'),
+      },
+    },
+  })
+  t.equal(findBinary('vulkan', folder), undefined, 'of another version')
+  const bins = (name: string) => join(folder, 'node_modules/@node-llama-cpp', name, 'bins', name)
+  const older = bins('linux-x64-cuda-ext')
+  t.same(findBinary('cuda', folder), {
+    file: join(bins('linux-x64-cuda'), 'llama-addon.node'),
+    older,
+  })
+  await t.rejects(openLlama('cuda', silentLogger, folder), {
+    message: /library for gpu 'cuda' does not work here \(Cannot find module/,
+  })
+})
+
+t.test('the names of quantizations are those of node-llama-cpp', (t) => {
+  const names = Object.entries(GgufFileType).filter(([, value]) => typeof value === 'number')
+  for (const [name, value] of names) {
+    t.equal(quantizationOf(value), name.replace(/^(MOSTLY|ALL)_/, ''))
+  }
+  t.equal(quantizationOf(undefined), 'unknown')
+  t.equal(quantizationOf(names.length), 'unknown')
+  t.end()
 })
 
 t.test('internals that have changed', (t) => {

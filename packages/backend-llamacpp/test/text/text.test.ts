@@ -58,14 +58,6 @@ t.test('decoders give what llama.cpp gives, and go on anywhere', async (t) => {
     const loaded = await loadModel({ ...settings, modelPath })
     const { native, vocabularySize } = loaded
     const vocabulary = new Vocabulary(native, vocabularySize)
-    const { bytes, starts } = vocabulary.texts()
-    const isSame = Array.from({ length: vocabularySize }, (_, token) => {
-      return !Buffer.compare(
-        bytes.subarray(starts[token], starts[token + 1]),
-        vocabulary.read(token),
-      )
-    })
-    t.equal(isSame.indexOf(false), -1, `${kind}: all texts at once are what each is`)
     const decode = (tokens: readonly TokenId[], before?: readonly TokenId[]): string => {
       const decoder = new Decoder(vocabulary, before)
       return tokens.map((token) => decoder.push(token)).join('') + decoder.end()
@@ -235,6 +227,35 @@ t.test('conversations', async (t) => {
   })
 })
 
+t.test(
+  'a later message of the system stays where it is said, whatever the template does',
+  async (t) => {
+    const each = (system: string) =>
+      `{% for m in messages %}{% if m.role == 'system' and not loop.first %}${system}` +
+      '{% else %}[{{ m.role }}] {{ m.content }}{% endif %}{% endfor %}'
+    const first =
+      "{% for m in messages %}{% if m.role == 'system' %}{{ m.content }}{% endif %}{% endfor %}"
+    const messages = [
+      { role: 'system', content: 'Be brief.' },
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: 'Yes?' },
+      { role: 'system', content: 'It rains.' },
+      { role: 'user', content: 'So?' },
+      { role: 'system', content: 'A lot.' },
+    ]
+    const merged = '[user] Hi[assistant] Yes?[user] It rains.\n\nSo?\n\nA lot.'
+    for (const [chatTemplate, expected] of [
+      [each('|{{ m.content }}|'), '[user] Hi[assistant] Yes?|It rains.|[user] So?|A lot.|'],
+      [each("{{ raise_exception('no system') }}"), merged],
+      [each(''), merged],
+      [`${first}${each('')}`, merged],
+    ] as const) {
+      const { tokenizer } = await openTiny(t, { chatTemplate })
+      t.ok(tokenizer.renderChat(messages).text.endsWith(expected), chatTemplate)
+    }
+  },
+)
+
 t.test('a text of all characters hides control tokens, or is refused', async (t) => {
   const { tokenizer } = await openTiny(t)
   const all = (first: number, last: number) =>
@@ -344,7 +365,7 @@ t.test(
     const system = { role: 'system', content: 'Be brief.' }
     t.match(tokenizer.renderChat([system, user]).text, '[user] Be brief.\nHi')
     t.equal(tokenizer.renderChat([user]).text.trim(), '[user] Hi')
-    t.throws(() => tokenizer.renderChat([user, system]), { code: 'invalid_request' })
+    t.match(tokenizer.renderChat([user, system]).text, '[user] Hi\n\nBe brief.')
   },
 )
 

@@ -2,8 +2,9 @@ import { threadsFor } from '@cllm/backend-llamacpp'
 import { SimulatedClock } from '@cllm/core'
 import { array, assert, constantFrom, integer, property, record } from 'fast-check'
 import t from 'tap'
-import { MachineLoad, ThreadTuner } from '../../src/threads/adaptive-threads.js'
-import { chooseThreads, startThreads } from '../../src/threads/cores.js'
+import { AdaptiveThreads, ThreadTuner } from '../../src/threads/adaptive-threads.js'
+import { MachineLoad } from '../../src/threads/machine-load.js'
+import { chooseThreads } from '../../src/threads/cores.js'
 import { openTiny, recordingLogger } from '../open-tiny.js'
 
 /** A machine whose threads wait for the slowest one, and whose neighbours take cores for themselves. */
@@ -39,11 +40,11 @@ class Machine {
     return Math.min(...all)
   }
 
-  run(ms: number, size = 1): number {
+  run(ms: number, size = 1, isAlone = false): number {
     const end = this.clock.now() + ms
     let threads = 0
     while (this.clock.now() < end) {
-      threads = this.tuner.next(size)
+      threads = this.tuner.next(size, isAlone)
       const took = this.ms(threads, size)
       this.clock.advance(took)
       this.tuner.observe(threads, size, took)
@@ -81,6 +82,84 @@ t.test('prompts of ever new lengths are compared, too', async (t) => {
   const machine = new Machine(2, 5)
   for (let size = 20; size < 60; size++) machine.run(1, size)
   t.equal(machine.passes.at(-1), 2)
+})
+
+t.test('a lone stream does not notice that threads are tried', async (t) => {
+  for (const cores of [2, 4, 8]) {
+    const machine = new Machine(cores, 20)
+    machine.run(3000)
+    machine.passes = []
+    machine.run(120_000, 1, true)
+    t.same([...new Set(machine.passes)], [cores], `${cores} cores, all of them free`)
+    machine.busy = 1
+    t.equal(machine.run(1000, 1, true), cores - 1, 'it has fewer when its passes become slow')
+    machine.passes = []
+    machine.run(120_000, 1, true)
+    t.same([...new Set(machine.passes)], [cores - 1], 'and no more while others compute')
+    machine.busy = 0
+    t.equal(machine.run(2000, 1, true), cores, 'until cores are free')
+  }
+  const many = new Machine(16, 20)
+  many.run(3000)
+  many.passes = []
+  many.run(60_000, 1, true)
+  t.ok(many.passes.includes(15), 'one of many threads less is not noticed')
+})
+
+t.test('the number follows the load until another was tried', async (t) => {
+  const clock = new SimulatedClock()
+  const load = { freeCores: Infinity }
+  const tuner = new ThreadTuner({ clock, start: 3, startAlone: 4, most: 4, load })
+  const next = (freeCores: number) => {
+    load.freeCores = freeCores
+    return tuner.next(1)
+  }
+  t.equal(next(Infinity), 3, 'what others compute is not known')
+  t.equal(next(3.2), 3, 'the model is being loaded, by two processes')
+  t.equal(next(4), 4)
+  t.equal(next(1), 4, 'fewer are tried first')
+})
+
+t.test('what proved best is what a later process begins with, under the same load', async (t) => {
+  const clock = new SimulatedClock()
+  const load = { freeCores: 8 }
+  const options = { clock, start: 7, startAlone: 8, most: 8, load }
+  const calls: number[] = []
+  const context = { setThreads: (threads: number) => void calls.push(threads) }
+  const decode = { order: [0, 1], tokens: 2, isDecode: true }
+  /** Three threads compute fastest. */
+  const run = (threads: AdaptiveThreads) => {
+    for (let pass = 0; pass < 3000; pass++) {
+      threads.before(decode)
+      const ms = 10 + 3 * Math.abs((calls.at(-1) ?? options.start) - 3)
+      clock.advance(ms)
+      threads.after(decode, ms)
+    }
+  }
+  const first = new AdaptiveThreads(context, options)
+  t.same(first.learned(), {}, 'nothing yet')
+  run(first)
+  const learned: unknown = JSON.parse(JSON.stringify(first.learned()))
+  t.match(learned, { decodes: { threads: 3, freeCores: 8 } })
+  const beginning = (known: unknown, freeCores: number) => {
+    const second = new AdaptiveThreads(context, options)
+    load.freeCores = freeCores
+    calls.length = 0
+    second.recall(known)
+    t.same(second.learned(), known)
+    second.before(decode)
+    return calls
+  }
+  t.same(beginning(learned, 8), [3], 'in the first pass')
+  t.same(beginning(learned, 5), [], 'other processes compute now')
+  t.same(
+    beginning({ decodes: { threads: 500, freeCores: 8 } }, 8),
+    [8],
+    'no more than there may be',
+  )
+  for (const wrong of [null, 3, { decodes: 3 }, { prompts: { threads: 0, freeCores: 8 } }]) {
+    t.throws(() => first.recall(wrong))
+  }
 })
 
 t.test('nothing is tried where there is one core', async (t) => {
@@ -132,8 +211,11 @@ t.test('what other processes leave free', async (t) => {
 
 t.test('an idle machine computes on all cores that help from the first pass on', async (t) => {
   const logger = recordingLogger()
-  const start = (freeCores: number, engines = 1, asked?: number) =>
-    startThreads(chooseThreads(asked, 4, { cores: 4, engines }, logger), freeCores)
+  const clock = new SimulatedClock()
+  const start = (freeCores: number, engines = 1, asked?: number) => {
+    const range = chooseThreads(asked, 4, { cores: 4, engines }, logger)
+    return new ThreadTuner({ ...range, clock, load: { freeCores } }).next(1)
+  }
   t.equal(start(4), 4)
   t.equal(start(3.6), 4)
   t.equal(start(3.2), 3, 'one is left to a process that computes')

@@ -66,11 +66,6 @@ export function numberOf(value: unknown): number | undefined {
   return typeof value === 'number' ? value : undefined
 }
 
-/** Removes undefined fields. */
-export function usageOf(counts: { readonly [name in keyof Usage]: number | undefined }): Usage {
-  return defined(counts)
-}
-
 /** The native API of cLLM: `POST /generate_stream`. */
 export const cllmApi: Api = {
   name: 'cllm',
@@ -90,7 +85,7 @@ export const cllmApi: Api = {
     if (event.error !== undefined) return { error: errorMessage(event.error) }
     if (event.done === true) {
       const timings = (event.timings ?? {}) as Readonly<Record<string, unknown>>
-      const usage = usageOf({
+      const usage = defined({
         generatedTokens: numberOf(event.generated_tokens),
         promptTokens: numberOf(timings.prompt_tokens),
         cachedTokens: numberOf(timings.cached_tokens),
@@ -122,7 +117,7 @@ export const llamaServerApi: Api = {
     const tokens = Array.isArray(event.tokens) ? event.tokens.length : 1
     if (event.stop !== true) return { text: event.content, tokens }
     const timings = event.timings as { readonly cache_n?: unknown } | undefined
-    const usage = usageOf({
+    const usage = defined({
       promptTokens: numberOf(event.tokens_evaluated),
       generatedTokens: numberOf(event.tokens_predicted),
       cachedTokens: numberOf(timings?.cache_n),
@@ -148,7 +143,7 @@ export const ollamaApi: Api = {
     if (event.error !== undefined) return { error: errorMessage(event.error) }
     if (event.done === true) {
       // `context` has the prompt in it and is no count; `eval_count` is what was generated.
-      const usage = usageOf({
+      const usage = defined({
         promptTokens: numberOf(event.prompt_eval_count),
         generatedTokens: numberOf(event.eval_count),
       })
@@ -160,7 +155,7 @@ export const ollamaApi: Api = {
 }
 
 const common = ({ model, maxTokens, temperature, ignoreEos }: Ask) => ({
-  ...(model === undefined ? {} : { model }),
+  ...defined({ model }),
   max_tokens: maxTokens,
   temperature,
   stream: true,
@@ -230,7 +225,7 @@ function readUsage(value: unknown): Usage | undefined {
   if (typeof value !== 'object' || value === null) return undefined
   const usage = value as Record<string, unknown>
   const details = usage.prompt_tokens_details as Record<string, unknown> | null | undefined
-  return usageOf({
+  return defined({
     promptTokens: numberOf(usage.prompt_tokens),
     generatedTokens: numberOf(usage.completion_tokens),
     cachedTokens: numberOf(details?.cached_tokens),

@@ -24,53 +24,41 @@ export interface RowContext {
 type Row = Readonly<Record<string, string | number | readonly number[]>>
 
 /** Rows with llama-bench's fields: `pp` for the prompts, `tg` for the answers. */
-export function llamaBenchRows(all: readonly EngineTimes[], context: RowContext): Row[] {
-  return all.flatMap((times) => {
-    const { promptTokens, outputTokens, parallel } = times
-    return [
-      llamaBenchRow(
-        { prompt: promptTokens, output: 0, depth: 0 },
-        parallel,
-        times.prefill,
-        context,
-      ),
-      llamaBenchRow(
-        { prompt: 0, output: outputTokens, depth: promptTokens },
-        parallel,
-        times.decode,
-        context,
-      ),
-    ]
-  })
-}
-
-function llamaBenchRow(
-  { prompt, output, depth }: { readonly [of in 'prompt' | 'output' | 'depth']: number },
-  parallel: number,
-  seconds: readonly number[],
+export function llamaBenchRows(
+  all: readonly EngineTimes[],
   { model, batchSize, threads, backend }: RowContext,
-): Row {
-  const speeds = seconds.map((time) => ((prompt + output) * parallel) / time)
-  const nanoseconds = seconds.map((time) => Math.round(time * 1e9))
-  return {
-    backends: backend,
-    model_filename: model.path ?? model.id,
-    model_type: `${model.architecture} ${model.quantization}`,
-    model_size: model.sizeBytes,
-    model_n_params: model.parameters,
-    n_batch: batchSize,
-    n_threads: threads ?? '',
-    n_prompt: prompt,
-    n_gen: output,
-    n_depth: depth,
-    n_parallel: parallel,
-    avg_ns: Math.round(mean(nanoseconds)),
-    stddev_ns: Math.round(deviation(nanoseconds)),
-    avg_ts: mean(speeds),
-    stddev_ts: deviation(speeds),
-    samples_ns: nanoseconds,
-    samples_ts: speeds,
-  }
+): Row[] {
+  return all.flatMap(({ promptTokens, outputTokens, parallel, prefill, decode }) => {
+    const row = (
+      prompt: number,
+      output: number,
+      depth: number,
+      seconds: readonly number[],
+    ): Row => {
+      const speeds = seconds.map((time) => ((prompt + output) * parallel) / time)
+      const nanoseconds = seconds.map((time) => Math.round(time * 1e9))
+      return {
+        backends: backend,
+        model_filename: model.path ?? model.id,
+        model_type: `${model.architecture} ${model.quantization}`,
+        model_size: model.sizeBytes,
+        model_n_params: model.parameters,
+        n_batch: batchSize,
+        n_threads: threads ?? '',
+        n_prompt: prompt,
+        n_gen: output,
+        n_depth: depth,
+        n_parallel: parallel,
+        avg_ns: Math.round(mean(nanoseconds)),
+        stddev_ns: Math.round(deviation(nanoseconds)),
+        avg_ts: mean(speeds),
+        stddev_ts: deviation(speeds),
+        samples_ns: nanoseconds,
+        samples_ts: speeds,
+      }
+    }
+    return [row(promptTokens, 0, 0, prefill), row(0, outputTokens, promptTokens, decode)]
+  })
 }
 
 /** Rows with llama-batched-bench's fields; times are means. */
@@ -131,18 +119,6 @@ export function llamaBenchTable(all: readonly EngineTimes[], context: RowContext
 
 /** llama-batched-bench's table. */
 export function batchedBenchTable(all: readonly EngineTimes[], context: RowContext): string {
-  const names = [
-    'PP',
-    'TG',
-    'B',
-    'N_KV',
-    'T_PP s',
-    'S_PP t/s',
-    'T_TG s',
-    'S_TG t/s',
-    'T s',
-    'S t/s',
-  ]
   const lines = batchedBenchRows(all, context).map((row) => {
     const whole = [row.pp, row.tg, row.pl, row.n_kv].map(String)
     const { t_pp, speed_pp, t_tg, speed_tg, t, speed } = row
@@ -151,5 +127,6 @@ export function batchedBenchTable(all: readonly EngineTimes[], context: RowConte
     )
     return `|${[...whole, ...numbers].join('|')}|\n`
   })
-  return `|${names.join('|')}|\n|${names.map(() => '---:').join('|')}|\n${lines.join('')}`
+  const head = '|PP|TG|B|N_KV|T_PP s|S_PP t/s|T_TG s|S_TG t/s|T s|S t/s|\n'
+  return `${head}${'|---:'.repeat(10)}|\n${lines.join('')}`
 }

@@ -6,7 +6,7 @@ import {
   defaultSampling,
   type Sampler,
 } from '@cllm/core'
-import { median } from 'simple-statistics'
+import { median, sum } from 'simple-statistics'
 import type { Share } from '@cllm/simulation'
 
 /** A step and how long it took. */
@@ -189,9 +189,8 @@ const step = (kind: PlannedStep['kind'], all: readonly Share[]): PlannedStep => 
   shares: all,
 })
 
-function shares(tokens: readonly number[], context: number): Share[] {
-  return tokens.map((count, slot) => ({ slot, tokens: count, context }))
-}
+const shares = (tokens: readonly number[], context: number): Share[] =>
+  tokens.map((count, slot) => ({ slot, tokens: count, context }))
 
 const equal = (count: number, tokens: number, context: number) =>
   shares(
@@ -200,5 +199,3 @@ const equal = (count: number, tokens: number, context: number) =>
   )
 
 const chunk = (tokens: number, context: number): Share => ({ slot: 0, tokens, context })
-
-const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)

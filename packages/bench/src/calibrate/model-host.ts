@@ -1,4 +1,10 @@
-import type { Backend, EngineClient, RouterPolicy, SchedulerPolicy } from '@cllm/core'
+import type {
+  Backend,
+  EngineClient,
+  ModelScheduler,
+  RouterPolicy,
+  SchedulerPolicy,
+} from '@cllm/core'
 
 /** A model and how it is loaded. */
 export interface ModelSettings {
@@ -62,6 +68,11 @@ export interface PolicyFactory {
   readonly routers?: {
     /** Makes the router of a name. */
     create(name: string, options?: Readonly<Record<string, unknown>>): RouterPolicy
+  }
+  /** The same of model schedulers; absent: there are none. */
+  readonly modelSchedulers?: {
+    /** Makes the scheduler of a name. */
+    create(name: string, options?: Readonly<Record<string, unknown>>): ModelScheduler
   }
   /** Makes the policy of a name; throws `invalid_policy`. */
   createPolicy(name: string, options: Readonly<Record<string, unknown>>): SchedulerPolicy

@@ -16,15 +16,7 @@ export function parseJsonLines<T>(text: string, file: string, schema: z.ZodType<
   return text.split(/\r?\n/).flatMap((text, index) => {
     if (text.trim() === '') return []
     const line = index + 1
-    let value: unknown
-    try {
-      value = JSON.parse(text)
-    } catch (error) {
-      throw datasetError(file, line, `not JSON: ${(error as Error).message}`)
-    }
-    const result = schema.safeParse(value)
-    if (!result.success) throw datasetError(file, line, problemOf(result.error))
-    return [{ line, value: result.data }]
+    return [{ line, value: parseJson(text, file, schema, 'not JSON', line) }]
   })
 }
 
@@ -32,6 +24,7 @@ export function parseJsonLines<T>(text: string, file: string, schema: z.ZodType<
  * The value of a JSON text.
  *
  * @param expected - what it could have been beside JSON, for the message
+ * @param line - of the file, from 1; default: the text is the whole file
  * @throws `invalid_dataset` naming the file and its problem
  */
 export function parseJson<T>(
@@ -39,15 +32,16 @@ export function parseJson<T>(
   file: string,
   schema: z.ZodType<T>,
   expected = 'not JSON',
+  line?: number,
 ): T {
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch (error) {
-    throw datasetError(file, undefined, `${expected}: ${(error as Error).message}`)
+    throw datasetError(file, line, `${expected}: ${(error as Error).message}`)
   }
   const result = schema.safeParse(value)
-  if (!result.success) throw datasetError(file, undefined, problemOf(result.error))
+  if (!result.success) throw datasetError(file, line, problemOf(result.error))
   return result.data
 }
 

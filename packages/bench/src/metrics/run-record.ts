@@ -76,3 +76,12 @@ export function gapsOf({ arrivalsMs }: RunRecord): number[] {
 export function e2eOf({ endMs, sentMs }: RunRecord): number {
   return endMs - sentMs
 }
+
+/** The first message of each kind of failure. */
+export function failuresOf(records: readonly RunRecord[]): Record<string, string> {
+  const failures: Record<string, string> = {}
+  for (const { failure } of records) {
+    if (failure !== undefined) failures[failure.kind] ??= failure.message
+  }
+  return failures
+}

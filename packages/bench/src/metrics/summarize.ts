@@ -1,4 +1,5 @@
 import { defined } from '@cllm/core'
+import { sum } from 'simple-statistics'
 import { type Distribution, distributionOf } from '../statistics/distribution.js'
 import {
   e2eOf,
@@ -9,6 +10,7 @@ import {
   tpotOf,
   ttftOf,
 } from './run-record.js'
+import { groupBy } from '../statistics/group-by.js'
 import { meetsSlo, type Slo } from './slo.js'
 
 /** The figures of one run. Latencies cover successful requests; counts cover all requests. */
@@ -107,9 +109,8 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
 }
 
 /** Prompt tokens by the server's count, or else the intended number. */
-function promptTokensOf({ usage, asked, outcome }: RunRecord): number {
-  return usage?.promptTokens ?? (outcome === 'ok' ? asked.inputTokens : 0)
-}
+const promptTokensOf = ({ usage, asked, outcome }: RunRecord): number =>
+  usage?.promptTokens ?? (outcome === 'ok' ? asked.inputTokens : 0)
 
 function durationOf(records: readonly RunRecord[]): number {
   if (records.length === 0) return 0
@@ -119,11 +120,9 @@ function durationOf(records: readonly RunRecord[]): number {
 
 const quick = (records: readonly RunRecord[]) => records.filter(({ slowReader }) => !slowReader)
 
-const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
-
 /** How long conversations took, pauses included, and what was asked beside them. */
 function summarizePrograms(records: readonly RunRecord[]): Pick<Summary, 'programMs' | 'aloneMs'> {
-  const programs = grouped(records, ({ program, index }) => program ?? index)
+  const programs = groupBy(records, ({ program, index }) => program ?? index)
   const all = [...programs.values()].filter((own) => own.every(({ outcome }) => outcome === 'ok'))
   const several = all.filter(({ length }) => length > 1)
   if (several.length === 0) return {}
@@ -151,7 +150,7 @@ export function summarizeTenants(records: readonly RunRecord[]): TenantSummary[]
       tenant,
       requests: own.length,
       failed: own.filter(({ outcome }) => outcome === 'failed').length,
-      generatedTokens: own.reduce((sum, record) => sum + generatedTokens(record), 0),
+      generatedTokens: sum(own.map(generatedTokens)),
       ...(ttftMs === undefined ? {} : { ttftMs }),
     }
   })
@@ -181,17 +180,4 @@ export function jainIndex(records: readonly RunRecord[]): number | undefined {
 }
 
 const byTenant = (records: readonly RunRecord[]): Map<string, RunRecord[]> =>
-  new Map([...grouped(records, ({ tenant }) => tenant)].sort(([a], [b]) => (a < b ? -1 : 1)))
-
-function grouped<Key>(
-  records: readonly RunRecord[],
-  keyOf: (record: RunRecord) => Key,
-): Map<Key, RunRecord[]> {
-  const groups = new Map<Key, RunRecord[]>()
-  for (const record of records) {
-    const own = groups.get(keyOf(record))
-    if (own === undefined) groups.set(keyOf(record), [record])
-    else own.push(record)
-  }
-  return groups
-}
+  new Map([...groupBy(records, ({ tenant }) => tenant)].sort(([a], [b]) => (a < b ? -1 : 1)))

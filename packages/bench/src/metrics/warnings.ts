@@ -1,3 +1,4 @@
+import { sum } from 'simple-statistics'
 import { generatedTokens, type RunRecord } from './run-record.js'
 import type { Summary } from './summarize.js'
 
@@ -68,5 +69,3 @@ function lagWarnings({ sendLagMs }: Summary, eventLoopP99Ms: number): string[] {
       : []),
   ]
 }
-
-const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)

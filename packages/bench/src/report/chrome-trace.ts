@@ -1,10 +1,11 @@
 import type { RunRecord } from '../metrics/run-record.js'
 import { loadName, type MeasuredRun } from './run-result.js'
+import type { StepBucket } from './step-history.js'
 
 /** An event of the Trace Event Format that Perfetto and chrome://tracing read; times in µs. */
 export interface TraceEvent {
   readonly name: string
-  readonly ph: 'X' | 'M'
+  readonly ph: 'X' | 'M' | 'C'
   readonly pid: number
   readonly tid: number
   readonly ts?: number
@@ -14,15 +15,25 @@ export interface TraceEvent {
 
 /** A timeline: a process per run, a lane per running request, with waiting and generating apart. */
 export function chromeTrace(runs: readonly MeasuredRun[]): { traceEvents: TraceEvent[] } {
-  const traceEvents = runs.flatMap(({ result, records }, pid): TraceEvent[] => {
+  const traceEvents = runs.flatMap(({ result, records, steps = [] }, pid): TraceEvent[] => {
     const name = `${result.target.name}, ${loadName(result.load)}, run ${result.repeat}`
     const lanes = lanesOf(records)
     return [
       { name: 'process_name', ph: 'M', pid, tid: 0, args: { name } },
       ...records.flatMap((record, index) => eventsOf(record, pid, lanes[index] as number)),
+      ...steps.map((bucket) => stepEvent(bucket, pid)),
     ]
   })
   return { traceEvents }
+}
+
+/** The composition of steps, as a counter. */
+function stepEvent(
+  { atMs, steps, prefillTokens, decodeTokens }: StepBucket,
+  pid: number,
+): TraceEvent {
+  const args = { prefill: prefillTokens / steps, decode: decodeTokens / steps }
+  return { name: 'tokens per step', ph: 'C', pid, tid: 0, ts: atMs * 1000, args }
 }
 
 function eventsOf(record: RunRecord, pid: number, tid: number): TraceEvent[] {

@@ -51,8 +51,7 @@ export const figures: readonly Figure[] = [
 /** Formats a number with its significant digits: 1,234 or 12.3 or 0.123. */
 export function formatNumber(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return '–'
-  const digits =
-    Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : Math.abs(value) >= 1 ? 2 : 3
+  const digits = [100, 10, 1].filter((limit) => Math.abs(value) < limit).length
   return value.toLocaleString('en-US', {
     minimumFractionDigits: value === 0 ? 0 : digits,
     maximumFractionDigits: digits,

@@ -2,7 +2,7 @@ import { cpus } from 'node:os'
 import type { LoadOptions, LoadShape } from '../load/load-options.js'
 import type { LoadResult, Stopped } from '../load/run-load.js'
 import type { Target } from '../load/target.js'
-import type { RunRecord } from '../metrics/run-record.js'
+import { failuresOf, type RunRecord } from '../metrics/run-record.js'
 import type { Slo } from '../metrics/slo.js'
 import { summarize, type Summary } from '../metrics/summarize.js'
 import { warningsOf } from '../metrics/warnings.js'
@@ -68,10 +68,6 @@ export function runResult({
 }: RunParts): MeasuredRun {
   const { records, stopped = null, laps, eventLoopP99Ms } = measured
   const summary = summarize(records, slo)
-  const failures: Record<string, string> = {}
-  for (const { failure } of records) {
-    if (failure !== undefined) failures[failure.kind] ??= failure.message
-  }
   const { name, url, api, model = null } = target
   return {
     records,
@@ -88,7 +84,7 @@ export function runResult({
       stopped,
       eventLoopP99Ms,
       summary,
-      failures,
+      failures: failuresOf(records),
       warnings: warningsOf(records, summary, eventLoopP99Ms, laps),
     },
   }

@@ -1,8 +1,14 @@
 import { performance } from 'node:perf_hooks'
 import { defined, type RouterPolicy, type SchedulerPolicy } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
-import { type SimulatedAnswer, type MachineModel, simulateLoad, slower } from '@cllm/simulation'
-import type { RunRecord } from '../metrics/run-record.js'
+import {
+  type MachineModel,
+  type SimulatedAnswer,
+  simulateLoad,
+  type SimulationOptions,
+  slower,
+} from '@cllm/simulation'
+import { failuresOf, type RunRecord } from '../metrics/run-record.js'
 import type { Slo } from '../metrics/slo.js'
 import { summarize } from '../metrics/summarize.js'
 import { lapWarnings } from '../metrics/warnings.js'
@@ -23,6 +29,8 @@ export interface SimulateOptions extends Omit<SimulatedSetup, 'cost'> {
   readonly createRouter?: () => RouterPolicy
   readonly machine: MachineModel
   readonly load: SimulatedLoadOptions
+  /** What serves the requests, where there are several models. */
+  readonly serve?: NonNullable<SimulationOptions['serve']>
   readonly slo?: Slo
   /** What to know of the setup: warnings of every result. */
   readonly warnings?: readonly string[]
@@ -42,20 +50,24 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   const { machine, load, slo = {}, slots, contextSize, batchSize, machines } = options
   const began = performance.now()
   const history = new StepHistory()
-  const { items, programs, laps, ...requests } = simulatedLoad(load)
+  const { items, programs, laps, ...requests } = simulatedLoad({
+    ...load,
+    ...defined({ images: options.images }),
+  })
   const { createRouter: router = () => createRouter(options.router), fleet } = options
   const { spread = 1, ...events } = fleet ?? {}
   const machineOf = (index: number) =>
     slower(machine, 1 + ((spread - 1) * index) / Math.max(1, machines - 1))
-  const { acceptance, draftShare, kvTokens } = options
+  const { acceptance, draftShare, kvTokens, images } = options
   const more = defined({ acceptance, draftShare, kvTokens })
   const size = { slots, contextSize, batchSize, ...more, machines }
-  const { results, steps, preemptions, draftTokens, acceptedTokens, utilization } =
+  const { results, steps, preemptions, draftTokens, acceptedTokens, utilization, swaps } =
     await simulateLoad({
       policy: options.createPolicy,
       machine: spread === 1 ? machine : machineOf,
       ...requests,
       ...size,
+      ...defined({ encodes: images }),
       router,
       ...events,
       seed: load.seed,
@@ -67,14 +79,10 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
           decodeTokens: decodeSequences,
           busyMs: durationMs,
         }),
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
+      ...defined({ signal: options.signal, serve: options.serve }),
     })
   const records = results.map((result) => recordOf(result, items, programs))
   const { sendLagMs: _, ...summary } = summarize(records, slo)
-  const failures: Record<string, string> = {}
-  for (const { failure } of records) {
-    if (failure !== undefined) failures[failure.kind] ??= failure.message
-  }
   return {
     records,
     steps: history.list(),
@@ -90,14 +98,14 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       cost: { name: machine.name, about: machine.about },
       ...size,
       router: options.router,
-      ...(fleet === undefined ? {} : { fleet }),
+      ...defined({ images, fleet, models: options.models, swaps }),
       summary,
       steps,
       preemptions,
       draftTokens,
       acceptedTokens,
       utilization,
-      failures,
+      failures: failuresOf(records),
       warnings: [...(options.warnings ?? []), ...warnings(records, laps)],
       wall_ms: Math.round(performance.now() - began),
     },

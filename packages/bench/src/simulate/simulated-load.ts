@@ -1,14 +1,19 @@
+import { defined } from '@cllm/core'
 import type { SimulatedRequest, SimulatedAnswer } from '@cllm/simulation'
 import { arrivals, traceTimes } from '../load/arrivals.js'
 import { pickTenant } from '../load/job.js'
-import type { LoadOptions } from '../load/load-options.js'
+import type { LoadOptions, TenantShare } from '../load/load-options.js'
 import { randomSource } from '../statistics/random-source.js'
 import type { WorkItem } from '../workload/work-item.js'
+import type { SimulatedImages } from './simulation-result.js'
 import { segmentsOf, tokenIds } from './token-ids.js'
 
 /** What a load must tell to be simulated. */
 export type SimulatedLoadOptions = Pick<LoadOptions, 'shape' | 'dataset' | 'seed' | 'tenants'> & {
   readonly requests: number
+  /** Models that requests ask for, by weight; a program's requests ask for one. Default: one. */
+  readonly models?: readonly TenantShare[]
+  readonly images?: Pick<SimulatedImages, 'share' | 'tokens'>
 }
 
 /** A load for `simulateLoad`. */
@@ -38,9 +43,10 @@ export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
     const begin = programs[Number(request.id)] ?? 0
     const index = items.push(conversation(last, last.next)) - 1
     programs.push(begin)
-    const { tenant } = request
-    const plain = requestAt(index, now + last.next.pauseMs, items, { ...options, tenants: [] })
-    return tenant === undefined ? plain : { ...plain, tenant }
+    const { tenant, model } = request
+    const others = { ...options, tenants: [], models: [] }
+    const plain = requestAt(index, now + last.next.pauseMs, items, others)
+    return { ...plain, ...defined({ tenant, model }) }
   }
   if (shape.kind === 'closed') {
     const first = Math.min(shape.concurrency, count)
@@ -73,15 +79,21 @@ function requestAt(
   index: number,
   arrival: number,
   items: readonly WorkItem[],
-  { dataset, seed, tenants = [] }: SimulatedLoadOptions,
+  { dataset, seed, tenants = [], models = [], images }: SimulatedLoadOptions,
 ): SimulatedRequest {
   const item = items[index] as WorkItem
   const lap = Math.floor(index / (dataset.size ?? Infinity))
   const prompt = () => tokenIds(item, lap)
   const { request, outputTokens: maxTokens } = item
-  const plain = { id: String(index), arrival, prompt, maxTokens, ...request }
-  if (tenants.length === 0) return plain
-  return { ...plain, tenant: pickTenant(tenants, randomSource(seed, 'job', index)()) }
+  const pick = (shares: readonly TenantShare[], what: string) =>
+    shares.length === 0 ? undefined : pickTenant(shares, randomSource(seed, what, index)())
+  const isSeen = images !== undefined && randomSource(seed, 'image', index)() < images.share
+  const at = Math.max(0, item.inputTokens - 1)
+  const media = isSeen
+    ? [{ type: 'image' as const, at, data: `${images.tokens} ${index}` }]
+    : undefined
+  const chosen = defined({ media, tenant: pick(tenants, 'job'), model: pick(models, 'model') })
+  return { id: String(index), arrival, prompt, maxTokens, ...request, ...chosen }
 }
 
 function arrivalTimes(

@@ -1,4 +1,5 @@
 import type { LoadShape } from '../load/load-options.js'
+import type { SimulatedEncodes } from '@cllm/simulation'
 import type { RunRecord } from '../metrics/run-record.js'
 import type { Summary } from '../metrics/summarize.js'
 import type { schemaVersion } from '../report/run-result.js'
@@ -19,11 +20,21 @@ export interface SimulatedSetup {
   readonly acceptance?: number
   /** How long a pass of the draft model takes, as a share of the model's; absent: there is none. */
   readonly draftShare?: number
+  /** The images of requests; absent: there are none. */
+  readonly images?: SimulatedImages
   readonly machines: number
+  /** Models of which not all are in memory; absent: there is one. */
+  readonly models?: { readonly scheduler: string; readonly maxLoaded: number }
   /** The router, with its options as JSON after a colon. */
   readonly router: string
   /** What happens to several machines; absent: nothing. */
   readonly fleet?: FleetSetup
+}
+
+/** Images of a simulated load: which share of the requests has one, of how many tokens, and what encoding it costs. */
+export interface SimulatedImages extends SimulatedEncodes {
+  readonly share: number
+  readonly tokens: number
 }
 
 /** What happens to the machines of a simulation, and how late their fronts see it. */
@@ -54,6 +65,8 @@ export interface SimulationResult extends SimulatedSetup {
   readonly steps: number
   /** How often a request lost its slot. */
   readonly preemptions: number
+  /** How often a model left memory for another one. */
+  readonly swaps?: number
   /** Tokens of drafts that were verified, and those of them that were right. */
   readonly draftTokens: number
   readonly acceptedTokens: number

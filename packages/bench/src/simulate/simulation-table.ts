@@ -2,6 +2,7 @@ import { writeRows } from '../calibrate/engine-rows.js'
 import { figures, formatEstimate, formatNumber } from '../report/figures.js'
 import { loadName } from '../report/run-result.js'
 import { textTable } from '../report/tables.js'
+import { groupBy } from '../statistics/group-by.js'
 import { estimate } from '../statistics/confidence.js'
 import type { SimulationSetup } from './simulate-policy.js'
 import type { SimulationResult } from './simulation-result.js'
@@ -18,7 +19,7 @@ export function simulationHead(setup: SimulationSetup): string {
     ...(spread === 1 ? [] : [`the slowest machine is ${formatNumber(spread)} times as slow`]),
     ...(drains.length === 0 ? [] : [`${drains.length} machines drain`]),
   ]
-  const { acceptance, draftShare, kvTokens } = setup
+  const { acceptance, draftShare, kvTokens, models, images } = setup
   const pool = kvTokens === undefined ? '' : ` (${kvTokens} together)`
   const by = draftShare === undefined ? '' : ` of a model of ${draftShare} of the time`
   const drafts = acceptance === undefined ? '' : `, drafts${by} right with ${acceptance}`
@@ -26,6 +27,14 @@ export function simulationHead(setup: SimulationSetup): string {
     `${load.requests} requests of ${load.dataset.name}, ${loadName(load.shape)}, seed ${load.seed}`,
     `${several}${slots} slots of ${contextSize} tokens${pool}, ${batchSize} tokens per step${drafts}`,
     ...(events.length === 0 ? [] : [events.join(', ')]),
+    ...(images === undefined
+      ? []
+      : [
+          `${Number((100 * images.share).toFixed(6))} % of the requests have an image of ${images.tokens} tokens, encoded in ${images.encodeMs} ms`,
+        ]),
+    ...(models === undefined
+      ? []
+      : [`${models.maxLoaded} models in memory at a time, chosen by ${models.scheduler}`]),
     `cost model ${machine.name}: ${machine.about}\n\n`,
   ].join('\n')
 }
@@ -46,6 +55,7 @@ const numbers: Readonly<Record<string, (result: SimulationResult) => number | un
   'prompt tokens computed': ({ summary: { cachedTokens, promptTokens } }) =>
     promptTokens > 0 ? promptTokens - cachedTokens : undefined,
   preemptions: ({ preemptions }) => preemptions,
+  'models swapped': ({ swaps }) => swaps,
   'draft tokens accepted %': ({ acceptedTokens, draftTokens }) =>
     draftTokens > 0 ? (100 * acceptedTokens) / draftTokens : undefined,
   'draft tokens verified': ({ acceptance, draftTokens }) =>
@@ -60,8 +70,7 @@ const numbers: Readonly<Record<string, (result: SimulationResult) => number | un
  * several seeds, each number is the mean with its 95 % interval.
  */
 export function simulationTable(results: readonly SimulationResult[]): string {
-  const byName = new Map<string, SimulationResult[]>()
-  for (const one of results) byName.set(nameOf(one), [...(byName.get(nameOf(one)) ?? []), one])
+  const byName = groupBy(results, nameOf)
   const known = Object.entries(numbers).filter(([, of]) =>
     results.some((one) => of(one) !== undefined),
   )

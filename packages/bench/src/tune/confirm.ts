@@ -50,14 +50,10 @@ export async function confirm(
   const measured = best.map((result) => ({ result, records: [] as RunRecord[] }))
   try {
     // Fresh prompts, so that no policy reuses the KV cache of the previous one.
-    const send = async (salt: string, count: number) =>
-      (
-        await runLoad(
-          target,
-          { ...load, requests: count, ...sampling },
-          { salt, firstItem: 0, signal },
-        )
-      ).records
+    const send = async (salt: string, count: number) => {
+      const all = { ...load, requests: count, ...sampling }
+      return (await runLoad(target, all, { salt, firstItem: 0, signal })).records
+    }
     await send('warm-up', Math.min(requests, warmUpRequests))
     for (let round = 1; round <= rounds; round++) {
       for (const { result, records } of measured) {

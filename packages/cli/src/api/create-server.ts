@@ -12,6 +12,7 @@ import {
 } from '@cllm/host'
 import { defaultPolicyName, fallbackPolicy } from '@cllm/scheduler'
 import { asLoaded } from '../engine/as-loaded.js'
+import { hasMediaLibrary } from '../engine/native-library.js'
 import { spawnEngine } from '../engine/spawn-engine.js'
 import { llamaCpp } from '../engine/engine-settings.js'
 import { catalogSampling } from '../models/catalog/catalog.js'
@@ -114,9 +115,14 @@ async function loadable(parts: ServerByName): Promise<LoadableModel> {
   return {
     name: backend.modelId,
     async load({ signal }) {
-      const { path } = await resolveModel(parts.model, { ...find, signal })
+      const { mmprojPath, mediaLibrary } = backend as Readonly<Record<string, unknown>>
+      const isOpen = find.mustBeGguf && mmprojPath === undefined
+      const looks = isOpen && (mediaLibrary !== undefined || (await hasMediaLibrary(process.env)))
+      const asked = { ...find, signal, textOnly: !looks }
+      const { path, projector } = await resolveModel(parts.model, asked)
+      const seeing = projector && { mmprojPath: projector, mmprojOptional: true }
       const engine = await spawnEngine(
-        { ...settings, backend: { ...backend, modelPath: path } },
+        { ...settings, backend: { ...seeing, ...backend, modelPath: path } },
         { env: process.env, signal },
       )
       return asLoaded(engine)

@@ -60,7 +60,7 @@ export class SharedBatchStore implements BatchStore {
   }
 
   async remove(id: string): Promise<void> {
-    await this.#records.files.remove(id)
+    await this.#of(id.startsWith('batch_') ? 'batches' : 'files').remove(id)
     await this.blobs.remove(id)
   }
 

@@ -40,3 +40,9 @@ export type HostedCommand = (
   io: CommandIo,
   host: ModelHost,
 ) => Promise<number>
+
+/** Writes what a command found, as JSON if that is asked for. Returns the command's exit code. */
+export function tell(io: CommandIo, asJson: boolean, found: unknown, text: () => string): number {
+  io.stdout.write(asJson ? `${JSON.stringify(found, undefined, 2)}\n` : text())
+  return 0
+}

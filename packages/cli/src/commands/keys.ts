@@ -1,10 +1,9 @@
-import { defined } from '@cllm/core'
-import type { ApiKey, KeyRole } from '@cllm/http-koa'
+import { CllmError, defined } from '@cllm/core'
+import type { ApiKey, KeyRole, KeyStore } from '@cllm/http-koa'
 import { textTable } from '../process/text-table.js'
-import type { CllmConfig } from '../config/options/schema.js'
-import { createKey, readKeyFile, updateKeyFile } from '../keys/key-file.js'
-import { type KeyPlace, withLimits } from '../keys/key-store.js'
-import type { CommandIo } from './command-io.js'
+import { readKeyFile, updateKeyFile } from '../keys/key-file.js'
+import { keyStore } from '../keys/key-store.js'
+import { type CommandIo, tell } from './command-io.js'
 import { defineCommand } from './flags/define-command.js'
 import { one, toggle, type Values, wrong } from './flags/flags.js'
 import { integer, orNone } from './flags/values.js'
@@ -34,23 +33,11 @@ Creates an API key, writes its hash to the key file and prints the key, which ca
 A running server with this file accepts the key within a second.`,
   flags: addFlags,
   async run({ flags, words: [name = ''] }, io) {
-    const { secret, key } = createKey({
-      name,
-      tenant: flags.tenant ?? name,
-      role: flags.role ?? 'user',
-      ...limitsIn(flags),
+    const { tenant = name, role = 'user' } = flags
+    await withKeys(flags, io, async (store, where) => {
+      io.stdout.write(`${await store.add({ name, tenant, role, ...limitsIn(flags) })}\n`)
+      io.stderr.write(`added to ${where}; the key cannot be shown again\n`)
     })
-    const place = await withKeys(flags, io, async ({ where, update }) => {
-      await update((keys) => {
-        if (keys.some((other) => other.name === name)) {
-          throw wrong(`${where} has a key "${name}" already; \`cllm keys revoke\` removes it`)
-        }
-        return [...keys, key]
-      })
-      return where
-    })
-    io.stdout.write(`${secret}\n`)
-    io.stderr.write(`added to ${place}; the key cannot be shown again\n`)
     return 0
   },
 })
@@ -63,10 +50,9 @@ export const listKeys = defineCommand({
   doc: 'Lists the names, tenants, roles and limits of the keys in the file.',
   flags: listFlags,
   async run({ flags }, io) {
-    const all = await withKeys(flags, io, async ({ read }) => await read())
+    const all = await withKeys(flags, io, async (store) => await store.list())
     const keys = all.map((key) => ({ ...key, hash: undefined }))
-    io.stdout.write(flags.json ? `${JSON.stringify(keys, undefined, 2)}\n` : `${table(keys)}\n`)
-    return 0
+    return tell(io, flags.json, keys, () => table(keys))
   },
 })
 
@@ -88,13 +74,7 @@ applies them within a second.`,
   async run({ flags, words: [name = ''] }, io) {
     const changes = limitsIn(flags)
     if (Object.keys(changes).length === 0) throw wrong('expected a limit, see --help')
-    await withKeys(flags, io, async ({ where, update }) => {
-      await update((keys) => {
-        const all = withLimits(keys, name, changes)
-        if (all === undefined) throw wrong(`${where} has no key "${name}"`)
-        return all
-      })
-    })
+    await withKeys(flags, io, async (store) => await store.limit(name, changes))
     io.stderr.write(`changed the limits of ${name}\n`)
     return 0
   },
@@ -106,13 +86,7 @@ export const revokeKey = defineCommand({
   doc: 'Removes a key from the file. A running server with this file refuses it within a second.',
   flags: fileFlags,
   async run({ flags, words: [name = ''] }, io) {
-    await withKeys(flags, io, async ({ where, update }) => {
-      await update((keys) => {
-        const rest = keys.filter((key) => key.name !== name)
-        if (rest.length === keys.length) throw wrong(`${where} has no key "${name}"`)
-        return rest
-      })
-    })
+    await withKeys(flags, io, async (store) => await store.remove(name))
     io.stderr.write(`revoked ${name}\n`)
     return 0
   },
@@ -128,46 +102,32 @@ const limitsIn = <T>(
     tokensPerMonth: flags['tokens-per-month'],
   })
 
-/** Where keys are kept. */
-interface NamedPlace extends KeyPlace {
-  /** Its name, for people. */
-  readonly where: string
-}
-
-/** Uses the keys of a cluster where its URL is given, else those of a file. */
+/** Uses the keys of a cluster where its URL is given, else those of a file; `where` names the place. */
 async function withKeys<T>(
   flags: Values<typeof fileFlags>,
   io: CommandIo,
-  use: (place: NamedPlace) => Promise<T>,
+  use: (store: KeyStore, where: string) => Promise<T>,
 ): Promise<T> {
   const { config, cluster: url, 'api-keys': keys, 'cluster-ca': ca } = flags
   const given = { config, 'api-keys': keys, cluster: url, 'cluster-ca': ca }
   const { cluster, security } = configFrom(given, io).config
-  if (url !== undefined) return await withClusterKeys(cluster, use)
-  const file = security.api_keys
-  if (file === null) throw wrong('expected --api-keys FILE, or --cluster URL')
-  return await use({
-    where: file,
-    read: async () => readKeyFile(file),
-    update: async (change) => await updateKeyFile(file, io.signal, change),
-  })
-}
-
-async function withClusterKeys<T>(
-  cluster: CllmConfig['cluster'],
-  use: (place: NamedPlace) => Promise<T>,
-): Promise<T> {
-  const { connectBus } = await import('./cluster/connect-bus.js')
-  const { readClusterKeys, updateClusterKeys } = await import('../keys/cluster-keys.js')
-  const bus = await connectBus(cluster)
   try {
-    return await use({
-      where: 'the cluster',
-      read: async () => await readClusterKeys(bus),
-      update: async (change) => await updateClusterKeys(bus, change),
+    if (url !== undefined) {
+      const { usingBus } = await import('./cluster/connect-bus.js')
+      const { clusterKeys } = await import('../keys/cluster-keys.js')
+      return await usingBus(cluster, async (bus) => await use(clusterKeys(bus), 'the cluster'))
+    }
+    const file = security.api_keys
+    if (file === null) throw wrong('expected --api-keys FILE, or --cluster URL')
+    const store = keyStore({
+      read: async () => readKeyFile(file),
+      update: async (change) => await updateKeyFile(file, io.signal, change),
     })
-  } finally {
-    await bus.close()
+    return await use(store, file)
+  } catch (error) {
+    throw CllmError.isInstance(error) && error.code === 'invalid_request'
+      ? wrong(error.message)
+      : error
   }
 }
 
@@ -178,10 +138,10 @@ function roleOf(role: string): KeyRole {
 
 function table(keys: readonly Omit<ApiKey, 'hash'>[]): string {
   const limits = ['requests/min', 'tokens/min', 'tokens/month']
-  const rows = textTable(['name', 'tenant', 'role', ...limits])
-  for (const { name, tenant, role, requestsPerMinute, tokensPerMinute, tokensPerMonth } of keys) {
+  const rows = keys.map((key) => {
+    const { name, tenant, role, requestsPerMinute, tokensPerMinute, tokensPerMonth } = key
     const minute = [requestsPerMinute ?? 'server', tokensPerMinute ?? 'server']
-    rows.push([name, tenant, role, ...minute, tokensPerMonth ?? 'none'])
-  }
-  return rows.toString()
+    return [name, tenant, role, ...minute, tokensPerMonth ?? 'none']
+  })
+  return textTable(['name', 'tenant', 'role', ...limits], rows)
 }

@@ -4,13 +4,12 @@ import { CllmError } from '@cllm/core'
 import convict from 'convict'
 import { checkCluster, checkEngine, checkServer } from './checks/check-together.js'
 import { checkModels, warnOfModels } from './checks/check-models.js'
-import { checkPolicy } from './checks/check-policy.js'
+import { checkBuiltIns } from './checks/check-built-ins.js'
 import { checkSecurity } from './checks/check-security.js'
 import { configVariable, readEnvironmentLayer } from './layers/environment-layer.js'
 import { readFileLayer } from './layers/file-layer.js'
 import { readFlagsLayer } from './layers/flags-layer.js'
 import { options, type PlacedOption, schema, type CllmConfig } from './options/schema.js'
-import { checkProtocols } from './protocol-names.js'
 import { modelPaths, resolveModels, policyPaths, resolvePolicy } from './resolve-policy.js'
 import type { Layer, Setting } from './layers/setting.js'
 import { describeValue } from './messages.js'
@@ -92,18 +91,9 @@ const merge = (layers: readonly Layer[]) => {
   )
   settings.set(modelPaths.served, models.served)
   const hasPlugins = (settings.get('plugins')!.value as readonly unknown[]).length > 0
-  const policyOptions = settings.get('scheduler.policy_options')!
-  const slo = settings.get('scheduler.slo')!
-  const protocols = settings.get('server.protocols')!
-  const protocolOptions = settings.get('server.protocol_options')!
   return {
     settings,
-    problems: [
-      ...problems,
-      ...models.problems,
-      ...(hasPlugins ? [] : checkPolicy(resolution, policyOptions, slo)),
-      ...(hasPlugins ? [] : checkProtocols(protocols, protocolOptions)),
-    ],
+    problems: [...problems, ...models.problems, ...(hasPlugins ? [] : checkBuiltIns(settings))],
   }
 }
 

@@ -85,11 +85,13 @@ export const resolvePolicy = (
     batching.source === order.source
       ? batching.source
       : `${policyPaths.batching} and ${policyPaths.order}`
+  const given = [batching, order].filter((half) => half.source !== 'default')
+  const labels = (given.length > 0 ? given : [batching]).map(({ label }) => label)
   const value = `${String(batching.value)}+${String(order.value)}`
   return {
     batching,
     order,
-    policy: { path: policyPaths.policy, value, source, label: batching.label },
+    policy: { path: policyPaths.policy, value, source, label: [...new Set(labels)].join(' and ') },
     problems,
   }
 }

@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs'
 import { parseKeepAlive } from '@cllm/http-koa'
 import { resolveAdapters } from './adapters.js'
-import { resolveModelSpec, resolveTemplate } from './paths.js'
+import { resolveTemplate } from './chat-templates.js'
+import { resolveModelSpec, resolveProjector } from './paths.js'
 import {
   format,
   isRecord,
@@ -72,6 +73,9 @@ export const resolveServed = (
           : {}),
         ...(Array.isArray(lora) ? { lora: resolveAdapters(lora.map(String), folder) } : {}),
         ...settings,
+        ...(typeof settings['mmproj'] === 'string'
+          ? { mmproj: resolveProjector(settings['mmproj'], folder) }
+          : {}),
       },
     ]),
   )

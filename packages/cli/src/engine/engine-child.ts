@@ -19,11 +19,12 @@ import { loadRegistry } from '../plugins/load-registry.js'
 import { ignoreStopSignals } from '../process/stop-signal.js'
 import { availableCores } from './available-cores.js'
 import { availableMemory } from './memory/available-memory.js'
-import { cacheSize } from './memory/cache-size.js'
-import { stateFilesOf } from './memory/state-files.js'
+import { cacheSize, stateFilesOf } from './memory/cache.js'
 import { type EngineSettings, type StartMessage, llamaCpp } from './engine-settings.js'
 import { fingerprintOf } from './fingerprint.js'
+import { openLearned } from './learned-file.js'
 import { findNativeLibraries } from './native-library.js'
+import { learnedFolder } from '../models/cache-folder.js'
 import { parentChannel } from './process-channel.js'
 
 /** Longer sequences have no drafts where all slots share one large pool of KV cells. */
@@ -55,12 +56,19 @@ async function start(settings: EngineSettings): Promise<void> {
     const context = { clock: systemClock, logger }
     const backend = await registry.createBackend(settings.backendName, settings.backend, context)
     await warmUp(backend)
+    const { kvCacheType, flashAttention } = settings.backend
+    const fingerprint = await fingerprintOf(backend, { kvCacheType, flashAttention, library })
+    const kind = [fingerprint, availableCores(), ...kindOf(settings)]
+    const learned = await openLearned(learnedFolder(process), kind, logger)
     const draftBackend = await openDraft(registry, settings, backend.limits, context)
-    const cacheRamBytes = cacheSize(cache.ram, availableMemory(settings.heldBytes), engines)
+    // What unloaded models leave behind is one more.
+    const sharers = engines + Number(cache.unloaded !== undefined)
+    const cacheRamBytes = cacheSize(cache.ram, availableMemory(settings.heldBytes), sharers)
     const options = { ...settings.options, cacheRamBytes }
     const { logger: _, ...parts } = use
     const made = {
       backend,
+      learned,
       ...draftBackend,
       policy,
       fallbackPolicy,
@@ -69,10 +77,12 @@ async function start(settings: EngineSettings): Promise<void> {
       registry,
       use: parts,
     }
-    const engine = createEngine({ ...made, ...stateFilesOf(cache, logger), counts: false })
+    const engine = createEngine({
+      ...made,
+      ...stateFilesOf(cache, cacheRamBytes, logger),
+      counts: false,
+    })
     await loadAdapters(engine, settings, logger)
-    const { kvCacheType, flashAttention } = settings.backend
-    const fingerprint = await fingerprintOf(engine.info(), { kvCacheType, flashAttention, library })
     hostEngine(engine, registry, channel, { fingerprint })
     void engine.failed().then((error) => {
       logger.error({ err: error }, 'the engine failed: its process ends and is replaced')
@@ -101,6 +111,20 @@ async function openDraft(
   const draftBackend = await registry.createBackend(backendName, options, context)
   await warmUp(draftBackend)
   return { draftBackend }
+}
+
+/** The settings that decide what an engine learns. */
+function kindOf(settings: EngineSettings): unknown[] {
+  const { backend, draft, policy, policyOptions, options, engines = 1 } = settings
+  return [
+    engines,
+    backend,
+    draft,
+    policy,
+    policyOptions,
+    options.speculative,
+    options.proposerOptions,
+  ]
 }
 
 /**

@@ -42,6 +42,8 @@ export interface CacheSettings {
   readonly ram: number | 'auto'
   /** Files that survive a restart. */
   readonly disk?: StateFolderOptions
+  /** Folder in memory where states wait for their model while another one has its place; without `disk`. */
+  readonly unloaded?: string
   /** Folder of the files that clients name. */
   readonly slotFolder?: string
   /** What files are encrypted with; default: they are not. */

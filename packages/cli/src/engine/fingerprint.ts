@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { currentVersions } from '@cllm/backend-llamacpp/native-build'
 import { sampleFile } from '@cllm/backend-llamacpp/sample-file'
-import type { EngineInfo } from '@cllm/core'
+import type { Backend } from '@cllm/core'
 import { thisMachine } from './native-library.js'
 
 /** What an engine's numbers depend on that its information does not say. */
@@ -17,7 +17,7 @@ export interface FingerprintParts {
  * `system_fingerprint` of OpenAI's answers, and what requests of a cluster move by.
  */
 export async function fingerprintOf(
-  { model, capabilities }: EngineInfo,
+  { model, capabilities }: Pick<Backend, 'model' | 'capabilities'>,
   { library, kvCacheType = null, flashAttention = null }: FingerprintParts,
 ): Promise<string> {
   const { path, details = {}, quantization, parameters } = model

@@ -2,7 +2,7 @@ import type { SupervisorOptions } from '@cllm/host'
 import { policyOptionsOf } from '../config/resolve-policy.js'
 import type { LoadedConfig } from '../config/load-config.js'
 import type { CllmConfig } from '../config/options/schema.js'
-import { readChatTemplate } from '../config/read-chat-template.js'
+import { readChatTemplate } from '../config/chat-templates.js'
 import type { OwnSettings } from '../config/served-models.js'
 import { catalogSampling } from '../models/catalog/catalog.js'
 import { type CacheSettings, type EngineSettings, llamaCpp } from './engine-settings.js'
@@ -16,6 +16,8 @@ export interface ModelToServe {
   readonly spec?: string
   /** Its file. */
   readonly path: string
+  /** What was found for it to see or hear with. Default: nothing. */
+  readonly projector?: string
   /** The file of the model that guesses for it; default: `scheduler.speculative` is no model. */
   readonly draftPath?: string
   readonly settings: OwnSettings
@@ -41,6 +43,7 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
       speculative: model.draftPath === undefined ? scheduler.speculative : 'draft',
       proposerOptions: scheduler.speculative_options,
       contextShift,
+      volatileLines: config.cache.volatile_lines,
       sampling: catalogSampling(model.spec ?? model.path),
       ...(tokens === 0 ? {} : { maxQueuedTokens: tokens }),
       ...(wait === 0 ? {} : { maxQueueWaitMs: wait * 1000 }),
@@ -74,9 +77,8 @@ function toCacheSettings({ cache }: CllmConfig): CacheSettings {
 }
 
 /** API keys imply tenants, so prefixes must not be shared between them. */
-function isolatesTenants({ security }: CllmConfig): boolean {
-  return security.isolate_tenants || security.api_key !== null || security.api_keys !== null
-}
+const isolatesTenants = ({ security }: CllmConfig): boolean =>
+  security.isolate_tenants || security.api_key !== null || security.api_keys !== null
 
 /** The name of the backend for a model with these settings. */
 export function backendNameOf({ engine }: CllmConfig, settings: OwnSettings): string {
@@ -101,7 +103,7 @@ export function ownBackendOptions(
 
 function toBackendOptions(
   config: CllmConfig,
-  { name, path, draftPath, settings }: ModelToServe,
+  { name, path, projector, draftPath, settings }: ModelToServe,
 ): EngineSettings['backend'] {
   const { chat_template: template } = settings
   const engine = ownEngine(config, settings)
@@ -110,6 +112,9 @@ function toBackendOptions(
     ...backendOptions(engine, isLlamaCpp),
     ...(template === undefined ? {} : { chatTemplate: readChatTemplate(template) }),
     ...(sleepsBetweenPasses(engine, draftPath) ? { poll: 0 } : {}),
+    ...(isLlamaCpp && engine.mmproj === 'auto' && projector !== undefined
+      ? { mmprojPath: projector, mmprojOptional: true }
+      : {}),
     ...ownBackendOptions(config, settings),
     modelPath: path,
     modelId: name,
@@ -130,6 +135,7 @@ function toDraftOptions(
     chatTemplate: _,
     reasoning: __,
     kvTokens: ___,
+    mmprojPath: ____,
     ...options
   } = toBackendOptions(config, model)
   return { ...options, modelPath: model.draftPath, modelId: 'draft' }

@@ -1,6 +1,6 @@
 import { type RedisBus, SharedText } from '@cllm/cluster'
 import { type Logger, systemClock } from '@cllm/core'
-import { type ApiKey, keyRing, parseKeys } from '@cllm/http-koa'
+import { type ApiKey, keyRing, type KeyStore, parseKeys } from '@cllm/http-koa'
 import { keyStore } from './key-store.js'
 import { type KeySources, openKeyRing, type OpenKeyRing } from './open-key-ring.js'
 
@@ -31,10 +31,7 @@ export async function openClusterKeys(
   return {
     find: (secret) => ring.find(secret) ?? own?.find(secret),
     withHash: (hash) => ring.withHash(hash) ?? own?.withHash(hash),
-    store: keyStore({
-      read: async () => await readClusterKeys(bus),
-      update: async (change) => await updateClusterKeys(bus, change),
-    }),
+    store: clusterKeys(bus),
     close() {
       close()
       own?.close()
@@ -42,27 +39,13 @@ export async function openClusterKeys(
   }
 }
 
-/**
- * Reads the keys of a cluster.
- *
- * @throws `cluster_unavailable`
- */
-export async function readClusterKeys(bus: RedisBus): Promise<readonly ApiKey[]> {
-  const text = await new SharedText(bus, sharedKeys).read()
-  return text === null ? [] : parseKeys(text, sharedKeys)
-}
-
-/**
- * Changes the keys of a cluster.
- *
- * @throws `cluster_unavailable`, and what `change` throws
- */
-export async function updateClusterKeys(
-  bus: RedisBus,
-  change: (keys: readonly ApiKey[]) => readonly ApiKey[],
-): Promise<void> {
-  await new SharedText(bus, sharedKeys).update((text) => {
-    const keys = change(text === null ? [] : parseKeys(text, sharedKeys))
-    return JSON.stringify({ keys })
+/** The keys of a cluster; its methods throw `cluster_unavailable`, too. */
+export function clusterKeys(bus: RedisBus): KeyStore {
+  const shared = new SharedText(bus, sharedKeys)
+  const keysIn = (text: string | null) => (text === null ? [] : parseKeys(text, sharedKeys))
+  return keyStore({
+    read: async () => keysIn(await shared.read()),
+    update: async (change) =>
+      await shared.update((text) => JSON.stringify({ keys: change(keysIn(text)) })),
   })
 }

@@ -11,6 +11,7 @@ import {
 } from 'node:fs'
 import { CllmError } from '@cllm/core'
 import { type ApiKey, hashKey, parseKeys } from '@cllm/http-koa'
+import { orInvalid } from '../config/messages.js'
 import { replaceFile } from '../models/replace-file.js'
 import { withLock } from '../models/fetch/with-lock.js'
 
@@ -20,14 +21,11 @@ import { withLock } from '../models/fetch/with-lock.js'
  * @throws `invalid_configuration` for a file that is missing or not a key file
  */
 export function readKeyFile(file: string): readonly ApiKey[] {
-  let text: string
-  try {
-    text = readFileSync(file, 'utf8')
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    const message = `the keys cannot be read: ${reason}. \`cllm keys add NAME --api-keys FILE\` writes them`
-    throw new CllmError('invalid_configuration', message, { cause })
-  }
+  const text = orInvalid(
+    () => readFileSync(file, 'utf8'),
+    (reason) =>
+      `the keys cannot be read: ${reason}. \`cllm keys add NAME --api-keys FILE\` writes them`,
+  )
   return parseKeys(text, file)
 }
 

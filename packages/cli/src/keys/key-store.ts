@@ -25,9 +25,9 @@ export const keyStore = ({ read, update }: KeyPlace): KeyStore => ({
   async limit(name, changes) {
     let changed: ApiKey | undefined
     await update((keys) => {
-      const all = withLimits(keys, name, changes)
-      changed = all?.find((key) => key.name === name)
-      if (all === undefined) throw wrongName(`there is no key "${name}"`)
+      const all = keys.map((key) => (key.name === name ? limited(key, changes) : key))
+      changed = all.find((key) => key.name === name)
+      if (changed === undefined) throw wrongName(`there is no key "${name}"`)
       return all
     })
     return changed!
@@ -41,16 +41,7 @@ export const keyStore = ({ read, update }: KeyPlace): KeyStore => ({
   },
 })
 
-/** The keys with other limits for one of them; undefined where there is none of this name. */
-export function withLimits(
-  keys: readonly ApiKey[],
-  name: string,
-  changes: LimitChanges,
-): readonly ApiKey[] | undefined {
-  if (!keys.some((key) => key.name === name)) return undefined
-  return keys.map((key) => (key.name === name ? limited(key, changes) : key))
-}
-
+/** A key with other limits; null takes one away. */
 function limited(key: ApiKey, changes: LimitChanges): ApiKey {
   const all = Object.entries({ ...key, ...changes }).filter(([, value]) => value !== null)
   return Object.fromEntries(all) as unknown as ApiKey

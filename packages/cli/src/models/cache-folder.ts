@@ -29,9 +29,19 @@ export function nativeFolder(options: CacheFolderOptions): string {
   return ownFolder('native', options)
 }
 
+/** The folder for libraries that `cllm gpu add` fetches: `gpu`, beside that of `cllm native build`. It need not exist. */
+export function gpuFolder(options: CacheFolderOptions): string {
+  return ownFolder('gpu', options)
+}
+
 /** The folder for the compiled code of cLLM's own modules, in the user's cache folder. It need not exist. */
 export function compiledFolder(options: CacheFolderOptions): string {
   return join(userFolder(options), 'compiled')
+}
+
+/** The folder for what engines have learned, in the user's cache folder. It need not exist. */
+export function learnedFolder(options: CacheFolderOptions): string {
+  return join(userFolder(options), 'learned')
 }
 
 function ownFolder(name: string, options: CacheFolderOptions): string {

@@ -1,4 +1,3 @@
-import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { catalog, type CatalogEntry, DEFAULT_MODEL, findEntry } from './catalog/catalog.js'
 import { memoryFor, shapeOf } from './catalog/memory-of.js'
@@ -8,6 +7,8 @@ import type { LoadedConfig } from '../config/load-config.js'
 import { availableMemory } from '../engine/memory/available-memory.js'
 import { llamaCpp } from '../engine/engine-settings.js'
 import { backendNameOf } from '../engine/to-engine-settings.js'
+import { exists } from './fetch/check-file.js'
+import { askHub, hubEndpoint } from './fetch/published-hash.js'
 import { cacheFolder } from './cache-folder.js'
 
 /** What a choice depends on. */
@@ -80,37 +81,22 @@ function bytesOf(
   return memoryFor(shape, slots, Math.min(contextSize, shape.trainingContext))
 }
 
-async function isDownloaded(
-  { file }: CatalogEntry,
-  { cacheFolder }: ChoiceOptions,
-): Promise<boolean> {
-  return await stat(join(cacheFolder, file)).then(
-    () => true,
-    () => false,
-  )
-}
+const isDownloaded = async ({ file }: CatalogEntry, { cacheFolder }: ChoiceOptions) =>
+  await exists(join(cacheFolder, file))
 
 /** The host that has the entry's file, if it says so in time. */
 async function reachable(
   { sources }: CatalogEntry,
   { env, signal, patienceMs = 3000 }: ChoiceOptions,
 ): Promise<string | undefined> {
-  const endpoint = new URL(env['HF_ENDPOINT'] || env['MODEL_ENDPOINT'] || 'https://huggingface.co/')
   const source = sources.find(({ kind }) => kind === 'hugging-face')
   if (source?.kind !== 'hugging-face') return undefined
   const [, repository, file, commit = 'main'] =
     /^hf:([^/]+\/[^/]+)\/([^#]+)(?:#(.+))?$/.exec(source.uri) ?? []
-  try {
-    const { status } = await fetch(new URL(`${repository}/resolve/${commit}/${file}`, endpoint), {
-      method: 'HEAD',
-      redirect: 'manual',
-      signal: AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]),
-    })
-    return status < 400 ? endpoint.host : undefined
-  } catch {
-    signal.throwIfAborted()
-    return undefined
-  }
+  const path = `${repository}/resolve/${commit}/${file}`
+  const asking = { method: 'HEAD', redirect: 'manual' } as const
+  const answer = await askHub(path, asking, { env, signal, patienceMs })
+  return answer && new URL(hubEndpoint(env)).host
 }
 
 /** The model that stands for a choice of the server. */

@@ -1,19 +1,15 @@
-import { mkdir } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
-import { CllmError, type ModelSource, nearestName } from '@cllm/core'
+import { CllmError, defined, type ModelSource, nearestName } from '@cllm/core'
+import { suggestion } from '../config/messages.js'
 import { schemeOf } from '../config/paths.js'
 import { cacheFolder as userCacheFolder } from './cache-folder.js'
 import { catalog as defaultCatalog, type CatalogEntry, findEntry } from './catalog/catalog.js'
-import { checkGguf, checkReadable } from './fetch/check-file.js'
+import { checkGguf, checkReadable, exists } from './fetch/check-file.js'
 import { fetchCatalogModel } from './fetch/fetch-catalog-model.js'
-import { fetchChecked, findHuggingFace } from './fetch/fetch-hugging-face.js'
-import { fetchFromSource, sourceOf } from './fetch/fetch-from-source.js'
+import { fetchFromHuggingFace } from './fetch/fetch-hugging-face.js'
 import type { FetchOptions } from './fetch/fetch-progress.js'
-import { partsOf } from './fetch/published-hash.js'
-import { inResumeFolder, resumeFolder } from './fetch/resume-folder.js'
-import { withLock } from './fetch/with-lock.js'
-import { replaceFile } from './replace-file.js'
+import { projectorBeside } from './projector.js'
 
 /** How to find a model. All fields have defaults for a command line. */
 export interface ResolveModelOptions extends Partial<FetchOptions> {
@@ -32,6 +28,8 @@ export type ModelSources = ReadonlyMap<string, ModelSource>
 export interface ResolvedModel {
   /** Absolute path of its file. */
   readonly path: string
+  /** Absolute path of what it sees or hears with. Absent: none is known. */
+  readonly projector?: string
   /** Its name: the catalog's, the repository's, or the file's without `.gguf`. */
   readonly name: string
   /** The requested spec. */
@@ -64,12 +62,43 @@ export async function resolveModel(
   }
   try {
     const name = modelName(spec, complete)
+    const entry = findEntry(complete.catalog, spec)
+    const isHere = entry && (await exists(join(complete.cacheFolder, entry.file)))
     const path = await find(spec, complete)
     await (complete.mustBeGguf ? checkGguf(path) : checkReadable(path))
-    return { path, name, spec }
+    if (!complete.mustBeGguf || complete.textOnly) return { path, name, spec }
+    const projector = await projectorOf(entry, complete, isHere === true)
+    return { path, name, spec, ...defined({ projector: projector ?? projectorBeside(path) }) }
   } catch (error) {
     if (!options.signal?.aborted) throw CllmError.from(error, 'model_unavailable')
     throw new CllmError('cancelled', `fetching the model ${spec} was cancelled`, { cause: error })
+  }
+}
+
+/** Whether a model may come with a projector, as far as that is known before it is fetched. */
+export function mayHaveProjector(spec: string): boolean {
+  const entry = findEntry(defaultCatalog, spec)
+  if (entry !== undefined) return entry.projector !== undefined
+  return schemeOf(spec) !== undefined || projectorBeside(spec) !== undefined
+}
+
+/**
+ * The projector of a catalog model, fetched like it. A model that is here already is served without one where it cannot be
+ * had.
+ */
+async function projectorOf(
+  entry: CatalogEntry | undefined,
+  options: FetchOptions,
+  isHere: boolean,
+): Promise<string | undefined> {
+  if (entry?.projector === undefined) return undefined
+  const { projector } = entry
+  try {
+    return await fetchCatalogModel({ ...entry, ...projector, name: projector.file }, options)
+  } catch (error) {
+    if (!isHere || options.signal.aborted) throw error
+    options.onProgress({ kind: 'failed', source: projector.file, reason: (error as Error).message })
+    return undefined
   }
 }
 
@@ -79,7 +108,7 @@ async function find(
 ): Promise<string> {
   const entry = findEntry(options.catalog, spec)
   if (entry) return await fetchCatalogModel(entry, options)
-  if (spec.startsWith('hf:')) return await findOnHuggingFace(spec, options)
+  if (spec.startsWith('hf:')) return await fetchFromHuggingFace(spec, options)
   const scheme = schemeOf(spec)
   if (scheme !== undefined) return await fetchFromSource(spec, scheme, options)
   return resolve(options.cwd, spec.replace(/^~(?=[\\/])/, homedir()))
@@ -109,56 +138,42 @@ export function modelName(
   throw new CllmError('model_unavailable', unknown(spec, catalog), { details: { spec } })
 }
 
-async function findOnHuggingFace(spec: string, options: FetchOptions): Promise<string> {
-  if (!/^hf:[^\s/:]+\/[^\s/:]/.test(spec)) {
-    throw new CllmError(
-      'model_unavailable',
-      `${spec} is not a Hugging Face model: expected hf:owner/repository[:quantization]`,
-      { details: { spec } },
-    )
-  }
-  const { cacheFolder, env, onProgress } = options
-  const present = await findHuggingFace(spec, cacheFolder)
-  if (present !== undefined) return present
-  await mkdir(cacheFolder, { recursive: true })
-  const lockPath = join(cacheFolder, spec.replaceAll(/[^\w.-]+/g, '_'))
-  return await withLock(
-    lockPath,
-    {
-      signal: options.signal,
-      onWait: () => onProgress({ kind: 'waiting', model: spec }),
-      staleMs: options.lockStaleMs,
-    },
-    async (signal) => {
-      const fetched = await findHuggingFace(spec, cacheFolder) // by another process meanwhile
-      if (fetched !== undefined) return fetched
-      onProgress({ kind: 'start', model: spec, source: 'Hugging Face' })
-      const directory = resumeFolder(lockPath)
-      const path = await inResumeFolder(directory, signal, async () => {
-        const fetchedFile = await fetchChecked(spec, {
-          directory,
-          env,
-          signal,
-          model: spec,
-          onBytes: (receivedBytes, totalBytes) =>
-            onProgress({ kind: 'bytes', receivedBytes, totalBytes }),
-          onProgress,
-        })
-        // a file is found by its name only when it was checked; the first one names the model
-        for (const file of partsOf(fetchedFile).toReversed()) {
-          await replaceFile(file, join(cacheFolder, basename(file)))
-        }
-        return join(cacheFolder, basename(fetchedFile))
-      })
-      onProgress({ kind: 'done', model: spec, path })
-      return path
-    },
-  )
+/** @throws `model_unavailable` with the known schemes */
+function sourceOf(spec: string, scheme: string, sources: ModelSources): ModelSource {
+  const source = sources.get(scheme)
+  if (source !== undefined) return source
+  const schemes = ['hf', ...sources.keys()]
+  const message = `${spec}: no plug-in provides the model source "${scheme}"; expected one of ${schemes.join(', ')}${suggestion(scheme, schemes)}`
+  throw new CllmError('model_unavailable', message, { details: { spec, valid: schemes } })
 }
 
-function isPath(spec: string): boolean {
-  return /[\\/]|^[.~]|\.gguf$/i.test(spec)
+/**
+ * Fetches a model from a plug-in's source.
+ *
+ * @returns the absolute path of its file
+ * @throws `model_unavailable`, or the source's error
+ */
+async function fetchFromSource(
+  spec: string,
+  scheme: string,
+  {
+    sources,
+    signal,
+    onProgress,
+  }: Pick<FetchOptions, 'signal' | 'onProgress'> & { readonly sources: ModelSources },
+): Promise<string> {
+  const source = sourceOf(spec, scheme, sources)
+  onProgress({ kind: 'start', model: spec, source: scheme })
+  const { path } = await source.fetch(spec.slice(scheme.length + 1), {
+    signal,
+    onProgress: (receivedBytes, totalBytes = 0) =>
+      onProgress({ kind: 'bytes', receivedBytes, totalBytes }),
+  })
+  onProgress({ kind: 'done', model: spec, path })
+  return path
 }
+
+const isPath = (spec: string): boolean => /[\\/]|^[.~]|\.gguf$/i.test(spec)
 
 function unknown(spec: string, catalog: readonly CatalogEntry[]): string {
   const names = catalog.map(({ name }) => name)

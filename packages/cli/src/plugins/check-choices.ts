@@ -15,6 +15,7 @@ export function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): vo
   const { scheduler, models, use } = loaded.config
   registry.createPolicy(scheduler.policy, policyOptionsOf(scheduler))
   registry.checkParts(use)
+  registry.modelSchedulers.create(models.scheduler, models.scheduler_options)
   const { speculative, speculative_options: proposerOptions } = scheduler
   if (!isDraftModel(speculative, registry, { sources: registry.modelSources() })) {
     registry.proposers.check(speculative, proposerOptions)

@@ -1,6 +1,6 @@
 import { mkdirSync, openSync, writeSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { CllmError } from '@cllm/core'
+import { orInvalid } from '../config/messages.js'
 
 const standardError = 2
 /** Milliseconds until a pipe that is full is tried again. */
@@ -30,13 +30,11 @@ export class LogLines {
    * @throws `invalid_configuration` when it cannot be opened
    */
   static toFile(file: string): LogLines {
-    try {
+    const open = () => {
       mkdirSync(dirname(file), { recursive: true })
       return new LogLines(openSync(file, 'a'))
-    } catch (cause) {
-      const message = `the log file cannot be opened: ${(cause as Error).message}`
-      throw new CllmError('invalid_configuration', message, { cause })
     }
+    return orInvalid(open, (reason) => `the log file cannot be opened: ${reason}`)
   }
 
   write(line: string): void {

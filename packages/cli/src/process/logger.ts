@@ -1,6 +1,6 @@
 import type { Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
-import pino, { type DestinationStream } from 'pino'
+import pino from 'pino'
 import type { CllmConfig } from '../config/options/schema.js'
 import { LogLines } from './log-lines.js'
 import { terminalLog } from './terminal-log.js'
@@ -26,15 +26,20 @@ const contentPaths = ['prompt', 'messages', 'input', 'text', 'refusal'].flatMap(
   `*.${name}`,
 ])
 
+/** Takes lines. */
+interface LineWriter {
+  readonly write: (line: string) => void
+}
+
 /** Destination of lines when there is no log file. */
 export interface LogTerminal {
   /** True for readable lines; otherwise lines are JSON. */
   readonly isTTY: boolean
   /** Default: standard error, because commands print their results to standard output. */
-  readonly destination?: DestinationStream
+  readonly destination?: LineWriter
 }
 
-const open = (file: string | null, { isTTY, destination }: LogTerminal): DestinationStream => {
+const open = (file: string | null, { isTTY, destination }: LogTerminal): LineWriter => {
   if (file !== null) return LogLines.toFile(file)
   if (!isTTY) return destination ?? new LogLines()
   return terminalLog(destination ?? new LogLines())

@@ -16,3 +16,45 @@ export function terminalBar(
   const own = { format, stream, hideCursor: true, gracefulExit: false, ...options }
   return new SingleBar(own, Presets.shades_classic)
 }
+
+/** Shows how far something is. */
+export interface Meter {
+  /** @param values - what the bar's format names besides the usual */
+  readonly update: (done: number, total: number, values?: Readonly<Record<string, string>>) => void
+  /** Ends it, and restores the terminal; what is updated later is another. */
+  readonly stop: () => void
+}
+
+/**
+ * A bar on a terminal, elsewhere a line now and then.
+ *
+ * @param parts - how many lines there are for the whole
+ * @param line - a line, of the percent done and the total
+ */
+export function meterOn(
+  output: Output,
+  format: string,
+  parts: number,
+  line: (percent: number, total: number) => string,
+): Meter {
+  let bar: CliProgress.SingleBar | undefined
+  let told = 0
+  return {
+    update(done, total, values) {
+      if (output.isTTY !== true) {
+        const now = total === 0 ? 0 : Math.floor((done / total) * parts)
+        if (now > told) output.write(`${line((100 / parts) * now, total)}\n`)
+        told = Math.max(told, now)
+      } else if (bar !== undefined) bar.update(done, values)
+      else if (total > 0) {
+        bar = terminalBar(output, format)
+        bar.start(total, done, values)
+      }
+    },
+    stop() {
+      bar?.stop()
+      bar = undefined
+      told = 0
+    },
+  }
+}

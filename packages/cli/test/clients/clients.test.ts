@@ -4,7 +4,14 @@ import OpenAI, { APIUserAbortError, BadRequestError, NotFoundError } from 'opena
 import t from 'tap'
 import { greedy, messages, model, personSchema, serveStories } from './serve-stories.js'
 
-const { url, post, idle, stop } = await serveStories(t, '--responses', t.testdir({}))
+const folder = t.testdir({})
+const { url, post, idle, stop } = await serveStories(
+  t,
+  '--responses',
+  `${folder}/responses`,
+  '--batches',
+  `${folder}/batches`,
+)
 const prompt = 'Once upon a time'
 const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
 const anthropic = new Anthropic({ baseURL: url, apiKey: 'none', maxRetries: 0 })
@@ -87,6 +94,35 @@ t.test('openai', async (t) => {
   t.ok(wrong instanceof BadRequestError)
   t.match(wrong, { status: 400, param: 'temperature', code: 'invalid_request', requestID: /\w/ })
   t.ok((await failureOf({ messages, model: 'none' })) instanceof NotFoundError)
+})
+
+t.test("anthropic's batches", async (t) => {
+  const { batches } = anthropic.messages
+  const asked = { model, messages, max_tokens: 20, temperature: 0 } as const
+  const direct = await anthropic.messages.create(asked)
+  const made = await batches.create({
+    requests: [
+      { custom_id: 'one', params: asked },
+      { custom_id: 'none', params: { ...asked, model: 'nobody' } },
+    ],
+  })
+  let batch = made
+  while (batch.processing_status !== 'ended') batch = await batches.retrieve(made.id)
+  t.match(batch.request_counts, { succeeded: 1, errored: 1 })
+  for await (const { custom_id: id, result } of await batches.results(made.id)) {
+    if (result.type === 'succeeded') t.same(result.message.content, direct.content, id)
+    else t.match(result, { type: 'errored', error: { error: { type: 'not_found_error' } } }, id)
+  }
+  const listed: string[] = []
+  for await (const { id } of batches.list({ limit: 1 })) listed.push(id)
+  t.same(listed, [made.id])
+  const endless = { ...asked, max_tokens: 200 }
+  const { id } = await batches.create({ requests: [{ custom_id: 'x', params: endless }] })
+  t.match(await batches.cancel(id), { processing_status: /canceling|ended/ })
+  while ((await batches.retrieve(id)).processing_status !== 'ended');
+  t.match(await batches.delete(id), { id, type: 'message_batch_deleted' })
+  const gone = await batches.retrieve(id).catch((error: unknown) => error)
+  t.ok(gone instanceof NoSuchModel)
 })
 
 t.test('ollama', async (t) => {

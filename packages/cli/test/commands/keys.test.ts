@@ -43,7 +43,7 @@ t.test('keys are made, listed and revoked, and only their hashes are kept', asyn
   t.match((await run('keys', 'list', ...flags)).stdout, /ann.*shop.*user.*60.*9000/)
   const twice = await run('keys', 'add', 'ann', ...flags)
   t.equal(twice.code, 2)
-  t.match(twice.stderr, /has a key "ann" already/)
+  t.match(twice.stderr, /there is a key "ann" already/)
 
   const ring = openKeyRing({ apiKey: 'mine', file }, silentLogger, 20)!
   t.teardown(ring.close)
@@ -64,12 +64,12 @@ t.test('keys are made, listed and revoked, and only their hashes are kept', asyn
     tokensPerMinute: 9000,
     tokensPerMonth: 5,
   })
-  t.match((await run('keys', 'limit', 'bob', ...other, ...flags)).stderr, /has no key "bob"/)
+  t.match((await run('keys', 'limit', 'bob', ...other, ...flags)).stderr, /there is no key "bob"/)
   t.match((await run('keys', 'limit', 'ann', ...flags)).stderr, /expected a limit/)
   await until(() => ring.find(ann.stdout.trim())?.tokensPerMonth === 5)
 
   t.equal((await run('keys', 'revoke', 'ann', ...flags)).code, 0)
-  t.match((await run('keys', 'revoke', 'ann', ...flags)).stderr, /has no key "ann"/)
+  t.match((await run('keys', 'revoke', 'ann', ...flags)).stderr, /there is no key "ann"/)
   await until(() => ring.find(ann.stdout.trim()) === undefined)
   t.ok(ring.find(root.stdout.trim()), 'the others stay')
 })

@@ -10,6 +10,7 @@ import { text } from 'node:stream/consumers'
 import { plainEnvironment } from '@cllm/testing'
 import t from 'tap'
 import { AnswerPrinter } from '../../src/commands/chat/answer-printer.js'
+import { chatInteractively } from '../../src/commands/chat/chat-interactively.js'
 import { Conversation } from '../../src/commands/chat/conversation.js'
 import { ServerClient } from '../../src/commands/server/server-client.js'
 import { dispatch } from '../../src/dispatch.js'
@@ -36,7 +37,7 @@ function start(argv: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
 }
 
 /** Runs `cllm` as a shell does, with this on its standard input. */
-async function cllm(argv: readonly string[], env: NodeJS.ProcessEnv = here, stdin = '') {
+async function cllm(argv: readonly string[], env: NodeJS.ProcessEnv, stdin = '') {
   const child = start(argv, env)
   child.stdin!.end(stdin)
   const [stdout, stderr, [code]] = await Promise.all([
@@ -64,7 +65,7 @@ async function answerTo(content: string): Promise<string> {
 }
 
 t.test('cllm run answers a prompt, and what is piped in', async (t) => {
-  const once_ = await cllm(['run', 'stories', 'Once upon a time', ...greedy])
+  const once_ = await inside(['run', 'stories', 'Once upon a time', ...greedy])
   t.same(once_, {
     code: 0,
     stdout: `${(await answerTo('Once upon a time')).trimEnd()}\n`,
@@ -241,7 +242,14 @@ t.test('a chat in the terminal', async (t) => {
   t.match(await type('/show history\r', /user: Tell me more.*>>> /s), 'user: Once\nupon a time\n')
   t.match(await type('/show info\r', /head_count_kv.*>>> /s), /general\.architecture +llama/)
 
-  const file = join(t.testdir({}), 'chat.json')
+  const folder = t.testdir({ 'a.png': 'pixels' })
+  t.match(
+    await type('/image a.txt\r', />>> \S*$/),
+    'error: a.txt: expected a name that ends in .png',
+  )
+  await type(`/image ${join(folder, 'a.png')}\r`, 'goes with the next question')
+  t.match(await type('See?\r', /error:.*>>> /s), 'image input is not supported')
+  const file = join(folder, 'chat.json')
   await type(`/save ${file}\r`, 'saved 4 messages')
   await type('/clear\r', 'cleared')
   t.match(JSON.parse(await readFile(file, 'utf8')), {
@@ -260,6 +268,60 @@ t.test('a chat in the terminal', async (t) => {
   await type('\u0003', prompt)
   await type('\u0003', /\n$/)
   t.equal(await running, 0, 'at an empty prompt it leaves')
+})
+
+t.test('a tool is run when the person at the terminal agrees', async (t) => {
+  const call = { index: 0, id: 'call_1', function: { name: 'weather__forecast', arguments: '{}' } }
+  const deltas = [
+    { tool_calls: [call] },
+    { content: 'Sunny.' },
+    { tool_calls: [call] },
+    { content: 'Why?' },
+    { tool_calls: [{ ...call, function: { ...call.function, arguments: '{' } }] },
+    { content: 'So.' },
+  ]
+  const asked: string[] = []
+  const server = createServer((request, response) => {
+    let body = ''
+    request.on('data', (part) => (body += String(part)))
+    request.on('end', () => {
+      asked.push(`${request.url} ${body}`)
+      const usage = { prompt_tokens: 1, completion_tokens: 1 }
+      if (request.url === '/mcp/call') return response.end('{"content":"sun"}')
+      if (request.url === '/mcp/tools') {
+        return response.end('{"data":[{"name":"weather__forecast","parameters":{}}]}')
+      }
+      const chunk = { choices: [{ delta: deltas.shift() }], usage }
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.end(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`)
+    })
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const { io, type } = terminal()
+  const client = new ServerClient({ url: new URL(`http://127.0.0.1:${port}`) })
+  const conversation = new Conversation(client, 'a model')
+  const chat = { ...io, showThinking: false, hasTools: true }
+  const running = chatInteractively(conversation, client, chat)
+  await type('', '>>> ')
+  await type('How is it?\ry\r', 'Run weather__forecast {}? [y/N] ')
+  t.notMatch(asked.at(-1), '/mcp/call', 'what was typed before is no consent')
+  await type('y\r', 'Sunny.')
+  t.match(asked.slice(2), [/^\/mcp\/call .*weather__forecast/, /"role":"tool".*"content":"sun"/])
+  await type('', '[y/N] ')
+  await type('n\r', /Why\?[^]*>>> /)
+  t.match(asked.at(-1), /The user refused this call/)
+  t.match(
+    conversation.messages.map(({ role }) => role).join(' '),
+    /^user assistant tool assistant user assistant tool assistant$/,
+  )
+  await type('Again?\r', '[y/N] ')
+  await type('y\r', /So\.[^]*>>> /)
+  t.match(asked.at(-1), /"role":"tool".*JSON/, 'the model is told of a call that fails')
+  await type('/bye\r', '')
+  await running
+  t.match(await inside(['run', '--mcp', 'stories', 'Hi']), { code: 2, stderr: /needs a chat/ })
 })
 
 t.test('what is not sent along is not forgotten', async (t) => {
@@ -395,7 +457,7 @@ fetch(base, {
   headers: { 'content-type': 'application/json', authorization: 'Bearer ' + token },
   body: JSON.stringify({ model, ...asked }),
 }).then(async (response) => {
-  console.log(JSON.stringify({ base, model, rest: argv.slice(2), status: response.status, answer: await response.json(), home: env.HOME, config: env.OPENCODE_CONFIG }))
+  require('node:fs').writeFileSync(env.SAID, JSON.stringify({ base, model, rest: argv.slice(2), status: response.status, answer: await response.json(), home: env.HOME, config: env.OPENCODE_CONFIG }))
   process.exitCode = response.ok ? 7 : 1
 })
 `
@@ -409,18 +471,14 @@ t.test('cllm launch points an agent at the server', async (t) => {
     const env = {
       ...here,
       HOME: join(folder, 'home'),
+      SAID: join(folder, `${name}.json`),
       PATH: `${folder}/bin:${process.env['PATH']}`,
     }
-    const child = start(['launch', name, '--', '--help', '-p', 'a "quoted" word'], env)
-    child.stdin!.end()
-    const [said, errors, [code]] = await Promise.all([
-      text(child.stdout!),
-      text(child.stderr!),
-      once(child, 'exit'),
-    ])
-    t.equal(code, 7, `${name}: its own exit code ${errors}`)
+    const { code } = await inside(['launch', name, '--', '--help', '-p', 'a "quoted" word'], env)
+    t.equal(code, 7, `${name}: its own exit code`)
+    const said = await readFile(env.SAID, 'utf8')
     t.match(
-      JSON.parse(said || '{}'),
+      JSON.parse(said),
       { status: 200, model: 'stories', base: new RegExp(`^${url}/v1/`) },
       name,
     )

@@ -13,9 +13,8 @@ import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/schema.js'
 import { toEngineSettings, toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
 import { toPresets } from '../../src/config/presets.js'
-import { namedTemplate, templateNames } from '../../src/config/paths.js'
-import { readChatTemplate } from '../../src/config/read-chat-template.js'
-import { toTransportOptions } from '../../src/http/to-transport-options.js'
+import { namedTemplate, readChatTemplate, templateNames } from '../../src/config/chat-templates.js'
+import { toTransportOptions } from '../../src/api/to-transport-options.js'
 import { ignoredKeys, mappedKeys } from '../../src/config/layers/original-layout.js'
 
 interface Given {
@@ -57,6 +56,15 @@ t.test('limits of the server and of its engine reach them', async (t) => {
     bodiesLimitBytes: 5_000_000,
   })
   t.match(toSupervisorOptions(config), { hangTimeoutMs: 120_000, prepareTimeoutMs: 2500 })
+  const bodyLimit = (flags: string[]) =>
+    toTransportOptions(load({ flags }).config, undefined).bodyLimitBytes
+  t.equal(bodyLimit([]), 2 ** 20)
+  t.equal(bodyLimit(['--mmproj', 'mmproj.gguf']), 2 ** 25, 'photos get through')
+  t.equal(bodyLimit(['--model', 'smolvlm2']), 2 ** 25)
+  t.equal(bodyLimit(['--model', 'hf:me/may-see']), 2 ** 25)
+  t.equal(bodyLimit(['--model', 'smolvlm2', '--mmproj', 'none']), 2 ** 20)
+  t.equal(bodyLimit(['--model', 'qwen3-0.6b']), 2 ** 20)
+  t.equal(bodyLimit(['--mmproj', 'mmproj.gguf', '--bodies-limit', '5000000']), 5_000_000)
   const { hangTimeoutMs, prepareTimeoutMs } = defaultSupervisorOptions
   t.same(toSupervisorOptions(load({}).config), { hangTimeoutMs, prepareTimeoutMs })
 })
@@ -251,6 +259,35 @@ t.test('settings of the engine are options of llama.cpp as they are declared to 
   })
 })
 
+t.test('a projector that is found need not be used', async (t) => {
+  const projector = '/models/mmproj-a.gguf'
+  const backendOf = (flags: string[], draft = {}) =>
+    toEngineSettings(load({ flags: ['--model', 'a.gguf', ...flags] }), {
+      name: 'a',
+      path: 'a.gguf',
+      projector,
+      settings: {},
+      ...draft,
+    })
+  t.match(backendOf([]).backend, { mmprojPath: projector, mmprojOptional: true })
+  const given = backendOf(['--mmproj', 'given.gguf']).backend
+  t.equal(given['mmprojPath'], '/home/me/given.gguf')
+  t.equal(given['mmprojOptional'], undefined, 'one that is asked for has to be')
+  t.equal(backendOf(['--mmproj', 'none']).backend['mmprojPath'], undefined)
+  t.equal(backendOf([], { draftPath: 'b.gguf' }).draft?.['mmprojPath'], undefined)
+})
+
+t.test('a projector of one of several models', (t) => {
+  const mmprojOf = (mmproj: string) => {
+    const yaml = `models: { served: { a: { spec: a.gguf, mmproj: ${mmproj} } } }`
+    return load({ yaml }).config.models.served['a']?.['mmproj']
+  }
+  t.equal(mmprojOf('none'), null)
+  t.equal(mmprojOf('auto'), 'auto')
+  t.equal(mmprojOf('given.gguf'), '/etc/given.gguf')
+  t.end()
+})
+
 t.test('latency limits', async (t) => {
   const limitsOf = (given: Given) => load(given).config.scheduler.slo
   t.same(limitsOf({}), {})
@@ -333,14 +370,24 @@ t.test('policies', async (t) => {
     ],
     [
       { flags: ['--batching', 'chunkd'] },
-      /^--batching: unknown batching chunkd \(known: .*chunked.*\); did you mean chunked\?$/,
+      /^--batching: There is no policy "chunkd\+fcfs": .*chunked.*; did you mean "chunked\+fcfs"\?$/,
     ],
-    [{ flags: ['--policy', 'chunked+lifo'] }, /^--policy: unknown order lifo \(known: .*\)$/],
+    [{ flags: ['--order', 'lifo'] }, /^--order: There is no policy "adaptive\+lifo": .*fcfs/],
+    [{ flags: ['--policy', 'chunked+lifo'] }, /^--policy: There is no policy "chunked\+lifo"/],
     [
       { flags: ['--policy', 'fcfs'] },
-      /^--policy: unknown policy fcfs; expected batching\+order, such as adaptive\+fcfs/,
+      /^--policy: There is no policy "fcfs": expected batching\+order, of the batchings .*adaptive/,
     ],
     [{ flags: ['--policy-options', '{"tokenBudgt": 3}'] }, /^--policy-options: .*tokenBudgt/],
+    [{ flags: ['--model-scheduler', 'best'] }, /^--model-scheduler: .*expected one of lru, turns/],
+    [
+      { yaml: 'models: {scheduler: turns, scheduler_options: {patience: -1}}' },
+      /^\/etc\/cllm\.yaml:1: models\.scheduler_options: .*patience/,
+    ],
+    [
+      { flags: ['--model-scheduler-options', '{"patience": 2}'] },
+      /^--model-scheduler-options: .*patience/,
+    ],
     [
       { flags: ['--policy-options', '{tokenBudget}'] },
       /^--policy-options: expected names with their values, got "\{tokenBudget\}"$/,
@@ -505,8 +552,8 @@ t.test('every kind of problem says what was expected, what came, and where', asy
       '--batch-size: expected at least one token for each of the 16 slots (engine.slots), got 4',
     ],
     [
-      { flags: ['--bodies-limit', '1000000'] },
-      '--bodies-limit: expected at least the largest body of one request (server.body_limit: 1048576), got 1000000',
+      { flags: ['--bodies-limit', '1000000', '--body-limit', '1048576'] },
+      '--bodies-limit: expected at least the largest body of one request (--body-limit: 1048576), got 1000000',
     ],
     [
       { flags: ['--batch-share', '0.1'] },

@@ -41,10 +41,10 @@ async function help(...command: readonly string[]): Promise<string> {
 const commands = async () =>
   [...(await help()).matchAll(/^ {2}([a-z]+(?: [a-z]+)?) {2,}/gm)].map(([, name = '']) => name)
 
-/** A page without what it says of other servers: before arrows, and their commands in comments. */
+/** A page without what it says of other servers: before colons, and their commands in comments. */
 const ours = (path: string, text: string): string =>
   path === 'docs/coming-from.md'
-    ? text.replaceAll(/^- .+? → /gm, '').replaceAll(/^# .*$/gm, '')
+    ? text.replaceAll(/^- .+?: /gm, '').replaceAll(/^# .*$/gm, '')
     : text
 
 const flagsIn = (text: string) => [...text.matchAll(/(?<![\w-])--[a-z][a-z-]*[a-z]/g)].map(String)

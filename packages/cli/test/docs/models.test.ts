@@ -34,6 +34,8 @@ t.test('the calls and the reasoning of all models that llama.cpp knows are read'
     all.filter(({ splitsThinking }) => splitsThinking === true).length >= 28,
     'that show thoughts',
   )
+  const kept = all.filter(({ laterSystem }) => laterSystem === 'in place').length
+  t.ok(kept >= 46, `${kept} keep later messages of the system in their place`)
   const streamed = all.filter(({ streams }) => streams === true).length
   t.ok(streamed >= 58, `${streamed} give arguments while they are written`)
 })

@@ -102,20 +102,20 @@ const proofs: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     'http-koa/test/server/koa-transport.test.ts': [
       'draining: running requests finish, readiness and new requests get 503 at once',
     ],
-    'cli/test/commands/serve-signals.test.ts': [
+    'cli/test/commands/serve/signals.test.ts': [
       'SIGTERM after a model was fetched lets what runs finish',
     ],
   },
   'Ctrl-C': {
-    'cli/test/commands/serve-signals.test.ts': [
+    'cli/test/commands/serve/signals.test.ts': [
       'the engine ignores the Ctrl-C that a terminal sends it too',
     ],
   },
   'parent killed': {
-    'cli/test/commands/serve-signals.test.ts': ['the engine does not outlive its parent'],
+    'cli/test/commands/serve/signals.test.ts': ['the engine does not outlive its parent'],
   },
   'wrong settings found late': {
-    'cli/test/commands/serve-start.test.ts': [
+    'cli/test/commands/serve/start.test.ts': [
       'wrong settings are reported before the model is fetched',
     ],
   },
@@ -126,16 +126,18 @@ const proofs: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     ],
   },
   'one of `--workers` killed': {
-    'cli/test/commands/cluster.test.ts': [
+    'cli/test/commands/cluster/cluster.test.ts': [
       'one of several engines of a server is killed: no token is lost',
     ],
   },
-  'Redis dies': { 'cli/test/commands/cluster.test.ts': ['Redis dies and comes back empty'] },
+  'Redis dies': {
+    'cli/test/commands/cluster/cluster.test.ts': ['Redis dies and comes back empty'],
+  },
   'foreign messages in mailboxes': {
     'cluster/test/cluster.test.ts': ['TLS, and users with the rights of docs/cluster.md'],
   },
   'rolling restart': {
-    'cli/test/commands/serve.test.ts': [
+    'cli/test/commands/serve/serve.test.ts': [
       'a rolling restart behind a proxy loses nothing, and a second signal ends at once',
     ],
   },

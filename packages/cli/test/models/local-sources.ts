@@ -20,7 +20,7 @@ export interface LocalSources {
   resume(): void
   /** Puts a package with one file into the registry. */
   publish(name: string, content: Uint8Array, options?: { integrity?: string }): Promise<NpmPart>
-  /** Puts a file on Hugging Face, which says that it has this SHA-256, and returns its URI. */
+  /** Puts a file on Hugging Face, a projector where it is named so, which says that it has this SHA-256, and returns its URI. */
   upload(repository: string, file: string, content: Uint8Array, hash?: string): string
   close(): Promise<void>
 }
@@ -55,7 +55,8 @@ export async function localSources(folder: string): Promise<LocalSources> {
     const hash = hashes.get(decodeURIComponent(path))
     if (hash !== undefined) response.setHeader('x-linked-etag', `"${hash}"`)
     const isWhole = typeof document === 'string' || request.method === 'HEAD'
-    send(response, Buffer.from(document), range, isWhole ? undefined : held)
+    const body = typeof document === 'string' ? Buffer.from(document) : document
+    send(response, body, range, isWhole ? undefined : held)
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -83,7 +84,7 @@ export async function localSources(folder: string): Promise<LocalSources> {
       await writeFile(join(work, file), content)
       await writeFile(join(work, 'package/package.json'), JSON.stringify({ name }))
       await writeFile(join(work, 'package/README.md'), randomBytes(200_000))
-      const tarball = await buffer(create({ gzip: true, cwd: work }, ['package']))
+      const tarball = await buffer(create({ gzip: { level: 0 }, cwd: work }, ['package']))
       const digest = createHash('sha512').update(tarball).digest('base64')
       documents.set(`/${name}.tgz`, tarball)
       const dist = { tarball: `${url}${name}.tgz`, integrity: `sha512-${digest}`, ...options }
@@ -96,8 +97,10 @@ export async function localSources(folder: string): Promise<LocalSources> {
       const path = `/${repository}/resolve/main/${file}`
       documents.set(path, content)
       if (hash !== undefined) hashes.set(path, hash)
-      const manifest = { ggufFile: { rfilename: file } }
-      documents.set(`/v2/${repository}/manifests/latest`, JSON.stringify(manifest))
+      const manifest = `/v2/${repository}/manifests/latest`
+      const known = JSON.parse(String(documents.get(manifest) ?? '{}')) as object
+      const kind = file.startsWith('mmproj') ? 'mmprojFile' : 'ggufFile'
+      documents.set(manifest, JSON.stringify({ ...known, [kind]: { rfilename: file } }))
       return `hf:${repository}/${file}`
     },
     async close() {
@@ -112,7 +115,7 @@ export async function localSources(folder: string): Promise<LocalSources> {
 
 function send(
   response: ServerResponse,
-  body: Buffer,
+  body: Uint8Array,
   range: RegExpExecArray | null,
   held: (() => void)[] | undefined,
 ): void {

@@ -8,12 +8,14 @@ import {
   catalog,
   findEntry,
 } from '../../src/models/catalog/catalog.js'
+import { downloadedModels } from '../../src/models/catalog/known-model.js'
 import type { FetchProgress } from '../../src/models/fetch/fetch-progress.js'
 import {
   modelName,
   resolveModel,
   type ResolveModelOptions,
 } from '../../src/models/resolve-model.js'
+import { inside } from '../inside.js'
 import { expected, fakeGguf, localSources, npmSource } from './local-sources.js'
 
 const entry = (...sources: [CatalogSource, ...CatalogSource[]]): CatalogEntry => ({
@@ -289,6 +291,68 @@ t.test('a file is compared with what Hugging Face says of it', async (t) => {
   t.equal((await files()).length, before.length + 1)
 })
 
+t.test('without what encodes images no projector is fetched', async (t) => {
+  const { folder, sources } = await setUp(t)
+  for (const file of ['sees-Q4_K_M.gguf', 'mmproj-f16.gguf']) {
+    const content = fakeGguf(2000)
+    sources.upload('me/sees', file, content, expected(content).sha256)
+  }
+  const fetched = async (name: string, ...more: string[]) => {
+    const cache = join(folder, name)
+    const env = { ...sources.env, HOME: folder, CLLM_CACHE: cache }
+    const { code } = await inside(['serve', '--model', 'hf:me/sees', '--port', '0', ...more], env)
+    t.equal(code, 1, 'it is no model')
+    return (await readdir(cache)).filter((file) => file.endsWith('.gguf')).length
+  }
+  t.equal(await fetched('without'), 1)
+  t.equal(await fetched('with', '--media-library', join(folder, 'here.gguf')), 2)
+})
+
+t.test('a projector comes with its model', async (t) => {
+  const { folder, sources, cacheFolder, events, resolve, files } = await setUp(t)
+  const sourceOf = (file: string, content: Buffer): CatalogSource => {
+    const uri = sources.upload('me/sees', file, content, expected(content).sha256)
+    return { kind: 'hugging-face', uri, ...expected(content) }
+  }
+  const content = fakeGguf(2000)
+  const model = sourceOf('sees-Q4_K_M.gguf', fakeGguf(3000))
+  const file = 'mmproj-small.gguf'
+  const sees = (source: CatalogSource): CatalogEntry => ({
+    ...entry(model),
+    projector: { file, bytes: source.bytes, sources: [source] },
+  })
+  const away = sees({ kind: 'hugging-face', uri: 'hf:me/sees/none.gguf', bytes: 1 })
+  await t.rejects(resolve('small', { catalog: [away] }), { code: 'model_unavailable' })
+  events.length = 0
+  const without = await resolve('small', { catalog: [away] })
+  t.equal(without.projector, undefined, 'a model that is here is served without it')
+  t.match(events.at(-1), { kind: 'failed', source: file })
+  const found = await resolve('small', { catalog: [sees(sourceOf('mmproj-f16.gguf', content))] })
+  t.equal(found.projector, join(cacheFolder, file))
+  t.ok((await readFile(found.projector!)).equals(content))
+  t.match(await resolve(found.path), { projector: found.projector }, 'beside the file')
+  t.equal((await resolve(found.path, { mustBeGguf: false })).projector, undefined)
+  t.equal((await resolve(found.path, { textOnly: true })).projector, undefined)
+
+  const spec = 'hf:me/sees'
+  const elsewhere = join(folder, 'text')
+  await resolve(spec, { textOnly: true, cacheFolder: elsewhere })
+  t.equal((await readdir(elsewhere)).length, 1)
+  const fetched = await resolve(spec)
+  t.match(fetched.path, /sees\.Q4_K_M\.gguf$/)
+  t.match(fetched.projector, /mmproj-[^/]*sees\.Q4_K_M\.gguf$/)
+  t.ok((await readFile(fetched.projector!)).equals(content))
+  t.equal((await files()).length, 4)
+  const asked = sources.requests.length
+  t.same(await resolve(spec), fetched)
+  t.equal(sources.requests.length, asked, 'what is here needs no network')
+  const names = (await downloadedModels(cacheFolder)).map(({ path }) => path)
+  t.same(names.sort(), [found.path, fetched.path].sort(), 'a projector is no model')
+  const env = { CLLM_CACHE: cacheFolder, CLLM_PORT: '1', HOME: folder }
+  t.match(await inside(['rm', found.path], env), { code: 0 })
+  t.equal((await files()).length, 2, 'and goes with it')
+})
+
 t.test("Ollama's names of catalog models", (t) => {
   for (const [name, own] of [
     ['llama3.2', 'llama-3.2-3b'],
@@ -311,7 +375,8 @@ t.test('the catalog', async (t) => {
   for (const field of ['name', 'file'] as const) {
     t.equal(new Set(catalog.map((model) => model[field])).size, catalog.length)
   }
-  for (const { sources, file } of catalog) {
+  const both = catalog.flatMap((entry) => [entry, ...(entry.projector ? [entry.projector] : [])])
+  for (const { sources, file } of both) {
     t.match(file, /^[\w.-]+\.gguf$/)
     for (const source of sources) {
       if (source.sha256 === undefined) {

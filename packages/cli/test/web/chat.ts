@@ -36,6 +36,7 @@ export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> 
   const first = await page.locator('.assistant .markdown').innerText()
   await page.getByRole('button', { name: 'Continue' }).click()
   await page.getByText('An answer is coming').waitFor({ state: 'attached' })
+  await page.getByText('An answer is coming').waitFor({ state: 'detached' })
   await page.getByText(/· 30 tokens ·/).waitFor()
   const whole = await page.locator('.assistant .markdown').innerText()
   t.ok(whole.startsWith(first) && whole.length > first.length, 'it goes on where it was cut')
@@ -140,6 +141,41 @@ export async function toolsByHand(t: Test, { page }: Visit): Promise<void> {
   await page.locator('.turn').nth(3).getByText(figures).waitFor()
   t.match(await page.locator('.turn').nth(2).innerText(), /snow/)
   await withSettings(page, async () => await page.getByLabel(/^Tools/).fill(''))
+}
+
+/** A model calls a tool of an MCP server; nothing runs until a button is pressed. */
+export async function toolsByMcp(t: Test, { page }: Visit): Promise<void> {
+  await page.getByRole('button', { name: 'New chat' }).click()
+  const offer = page.getByLabel(/^Offer the MCP servers' tools/)
+  t.notOk(await offer.isChecked(), 'off by default')
+  await withSettings(page, async () => {
+    await offer.check()
+    await page.getByLabel('Tool choice').selectOption('required')
+    await page.getByLabel('Max tokens').fill('120')
+  })
+  const called: string[] = []
+  page.on('request', (request) => {
+    if (request.url().endsWith('/mcp/call')) called.push(request.postData() ?? '')
+  })
+  const asked = page.waitForRequest('**/v1/chat/completions')
+  await page.getByLabel('Message').fill('How is the weather?')
+  await page.getByLabel('Message').press('Enter')
+  const { tools } = (await asked).postDataJSON() as { readonly tools: readonly object[] }
+  t.match(tools, [{ type: 'function', function: { name: 'weather__forecast' } }])
+  const run = page.getByRole('button', { name: /^Run weather__\w+ with these arguments/ }).first()
+  await run.waitFor()
+  t.same(called, [], 'nobody has agreed yet')
+  t.same(await auditPage(page), [])
+  const answered = page.waitForResponse('**/mcp/call')
+  await run.click()
+  const { content } = (await (await answered).json()) as { readonly content?: string }
+  t.equal(called.length, 1)
+  const result = page.getByLabel(/^Result of weather__/).first()
+  if (content !== undefined) t.equal(await result.inputValue(), content)
+  await withSettings(page, async () => {
+    await page.getByLabel('Tool choice').selectOption('')
+    await offer.uncheck()
+  })
 }
 
 /** An answer that is not waited for. */

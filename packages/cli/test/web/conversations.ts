@@ -53,10 +53,10 @@ export async function filesAndPairs(t: Test, { page }: Visit): Promise<void> {
     return { name, mimeType, buffer: Buffer.from(text) }
   }
   await page
-    .getByLabel('Attach text files')
-    .setInputFiles([file('a.txt', 'text/plain', 'A red ball.'), file('b.png', 'image/png', '')])
-  await page.getByText('b.png: images cannot be sent yet').waitFor()
-  t.same(await question.getByRole('listitem').allInnerTexts(), ['a.txt'])
+    .getByLabel('Attach files')
+    .setInputFiles([file('a.txt', 'text/plain', 'A red ball.'), file('b', '', 'bytes\0')])
+  await page.getByText('b: not a text file').waitFor()
+  t.same(await question.locator('li.chip span:first-of-type').allInnerTexts(), ['a.txt'])
   const asked = page.waitForRequest('**/v1/chat/completions')
   await page.getByLabel('Message', { exact: true }).fill('What is red?')
   await page.keyboard.press('Enter')

@@ -60,7 +60,7 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
   await page.getByText(/\d+ requests and \d+ steps of/).waitFor()
   await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
   t.match(await results.innerText(), /✓/, 'which one is better shows')
-  await shoot('lab', results, results.getByRole('row').last())
+  await shoot('lab', results, results)
   await page.getByRole('button', { name: 'Apply adaptive+fcfs' }).click()
   await page.getByRole('button', { name: /^Yes, use adaptive\+fcfs/ }).click()
   await page.getByText('adaptive+fcfs is in force on the server').waitFor()

@@ -71,8 +71,8 @@ async function fetches(t: Test, page: Page): Promise<void> {
   held.open()
   await page.getByText('success').waitFor()
   await page.getByRole('link', { name: 'Chat' }).click()
-  await page.getByRole('combobox', { name: 'Model' }).selectOption('fetched')
-  await page.getByRole('combobox', { name: 'Model' }).selectOption('')
+  await page.getByRole('combobox', { name: 'Model', exact: true }).selectOption('fetched')
+  await page.getByRole('combobox', { name: 'Model', exact: true }).selectOption('')
   await page.unrouteAll()
 }
 
@@ -91,4 +91,18 @@ export async function keyboard(t: Test, { page, url }: Visit): Promise<void> {
   await page.keyboard.press('Enter')
   await page.getByText(/TTFT .* tokens ·/).waitFor()
   t.match(await page.locator('.assistant').innerText(), /\w/)
+  const request = page.getByRole('region', { name: 'A request' })
+  await tabTo(page, 'Scheduler')
+  await page.keyboard.press('Enter')
+  await page.reload()
+  await page.getByText('In force:').waitFor()
+  const slots = 'Slots over time: the arrow keys choose a request'
+  await page.getByLabel(slots).waitFor()
+  await tabTo(page, 'Skip to the page')
+  await page.keyboard.press('Enter')
+  await tabTo(page, slots)
+  await page.keyboard.press('ArrowLeft')
+  await request.getByText('first token').waitFor()
+  await page.keyboard.press('Escape')
+  await request.waitFor({ state: 'detached' })
 }

@@ -45,7 +45,7 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await page.goto(url)
   t.equal(page.url(), `${url}/ui/`, 'a browser is sent to the page')
   await page
-    .getByRole('combobox', { name: 'Model' })
+    .getByRole('combobox', { name: 'Model', exact: true })
     .getByText('stories15m')
     .waitFor({ state: 'attached' })
   await isDocked(t, page)

@@ -17,7 +17,9 @@ async function shoot(page: Page, name: string, once?: Locator, at?: Locator): Pr
   await once?.waitFor({ timeout: 60_000 })
   await mkdir(pictures, { recursive: true })
   await page.evaluate('scrollTo(0, 0)')
-  await at?.scrollIntoViewIfNeeded()
+  // Below the bar, which stays at the top.
+  const box = await at?.boundingBox()
+  if (box) await page.evaluate(`scrollTo(0, ${box.y - 72})`)
   await page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
 }
 

@@ -161,6 +161,4 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   }
 }
 
-function isStep(message: FromWorker): message is StepEvents {
-  return Array.isArray(message)
-}
+const isStep = (message: FromWorker): message is StepEvents => Array.isArray(message)

@@ -1,6 +1,5 @@
 import { CllmError, type Clock, type ModelInfo, type WorkerStatistics } from '@cllm/core'
-import type { WorkerReport } from '@cllm/scheduler'
-import { WorkerTable } from '@cllm/scheduler'
+import { type WorkerReport, WorkerTable } from '@cllm/scheduler'
 import type { NamedChannel } from '../link/link.js'
 import type { FromWorker, ToWorker, WorkerNews, WorkerRecord, WorkerState } from '../messages.js'
 import type { IncompatibleWorker } from './read-record.js'

@@ -1,6 +1,6 @@
 import { protocol } from '../link/envelope.js'
 import type { WorkerRecord } from '../messages.js'
-import { isObject } from '../link/is-object.js'
+import { isObject } from '../link/check-messages.js'
 
 /** A worker whose version does not go with this one's: nothing can be said to it. */
 export interface IncompatibleWorker {
@@ -51,6 +51,4 @@ export function whyIncompatible(workers: readonly IncompatibleWorker[]): string 
   return `${who} the cluster protocol ${theirs}, this front ${protocol}: run the same version of cllm everywhere`
 }
 
-function textOf(value: unknown): string {
-  return typeof value === 'string' ? value : ''
-}
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '')

@@ -1,5 +1,4 @@
-import { wrongWithEvents } from './step-events.js'
-import { isObject } from './is-object.js'
+import type { RequestEvent } from '@cllm/core'
 
 // Every envelope is checked, so these are plain comparisons. What a request or an answer has inside is the
 // engine's and the caller's business.
@@ -8,65 +7,73 @@ type Fields = Readonly<Record<string, unknown>>
 
 /** What is wrong with a message to a worker; undefined: nothing. */
 export function wrongToWorker(message: unknown): string | undefined {
-  if (!isObject(message)) return 'a message is no object'
   return wrongWith(message, toWorker)
 }
 
 /** What is wrong with a message to a front; undefined: nothing. */
 export function wrongFromWorker(message: unknown): string | undefined {
-  if (Array.isArray(message)) return wrongWithEvents(message)
-  if (!isObject(message)) return 'a message is no object'
-  return wrongWith(message, fromWorker)
+  return Array.isArray(message) ? wrongWithEvents(message) : wrongWith(message, fromWorker)
 }
 
-type Checks = Readonly<Record<string, (message: Fields) => string | undefined>>
+/** Whether a value is an object, or a list. */
+export function isObject(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null
+}
 
-function wrongWith(message: Fields, checks: Checks): string | undefined {
+type Check = (value: unknown) => boolean
+
+/** By the type of a message, what its fields have to be. */
+type Checks = Readonly<Record<string, Readonly<Record<string, Check>>>>
+
+function wrongWith(message: unknown, checks: Checks): string | undefined {
+  if (!isObject(message)) return 'a message is no object'
   const type = String(message['type'])
   // Every object has a `toString`.
-  return Object.hasOwn(checks, type) ? checks[type]!(message) : 'a message of no known type'
+  if (!Object.hasOwn(checks, type)) return 'a message of no known type'
+  const wrong = Object.entries(checks[type]!).find(([name, isRight]) => !isRight(message[name]))
+  return wrong && `${type}.${wrong[0]} is not what it should be`
 }
 
+const isNumber: Check = (value) => typeof value === 'number'
+const isCount: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0
+const isText: Check = (value) => typeof value === 'string' && value !== ''
+const areNumbers: Check = (value) => Array.isArray(value) && value.every(isNumber)
+const isAbsentOr =
+  (isRight: Check): Check =>
+  (value) =>
+    value === undefined || isRight(value)
+
 const toWorker: Checks = {
-  hello: ({ front }) => expect('hello.front', isText(front)),
-  place: ({ placement, routed, request }) =>
-    expect('place.placement', isCount(placement)) ??
-    expect('place.routed', isObject(routed) && isRouted(routed)) ??
-    expect('place.request', isObject(request) && isObject(request['prompt'])),
-  cancel: ({ placement, reason }) =>
-    expect('cancel.placement', isCount(placement)) ??
-    expect('cancel.reason', reason === undefined || typeof reason === 'string'),
-  served: ({ services }) =>
-    expect('served.services', Array.isArray(services) && services.every(isService)),
-  leave: ({ call }) => expect('leave.call', isCount(call)),
-  call: ({ call, name, arguments: values }) =>
-    expect('call.call', isCount(call)) ??
-    expect('call.name', typeof name === 'string') ??
-    expect('call.arguments', Array.isArray(values)),
+  hello: { front: isText },
+  place: {
+    placement: isCount,
+    routed: isRouted,
+    request: (request) => isObject(request) && isObject(request['prompt']),
+  },
+  cancel: { placement: isCount, reason: isAbsentOr((reason) => typeof reason === 'string') },
+  served: { services: (services) => Array.isArray(services) && services.every(isService) },
+  leave: { call: isCount },
+  call: { call: isCount, name: (name) => typeof name === 'string', arguments: Array.isArray },
 }
 
 const states: ReadonlySet<unknown> = new Set(['up', 'draining', 'restarting'])
 
 const fromWorker: Checks = {
-  report: ({ state, report, clients }) =>
-    expect('report.state', states.has(state)) ??
-    expect('report.clients', isCount(clients)) ??
-    expect('report.report', isObject(report) && isReport(report)),
-  result: ({ call }) => expect('result.call', isCount(call)),
-  error: ({ call, error }) =>
-    expect('error.call', isCount(call)) ??
-    expect('error.error', isObject(error) && typeof error['code'] === 'string'),
+  report: { state: (state) => states.has(state), clients: isCount, report: isReport },
+  result: { call: isCount },
+  error: { call: isCount, error: isError },
 }
 
+/** Figures that a worker may not have measured yet: absent then, or null. */
 const measured = ['idleMs', 'tokenMs', 'besideMs', 'pairMs', 'stepMs', 'serviceMs']
 const counted = ['slots', 'open', 'openTokens', 'backlogTokens', 'backlogPairs']
 
-function isReport(report: Fields): boolean {
+function isReport(report: unknown): boolean {
+  if (!isObject(report)) return false
   const { chains, seen } = report
   return (
     counted.every((name) => isNumber(report[name])) &&
-    // JSON has no infinity: it comes as null.
-    measured.every((name) => (report[name] ?? undefined) === undefined || isNumber(report[name])) &&
+    measured.every((name) => isAbsentOr(isNumber)(report[name] ?? undefined)) &&
     Array.isArray(chains) &&
     chains.every(areNumbers) &&
     isObject(seen) &&
@@ -74,10 +81,11 @@ function isReport(report: Fields): boolean {
   )
 }
 
-function isRouted({ promptTokens, blocks, blockTokens, continuedTokens }: Fields): boolean {
+function isRouted(routed: unknown): boolean {
+  if (!isObject(routed)) return false
+  const { promptTokens, blocks, blockTokens, continuedTokens } = routed
   const areCounts = isNumber(promptTokens) && isNumber(blockTokens)
-  const isNew = continuedTokens === undefined || isNumber(continuedTokens)
-  return areCounts && isNew && areNumbers(blocks)
+  return areCounts && isAbsentOr(isNumber)(continuedTokens) && areNumbers(blocks)
 }
 
 function isService(value: unknown): boolean {
@@ -86,22 +94,30 @@ function isService(value: unknown): boolean {
   return isText(tenant) && isNumber(promptTokens) && isNumber(generatedTokens)
 }
 
-function expect(field: string, isRight: boolean): string | undefined {
-  return isRight ? undefined : `${field} is not what it should be`
+function isError(error: unknown): boolean {
+  return isObject(error) && typeof error['code'] === 'string'
 }
 
-function areNumbers(value: unknown): boolean {
-  return Array.isArray(value) && value.every(isNumber)
+const eventTypes: ReadonlySet<unknown> = new Set(['start', 'progress', 'token', 'end', 'error'])
+
+/** What is wrong with a list that is to be {@link StepEvents}; undefined: nothing. */
+function wrongWithEvents(events: readonly unknown[]): string | undefined {
+  for (let index = 0; index < events.length;) {
+    if (typeof events[index++] !== 'number') return `events: no placement at ${index - 1}`
+    const next = events[index++]
+    if (typeof next === 'number') {
+      if (typeof events[index++] !== 'string') return `events: no text at ${index - 1}`
+    } else if (!isEvent(next)) return `events: no event at ${index - 1}`
+  }
+  return undefined
 }
 
-function isNumber(value: unknown): value is number {
-  return typeof value === 'number'
-}
-
-function isCount(value: unknown): boolean {
-  return Number.isSafeInteger(value) && (value as number) >= 0
-}
-
-function isText(value: unknown): boolean {
-  return typeof value === 'string' && value !== ''
+function isEvent(value: unknown): value is RequestEvent {
+  if (!isObject(value)) return false
+  const { type, error, text, token, usage, timings } = value
+  if (!eventTypes.has(type)) return false
+  if (type === 'error') return isError(error)
+  if (type === 'token') return typeof token === 'number' && typeof text === 'string'
+  if (type === 'end') return typeof text === 'string' && isObject(usage) && isObject(timings)
+  return true
 }

@@ -7,11 +7,12 @@ class DirectLink<Out, In> implements NamedChannel<Out, In> {
   #onMessage: (message: In) => void = () => {}
   #onClose: (reason: string) => void = () => {}
 
-  constructor(readonly id: string) {}
-
-  /** Joins the two ends. */
-  join(other: DirectLink<In, Out>): void {
+  constructor(
+    readonly id: string,
+    other?: DirectLink<In, Out>,
+  ) {
     this.#other = other
+    if (other !== undefined) other.#other = this
   }
 
   send(message: Out): boolean {
@@ -52,8 +53,6 @@ class DirectLink<Out, In> implements NamedChannel<Out, In> {
 export function directLinks<Out, In>(
   id: string,
 ): readonly [NamedChannel<Out, In>, NamedChannel<In, Out>] {
-  const [one, other] = [new DirectLink<Out, In>(id), new DirectLink<In, Out>(id)]
-  one.join(other)
-  other.join(one)
-  return [one, other]
+  const one = new DirectLink<Out, In>(id)
+  return [one, new DirectLink<In, Out>(id, one)]
 }

@@ -134,6 +134,4 @@ return 1`
 }
 
 /** How often a text was changed, by its version. What follows tells two servers' changes apart. */
-function countOf(version: string | null): number {
-  return Number.parseInt(version ?? '0', 10)
-}
+const countOf = (version: string | null): number => Number.parseInt(version ?? '0', 10)

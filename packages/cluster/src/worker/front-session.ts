@@ -134,6 +134,5 @@ export class FrontSession {
   }
 }
 
-function tooLarge(): CllmError {
-  return new CllmError('unsupported', 'The answer is too large for a message of the cluster')
-}
+const tooLarge = (): CllmError =>
+  new CllmError('unsupported', 'The answer is too large for a message of the cluster')

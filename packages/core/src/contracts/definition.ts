@@ -1,6 +1,6 @@
 import type { RouterPolicy } from './routing/router-policy.js'
-import type { Batching } from './scheduling/policy-halves.js'
-import type { Order } from './scheduling/policy-halves.js'
+import type { Batching, Order } from './scheduling/policy-halves.js'
+import type { ModelScheduler } from './scheduling/model-scheduler.js'
 import type { SchedulerPolicy } from './scheduling/scheduler-policy.js'
 import type { Protocol } from './transport.js'
 import type { Backend } from './model/backend.js'
@@ -74,6 +74,9 @@ export type ProposerDefinition<Options = unknown> = Definition<Proposer, Options
 
 /** A router, named in `--router`: which worker of a cluster gets a request. */
 export type RouterDefinition<Options = unknown> = Definition<RouterPolicy, Options>
+
+/** A model scheduler, named in `--model-scheduler`: which models are in memory. */
+export type ModelSchedulerDefinition<Options = unknown> = Definition<ModelScheduler, Options>
 
 /** A policy that is not made of two halves. */
 export type PolicyDefinition<Options = unknown> = Definition<SchedulerPolicy, Options>

@@ -2,6 +2,7 @@ import type { InjectionToken } from 'tsyringe'
 import type {
   BackendDefinition,
   BatchingDefinition,
+  ModelSchedulerDefinition,
   OptionsSchema,
   OrderDefinition,
   PolicyDefinition,
@@ -43,6 +44,8 @@ export interface PluginHost {
   registerProtocol(protocol: ProtocolDefinition): void
   /** Adds a router, named in `--router`. */
   registerRouter(router: RouterDefinition): void
+  /** Adds a model scheduler, named in `--model-scheduler`. */
+  registerModelScheduler(scheduler: ModelSchedulerDefinition): void
   /**
    * Provides a part of the engine or server under a name: `--use PART=NAME` puts it in place of the
    * built-in one. Two tokens need no `--use`: every engine observer (`ENGINE_OBSERVER`) is used, and a

@@ -1,4 +1,5 @@
 import type { SamplingParams } from '../contracts/model/sampling.js'
+import { type VolatileLine, volatileLines } from './input/volatile-lines.js'
 import { token } from '../tokens.js'
 
 /** Limits of an engine, and what its requests leave out. */
@@ -49,6 +50,8 @@ export interface EngineOptions {
    * kept.
    */
   readonly cacheRamBytes: number
+  /** Which lines of messages of the system do not stay at the beginning of prompts. Default: all kinds. */
+  readonly volatileLines: readonly VolatileLine[]
 }
 
 /** The {@link EngineOptions}. */
@@ -67,4 +70,5 @@ export const defaultEngineOptions: EngineOptions = Object.freeze({
   contextShift: false,
   sampling: Object.freeze({}),
   cacheRamBytes: 0,
+  volatileLines,
 })

@@ -6,6 +6,7 @@ import type { CacheStatistics } from '../contracts/engine/cache-statistics.js'
 import type { KvPoolStatistics, SlotStatistics } from '../contracts/engine/engine-statistics.js'
 import type { BlockChain } from './kv/block-chain.js'
 import type { LoopWork } from './loop/between-steps.js'
+import type { Program } from './programs/program.js'
 import type { Sequence } from './requests/sequence.js'
 import { token } from '../tokens.js'
 
@@ -78,6 +79,8 @@ export interface Slot {
   blocks: number
   owner: Sequence | undefined
   usedAt: number
+  /** Of what it keeps while it has no owner; undefined: of a request that is alone. */
+  program?: Program | undefined
 }
 
 /** A request that computes tokens which another one waits for. */

@@ -3,10 +3,12 @@ import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import { ADAPTERS, AdapterTable } from './features/adapters.js'
 import { BetweenSteps, type LoopWork } from './loop/between-steps.js'
 import { ENGINE_COSTS, EngineCosts } from './costs/engine-costs.js'
+import { Learning } from './costs/learning.js'
 import { FcfsWaitPredictor } from './costs/wait-predictor.js'
 import { EMBEDDINGS, Embeddings } from './features/embeddings.js'
 import { QueueLimits } from './input/admission.js'
 import { InputProcessor } from './input/input-processor.js'
+import { EncodeLane } from './input/encode-lane.js'
 import { InputContext } from './input/resolve-request.js'
 import { PartQueue } from './input/resolve-prompt.js'
 import { InFlightPrefixSharing } from './kv/in-flight-prefix-sharing.js'
@@ -23,6 +25,7 @@ import { EngineObservers } from './report/engine-observers.js'
 import { MakeWay } from './features/make-way.js'
 import { EngineReport } from './report/engine-report.js'
 import { RequestTracker } from './report/request-tracker.js'
+import { Partings } from './programs/partings.js'
 import { PROGRAMS, Programs } from './programs/programs.js'
 import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
@@ -66,14 +69,17 @@ const fixed = [
   EngineCosts,
   Counters,
   Embeddings,
+  EncodeLane,
   Engine,
   EngineObservers,
   EngineReport,
   InFlightPrefixSharing,
   InputContext,
   InputProcessor,
+  Learning,
   MakeWay,
   OutputProcessor,
+  Partings,
   PartQueue,
   PolicyRunner,
   Programs,
@@ -92,6 +98,7 @@ const fixed = [
 /** What observes each engine, in this order, so that the policy sees programs; then come counters and the observers of plug-ins. */
 const observing: readonly InjectionToken<EngineObserver>[] = [
   Programs,
+  Partings,
   PolicyRunner,
   RequestTracker,
   ENGINE_COSTS,
@@ -129,5 +136,10 @@ export function startEngine(container: DependencyContainer, counts: boolean): En
     observers.add(...container.resolveAll(tokens.ENGINE_OBSERVER))
   const between = container.resolve(BetweenSteps)
   for (const token of working) between.add(container.resolve(token))
+  if (container.isRegistered(tokens.LEARNED_STORE)) {
+    const learning = container.resolve(Learning)
+    learning.recall()
+    between.add(learning)
+  }
   return container.resolve(Engine)
 }

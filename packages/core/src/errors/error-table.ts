@@ -73,7 +73,7 @@ export const errorTable = {
   insufficient_memory: entry(500, 'The weights and slots do not fit into memory.'),
   native_build_failed: entry(
     500,
-    'The native library cannot be built on this machine; the message says what is missing.',
+    'The native library cannot be built or fetched; the message says what is missing.',
   ),
   storage_failed: entry(
     500,

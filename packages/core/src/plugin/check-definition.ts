@@ -32,6 +32,4 @@ export function checkFree(taken: ReadonlyMap<string, unknown>, kind: string, nam
 }
 
 /** The kind with its article, as a sentence begins. */
-function a(kind: string): string {
-  return /^[aeiou]/.test(kind) ? `An ${kind}` : `A ${kind}`
-}
+const a = (kind: string): string => (/^[aeiou]/.test(kind) ? `An ${kind}` : `A ${kind}`)

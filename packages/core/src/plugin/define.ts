@@ -2,6 +2,7 @@ import type { Plugin } from '../contracts/plugin.js'
 import type {
   BackendDefinition,
   BatchingDefinition,
+  ModelSchedulerDefinition,
   OrderDefinition,
   PolicyDefinition,
   RouterDefinition,
@@ -34,6 +35,11 @@ export const definePolicy = <Options>(
 export const defineRouter = <Options>(
   router: RouterDefinition<Options>,
 ): RouterDefinition<Options> => router
+
+/** Types a model scheduler's `create` by its options, and returns the definition as it is. */
+export const defineModelScheduler = <Options>(
+  scheduler: ModelSchedulerDefinition<Options>,
+): ModelSchedulerDefinition<Options> => scheduler
 
 /** Types a sampler's `create` by its options, and returns the definition as it is. */
 export const defineSampler = <Options>(

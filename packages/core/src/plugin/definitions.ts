@@ -16,7 +16,7 @@ export class Definitions<One extends AnyDefinition> {
    * @param field - where users name one. Default: the kind
    */
   constructor(
-    private readonly kind: string,
+    protected readonly kind: string,
     private readonly field = kind,
   ) {}
 
@@ -25,19 +25,18 @@ export class Definitions<One extends AnyDefinition> {
     return [...this.#byName.keys()]
   }
 
+  /** The one of this name, if there is one. */
   get(name: string): One | undefined {
     return this.#byName.get(name)
   }
 
-  /** @throws `plugin_invalid`, or `plugin_conflict` when there is one of this name */
-  add(definition: One): void {
+  /**
+   * @param replaces - whether it takes the place of the one of its name
+   * @throws `plugin_invalid`, or `plugin_conflict` when there is one of this name
+   */
+  add(definition: One, replaces = false): void {
     checkDefinition(this.kind, definition)
-    checkFree(this.#byName, this.kind, definition.name)
-    this.#byName.set(definition.name, definition)
-  }
-
-  /** Adds one, or puts it in the place of the one of its name. */
-  put(definition: One): void {
+    if (!replaces) checkFree(this.#byName, this.kind, definition.name)
     this.#byName.set(definition.name, definition)
   }
 

@@ -83,9 +83,8 @@ function checkScheme(name: string): void {
   throw new CllmError('plugin_conflict', 'The scheme "hf" is built in: hf:owner/repository')
 }
 
-function partName(token: PartToken<unknown>): string | undefined {
-  return Object.keys(replaceableParts).find((name) => replaceableParts[name] === token)
-}
+const partName = (token: PartToken<unknown>): string | undefined =>
+  Object.keys(replaceableParts).find((name) => replaceableParts[name] === token)
 
 function unknown(field: string, name: string, valid: readonly string[]): CllmError {
   const names = valid.toSorted()

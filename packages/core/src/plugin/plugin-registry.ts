@@ -4,6 +4,7 @@ import type {
   BackendContext,
   BackendDefinition,
   BatchingDefinition,
+  ModelSchedulerDefinition,
   OrderDefinition,
   PolicyDefinition,
   ProposerDefinition,
@@ -14,6 +15,8 @@ import type {
 import { type Logger, silentLogger } from '../contracts/logger.js'
 import type { ModelSource } from '../contracts/model-source.js'
 import type { PartFactory, PartToken, PluginHost } from '../contracts/plugin.js'
+import type { ModelScheduler } from '../contracts/scheduling/model-scheduler.js'
+import type { RouterPolicy } from '../contracts/routing/router-policy.js'
 import type { PolicyInfo } from '../contracts/scheduling/scheduler-info.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
@@ -27,7 +30,7 @@ import { PolicyCatalog } from './policy-catalog.js'
 import { ProposerCatalog } from '../engine/speculation/proposer-catalog.js'
 import { SamplerCatalog } from '../engine/input/sampler-catalog.js'
 import { ProtocolCatalog } from './protocol-catalog.js'
-import { RouterCatalog } from './router-catalog.js'
+import { Catalog } from './catalog.js'
 import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
 
 /** What plugins registered, by name. */
@@ -40,7 +43,9 @@ export class PluginRegistry implements PluginHost {
   /** The proposers of draft tokens. */
   readonly proposers = new ProposerCatalog()
   /** The routers: which worker of a cluster gets a request. */
-  readonly routers = new RouterCatalog()
+  readonly routers = new Catalog<RouterPolicy>('router', 'place')
+  /** The model schedulers: which models are in memory. */
+  readonly modelSchedulers = new Catalog<ModelScheduler>('model scheduler', 'decide')
   /** @internal What plug-ins provide in place of built-in parts. */
   readonly parts = new PartCatalog()
 
@@ -88,6 +93,11 @@ export class PluginRegistry implements PluginHost {
   /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
   registerRouter(router: RouterDefinition): void {
     this.routers.add(router)
+  }
+
+  /** @throws `plugin_conflict` when there is one of this name, `plugin_invalid` */
+  registerModelScheduler(scheduler: ModelSchedulerDefinition): void {
+    this.modelSchedulers.add(scheduler)
   }
 
   /** @throws `plugin_conflict` when the token has one of this name, `plugin_invalid` */

@@ -157,6 +157,5 @@ function listed(
   return `of the batchings ${names(batchings)} and the orders ${names(orders)}`
 }
 
-function optionNames({ options }: Definition<unknown>): string[] {
-  return Object.keys(options?.shape ?? {})
-}
+const optionNames = ({ options }: Definition<unknown>): string[] =>
+  Object.keys(options?.shape ?? {})

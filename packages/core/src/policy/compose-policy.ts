@@ -1,6 +1,5 @@
-import type { Batching, Step } from '../contracts/scheduling/policy-halves.js'
+import type { Batching, Step, Order } from '../contracts/scheduling/policy-halves.js'
 import type { BatchingDefinition, OrderDefinition } from '../contracts/definition.js'
-import type { Order } from '../contracts/scheduling/policy-halves.js'
 import type {
   SchedulerPolicy,
   SchedulerState,
@@ -62,6 +61,7 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       }
       return { preempt, reject, ...synchronous(batching.plan(state, next), 'plan') }
     },
+    arrivalRank: (request) => order.arrivalRank?.(request) ?? 0,
     victim: (state) => synchronous(order.victim?.(state), 'victim')?.id,
     observe(event) {
       if (event.type !== 'step' && event.request.stepGroup !== undefined) areInGroups = true
@@ -71,6 +71,8 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       const isAsync = told instanceof Promise || toldToo instanceof Promise
       return isAsync ? (Promise.all([told, toldToo]) as unknown as void) : undefined
     },
+    learned: () => batching.learned?.(),
+    recall: (learned) => batching.recall?.(learned),
     onServedElsewhere: (services) => order.onServedElsewhere?.(services),
   }
 }

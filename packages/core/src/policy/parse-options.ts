@@ -40,6 +40,5 @@ export function parseOptions<Parts extends readonly Definition<unknown>[]>(
   throw new CllmError('invalid_policy', message, { details: { policy, valid }, cause })
 }
 
-function pick(given: Options, names: readonly string[]): Options {
-  return Object.fromEntries(Object.entries(given).filter(([name]) => names.includes(name)))
-}
+const pick = (given: Options, names: readonly string[]): Options =>
+  Object.fromEntries(Object.entries(given).filter(([name]) => names.includes(name)))

@@ -91,9 +91,10 @@ function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: 
   }
 }
 
-function isOtherThan(group: Group): (request: SequenceView | undefined) => boolean {
-  return (request) => request !== undefined && request.stepGroup !== group
-}
+const isOtherThan =
+  (group: Group): ((request: SequenceView | undefined) => boolean) =>
+  (request) =>
+    request !== undefined && request.stepGroup !== group
 
 function narrowed(state: SchedulerState, group: Group): SchedulerState {
   const running = state.running.filter((request) => request.stepGroup === group)

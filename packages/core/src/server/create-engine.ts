@@ -3,6 +3,7 @@ import { systemClock, systemRandom } from '../clock/system-clock.js'
 import type { Backend } from '../contracts/model/backend.js'
 import type { Clock, Random } from '../contracts/clock.js'
 import type { SlotFiles } from '../contracts/engine/slot-files.js'
+import type { LearnedStore } from '../contracts/learned.js'
 import type { StateFiles, StateMemorySource } from '../contracts/engine/state-files.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import { type Logger, silentLogger } from '../contracts/logger.js'
@@ -61,6 +62,8 @@ export interface EngineParts {
   readonly stateMemory?: StateMemorySource
   /** Keeps what clients save of slots. Default: they cannot. */
   readonly slotFiles?: SlotFiles
+  /** Keeps what the engine learns about costs and drafts over restarts. Default: nothing does. */
+  readonly learned?: LearnedStore
   /** Observes everything that happens in the engine. Default: none. */
   readonly observers?: readonly EngineObserver[]
   /**
@@ -99,7 +102,11 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(ENGINE_OPTIONS, { ...defaultEngineOptions, ...parts.options })
   const { stateFiles: files, stateMemory: memory, slotFiles } = parts
   container.registerInstance(tokens.STATE_FILES, defined({ files, memory }))
+  if (files !== undefined) parts.backend.media?.keepIn?.(files)
   container.registerInstance(tokens.SLOT_FILES, defined({ files: slotFiles }))
+  if (parts.learned !== undefined) {
+    container.registerInstance(tokens.LEARNED_STORE, parts.learned)
+  }
   const { samplers, proposers } = parts.registry ?? new PluginRegistry()
   container.registerInstance(SAMPLERS, samplers)
   // Here, since the container would wrap the error.

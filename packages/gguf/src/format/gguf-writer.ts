@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import { open, rename, rm } from 'node:fs/promises'
-import type { FileHandle } from 'node:fs/promises'
+import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { ByteWriter } from './byte-writer.js'
-import { tensorBlocks } from './gguf-types.js'
-import type {
-  GgufMetadata,
-  GgufScalarType,
-  GgufTensor,
-  GgufTensorType,
-  GgufValue,
+import {
+  type GgufMetadata,
+  type GgufScalarType,
+  type GgufTensor,
+  type GgufTensorType,
+  type GgufValue,
+  tensorBlocks,
 } from './gguf-types.js'
 
 const magic = 0x46554747

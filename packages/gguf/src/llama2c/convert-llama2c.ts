@@ -2,10 +2,8 @@ import { readFile } from 'node:fs/promises'
 import type { GgufMetadata, GgufTensor } from '../format/gguf-types.js'
 import { bool, float32, float32s, int32s, text, texts, uint32 } from '../format/gguf-values.js'
 import { writeGguf } from '../format/gguf-writer.js'
-import { readLlama2cCheckpoint } from './llama2c-checkpoint.js'
-import type { Llama2cHeader } from './llama2c-checkpoint.js'
-import { readLlama2cVocabulary } from './llama2c-vocabulary.js'
-import type { SentencePieceVocabulary } from './llama2c-vocabulary.js'
+import { type Llama2cHeader, readLlama2cCheckpoint } from './llama2c-checkpoint.js'
+import { readLlama2cVocabulary, type SentencePieceVocabulary } from './llama2c-vocabulary.js'
 import { quantizeQ8_0 } from '../format/quantize-q8-0.js'
 
 /** The input and output of {@link convertLlama2c}. */
@@ -95,6 +93,5 @@ function tokenizer({ tokens, scores, types }: SentencePieceVocabulary): GgufMeta
   }
 }
 
-function bytesOf(values: Float32Array): Uint8Array {
-  return new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
-}
+const bytesOf = (values: Float32Array): Uint8Array =>
+  new Uint8Array(values.buffer, values.byteOffset, values.byteLength)

@@ -1,7 +1,7 @@
 /** The numbers that decide a transformer's size and speed. */
 export interface ModelShape {
   readonly name: string
-  readonly architecture: 'qwen3' | 'qwen3moe' | 'lfm2'
+  readonly architecture: 'qwen3' | 'qwen3vl' | 'qwen3moe' | 'lfm2'
   readonly layers: number
   /** Of a hybrid, the layers with attention; the others have a short convolution. Default: all. */
   readonly attentionLayers?: readonly number[]
@@ -43,6 +43,23 @@ const qwen3 = {
   quantization: 'Q4_K_M',
 } as const
 
+/** A model for tests. */
+const tiny = {
+  name: 'Synthetic tiny',
+  architecture: 'qwen3',
+  layers: 2,
+  embedding: 64,
+  feedForward: 192,
+  heads: 4,
+  keyValueHeads: 2,
+  headSize: 32,
+  vocabulary: 768,
+  specialsAt: 742,
+  context: 512,
+  ropeBase: 10_000,
+  quantization: 'Q8_0',
+} as const
+
 /** The models that can be imitated; LFM2 is a hybrid of attention and a state that cannot be cut. */
 export const syntheticShapes = {
   'qwen3-0.6b': {
@@ -78,20 +95,12 @@ export const syntheticShapes = {
     keyValueHeads: 4,
     isTied: false,
   },
-  tiny: {
-    name: 'Synthetic tiny',
-    architecture: 'qwen3',
-    layers: 2,
-    embedding: 64,
-    feedForward: 192,
-    heads: 4,
-    keyValueHeads: 2,
-    headSize: 32,
-    vocabulary: 768,
-    specialsAt: 742,
-    context: 512,
-    ropeBase: 10_000,
-    quantization: 'Q8_0',
+  tiny,
+  'tiny-vl': {
+    ...tiny,
+    name: 'Synthetic tiny with M-RoPE',
+    architecture: 'qwen3vl',
+    context: 2048,
   },
   'lfm2-350m': {
     name: 'Synthetic LFM2 350M',
@@ -110,36 +119,19 @@ export const syntheticShapes = {
     quantization: 'Q4_K_M',
   },
   'tiny-hybrid': {
+    ...tiny,
     name: 'Synthetic tiny hybrid',
     architecture: 'lfm2',
     layers: 4,
     attentionLayers: [1, 3],
-    embedding: 64,
-    feedForward: 192,
-    heads: 4,
-    keyValueHeads: 2,
     headSize: 16,
-    vocabulary: 768,
-    specialsAt: 742,
     context: 2048,
-    ropeBase: 10_000,
-    quantization: 'Q8_0',
   },
   'tiny-moe': {
+    ...tiny,
     name: 'Synthetic tiny mixture of experts',
     architecture: 'qwen3moe',
-    layers: 2,
-    embedding: 64,
-    feedForward: 192,
     experts: { count: 8, used: 2, feedForward: 64 },
-    heads: 4,
-    keyValueHeads: 2,
-    headSize: 32,
-    vocabulary: 768,
-    specialsAt: 742,
-    context: 512,
-    ropeBase: 10_000,
-    quantization: 'Q8_0',
   },
 } as const satisfies Record<string, ModelShape>
 

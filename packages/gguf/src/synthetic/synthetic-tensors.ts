@@ -1,7 +1,6 @@
 import type { GgufTensor } from '../format/gguf-types.js'
 import { tensorByteLength } from '../format/gguf-writer.js'
-import { randomTensor } from './random-tensor.js'
-import type { RandomTensorType } from './random-tensor.js'
+import { randomTensor, type RandomTensorType } from './random-tensor.js'
 import { RandomBits } from './random-bits.js'
 import { convolutionLength, type ModelShape } from './synthetic-shapes.js'
 

@@ -1,11 +1,8 @@
 import { toByteAlphabet } from '@cllm/core'
-import { learnMerges } from './byte-pair-merges.js'
-import type { Merge } from './byte-pair-merges.js'
-import { bytePairVocabulary } from './byte-pair-vocabulary.js'
-import type { BytePairVocabulary } from './byte-pair-vocabulary.js'
+import { learnMerges, type Merge } from './byte-pair-merges.js'
+import { bytePairVocabulary, type BytePairVocabulary } from './byte-pair-vocabulary.js'
 import { commonWords, englishPieces } from './english-pieces.js'
-import { syntheticShapes } from './synthetic-shapes.js'
-import type { SyntheticModelName } from './synthetic-shapes.js'
+import { type SyntheticModelName, syntheticShapes } from './synthetic-shapes.js'
 
 const qwen3 = { pieces: englishPieces, merges: 90_000 }
 const tiny = { pieces: commonWords, merges: 400 }
@@ -19,6 +16,7 @@ const english = {
   tiny,
   'tiny-hybrid': tiny,
   'tiny-moe': tiny,
+  'tiny-vl': tiny,
 } as const satisfies Record<
   SyntheticModelName,
   { readonly pieces: () => ReadonlyMap<string, number>; readonly merges: number }

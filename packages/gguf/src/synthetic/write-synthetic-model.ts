@@ -3,8 +3,12 @@ import { bytePairMetadata } from './byte-pair-vocabulary.js'
 import type { GgufMetadata } from '../format/gguf-types.js'
 import { float32, int32s, text, uint32 } from '../format/gguf-values.js'
 import { writeGguf } from '../format/gguf-writer.js'
-import { convolutionLength, syntheticShapes } from './synthetic-shapes.js'
-import type { ModelShape, SyntheticModelName } from './synthetic-shapes.js'
+import {
+  convolutionLength,
+  type ModelShape,
+  type SyntheticModelName,
+  syntheticShapes,
+} from './synthetic-shapes.js'
 import { syntheticTensors } from './synthetic-tensors.js'
 import { syntheticVocabulary } from './synthetic-vocabulary.js'
 
@@ -68,6 +72,8 @@ function architecture(shape: ModelShape): GgufMetadata {
     'attention.value_length': uint32(shape.headSize),
     'attention.layer_norm_rms_epsilon': float32(1e-6),
     'rope.freq_base': float32(shape.ropeBase),
+    // how many of a head's dimensions turn by time, row and column
+    ...(name === 'qwen3vl' && { 'rope.dimension_sections': int32s([6, 5, 5, 0]) }),
     ...(name === 'lfm2' && {
       'shortconv.l_cache': uint32(convolutionLength),
       vocab_size: uint32(shape.vocabulary),

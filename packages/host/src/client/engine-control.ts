@@ -28,6 +28,7 @@ import {
   CllmError,
   checkTokens,
   hasMedia,
+  withStableBeginning,
   InputContext,
   longText,
   resolveMedia,
@@ -45,6 +46,7 @@ import {
 /** Answers the calls of clients on the engine itself. */
 export class EngineControl implements EngineCalls {
   #closing: Promise<void> | undefined
+  readonly #closed = new AbortController()
 
   constructor(
     protected readonly engine: Engine,
@@ -86,14 +88,20 @@ export class EngineControl implements EngineCalls {
 
   /** A conversation as the model's template writes it. */
   async applyTemplate(
-    messages: readonly ChatMessage[],
-    options?: ChatRenderOptions,
+    given: readonly ChatMessage[],
+    { tenant, ...options }: ChatRenderOptions & { readonly tenant?: string } = {},
   ): Promise<RenderedChat> {
     const tokenizer = this.#get(TOKENIZER)
-    const prompt = { messages, ...defined({ template: options }) }
     const context = this.#get(InputContext)
+    const { volatileLines } = context.options
+    const { messages } = withStableBeginning({ messages: given }, volatileLines).prompt
+    const prompt = { messages, template: options }
     if (context.backend.media !== undefined && hasMedia(prompt)) {
-      const { text, tokens } = await resolveMedia(prompt, context, () => this.#ensureOpen())
+      // One of its own, as more than ten may listen to it.
+      const signal = AbortSignal.any([this.#closed.signal])
+      const owner = context.ownerOf({ prompt }, context.clock.now(), signal)
+      const scope = context.options.isolateTenants ? tenant : ''
+      const { text, tokens } = await resolveMedia(prompt, context, { ...owner, scope })
       return { text, tokens }
     }
     const chat = tokenizer.renderChatInParts?.(messages, options)
@@ -183,6 +191,7 @@ export class EngineControl implements EngineCalls {
   }
 
   async close(): Promise<void> {
+    this.#closed.abort(new CllmError('shutting_down', 'The engine is shutting down'))
     this.#closing ??= this.#close()
     await this.#closing
   }
@@ -192,8 +201,7 @@ export class EngineControl implements EngineCalls {
   }
 
   #ensureOpen(): void {
-    if (this.#closing === undefined) return
-    throw new CllmError('shutting_down', 'The engine is shutting down')
+    this.#closed.signal.throwIfAborted()
   }
 
   async #close(): Promise<void> {

@@ -1,12 +1,6 @@
-import { type Clock, type Logger, CllmError } from '@cllm/core'
+import { type Clock, type Logger, type ModelScheduler, CllmError } from '@cllm/core'
 import { continuing, keepFinalStatistics } from './final-statistics.js'
-import {
-  leastRecentlyUsed,
-  type Lease,
-  type LoadedModel,
-  type PooledModel,
-  type Waiter,
-} from './pooled-model.js'
+import type { HoldOptions, Lease, LoadedModel, PooledModel, Waiter } from './pooled-model.js'
 import type { ModelPoolOptions } from './model-pool-options.js'
 import {
   explainMemory,
@@ -17,29 +11,22 @@ import {
   shuttingDown,
 } from './refusals.js'
 
-/** How a model is held. */
-export interface HoldOptions {
-  readonly keepAliveMs?: number | undefined
-  /** Ends the waiting; the load goes on. */
-  readonly signal?: AbortSignal | undefined
-  /** Whether the caller tells of a failure: then it is logged at debug level only. */
-  readonly isTold?: boolean
-}
-
 /**
- * Loads and unloads models. One is loaded at a time, in the order of the first request for each, so
- * that each load sees the memory that the one before left. The least recently used model makes room; a
- * model in use is unloaded when its last use ends, and new requests for it queue behind the model that
- * it makes room for: no model is passed over for good. New requests for a model that is asked to leave
- * wait until it has left, so that it does.
+ * Loads and unloads models as a scheduler decides. One is loaded at a time, so that each load sees the memory
+ * that the one before left. A model in use is unloaded when its last use ends; new requests for a model that
+ * is to leave wait until it has left, so that it does, or until it is to stay.
  */
 export class ModelLoader {
   /** Models that requests wait for, the longest waiting first. */
-  readonly #wanted: PooledModel[] = []
-  /** The model that makes room as soon as it is unused. */
-  #victim: PooledModel | undefined
+  readonly #wanted = new Set<PooledModel>()
+  /** The model that leaves as soon as it is unused, to make room. */
+  #draining: PooledModel | undefined
+  /** The scheduler is not asked again by time. */
+  #stopAsking: (() => void) | undefined
   /** Models that are loading, loaded or unloading, also those that the pool has removed. */
   readonly #present = new Set<PooledModel>()
+  /** Models whose last load said that the memory does not suffice beside what is loaded. */
+  readonly #short = new Set<PooledModel>()
   readonly #closing = new AbortController()
   /** Called when something has changed. */
   readonly #onAdvance: (() => void)[] = []
@@ -49,19 +36,20 @@ export class ModelLoader {
     private readonly options: ModelPoolOptions,
     private readonly clock: Clock,
     private readonly logger: Logger,
+    private readonly scheduler: ModelScheduler,
     private readonly onLost: (model: string, reason: string) => void = () => {},
   ) {}
 
   /** Leases a model if it is loaded and stays. */
   holdNow(model: PooledModel, keepAliveMs?: number): Lease | undefined {
-    const { loaded } = model
-    if (loaded === undefined || model.state !== 'loaded') return undefined
-    if (model === this.#victim || model.isUnwanted) return undefined
-    return this.#enter(model, loaded, keepAliveMs)
+    return this.#stays(model) ? this.#enter(model, keepAliveMs) : undefined
   }
 
   /** Loads and leases a model. Throws what its load throws, and `model_not_found` for a removed one. */
-  async hold(model: PooledModel, { signal, ...options }: HoldOptions = {}): Promise<Lease> {
+  async hold(
+    model: PooledModel,
+    { signal, urgency, ...options }: HoldOptions = {},
+  ): Promise<Lease> {
     if (signal?.aborted === true) throw reasonOf(signal)
     if (!this.#isOpen) throw shuttingDown()
     if (model.isRemoved) throw removed(model)
@@ -73,7 +61,10 @@ export class ModelLoader {
       throw new CllmError('queue_full', message)
     }
     return await new Promise((resolve, reject) => {
-      const waiter: Waiter = { ...options, resolve, reject }
+      const since = this.clock.now()
+      const { priority = 0, deadlineMs = Infinity } = urgency ?? {}
+      const deadline = deadlineMs === Infinity ? undefined : since + deadlineMs
+      const waiter: Waiter = { ...options, since, priority, deadline, resolve, reject }
       model.waiters.add(waiter)
       const leave = (): void => {
         if (!model.waiters.delete(waiter)) return
@@ -81,7 +72,7 @@ export class ModelLoader {
         this.#advance()
       }
       signal?.addEventListener('abort', leave, { once: true })
-      if (!this.#wanted.includes(model)) this.#wanted.push(model)
+      this.#wanted.add(model)
       this.#advance()
     })
   }
@@ -118,7 +109,7 @@ export class ModelLoader {
   async close(): Promise<void> {
     this.#isOpen = false
     this.#closing.abort()
-    for (const model of this.#wanted.splice(0)) refuseWaiters(model, shuttingDown())
+    for (const model of this.#wanted) refuseWaiters(model, shuttingDown())
     const gone = [...this.#present].map(async (model) => {
       if (model.state === 'loaded') void this.#evict(model)
       await new Promise<void>((resolve) => void model.onUnloaded.push(resolve))
@@ -136,24 +127,6 @@ export class ModelLoader {
     await model.loaded?.client.drain()
   }
 
-  #enter(model: PooledModel, loaded: LoadedModel, keepAliveMs: number | undefined): Lease {
-    model.users++
-    model.lastUsed = this.clock.now()
-    model.keepAliveMs = keepAliveMs ?? model.keepAliveMs
-    model.stay?.()
-    let isHeld = true
-    const release = (): void => {
-      if (!isHeld) return
-      isHeld = false
-      // An engine that is gone has no users any more.
-      if (model.loaded !== loaded) return
-      model.users--
-      model.lastUsed = this.clock.now()
-      this.#settle(model)
-    }
-    return { client: loaded.client, release }
-  }
-
   /** An unused model is unloaded now or at its expiry; waiting loads may then proceed. */
   #settle(model: PooledModel): void {
     if (model.state === 'loaded' && model.users === 0) {
@@ -166,43 +139,63 @@ export class ModelLoader {
     this.#advance()
   }
 
-  /** Advances the first waiting model: resolves its leases, makes room, or loads it. */
+  /** Does what the scheduler decides, and serves those whose model stays. */
   #advance(): void {
     for (const call of this.#onAdvance.splice(0)) call()
-    this.#victim = undefined
-    for (let next = this.#wanted[0]; next !== undefined; next = this.#wanted[0]) {
-      if (next.state === 'loading' || next.state === 'unloading') return
-      if (next.state === 'loaded' && next.isUnwanted) return
-      if (next.state === 'unloaded' && next.waiters.size > 0) {
-        if (this.#makeRoom(next)) void this.#load(next)
-        return
-      }
-      this.#wanted.shift()
-      this.#admit(next)
+    for (const model of this.#wanted) if (model.waiters.size === 0) this.#wanted.delete(model)
+    this.#stopAsking?.()
+    const draining = this.#draining
+    this.#draining = this.#stopAsking = undefined
+    this.#decide(draining)
+    for (const model of this.#wanted) if (this.#stays(model)) this.#admit(model)
+  }
+
+  #stays(model: PooledModel): boolean {
+    return model.state === 'loaded' && model !== this.#draining && !model.isUnwanted
+  }
+
+  /** Asks the scheduler, if there is something to decide, and begins what it says. */
+  #decide(draining: PooledModel | undefined): void {
+    if (![...this.#wanted].some(({ state }) => state === 'unloaded')) return
+    const all = new Set([...this.#wanted, ...this.#present])
+    if ([...all].some(({ state }) => state === 'loading' || state === 'unloading')) return
+    // A removed model leaves by itself; another one may have its name.
+    const served = [...all].filter(({ isRemoved }) => !isRemoved)
+    const models = new Map(served.map((model) => [model.name, model]))
+    const now = this.clock.now()
+    const hasRoom = this.#present.size < this.options.maxLoaded
+    const views = served.map((model) => {
+      const fits = this.#present.size === 0 || (hasRoom && !this.#short.has(model))
+      return model.view(fits, model === draining || model.isUnwanted)
+    })
+    const decision = this.scheduler.decide(views, now)
+    if ('load' in decision) void this.#load(models.get(decision.load)!)
+    else if ('unload' in decision) {
+      const model = models.get(decision.unload)!
+      model.swaps++
+      void this.#evict(model)
+    } else if ('drain' in decision) this.#draining = models.get(decision.drain)
+    else if (decision.holdMs < Infinity) {
+      this.#stopAsking = this.clock.at(now + decision.holdMs, () => this.#advance())
     }
   }
 
-  /** Whether a model can be loaded now; if not, starts or schedules an unload to make room. */
-  #makeRoom(wanted: PooledModel): boolean {
-    const present = [...this.#present]
-    if (present.some(({ state }) => state === 'unloading')) return false
-    if (present.length < this.options.maxLoaded && !wanted.isShortOfMemory) return true
-    const idle = present.filter(({ users }) => users === 0)
-    const victim = leastRecentlyUsed(idle.length > 0 ? idle : present)
-    if (victim === undefined) return true
-    if (victim.users > 0) this.#victim = victim
-    else {
-      wanted.isShortOfMemory = false
-      void this.#evict(victim)
+  /** Serves those who wait, for its load or for that it stays. */
+  #admit(model: PooledModel, loadedSince?: number): void {
+    const now = this.clock.now()
+    for (const { since, keepAliveMs, resolve } of model.waiters) {
+      const turn = Math.max(0, (loadedSince ?? now) - since)
+      const waited = { turn, load: now - since - turn }
+      resolve({ ...this.#enter(model, keepAliveMs), waited })
     }
-    return false
-  }
-
-  #admit(model: PooledModel): void {
-    const { loaded } = model
-    if (loaded === undefined) return
-    for (const one of model.waiters) one.resolve(this.#enter(model, loaded, one.keepAliveMs))
     model.waiters.clear()
+  }
+
+  #enter(model: PooledModel, keepAliveMs: number | undefined): Lease {
+    return model.enter(keepAliveMs, this.clock, (loaded) => {
+      if (model.users === 0 && this.#present.size > 1) void model.measure(loaded)
+      this.#settle(model)
+    })
   }
 
   async #load(model: PooledModel): Promise<void> {
@@ -213,7 +206,7 @@ export class ModelLoader {
     model.loading = loading
     this.#present.add(model)
     model.state = 'loading'
-    model.isShortOfMemory = false
+    this.#short.delete(model)
     model.keepAliveMs = source.keepAliveMs ?? this.options.keepAliveMs
     let starting: LoadedModel | undefined
     try {
@@ -228,13 +221,16 @@ export class ModelLoader {
     model.state = 'loaded'
     model.error = undefined
     model.lastUsed = this.clock.now()
-    this.logger.info({ model: name, ms: model.lastUsed - since }, 'the model is loaded')
+    const ms = model.lastUsed - since
+    model.loads++
+    model.loadMs = model.loadMs === undefined ? ms : (model.loadMs + ms) / 2
+    this.logger.info({ model: name, ms }, 'the model is loaded')
     const { loaded } = model
     void loaded.gone?.then((reason) => this.#lost(model, loaded, reason))
     // Who came after the end was asked for waits for the next load.
     if (signal.aborted) return await this.#evict(model)
     model.loading = undefined
-    this.#admit(model)
+    this.#admit(model, since)
     this.#settle(model)
   }
 
@@ -248,7 +244,7 @@ export class ModelLoader {
       this.logger.info({ model: model.name }, 'the model is not loaded: the server ends')
       refuseWaiters(model, shuttingDown())
     } else if (isEnded) this.logger.info({ model: model.name }, 'the load was ended')
-    else if (isShort && mayFit(error, this.#heldBytes())) model.isShortOfMemory = true
+    else if (isShort && mayFit(error, this.#heldBytes())) this.#short.add(model)
     else {
       model.error = isShort ? explainMemory(error, others) : error
       const { code, message } = model.error
@@ -291,6 +287,7 @@ export class ModelLoader {
 
   #forget(model: PooledModel): void {
     this.#present.delete(model)
+    this.#short.clear()
     model.forget()
   }
 

@@ -1,18 +1,21 @@
 import {
+  CheckedModelScheduler,
   systemClock,
   silentLogger,
+  lru,
   type Logger,
   CllmError,
   type Clock,
   type EngineClient,
   type ModelLoading,
+  type ModelScheduler,
   type ModelStatus,
   type OpenOptions,
 } from '@cllm/core'
-import { type HoldOptions, ModelLoader } from './model-loader.js'
+import { ModelLoader } from './model-loader.js'
 import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-options.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
-import { PooledModel, type LoadableModel } from './pooled-model.js'
+import { type HoldOptions, PooledModel, type LoadableModel } from './pooled-model.js'
 import { aliasesOf, type ClosableDirectory, resolveModelName } from '../server/static-directory.js'
 
 /** Parts of a {@link ModelPool}. */
@@ -21,6 +24,8 @@ export interface ModelPoolParts {
   readonly models: readonly LoadableModel[]
   /** Further names of models; `*` matches every unknown name. */
   readonly aliases?: Readonly<Record<string, string>>
+  /** Decides which models are in memory. Default: {@link lru}. */
+  readonly scheduler?: { readonly name: string; readonly policy: ModelScheduler }
   /** Words that the status of each model has; default: none. */
   readonly tags?: readonly string[]
   /** Default: {@link defaultModelPoolOptions}. */
@@ -48,12 +53,14 @@ export class ModelPool implements ClosableDirectory {
 
   constructor({ models, aliases = {}, tags = [], options, onLost, ...parts }: ModelPoolParts) {
     const { clock = systemClock, logger = silentLogger } = parts
+    const { scheduler = { name: lru.name, policy: lru.create({}) } } = parts
     const all = { ...defaultModelPoolOptions, ...options }
     this.#clock = clock
-    this.loading = { autoload: all.autoload, maxLoaded: all.maxLoaded }
+    this.loading = { autoload: all.autoload, maxLoaded: all.maxLoaded, scheduler: scheduler.name }
     this.#aliases = new Map(Object.entries(aliases))
     this.#tags = tags
-    this.#loader = new ModelLoader(all, clock, logger, onLost)
+    const checked = new CheckedModelScheduler(scheduler.policy, logger)
+    this.#loader = new ModelLoader(all, clock, logger, checked, onLost)
     for (const source of models) this.add(source)
   }
 

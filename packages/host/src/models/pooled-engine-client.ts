@@ -4,6 +4,7 @@ import {
   type EngineClient,
   type GenerateEvent,
   type GenerateRequest,
+  type ModelUrgency,
   type OpenOptions,
   type Recording,
   cancelled,
@@ -96,14 +97,18 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 
   /** Loads the model if need be; fails when the signal aborts first, and the load goes on. */
-  async #lease(signal: AbortSignal | undefined, failure: () => CllmError): Promise<Lease> {
+  async #lease(
+    signal: AbortSignal | undefined,
+    failure: () => CllmError,
+    urgency: ModelUrgency = this.options.urgency ?? {},
+  ): Promise<Lease> {
     const { until, keepAliveMs } = this.options
     if (until === undefined) {
-      const lease = this.loader.hold(this.model, { keepAliveMs, signal })
+      const lease = this.loader.hold(this.model, { keepAliveMs, urgency, signal })
       return await unlessAborted(lease, signal, failure)
     }
     this.#leasing ??= this.loader
-      .hold(this.model, { keepAliveMs, signal: until })
+      .hold(this.model, { keepAliveMs, urgency, signal: until })
       .then((lease) => this.#keep(lease, until))
       .catch((error: unknown) => {
         // The next call tries again.
@@ -114,11 +119,11 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 
   #keep(lease: Lease, until: AbortSignal): Lease {
+    const { release: end, ...kept } = lease
     const release = (): void => {
       this.#leasing = this.#leased = undefined
-      lease.release?.()
+      end?.()
     }
-    const kept = { client: lease.client }
     this.#leased = kept
     if (until.aborted) release()
     else until.addEventListener('abort', release, { once: true })
@@ -148,7 +153,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     }
     const start = async () => {
       try {
-        const lease = await this.#lease(either, failure)
+        const lease = await this.#lease(either, failure, this.options.urgency ?? request)
         return this.#submitTo(lease, entry.continuedAt(clock.now()), defined({ signal }))
       } finally {
         cancelTimer()
@@ -159,11 +164,14 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 
   #submitTo(
-    { client, release }: Lease,
+    { client, release, waited: modelWait }: Lease,
     request: GenerateRequest,
     options: { readonly signal?: AbortSignal },
   ): AsyncIterableIterator<GenerateEvent> {
-    const events = client.submit(request, options)
+    // What comes later for the same work did not wait.
+    if (this.#leased !== undefined) this.#leased = { client }
+    const asked = modelWait === undefined ? request : { ...request, modelWait }
+    const events = client.submit(asked, options)
     return release === undefined ? events : watchStream(events, { onEnd: release })
   }
 }

@@ -3,8 +3,12 @@ import type {
   EngineClient,
   EngineInfo,
   ModelState,
+  ModelUrgency,
   ModelStatus,
+  ModelView,
+  WaitingForModel,
   EngineStatistics,
+  GenerateRequest,
   Recording,
   SchedulerInfo,
   CllmError,
@@ -42,12 +46,25 @@ export interface LoadableModel {
 /** Keeps a model in memory. */
 export interface Lease {
   readonly client: EngineClient
+  /** What had to be waited for until it was there; absent: nothing. */
+  readonly waited?: GenerateRequest['modelWait']
   /** Absent where another lease holds it for longer. */
   readonly release?: () => void
 }
 
+/** How a model is held. */
+export interface HoldOptions {
+  readonly keepAliveMs?: number | undefined
+  /** Ends the waiting; the load goes on. */
+  readonly signal?: AbortSignal | undefined
+  /** Whether the caller tells of a failure: then it is logged at debug level only. */
+  readonly isTold?: boolean
+  /** Default: 0, and no deadline. */
+  readonly urgency?: ModelUrgency | undefined
+}
+
 /** Who waits for a model. */
-export interface Waiter {
+export interface Waiter extends WaitingForModel {
   readonly keepAliveMs?: number | undefined
   readonly isTold?: boolean
   readonly resolve: (hold: Lease) => void
@@ -70,10 +87,15 @@ export class PooledModel {
   error: CllmError | undefined
   users = 0
   lastUsed = 0
+  /** How often it was loaded, and unloaded to make room. */
+  loads = 0
+  swaps = 0
+  /** Milliseconds that its loads took: each counts as much as all before it together. */
+  loadMs: number | undefined
+  /** Milliseconds that it would take to compute again what its slots held when it was last unused. */
+  lostMs = 0
   keepAliveMs = Infinity
   expiresAt: number | undefined
-  /** Whether the last load said that the memory does not suffice beside what is loaded. */
-  isShortOfMemory = false
   /** Whether it is to go when nobody uses it, whatever its time to live. */
   isUnwanted = false
   /** Aborted when the pool removes it: it is never loaded again. */
@@ -101,7 +123,61 @@ export class PooledModel {
   get status(): ModelStatus {
     const { name, state, users, waiters, info, scheduler, recording, past, expiresAt, error } = this
     const waiting = waiters.size
-    return { name, state, users, waiting, info, scheduler, recording, past, expiresAt, error }
+    const { loads, swaps } = this
+    return {
+      name,
+      state,
+      users,
+      waiting,
+      info,
+      scheduler,
+      recording,
+      past,
+      expiresAt,
+      error,
+      loads,
+      swaps,
+    }
+  }
+
+  /** What a scheduler is shown of it. */
+  view(fits: boolean, isDraining: boolean): ModelView {
+    const { name, state, users, lastUsed, loadMs, lostMs } = this
+    const waiting = [...this.waiters]
+    return { name, state, isDraining, users, lastUsed, loadMs, lostMs, fits, waiting }
+  }
+
+  /** Takes it into use; what runs until the lease is released keeps it. */
+  enter(
+    keepAliveMs: number | undefined,
+    clock: Clock,
+    onRelease: (loaded: LoadedModel) => void,
+  ): Lease {
+    const loaded = this.loaded!
+    this.users++
+    this.lastUsed = clock.now()
+    this.keepAliveMs = keepAliveMs ?? this.keepAliveMs
+    this.stay?.()
+    let isHeld = true
+    const release = (): void => {
+      if (!isHeld) return
+      isHeld = false
+      // An engine that is gone has no users any more.
+      if (this.loaded !== loaded) return
+      this.users--
+      this.lastUsed = clock.now()
+      onRelease(loaded)
+    }
+    return { client: loaded.client, release }
+  }
+
+  /** Asks its engine what its slots hold. */
+  async measure(loaded: LoadedModel): Promise<void> {
+    const statistics = await loaded.client.statistics().catch(() => undefined)
+    if (statistics === undefined || this.loaded !== loaded) return
+    const { slots, prefillMs, prefillTokens } = statistics
+    const tokens = slots.reduce((sum, slot) => sum + slot.tokens, 0)
+    this.lostMs = (tokens * prefillMs) / Math.max(1, prefillTokens)
   }
 
   /** Takes what a new engine says of itself, and gives it the policy that was set. */
@@ -125,17 +201,9 @@ export class PooledModel {
   forget(): void {
     this.state = 'unloaded'
     this.loaded = undefined
-    this.users = 0
+    this.users = this.lostMs = 0
     this.isUnwanted = false
     this.loading = undefined
     for (const call of this.onUnloaded.splice(0)) call()
   }
-}
-
-/** The one whose last use is the longest ago. */
-export function leastRecentlyUsed(models: readonly PooledModel[]): PooledModel | undefined {
-  return models.reduce<PooledModel | undefined>(
-    (oldest, model) => (oldest === undefined || model.lastUsed < oldest.lastUsed ? model : oldest),
-    undefined,
-  )
 }

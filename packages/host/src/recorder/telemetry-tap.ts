@@ -9,12 +9,15 @@ import {
   Counters,
   endState,
 } from '@cllm/core'
-import { emptied } from '../statistics/past-of.js'
+import { pastParts } from '../statistics/past-of.js'
 import { sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'
 
 /** What the engines' own statistics are asked for: their steps do not tell it. */
-type Asked = Pick<EngineStatistics, 'policyFaults' | 'interruptedSteps' | 'cache'>
+type Asked = Pick<
+  EngineStatistics,
+  'policyFaults' | 'interruptedSteps' | 'partings' | 'cache' | 'encodes'
+>
 
 /**
  * Sees the messages on both sides of a supervisor: its counters survive the replacement of an engine,
@@ -51,9 +54,8 @@ export class TelemetryTap {
 
   /** An engine exited. */
   onExit(reason: string): void {
-    const { cache, ...counted } = this.#last
     this.#busyMsBefore = this.#counters.busyMs
-    this.#before = { ...counted, ...defined({ cache: cache && emptied(cache) }) }
+    this.#before = { ...this.#last, ...pastParts(this.#last) }
     if (!this.#isClosing) this.recorder.onExit(reason)
   }
 
@@ -91,8 +93,8 @@ export class TelemetryTap {
   }
 
   #statistics(statistics: EngineStatistics): EngineStatistics {
-    const { policyFaults, interruptedSteps, cache } = statistics
-    const asked = { policyFaults, interruptedSteps, ...defined({ cache }) }
+    const { policyFaults, interruptedSteps, partings, cache, encodes } = statistics
+    const asked = { policyFaults, interruptedSteps, ...defined({ partings, cache, encodes }) }
     this.#last = sumStatistics<Asked>(asked, this.#before)
     return {
       ...statistics,

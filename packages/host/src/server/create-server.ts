@@ -81,6 +81,7 @@ const partNames: Readonly<
   stateFiles: true,
   stateMemory: true,
   slotFiles: true,
+  learned: true,
   counts: true,
   observers: true,
   registry: true,

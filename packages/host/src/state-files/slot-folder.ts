@@ -27,7 +27,7 @@ export class SlotFolder implements SlotFiles {
     const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`
     try {
       const bytes = await writeStateFile(path, temporary, head, data, this.#secret)
-      if (!this.#isSwept) await writeThread.run({ type: 'sweep', folder: this.folder })
+      if (!this.#isSwept) await writeThread.run('sweep', this.folder)
       this.#isSwept = true
       return bytes
     } catch (cause) {

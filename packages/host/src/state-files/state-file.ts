@@ -15,6 +15,7 @@ export function secretOf(words: string | undefined): Uint8Array | undefined {
  *
  * @param temporary - a name beside it that nobody else uses
  * @param secret - 32 bytes; default: it is not encrypted
+ * @param thread - what writes it; default: that for which nobody waits
  */
 export async function writeStateFile(
   path: string,
@@ -22,9 +23,10 @@ export async function writeStateFile(
   head: StateHead,
   data: Uint8Array,
   secret?: Uint8Array,
+  thread = writeThread,
 ): Promise<number> {
   const before = writeHead(head, data.byteLength)
-  await writeThread.run({ type: 'write', path, temporary, head: before, data, secret })
+  await thread.run('write', path, temporary, { head: before, data }, secret)
   return sizeOf(before.byteLength, data.byteLength, secret !== undefined)
 }
 
@@ -33,7 +35,7 @@ export async function writeStateFile(
  * @throws Error that says why it is no whole state
  */
 export async function readStateHead(path: string, secret?: Uint8Array): Promise<ReadHead> {
-  return await slotThread.run({ type: 'read', path, secret })
+  return await slotThread.run('read', path, secret)
 }
 
 /**
@@ -50,7 +52,7 @@ export async function readStateFile(
 ): Promise<ReadHead> {
   const isShared = data.buffer instanceof SharedArrayBuffer
   const shared = isShared ? data : new Uint8Array(new SharedArrayBuffer(data.byteLength))
-  const head = await thread.run({ type: 'read', path, data: shared, secret })
+  const head = await thread.run('read', path, secret, shared)
   if (!isShared) data.set(shared)
   return head
 }

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import {
   within,
@@ -11,8 +12,8 @@ import {
 } from '@cllm/core'
 import { readStateFile, secretOf, stateNameOf, writeStateFile } from './state-file.js'
 import { ending, unfinished } from './thread/clean-folder.js'
-import type { ListProblem } from './thread/state-task.js'
-import { readThread, writeThread } from './thread/state-thread.js'
+import type { ListProblem } from './thread/state-jobs.js'
+import { readThread, type StateThread, writeThread } from './thread/state-thread.js'
 
 /** A folder is listed, and a file is read, for so many milliseconds at most … */
 const listMs = 10_000
@@ -36,6 +37,10 @@ export interface StateFolderOptions {
   readonly maxAgeMs?: number
   /** What the files are encrypted with; those of another key are ignored. Default: they are not. */
   readonly key?: string
+  /** Whether clients wait for what is written; default: nobody does, and it leaves them the processors. */
+  readonly isUrgent?: boolean
+  /** See `StateFiles`; they are written while the folder is there only. */
+  readonly whenClosing?: boolean
 }
 
 /**
@@ -45,7 +50,9 @@ export interface StateFolderOptions {
  */
 export class StateFolder implements StateFiles {
   readonly limitBytes: number
+  readonly whenClosing: boolean
   readonly #secret: Uint8Array | undefined
+  readonly #writer: StateThread
   /** Calls that took too long, and still do. */
   readonly #late = new Set<Promise<unknown>>()
   /** When what was said last. */
@@ -58,6 +65,8 @@ export class StateFolder implements StateFiles {
     private readonly logger: Logger,
   ) {
     this.limitBytes = options.limitBytes
+    this.whenClosing = options.whenClosing === true
+    this.#writer = options.isUrgent === true ? readThread : writeThread
     this.#secret = secretOf(options.key)
   }
 
@@ -101,17 +110,18 @@ export class StateFolder implements StateFiles {
 
   async write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined> {
     if (data.byteLength > this.limitBytes) return undefined
+    if (this.whenClosing && !existsSync(this.options.folder)) return undefined
     const name = this.#nameOf(head)
     return await this.#attempt('cannot be written to', async () => {
       const limits = this.#limits(data.byteLength)
-      const { bytes, removed } = await writeThread.run({ type: 'clean', ...limits })
+      const { bytes, removed } = await this.#writer.run('clean', limits)
       const gone = [...removed]
       try {
         await this.#write(name, head, data)
       } catch (error) {
         // A full disk is a limit, too: others go for this one, the longest unused first.
         if (codeOf(error) !== 'ENOSPC' || bytes < data.byteLength) throw error
-        const more = await writeThread.run({ type: 'clean', ...limits, limitBytes: bytes })
+        const more = await this.#writer.run('clean', { ...limits, limitBytes: bytes })
         gone.push(...more.removed)
         this.#warn('those longest unused are removed', 'the disk is full')
         await this.#write(name, head, data)
@@ -121,17 +131,15 @@ export class StateFolder implements StateFiles {
   }
 
   async touch({ name }: StateFile): Promise<void> {
-    const now = this.clock.now()
-    await readThread.run({ type: 'use', path: this.#path(name), now }).catch(() => {})
+    await readThread.run('use', this.#path(name), this.clock.now()).catch(() => {})
   }
 
   async remove({ name }: StateFile): Promise<void> {
-    await writeThread.run({ type: 'remove', path: this.#path(name) }).catch(() => {})
+    await this.#writer.run('remove', this.#path(name)).catch(() => {})
   }
 
   async #list(key: string): Promise<StateFile[]> {
-    const task = { type: 'list', key, secret: this.#secret, ...this.#limits(0) } as const
-    const { files, problems } = await readThread.run(task)
+    const { files, problems } = await readThread.run('list', key, this.#limits(0), this.#secret)
     for (const problem of problems) this.#warn(whatOf(problem), problem.reason)
     return [...files]
   }
@@ -149,7 +157,7 @@ export class StateFolder implements StateFiles {
 
   async #write(name: string, head: StateHead, data: Uint8Array): Promise<void> {
     const temporary = this.#path(`${name}.${randomBytes(6).toString('hex')}${unfinished}`)
-    await writeStateFile(this.#path(name), temporary, head, data, this.#secret)
+    await writeStateFile(this.#path(name), temporary, head, data, this.#secret, this.#writer)
   }
 
   #nameOf(head: StateHead): string {

@@ -11,7 +11,7 @@ export class TouchedMemory implements StateMemorySource {
 
   async makeReady(bytes: number): Promise<ArrayBufferLike> {
     const memory = new SharedArrayBuffer(bytes)
-    await this.#thread.run({ type: 'touch', memory })
+    await this.#thread.run('touch', memory)
     return memory
   }
 }

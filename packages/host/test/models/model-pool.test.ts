@@ -3,6 +3,11 @@ import {
   createEngine,
   type EngineOptions,
   type GenerateRequest,
+  lru,
+  nextNumber,
+  type ModelDecision,
+  type ModelScheduler,
+  type ModelView,
   PluginRegistry,
   SimulatedClock,
 } from '@cllm/core'
@@ -80,12 +85,23 @@ class FakeModel implements LoadableModel {
 
 type More = ConstructorParameters<typeof FakeModel>[2]
 
-function pooled(options: ModelPoolParts['options'], models: Readonly<Record<string, More>>) {
+function pooled(
+  options: ModelPoolParts['options'],
+  models: Readonly<Record<string, More>>,
+  decide: ModelScheduler['decide'] = (...views) => lru.create({}).decide(...views),
+) {
   const rig = { clock: new SimulatedClock(1000), inMemory: [] as string[] }
   const { clock } = rig
   const entries = Object.entries(models).map(([name, more]) => new FakeModel(name, rig, more))
   const { errors, logger } = loggerOf()
-  const pool = new ModelPool({ models: entries, clock, logger, ...(options && { options }) })
+  const scheduler = { name: 'lru', policy: { decide } }
+  const pool = new ModelPool({
+    models: entries,
+    clock,
+    logger,
+    scheduler,
+    ...(options && { options }),
+  })
   const run = async <T>(promise: Promise<T>): Promise<T> => await drive(clock, promise)
   const request = (tokens = 3): GenerateRequest => greedy([5, 6, 7], tokens)
   const ask = (name: string, tokens?: number) => collect(pool.open(name).submit(request(tokens)))
@@ -221,6 +237,72 @@ t.test('one piece of work keeps its model through all its calls', async (t) => {
   t.match(pool.status('b'), { users: 0 })
 })
 
+t.test('a scheduler sees who waits, and one that fails is replaced', async (t) => {
+  const seen: ModelView[][] = []
+  const decisions: ModelDecision[] = [
+    { load: 'a' },
+    { drain: 'a' },
+    { holdMs: 500 },
+    { drain: 'a' },
+    { unload: 'b' },
+  ]
+  const { clock, pool, run, ask, request, settle, errors } = pooled(
+    { maxLoaded: 1 },
+    { a: {}, b: {} },
+    (models) => {
+      seen.push([...models])
+      return decisions[seen.length - 1]!
+    },
+  )
+  const first = ask('a', 100)
+  await settle(loadMs)
+  const began = clock.now()
+  const urgent = pool.open('b', { urgency: { priority: 2, deadlineMs: 700 } })
+  const answer = collect(urgent.submit({ ...request(), id: 'x' }))
+  const behind = ask('a', 60)
+  t.same(seen[1], [
+    {
+      name: 'b',
+      state: 'unloaded',
+      isDraining: false,
+      users: 0,
+      lastUsed: 0,
+      loadMs: undefined,
+      lostMs: 0,
+      fits: false,
+      waiting: seen[1]?.[0]?.waiting,
+    },
+    {
+      name: 'a',
+      state: 'loaded',
+      isDraining: false,
+      users: 1,
+      lastUsed: began,
+      loadMs,
+      lostMs: 0,
+      fits: false,
+      waiting: [],
+    },
+  ])
+  t.match(seen[1]?.[0]?.waiting, [{ since: began, priority: 2, deadline: began + 700 }])
+  t.match(seen[2], [{ name: 'b' }, { name: 'a', isDraining: true, waiting: [{ priority: 0 }] }])
+  t.match(pool.status('a'), { users: 2, waiting: 0 }, 'it is to stay for now')
+  await settle(499)
+  t.equal(seen.length, 3)
+  await settle(1)
+  t.equal(seen.length, 4, 'it is asked again by time')
+  t.equal((await run(first)).tokens.length, 100)
+  t.equal((await run(behind)).tokens.length, 60)
+  t.match(errors, [{ message: 'the model scheduler failed: lru decides from now on' }])
+  t.equal((await run(answer)).tokens.length, 3)
+  t.match(pool.status('a'), { loads: 1, swaps: 1 })
+  const { timeline } = await run(pool.open('b', { peek: true }).explain('x'))
+  const waited = timeline.find(({ type }) => type === 'waited')
+  t.match(waited, { atMs: 0, reasons: { load: loadMs } })
+  const { turn = 0 } = (waited?.type === 'waited' && waited.reasons) || {}
+  t.ok(turn > 900 && turn < 1200, `${turn} ms until the other one had left`)
+})
+
 t.test('keep_alive', async (t) => {
   const models = { a: {}, b: { keepAliveMs: 100 } }
   const { pool, run, ask, clock, settle, request } = pooled({ keepAliveMs: 5000 }, models)
@@ -294,7 +376,7 @@ t.test('asked to unload', async (t) => {
 
 t.test('without autoload a request loads nothing', async (t) => {
   const { pool, run, ask, models, settle } = pooled({ autoload: false, maxLoaded: 2 }, { a: {} })
-  t.same(pool.loading, { autoload: false, maxLoaded: 2 })
+  t.same(pool.loading, { autoload: false, maxLoaded: 2, scheduler: 'lru' })
   t.throws(() => pool.open('a'), { code: 'invalid_request', message: /a is not in memory/ })
   const loading = pool.open('a', { load: true }).info()
   await settle(1)
@@ -660,6 +742,19 @@ t.test('a load that the end of the server ends refuses as such', async (t) => {
   t.equal(pool.status('a').error, undefined)
 })
 
+/** Any decision that can be carried out, by lot. */
+function decidingBy(seed: number): ModelScheduler['decide'] {
+  let state = seed
+  return (models) => {
+    const decisions = models.flatMap(({ name, state, users, waiting, fits }): ModelDecision[] => {
+      if (state === 'unloaded') return waiting.length > 0 && fits ? [{ load: name }] : []
+      return users === 0 ? [{ unload: name }] : [{ drain: name }]
+    })
+    state = nextNumber(state)
+    return [...decisions, { holdMs: 50 }][state % (decisions.length + 1)]!
+  }
+}
+
 t.test('whatever is asked in whatever order is answered, within the limit', async (t) => {
   const step = fc.record({
     model: fc.constantFrom('a', 'b', 'c', 'd'),
@@ -670,31 +765,43 @@ t.test('whatever is asked in whatever order is answered, within the limit', asyn
     unload: fc.boolean(),
   })
   await fc.assert(
-    fc.asyncProperty(fc.array(step, { maxLength: 12 }), fc.nat(2), async (steps, more) => {
-      const names = { a: {}, b: {}, c: {}, d: {} }
-      const { pool, clock, run, settle, inMemory } = pooled({ maxLoaded: 1 + more }, names)
-      const answers = []
-      for (const { model, tokens, keepAliveMs, leaves, pause, unload } of steps) {
-        const leaving = new AbortController()
-        const client = pool.open(model, keepAliveMs === undefined ? {} : { keepAliveMs })
-        const stream = client.submit(greedy([5], tokens), { signal: leaving.signal })
-        if (leaves !== null) clock.at(clock.now() + leaves, () => leaving.abort())
-        answers.push(
-          collect(stream).then(({ error, tokens: { length } }) =>
-            leaves === null ? length === tokens : length === tokens || error?.code === 'cancelled',
-          ),
+    fc.asyncProperty(
+      fc.array(step, { maxLength: 12 }),
+      fc.nat(2),
+      fc.nat(),
+      async (steps, more, seed) => {
+        const decide = seed % 2 === 0 ? undefined : decidingBy(seed)
+        const names = { a: {}, b: {}, c: {}, d: {} }
+        const { pool, clock, run, settle, inMemory } = pooled(
+          { maxLoaded: 1 + more },
+          names,
+          decide,
         )
-        if (unload) void pool.unload(model)
-        await settle(pause)
-        if (inMemory().length > 1 + more) throw new Error(`too many: ${inMemory().join()}`)
-      }
-      const all = await run(Promise.all(answers))
-      if (all.includes(false)) throw new Error('a request was not answered')
-      for (const name of pool.list()) {
-        const { users, waiting } = pool.status(name)
-        if (users + waiting > 0) throw new Error(`${name} has users that are gone`)
-      }
-    }),
+        const answers = []
+        for (const { model, tokens, keepAliveMs, leaves, pause, unload } of steps) {
+          const leaving = new AbortController()
+          const client = pool.open(model, keepAliveMs === undefined ? {} : { keepAliveMs })
+          const stream = client.submit(greedy([5], tokens), { signal: leaving.signal })
+          if (leaves !== null) clock.at(clock.now() + leaves, () => leaving.abort())
+          answers.push(
+            collect(stream).then(({ error, tokens: { length } }) =>
+              leaves === null
+                ? length === tokens
+                : length === tokens || error?.code === 'cancelled',
+            ),
+          )
+          if (unload) void pool.unload(model)
+          await settle(pause)
+          if (inMemory().length > 1 + more) throw new Error(`too many: ${inMemory().join()}`)
+        }
+        const all = await run(Promise.all(answers))
+        if (all.includes(false)) throw new Error('a request was not answered')
+        for (const name of pool.list()) {
+          const { users, waiting } = pool.status(name)
+          if (users + waiting > 0) throw new Error(`${name} has users that are gone`)
+        }
+      },
+    ),
     { numRuns: 100 },
   )
   t.pass()

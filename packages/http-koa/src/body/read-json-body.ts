@@ -4,7 +4,7 @@ import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { KoaContext } from '../routes/koa-context.js'
 import { isObject, type JsonObject } from '../fields/fields.js'
 
-const [quote, backslash] = ['"'.charCodeAt(0), '\\'.charCodeAt(0)]
+const quote = '"'.charCodeAt(0)
 const openings = new Set(['{', '['].map((bracket) => bracket.charCodeAt(0)))
 const closings = new Set(['}', ']'].map((bracket) => bracket.charCodeAt(0)))
 
@@ -17,18 +17,26 @@ export const defaultJsonDepth = 100
  */
 export function isDeeperThan(text: string, limit: number): boolean {
   let depth = 0
-  let isInText = false
   for (let index = 0; index < text.length; index++) {
     const code = text.charCodeAt(index)
-    if (isInText) {
-      if (code === backslash) index++
-      else if (code === quote) isInText = false
-    } else if (code === quote) isInText = true
+    // An image is megabytes of text, which others would wait for.
+    if (code === quote) index = endOfText(text, index)
     else if (openings.has(code)) {
       if (++depth > limit) return true
     } else if (closings.has(code)) depth--
   }
   return false
+}
+
+/** Where the text ends whose first quote is here: a quote behind an odd number of backslashes is a part of it. */
+function endOfText(text: string, start: number): number {
+  let end = text.indexOf('"', start + 1)
+  for (; end !== -1; end = text.indexOf('"', end + 1)) {
+    let first = end
+    while (text[first - 1] === '\\') first--
+    if ((end - first) % 2 === 0) return end
+  }
+  return text.length
 }
 
 /**

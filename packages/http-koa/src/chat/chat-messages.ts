@@ -7,13 +7,17 @@ import { contentOf } from './message-content.js'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
+/** A text, or its parts, which are looked at one by one. */
+export const partsSchema = (expected: string) =>
+  z
+    .custom<string | readonly unknown[]>(
+      (value) => typeof value === 'string' || Array.isArray(value),
+      expected,
+    )
+    .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] })
+
 /** A text, or its parts. */
-export const contentSchema = z
-  .custom<string | readonly unknown[]>(
-    (value) => typeof value === 'string' || Array.isArray(value),
-    'a string or an array of parts',
-  )
-  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] })
+export const contentSchema = partsSchema('a string or an array of parts')
 
 const toolCall = z.object(
   {

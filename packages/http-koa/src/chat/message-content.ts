@@ -1,9 +1,16 @@
-import { type ChatMessage, defined, type PromptMedia } from '@cllm/core'
+import {
+  type ChatMessage,
+  defined,
+  type MediaType,
+  type ModelInfo,
+  type PromptMedia,
+} from '@cllm/core'
+import { isUrl } from '../engines/media-urls.js'
 import { isObject } from '../fields/fields.js'
-import { expectedField, noImages } from '../request/refusals.js'
+import { expectedField, noMedia } from '../request/refusals.js'
 
-/** A part of a content: a text, or an image in base64. */
-export type ContentPart = string | Pick<PromptMedia, 'data' | 'field'>
+/** A part of a content: a text, an image or a sound. */
+export type ContentPart = string | Omit<PromptMedia, 'at'>
 
 /** What a message says. */
 export type MessageContent = Pick<ChatMessage, 'content' | 'media'>
@@ -12,7 +19,7 @@ export type MessageContent = Pick<ChatMessage, 'content' | 'media'>
  * A content's parts as one: each text on a line of its own as in llama-server, since a part is a file or a question, not
  * the middle of a word; those of an answer are paragraphs. Around an image there is no line of its own.
  *
- * @throws `unsupported` for a sound and other content that is neither text nor image
+ * @throws `unsupported` for content that is neither text, image nor sound
  */
 export function contentOf(
   content: string | readonly unknown[],
@@ -52,13 +59,20 @@ function partOf(part: unknown, field: string): ContentPart {
     refusal,
     text = refusal,
     image_url: image,
+    audio_url: sound,
+    input_audio: given = image ?? sound,
+    detail,
   }: Readonly<Record<string, unknown>> = isObject(part) ? part : {}
   if (typeof text === 'string' && isTextType(type)) return text
-  if (type === 'image_url' || type === 'input_image') {
-    return { data: dataOf(isObject(image) ? image['url'] : image), field }
+  const media = mediaTypes[String(type)]
+  if (media !== undefined) {
+    const [file, asked, at] = isObject(given)
+      ? [given['data'] ?? given['url'], given['detail'], `${field}.${String(type)}`]
+      : [given, detail, field]
+    return { ...filePart(media, file, field), ...detailOf(asked, at) }
   }
   if (typeof type === 'string' && !isTextType(type)) {
-    throw noImages(field, type.replace(/_url$|^input_/g, ''))
+    throw noMedia(field, type.replace(/_url$|^input_/g, ''))
   }
   throw expectedField(field, '{"type": "text", "text": "…"}')
 }
@@ -66,26 +80,44 @@ function partOf(part: unknown, field: string): ContentPart {
 const isTextType = (type: unknown): boolean =>
   type === 'text' || type === 'input_text' || type === 'output_text' || type === 'refusal'
 
-/** What stands behind `base64,` in a data URL; of another URL, the URL. */
-function dataOf(url: unknown): string {
-  if (typeof url !== 'string') return ''
-  const [, data = url] = /^data:[^,]{0,100};base64,(.*)$/s.exec(url) ?? []
-  return data
+const mediaTypes: Readonly<Record<string, MediaType>> = {
+  image_url: 'image',
+  input_image: 'image',
+  input_audio: 'audio',
+  audio_url: 'audio',
+}
+
+const details = ['auto', 'low', 'high', 'original']
+
+function detailOf(detail: unknown, field: string): Pick<PromptMedia, 'detail'> {
+  if (detail === 'low') return { detail }
+  if (detail === undefined || detail === null || details.includes(detail as string)) return {}
+  throw expectedField(`${field}.detail`, `one of ${details.join(', ')}`)
+}
+
+/** A file as a part: in base64, as a data URL, or as a URL. */
+export function filePart(type: MediaType, given: unknown, field: string): Omit<PromptMedia, 'at'> {
+  const file = typeof given === 'string' ? given : ''
+  const [, data = file] = /^data:[^,]{0,100};base64,(.*)$/s.exec(file) ?? []
+  return { type, data, field }
 }
 
 /**
- * Makes sure that the model is shown images, and that they are in the request itself.
+ * Makes sure that the model knows what such files are, and that they are in the request or have a URL.
  *
- * @throws `unsupported` where the model reads text only, `invalid_request` for what is no base64
+ * @throws `unsupported` where the model does not, `invalid_request` for what is no base64
  */
-export function checkImages(messages: readonly ChatMessage[], sees: boolean): void {
-  for (const { media = [] } of messages) {
-    for (const { data, field = 'messages' } of media) {
-      if (!sees) throw noImages(field)
-      // no pattern of several parts: one that ends in $ takes quadratic time where there are many spaces
-      const digits = data.trimEnd().replace(/={1,2}$/, '')
-      if (digits !== '' && !/[^A-Za-z0-9+/\s]/.test(digits)) continue
-      throw expectedField(field, 'an image in base64 (data:image/png;base64,…): no URL is fetched')
-    }
+export function checkMedia(
+  files: readonly PromptMedia[],
+  { images = false, audio = false }: Pick<ModelInfo, 'images' | 'audio'>,
+): void {
+  for (const { type, data, field = 'messages' } of files) {
+    if (!(type === 'image' ? images : audio)) throw noMedia(field, type)
+    if (isUrl(data)) continue
+    // no pattern of several parts: one that ends in $ takes quadratic time where there are many spaces
+    const digits = data.trimEnd().replace(/={1,2}$/, '')
+    if (digits !== '' && !/[^A-Za-z0-9+/\s]/.test(digits)) continue
+    const example = type === 'image' ? 'image/png' : 'audio/wav'
+    throw expectedField(field, `a file in base64 (data:${example};base64,…), or an http(s) URL`)
   }
 }

@@ -9,7 +9,7 @@ import {
 } from '@cllm/core'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import type { ChatFormat, ToolDefinition } from './format/chat-format.js'
-import { behind, checkImages } from './message-content.js'
+import { behind, checkMedia } from './message-content.js'
 import { knownTemplate, type PromptEnd, promptEndOf } from './format/known-templates.js'
 
 /** A conversation to answer. */
@@ -40,9 +40,7 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   const { tools, template, mostCalls, strict = [], preamble = client.preset } = chat
   const info = await client.info()
   for (const { media } of chat.messages) {
-    if (media === undefined) continue
-    checkImages(chat.messages, info.model.images === true)
-    break
+    if (media !== undefined) checkMedia(media, info.model)
   }
   const { format, marks } = await knownTemplate(client, info)
   const before = preamble === undefined ? chat.messages : withPreamble(preamble, chat.messages)

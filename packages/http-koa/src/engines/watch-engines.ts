@@ -10,13 +10,13 @@ import { overriding, watchStream } from '@cllm/host'
 import { requestScope } from '../security/authenticate.js'
 import type { RequestObserver, RequestWatch } from './request-observer.js'
 
-/** The same models with other clients. */
+/** The same models with other clients, each of them for as long as its request (`until`). */
 export function wrapEngines(
   directory: EngineDirectory,
-  wrap: (client: EngineClient, model: string) => EngineClient,
+  wrap: (client: EngineClient, model: string, until: AbortSignal | undefined) => EngineClient,
 ): EngineDirectory {
   return overriding(directory, {
-    open: (id, options) => wrap(directory.open(id, options), directory.nameOf(id)),
+    open: (id, options) => wrap(directory.open(id, options), directory.nameOf(id), options?.until),
   })
 }
 
@@ -81,13 +81,6 @@ export function watchEngines(
   )
 }
 
-/** The same engines, with every submitted request reported to one observer. */
-export const observeEngines = (
-  directory: EngineDirectory,
-  observer: RequestObserver,
-  clock: Clock,
-): EngineDirectory => watchEngines(directory, { observers: [observer], clock })
-
 function ofKeysTenant(request: GenerateRequest): GenerateRequest {
   const key = requestScope.getStore()?.key
   if (key === undefined) return request
@@ -96,7 +89,13 @@ function ofKeysTenant(request: GenerateRequest): GenerateRequest {
 }
 
 /** What a key may ask of an engine besides requests. */
-const guarded = (client: EngineClient): Pick<EngineClient, 'slotAction' | 'explain'> => ({
+const guarded = (
+  client: EngineClient,
+): Pick<EngineClient, 'applyTemplate' | 'slotAction' | 'explain'> => ({
+  async applyTemplate(messages, options) {
+    const tenant = requestScope.getStore()?.key?.tenant
+    return await client.applyTemplate(messages, { ...options, ...defined({ tenant }) })
+  },
   async slotAction(slot, action) {
     const key = requestScope.getStore()?.key
     if (key === undefined || key.role === 'admin') return await client.slotAction(slot, action)

@@ -96,3 +96,11 @@ export function errorField({ details: { field } }: CllmError): string | undefine
   if (typeof field !== 'string') return undefined
   return snakeCase(field)
 }
+
+/** What OpenAI's and llama-server's forms say of a prompt that is too long. */
+export const tooLong = ({ code, details }: CllmError) =>
+  code === 'prompt_too_long' && {
+    type: 'exceed_context_size_error',
+    n_prompt_tokens: Number(details['promptTokens']),
+    n_ctx: Number(details['contextSize']),
+  }

@@ -124,10 +124,8 @@ export const list = <Element extends z.ZodType>(
       ...(most[0] < Infinity && { maxItems: most[0] }),
     })
     .transform((values, ctx): z.output<Element>[] => {
-      const bound = [values.length < least[0] && least[1], values.length > most[0] && most[1]]
-      const message = bound.find((each) => each !== false)
-      if (message !== undefined) {
-        ctx.addIssue({ code: 'custom', message })
+      if (values.length < least[0] || values.length > most[0]) {
+        ctx.addIssue({ code: 'custom', message: values.length < least[0] ? least[1] : most[1] })
         return z.NEVER
       }
       const checked: z.output<Element>[] = []
@@ -143,6 +141,12 @@ export const list = <Element extends z.ZodType>(
       }
       return checked
     })
+
+/** Stop strings as other servers take them: empty ones are none. */
+export const anyStop = z.union(
+  [text, list(text, 'strings', { most: [32, 'at most 32'] })],
+  'a string or up to 32 of them',
+)
 
 /**
  * Checks a body against a schema whose messages name what is expected ("a number from 0 to 2").

@@ -183,6 +183,9 @@ export const commonFields = {
   lora: adaptersField.optional(),
   context_shift: boolean.optional(),
   n_keep: integer(-1, largest).optional(),
+  cllm: z
+    .strictObject({ retain_s: number(0, 86_400).optional() }, 'an object with retain_s only')
+    .optional(),
 }
 
 /** These fields of a body. */
@@ -192,7 +195,7 @@ export type CommonFields = {
 
 /** The settings from these fields and the sampling parameters beside them. */
 export function commonSettings(fields: CommonFields): RequestSettings {
-  const { context_shift: shifts, n_keep: keep } = fields
+  const { context_shift: shifts, n_keep: keep, cllm: { retain_s: retain } = {} } = fields
   return {
     ...samplingSettings(fields),
     ignoreEos: fields.ignore_eos,
@@ -201,6 +204,7 @@ export function commonSettings(fields: CommonFields): RequestSettings {
     timeoutMs: fields.timeout_ms,
     tenant: fields.tenant,
     session: fields.session,
+    retainMs: retain === undefined ? undefined : retain * 1000,
     speculative: fields.speculative,
     adapters: fields.lora,
     // what is to be done when the slot is full; undefined: as the server is set

@@ -1,9 +1,16 @@
-import type { EngineClient, Prompt, TokenId } from '@cllm/core'
+import type { EngineClient, ModelInfo, Prompt, TokenId } from '@cllm/core'
 import { z } from 'zod'
-import { unsupported } from '../request/refusals.js'
+import { checkMedia, filePart } from '../chat/message-content.js'
+import { expectedField, noMedia } from '../request/refusals.js'
 
-/** A part of a prompt: a text, a token, or llama-server's object for a text. */
-export type PromptPart = string | number | { readonly prompt_string: string }
+/** A part of a prompt: a text, a token, or llama-server's object for a text, with files where it is the whole prompt. */
+export type PromptPart = string | number | MediaText
+
+/** A text, and the files that stand where it has a {@link mediaMarker}. */
+interface MediaText {
+  readonly prompt_string: string
+  readonly multimodal_data?: unknown
+}
 /** One prompt: a text, its tokens, or both mixed. */
 export type MixedPrompt = PromptPart | readonly PromptPart[]
 
@@ -38,10 +45,13 @@ export const mixedPrompts = (most: number) =>
 export const areSeveral = (field: MixedPrompt | readonly MixedPrompt[]): boolean =>
   Array.isArray(field) && !isMixed(field)
 
+/** Where a file stands in a text that comes with files; elsewhere it is a text as any other. */
+export const mediaMarker = '<__media__>'
+
 /**
  * The prompts one by one.
  *
- * @throws `unsupported` for images
+ * @throws `unsupported` for images and sounds that the model does not know, `invalid_request` for other files than markers
  */
 export async function readPrompts(
   client: EngineClient,
@@ -52,11 +62,17 @@ export async function readPrompts(
 }
 
 async function readPrompt(client: EngineClient, prompt: MixedPrompt): Promise<Prompt> {
-  if (!Array.isArray(prompt)) return { text: textOf(prompt as PromptPart) }
+  if (!Array.isArray(prompt)) {
+    const part = prompt as PromptPart
+    if (!hasFiles(part)) return { text: textOf(part) }
+    const { model } = await client.info()
+    return withFiles(part, model)
+  }
   const parts = prompt as readonly PromptPart[]
   if (parts.every(isToken)) return { tokens: parts }
   const tokens: TokenId[] = []
   for (const [index, part] of parts.entries()) {
+    if (hasFiles(part)) throw expectedField('prompt', 'files beside a text alone, not among tokens')
     if (isToken(part)) tokens.push(part)
     // only a text at the beginning begins the prompt
     else tokens.push(...(await client.tokenize(textOf(part), { addBos: index === 0 })))
@@ -64,11 +80,37 @@ async function readPrompt(client: EngineClient, prompt: MixedPrompt): Promise<Pr
   return { tokens }
 }
 
-function textOf(part: PromptPart): string {
-  if (typeof part === 'string') return part
-  if (typeof part === 'object' && !('multimodal_data' in part)) return part.prompt_string
-  throw unsupported(
-    'prompt',
-    'image input is not supported here: chats take images, where the model has a projector',
-  )
+const textOf = (part: PromptPart): string =>
+  typeof part === 'object' ? part.prompt_string : String(part)
+
+const hasFiles = (part: PromptPart): part is MediaText =>
+  typeof part === 'object' && part.multimodal_data !== undefined
+
+function withFiles({ prompt_string: marked, multimodal_data: files }: MediaText, model: ModelInfo) {
+  const field = 'prompt.multimodal_data'
+  if (!Array.isArray(files)) throw expectedField(field, 'an array of files in base64')
+  if (model.images !== true && model.audio !== true) throw noMedia(field, 'image')
+  const texts = marked.split(mediaMarker)
+  if (texts.length !== files.length + 1) {
+    const count = texts.length - 1
+    throw expectedField(
+      field,
+      `as many files as the text has ${mediaMarker}: ${count}, got ${files.length}`,
+    )
+  }
+  let at = 0
+  const media = files.map((file, nth) => {
+    at += texts[nth]!.length
+    return { ...filePart(isSound(file) ? 'audio' : 'image', file, `${field}.${nth}`), at }
+  })
+  checkMedia(media, model)
+  return { text: texts.join(''), ...(media.length > 0 && { media }) }
+}
+
+/** Whether a file in base64 begins as WAV, MP3 or FLAC files do. */
+function isSound(file: unknown): boolean {
+  const head = Buffer.from(String(file).slice(0, 16), 'base64')
+  const begins = head.toString('latin1')
+  const isFrame = head[0] === 0xff && ((head[1] ?? 0) & 0xe0) === 0xe0
+  return isFrame || /^(ID3|fLaC|RIFF.{4}WAVE)/s.test(begins)
 }

@@ -3,6 +3,7 @@ import { admin } from './admin/admin-protocol.js'
 import { anthropic } from './anthropic/anthropic-protocol.js'
 import { batches } from './batches/batches-protocol.js'
 import { llamaServer } from './llama-server/llama-server-protocol.js'
+import { mcp } from './mcp/mcp-protocol.js'
 import { metrics } from './metrics/metrics-protocol.js'
 import { models } from './models/models-protocol.js'
 import { native } from './native/native-protocol.js'
@@ -21,6 +22,7 @@ export const builtInProtocols: readonly KoaProtocolDefinition[] = Object.freeze(
   native,
   anthropic,
   batches,
+  mcp,
   openAi,
   ollama,
   llamaServer,

@@ -15,6 +15,7 @@ const engineSettingNames = [
   'logprobs',
   'drawLogprobs',
   'keepMs',
+  'retainMs',
   'promptLogprobs',
   'marks',
   'speculative',

@@ -8,9 +8,13 @@ export function unsupported(field: string, what: string): CllmError {
   return new CllmError('unsupported', `${field}: ${what}`, { details: { field } })
 }
 
+/** The error for a field whose value cannot be used, and why. */
+export const invalidField = (field: string, problem: string): CllmError =>
+  new CllmError('invalid_request', `${field}: ${problem}`, { details: { field } })
+
 /** The error for a field that has another value than was expected. */
 export const expectedField = (field: string, expected: string): CllmError =>
-  new CllmError('invalid_request', `${field}: expected ${expected}`, { details: { field } })
+  invalidField(field, `expected ${expected}`)
 
 /** The error for a field that has to be there. */
 export const missingField = (field: string, details: object = {}): CllmError =>
@@ -19,9 +23,12 @@ export const missingField = (field: string, details: object = {}): CllmError =>
   })
 
 /** The refusal of an image, a sound or a file: it says what is missing, and where to look. */
-export const noImages = (field: string, type = 'image'): CllmError =>
+export const noMedia = (field: string, type: string): CllmError =>
   unsupported(
     field,
-    `${type.slice(0, 40)} input is not supported: this model is served for text only. Images need a ` +
-      'projector (--mmproj FILE) and are described in docs/api.md; or send a description',
+    `${type.slice(0, 40)} input is not supported: ` +
+      (type === 'image' || type === 'audio'
+        ? 'this model is served without a projector for it. It needs one (cllm serve --model … --mmproj FILE) and ' +
+          'what encodes it (cllm native build), see docs/images-and-sound.md; or send a description'
+        : 'models take text and, with a projector, images and sounds; send its text'),
   )

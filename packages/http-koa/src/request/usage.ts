@@ -56,11 +56,14 @@ function figures(
 }
 
 /** JSON has no infinity. */
-const ratio = (value: number, by: number): number => (by > 0 ? value / by : 0)
+export const ratio = (value: number, by: number): number => (by > 0 ? value / by : 0)
 
 /** The sum of numbers. */
-export const sum = (numbers: readonly number[]): number =>
-  numbers.reduce((total, number) => total + number, 0)
+export function sum(numbers: readonly number[]): number {
+  let total = 0
+  for (const number of numbers) total += number
+  return total
+}
 
 /** Progress in llama-server's form; `timeMs` from the request's start. */
 export const promptProgress = (event: PromptProgress, timeMs: number) => ({

@@ -1,5 +1,6 @@
 import { type PartToken, type ProtocolDefinition, type StateFiles, token } from '@cllm/core'
 import type { OpenBatches } from '../protocols/batches/batch-store.js'
+import type { McpServers } from '../protocols/mcp/mcp-servers.js'
 import type { ModelStore } from '../engines/model-store.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/build-request.js'
 import type { KeyStore } from '../security/api-key.js'
@@ -58,6 +59,8 @@ export const KEY_STORE: PartToken<KeyStore> = token('KeyStore')
 export const MODEL_STORE: PartToken<ModelStore> = token('ModelStore')
 /** The folder with the files of the web page, as `@cllm/web` exports it; default: no page. */
 export const WEB_PAGE: PartToken<URL> = token('WebPage')
+/** The MCP servers that the configuration names, if any. */
+export const MCP_SERVERS: PartToken<McpServers> = token('McpServers')
 /** The protocols of this server; the list is complete when the first one is mounted. */
 export const PROTOCOLS: PartToken<readonly KoaProtocol[]> = token('Protocols')
 

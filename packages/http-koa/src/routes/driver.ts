@@ -1,9 +1,10 @@
-import type { EngineDirectory, Logger, OpenOptions } from '@cllm/core'
+import { defined, type EngineDirectory, type Logger, type OpenOptions } from '@cllm/core'
 import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
 import { readJsonBody, readJsonList } from '../body/read-json-body.js'
 import { publicError } from '../errors/public-error.js'
 import { type JsonObject, parseFields, readQuery, type UnknownFields } from '../fields/fields.js'
+import type { CommonFields } from '../fields/generation-fields.js'
 import { expectedField } from '../request/refusals.js'
 import { allowUpload } from '../server/create-http-server.js'
 import { ClientStream } from '../stream/client-stream.js'
@@ -111,7 +112,7 @@ async function sendStream(
     await run(writer)
   } catch (error) {
     if (fail === undefined) throw error
-    if (!writer.destroyed) fail(publicError(error, logger), writer)
+    if (!writer.destroyed) await fail(publicError(error, logger), writer)
   }
   writer.end()
 }
@@ -139,7 +140,11 @@ function httpCall(
     clock,
     random,
     streams,
-    open: (model, options) => openModel(checked.engines, model, { until: signal, ...options }),
+    open: (model, options) => {
+      const { priority, deadline_ms: deadlineMs } = (checked.fields ?? {}) as CommonFields
+      const urgency = defined({ priority, deadlineMs })
+      return openModel(checked.engines, model, { until: signal, urgency, ...options })
+    },
     header: (name) => ctx.get(name),
     set: (headers) => setHeaders(ctx, headers),
     accepts: (...types) => ctx.accepts(...types),

@@ -60,7 +60,7 @@ export class StreamReply {
   constructor(
     readonly type: string,
     readonly run: (writer: StreamWriter) => void | Promise<void>,
-    readonly fail?: (error: CllmError, writer: StreamWriter) => void,
+    readonly fail?: (error: CllmError, writer: StreamWriter) => void | Promise<void>,
   ) {}
 }
 
@@ -71,9 +71,19 @@ export interface Encoder<Event> {
   /** Writes what an event brings. */
   push(event: Event): void
   /** After the last event. */
-  end?(): void
+  end?(): void | Promise<void>
   /** In place of what is missing. */
-  fail(error: CllmError): void
+  fail(error: CllmError): void | Promise<void>
+}
+
+/** Has an encoder write all events. */
+export async function encodeAll<Event>(
+  encoder: Encoder<Event>,
+  events: AsyncIterable<Event>,
+): Promise<void> {
+  encoder.begin?.()
+  for await (const event of events) encoder.push(event)
+  await encoder.end?.()
 }
 
 /** A stream of what an encoder makes of events. */
@@ -87,9 +97,7 @@ export function encoded<Event>(
     type,
     async (writer) => {
       encoder = create((text) => writer.write(text))
-      encoder.begin?.()
-      for await (const event of events) encoder.push(event)
-      encoder.end?.()
+      await encodeAll(encoder, events)
     },
     (error) => encoder?.fail(error),
   )

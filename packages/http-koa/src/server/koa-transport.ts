@@ -12,6 +12,7 @@ import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { BodyBudget } from '../body/body-budget.js'
 import { defaultJsonDepth } from '../body/read-json-body.js'
+import { withMediaUrls } from '../engines/media-urls.js'
 import { watchEngines } from '../engines/watch-engines.js'
 import { handleErrors, isClientGone } from '../errors/error-handler.js'
 import { UnknownFields } from '../fields/fields.js'
@@ -19,6 +20,7 @@ import { serveRoutes } from '../routes/driver.js'
 import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-context.js'
 import { RouteTable } from '../routes/route-table.js'
 import { needsAdmin, requestScope } from '../security/authenticate.js'
+import { MediaFetcher, type MediaUrlOptions } from '../security/media-fetcher.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 import { ResumableStreams } from '../stream/resumable-streams.js'
 import { AnswerFigures } from './answer-figures.js'
@@ -60,6 +62,8 @@ export interface KoaTransportOptions extends ConnectionOptions {
   readonly stallMs?: number
   /** API keys, rate limits and allowed origins. Default: no keys and no limits. */
   readonly security?: SecurityOptions
+  /** Where images and sounds may be fetched from. Default: nowhere, a URL is refused. */
+  readonly mediaUrls?: MediaUrlOptions
   /** While false, every path but `/health/live` answers `model_loading`. Default: always true. */
   readonly isReady?: () => boolean
 }
@@ -96,7 +100,10 @@ export class KoaTransport implements Transport {
     const { access, observers } = security
     const surroundings = { ...context, ...(access && { access }) }
     const answers = new AnswerFigures(context.clock)
-    const watched = watchEngines(context.directory, {
+    const { mediaUrls } = options
+    const fetcher = mediaUrls && new MediaFetcher(mediaUrls, context.clock)
+    const shown = withMediaUrls(context.directory, this.#services.bodies, fetcher)
+    const watched = watchEngines(shown, {
       clock: context.clock,
       // what counts for limits is told last: what refuses a request before has not counted it
       observers: [

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { readJsonBody, type KoaProtocol } from '@cllm/http-koa'
 import t from 'tap'
+import { isDeeperThan } from '../../src/body/read-json-body.js'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
 
 const limit = 1000
@@ -298,4 +299,12 @@ t.test('the body of a client that has left is not counted', async (t) => {
   t.match(failures, [{ code: 'cancelled' }, { code: 'cancelled' }])
   const next = await server.post('/echo', { text: 'x'.repeat(400_000) })
   t.same([next.status, await next.json()], [200, ['text']])
+})
+
+t.test('brackets in texts are no levels', (t) => {
+  const inTexts = ['[[', '"[', '\\"[[', '\\', '\\\\"[', ''].map((text) => ({ [text]: text }))
+  t.notOk(isDeeperThan(JSON.stringify(inTexts), 2))
+  t.ok(isDeeperThan(JSON.stringify([inTexts]), 2))
+  t.notOk(isDeeperThan('"no end [[[', 2))
+  t.end()
 })

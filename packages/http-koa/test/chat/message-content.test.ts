@@ -1,4 +1,9 @@
-import { anthropicProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
+import {
+  anthropicProtocol,
+  llamaServerProtocol,
+  ollamaProtocol,
+  openAiProtocol,
+} from '@cllm/http-koa'
 import t from 'tap'
 import { joined } from '../../src/chat/message-content.js'
 import { serve } from '../serve.js'
@@ -6,8 +11,8 @@ import { serve } from '../serve.js'
 const data = Buffer.from('a cat on a mat').toString('base64')
 const url = `data:image/png;base64,${data}`
 
-async function askJson(server: Awaited<ReturnType<typeof serve>>, path: string, body: object) {
-  const response = await server.post(path, body)
+async function askJson(server: Awaited<ReturnType<typeof serve>>, path: string, body?: object) {
+  const response = await (body === undefined ? server.get(path) : server.post(path, body))
   const json = (await response.json()) as Readonly<Record<string, unknown>>
   return { status: response.status, json }
 }
@@ -95,8 +100,99 @@ t.test('every API shows the model an image', async (t) => {
       (await ollama('/api/chat', { messages: [message] })),
     8,
   )
+  const { json } = await askJson(server, '/api/generate', { ...asked, prompt, images })
+  t.notOk('context' in json, 'what stands for an image is no token to send again')
   const shown = await askJson(server, '/api/show', { model: 'fake' })
   t.match(shown.json, { capabilities: ['completion', 'tools', 'vision'] })
+})
+
+t.test('an image of low detail is fewer tokens', async (t) => {
+  const server = await serve({ backend: { images: true }, protocols: [openAiProtocol()] })
+  t.teardown(() => server.close())
+  const count = async (route: string, key: string, part: object) => {
+    const content = [{ type: 'text', text: 'What is it?' }, part]
+    const body = { [key]: [{ role: 'user', content }] }
+    return await askJson(server, `/v1/${route}/input_tokens`, body)
+  }
+  const chat = async (detail?: unknown) => {
+    const part = { type: 'image_url', image_url: { url, detail } }
+    return await count('chat/completions', 'messages', part)
+  }
+  const respond = async (detail?: unknown) =>
+    await count('responses', 'input', { type: 'input_image', image_url: url, detail })
+  for (const [ask, where] of [
+    [chat, /messages\.0\.content\.1\.image_url\.detail/],
+    [respond, /content\.1\.detail/],
+  ] as const) {
+    const whole = Number((await ask()).json['input_tokens'])
+    t.equal(Number((await ask('low')).json['input_tokens']), whole - 6)
+    for (const detail of ['auto', 'high', 'original', null]) {
+      t.equal((await ask(detail)).json['input_tokens'], whole, String(detail))
+    }
+    for (const detail of ['tiny', 1, ['low']]) {
+      const message = /expected one of auto, low, high, original/
+      const { status, json } = await ask(detail)
+      t.equal(status, 400)
+      t.match(json, { error: { message, param: where } })
+    }
+  }
+})
+
+t.test('llama-server shows a text with files', async (t) => {
+  const backend = { images: true, audio: true }
+  const server = await serve({ backend, protocols: [llamaServerProtocol(), openAiProtocol()] })
+  t.teardown(() => server.close())
+  const ask = async (prompt: unknown) =>
+    await askJson(server, '/completion', { prompt, n_predict: 1 })
+  const wav = Buffer.from('RIFF....WAVE').toString('base64')
+  const mixed = (prompt_string: string, ...multimodal_data: unknown[]) => ({
+    prompt_string,
+    multimodal_data,
+  })
+  const text = 'Look: <__media__> Hear: <__media__> So'
+  const { json } = await ask(mixed(text, data, wav))
+  const plain = await ask('Look:  Hear:  So')
+  const evaluated = Number(plain.json['tokens_evaluated'])
+  t.match(json, { prompt: 'Look:  Hear:  So' })
+  t.ok(Number(json['tokens_evaluated']) >= evaluated + 16)
+  const several = await ask([mixed('A <__media__> b', data), 'c', mixed('no file')])
+  t.match(several, { status: 200, json: { length: 3 } }, JSON.stringify(several))
+  const wrong: [prompt: unknown, error: RegExp][] = [
+    [mixed(text, data), /multimodal_data: expected as many files as .* has <__media__>: 2, got 1/],
+    [mixed('a', data), /0, got 1/],
+    [{ prompt_string: 'a', multimodal_data: 1 }, /an array of files/],
+    [mixed('a <__media__> b', 1), /multimodal_data.0: expected a file in base64/],
+    [[1, mixed('a <__media__> b', data)], /not among tokens/],
+  ]
+  for (const [prompt, error] of wrong) {
+    const { status, json } = await ask(prompt)
+    t.match({ status, json }, { status: 400, json: { error: { message: error } } })
+  }
+  const props = await askJson(server, '/props')
+  const shown = {
+    modalities: { vision: true, audio: true, video: false },
+    media_marker: '<__media__>',
+  }
+  t.match(props.json, shown)
+})
+
+t.test('chats hear', async (t) => {
+  const server = await serve({ backend: { audio: true }, protocols: [openAiProtocol()] })
+  t.teardown(() => server.close())
+  const sounds = [
+    { type: 'input_audio', input_audio: { data, format: 'wav' } },
+    { type: 'audio_url', audio_url: { url: `data:audio/wav;base64,${data}` } },
+  ]
+  for (const sound of sounds) {
+    const messages = [{ role: 'user', content: [{ type: 'text', text: 'a' }, sound] }]
+    const chat = await askJson(server, '/v1/chat/completions/input_tokens', { messages })
+    const response = await askJson(server, '/v1/responses/input_tokens', { input: messages })
+    t.equal(chat.json['input_tokens'], response.json['input_tokens'], JSON.stringify(chat.json))
+    t.ok(Number(chat.json['input_tokens']) > 8)
+  }
+  const messages = [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }]
+  const { json } = await askJson(server, '/v1/chat/completions', { messages })
+  t.match(json, { error: { message: /image input is not supported/ } })
 })
 
 t.test('what is no image in the request is refused, and where it is', async (t) => {
@@ -119,13 +215,13 @@ t.test('what is no image in the request is refused, and where it is', async (t) 
 })
 
 t.test('texts are lines of their own, but not beside an image', async (t) => {
-  const image = { data }
+  const image = { type: 'image' as const, data }
   t.same(joined(['a', '', 'b', image, 'c', 'd', image], '\n'), {
     content: 'a\nbc\nd',
     media: [
-      { data, at: 3 },
-      { data, at: 6 },
+      { ...image, at: 3 },
+      { ...image, at: 6 },
     ],
   })
-  t.same(joined([image], '\n'), { content: '', media: [{ data, at: 0 }] })
+  t.same(joined([image], '\n'), { content: '', media: [{ ...image, at: 0 }] })
 })

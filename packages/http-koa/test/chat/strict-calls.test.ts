@@ -61,6 +61,31 @@ t.test('strict calls are JSON behind the mark with which the model begins one', 
   }
 })
 
+t.test("references of a tool's arguments are meant from their own root", (t) => {
+  const parameters = { properties: { x: { $ref: '#/$defs/x' } }, $defs: { x: { type: 'object' } } }
+  const both = (['one', 'two', 'three'] as const).map((name, index) => {
+    const $id = [undefined, '#no-address', 'https://own.example/'][index]
+    return { type: 'function' as const, function: { name, parameters: { ...parameters, $id } } }
+  })
+  const format = { calls: bareCalls, frame: { open: '', closings: [] } }
+  const form = { tools: both, format, thinks: false, thinkingIsOpen: false }
+  const { constraint } = strictCalls(both, ['one', 'two', 'three'], form)
+  t.match(constraint, {
+    schema: {
+      anyOf: both.map(({ function: { name } }) => ({
+        properties: {
+          name: { const: name },
+          arguments: {
+            ...parameters,
+            $id: name === 'three' ? 'https://own.example/' : `tool:${name}`,
+          },
+        },
+      })),
+    },
+  })
+  t.end()
+})
+
 t.test('a mark that holds the name has the arguments of its own tool behind it', (t) => {
   const greet = { name: 'greet', parameters: { type: 'object', properties: { who: {} } } }
   const both = [...tools, { type: 'function' as const, function: greet }]

@@ -9,7 +9,7 @@ import {
 } from '@cllm/core'
 import { LocalEngineClient, ModelPool, createServer } from '@cllm/host'
 import { FakeBackend, testEngineClient, testEngineDirectory } from '@cllm/testing'
-import { koaTransport, observeEngines } from '@cllm/http-koa'
+import { koaTransport, watchEngines } from '@cllm/http-koa'
 import t from 'tap'
 import { wrappedPool } from '../conformance-engines.js'
 import { addressOf, errorShape, everyProtocol, everyRoute } from '../every-route.js'
@@ -142,7 +142,8 @@ const observer = {
     return { onEvent: () => {}, onEnd: () => void ended++ }
   },
 }
-const observed = () => wrappedPool((directory) => observeEngines(directory, observer, systemClock))
+const observed = () =>
+  wrappedPool((directory) => watchEngines(directory, { observers: [observer], clock: systemClock }))
 
 await testEngineClient(t, 'observed', observed)
 await testEngineDirectory(t, 'observed', observed)

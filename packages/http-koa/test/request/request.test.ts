@@ -5,7 +5,7 @@ import { buildRequest, type Generation, mergeGenerations } from '@cllm/http-koa/
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
-import { scorePairs } from '../../src/protocols/rerank/rerank.js'
+import { scorePairs } from '../../src/request/rerank.js'
 import { testEach } from '../each-client.js'
 import { serve, until } from '../serve.js'
 

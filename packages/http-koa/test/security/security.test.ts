@@ -10,6 +10,7 @@ import {
   type ApiKey,
   type KoaRouter,
   adminProtocol,
+  anthropicProtocol,
   hashKey,
   keyRing,
   type LimitCounter,
@@ -26,6 +27,7 @@ import { watchEngines } from '../../src/engines/watch-engines.js'
 import { RateLimits } from '../../src/security/rate-limits.js'
 import { requestScope } from '../../src/security/authenticate.js'
 import { wrappedPool } from '../conformance-engines.js'
+import { drive } from '@cllm/testing'
 import { testEach } from '../each-client.js'
 import { type ServeOptions, rawRequest, serve, until } from '../serve.js'
 
@@ -583,3 +585,59 @@ const guarded = (directory: EngineDirectory) =>
 
 await testEngineClient(t, 'guarded', () => wrappedPool(guarded))
 await testEngineDirectory(t, 'guarded', () => wrappedPool(guarded))
+
+testEach('where prompts part is told in words to their tenant and to admins', async (t) => {
+  const server = await serveKeys([ann, bob, root], {
+    backend: { contextSize: 2048, stepMs: () => 10 },
+  })
+  const rules = 'Be exact. '.repeat(30)
+  const task = { role: 'user', content: 'List the files.' }
+  const say = async (time: string, ...more: object[]): Promise<string> => {
+    const system = { role: 'system', content: `It is ${time}. ${rules}` }
+    const body = { messages: [system, task, ...more], max_tokens: 3 }
+    const answer = await drive(server.clock, server.post('/v1/chat/completions', body, as('ann')))
+    t.equal(answer.status, 200)
+    return answer.headers.get('x-request-id') ?? ''
+  }
+  await say('12:01')
+  const id = await say('12:02', { role: 'assistant', content: 'a.txt' }, task)
+  const seenBy = async (name: string) => {
+    const { data } = (await (await server.get(`/requests/${id}`, as(name))).json()) as {
+      data: { parting: object; sentences: string[] }
+    }
+    return data
+  }
+  for (const name of ['ann', 'root']) {
+    const { parting, sentences } = await seenBy(name)
+    t.match(parting, { by: 'messages', message: 0, role: 'system', text: /It is 12:0$/ })
+    t.match(
+      sentences[0],
+      /at token \d+, in message 0 \(system\): after ".*It is 12:0" came "1\..*2\./,
+    )
+    t.match(sentences[1], /^3\d\d tokens had to be computed again, about \d+ ms\.$/)
+  }
+  t.equal((await server.get(`/requests/${id}`, as('bob'))).status, 404)
+  const metrics = await (await server.get('/metrics', as('root'))).text()
+  t.match(metrics, /cllm_prompts_parted_total\{[^}]*by="messages"\} 1/)
+  t.match(metrics, /cllm_prompt_tokens_parted_total\{[^}]*by="messages"\} 3\d\d/)
+})
+
+testEach('images are shared within a tenant', async (t) => {
+  const backend = { images: true, contextSize: 2048 }
+  const protocols = [anthropicProtocol(), metricsProtocol()]
+  const server = await serveKeys([ann, bob, root], { backend, protocols })
+  const source = { type: 'base64', media_type: 'image/png', data: btoa('a cat') }
+  const content = [
+    { type: 'image', source },
+    { type: 'text', text: 'What is it?' },
+  ]
+  const body = { model: 'fake', max_tokens: 2, messages: [{ role: 'user', content }] }
+  for (const name of ['ann', 'ann', 'bob']) {
+    const { status } = await server.post('/v1/messages/count_tokens', body, as(name))
+    t.equal(status, 200)
+  }
+  const metrics = await (await server.get('/metrics', as('root'))).text()
+  t.match(metrics, /cllm_encodes_total\{[^}]*outcome="encoded"\} 2/)
+  t.match(metrics, /cllm_encodes_total\{[^}]*outcome="found"\} 1/)
+  t.match(metrics, /cllm_encodes_waiting\{[^}]*\} 0/)
+})

@@ -278,8 +278,8 @@ t.test('a stream can be stopped, and left, before it begins', async (t) => {
   })
   t.match(text, /^id: 0\n[^]*data: \[DONE\]\n\n$/, 'what is written meanwhile is there')
 
-  const sound = [{ role: 'user', content: [{ type: 'input_audio' }] }]
-  const wrong = { ...body, messages: sound }
+  const video = [{ role: 'user', content: [{ type: 'video_url' }] }]
+  const wrong = { ...body, messages: video }
   t.equal((await server.post('/v1/chat/completions', wrong, { headers })).status, 400)
   t.equal(await (await server.get(path)).text(), text, 'a refused request leaves the one before')
   t.equal((await server.get(path, { method: 'DELETE' })).status, 204)

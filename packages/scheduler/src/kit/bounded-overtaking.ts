@@ -45,6 +45,7 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
     },
     reject: (state) => order.reject?.(state) ?? [],
     preempt: (state) => order.preempt?.(state) ?? [],
+    arrivalRank: (request) => order.arrivalRank?.(request) ?? 0,
     victim: (state) => order.victim?.(state),
     // No slot is kept from an overdue request.
     hold(state) {

@@ -51,7 +51,7 @@ export class TenantLedger {
   }
 
   /** The account of a request's tenant. */
-  tenantOf({ tenant }: SequenceView): Tenant {
+  tenantOf({ tenant }: Pick<SequenceView, 'tenant'>): Tenant {
     return this.#account(tenant)
   }
 

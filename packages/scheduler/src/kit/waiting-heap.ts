@@ -52,13 +52,10 @@ export class WaitingHeap implements Order {
   }
 }
 
-function compare(one: Entry, other: Entry): number {
-  return one.rank - other.rank || one.turn - other.turn
-}
+const compare = (one: Entry, other: Entry): number => one.rank - other.rank || one.turn - other.turn
 
-function isCurrent({ request, preemptions }: Entry): boolean {
-  return isWaiting(request) && request.preemptions === preemptions
-}
+const isCurrent = ({ request, preemptions }: Entry): boolean =>
+  isWaiting(request) && request.preemptions === preemptions
 
 /** Whether a request has no slot. */
 export function isWaiting({ state }: SequenceView): boolean {

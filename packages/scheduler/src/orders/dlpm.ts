@@ -45,6 +45,7 @@ export const dlpm = defineOrder({
             }
           }
         },
+        arrivalRank: (request) => ledger.tenantOf(request).used,
         observe: (event) => ledger.observe(event),
         onServedElsewhere: (services) => ledger.charge(services),
       },

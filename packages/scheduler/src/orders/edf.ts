@@ -1,4 +1,4 @@
-import { type SequenceView, defineOrder, type SchedulerEvent } from '@cllm/core'
+import { type ArrivalView, type SequenceView, defineOrder, type SchedulerEvent } from '@cllm/core'
 import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
 import { largest } from '../kit/find-victims.js'
@@ -24,7 +24,8 @@ export const edf = defineOrder({
   create({ refuse, patience }) {
     const speed = new PrefillSpeed()
     // The largest number instead of Infinity: ranks are subtracted.
-    const heap = new WaitingHeap(({ deadline = Number.MAX_VALUE }) => deadline)
+    const rank = ({ deadline = Number.MAX_VALUE }: ArrivalView): number => deadline
+    const heap = new WaitingHeap(rank)
 
     const whyLate = (request: SequenceView, now: number): string | undefined => {
       const { deadline, generatedTokens } = request
@@ -51,6 +52,7 @@ export const edf = defineOrder({
           }
           return refused
         },
+        arrivalRank: rank,
         victim: ({ running }) => largest(running, ({ deadline = Infinity }) => deadline),
         observe(event) {
           speed.observe(event)

@@ -53,6 +53,7 @@ export const fair = defineOrder({
             queue.push(least)
           }
         },
+        arrivalRank: (request) => ledger.tenantOf(request).used,
         victim: ({ running }) => largest(running, (request) => ledger.tenantOf(request).used),
         observe: (event) => ledger.observe(event),
         onServedElsewhere: (services) => ledger.charge(services),

@@ -2,8 +2,7 @@ import { defineOrder } from '@cllm/core'
 import { z } from 'zod'
 import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
 import { TokenClock } from '../kit/token-clock.js'
-import { findVictims } from '../kit/find-victims.js'
-import { largest } from '../kit/find-victims.js'
+import { findVictims, largest } from '../kit/find-victims.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
 /**
@@ -45,6 +44,7 @@ export const priority = defineOrder({
             return request.priority >= victim.priority + preemptionThreshold
           })
         },
+        arrivalRank: ({ priority }) => -priority,
         victim: ({ running }) => largest(running, ({ priority }) => -priority),
         observe(event) {
           clock.observe(event)

@@ -79,9 +79,8 @@ export function drawTwo<Worker>(id: string, workers: readonly Worker[]): readonl
   return [workers[first]!, workers[(first + step) % workers.length]!]
 }
 
-function isIdler(one: WorkerView, other: WorkerView): boolean {
-  return one.open === other.open ? one.placedAt < other.placedAt : one.open < other.open
-}
+const isIdler = (one: WorkerView, other: WorkerView): boolean =>
+  one.open === other.open ? one.placedAt < other.placedAt : one.open < other.open
 
 /** A hash of a text: the same everywhere. */
 export function hashOf(text: string): number {

@@ -1,4 +1,4 @@
-import { type RouterDefinition, type RouterPolicy, RouterCatalog } from '@cllm/core'
+import { type RouterDefinition, type RouterPolicy, Catalog } from '@cllm/core'
 import { cacheAware, kv } from './published-rules.js'
 import { leastLoaded, leastWait, roundRobin, twoChoices } from './plain.js'
 import { prefixWait } from './prefix-wait.js'
@@ -17,13 +17,10 @@ export const routers: readonly RouterDefinition[] = [
   kv,
 ]
 
-/** The names of the built-in routers, the default first. */
-export const routerNames: readonly string[] = routers.map(({ name }) => name)
-
 /** The router of a cluster that names none. */
 export const defaultRouterName = 'prefix-wait'
 
-const builtIn = new RouterCatalog()
+const builtIn = new Catalog<RouterPolicy>('router', 'place')
 for (const router of routers) builtIn.add(router)
 
 /**

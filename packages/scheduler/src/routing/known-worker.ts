@@ -243,6 +243,4 @@ export class KnownWorker implements WorkerView {
 }
 
 /** When a request last came to a worker, by the clock of the front that reads this now. */
-function placedAt({ idleMs = Infinity }: WorkerReport, now: number): number {
-  return now - idleMs
-}
+const placedAt = ({ idleMs = Infinity }: WorkerReport, now: number): number => now - idleMs

@@ -3,15 +3,24 @@ import {
   type Engine,
   type EngineStatistics,
   type GenerateRequest,
+  type PromptMedia,
   type RequestEvent,
   type RouterPolicy,
   cancelReason,
+  defined,
   nextNumber,
 } from '@cllm/core'
 import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler'
 import type { FleetOptions } from './fleet-options.js'
-import { SimulatedFront } from './simulated-machine.js'
-import { SimulatedMachine } from './simulated-machine.js'
+import { SimulatedFront, SimulatedMachine } from './simulated-machine.js'
+
+/** What a request of a simulation asks besides its prompt's tokens. */
+export interface SimulatedTask extends Omit<GenerateRequest, 'prompt' | 'id'> {
+  /** Images among them; their data is their number of tokens, a space and a name. Needs `encodes`. */
+  readonly media?: readonly PromptMedia[]
+  /** The model that it asks for, where `serve` has several. */
+  readonly model?: string
+}
 
 /** What a fleet is made with. */
 export interface FleetParts extends Omit<FleetOptions, 'machine'> {
@@ -24,13 +33,11 @@ export interface FleetParts extends Omit<FleetOptions, 'machine'> {
   readonly isBusy: () => boolean
 }
 
-type ToPlace = Omit<GenerateRequest, 'prompt' | 'id'>
-
 /** A request on the machines. */
 interface Placed {
   readonly id: string
   readonly tokens: readonly number[]
-  readonly request: ToPlace
+  readonly request: SimulatedTask
   readonly front: SimulatedFront
   readonly arrival: number
   readonly answer: number[]
@@ -86,7 +93,7 @@ export class SimulatedFleet {
   }
 
   /** A request arrives at the next front. */
-  submit(id: string, tokens: readonly number[], request: ToPlace): void {
+  submit(id: string, tokens: readonly number[], request: SimulatedTask): void {
     const front = this.#fronts[this.#turn++ % this.#fronts.length]!
     const placed: Placed = {
       id,
@@ -167,7 +174,8 @@ export class SimulatedFleet {
   readonly #lost = new Map<string, SimulatedMachine>()
 
   #submit(placed: Placed, machine: SimulatedMachine): void {
-    const { id, tokens, request, answer, arrival, firstTokenMs, isAccepted } = placed
+    const { id, tokens, answer, arrival, firstTokenMs, isAccepted } = placed
+    const { media, model: _, ...request } = placed.request
     placed.machine = machine
     const elapsedMs = this.parts.clock.now() - arrival
     const first = firstTokenMs === undefined ? {} : { firstTokenMs }
@@ -176,7 +184,11 @@ export class SimulatedFleet {
       : elapsedMs > 0
         ? { arrivedMsAgo: elapsedMs }
         : {}
-    machine.engine.submit(id, { ...request, prompt: { tokens }, ...progress })
+    machine.engine.submit(id, {
+      ...request,
+      prompt: { tokens, ...defined({ media }) },
+      ...progress,
+    })
   }
 
   #take(id: string, event: RequestEvent): void {

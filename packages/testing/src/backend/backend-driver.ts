@@ -11,6 +11,7 @@ import {
   defaultSampling,
   type SamplingParams,
 } from '@cllm/core'
+import { check, type TestContext } from '../test-context.js'
 
 /** Always the likeliest token. */
 export const greedy: SamplingParams = Object.freeze({ ...defaultSampling, temperature: 0, seed: 1 })
@@ -168,6 +169,14 @@ export class BackendDriver {
     return sequences.map(({ tokens, slot }) => {
       const start = prompts[slot]?.length ?? 0
       return tokens.slice(start, start + count)
+    })
+  }
+
+  /** A check that finds all slots empty. */
+  async check(t: TestContext, name: string, body: () => void | Promise<void>): Promise<void> {
+    await check(t, name, async () => {
+      this.releaseAll()
+      await body()
     })
   }
 

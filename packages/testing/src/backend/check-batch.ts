@@ -113,6 +113,5 @@ function checkSampler(
     : 'its sampler was made with, or drew, other tokens than the slot now holds'
 }
 
-function draftOutputs(end: number, drafts: number): string {
-  return Array.from({ length: drafts + 1 }, (_, nth) => end - 1 - drafts + nth).join()
-}
+const draftOutputs = (end: number, drafts: number): string =>
+  Array.from({ length: drafts + 1 }, (_, nth) => end - 1 - drafts + nth).join()

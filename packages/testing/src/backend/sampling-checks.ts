@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { SamplingParams } from '@cllm/core'
 import { type BackendDriver, greedy } from './backend-driver.js'
-import { check, type TestContext } from '../test-context.js'
+import type { TestContext } from '../test-context.js'
 
 /** Adds or takes more than any model's logits differ. */
 const enough = 100
@@ -15,12 +15,8 @@ export async function checkSampling(
   const { backend, prompt } = driver
   const { tokenizer, limits } = backend
   const other = limits.slots - 1
-  const inTurn = async (name: string, body: () => Promise<void>) => {
-    await check(t, name, async () => {
-      driver.releaseAll()
-      await body()
-    })
-  }
+  const inTurn = async (name: string, body: () => void | Promise<void>) =>
+    await driver.check(t, name, body)
   const draw = async (change: Partial<SamplingParams>) => {
     backend.release(0)
     return await driver.compute(0, prompt, { ...greedy, ...change })

@@ -5,7 +5,7 @@ import { type BackendDriver, greedy } from './backend-driver.js'
 import { checkDrafts } from './draft-checks.js'
 import { checkPool } from './pool-checks.js'
 import { checkStates } from './state-checks.js'
-import { check, type TestContext } from '../test-context.js'
+import type { TestContext } from '../test-context.js'
 
 /** Draws at random, the same ones each time. */
 const random = { ...greedy, temperature: 1, seed: 7 }
@@ -20,12 +20,8 @@ export async function checkSlots(
 ): Promise<void> {
   const { backend, prompt } = driver
   const { slots, contextSize, batchSize } = backend.limits
-  const inTurn = async (name: string, body: () => void | Promise<void>) => {
-    await check(t, name, async () => {
-      driver.releaseAll()
-      await body()
-    })
-  }
+  const inTurn = async (name: string, body: () => void | Promise<void>) =>
+    await driver.check(t, name, body)
   const same = (actual: unknown, expected: unknown, message: string) => {
     if (exact) assert.deepEqual(actual, expected, message)
   }

@@ -40,6 +40,8 @@ export interface FakeBackendOptions {
   readonly adapters?: boolean
   /** Whether its model sees images: see `FakeImages`; default false. */
   readonly images?: boolean
+  /** Whether it hears sounds; default false. */
+  readonly audio?: boolean
   /** Whether its slots can be shifted; default false. */
   readonly contextShift?: boolean
   /** Whether the tokenizer marks gaps; default false. */

@@ -56,7 +56,6 @@ export class FakeBackend implements Backend {
   /** Samplers that are not disposed. */
   readonly samplers: ReadonlySet<Sampler>
 
-  readonly #options: FakeBackendOptions
   readonly #model: FakeModel
   readonly #slots: readonly FakeSlot[]
   readonly #samplers = new Set<FakeSampler>()
@@ -64,18 +63,14 @@ export class FakeBackend implements Backend {
   #isEmbedding = false
   #disposed = false
 
-  constructor(options: FakeBackendOptions = {}) {
-    const { id = 'fake', slots = 4, contextSize = 256, batchSize = 64 } = options
+  constructor(private readonly options: FakeBackendOptions = {}) {
+    const { id = 'fake', endProbability = 0, script, keepMultipleOf = 1 } = options
+    const { slots = 4, contextSize = 256, batchSize = 64, kvTokens } = options
     if (options.clock === undefined && (options.stepMs ?? options.copyMs) !== undefined) {
       throw new CllmError('invalid_configuration', 'FakeBackend: stepMs and copyMs need a clock')
     }
-    this.#options = options
     this.#calls = new LongCalls(options.clock)
-    this.#model = new FakeModel({
-      id,
-      endProbability: options.endProbability ?? 0,
-      script: options.script,
-    })
+    this.#model = new FakeModel({ id, endProbability, script })
     this.#slots = Array.from({ length: slots }, () => new FakeSlot(this.#model.emptyHash))
     this.samplers = this.#samplers
     this.tokenizer = new FakeTokenizer(options.canInfill)
@@ -84,7 +79,7 @@ export class FakeBackend implements Backend {
       logprobs: true,
       drawLogprobs: true,
       promptLogprobs: true,
-      drafts: (options.keepMultipleOf ?? 1) === 1,
+      drafts: keepMultipleOf === 1,
       gpu: false,
     }
     // what an engine finds is there by these methods
@@ -93,19 +88,22 @@ export class FakeBackend implements Backend {
     const apart = { betweenSteps: true, isApart: true } as const
     if (options.adapters === true)
       this.adapters = new FakeAdapters((call) => this.#check(call, apart))
-    if (options.images === true) this.media = new FakeImages(this.tokenizer.vocabularySize)
-    const { kvTokens } = options
+    const { images = false, audio = false } = options
+    if (images || audio) {
+      const types = [...(images ? ['image'] : []), ...(audio ? ['audio'] : [])]
+      this.media = new FakeImages(this.tokenizer.vocabularySize, types, options.clock)
+    }
     this.limits = Object.freeze({ slots, contextSize, batchSize, ...defined({ kvTokens }) })
     this.states = new FakeStates({
       id,
       contextSize,
-      keepMultipleOf: options.keepMultipleOf ?? 1,
+      keepMultipleOf,
       operations: this.operations,
       slot: (slot) => this.#slot(slot),
       freeTokens: () => this.freeTokens ?? Infinity,
       during: async (call, bytes, work) => {
         this.#check(call, { betweenSteps: true })
-        return await this.#calls.during(call, this.#options.stateMs?.(bytes) ?? 0, work)
+        return await this.#calls.during(call, this.options.stateMs?.(bytes) ?? 0, work)
       },
       violation: (problem) => this.#violation(problem),
     })
@@ -118,7 +116,8 @@ export class FakeBackend implements Backend {
       quantization: 'none',
       sizeBytes: 0,
       ...(options.details !== undefined && { details: options.details }),
-      ...(options.images === true && { images: true }),
+      ...(images && { images }),
+      ...(audio && { audio }),
     })
   }
 
@@ -162,16 +161,15 @@ export class FakeBackend implements Backend {
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {
     this.#check('step', { betweenSteps: true, isApart: true })
-    const problem = checkBatch(batch, {
+    const context = {
       limits: this.limits,
       vocabularySize: this.tokenizer.vocabularySize,
       slots: this.#slots,
       samplers: this.#samplers,
       freeTokens: this.freeTokens ?? Infinity,
-    })
+    }
+    const problem = checkBatch(batch, context) ?? adapterProblem(batch, (slot) => this.#slot(slot))
     if (problem !== undefined) this.#violation(`step: ${problem}`)
-    const other = adapterProblem(batch, (slot) => this.#slot(slot))
-    if (other !== undefined) this.#violation(`step: ${other}`)
     const items = batch.map((item) => Object.freeze({ ...item, tokens: [...item.tokens] }))
     this.steps.push({
       batch: items.map(({ slot, position, tokens, outputs }) => ({
@@ -180,13 +178,13 @@ export class FakeBackend implements Backend {
         tokens,
         outputs,
       })),
-      startedAt: this.#options.clock?.now() ?? 0,
+      startedAt: this.options.clock?.now() ?? 0,
     })
-    const milliseconds = this.#options.stepMs?.(items) ?? 0
+    const milliseconds = this.options.stepMs?.(items) ?? 0
     return this.#calls.during('step', milliseconds, () => {
       if (this.#calls.isInterrupted)
         return { outputs: [], decodeMs: 0, sampleMs: 0, isInterrupted: true }
-      const failure = this.#options.failWhen?.(items, this.steps.length)
+      const failure = this.options.failWhen?.(items, this.steps.length)
       if (failure !== undefined) throw failure
       const outputs = items.map((item) => computeItem(item, this.#slot(item.slot), this.#model))
       const scores = items.map((item) => this.#model.score(this.#slot(item.slot), item.scores))
@@ -211,7 +209,7 @@ export class FakeBackend implements Backend {
     this.#isEmbedding = true
     await turnOfTheEventLoop()
     this.#isEmbedding = false
-    const size = this.#options.embeddingSize ?? 0
+    const size = this.options.embeddingSize ?? 0
     const salt = saltOf(adapters)
     return inputs.map((tokens) =>
       fakeEmbedding(hashTokens(this.#model.emptyHash, tokens) + salt, size),
@@ -232,7 +230,7 @@ export class FakeBackend implements Backend {
     if (from === to) this.#violation(`copyPrefix: from slot ${from} to itself`)
     const target = this.#slot(to)
     this.operations.push({ type: 'copyPrefix', from, to, length })
-    return this.#calls.during('copyPrefix', this.#options.copyMs?.(length) ?? 0, () => {
+    return this.#calls.during('copyPrefix', this.options.copyMs?.(length) ?? 0, () => {
       target.truncate(0)
       const { tokens, cells } = this.#slot(from)
       target.append(tokens.slice(0, kept), cells)
@@ -277,7 +275,7 @@ export class FakeBackend implements Backend {
     if (!Number.isInteger(length) || length < 0 || length > held) {
       this.#violation(`${call}: length ${length}, slot ${slot} holds ${held} tokens`)
     }
-    const multiple = this.#options.keepMultipleOf ?? 1
+    const multiple = this.options.keepMultipleOf ?? 1
     return length === held ? held : length - (length % multiple)
   }
 

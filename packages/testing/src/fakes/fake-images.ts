@@ -1,33 +1,67 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import { CllmError, type EncodedMedia, extendHash, hashTokens, type MediaEncoder } from '@cllm/core'
+import {
+  CllmError,
+  type Clock,
+  type EncodedMedia,
+  type EncodeJob,
+  extendHash,
+  hashTokens,
+  type MediaEncoder,
+  type MediaFile,
+} from '@cllm/core'
 
 /**
- * Encodes images for a {@link FakeBackend}: any bytes but those of `bad` are one, of as many vectors as bytes, at most
- * 8. Each vector is one number: its place.
+ * Encodes images and sounds for a {@link FakeBackend}: any bytes but those of `bad` are one, and `broken` one that
+ * cannot be encoded; of as many vectors as bytes, at most 8, and 2 at low detail. Each vector is one number: its place.
  */
 export class FakeImages implements MediaEncoder {
-  /** How many images were encoded so far. */
-  encoded = 0
-  readonly #vocabularySize: number
+  /** What was encoded so far. */
+  readonly encoded: string[] = []
+  readonly #kept = new Map<string, EncodedMedia>()
+  /** How long each one takes. */
+  encodeMs = 0
 
-  constructor(vocabularySize: number) {
-    this.#vocabularySize = vocabularySize
-  }
+  /** @param types - what the model knows */
+  constructor(
+    private readonly vocabularySize: number,
+    private readonly types: readonly string[] = ['image'],
+    private readonly clock?: Clock,
+  ) {}
 
-  async encode(data: string): Promise<EncodedMedia> {
-    await turnOfTheEventLoop()
+  async prepare(
+    { type, data, detail }: MediaFile,
+    scope: string | undefined,
+  ): Promise<EncodedMedia | EncodeJob> {
+    if (!this.types.includes(type)) throw new CllmError('unsupported', `no encoder for ${type}`)
     const bytes = [...Buffer.from(data, 'base64')]
     if (atob(data) === 'bad') {
       const details = { field: 'image' }
       throw new CllmError('invalid_media', 'image: expected an image, got bad', { details })
     }
-    this.encoded++
-    const length = Math.min(8, bytes.length)
+    const key = `${scope} ${data} ${detail}`
+    const length = Math.min(detail === 'low' ? 2 : 8, bytes.length)
+    const run = async (): Promise<EncodedMedia> => {
+      const encoded = await this.#encode(bytes, length)
+      if (scope !== undefined) this.#kept.set(key, encoded)
+      return encoded
+    }
+    return this.#kept.get(key) ?? { key, size: bytes.length, run }
+  }
+
+  async #encode(bytes: readonly number[], length: number): Promise<EncodedMedia> {
+    const text = String.fromCodePoint(...bytes)
+    this.encoded.push(text)
+    if (this.encodeMs > 0) {
+      await new Promise<void>((resolve) => {
+        this.clock?.at(this.clock.now() + this.encodeMs, resolve)
+      })
+    } else await turnOfTheEventLoop()
+    if (text === 'broken') throw new CllmError('backend_failed', 'image: the encoder ended')
     const vectors = Float32Array.from({ length }, (_, index) => index)
     const hash = hashTokens(0, bytes)
-    const range = 2 ** 31 - 1 - this.#vocabularySize
+    const range = 2 ** 31 - 1 - this.vocabularySize
     const tokens = [...vectors].map(
-      (place) => this.#vocabularySize + (Math.abs(extendHash(hash, place)) % range),
+      (place) => this.vocabularySize + (Math.abs(extendHash(hash, place)) % range),
     )
     return { tokens, spans: [{ start: 0, length, vectors }] }
   }

@@ -45,10 +45,8 @@ export class FakeModel {
   readonly tokenizer = new FakeTokenizer()
   /** The hash of no tokens. */
   readonly emptyHash: number
-  readonly #options: FakeModelOptions
 
-  constructor(options: FakeModelOptions) {
-    this.#options = options
+  constructor(private readonly options: FakeModelOptions) {
     this.emptyHash = hashTokens(0, [...new TextEncoder().encode(options.id)])
   }
 
@@ -58,7 +56,7 @@ export class FakeModel {
    * @param hash of the content, see {@link emptyHash} and `extendHash`
    */
   next(content: readonly TokenId[], hash: number, params: SamplingParams): TokenId {
-    const scripted = this.#options.script?.(content)
+    const scripted = this.options.script?.(content)
     if (scripted !== undefined) return scripted
     const logits = this.#logits(content.at(-1), hash)
     return sampleToken(logits, content, params, (id) => this.tokenizer.isEndOfGeneration(id))
@@ -115,7 +113,7 @@ export class FakeModel {
     }
     const completion = last === undefined ? undefined : completions.get(last)
     if (completion !== undefined) logits[completion] = 30
-    const end = extendHash(hash, fakePieces.length) / 2 ** 32 < this.#options.endProbability
+    const end = extendHash(hash, fakePieces.length) / 2 ** 32 < this.options.endProbability
     if (end) logits[fakeTokenIds.endOfSequence] = 60
     return logits
   }

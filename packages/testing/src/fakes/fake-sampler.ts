@@ -2,25 +2,21 @@ import { type Sampler, type SamplingParams, type TokenId, hashTokens } from '@cl
 
 /** The sampler of {@link FakeBackend}: remembers which tokens it knows, to be checked at each draw. */
 export class FakeSampler implements Sampler {
-  readonly params: SamplingParams
   /** The hash of the tokens that it was made with and has drawn since. */
   history: number
   disposed = false
-  readonly #onDispose: (sampler: FakeSampler) => void
 
   constructor(
-    params: SamplingParams,
+    readonly params: SamplingParams,
     tokens: readonly TokenId[],
     emptyHash: number,
-    onDispose: (sampler: FakeSampler) => void,
+    private readonly onDispose: (sampler: FakeSampler) => void,
   ) {
-    this.params = params
     this.history = hashTokens(emptyHash, tokens)
-    this.#onDispose = onDispose
   }
 
   dispose(): void {
-    this.#onDispose(this)
+    this.onDispose(this)
     this.disposed = true
   }
 }
@@ -80,6 +76,5 @@ function cut(logits: Float64Array, { topK, topP, minP }: SamplingParams): void {
   })
 }
 
-function largest(values: Float64Array): TokenId {
-  return values.reduce((best, value, id) => (value > (values[best] ?? NaN) ? id : best), 0)
-}
+const largest = (values: Float64Array): TokenId =>
+  values.reduce((best, value, id) => (value > (values[best] ?? NaN) ? id : best), 0)

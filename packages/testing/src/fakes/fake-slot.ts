@@ -8,15 +8,12 @@ export class FakeSlot {
   /** Of the adapters that its tokens were computed with; 0: none. */
   salt = 0
   readonly #hashes: number[] = []
-  readonly #emptyHash: number
 
-  constructor(emptyHash: number) {
-    this.#emptyHash = emptyHash
-  }
+  constructor(private readonly emptyHash: number) {}
 
   /** The hash of the first `length` tokens. */
   hashAt(length: number): number {
-    return this.#hashes[length - 1] ?? this.#emptyHash
+    return this.#hashes[length - 1] ?? this.emptyHash
   }
 
   append(tokens: readonly TokenId[], cells: readonly symbol[] = []): void {

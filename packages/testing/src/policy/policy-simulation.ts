@@ -7,8 +7,7 @@ import {
   type SchedulerState,
   checkPlan,
 } from '@cllm/core'
-import type { WorkloadRequest } from './policy-workload.js'
-import { SimulatedRequest } from './policy-workload.js'
+import { SimulatedRequest, type WorkloadRequest } from './policy-workload.js'
 
 /** What a {@link PolicySimulation} runs on. */
 export interface SimulatedMachine {
@@ -33,16 +32,15 @@ export class PolicySimulation {
   defers: (id: string) => boolean = () => false
   /** Since when nothing was computed. */
   #idleSince = 0
-  readonly #machine: SimulatedMachine
-  #policies: readonly SchedulerPolicy[]
   /** Preempted ones first, then by arrival. */
   #waiting = new Map<string, SimulatedRequest>()
   readonly #running = new Map<string, SimulatedRequest>()
 
   /** @param policies equal instances: they get the same events and must make the same plans */
-  constructor(machine: SimulatedMachine, policies: readonly SchedulerPolicy[]) {
-    this.#machine = machine
-    this.#policies = policies
+  constructor(
+    private readonly machine: SimulatedMachine,
+    private policies: readonly SchedulerPolicy[],
+  ) {
     Object.freeze(machine.limits)
   }
 
@@ -56,7 +54,7 @@ export class PolicySimulation {
 
   /** Puts other policies in charge, as `EngineClient.setScheduler` does. */
   setPolicies(policies: readonly SchedulerPolicy[]): void {
-    this.#policies = policies
+    this.policies = policies
     const { now } = this
     for (const request of this.#running.values()) this.#tell({ type: 'admitted', request, now })
     for (const request of this.#waiting.values()) this.#tell({ type: 'queued', request, now })
@@ -96,21 +94,21 @@ export class PolicySimulation {
   /** The checked plan of the policies. */
   plan(state: SchedulerState): Plan {
     this.plans++
-    const [plan, ...others] = this.#policies.map((policy) => policy.plan(state))
+    const [plan, ...others] = this.policies.map((policy) => policy.plan(state))
     assert(plan !== undefined)
     for (const other of others) {
       // What is equal as text is equal, and known to be so much faster.
       if (JSON.stringify(other) === JSON.stringify(plan)) continue
       assert.deepEqual(other, plan, 'two policies made different plans from the same events')
     }
-    const victims = new Set(this.#policies.map((policy) => policy.victim?.(state)))
+    const victims = new Set(this.policies.map((policy) => policy.victim?.(state)))
     assert(victims.size === 1, 'two policies named different victims from the same events')
     for (const id of victims) {
       assert(id === undefined || this.#running.has(id), `victim names a running request: "${id}"`)
     }
     const { now, freeSlots, limits } = state
     // What the engine takes no plan without …
-    checkPlan(this.#policies[0]!, plan, {
+    checkPlan(this.policies[0]!, plan, {
       waiting: this.#waiting,
       running: this.#running,
       now,
@@ -135,8 +133,8 @@ export class PolicySimulation {
         [Symbol.iterator]: () => this.#waiting.values(),
       }),
       running: Object.freeze([...this.#running.values()]),
-      freeSlots: this.#machine.limits.slots - this.#running.size,
-      limits: this.#machine.limits,
+      freeSlots: this.machine.limits.slots - this.#running.size,
+      limits: this.machine.limits,
     })
   }
 
@@ -173,13 +171,13 @@ export class PolicySimulation {
       return [{ ...part, tokens: Math.min(tokens, request.remainingTokens) }]
     })
     if (parts.length === 0) {
-      this.now += this.#machine.msPerStep
+      this.now += this.machine.msPerStep
       return
     }
     const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
     const decoding = parts.filter(({ isDecode }) => isDecode)
     const tokens = sum(parts.map((part) => part.tokens))
-    const durationMs = this.#machine.msPerStep + this.#machine.msPerToken * tokens
+    const durationMs = this.machine.msPerStep + this.machine.msPerToken * tokens
     this.now += durationMs
     this.#idleSince = this.now
     this.#observe({
@@ -211,6 +209,6 @@ export class PolicySimulation {
   }
 
   #tell(event: SchedulerEvent): void {
-    for (const policy of this.#policies) policy.observe?.(Object.freeze(event))
+    for (const policy of this.policies) policy.observe?.(Object.freeze(event))
   }
 }

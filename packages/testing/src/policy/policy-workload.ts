@@ -98,15 +98,15 @@ const guess: DraftView = Object.freeze({ tokens: 2, acceptance: 0.5 })
  * are its own, as fast to read as in the engine's requests.
  */
 export class SimulatedRequest implements SequenceView {
-  readonly id: string
-  readonly arrival: number
-  readonly priority: number
-  readonly deadline: number | undefined
-  readonly tenant: string
-  readonly session: string | undefined
-  readonly stepGroup: string | undefined
-  readonly promptTokens: number
-  readonly maxTokens: number
+  readonly id!: string
+  readonly arrival!: number
+  readonly priority!: number
+  readonly deadline!: number | undefined
+  readonly tenant!: string
+  readonly session!: string | undefined
+  readonly stepGroup!: string | undefined
+  readonly promptTokens!: number
+  readonly maxTokens!: number
   #state: RequestState = 'queued'
   #generated = 0
   #computed = 0
@@ -115,18 +115,10 @@ export class SimulatedRequest implements SequenceView {
   readonly #cached: number
   readonly #output: number
 
-  constructor(workload: WorkloadRequest) {
-    this.id = workload.id
-    this.arrival = workload.arrival
-    this.priority = workload.priority
-    this.deadline = workload.deadline
-    this.tenant = workload.tenant
-    this.session = workload.session
-    this.stepGroup = workload.stepGroup
-    this.promptTokens = workload.promptTokens
-    this.maxTokens = workload.maxTokens
-    this.#cached = workload.cachedTokens
-    this.#output = workload.outputTokens
+  constructor({ cachedTokens, outputTokens, ...shown }: WorkloadRequest) {
+    Object.assign(this, shown)
+    this.#cached = cachedTokens
+    this.#output = outputTokens
     Object.freeze(this)
   }
 

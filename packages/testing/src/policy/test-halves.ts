@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import {
   type BatchingDefinition,
-  type Definition,
   type OrderDefinition,
   checkHalf,
   composePolicy,
@@ -10,7 +9,7 @@ import {
   type SequenceView,
   type WaitingView,
 } from '@cllm/core'
-import { check, type TestContext } from '../test-context.js'
+import { checkDefined, type TestContext } from '../test-context.js'
 import { testPolicy, type TestPolicyOptions } from './test-policy.js'
 
 /** What a policy of two halves claims, and the options that it is tested with. */
@@ -33,7 +32,7 @@ export async function testOrder(
   claims: ClaimsByHalf = {},
 ): Promise<void> {
   await t.test(`order ${order.name}`, async (t) => {
-    await check(t, 'is a definition', () => assertDefinition('order', order))
+    await checkDefined(t, 'order', order, () => checkHalf('order', order))
     for (const batching of batchings) await testPair(t, batching, order, claims, batching.name)
   })
 }
@@ -50,21 +49,9 @@ export async function testBatching(
   claims: ClaimsByHalf = {},
 ): Promise<void> {
   await t.test(`batching ${batching.name}`, async (t) => {
-    await check(t, 'is a definition', () => assertDefinition('batching', batching))
+    await checkDefined(t, 'batching', batching, () => checkHalf('batching', batching))
     for (const order of orders) await testPair(t, batching, order, claims, order.name)
   })
-}
-
-function assertDefinition(kind: string, half: Definition<unknown>): void {
-  checkHalf(kind, half)
-  assert(!half.doc.includes('\n'), 'its doc is one line')
-  const names = Object.keys(half.options?.shape ?? {})
-  const defaults: unknown = half.options?.parse({}) ?? {}
-  assert.deepEqual(
-    Object.keys(defaults as object).toSorted(),
-    names.toSorted(),
-    'options have defaults',
-  )
 }
 
 async function testPair(
@@ -92,6 +79,7 @@ export function checkedOrder(order: Order): Order {
     preempt: (state) => order.preempt?.(state) ?? [],
     victim: (state) => order.victim?.(state),
     hold: (state) => order.hold?.(state) ?? 0,
+    arrivalRank: (request) => order.arrivalRank?.(request) ?? 0,
     onServedElsewhere: (services) => order.onServedElsewhere?.(services),
     observe: (event) => order.observe?.(event),
   }

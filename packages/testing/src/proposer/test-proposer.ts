@@ -6,9 +6,8 @@ import {
   type TokenId,
   ProposerCatalog,
   mixBits,
-  checkDefinition,
 } from '@cllm/core'
-import { type TestContext, check } from '../test-context.js'
+import { check, checkDefined, type TestContext } from '../test-context.js'
 
 /** Options of {@link testProposer}. */
 export interface TestProposerOptions {
@@ -31,9 +30,7 @@ export async function testProposer(
   const make = () => definition.create(definition.options?.parse({}) ?? {})
 
   await t.test(`proposer ${definition?.name}`, async (t) => {
-    await check(t, 'is a definition', () => {
-      checkDefinition('proposer', definition)
-      assert(!definition.doc.includes('\n'), 'its doc is one line')
+    await checkDefined(t, 'proposer', definition, () => {
       if (!isBuiltIn) new ProposerCatalog().add(definition)
     })
 
@@ -81,9 +78,8 @@ export async function testProposer(
   })
 }
 
-function run(drafter: Drafter | undefined, most: number): Proposal[] {
-  return sequence.map((tokens) => drafter?.propose([...tokens], most) ?? { tokens: [] })
-}
+const run = (drafter: Drafter | undefined, most: number): Proposal[] =>
+  sequence.map((tokens) => drafter?.propose([...tokens], most) ?? { tokens: [] })
 
 function assertProposal({ tokens, kind = 0 }: Proposal, most: number): void {
   assert(Array.isArray(tokens) && tokens.length <= most, `up to ${most} tokens are asked for`)

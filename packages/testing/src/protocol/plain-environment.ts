@@ -7,7 +7,7 @@ const spawnHooks = Symbol.for('process-on-spawn@*:singletonId')
 
 /**
  * The environment of a process that a test starts, so that it behaves as a user's: none of the test
- * runner's variables, no `NODE_OPTIONS`, no loaders. Test runners also change processes as they are
+ * runner's variables, no loaders, and of `NODE_OPTIONS` what the runner says in `CLLM_TEST_NODE_OPTIONS`. Test runners also change processes as they are
  * started, and what they put in (such as listeners for signals) can hide a defect; from the first call
  * on they no longer do so in this process.
  *
@@ -21,5 +21,7 @@ export function plainEnvironment(
   const hooks = (globalThis as Record<symbol, unknown>)[spawnHooks]
   ;(hooks as { listeners: unknown[] } | undefined)?.listeners.splice(0)
   const kept = Object.entries(own).filter(([name]) => needed.test(name))
-  return { ...Object.fromEntries(kept), ...more }
+  const options = own['CLLM_TEST_NODE_OPTIONS']
+  const given = options === undefined ? {} : { NODE_OPTIONS: options }
+  return { ...Object.fromEntries(kept), ...given, ...more }
 }

@@ -5,10 +5,9 @@ import {
   type RoutedRequest,
   type RouterPolicy,
   systemClock,
-  checkDefinition,
-  RouterCatalog,
+  Catalog,
 } from '@cllm/core'
-import { check, type TestContext } from '../test-context.js'
+import { check, checkDefined, type TestContext } from '../test-context.js'
 import { Draw, drawRequest, SimulatedWorkers } from './simulated-workers.js'
 
 /** What a router claims, and the options that it is tested with. */
@@ -37,20 +36,13 @@ export async function testRouter(
   { options = {}, leavesBusyWorkers = true, maxPlaceMs = 5 }: TestRouterOptions = {},
 ): Promise<void> {
   const make = () => {
-    const catalog = new RouterCatalog()
+    const catalog = new Catalog<RouterPolicy>('router', 'place')
     catalog.add(definition)
     return catalog.create(definition.name, options)
   }
 
   await t.test(`router ${definition?.name}`, async (t) => {
-    await check(t, 'is a definition', () => {
-      checkDefinition('router', definition)
-      assert(!definition.doc.includes('\n'), 'its doc is one line')
-      const names = Object.keys(definition.options?.shape ?? {})
-      const defaults = Object.keys(definition.options?.parse({}) ?? {})
-      assert.deepEqual(defaults.toSorted(), names.toSorted(), 'its options have defaults')
-      make()
-    })
+    await checkDefined(t, 'router', definition, make)
 
     await check(t, 'places requests on workers that are there, while these come and go', () => {
       for (const seed of [1, 2, 3]) assert.equal(serve(make(), seed).length, requests)

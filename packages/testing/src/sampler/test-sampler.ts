@@ -4,11 +4,10 @@ import {
   type LogitProcessor,
   type TokenId,
   mixBits,
-  checkDefinition,
   SamplerCatalog,
 } from '@cllm/core'
 import { FakeTokenizer } from '../fakes/fake-tokenizer.js'
-import { type TestContext, check } from '../test-context.js'
+import { check, checkDefined, type TestContext } from '../test-context.js'
 
 /** Options of {@link testSampler}. */
 export interface TestSamplerOptions {
@@ -42,11 +41,7 @@ export async function testSampler(
   }
 
   await t.test(`sampler ${definition?.name}`, async (t) => {
-    await check(t, 'is a definition', () => {
-      checkDefinition('sampler', definition)
-      assert(!definition.doc.includes('\n'), 'its doc is one line')
-      catalog.add(definition)
-    })
+    await checkDefined(t, 'sampler', definition, () => catalog.add(definition))
 
     await check(t, 'follows from options, seed and place alone', () => {
       for (const seed of seeds) {

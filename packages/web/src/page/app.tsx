@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
+import type { Modality } from './chat/media-files.js'
 import {
   allSettings,
   type ChatSettings,
@@ -39,7 +40,7 @@ export function App(): JSX.Element {
   /** Another one with each key: what was refused with the old one asks again. */
   const [server, setServer] = useState(() => new Server(setRefusal))
   const { page, detail } = useAddress()
-  const models = useModels(server, page)
+  const { names: models, inputs } = useModels(server, page)
   const pull = usePull(server)
   const [settings, setSettings] = useState(readSettings)
   const chat = useChat(server, allSettings(settings, models), models)
@@ -87,7 +88,7 @@ export function App(): JSX.Element {
         {/* An answer goes on coming while another page is shown. */}
         <div class="page" hidden={page !== 'chat'}>
           <ChatPage
-            {...{ chat, settings, models, field }}
+            {...{ chat, settings, models, inputs, field }}
             isShown={page === 'chat'}
             onSettings={change}
             onNew={startNew}
@@ -121,14 +122,24 @@ function useKeys({ isBusy, stop }: Chat, startNew: () => void): void {
   })
 }
 
-/** The names of the models, asked for with each page: one may have been fetched meanwhile. */
-function useModels(server: Server, page: PageId): readonly string[] {
-  const [models, setModels] = useState<readonly string[]>([])
+/** A model as `GET /v1/models` lists it. */
+interface ListedModel {
+  readonly id: string
+  /** Known once it was in memory. */
+  readonly architecture?: { readonly input_modalities: readonly Modality[] }
+}
+
+/** The models' names and what they take, asked for with each page: one may have been fetched meanwhile. */
+function useModels(server: Server, page: PageId) {
+  const [models, setModels] = useState<readonly ListedModel[]>([])
   useEffect(() => {
     void server
-      .json<{ readonly data: readonly { readonly id: string }[] }>('v1/models')
-      .then(({ data }) => setModels(data.map(({ id }) => id)))
+      .json<{ readonly data: readonly ListedModel[] }>('v1/models')
+      .then(({ data }) => setModels(data))
       .catch(() => {}) // a missing key is asked for, and the list before may still be right
   }, [server, page])
-  return models
+  return useMemo(() => {
+    const inputs = models.map((each) => [each.id, each.architecture?.input_modalities] as const)
+    return { names: models.map(({ id }) => id), inputs: new Map(inputs) }
+  }, [models])
 }

@@ -24,7 +24,6 @@ export function parseGbnf(grammar: string, root: string): GbnfRules {
 }
 
 class GbnfParser {
-  readonly #reader: GbnfReader
   readonly #rules: (Rule | undefined)[] = []
   readonly #names: string[] = []
   readonly #numbers = new Map<string, number>()
@@ -33,12 +32,10 @@ class GbnfParser {
   #elements = 0
   #copied = 0
 
-  constructor(reader: GbnfReader) {
-    this.#reader = reader
-  }
+  constructor(private readonly reader: GbnfReader) {}
 
   parse(root: string): GbnfRules {
-    const reader = this.#reader
+    const reader = this.reader
     reader.skipSpace(true)
     while (!reader.isAtEnd) this.#rule()
     const undefinedAt = [...this.#used].find(([number]) => this.#rules[number] === undefined)
@@ -51,7 +48,7 @@ class GbnfParser {
   }
 
   #rule(): void {
-    const reader = this.#reader
+    const reader = this.reader
     const start = reader.at
     const name = reader.name()
     if (name !== undefined) reader.skipSpace(false)
@@ -69,7 +66,7 @@ class GbnfParser {
   }
 
   #alternatives(name: string, depth: number): Rule {
-    const reader = this.#reader
+    const reader = this.reader
     const rule: Rule = []
     this.#sequence(name, rule, depth)
     while (reader.take('|')) {
@@ -82,7 +79,7 @@ class GbnfParser {
   }
 
   #sequence(name: string, rule: Rule, depth: number): void {
-    const reader = this.#reader
+    const reader = this.reader
     /** Where what a repetition is about begins in the rule. */
     let last = rule.length
     /** Rules that repetitions have made of it. */
@@ -111,7 +108,7 @@ class GbnfParser {
 
   /** Reads one literal, set, token, name or group; false where there is none. */
   #element(name: string, rule: Rule, depth: number): boolean {
-    const reader = this.#reader
+    const reader = this.reader
     const at = reader.at
     const add = (kind: number, value: number) => this.#add(rule, kind, value)
     if (reader.literal((code) => add(ElementKind.Character, code))) return true
@@ -150,7 +147,7 @@ class GbnfParser {
     { min, max }: Repetition,
     at: number,
   ): number {
-    const reader = this.#reader
+    const reader = this.reader
     if (last === rule.length) throw reader.problem('there is nothing that it repeats', at)
     if (max < min) throw reader.problem(`a repetition from ${min} to ${max} has no end`, at)
     const isBounded = max !== Infinity
@@ -184,7 +181,7 @@ class GbnfParser {
   }
 
   #add(rule: Rule, kind: number, value: number): void {
-    this.#count(1, this.#reader.at)
+    this.#count(1, this.reader.at)
     rule.push(kind, value)
   }
 
@@ -192,7 +189,7 @@ class GbnfParser {
     this.#elements += elements
     if (this.#elements <= grammarLimits.elements) return
     const limit = `more than ${grammarLimits.elements} elements`
-    throw this.#reader.problem(`with its repetitions written out the grammar has ${limit}`, at)
+    throw this.reader.problem(`with its repetitions written out the grammar has ${limit}`, at)
   }
 
   #number(name: string): number {

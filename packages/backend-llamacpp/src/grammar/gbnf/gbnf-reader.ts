@@ -23,24 +23,22 @@ type AddElement = (kind: number, value: number) => void
 
 /** Reads the signs of a GBNF text one after the other. */
 export class GbnfReader {
-  readonly #text: string
   at = 0
 
-  constructor(text: string) {
+  constructor(private readonly text: string) {
     const limit = grammarLimits.characters
     if (text.length > limit) {
       const reason = `it has ${text.length} characters, the limit is ${limit}`
       throw refused(`The grammar cannot be used: ${reason}`, { reason, limit })
     }
-    this.#text = text
   }
 
   get isAtEnd(): boolean {
-    return this.at >= this.#text.length
+    return this.at >= this.text.length
   }
 
   sees(sign: string): boolean {
-    return this.#text.startsWith(sign, this.at)
+    return this.text.startsWith(sign, this.at)
   }
 
   /** Consumes a sign if it comes next. */
@@ -57,7 +55,7 @@ export class GbnfReader {
   /** Skips blanks and comments. */
   skipSpace(overLines: boolean): void {
     for (;;) {
-      const sign = this.#text[this.at]
+      const sign = this.text[this.at]
       if (sign === '#') {
         while (!this.isAtEnd && !this.sees('\n') && !this.sees('\r')) this.at++
       } else if (sign === ' ' || sign === '\t') this.at++
@@ -92,7 +90,7 @@ export class GbnfReader {
     while (!this.take(']')) {
       add(kind, this.#character(start))
       kind = ElementKind.OtherCharacter
-      if (this.sees('-') && this.#text[this.at + 1] !== ']') {
+      if (this.sees('-') && this.text[this.at + 1] !== ']') {
         this.at++
         add(ElementKind.RangeEnd, this.#character(start))
       }
@@ -112,12 +110,12 @@ export class GbnfReader {
   }
 
   unexpected(at = this.at): CllmError {
-    return this.problem(`unexpected ${JSON.stringify(this.#text.slice(at, at + 12))}`, at)
+    return this.problem(`unexpected ${JSON.stringify(this.text.slice(at, at + 12))}`, at)
   }
 
   /** An error with its line and column. */
   problem(reason: string, at = this.at): CllmError {
-    const before = this.#text.slice(0, at)
+    const before = this.text.slice(0, at)
     const column = at - before.lastIndexOf('\n')
     const line = before.split('\n').length
     const message = `The grammar cannot be used: line ${line}, column ${column}: ${reason}`
@@ -146,20 +144,20 @@ export class GbnfReader {
 
   /** One character of a literal or a set that begins at `start`. */
   #character(start: number): number {
-    const code = this.#text.codePointAt(this.at)
+    const code = this.text.codePointAt(this.at)
     if (code === undefined || code === 0) throw this.unexpected(start)
     if (code !== 0x5c) {
       this.at += code > 0xffff ? 2 : 1
       return code
     }
-    const sign = this.#text[this.at + 1] ?? ''
+    const sign = this.text[this.at + 1] ?? ''
     const escaped = escapes[sign]
     if (escaped !== undefined) {
       this.at += 2
       return escaped.charCodeAt(0)
     }
     const digits = hexDigits[sign] ?? 0
-    const hex = this.#text.slice(this.at + 2, this.at + 2 + digits)
+    const hex = this.text.slice(this.at + 2, this.at + 2 + digits)
     if (digits === 0 || !/^[0-9a-fA-F]+$/.test(hex) || hex.length < digits) throw this.unexpected()
     this.at += 2 + digits
     return Number.parseInt(hex, 16)
@@ -167,7 +165,7 @@ export class GbnfReader {
 
   #match(pattern: RegExp): RegExpExecArray | undefined {
     pattern.lastIndex = this.at
-    const found = pattern.exec(this.#text) ?? undefined
+    const found = pattern.exec(this.text) ?? undefined
     this.at += found?.[0].length ?? 0
     return found
   }

@@ -104,6 +104,4 @@ function inClass(codePoint: number): string {
   return codePoint <= 0xffff ? `\\u${hex(codePoint, 4)}` : `\\U${hex(codePoint, 8)}`
 }
 
-function hex(value: number, digits: number): string {
-  return value.toString(16).padStart(digits, '0')
-}
+const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, '0')

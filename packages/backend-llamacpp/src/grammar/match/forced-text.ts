@@ -4,8 +4,12 @@ import type { JsonLayout } from './json-layout.js'
 /** Text that must come next, and what may come behind it. */
 export interface ForcedText {
   readonly text: string
+  /** Whether there may be other white space in it, of which the text before tells nothing. */
+  readonly isGuess: boolean
   readonly stacks: readonly Stack[]
 }
+
+const blank = 0x20
 
 /**
  * The text that a grammar leaves no choice about but for white space, which is guessed: otherwise nearly all of
@@ -21,7 +25,7 @@ export function forcedText(
   most: number,
 ): ForcedText {
   const guessed = layout.copy()
-  let text = ''
+  let [text, isGuess] = ['', false]
   const take = (character: string): boolean => {
     const behind = graph.after(stacks, character.codePointAt(0)!)
     if (behind.length === 0) return false
@@ -33,10 +37,11 @@ export function forcedText(
   while (text.length < most) {
     const character = onlyCharacter(graph, stacks)
     if (character === undefined) break
+    isGuess ||= guessed.isGuess(character) && graph.after(stacks, blank).length > 0
     for (const space of guessed.spaceBefore(character)) if (!take(space)) break
     if (!take(character)) break
   }
-  return { text, stacks }
+  return { text, stacks, isGuess }
 }
 
 /** The only character that may come, white space aside. */

@@ -27,7 +27,6 @@ const mostStacks = 20_000
  * read in many ways that go on alike.
  */
 export class GrammarStacks {
-  readonly #rules: GbnfRules
   /** The stack below the top of each. */
   readonly #below: Stack[] = [0]
   /** The element on top of each. */
@@ -41,9 +40,7 @@ export class GrammarStacks {
   readonly #sets = new Map<number, CodePointSet>()
   #most = mostStacks
 
-  constructor(rules: GbnfRules) {
-    this.#rules = rules
-  }
+  constructor(private readonly rules: GbnfRules) {}
 
   get size(): number {
     return this.#tops.length
@@ -56,9 +53,9 @@ export class GrammarStacks {
 
   /** Where a text of the whole grammar begins. */
   first(): readonly Stack[] {
-    const { root } = this.#rules
+    const { root } = this.rules
     const stacks = new Set<Stack>()
-    for (const at of alternativesOf(this.#rules, root)) {
+    for (const at of alternativesOf(this.rules, root)) {
       for (const stack of this.#advance(this.#push(0, at))) stacks.add(stack)
     }
     return [...stacks]
@@ -88,7 +85,7 @@ export class GrammarStacks {
   next(stack: Stack): readonly Stack[] {
     const known = this.#next[stack]
     if (known !== undefined) return known
-    const behind = afterElement(this.#rules, this.#tops[stack]!)
+    const behind = afterElement(this.rules, this.#tops[stack]!)
     const stacks = this.#advance(this.#push(this.#below[stack]!, behind))
     this.#next[stack] = stacks
     return stacks
@@ -115,7 +112,7 @@ export class GrammarStacks {
   /** Whether a stack waits for a character of this range. */
   waitsFor(stack: Stack, low: number, high: number): boolean {
     if (stack === 0) return false
-    const { kinds, values } = this.#rules
+    const { kinds, values } = this.rules
     const at = this.#tops[stack]!
     const isSingle =
       kinds[at] === ElementKind.Character &&
@@ -131,7 +128,7 @@ export class GrammarStacks {
     const at = this.#tops[stack]!
     let set = this.#sets.get(at)
     if (set === undefined) {
-      set = charactersAt(this.#rules, at)
+      set = charactersAt(this.rules, at)
       this.#sets.set(at, set)
     }
     return set
@@ -139,7 +136,7 @@ export class GrammarStacks {
 
   /** As `llama_grammar_advance_stack`. */
   #advance(from: Stack): readonly Stack[] {
-    const { kinds, values } = this.#rules
+    const { kinds, values } = this.rules
     if (from === 0 || kinds[this.#tops[from]!] !== ElementKind.Rule) return [from]
     const walk = ++this.#walk
     const stacks: Stack[] = []
@@ -156,14 +153,14 @@ export class GrammarStacks {
         continue
       }
       const rest = this.#push(this.#below[stack]!, top + 1)
-      for (const at of alternativesOf(this.#rules, values[top]!)) todo.push(this.#push(rest, at))
+      for (const at of alternativesOf(this.rules, values[top]!)) todo.push(this.#push(rest, at))
     }
     return stacks
   }
 
   /** The stack with this element on top, if the alternative does not end there. */
   #push(below: Stack, at: number): Stack {
-    const { kinds } = this.#rules
+    const { kinds } = this.rules
     if (endsAlternative(kinds[at]!)) return below
     const key = below * kinds.length + at
     const known = this.#known.get(key)
@@ -176,7 +173,7 @@ export class GrammarStacks {
   }
 
   #tooLong(stack: Stack) {
-    const { kinds, values, names } = this.#rules
+    const { kinds, values, names } = this.rules
     const top = this.#tops[stack] ?? 0
     const rule = kinds[top] === ElementKind.Rule ? ` (at the rule ${names[values[top]!]})` : ''
     const limit = grammarLimits.advanceSteps

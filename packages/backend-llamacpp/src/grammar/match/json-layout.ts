@@ -59,9 +59,19 @@ export class JsonLayout {
     if (this.#isString || spaces.includes(character)) return ''
     const { text, depth } = this.#gaps.get(this.#place(character)) ?? this.#like()
     const line = text.lastIndexOf('\n') + 1
-    const indent = ((text.length - line) / Math.max(1, depth)) * this.#depth(character)
-    const space = line === 0 ? text : text.slice(0, line) + ' '.repeat(indent)
+    const own = this.#depth(character)
+    const indent = ((text.length - line) / Math.max(1, depth)) * own
+    const likely = line === 0 ? text : text.slice(0, line) + ' '.repeat(indent)
+    // where a line ends for the first time, most indent by two
+    const space = likely.startsWith(this.#space) ? likely : `\n${'  '.repeat(own)}`
     return space.startsWith(this.#space) ? space.slice(this.#space.length) : ''
+  }
+
+  /** Whether white space before this character would be a mere guess: nothing shows how the text is laid out. */
+  isGuess(character: string): boolean {
+    if (this.#isString || this.#open === '' || spaces.includes(character)) return false
+    if (this.#gaps.has(this.#place(character))) return false
+    return ![...this.#gaps].some(([place, { text }]) => /[:,]$/.test(place) || text.includes('\n'))
   }
 
   /** What is alike as far as white space is concerned. */

@@ -1,4 +1,4 @@
-import { CllmError, type TokenId } from '@cllm/core'
+import { CllmError, type Proposal, type TokenId } from '@cllm/core'
 import { forcedText } from './forced-text.js'
 import { GrammarStacks, type Stack } from './grammar-stacks.js'
 import type { JsonLayout } from './json-layout.js'
@@ -30,6 +30,7 @@ const mostMasks = 32
 /** Characters of forced text for each of the tokens that it may have. */
 const forcedCharacters = 8
 const encoder = new TextEncoder()
+const nothing: Proposal = { tokens: [] }
 /** What a stack costs that was not there before, in comparisons. */
 const newStack = 10
 
@@ -38,15 +39,14 @@ const newStack = 10
  * tree of their texts, which leaves out what begins wrong. The work is bounded, whatever the grammar is.
  */
 export class TokenGrammar {
-  readonly #rules: GbnfRules
-  readonly #tokens: GrammarTokens
   readonly #namesTokens: boolean
   #graph: GrammarStacks
   readonly #masks = new Map<string, Uint32Array>()
 
-  constructor(rules: GbnfRules, tokens: GrammarTokens) {
-    this.#rules = rules
-    this.#tokens = tokens
+  constructor(
+    private readonly rules: GbnfRules,
+    private readonly tokens: GrammarTokens,
+  ) {
     this.#graph = new GrammarStacks(rules)
     this.#namesTokens = rules.kinds.some((kind) => kind >= ElementKind.Token)
   }
@@ -65,10 +65,10 @@ export class TokenGrammar {
    * @throws CllmError `invalid_constraint` when there are too many ways to read it
    */
   after(state: GrammarState, token: TokenId): GrammarState | undefined {
-    if (this.#tokens.endOfGeneration.has(token)) return this.#isEnd(state) ? state : undefined
+    if (this.tokens.endOfGeneration.has(token)) return this.#isEnd(state) ? state : undefined
     const { graph, ...from } = this.#renewed(state)
     let place: Place | undefined = from
-    const bytes = this.#tokens.bytes(token)
+    const bytes = this.tokens.bytes(token)
     for (const byte of bytes) place = place && readByte(graph, place, byte)
     if (bytes.length === 0) place = undefined
     if (this.#namesTokens && from.left === 0) place = this.#byToken(graph, from, place, token)
@@ -84,10 +84,10 @@ export class TokenGrammar {
     const key = `${state.code} ${state.left} ${state.stacks.toSorted((a, b) => a - b).join()}`
     const known = this.#masks.get(key)
     if (known !== undefined) return known
-    const mask = new Uint32Array((this.#tokens.size + 31) >> 5)
-    new MaskWalk(state.graph, this.#tokens.trie, mask).visit(0, state)
+    const mask = new Uint32Array((this.tokens.size + 31) >> 5)
+    new MaskWalk(state.graph, this.tokens.trie, mask).visit(0, state)
     if (this.#namesTokens) this.#addNamed(state, mask)
-    if (this.#isEnd(state)) for (const token of this.#tokens.endOfGeneration) add(mask, token)
+    if (this.#isEnd(state)) for (const token of this.tokens.endOfGeneration) add(mask, token)
     if (this.#masks.size === mostMasks) this.#masks.clear()
     this.#masks.set(key, mask)
     return mask
@@ -95,21 +95,22 @@ export class TokenGrammar {
 
   /**
    * The tokens that the grammar leaves no choice about, at most `most`, as the model probably writes them.
-   * Without the last one where it may be part of a longer one.
+   * Without the last one where it may be part of a longer one. Another kind where white space is a mere guess.
    */
-  forced(before: GrammarState, layout: JsonLayout, most: number): readonly TokenId[] {
-    if (before.left > 0) return []
+  forced(before: GrammarState, layout: JsonLayout, most: number): Proposal {
+    if (before.left > 0) return nothing
     try {
       const { graph, stacks } = this.#renewed(before)
       const forced = forcedText(graph, stacks, layout, forcedCharacters * most)
-      if (forced.text === '') return []
-      const tokens = this.#tokens.encode(forced.text)
-      if (!this.#spell(tokens, forced.text)) return []
+      if (forced.text === '') return nothing
+      const tokens = this.tokens.encode(forced.text)
+      if (!this.#spell(tokens, forced.text)) return nothing
       const isWhole = !this.#maySpread(tokens.at(-1)!, graph, forced.stacks)
-      return tokens.slice(0, Math.min(most, isWhole ? Infinity : tokens.length - 1))
+      const count = Math.min(most, isWhole ? Infinity : tokens.length - 1)
+      return { tokens: tokens.slice(0, count), kind: Number(forced.isGuess) }
     } catch (error) {
       // it takes too long, as the draw will find
-      if (CllmError.isInstance(error)) return []
+      if (CllmError.isInstance(error)) return nothing
       throw error
     }
   }
@@ -118,14 +119,14 @@ export class TokenGrammar {
     const bytes = encoder.encode(text)
     let at = 0
     for (const token of tokens) {
-      for (const byte of this.#tokens.bytes(token)) if (bytes[at++] !== byte) return false
+      for (const byte of this.tokens.bytes(token)) if (bytes[at++] !== byte) return false
     }
     return at === bytes.length
   }
 
   /** Whether a fair part of what may come behind a token makes a longer token with it. */
   #maySpread(token: TokenId, graph: GrammarStacks, stacks: readonly Stack[]): boolean {
-    const longer = bytesBehind(this.#tokens.trie, this.#tokens.bytes(token))
+    const longer = bytesBehind(this.tokens.trie, this.tokens.bytes(token))
     let [all, joined] = [0, 0]
     for (let code = 0x20; code < 0x7f; code++) {
       if (!stacks.some((stack) => graph.waitsFor(stack, code, code))) continue
@@ -143,7 +144,7 @@ export class TokenGrammar {
   #renewed(state: GrammarState): GrammarState {
     if (state.graph === this.#graph && !state.graph.isFull) return state
     if (this.#graph.isFull) {
-      this.#graph = new GrammarStacks(this.#rules)
+      this.#graph = new GrammarStacks(this.rules)
       this.#masks.clear()
     }
     const graph = this.#graph
@@ -155,7 +156,7 @@ export class TokenGrammar {
     const next = new Set<Stack>()
     for (const [stack, named, isNamed] of this.#named(graph, stacks)) {
       // another token than this one: one that has a text
-      const isAnother = named !== token && this.#tokens.bytes(token).length > 0
+      const isAnother = named !== token && this.tokens.bytes(token).length > 0
       if (isNamed ? named !== token : !isAnother) continue
       for (const one of graph.next(stack)) next.add(one)
     }
@@ -168,16 +169,16 @@ export class TokenGrammar {
   #addNamed({ graph, stacks, left }: GrammarState, mask: Uint32Array): void {
     for (const [, named, isNamed] of left === 0 ? this.#named(graph, stacks) : []) {
       if (isNamed) {
-        if (named < this.#tokens.size) add(mask, named)
+        if (named < this.tokens.size) add(mask, named)
         continue
       }
-      for (const token of this.#tokens.trie.tokens) if (token !== named) add(mask, token)
+      for (const token of this.tokens.trie.tokens) if (token !== named) add(mask, token)
     }
   }
 
   /** The readings that wait for tokens: for the named one, or for any other one. */
   *#named(graph: GrammarStacks, stacks: readonly Stack[]) {
-    const { kinds, values } = this.#rules
+    const { kinds, values } = this.rules
     for (const stack of stacks) {
       const top = graph.top(stack)
       const kind = stack === 0 ? undefined : kinds[top]
@@ -193,38 +194,36 @@ function add(mask: Uint32Array, token: TokenId): void {
 
 /** Adds the tokens to a mask whose texts a grammar allows. */
 class MaskWalk {
-  readonly #graph: GrammarStacks
-  readonly #trie: TokenTrie
-  readonly #mask: Uint32Array
   readonly #limit: number
   readonly #stacks: number
   #comparisons = 0
 
-  constructor(graph: GrammarStacks, trie: TokenTrie, mask: Uint32Array) {
+  constructor(
+    private readonly graph: GrammarStacks,
+    private readonly trie: TokenTrie,
+    private readonly mask: Uint32Array,
+  ) {
     const { comparisons, comparisonsPerByte } = grammarLimits
-    this.#graph = graph
-    this.#trie = trie
-    this.#mask = mask
     this.#limit = comparisons + comparisonsPerByte * trie.bytes.length
     this.#stacks = graph.size
   }
 
   /** @param place - the one behind the text of the node */
   visit(node: number, place: Place): void {
-    const { bytes, ends, tokens, starts } = this.#trie
+    const { bytes, ends, tokens, starts } = this.trie
     const end = ends[node]!
     for (let child = node + 1; child < end; child = ends[child]!) {
       this.#comparisons += place.stacks.length
-      const next = readByte(this.#graph, place, bytes[child]!)
+      const next = readByte(this.graph, place, bytes[child]!)
       if (next === undefined) continue
-      for (let at = starts[child]!; at < starts[child + 1]!; at++) add(this.#mask, tokens[at]!)
+      for (let at = starts[child]!; at < starts[child + 1]!; at++) add(this.mask, tokens[at]!)
       this.#check()
       this.visit(child, next)
     }
   }
 
   #check(): void {
-    const made = this.#graph.size - this.#stacks
+    const made = this.graph.size - this.#stacks
     const limit = this.#limit
     if (this.#comparisons + newStack * made <= limit) return
     const reason = `to find the next token would take more than ${limit} comparisons`

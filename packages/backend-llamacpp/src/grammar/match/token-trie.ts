@@ -31,7 +31,7 @@ export function buildTokenTrie(texts: TokenTexts, isIn: (token: TokenId) => bool
     if (begins[token]! < begins[token + 1]! && isIn(token)) all[size++] = token
   }
   const tokens = all.slice(0, size)
-  sortTokens(texts, tokens, new Uint32Array(size), [0, size], 0)
+  sortTokens(texts, tokens, 0)
   const bytes = new Uint8Array(text.length + 1)
   const ends = new Uint32Array(text.length + 1)
   const starts = new Uint32Array(text.length + 2)
@@ -71,47 +71,56 @@ export function buildTokenTrie(texts: TokenTexts, isIn: (token: TokenId) => bool
 /** As many tokens are sorted one by one. */
 const few = 24
 
+const isLittleEndian = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1
+/** Bytes of a text in the key that it is sorted by, above its token's place in the list. */
+const keyBytes = 5
+const placeBits = 24
+
 /**
- * Sorts the tokens from `from` to `to`, whose texts are the same before `depth`, by counting their next bytes; those
- * of equal texts stay in their order.
+ * Sorts tokens whose texts are the same before `depth`, if those that end go on with zeros; those of equal texts
+ * stay in their order. Whole numbers are sorted several times as fast as by a function that compares.
  */
-function sortTokens(
-  texts: TokenTexts,
-  tokens: Uint32Array,
-  spare: Uint32Array,
-  [from, to]: readonly [from: number, to: number],
-  depth: number,
-): void {
-  if (to - from <= few) {
-    sortFew(texts, tokens, [from, to], depth)
-    return
-  }
+function sortTokens(texts: TokenTexts, tokens: Uint32Array, depth: number): void {
   const { bytes, starts } = texts
-  const places = new Uint32Array(258)
-  const byteOf = (token: TokenId): number => {
-    const at = starts[token]! + depth
-    return at < starts[token + 1]! ? bytes[at]! + 1 : 0
+  const keys = new BigUint64Array(tokens.length)
+  const words = new Uint32Array(keys.buffer)
+  const [low, high] = isLittleEndian ? [0, 1] : [1, 0]
+  let hasMore = false
+  for (let at = 0; at < tokens.length; at++) {
+    const token = tokens[at]!
+    const from = starts[token]! + depth
+    const left = starts[token + 1]! - from
+    hasMore ||= left > 0
+    let key = 0
+    for (let nth = 0; nth < 4; nth++) key = (key << 8) | (nth < left ? bytes[from + nth]! : 0)
+    words[2 * at + high] = key
+    const last = left < keyBytes ? 0 : bytes[from + keyBytes - 1]!
+    words[2 * at + low] = (last << placeBits) | at
   }
-  for (let at = from; at < to; at++) places[byteOf(tokens[at]!) + 1]!++
-  places[0] = from
-  for (let byte = 1; byte < places.length; byte++) places[byte]! += places[byte - 1]!
-  for (let at = from; at < to; at++) spare[places[byteOf(tokens[at]!)]!++] = tokens[at]!
-  for (let at = from; at < to; at++) tokens[at] = spare[at]!
-  // those that ended come first, and are in order
-  for (let byte = 1; byte <= 256; byte++) {
-    const group = [places[byte - 1]!, places[byte]!] as const
-    if (group[1] > group[0] + 1) sortTokens(texts, tokens, spare, group, depth + 1)
+  if (!hasMore) return sortFew(texts, tokens, 0, tokens.length)
+  keys.sort()
+  const before = tokens.slice()
+  const isSame = (at: number, other: number): boolean =>
+    words[2 * at + high] === words[2 * other + high] &&
+    words[2 * at + low]! >>> placeBits === words[2 * other + low]! >>> placeBits
+  for (let from = 0, at = 0; at < tokens.length; at++) {
+    tokens[at] = before[words[2 * at + low]! & (2 ** placeBits - 1)]!
+    if (at + 1 < tokens.length && isSame(at, at + 1)) continue
+    const size = at + 1 - from
+    if (size > few) sortTokens(texts, tokens.subarray(from, at + 1), depth + keyBytes)
+    else if (size > 1) sortFew(texts, tokens, from, at + 1)
+    from = at + 1
   }
 }
 
 function sortFew(
   { bytes, starts }: TokenTexts,
   tokens: Uint32Array,
-  [from, to]: readonly [from: number, to: number],
-  depth: number,
+  from: number,
+  to: number,
 ): void {
   const isBefore = (left: TokenId, right: TokenId): boolean => {
-    let [one, other] = [starts[left]! + depth, starts[right]! + depth]
+    let [one, other] = [starts[left]!, starts[right]!]
     const [end, otherEnd] = [starts[left + 1]!, starts[right + 1]!]
     while (one < end && other < otherEnd && bytes[one] === bytes[other]) {
       one++

@@ -22,24 +22,21 @@ export interface AutomatonOptions {
   readonly spend: Spend
 }
 
-/** Classes of characters, by their numbers, that lead from a reading to another one. */
+/** Characters, as GBNF, that lead from a reading to another one. */
 interface Move {
-  readonly classes: number[]
+  readonly text: string
   readonly reading: Reading
 }
 
-/** What leads from a state to another one. */
-interface Edge {
-  readonly classes: readonly number[]
-  readonly state: State
-}
+/** Makes the text of some {@link CharacterClass} by their numbers; undefined: none of them can be written. */
+type TextOf = (classes: readonly number[]) => string | undefined
 
 /** A state of all automata together: it has read the same text in each. */
 interface State {
   readonly reading: Reading
   readonly length: number
   readonly isEnd: boolean
-  readonly next: Edge[]
+  readonly next: { readonly text: string; readonly state: State }[]
   /** Whether an end can be reached. */
   isAlive: boolean
 }
@@ -57,21 +54,21 @@ export function automatonRule(
   { lengths: { min, max }, write: writeSet = characterRule, spend }: AutomatonOptions,
 ): string | undefined {
   const automata = new Automata(patterns, spend)
-  const classes = automata.classes()
-  const textOf = edgeTexts(classes, writeSet, spend)
   const counts = min > 0 || max < Infinity
   const most = counts ? Math.min(max, Math.max(min, longest)) : Infinity
-  const { start, states } = explore(automata, classes, { min, max: most }, spend)
-  markAlive(states, textOf)
-  return start.isAlive ? write(writer, states, textOf) : undefined
+  const states = explore(automata, writeSet, { min, max: most }, spend)
+  markAlive(states)
+  return states[0]!.isAlive ? write(writer, states) : undefined
 }
 
 function explore(
   automata: Automata,
-  classes: readonly CharacterClass[],
+  writeSet: NonNullable<AutomatonOptions['write']>,
   { min, max }: Lengths,
   spend: Spend,
-): { readonly start: State; readonly states: readonly State[] } {
+): readonly State[] {
+  const classes = automata.classes()
+  const textOf = classTexts(classes, writeSet, spend)
   const known = new Map<string, State>()
   const states: State[] = []
   const stateOf = (reading: Reading, length: number): State => {
@@ -87,50 +84,49 @@ function explore(
     states.push(state)
     return state
   }
-  const start = stateOf(automata.start, 0)
+  stateOf(automata.start, 0)
   /** Readings come again with other lengths. */
   const moves = new Map<string, readonly Move[]>()
   // grows while it is read
   for (const state of states) {
     if (state.length >= max) continue
     const length = max === Infinity ? Math.min(state.length + 1, min) : state.length + 1
-    const own = moves.get(state.reading.key) ?? movesFrom(state.reading, automata, classes)
+    const own = moves.get(state.reading.key) ?? movesFrom(state.reading, automata, classes, textOf)
     moves.set(state.reading.key, own)
     spend(stateSteps * (1 + own.length))
-    for (const { classes: taken, reading } of own) {
-      state.next.push({ classes: taken, state: stateOf(reading, length) })
-    }
+    for (const { text, reading } of own) state.next.push({ text, state: stateOf(reading, length) })
   }
-  return { start, states }
+  return states
 }
 
 function movesFrom(
   from: Reading,
   automata: Automata,
   classes: readonly CharacterClass[],
+  textOf: TextOf,
 ): readonly Move[] {
-  const moves = new Map<string, Move>()
+  const moves = new Map<string, { readonly taken: number[]; readonly reading: Reading }>()
   for (const [number, { sample }] of classes.entries()) {
     const reading = automata.after(from, sample)
     if (automata.isDead(reading)) continue
     const move = moves.get(reading.key)
-    if (move === undefined) moves.set(reading.key, { classes: [number], reading })
-    else move.classes.push(number)
+    if (move === undefined) moves.set(reading.key, { taken: [number], reading })
+    else move.taken.push(number)
   }
-  return [...moves.values()]
+  return [...moves.values()].flatMap(({ taken, reading }) => {
+    const text = textOf(taken)
+    return text === undefined ? [] : [{ text, reading }]
+  })
 }
 
-/** The characters of an edge as GBNF; undefined: none can be written. */
-type TextOf = (edge: Edge) => string | undefined
-
-/** Many edges have the same characters, which may be some hundred ranges. */
-function edgeTexts(
+/** Many moves have the same characters, which may be some hundred ranges. */
+function classTexts(
   classes: readonly CharacterClass[],
   write: NonNullable<AutomatonOptions['write']>,
   spend: Spend,
 ): TextOf {
   const texts = new Map<string, string | undefined>()
-  const textOf = (own: readonly number[]): string | undefined => {
+  return (own) => {
     const key = own.join()
     if (texts.has(key)) return texts.get(key)
     const ranges = own.flatMap((number) => classes[number]!.characters)
@@ -139,18 +135,12 @@ function edgeTexts(
     texts.set(key, text)
     return text
   }
-  const known = new Map<readonly number[], string | undefined>()
-  return ({ classes: own }) => {
-    if (!known.has(own)) known.set(own, textOf(own))
-    return known.get(own)
-  }
 }
 
-function markAlive(states: readonly State[], textOf: TextOf): void {
+function markAlive(states: readonly State[]): void {
   const before = new Map<State, State[]>()
   for (const state of states) {
     for (const edge of state.next) {
-      if (textOf(edge) === undefined) continue
       const others = before.get(edge.state)
       if (others === undefined) before.set(edge.state, [state])
       else others.push(state)
@@ -167,16 +157,15 @@ function markAlive(states: readonly State[], textOf: TextOf): void {
   }
 }
 
-function write(writer: GbnfWriter, states: readonly State[], textOf: TextOf): string {
+function write(writer: GbnfWriter, states: readonly State[]): string {
   const alive = states.filter(({ isAlive }) => isAlive)
   let number = 0
   while (writer.has(`p${number}x0`)) number++
   const names = new Map(alive.map((state, index) => [state, `p${number}x${index}`]))
   for (const state of alive) {
-    const edges = state.next.flatMap((edge) => {
-      const name = names.get(edge.state)
-      const text = textOf(edge)
-      if (name === undefined || text === undefined) return []
+    const edges = state.next.flatMap(({ state: to, text }) => {
+      const name = names.get(to)
+      if (name === undefined) return []
       return [`${text.length > shortSet ? writer.rule(text) : text} ${name}`]
     })
     writer.define(names.get(state)!, [...edges, ...(state.isEnd ? ['""'] : [])].join(' | '))

@@ -1,24 +1,8 @@
-import type { AST } from '@eslint-community/regexpp'
 import { includes } from './characters/code-point-set.js'
-import { charactersOf, wordCharacters } from './characters/pattern-characters.js'
-import { type Assertion, assertionOf } from './nfa.js'
-import { parsePattern, PatternProblem } from './parse-pattern.js'
-import { type PatternState, PatternStates } from './pattern-states.js'
+import { wordCharacters } from './characters/pattern-characters.js'
+import { type Assertion, type NfaState, NfaStates } from './nfa.js'
+import { parsePattern } from './parse-pattern.js'
 import type { Spend } from '../schema/schema-budget.js'
-
-/** What must follow a place, or must not: a way from the first state to the last one. */
-interface Ahead {
-  readonly start: number
-  readonly end: number
-  readonly isNegated: boolean
-}
-
-/** A state takes a character, holds at a place, or (with neither) is left at once. */
-interface Label {
-  readonly takes?: (code: number) => boolean
-  readonly assertion?: Assertion
-  readonly ahead?: Ahead
-}
 
 /**
  * A regular expression that takes time linear in the text, but for look-ahead: all ways to match are
@@ -26,7 +10,7 @@ interface Label {
  * takes minutes for `^(a|a|aa)+$` on 50 characters.
  */
 export class LinearPattern {
-  readonly #states: PatternStates<Label>
+  readonly #states: NfaStates
   readonly #start: number
 
   /** @throws PatternProblem if it is not a regular expression or needs more than an automaton */
@@ -34,13 +18,8 @@ export class LinearPattern {
     pattern: string,
     private readonly spend: Spend,
   ) {
-    this.#states = new PatternStates<Label>(
-      {},
-      (element, next) => this.#element(element, next),
-      spend,
-      'beside enum or const ',
-    )
-    this.#start = this.#choice(parsePattern(pattern, spend).alternatives, 0)
+    this.#states = new NfaStates(spend, true, 'beside enum or const ')
+    this.#start = this.#states.choice(parsePattern(pattern, spend).alternatives, 0)
   }
 
   /** Whether it matches anywhere in a text. */
@@ -48,48 +27,6 @@ export class LinearPattern {
     this.spend(1 + (text.length >> 3))
     const codes = Array.from(text, (character) => character.codePointAt(0) ?? 0)
     return new Search(this.#states.all, codes, this.spend).finds(this.#start)
-  }
-
-  #choice(alternatives: readonly AST.Alternative[], next: number): number {
-    const ways = alternatives.map(({ elements }) => this.#states.sequence(elements, next))
-    return ways.length === 1 ? (ways[0] ?? next) : this.#states.fork(ways)
-  }
-
-  /** The state that matches an element and leads on to `next`. */
-  #element(element: AST.Element, next: number): number {
-    switch (element.type) {
-      case 'Character':
-      case 'CharacterSet':
-      case 'CharacterClass':
-        return this.#states.add({ takes: this.#takerOf(element) }, [next])
-      case 'Group':
-        if (element.modifiers) break
-        return this.#choice(element.alternatives, next)
-      case 'CapturingGroup':
-        return this.#choice(element.alternatives, next)
-      case 'Quantifier':
-        return this.#states.repeat(element, next)
-      case 'Assertion': {
-        if (element.kind === 'lookahead') {
-          const end = this.#states.add({ takes: () => false }, [])
-          const start = this.#choice(element.alternatives, end)
-          return this.#states.add({ ahead: { start, end, isNegated: element.negate } }, [next])
-        }
-        const assertion = assertionOf(element)
-        if (assertion === undefined) break
-        return this.#states.add({ assertion }, [next])
-      }
-      default:
-    }
-    throw new PatternProblem(`${element.raw} is not supported`)
-  }
-
-  #takerOf(
-    element: AST.Character | AST.CharacterSet | AST.CharacterClass,
-  ): (code: number) => boolean {
-    const set = charactersOf(element, this.spend)
-    if (set === undefined) throw new PatternProblem(`${element.raw} is not supported`)
-    return (code) => includes(set, code)
   }
 }
 
@@ -99,7 +36,7 @@ class Search {
   readonly #known = new Map<number, boolean>()
 
   constructor(
-    private readonly states: readonly PatternState<Label>[],
+    private readonly states: readonly NfaState[],
     private readonly codes: readonly number[],
     private readonly spend: Spend,
   ) {}
@@ -118,8 +55,8 @@ class Search {
       if (code === undefined) break
       const after = new Set<number>(fromAnywhere ? [start] : [])
       for (const state of current) {
-        const { takes, next } = this.states[state]!
-        if (takes?.(code) === true) for (const one of next) after.add(one)
+        const { set, next } = this.states[state]!
+        if (set !== undefined && includes(set, code)) for (const one of next) after.add(one)
       }
       current = after
     }
@@ -130,8 +67,8 @@ class Search {
   #reach(states: Set<number>, at: number): number {
     // Iterating a Set includes elements added during the iteration.
     for (const state of states) {
-      const { takes, next } = this.states[state]!
-      if (takes !== undefined || !this.#holds(state, at)) continue
+      const { set, next } = this.states[state]!
+      if (set !== undefined || !this.#holds(state, at)) continue
       for (const one of next) states.add(one)
     }
     return states.size

@@ -2,22 +2,32 @@ import type { AST } from '@eslint-community/regexpp'
 import type { CodePointSet } from './characters/code-point-set.js'
 import { charactersOf } from './characters/pattern-characters.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
-import { type PatternState, PatternStates } from './pattern-states.js'
 import type { Spend } from '../schema/schema-budget.js'
 
 const anything: CodePointSet = [[0, 0x10ffff]]
+const mostStates = 20_000
 
 /** What must be so at a place in a text. */
 export type Assertion = 'start' | 'end' | 'word' | 'no-word'
 
-/** What a state takes, a character of a set, or asserts; without either it is left at once. */
+/** What must follow a place, or must not: a way from the first state to the last one. */
+export interface Ahead {
+  readonly start: number
+  readonly end: number
+  readonly isNegated: boolean
+}
+
+/** What a state takes, a character of a set, or demands; without any of these it is left at once. */
 interface Label {
   readonly set?: CodePointSet
   readonly assertion?: Assertion
+  readonly ahead?: Ahead
 }
 
-/** A state of an {@link Nfa}. */
-export type NfaState = PatternState<Label>
+/** A state of an {@link Nfa}, and where it leads. */
+export interface NfaState extends Label {
+  readonly next: number[]
+}
 
 /** What texts match as a whole; the last state is state 0. */
 export interface Nfa {
@@ -46,13 +56,12 @@ export function automataOf(pattern: string, spend: Spend): Nfa[] {
     throw new PatternProblem('look-ahead in one of several alternatives is not supported')
   }
   return [
-    new NfaMaker(spend).make(bodies, false),
+    wholeNfa(spend, bodies, false),
     ...ahead.map(({ alternatives: inner, negate }) =>
-      new NfaMaker(spend).make(
-        // it looks from the beginning
-        inner.map(({ elements }) =>
-          isAnchor(elements[0], 'start') ? elements.slice(1) : elements,
-        ),
+      // it looks from the beginning
+      wholeNfa(
+        spend,
+        inner.map(({ elements }) => elements),
         negate,
         true,
       ),
@@ -68,63 +77,115 @@ const countAhead = (elements: readonly AST.Element[]): number => {
 const isAnchor = (element: AST.Element | undefined, kind: 'start' | 'end'): boolean =>
   element?.type === 'Assertion' && element.kind === kind
 
-/** What an assertion asks for; undefined for look-ahead and look-behind. */
-export function assertionOf(element: AST.Assertion): Assertion | undefined {
-  if (element.kind === 'start' || element.kind === 'end') return element.kind
-  if (element.kind === 'word') return element.negate ? 'no-word' : 'word'
-  return undefined
+/** What an alternative has between its anchors, and whether it begins and ends with one. */
+export function withoutAnchors(elements: readonly AST.Element[]) {
+  const starts = isAnchor(elements[0], 'start')
+  const ends = isAnchor(elements.at(-1), 'end')
+  return { elements: elements.slice(starts ? 1 : 0, ends ? -1 : undefined), starts, ends }
 }
 
-class NfaMaker {
-  readonly #states: PatternStates<Label>
-
-  constructor(private readonly spend: Spend) {
-    this.#states = new PatternStates({}, (element, next) => this.#element(element, next), spend)
-  }
-
-  make(bodies: readonly (readonly AST.Element[])[], isNegated: boolean, fromStart = false): Nfa {
-    const ways = bodies.map((elements) => {
-      const starts = fromStart || isAnchor(elements[0], 'start')
-      const ends = isAnchor(elements.at(-1), 'end')
-      const inner = elements.slice(
-        isAnchor(elements[0], 'start') ? 1 : 0,
-        ends ? -1 : elements.length,
-      )
-      const start = this.#states.sequence(inner, ends ? 0 : this.#skip(0))
-      return starts ? start : this.#skip(start)
-    })
-    const start = this.#states.fork(ways)
-    return { states: this.#states.all, start, isNegated }
-  }
-
+function wholeNfa(
+  spend: Spend,
+  bodies: readonly (readonly AST.Element[])[],
+  isNegated: boolean,
+  fromStart = false,
+): Nfa {
+  const states = new NfaStates(spend)
   /** Any text, then `next`. */
-  #skip(next: number): number {
-    const loop = this.#states.fork([next])
-    this.#states.all[loop]!.next.push(this.#states.add({ set: anything }, [loop]))
+  const skip = (next: number): number => {
+    const loop = states.add({}, [next])
+    states.all[loop]!.next.push(states.add({ set: anything }, [loop]))
     return loop
   }
+  const ways = bodies.map((body) => {
+    const { elements, starts, ends } = withoutAnchors(body)
+    const start = states.sequence(elements, ends ? 0 : skip(0))
+    return starts || fromStart ? start : skip(start)
+  })
+  return { states: states.all, start: states.add({}, ways), isNegated }
+}
 
-  #element(element: AST.Element, next: number): number {
+/**
+ * The states of an automaton, built from its end to its beginning (Thompson, "Regular expression search
+ * algorithm", 1968). State 0 is the last one.
+ */
+export class NfaStates {
+  readonly all: NfaState[] = [{ next: [] }]
+
+  /**
+   * @param spend - called for each element as often as it is repeated, which may add no state, and for
+   *   each way out of a state
+   * @param looksAhead - whether look-ahead may come anywhere
+   * @param where - what a problem's message begins with
+   */
+  constructor(
+    private readonly spend: Spend,
+    private readonly looksAhead = false,
+    private readonly where = '',
+  ) {}
+
+  /** @throws PatternProblem when there are too many */
+  add(label: Label, next: readonly number[]): number {
+    if (this.all.length === mostStates) {
+      throw new PatternProblem(`${this.where}it needs more than ${mostStates} states`)
+    }
+    this.spend(next.length)
+    // what may be empty in many ways leads on in one
+    return this.all.push({ ...label, next: [...new Set(next)] }) - 1
+  }
+
+  /** One of several alternatives, then `next`. */
+  choice(alternatives: readonly AST.Alternative[], next: number): number {
+    const ways = alternatives.map(({ elements }) => this.sequence(elements, next))
+    return ways.length === 1 ? ways[0]! : this.add({}, ways)
+  }
+
+  /** Elements one after the other, then `next`. */
+  sequence(elements: readonly AST.Element[], next: number): number {
+    return elements.reduceRight((after, element) => this.#before(element, after), next)
+  }
+
+  /** A quantifier's element as often as it says, then `next`. */
+  #repeat({ element, min, max }: AST.Quantifier, next: number): number {
+    let entry = next
+    if (max === Infinity) {
+      entry = this.add({}, [next])
+      this.all[entry]!.next.push(this.#before(element, entry))
+    } else {
+      for (let nth = min; nth < max; nth++)
+        entry = this.add({}, [next, this.#before(element, entry)])
+    }
+    for (let nth = 0; nth < min; nth++) entry = this.#before(element, entry)
+    return entry
+  }
+
+  /** The state that matches an element and leads on to `next`. */
+  #before(element: AST.Element, next: number): number {
+    this.spend(1)
     switch (element.type) {
       case 'Character':
       case 'CharacterSet':
       case 'CharacterClass': {
         const set = charactersOf(element, this.spend)
         if (set === undefined) break
-        return this.#states.add({ set }, [next])
+        return this.add({ set }, [next])
       }
       case 'Group':
       case 'CapturingGroup':
         if (element.type === 'Group' && element.modifiers) break
-        return this.#states.fork(
-          element.alternatives.map(({ elements }) => this.#states.sequence(elements, next)),
-        )
+        return this.choice(element.alternatives, next)
       case 'Quantifier':
-        return this.#states.repeat(element, next)
+        return this.#repeat(element, next)
       case 'Assertion': {
-        const assertion = assertionOf(element)
-        if (assertion === undefined) break
-        return this.#states.add({ assertion }, [next])
+        if (element.kind === 'lookbehind') break
+        if (element.kind !== 'lookahead') {
+          const isNot = element.kind === 'word' && element.negate
+          return this.add({ assertion: isNot ? 'no-word' : element.kind }, [next])
+        }
+        if (!this.looksAhead) break
+        const end = this.add({ set: [] }, [])
+        const start = this.choice(element.alternatives, end)
+        return this.add({ ahead: { start, end, isNegated: element.negate } }, [next])
       }
       default:
     }

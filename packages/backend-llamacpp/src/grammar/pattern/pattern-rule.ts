@@ -2,6 +2,7 @@ import type { AST } from '@eslint-community/regexpp'
 import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { characterRule } from './character-rule.js'
 import { charactersOf } from './characters/pattern-characters.js'
+import { withoutAnchors } from './nfa.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
 import { jsonRule } from '../rules/json-rules.js'
 import type { Spend } from '../schema/schema-budget.js'
@@ -38,24 +39,12 @@ export function patternRule(
 ): string {
   const { alternatives } = parsePattern(pattern, spend)
   const texts = alternatives.map((alternative) => {
-    const { elements, starts, ends } = withoutAnchors(alternative)
+    const { elements, starts, ends } = withoutAnchors(alternative.elements)
     const part = fit({ writer, spend }, elements, starts && ends, lengths)
     const free = jsonRule(writer, 'char')
     return [starts ? '' : `${free}*`, part.text, ends ? '' : `${free}*`].join(' ').trim()
   })
   return texts.length === 1 ? (texts[0] ?? '') : `(${texts.join(' | ')})`
-}
-
-function withoutAnchors({ elements }: AST.Alternative): {
-  readonly elements: readonly AST.Element[]
-  readonly starts: boolean
-  readonly ends: boolean
-} {
-  const isAnchor = (element: AST.Element | undefined, kind: 'start' | 'end') =>
-    element?.type === 'Assertion' && element.kind === kind
-  const starts = isAnchor(elements[0], 'start')
-  const ends = isAnchor(elements.at(-1), 'end')
-  return { elements: elements.slice(starts ? 1 : 0, ends ? -1 : undefined), starts, ends }
 }
 
 /** Keeps to the length as well, where the pattern does by itself or repeats a single character. */

@@ -56,6 +56,4 @@ export function noneOf(texts: readonly string[]): string {
   return `^(?!(?:${texts.map((text) => escaped(text)).join('|')})$)`
 }
 
-function escaped(text: string): string {
-  return text.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
-}
+const escaped = (text: string): string => text.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)

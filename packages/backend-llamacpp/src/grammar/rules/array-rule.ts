@@ -1,10 +1,10 @@
-import { keepsTo } from '../schema/accepts.js'
 import { type Facts, factsOf } from '../schema/facts.js'
+import { accepts } from '../schema/is-valid.js'
 import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
 import { literal, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from './json-rules.js'
 import { alternativesOf } from '../schema/ways/schema-alternatives.js'
-import { digitsWithin } from './number-rule.js'
+import { digitsWithin } from './decimals.js'
 import { refusedSchema } from '../refuse.js'
 import { writeMembers } from './write-members.js'
 
@@ -72,7 +72,7 @@ function uniqueElements(
     const facts = factsOf(document, way)
     const { types, values } = facts
     if (values !== undefined) {
-      const kept = [...values.values()].filter((value) => keepsTo(document, facts, value))
+      const kept = [...values.values()].filter((value) => accepts(document, way, value))
       texts.push(...kept.map((value) => JSON.stringify(value)))
     } else if (types?.every((type) => type === 'boolean' || type === 'null') === true) {
       texts.push(...types.flatMap((type) => (type === 'null' ? ['null'] : ['true', 'false'])))

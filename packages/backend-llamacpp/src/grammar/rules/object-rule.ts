@@ -4,9 +4,8 @@ import { patternRule } from '../pattern/pattern-rule.js'
 import { notPattern } from '../pattern/regex-to-gbnf.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
 import { jsonRule } from './json-rules.js'
-import { freeKeys, listedNames } from './property-names.js'
+import { acceptsName, freeKeys, listedNames } from './property-names.js'
 import { type Member, writeMembers } from './write-members.js'
-import { acceptsName } from '../schema/accepts.js'
 import type { Facts } from '../schema/facts.js'
 import {
   type Conjunction,

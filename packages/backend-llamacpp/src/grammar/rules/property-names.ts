@@ -4,15 +4,30 @@ import { type CodePointSet, difference, union } from '../pattern/characters/code
 import { noneOf } from '../pattern/regex-to-gbnf.js'
 import { numberRule } from './number-rule.js'
 import { stringRule } from './string-rule.js'
-import { isOfNumbers, keepsTo } from '../schema/accepts.js'
 import { type Facts, factsOf } from '../schema/facts.js'
+import { accepts } from '../schema/is-valid.js'
 import {
   type Conjunction,
   pointerOf,
   type RuleCompiler,
   type SchemaDocument,
+  whereOf,
 } from '../schema/schema-document.js'
 import { alternativesOf } from '../schema/ways/schema-alternatives.js'
+
+/** Whether a schema of names is one of numbers, as zod has it for numeric keys: names then spell one. */
+const isOfNumbers = ({ types = [] }: Facts): boolean =>
+  types.includes('number') && !types.includes('string')
+
+const spelled = /^(?:0|-?[1-9][0-9]{0,14})$/
+
+/** Whether a property may have this name. */
+export function acceptsName(document: SchemaDocument, names: Conjunction, name: string): boolean {
+  return alternativesOf(document, names).some((way) => {
+    if (!isOfNumbers(factsOf(document, way))) return accepts(document, way, name)
+    return spelled.test(name) && accepts(document, way, Number(name))
+  })
+}
 
 /** The names that an `enum` or `const` allows; undefined where there is none. */
 export function listedNames(
@@ -26,7 +41,7 @@ export function listedNames(
     if (facts.values === undefined) return undefined
     for (const value of facts.values.values()) {
       const isName = typeof value === 'string' || (isOfNumbers(facts) && Number.isInteger(value))
-      if (isName && keepsTo(document, facts, value)) listed.push(String(value))
+      if (isName && accepts(document, way, value)) listed.push(String(value))
     }
   }
   return [...new Set(listed)]
@@ -56,16 +71,21 @@ export function freeKeys(
     if (way.types?.includes('string') === false) return []
     const facts = { ...way, patterns: [...way.patterns, ...patterns] }
     if (way.values === undefined) return stringRule(compiler, facts) ?? []
-    const texts = [...way.values.values()].filter((value) => keepsTo(document, facts, value))
-    return texts.map((text) => literal(JSON.stringify(text)))
+    return [...way.values.values()].flatMap((value) => {
+      const isFree =
+        typeof value === 'string' &&
+        accepts(document, way.places, value) &&
+        patterns.every((pattern) => document.matches(pattern, value, pointer))
+      return isFree ? [literal(JSON.stringify(value))] : []
+    })
   })
   return keys.length === 0 ? undefined : writer.rule(keys.join(' | '))
 }
 
 /** Names that spell an integer. */
-function numericKeys({ writer }: RuleCompiler, way: Facts): string | undefined {
-  if (!isOfNumbers(way)) return undefined
-  const digits = numberRule(writer, { ...way, isInteger: true })
+function numericKeys({ writer, document }: RuleCompiler, way: Facts): string | undefined {
+  const spend = document.budget.at(whereOf(way.places))
+  const digits = numberRule(writer, { ...way, isInteger: true }, spend)
   return digits && `"\\"" ${digits} "\\""`
 }
 

@@ -1,7 +1,8 @@
-import { keepsTo } from './accepts.js'
-import { type Facts, factsOf, type ValueType, valueTypes } from './facts.js'
+import { type Facts, factsOf, valueTypes } from './facts.js'
+import { accepts } from './is-valid.js'
 import { alternativesOf } from './ways/schema-alternatives.js'
 import { type Conjunction, type Place, type SchemaDocument, whereOf } from './schema-document.js'
+import type { ValueType } from './schema-keywords.js'
 
 const deepest = 4
 
@@ -34,13 +35,10 @@ function waysOf(document: SchemaDocument, all: Conjunction): readonly Facts[] {
 
 function exclude(document: SchemaDocument, left: Facts, right: Facts, depth: number): boolean {
   document.budget.spend(1, whereOf(left.places))
-  const listed = left.values === undefined ? [right, left] : [left, right]
-  const [{ values } = left, other = right] = listed
+  const values = left.values ?? right.values
   if (values !== undefined) {
-    const own = listed[0] ?? left
-    return [...values.values()].every(
-      (one) => !keepsTo(document, own, one) || !keepsTo(document, other, one),
-    )
+    const both = [...left.places, ...right.places]
+    return [...values.values()].every((one) => !accepts(document, both, one))
   }
   const shared = typesOf(left).filter((type) => typesOf(right).includes(type))
   return shared.every((type) => {
@@ -122,9 +120,7 @@ export function missingName(
   )
 }
 
-function typesOf({ types }: Facts): readonly ValueType[] {
-  return types ?? valueTypes
-}
+const typesOf = ({ types }: Facts): readonly ValueType[] => types ?? valueTypes
 
 function isBelow(left: Facts, right: Facts): boolean {
   const { maximum } = left

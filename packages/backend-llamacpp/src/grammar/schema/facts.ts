@@ -1,10 +1,12 @@
 import { canonicalJson } from './canonical-json.js'
-import type { Bound } from '../rules/number-rule.js'
+import type { Bound } from '../rules/decimals.js'
 import { type Conjunction, type Place, type SchemaDocument, whereOf } from './schema-document.js'
-import { heldProperties, type SchemaObject, type TypeName } from './schema-keywords.js'
-
-/** The types that values have; integers are numbers. */
-export type ValueType = Exclude<TypeName, 'integer'>
+import {
+  heldProperties,
+  type SchemaObject,
+  type TypeName,
+  type ValueType,
+} from './schema-keywords.js'
 
 /** All types, in the order in which they are tried. */
 export const valueTypes: readonly ValueType[] = [
@@ -69,7 +71,7 @@ export function factsOf(document: SchemaDocument, places: Conjunction): Facts {
     schemas.map((schema) => schema[key]).filter((value) => value !== undefined) as NonNullable<
       SchemaObject[Key]
     >[]
-  const types = present('type').map((type) => (typeof type === 'string' ? [type] : type))
+  const types = present('type')
   const named = types.map((list) => new Set(list.map((type) => valueType(type))))
   return {
     places,
@@ -89,8 +91,8 @@ export function factsOf(document: SchemaDocument, places: Conjunction): Facts {
     ...elementsOf(document, places),
     minProperties: Math.max(0, ...present('minProperties')),
     maxProperties: Math.min(Infinity, ...present('maxProperties')),
-    names: childrenOf(document, places, 'propertyNames'),
-    content: childrenOf(document, places, 'contentSchema'),
+    names: places.flatMap((place) => document.own(place, 'propertyNames')),
+    content: places.flatMap((place) => document.own(place, 'contentSchema')),
     ...membersOf(document, places),
   }
 }
@@ -102,9 +104,7 @@ export function typeOf(value: unknown): ValueType {
   return typeof value as ValueType
 }
 
-function valueType(type: TypeName): ValueType {
-  return type === 'integer' ? 'number' : type
-}
+const valueType = (type: TypeName): ValueType => (type === 'integer' ? 'number' : type)
 
 function valuesOf(
   { budget }: SchemaDocument,
@@ -112,18 +112,15 @@ function valuesOf(
 ): ReadonlyMap<string, unknown> | undefined {
   let common: Map<string, unknown> | undefined
   for (const { pointer, schema } of places) {
-    const { enum: values, const: only } = schema as SchemaObject
-    const lists = values === undefined ? [] : [values]
-    if (Object.hasOwn(schema as SchemaObject, 'const')) lists.push([only])
-    for (const list of lists) {
-      const known = new Map<string, unknown>()
-      for (const value of list) {
-        const text = canonicalJson(value)
-        budget.spend(4 + (text.length >> 3), pointer)
-        if (common === undefined || common.has(text)) known.set(text, value)
-      }
-      common = known
+    const { enum: list } = schema as SchemaObject
+    if (list === undefined) continue
+    const known = new Map<string, unknown>()
+    for (const value of list) {
+      const text = canonicalJson(value)
+      budget.spend(4 + (text.length >> 3), pointer)
+      if (common === undefined || common.has(text)) known.set(text, value)
     }
+    common = known
   }
   return common
 }
@@ -182,14 +179,14 @@ function elementsOf(
   const length = Math.max(0, ...least, ...places.map((place) => prefixOf(place).length))
   document.budget.spend(length * places.length, whereOf(places))
   const others = (place: Place, index: number): Conjunction => [
-    ...(keywordOf(place, 'items') ? [document.child(place, 'items')] : []),
-    ...(index < first(place) ? [document.child(place, 'contains')] : []),
+    ...document.own(place, 'items'),
+    ...(index < first(place) ? document.own(place, 'contains') : []),
   ]
   const prefix = Array.from({ length }, (_, index) =>
     places.flatMap((place) => {
       if (index >= prefixOf(place).length) return others(place, index)
       const own = document.child(place, 'prefixItems', index)
-      return index < first(place) ? [own, document.child(place, 'contains')] : [own]
+      return index < first(place) ? [own, ...document.own(place, 'contains')] : [own]
     }),
   )
   return { prefix, items: places.flatMap((place) => others(place, length)) }
@@ -213,21 +210,8 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
   const naming = schemas.filter(({ properties }) => properties !== undefined)
   const areMerged =
     naming.length > 1 && naming.every(({ additionalProperties: more }) => more === false)
-  const others = (place: Place, isNamed: boolean): Conjunction => {
-    if (!keywordOf(place, 'additionalProperties')) return []
-    if (isNamed && areMerged && naming.includes(place.schema as SchemaObject)) return []
-    return [document.child(place, 'additionalProperties')]
-  }
-  const matching = (place: Place, name: string): Conjunction =>
-    Object.keys((place.schema as SchemaObject).patternProperties ?? {})
-      .filter((pattern) => matches(document, place, pattern, name))
-      .map((pattern) => document.child(place, 'patternProperties', pattern))
-  const held = (place: Place, name: string): Conjunction =>
-    Object.hasOwn((place.schema as SchemaObject)[heldProperties] ?? {}, name)
-      ? [document.child(place, heldProperties, name)]
-      : []
-  const saysMore = places.some((place) => keywordOf(place, 'additionalProperties'))
-  const isClosed = naming.length > 0 && !saysMore
+  const additional = places.flatMap((place) => document.own(place, 'additionalProperties'))
+  const isClosed = naming.length > 0 && additional.length === 0
   const asked = new Set(
     places
       .filter(({ pointer }) => !pointer.includes('^'))
@@ -238,19 +222,14 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
     const isNamed = schemas.some((schema) => Object.hasOwn(schema.properties ?? {}, name))
     // what only negations ask for is in no object that names its properties
     const isMade =
-      isClosed && !isNamed && !asked.has(name) && places.some((one) => held(one, name).length > 0)
+      isClosed && !isNamed && !asked.has(name) && schemas.some((one) => hasHeld(one, name))
     const never = isMade ? [document.made(`${places[0]!.pointer}^never`, false)] : []
     const conjunction = places.flatMap((place) => {
-      const patterned = matching(place, name)
-      if (Object.hasOwn((place.schema as SchemaObject).properties ?? {}, name)) {
-        return [document.child(place, 'properties', name), ...held(place, name), ...patterned]
-      }
-      const all = [...held(place, name), ...patterned]
-      return patterned.length > 0 ? all : [...all, ...others(place, isNamed)]
+      const isMerged = isNamed && areMerged && naming.includes(place.schema as SchemaObject)
+      return memberOf(document, place, name, isMerged ? [] : ['additionalProperties'])
     })
     properties.set(name, [...conjunction, ...never])
   }
-  const additional = places.flatMap((place) => others(place, false))
   const patterned = patternedOf(document, places)
   return { properties, required, additional, isClosed, patterned }
 }
@@ -269,23 +248,30 @@ function patternedOf(
   return found
 }
 
-const matches = (document: SchemaDocument, place: Place, pattern: string, name: string) =>
-  document.matches(pattern, name, `${place.pointer}/patternProperties`)
+const hasHeld = (schema: SchemaObject, name: string): boolean =>
+  Object.hasOwn(schema[heldProperties] ?? {}, name)
 
-function prefixOf({ schema }: Place): readonly unknown[] {
-  return (schema as SchemaObject).prefixItems ?? []
-}
-
-function childrenOf(
+/**
+ * What a schema says of a property.
+ *
+ * @param more - keywords that say something of those that it does not name
+ */
+export function memberOf(
   document: SchemaDocument,
-  places: Conjunction,
-  keyword: 'propertyNames' | 'contentSchema',
-): Conjunction {
-  return places.flatMap((place) =>
-    keywordOf(place, keyword) ? [document.child(place, keyword)] : [],
-  )
+  place: Place,
+  name: string,
+  more: readonly ('additionalProperties' | 'unevaluatedProperties')[],
+): readonly Place[] {
+  const schema = place.schema as SchemaObject
+  const { properties = {}, patternProperties = {} } = schema
+  const known = Object.keys(patternProperties)
+    .filter((pattern) => document.matches(pattern, name, `${place.pointer}/patternProperties`))
+    .map((pattern) => document.child(place, 'patternProperties', pattern))
+  if (Object.hasOwn(properties, name)) known.unshift(document.child(place, 'properties', name))
+  const held = hasHeld(schema, name) ? [document.child(place, heldProperties, name)] : []
+  const others = known.length > 0 ? [] : more.flatMap((keyword) => document.own(place, keyword))
+  return [...known, ...held, ...others]
 }
 
-function keywordOf({ schema }: Place, keyword: keyof SchemaObject): boolean {
-  return Object.hasOwn(schema as SchemaObject, keyword)
-}
+const prefixOf = ({ schema }: Place): readonly unknown[] =>
+  (schema as SchemaObject).prefixItems ?? []

@@ -1,17 +1,21 @@
 import { formatPattern } from '../rules/formats.js'
-import { isMultiple, multipleSteps } from '../rules/multiple-rule.js'
+import { isMultiple, multipleSteps } from '../rules/decimals.js'
 import { canonicalJson } from './canonical-json.js'
-import { typeOf } from './facts.js'
+import { memberOf, typeOf } from './facts.js'
 import type { Spend } from './schema-budget.js'
-import type { Place, SchemaDocument } from './schema-document.js'
-import { heldProperties, type SchemaObject } from './schema-keywords.js'
+import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
+import type { SchemaObject } from './schema-keywords.js'
+
+/** Whether a value is valid by all of these schemas. */
+export const accepts = (document: SchemaDocument, all: Conjunction, value: unknown): boolean =>
+  all.every((place) => isValid(document, place, value))
 
 /**
  * Whether a value is valid by a schema; false, too, for few that `unevaluatedProperties` allows. It knows
  * the keywords that this compiler writes itself, matches patterns in linear time and spends of the schema's
  * budget, as schemas come from clients: a general validator does none of these.
  */
-export function isValid(document: SchemaDocument, place: Place, value: unknown): boolean {
+function isValid(document: SchemaDocument, place: Place, value: unknown): boolean {
   const { pointer, schema } = place
   document.budget.spend(2, pointer)
   if (typeof schema === 'boolean') return schema
@@ -26,14 +30,11 @@ type Check = (
   value: unknown,
 ) => boolean
 
-const isListed: Check = ({ budget }, { pointer }, schema, value) => {
-  const lists = [schema.enum, Object.hasOwn(schema, 'const') ? [schema.const] : undefined]
-  return lists.every((list) => {
-    if (list === undefined) return true
-    const text = canonicalJson(value)
-    budget.spend(1 + (text.length >> 3), pointer)
-    return textsOf(list, budget.at(pointer)).has(text)
-  })
+const isListed: Check = ({ budget }, { pointer }, { enum: list }, value) => {
+  if (list === undefined) return true
+  const text = canonicalJson(value)
+  budget.spend(1 + (text.length >> 3), pointer)
+  return textsOf(list, budget.at(pointer)).has(text)
 }
 
 /** What the values of lists are, which are compared with many. */
@@ -52,37 +53,17 @@ function textsOf(list: readonly unknown[], spend: Spend): ReadonlySet<string> {
   return texts
 }
 
-/** Whether each element is there once. */
-export function isEachOnce(values: readonly unknown[], spend: Spend): boolean {
-  const texts = new Set<string>()
-  for (const one of values) {
-    const text = canonicalJson(one)
-    spend(1 + (text.length >> 3))
-    if (texts.has(text)) return false
-    texts.add(text)
-  }
-  return true
-}
-
-const hasType: Check = (_document, _place, { type }, value) => {
-  if (type === undefined) return true
-  const named: readonly string[] = typeof type === 'string' ? [type] : type
-  return named.includes(typeOf(value)) || (named.includes('integer') && Number.isInteger(value))
-}
+const hasType: Check = (_document, _place, { type }, value) =>
+  type === undefined ||
+  type.includes(typeOf(value)) ||
+  (type.includes('integer') && Number.isInteger(value))
 
 const combines: Check = (document, place, schema, value) => {
   const holds = (...path: readonly (string | number)[]) =>
     isValid(document, document.child(place, ...path), value)
   const count = (keyword: 'allOf' | 'anyOf' | 'oneOf') =>
     [...schema[keyword]!.keys()].filter((index) => holds(keyword, index)).length
-  const refers = (['$ref', '$dynamicRef'] as const).every((keyword) => {
-    const reference = schema[keyword]
-    return (
-      reference === undefined ||
-      isValid(document, document.resolve(place, reference, keyword), value)
-    )
-  })
-  if (!refers) return false
+  if (!accepts(document, document.referred(place), value)) return false
   if (schema.allOf !== undefined && count('allOf') < schema.allOf.length) return false
   if (schema.anyOf !== undefined && count('anyOf') === 0) return false
   if (schema.oneOf !== undefined && count('oneOf') !== 1) return false
@@ -120,12 +101,12 @@ const isList: Check = (document, place, schema, value) => {
   if (value.length < minItems || value.length > maxItems) return false
   const spend = document.budget.at(place.pointer)
   spend(value.length >> 2)
-  if (schema.uniqueItems === true && !isEachOnce(value, spend)) return false
-  const others = (['items', 'unevaluatedItems'] as const).filter((one) => schema[one] !== undefined)
+  if (schema.uniqueItems === true && textsOf(value, spend).size < value.length) return false
+  const others = (['items', 'unevaluatedItems'] as const).flatMap((one) => document.own(place, one))
   const isEach = value.every((item, index) =>
     index < prefixItems.length
       ? isValid(document, document.child(place, 'prefixItems', index), item)
-      : others.every((keyword) => isValid(document, document.child(place, keyword), item)),
+      : accepts(document, others, item),
   )
   if (!isEach || contains === undefined) return isEach
   const { minContains = 1, maxContains = Infinity } = schema
@@ -133,6 +114,8 @@ const isList: Check = (document, place, schema, value) => {
   const found = value.filter((item) => isValid(document, child, item)).length
   return found >= minContains && found <= maxContains
 }
+
+const more = ['additionalProperties', 'unevaluatedProperties'] as const
 
 const isObject: Check = (document, place, schema, value) => {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return true
@@ -146,36 +129,12 @@ const isObject: Check = (document, place, schema, value) => {
   const asked = Object.entries(schema.dependentRequired ?? {})
   if (asked.some(([name, others]) => has(name) && !others.every((one) => has(one)))) return false
   const depends = Object.keys(schema.dependentSchemas ?? {}).filter((name) => has(name))
-  const isSo = (child: Place, one: unknown) => isValid(document, child, one)
-  if (!depends.every((name) => isSo(document.child(place, 'dependentSchemas', name), value))) {
-    return false
-  }
+  const holds = (name: string) =>
+    isValid(document, document.child(place, 'dependentSchemas', name), value)
+  if (!depends.every(holds)) return false
   return members.every(
     ([name, member]) =>
-      (schema.propertyNames === undefined || isSo(document.child(place, 'propertyNames'), name)) &&
-      memberPlaces(document, place, schema, name).every((child) => isSo(child, member)),
+      accepts(document, document.own(place, 'propertyNames'), name) &&
+      accepts(document, memberOf(document, place, name, more), member),
   )
-}
-
-/** What holds for a property. */
-function memberPlaces(
-  document: SchemaDocument,
-  place: Place,
-  schema: SchemaObject,
-  name: string,
-): readonly Place[] {
-  const named = Object.hasOwn(schema.properties ?? {}, name)
-    ? [document.child(place, 'properties', name)]
-    : []
-  const held = Object.hasOwn(schema[heldProperties] ?? {}, name)
-    ? [document.child(place, heldProperties, name)]
-    : []
-  const patterned = Object.keys(schema.patternProperties ?? {})
-    .filter((pattern) => document.matches(pattern, name, `${place.pointer}/patternProperties`))
-    .map((pattern) => document.child(place, 'patternProperties', pattern))
-  const known = [...named, ...patterned]
-  const others = (['additionalProperties', 'unevaluatedProperties'] as const)
-    .filter((keyword) => known.length === 0 && schema[keyword] !== undefined)
-    .map((keyword) => document.child(place, keyword))
-  return [...known, ...held, ...others]
 }

@@ -3,58 +3,25 @@ import { quoteGrammar } from '../gbnf/quote-grammar.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
 import { arrayRule } from '../rules/array-rule.js'
 import { choiceRule, jsonRule } from '../rules/json-rules.js'
-import { multipleRule } from '../rules/multiple-rule.js'
 import { numberRule } from '../rules/number-rule.js'
 import { objectRule } from '../rules/object-rule.js'
 import { stringRule } from '../rules/string-rule.js'
-import { keepsTo } from './accepts.js'
-import { type Facts, factsOf, type ValueType, valueTypes } from './facts.js'
+import { type Facts, factsOf, valueTypes } from './facts.js'
+import { accepts } from './is-valid.js'
 import {
   type Conjunction,
   type RuleCompiler,
   type SchemaDocument,
   whereOf,
 } from './schema-document.js'
-import { heldProperties, type SchemaObject } from './schema-keywords.js'
+import { type SchemaObject, typesOfKeywords, type ValueType } from './schema-keywords.js'
 import { alternativesOf } from './ways/schema-alternatives.js'
-
-/** Keywords that imply a type where `type` is missing. */
-const impliedTypes: Readonly<Record<ValueType, readonly (keyof SchemaObject)[]>> = {
-  object: [
-    'properties',
-    'required',
-    'additionalProperties',
-    'patternProperties',
-    'propertyNames',
-    'minProperties',
-    'maxProperties',
-    'dependentRequired',
-    'dependentSchemas',
-    'unevaluatedProperties',
-    heldProperties,
-  ],
-  array: [
-    'items',
-    'prefixItems',
-    'minItems',
-    'maxItems',
-    'contains',
-    'uniqueItems',
-    'unevaluatedItems',
-  ],
-  string: ['minLength', 'maxLength', 'pattern', 'format', 'contentSchema'],
-  number: ['minimum', 'maximum', 'exclusiveMinimum', 'exclusiveMaximum', 'multipleOf'],
-  boolean: [],
-  null: [],
-}
 
 /** To write a range of numbers. */
 const numberSteps = 50
 
 /** Chooses the rule of each type of value that schemas allow. */
 export class SchemaCompiler implements RuleCompiler {
-  readonly writer: GbnfWriter
-  readonly document: SchemaDocument
   readonly #rules = new Map<string, string | undefined>()
   readonly #made = new Map<string, string | undefined>()
   readonly #usedUnfinished = new Set<string>()
@@ -63,13 +30,10 @@ export class SchemaCompiler implements RuleCompiler {
 
   /** @param prefix - of its rules' names, where another schema has rules in the same grammar */
   constructor(
-    document: SchemaDocument,
-    writer: GbnfWriter,
+    readonly document: SchemaDocument,
+    readonly writer: GbnfWriter,
     private readonly prefix: string = 's',
-  ) {
-    this.document = document
-    this.writer = writer
-  }
+  ) {}
 
   compile(all: Conjunction): string | undefined {
     const real = [...new Set(all)].filter(({ schema }) => schema !== true)
@@ -135,7 +99,7 @@ export class SchemaCompiler implements RuleCompiler {
     const facts = factsOf(this.document, way)
     const { values } = facts
     if (values !== undefined) {
-      const kept = [...values.values()].filter((value) => keepsTo(this.document, facts, value))
+      const kept = [...values.values()].filter((value) => accepts(this.document, way, value))
       if (kept.length === 0) return []
       return [
         choiceRule(
@@ -171,9 +135,7 @@ export class SchemaCompiler implements RuleCompiler {
     const key = JSON.stringify([isInteger, minimum, maximum, multiples])
     return this.once(key, pointer, () => {
       spend(numberSteps)
-      return multiples.length === 0
-        ? numberRule(this.writer, facts)
-        : multipleRule(this.writer, facts, multiples, spend)
+      return numberRule(this.writer, facts, spend)
     })
   }
 }
@@ -182,13 +144,11 @@ function typesToWrite({ types, places }: Facts): readonly ValueType[] {
   const own = places.filter(({ pointer }) => !pointer.includes('^'))
   const named = own.some(({ schema }) => (schema as SchemaObject).type !== undefined)
   if (types !== undefined && named) return types
-  const implied = valueTypes.filter((type) =>
-    impliedTypes[type].some((keyword) =>
-      (types === undefined ? places : own).some(({ schema }) =>
-        Object.hasOwn(schema as SchemaObject, keyword),
-      ),
+  const implied = new Set(
+    (types === undefined ? places : own).flatMap(({ schema }) =>
+      Object.keys(schema).flatMap((keyword) => typesOfKeywords.get(keyword) ?? []),
     ),
   )
   const all = types ?? valueTypes
-  return implied.length === 0 ? all : all.filter((type) => implied.includes(type))
+  return implied.size === 0 ? all : all.filter((type) => implied.has(type))
 }

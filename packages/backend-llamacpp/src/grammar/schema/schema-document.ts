@@ -3,10 +3,11 @@ import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { LinearPattern } from '../pattern/linear-pattern.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
 import { refusedSchema } from '../refuse.js'
+import { canonicalJson } from './canonical-json.js'
 import { readDialects } from './dialects/read-dialects.js'
 import { SchemaBudget } from './schema-budget.js'
 import { keywordsSchema, type SchemaObject } from './schema-keywords.js'
-import { escapedStep, SchemaReferences } from './schema-references.js'
+import { below, escapedStep, SchemaReferences } from './schema-references.js'
 
 /** A schema and where it is: as a JSON pointer in a URI fragment. */
 export interface Place {
@@ -51,8 +52,6 @@ export interface Judgement {
   areDisjoint(document: SchemaDocument, left: Conjunction, right: Conjunction): boolean
   /** Says whether a property that must come has another value in each of them. */
   areTold(document: SchemaDocument, all: readonly Conjunction[]): boolean
-  /** Says whether a value is valid by all of some schemas. */
-  accepts(document: SchemaDocument, all: Conjunction, value: unknown): boolean
   /** Finds a property that the right schema asks for and the left one does not name. */
   missingName(document: SchemaDocument, left: Conjunction, right: Conjunction): string | undefined
 }
@@ -68,7 +67,7 @@ export class SchemaDocument {
   readonly #places = new Map<string, Place>()
   readonly #children = new WeakMap<Place, Map<string, Place>>()
   readonly #patterns = new Map<string, LinearPattern>()
-  readonly #resolved = new WeakMap<Place, Map<string, Place>>()
+  readonly #referred = new WeakMap<Place, readonly Place[]>()
   #references: SchemaReferences | undefined
 
   constructor(
@@ -104,33 +103,35 @@ export class SchemaDocument {
     const key = path.join('\0')
     const known = children.get(key)
     if (known !== undefined) return known
-    let value: unknown = parent.schema
-    for (const step of path) value = (value as Readonly<Record<string, unknown>>)[step]
-    const pointer = `${parent.pointer}${path.map((step) => `/${escapedStep(step)}`).join('')}`
+    const { pointer, value } = below({ pointer: parent.pointer, value: parent.schema }, path)!
     const place = this.#place(pointer, value)
     children.set(key, place)
     return place
   }
 
-  /** The schema that a reference means. */
-  resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
-    const before = this.#resolved.get(place)?.get(keyword)
-    if (before !== undefined) return before
-    const found = this.#resolve(place, reference, keyword)
-    const own = this.#resolved.get(place) ?? new Map<string, Place>()
-    this.#resolved.set(place, own.set(keyword, found))
+  /** The schema that a keyword of another one holds, if it has that keyword. */
+  own(parent: Place, keyword: keyof SchemaObject): readonly Place[] {
+    return Object.hasOwn(parent.schema as SchemaObject, keyword)
+      ? [this.child(parent, keyword)]
+      : []
+  }
+
+  /** The schemas that the references of a schema mean. */
+  referred(place: Place): readonly Place[] {
+    const known = this.#referred.get(place)
+    if (known !== undefined) return known
+    const found = (['$ref', '$dynamicRef'] as const).flatMap((keyword) => {
+      const reference = (place.schema as SchemaObject)[keyword]
+      return reference === undefined ? [] : [this.#resolve(place, reference, keyword)]
+    })
+    this.#referred.set(place, found)
     return found
   }
 
   #resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
     this.budget.spend(1 + (reference.length >> 3), place.pointer)
     this.#references ??= new SchemaReferences(this.#root, this.budget.at('#'))
-    let value: unknown = this.#root
-    let pointer = '#'
-    for (const step of this.#references.resolve(place.pointer, reference, keyword)) {
-      value = (value as Readonly<Record<string, unknown>>)[step]
-      pointer += `/${escapedStep(step)}`
-    }
+    const { pointer, value } = this.#references.resolve(place.pointer, reference, keyword)
     return this.#place(pointer, value)
   }
 
@@ -190,7 +191,19 @@ function checked(pointer: string, value: unknown): boolean | SchemaObject {
   }
   const read = readDialects(value as Readonly<Record<string, unknown>>)
   const [issue] = keywordsSchema.safeParse(read).error?.issues ?? []
-  if (issue === undefined) return defined(read)
+  if (issue === undefined) return inShort(defined(read))
   const path = issue.path.map((step) => `/${escapedStep(String(step))}`).join('')
   throw refusedSchema(`${pointer}${path}`, issue.message)
+}
+
+/** With types as a list, and a `const` as the only value of `enum`. */
+function inShort(read: Readonly<Record<string, unknown>>): SchemaObject {
+  const { type, const: only, ...schema }: Record<string, unknown> = read
+  if (type !== undefined) schema['type'] = typeof type === 'string' ? [type] : type
+  if (Object.hasOwn(read, 'const')) {
+    const { enum: values = [only] } = schema as SchemaObject
+    const text = canonicalJson(only)
+    schema['enum'] = values.filter((value) => canonicalJson(value) === text)
+  }
+  return schema
 }

@@ -17,15 +17,24 @@ export const heldProperties = '\0properties'
 /** A type that a schema can name. */
 export type TypeName = (typeof typeNames)[number]
 
+/** The types that values have; integers are numbers. */
+export type ValueType = Exclude<TypeName, 'integer'>
+
 /** A keyword of JSON schema that output is kept to. */
 export interface SchemaKeyword {
   /** What its value must be. */
   readonly value: z.ZodType
   /** For the documentation. */
   readonly note: string
+  /** The type that it implies where `type` is missing. */
+  readonly of?: ValueType | undefined
 }
 
-const keyword = (value: z.ZodType, note: string): SchemaKeyword => ({ value, note })
+const keyword = <Value extends z.ZodType>(value: Value, note: string, of?: ValueType) => ({
+  value,
+  note,
+  of,
+})
 
 /** Every keyword that output is kept to; `docs/structured-output.md` is made from this table. */
 export const schemaKeywords = {
@@ -43,63 +52,76 @@ export const schemaKeywords = {
   properties: keyword(
     namedSchemas,
     'Written in this order; those that are not required may be left out.',
+    'object',
   ),
-  required: keyword(z.array(text), 'Those that `properties` does not name come last.'),
+  required: keyword(z.array(text), 'Those that `properties` does not name come last.', 'object'),
   additionalProperties: keyword(
     schema,
     'A schema, true or false. Such properties come after all others; their names hold no escapes. Without it an object has the `properties` that are named, and one without `properties` has any.',
+    'object',
   ),
   patternProperties: keyword(
     namedSchemas,
     'Such properties come after all others. Each name matches one of the patterns, or each value is valid by all of them.',
+    'object',
   ),
   propertyNames: keyword(
     schema,
     'Names from an `enum` are written in its order, names of integers as zod and pydantic mean them.',
+    'object',
   ),
   dependentRequired: keyword(
     z.record(z.string(), z.array(text)),
     'Without the property, or with it and those that it asks for.',
+    'object',
   ),
   dependentSchemas: keyword(
     namedSchemas,
     'Without the property, or with it and as the schema says.',
+    'object',
   ),
   unevaluatedProperties: keyword(
     schema,
     'As `additionalProperties`, of what neither the schema nor any that it refers to or merges has named.',
+    'object',
   ),
-  minProperties: keyword(count, 'Up to 26 more than `properties` names.'),
-  maxProperties: keyword(count, 'Any number.'),
+  minProperties: keyword(count, 'Up to 26 more than `properties` names.', 'object'),
+  maxProperties: keyword(count, 'Any number.', 'object'),
   items: keyword(
     schema,
     'A schema for all elements that `prefixItems` does not name; a list is read as `prefixItems`.',
+    'array',
   ),
   prefixItems: keyword(
     schemas,
     'Schemas by position. Without `items` and `minItems` there are exactly these elements.',
+    'array',
   ),
-  unevaluatedItems: keyword(schema, 'As `items`, of elements that no schema has named.'),
+  unevaluatedItems: keyword(schema, 'As `items`, of elements that no schema has named.', 'array'),
   contains: keyword(
     schema,
     'The first elements are valid by it, as many as must be; with `maxContains` all are.',
+    'array',
   ),
   minContains: keyword(count, 'As `minItems`, beside `contains`.'),
   maxContains: keyword(count, 'As `maxItems`, beside `contains`.'),
-  minItems: keyword(count, 'Up to 100,000.'),
-  maxItems: keyword(count, 'Up to 100,000.'),
+  minItems: keyword(count, 'Up to 100,000.', 'array'),
+  maxItems: keyword(count, 'Up to 100,000.', 'array'),
   uniqueItems: keyword(
     z.boolean(),
     'Elements of an `enum`, `const`, boolean or up to 200 integers come once each, in their order. Other elements may come again: those who need each once drop what came before.',
+    'array',
   ),
   minLength: keyword(
     count,
     'Unicode characters, up to 100,000; the first one and the last one that must come are no spaces, as many trim a text before they count. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
+    'string',
   ),
-  maxLength: keyword(count, 'As `minLength`.'),
+  maxLength: keyword(count, 'As `minLength`.', 'string'),
   pattern: keyword(
     text,
     'Regular expressions, with word boundaries and Unicode properties, without back references, with look-ahead only where the pattern begins, and anchors only at both ends. A pattern matches anywhere in the string unless it has anchors. Several patterns hold together.',
+    'string',
   ),
   format: keyword(
     text,
@@ -108,18 +130,21 @@ export const schemaKeywords = {
       .join(
         ', ',
       )}; others are annotations, as the standard says. Beside a \`pattern\` that it contradicts the pattern counts.`,
+    'string',
   ),
   multipleOf: keyword(
     z.number().positive(),
     'Of integers and decimal numbers; where limits leave many numbers, those with few digits.',
+    'number',
   ),
-  minimum: keyword(z.number(), 'Of integers and numbers with up to 15 digits.'),
-  maximum: keyword(z.number(), 'As `minimum`.'),
+  minimum: keyword(z.number(), 'Of integers and numbers with up to 15 digits.', 'number'),
+  maximum: keyword(z.number(), 'As `minimum`.', 'number'),
   exclusiveMinimum: keyword(
     z.number(),
     'As `minimum`. Numbers keep away from the limit by one decimal more than it has.',
+    'number',
   ),
-  exclusiveMaximum: keyword(z.number(), 'As `exclusiveMinimum`.'),
+  exclusiveMaximum: keyword(z.number(), 'As `exclusiveMinimum`.', 'number'),
   anyOf: keyword(
     schemas,
     'With keywords beside it, which hold for every alternative. Strings whose `pattern` cannot be kept to are left out where there is another alternative.',
@@ -145,64 +170,49 @@ export const schemaKeywords = {
   contentSchema: keyword(
     schema,
     'Beside `contentMediaType: application/json`: the text of a value that is valid by it. With `pattern`, `format` or a length it is an annotation.',
+    'string',
   ),
 } as const satisfies Readonly<Record<string, SchemaKeyword>>
 
-const checked: readonly (readonly [string, z.ZodType])[] = [
-  ...Object.entries(schemaKeywords).map(([name, { value }]) => [name, value] as const),
-  [heldProperties, namedSchemas],
+const rows: readonly (readonly [string, SchemaKeyword])[] = [
+  ...Object.entries(schemaKeywords),
+  [heldProperties, keyword(namedSchemas, '', 'object')],
 ]
+
+/** The type of values that each keyword is about, for those that are about one. */
+export const typesOfKeywords: ReadonlyMap<string, ValueType | undefined> = new Map(
+  rows.map(([name, { of }]) => [name, of]),
+)
+
+const holding = (...kinds: readonly z.ZodType[]): string[] =>
+  rows.flatMap(([name, { value }]) => (kinds.includes(value) ? [name] : []))
+
+/** Keywords that hold one schema or a list of them, and those that hold schemas by name, of older drafts too. */
+export const holders = ['additionalItems', ...holding(schema, schemas)]
+export const maps = ['$defs', 'definitions', 'dependencies', ...holding(namedSchemas)]
 
 /**
  * Checks the keywords of one schema, not those of the schemas inside it. What is no keyword of JSON
  * schema's is an annotation.
  */
 export const keywordsSchema = z.object(
-  Object.fromEntries(checked.map(([name, value]) => [name, value.optional()])),
+  Object.fromEntries(rows.map(([name, { value }]) => [name, value.optional()])),
 )
 
-/** The keywords of a schema that was checked. */
-export interface SchemaObject {
-  readonly type?: TypeName | readonly TypeName[]
-  readonly enum?: readonly unknown[]
-  readonly const?: unknown
-  readonly properties?: Readonly<Record<string, unknown>>
-  readonly required?: readonly string[]
-  readonly additionalProperties?: unknown
-  readonly patternProperties?: Readonly<Record<string, unknown>>
-  readonly propertyNames?: unknown
-  readonly minProperties?: number
-  readonly maxProperties?: number
-  readonly items?: unknown
-  readonly prefixItems?: readonly unknown[]
-  readonly contains?: unknown
-  readonly minContains?: number
-  readonly maxContains?: number
-  readonly uniqueItems?: boolean
-  readonly multipleOf?: number
-  readonly minItems?: number
-  readonly maxItems?: number
-  readonly minLength?: number
-  readonly maxLength?: number
-  readonly pattern?: string
-  readonly format?: string
-  readonly minimum?: number
-  readonly maximum?: number
-  readonly exclusiveMinimum?: number
-  readonly exclusiveMaximum?: number
-  readonly anyOf?: readonly unknown[]
-  readonly oneOf?: readonly unknown[]
-  readonly allOf?: readonly unknown[]
-  readonly not?: unknown
-  readonly if?: unknown
-  readonly then?: unknown
-  readonly else?: unknown
-  readonly dependentRequired?: Readonly<Record<string, readonly string[]>>
-  readonly dependentSchemas?: Readonly<Record<string, unknown>>
-  readonly unevaluatedProperties?: unknown
-  readonly unevaluatedItems?: unknown
-  readonly contentSchema?: unknown
-  readonly $ref?: string
-  readonly $dynamicRef?: string
+type Values = {
+  readonly [Name in keyof typeof schemaKeywords]?: DeepReadonly<
+    z.infer<(typeof schemaKeywords)[Name]['value']>
+  >
+}
+
+/** The keywords of a schema that was checked: of types there is a list, and a `const` is in `enum`. */
+export interface SchemaObject extends Omit<Values, 'const' | 'type'> {
+  readonly type?: readonly TypeName[]
   readonly [heldProperties]?: Readonly<Record<string, unknown>>
 }
+
+type DeepReadonly<T> = T extends readonly (infer One)[]
+  ? readonly One[]
+  : T extends Record<string, infer One>
+    ? Readonly<Record<string, DeepReadonly<One>>>
+    : T

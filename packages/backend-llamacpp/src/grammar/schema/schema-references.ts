@@ -1,8 +1,13 @@
 import type { JsonSchema } from '@cllm/core'
 import { refusedSchema } from '../refuse.js'
 import type { Spend } from './schema-budget.js'
+import { holders, maps } from './schema-keywords.js'
 
-type Path = readonly string[]
+/** A part of the schema and where it is, as a JSON pointer in a URI fragment. */
+export interface Target {
+  readonly pointer: string
+  readonly value: unknown
+}
 
 /** A path from its end: most schemas have nothing that refers to them. */
 interface Trail {
@@ -11,41 +16,6 @@ interface Trail {
   readonly length: number
 }
 
-/** A part of the schema with an address of its own. */
-interface Resource {
-  readonly uri: string
-  readonly path: Path
-  readonly pointer: string
-}
-
-/** Keywords that hold one schema or a list of them. */
-const holders = [
-  'additionalItems',
-  'additionalProperties',
-  'allOf',
-  'anyOf',
-  'contains',
-  'contentSchema',
-  'else',
-  'if',
-  'items',
-  'not',
-  'oneOf',
-  'prefixItems',
-  'propertyNames',
-  'then',
-  'unevaluatedItems',
-  'unevaluatedProperties',
-]
-/** Keywords that hold schemas by name. */
-const maps = [
-  '$defs',
-  'definitions',
-  'dependencies',
-  'dependentSchemas',
-  'patternProperties',
-  'properties',
-]
 /** To read the address of a schema. */
 const addressSteps = 20
 /** What a schema without an address of its own is at. */
@@ -53,9 +23,10 @@ const nowhere = 'schema:///'
 
 /** Where the references of a schema lead: by JSON pointers, `$id`, `$anchor` and `$dynamicAnchor`. */
 export class SchemaReferences {
-  readonly #root: JsonSchema
-  readonly #resources: Resource[] = []
-  readonly #anchors = new Map<string, Path>()
+  readonly #root: Target
+  /** The parts with an address of their own. */
+  readonly #resources: (Target & { readonly uri: string })[]
+  readonly #anchors = new Map<string, Target>()
   /** How many resources have a dynamic anchor of that name. */
   readonly #dynamic = new Map<string, number>()
 
@@ -63,8 +34,8 @@ export class SchemaReferences {
     root: JsonSchema,
     private readonly spend: Spend,
   ) {
-    this.#root = root
-    this.#resources.push({ uri: nowhere, path: [], pointer: '#' })
+    this.#root = { pointer: '#', value: root }
+    this.#resources = [{ uri: nowhere, ...this.#root }]
     if (typeof root === 'object') this.#collect(root, undefined, nowhere)
   }
 
@@ -73,7 +44,7 @@ export class SchemaReferences {
    * @param pointer - of the schema that has it
    * @throws CllmError `invalid_constraint`
    */
-  resolve(pointer: string, reference: string, keyword: '$ref' | '$dynamicRef'): Path {
+  resolve(pointer: string, reference: string, keyword: '$ref' | '$dynamicRef'): Target {
     const at = `${pointer}/${keyword}`
     const cut = reference.indexOf('#')
     const address = cut < 0 ? reference : reference.slice(0, cut)
@@ -89,7 +60,7 @@ export class SchemaReferences {
     if (resource === undefined) {
       throw refusedSchema(at, `expected an address inside the schema, got ${reference}`)
     }
-    if (fragment === '') return resource.path
+    if (fragment === '') return resource
     if (fragment.startsWith('/')) return this.#walk(at, reference, resource, fragment)
     const name = unescapedStep(at, fragment)
     if (keyword === '$dynamicRef' && (this.#dynamic.get(name) ?? 0) > 1) {
@@ -100,29 +71,18 @@ export class SchemaReferences {
     return found
   }
 
-  #walk(at: string, reference: string, resource: Resource, fragment: string): Path {
+  #walk(at: string, reference: string, resource: Target, fragment: string): Target {
     const steps = fragment
       .split('/')
       .slice(1)
       .map((step) => unescapedStep(at, step))
     // tools that give names to schemas by $id mean pointers from the root
-    for (const from of [resource.path, []]) {
-      const path = [...from, ...steps]
-      if (this.#has(path)) return path
-    }
-    throw refusedSchema(at, `there is nothing at ${reference}`)
+    const found = below(resource, steps) ?? below(this.#root, steps)
+    if (found === undefined) throw refusedSchema(at, `there is nothing at ${reference}`)
+    return found
   }
 
-  #has(path: Path): boolean {
-    let value: unknown = this.#root
-    for (const step of path) {
-      if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return false
-      value = (value as Readonly<Record<string, unknown>>)[step]
-    }
-    return true
-  }
-
-  #resourceOf(pointer: string): Resource {
+  #resourceOf(pointer: string) {
     return this.#resources.findLast(
       (one) =>
         pointer.startsWith(one.pointer) &&
@@ -159,28 +119,38 @@ export class SchemaReferences {
     const isNamed = [$id, $anchor, $dynamicAnchor].some((one) => typeof one === 'string')
     if (!isNamed) return base
     this.spend(trail?.length ?? 0)
-    const path = pathOf(trail)
+    const target: Target = { pointer: pointerOf(trail), value: schema }
     // addresses are read by rules of their own
     if (typeof $id === 'string') this.spend(addressSteps)
-    if (typeof $id === 'string' && $id.startsWith('#')) this.#anchors.set(`${base}${$id}`, path)
+    if (typeof $id === 'string' && $id.startsWith('#')) this.#anchors.set(`${base}${$id}`, target)
     else if (typeof $id === 'string') {
       uri = addressOf($id, base) ?? base
-      const pointer = `#${path.map((step) => `/${escapedStep(step)}`).join('')}`
-      this.#resources.push({ uri, path, pointer })
+      this.#resources.push({ uri, ...target })
     }
-    if (typeof $anchor === 'string') this.#anchors.set(`${uri}#${$anchor}`, path)
+    if (typeof $anchor === 'string') this.#anchors.set(`${uri}#${$anchor}`, target)
     if (typeof $dynamicAnchor === 'string') {
-      this.#anchors.set(`${uri}#${$dynamicAnchor}`, path)
+      this.#anchors.set(`${uri}#${$dynamicAnchor}`, target)
       this.#dynamic.set($dynamicAnchor, (this.#dynamic.get($dynamicAnchor) ?? 0) + 1)
     }
     return uri
   }
 }
 
-function pathOf(trail: Trail | undefined): Path {
-  const path: string[] = []
-  for (let at = trail; at !== undefined; at = at.before) path.push(at.step)
-  return path.toReversed()
+function pointerOf(trail: Trail | undefined): string {
+  const steps: string[] = []
+  for (let at = trail; at !== undefined; at = at.before) steps.push(`/${escapedStep(at.step)}`)
+  return `#${steps.toReversed().join('')}`
+}
+
+/** What these names and indexes lead to. */
+export function below(from: Target, steps: readonly (string | number)[]): Target | undefined {
+  let { value, pointer } = from
+  for (const step of steps) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return undefined
+    value = (value as Readonly<Record<string | number, unknown>>)[step]
+    pointer += `/${escapedStep(step)}`
+  }
+  return { value, pointer }
 }
 
 /** A name or index as a step of a JSON pointer in a URI fragment. */

@@ -3,7 +3,6 @@ import { GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
 import { regexRule } from '../pattern/regex-to-gbnf.js'
 import { refusedSchema } from '../refuse.js'
 import { jsonRule } from '../rules/json-rules.js'
-import { accepts } from './accepts.js'
 import { areDisjoint, areTold, missingName } from './disjoint.js'
 import { SchemaBudget } from './schema-budget.js'
 import { SchemaCompiler } from './schema-compiler.js'
@@ -68,7 +67,7 @@ function compile(
   budget: SchemaBudget,
   prefix: string,
 ): string {
-  const judgement = { areDisjoint, areTold, accepts, missingName }
+  const judgement = { areDisjoint, areTold, missingName }
   const document = new SchemaDocument(schema, judgement, budget)
   const rule = new SchemaCompiler(document, writer, prefix).compile([document.root])
   if (rule === undefined) throw refusedSchema('#', 'nothing is valid by it')

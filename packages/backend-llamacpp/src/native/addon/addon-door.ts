@@ -8,7 +8,7 @@ import type { NativeModel } from '../native-model.js'
 import type { LoadModelOptions, NativeDoor } from '../native.js'
 import type { LlamaModel } from '../node-llama-cpp.js'
 import { type Bindings, type BoundContext, changed, checkModel } from '../open/addon-bindings.js'
-import { bindingsOf, type OpenedLlama } from '../open/opened-llama.js'
+import type { OpenedLlama } from '../open/opened-llama.js'
 
 /** The way to llama.cpp through node-llama-cpp's addon, which draws with samplers of its own. */
 export function addonDoor(runtime: OpenedLlama): NativeDoor & {
@@ -35,7 +35,7 @@ async function loadAddonModel(
   { modelPath, gpuLayers, contextSize, mmap, mlock, ignoreMemory = false }: LoadModelOptions,
 ): Promise<AddonModel> {
   const llama = await runtime.llama()
-  const bindings = bindingsOf(llama)
+  const { bindings } = runtime
   const model: LlamaModel = await llama.loadModel({
     modelPath,
     gpuLayers: gpuLayers === 'auto' ? { fitContext: { contextSize } } : gpuLayers,

@@ -21,14 +21,14 @@ import type { Vocabulary } from '../../text/vocabulary.js'
 export class AddonSamplers implements SamplerFactory {
   readonly seesLogits = false
   readonly pool: SamplerPool
-  readonly context: AddonContext
-  readonly vocabulary: Vocabulary
   readonly logprobs: LogprobReader
 
-  constructor(create: () => NativeSampler, context: AddonContext, vocabulary: Vocabulary) {
+  constructor(
+    create: () => NativeSampler,
+    readonly context: AddonContext,
+    readonly vocabulary: Vocabulary,
+  ) {
     this.pool = new SamplerPool(create)
-    this.context = context
-    this.vocabulary = vocabulary
     this.logprobs = new LogprobReader(this.pool, context)
   }
 

@@ -11,20 +11,18 @@ const lift = 512
  * cuts, and would sort the whole vocabulary.
  */
 export class LogprobReader {
-  readonly #pool: SamplerPool
-  readonly #context: AddonContext
   #samplers: { readonly greedy: PooledSampler; readonly likeliest: PooledSampler } | undefined
 
-  constructor(pool: SamplerPool, context: AddonContext) {
-    this.#pool = pool
-    this.#context = context
-  }
+  constructor(
+    private readonly pool: SamplerPool,
+    private readonly context: AddonContext,
+  ) {}
 
   /** @param index - of the drawn token's logits in the batch */
   async read(index: number, token: TokenId, count: number): Promise<OutputLogprobs> {
     const { greedy, likeliest } = (this.#samplers ??= {
-      greedy: this.#pool.take(),
-      likeliest: this.#pool.take(),
+      greedy: this.pool.take(),
+      likeliest: this.pool.take(),
     })
     const { likeliestToken, largest, weight } = await this.#largest(index, greedy, {
       temperature: 0,
@@ -55,7 +53,7 @@ export class LogprobReader {
   async #largest(index: number, sampler: PooledSampler, config: NativeSamplerConfig) {
     sampler.apply(config)
     const drawn = [[], false, false, true, 0] as const
-    const found = await this.#context.sampleToken(index, sampler.native, false, false, drawn, true)
+    const found = await this.context.sampleToken(index, sampler.native, false, false, drawn, true)
     const [first] = pairsOf(found)
     if (first === undefined || found[4] === undefined) throw noLogits()
     return { likeliestToken: first.token, largest: first.logprob, weight: found[4] }
@@ -66,7 +64,7 @@ export class LogprobReader {
     sampler.apply({ temperature: 1, topK: count, seed: 0 })
     const top = [[], false, false, false, count] as const
     const pairs = pairsOf(
-      await this.#context.sampleToken(index, sampler.native, false, false, top, false),
+      await this.context.sampleToken(index, sampler.native, false, false, top, false),
     )
     return pairs.sort((a, b) => b.logprob - a.logprob || a.token - b.token).slice(0, count)
   }
@@ -79,6 +77,4 @@ function pairsOf([, , , logits = []]: NativeLogits): TokenLogprob[] {
   return Array.from(found, ([token, logprob]) => ({ token, logprob }))
 }
 
-function noLogits(): CllmError {
-  return new CllmError('backend_failed', 'llama.cpp gave no logits')
-}
+const noLogits = (): CllmError => new CllmError('backend_failed', 'llama.cpp gave no logits')

@@ -2,12 +2,9 @@ import type { NativeSampler, NativeSamplerConfig } from './addon-types.js'
 
 /** A native sampler that remembers its seed. */
 export class PooledSampler {
-  readonly native: NativeSampler
   #seed: number | undefined
 
-  constructor(native: NativeSampler) {
-    this.native = native
-  }
+  constructor(readonly native: NativeSampler) {}
 
   /** Configures for one draw: with the same configuration the same draw, however often. */
   apply(config: NativeSamplerConfig): void {
@@ -25,15 +22,12 @@ export class PooledSampler {
  * entries) that is not given back for a long time after it was disposed of.
  */
 export class SamplerPool {
-  readonly #create: () => NativeSampler
   readonly #free: PooledSampler[] = []
 
-  constructor(create: () => NativeSampler) {
-    this.#create = create
-  }
+  constructor(private readonly create: () => NativeSampler) {}
 
   take(): PooledSampler {
-    return this.#free.pop() ?? new PooledSampler(this.#create())
+    return this.#free.pop() ?? new PooledSampler(this.create())
   }
 
   give(sampler: PooledSampler): void {

@@ -5,6 +5,7 @@ import {
   buildArguments,
   buildFailure,
   type BuildFolders,
+  type BuildScope,
   checkTools,
   cmakeProject,
   configureArguments,
@@ -15,13 +16,15 @@ import {
   toolchainFile,
   toolMissing,
 } from './cmake-project.js'
-import { fetchSource } from './fetch-source.js'
+import { unpackSource } from './fetch-source.js'
 
 /** How libraries are built. */
 export interface BuildOptions {
   /** An empty folder to build in; it takes up to 300 MB. */
   readonly folder: string
   readonly variants: readonly Variant[]
+  /** The file with llama.cpp's source, as a git bundle; it may be fetched. */
+  readonly source: () => Promise<string>
   /** Files to compile at once. */
   readonly jobs: number
   /** As Node.js names it. */
@@ -44,48 +47,56 @@ export interface BuiltLibrary {
 }
 
 /**
- * Builds llama.cpp from the source in node-llama-cpp's package, for this CPU. A variant that the
+ * Builds llama.cpp from its source, for this CPU. A variant that the
  * compiler does not have is left out.
  * @throws CllmError `native_build_failed`, or the signal's reason
  */
 export async function buildLibraries(options: BuildOptions): Promise<BuiltLibrary[]> {
-  const { folder, variants, platform, run, signal, onProgress } = options
-  await checkTools(platform, run, { signal })
-  onProgress({ kind: 'stage', text: 'unpacking the source of llama.cpp' })
-  const at = (name: string) => join(folder, name)
-  const folders = { source: at('source'), project: at('project'), build: at('build') }
-  await fetchSource(folders.source, run, { signal })
-  await mkdir(folders.project)
-  for (const [name, text] of cmakeProject()) await writeFile(join(folders.project, name), text)
+  const folders = await unpack(options)
   const built: BuiltLibrary[] = []
-  for (const variant of variants) {
-    const library = await buildVariant(folders, variant, at(variant), options)
+  for (const variant of options.variants) {
+    const library = await buildVariant(folders, variant, join(options.folder, variant), options)
     if (library !== undefined) built.push(library)
   }
   if (built.length > 0) return built
   throw buildFailure('this compiler has no OpenMP; `--variant plain` builds without it')
 }
 
+/**
+ * Builds the library for images and sounds alone, for every CPU of this kind (x86-64: since AVX2).
+ * @returns its file
+ * @throws CllmError `native_build_failed`, or the signal's reason
+ */
+export async function buildMediaLibrary(options: Surroundings): Promise<string> {
+  const folders = await unpack(options)
+  await make(folders, 'plain', 'media', options)
+  return join(folders.build, outputFolder, libraryName(options.platform, 'media'))
+}
+
+type Surroundings = Omit<BuildOptions, 'variants'>
+
+async function unpack(options: Surroundings): Promise<BuildFolders> {
+  const { folder, source, platform, run, signal, onProgress } = options
+  await checkTools(platform, run, { signal })
+  const bundle = await source()
+  onProgress({ kind: 'stage', text: 'unpacking the source of llama.cpp' })
+  const at = (name: string) => join(folder, name)
+  const folders = { source: at('source'), project: at('project'), build: at('build') }
+  await unpackSource(bundle, folders.source, run, { signal })
+  await mkdir(folders.project)
+  for (const [name, text] of cmakeProject()) await writeFile(join(folders.project, name), text)
+  return folders
+}
+
 async function buildVariant(
   folders: BuildFolders,
   variant: Variant,
   to: string,
-  { jobs, platform, run, signal, onProgress }: BuildOptions,
+  options: BuildOptions,
 ): Promise<BuiltLibrary | undefined> {
-  onProgress({ kind: 'stage', text: `configuring (${variant})` })
-  const configured = await run('cmake', configureArguments(folders, variant), { signal })
-  if (configured.exitCode !== 0) throw configureFailure(configured.output, platform)
-  const toolchain = await readToolchain(join(folders.build, toolchainFile))
-  if (variant === 'openmp' && toolchain.get('openmp') !== 'ON') return undefined
-  onProgress({ kind: 'stage', text: `compiling (${variant})` })
-  const onLine = (line: string) => {
-    const done = shareOf(line)
-    if (done !== undefined) onProgress({ kind: 'share', done })
-  }
-  const compiled = await run('cmake', buildArguments(folders, jobs), { signal, onLine })
-  if (compiled.exitCode !== 0) {
-    throw buildFailure(`llama.cpp could not be compiled:\n${reasonIn(compiled.output)}`)
-  }
+  const { platform } = options
+  const toolchain = await make(folders, variant, 'here', options)
+  if (toolchain === undefined) return undefined
   await mkdir(to)
   const copy = async (name: string) => {
     await copyFile(join(folders.build, outputFolder, name), join(to, name))
@@ -95,6 +106,28 @@ async function buildVariant(
   const media = await copy(libraryName(platform, 'media'))
   const [compiler = '', flags = ''] = ['compiler', 'flags'].map((key) => toolchain.get(key))
   return { variant, file, media, compiler, flags }
+}
+
+/** Configures and compiles; undefined where the compiler does not have the variant. */
+async function make(
+  folders: BuildFolders,
+  variant: Variant,
+  scope: BuildScope,
+  { jobs, platform, run, signal, onProgress }: Surroundings,
+): Promise<ReadonlyMap<string, string> | undefined> {
+  onProgress({ kind: 'stage', text: `configuring (${variant})` })
+  const configured = await run('cmake', configureArguments(folders, variant, scope), { signal })
+  if (configured.exitCode !== 0) throw configureFailure(configured.output, platform)
+  const toolchain = await readToolchain(join(folders.build, toolchainFile))
+  if (variant === 'openmp' && toolchain.get('openmp') !== 'ON') return undefined
+  onProgress({ kind: 'stage', text: `compiling (${variant})` })
+  const onLine = (line: string) => {
+    const done = shareOf(line)
+    if (done !== undefined) onProgress({ kind: 'share', done })
+  }
+  const compiled = await run('cmake', buildArguments(folders, jobs, scope), { signal, onLine })
+  if (compiled.exitCode === 0) return toolchain
+  throw buildFailure(`llama.cpp could not be compiled:\n${reasonIn(compiled.output)}`)
 }
 
 function configureFailure(output: string, platform: string): Error {

@@ -54,7 +54,6 @@ export function libraryName(platform: string, target: keyof typeof targets = 'll
 const settings = {
   CMAKE_BUILD_TYPE: 'Release',
   BUILD_SHARED_LIBS: 'OFF',
-  GGML_NATIVE: 'ON',
   GGML_BACKEND_DL: 'OFF',
   GGML_METAL: 'OFF',
   LLAMA_ALL_WARNINGS: 'OFF',
@@ -79,10 +78,18 @@ export interface BuildFolders {
   readonly build: string
 }
 
+/** What is built: for the CPU here, or for every one of its kind the library for images and sounds alone. */
+export type BuildScope = 'here' | 'media'
+
 /** The arguments of `cmake` that prepare a variant. */
-export function configureArguments(folders: BuildFolders, variant: Variant): string[] {
+export function configureArguments(
+  folders: BuildFolders,
+  variant: Variant,
+  scope: BuildScope,
+): string[] {
   const defined = {
     ...settings,
+    GGML_NATIVE: scope === 'here' ? 'ON' : 'OFF',
     CLLM_SOURCE: folders.source.replaceAll('\\', '/'),
     GGML_OPENMP: variant === 'openmp' ? 'ON' : 'OFF',
   }
@@ -91,9 +98,9 @@ export function configureArguments(folders: BuildFolders, variant: Variant): str
 }
 
 /** The arguments of `cmake` that compile what was prepared. */
-export function buildArguments({ build }: BuildFolders, jobs: number): string[] {
+export function buildArguments({ build }: BuildFolders, jobs: number, scope: BuildScope): string[] {
   const parallel = ['--parallel', String(jobs)]
-  const names = Object.values(targets)
+  const names = scope === 'here' ? Object.values(targets) : [targets.media]
   return ['--build', build, '--config', 'Release', '--target', ...names, ...parallel]
 }
 

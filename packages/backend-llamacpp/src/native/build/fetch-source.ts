@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
+import { nodeLlamaCppVersion } from '../versions.js'
 import { buildFailure, type ProgramOptions, reasonIn, type RunProgram } from './cmake-project.js'
 
 /** What the libraries are made of: neither tests nor other tools. */
@@ -16,24 +17,34 @@ const parts = [
   'vendor',
 ]
 
-/** The source of llama.cpp as a git bundle, in node-llama-cpp's package. */
-function sourceBundle(): string {
-  const main = createRequire(import.meta.url).resolve('node-llama-cpp')
-  return join(dirname(dirname(main)), 'llama', 'gitRelease.bundle')
+/** The source of llama.cpp as a git bundle, in node-llama-cpp's package on npm. */
+export const sourcePart = {
+  package: `node-llama-cpp@${nodeLlamaCppVersion}`,
+  file: 'package/llama/gitRelease.bundle',
+} as const
+
+/** The same in an installed node-llama-cpp, as developers of cLLM have it; undefined: there is none. */
+export function installedSource(): string | undefined {
+  try {
+    const main = createRequire(import.meta.url).resolve('node-llama-cpp')
+    return join(dirname(dirname(main)), 'llama', 'gitRelease.bundle')
+  } catch {
+    return undefined
+  }
 }
 
 /**
- * Writes llama.cpp's source into a new folder, without the network.
+ * Writes llama.cpp's source into a new folder.
+ * @param bundle - the file with it
  * @throws CllmError `native_build_failed`
  */
-export async function fetchSource(
+export async function unpackSource(
+  bundle: string,
   folder: string,
   run: RunProgram,
   options: ProgramOptions,
-  bundle = sourceBundle(),
 ): Promise<void> {
-  if (!existsSync(bundle))
-    throw buildFailure(`node-llama-cpp's package lacks its source: ${bundle}`)
+  if (!existsSync(bundle)) throw buildFailure(`the source of llama.cpp is missing: ${bundle}`)
   const asWritten = ['-c', 'core.autocrlf=false']
   for (const args of [
     ['clone', '--quiet', '--no-checkout', bundle, folder],
@@ -51,12 +62,12 @@ const folder = 'models/templates'
  * installed node-llama-cpp has them.
  *
  * @param scratch - an empty folder, for a clone of the source
- * @throws where there is no git
+ * @throws where there is no git, or no node-llama-cpp
  */
 export function readKnownTemplates(scratch: string): ReadonlyMap<string, string> {
   const git = (args: readonly string[], input?: string) =>
     execFileSync('git', args, { maxBuffer: 2 ** 27, stdio: 'pipe', ...(input && { input }) })
-  git(['clone', '--quiet', '--bare', sourceBundle(), scratch])
+  git(['clone', '--quiet', '--bare', installedSource()!, scratch])
   const paths = git(['-C', scratch, 'ls-tree', '-r', '--name-only', 'HEAD', folder])
     .toString()
     .split('\n')

@@ -6,4 +6,5 @@ export {
   type ProgramResult,
   type RunProgram,
 } from './cmake-project.js'
+export { installedSource, sourcePart } from './fetch-source.js'
 export * from './library-store.js'

@@ -60,13 +60,13 @@ function ropeParams({ scaling, freqBase, freqScale, yarnOriginalContext }: RopeO
  */
 export class ThreadPool {
   readonly native: Pointer
-  readonly threads: number
-  readonly #functions: NativeFunctions
 
   /** @param poll - how long a thread polls for work before it sleeps, 0 to 100 */
-  constructor(functions: NativeFunctions, threads: number, poll: number) {
-    this.#functions = functions
-    this.threads = threads
+  constructor(
+    private readonly functions: NativeFunctions,
+    readonly threads: number,
+    poll: number,
+  ) {
     const params = { ...functions.ggml_threadpool_params_default(threads), poll }
     this.native = functions.ggml_threadpool_new(encodeStruct('ggml_threadpool_params', params))
     if (this.native === null) throw new Error(`llama.cpp could not start ${threads} threads`)
@@ -74,6 +74,6 @@ export class ThreadPool {
 
   /** Only after the contexts that compute on it were freed. */
   dispose(): void {
-    this.#functions.ggml_threadpool_free(this.native)
+    this.functions.ggml_threadpool_free(this.native)
   }
 }

@@ -21,11 +21,11 @@ const aborted = 2
 /** `LLAMA_POOLING_TYPE_RANK`. */
 const rankPooling = 4
 
+/** `LLAMA_ROPE_TYPE_MROPE` and `LLAMA_ROPE_TYPE_IMROPE`. */
+const gridRopes = [8, 40]
+
 /** How a {@link FfiContext} is made. */
-type FfiContextOptions = NativeContextOptions & {
-  /** How much of the model GPUs compute. */
-  readonly onGpu: GpuShare
-}
+type FfiContextOptions = NativeContextOptions & Pick<FfiContextParts, 'onGpu'>
 
 /** What a {@link FfiContext} is made of. */
 interface FfiContextParts {
@@ -34,8 +34,10 @@ interface FfiContextParts {
   readonly embeddingSize: number
   readonly vectorSize: number
   readonly batchSize: number
+  readonly planes: number
   readonly pool: ThreadPool
   readonly abort: AbortFlag
+  /** How much of the model GPUs compute. */
   readonly onGpu: GpuShare
 }
 
@@ -44,8 +46,6 @@ interface FfiContextParts {
  * live as long as the context, and logits are read where llama.cpp has them.
  */
 export class FfiContext implements LogitsContext {
-  readonly #functions: NativeFunctions
-  readonly #parts: FfiContextParts
   readonly #memory: Pointer
   readonly #batch: TokenBatch
   /** Logits by their address: a view costs more than a lookup, and llama.cpp keeps them in place. */
@@ -53,11 +53,12 @@ export class FfiContext implements LogitsContext {
   readonly #calls = new NativeCalls()
   #freed: Promise<void> | undefined
 
-  constructor(functions: NativeFunctions, parts: FfiContextParts) {
-    this.#functions = functions
-    this.#parts = parts
+  constructor(
+    private readonly functions: NativeFunctions,
+    private readonly parts: FfiContextParts,
+  ) {
     this.#memory = functions.llama_get_memory(parts.context)
-    this.#batch = new TokenBatch(parts.batchSize)
+    this.#batch = new TokenBatch(parts.batchSize, parts.planes)
   }
 
   /** Makes a context, or returns undefined where llama.cpp cannot. */
@@ -79,7 +80,8 @@ export class FfiContext implements LogitsContext {
       const vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
       const embeddingSize = functions.llama_model_n_embd_out(model)
       const vectorSize = functions.llama_model_n_embd_inp(model)
-      const sizes = { vocabularySize, embeddingSize, vectorSize, batchSize }
+      const planes = gridRopes.includes(functions.llama_model_rope_type(model)) ? 4 : 1
+      const sizes = { vocabularySize, embeddingSize, vectorSize, batchSize, planes }
       functions.llama_set_n_threads(context, startThreads, startThreads)
       return new FfiContext(functions, { context, ...sizes, pool, abort, onGpu })
     } catch (error) {
@@ -94,12 +96,23 @@ export class FfiContext implements LogitsContext {
   }
 
   get vectorSize(): number {
-    return this.#parts.vectorSize
+    return this.parts.vectorSize
   }
 
   decodeVectors(run: VectorRun): Promise<boolean> {
+    return this.#calls.during(this.#decodeVectors(run))
+  }
+
+  async #decodeVectors(run: VectorRun): Promise<boolean> {
     this.#check()
-    return this.#calls.during(this.#compute(this.#batch.writeVectors(run)))
+    const batch = this.#batch.writeVectors(run)
+    const { llama_set_causal_attn: setCausal } = this.functions
+    setCausal(this.parts.context, run.shape?.isWhole !== true)
+    try {
+      return await this.#compute(batch)
+    } finally {
+      setCausal(this.parts.context, true)
+    }
   }
 
   async #decode(runs: readonly SequenceRun[]): Promise<boolean> {
@@ -109,8 +122,8 @@ export class FfiContext implements LogitsContext {
   }
 
   async #compute(batch: Value<'llama_batch'>): Promise<boolean> {
-    const { llama_decode: decode, llama_synchronize: synchronize } = this.#functions
-    const { context, onGpu } = this.#parts
+    const { llama_decode: decode, llama_synchronize: synchronize } = this.functions
+    const { context, onGpu } = this.parts
     // Where the GPU has all layers, the call only hands the work over, sooner than a thread would have woken.
     const result = onGpu === 'all' ? decode(context, batch) : await runAsync(decode, context, batch)
     if (result === 0) {
@@ -131,7 +144,7 @@ export class FfiContext implements LogitsContext {
     if (pointer === undefined) return undefined
     const known = this.#logits.get(pointer)
     if (known !== undefined) return known
-    const view = new Float32Array(viewMemory(pointer, 4 * this.#parts.vocabularySize))
+    const view = new Float32Array(viewMemory(pointer, 4 * this.parts.vocabularySize))
     this.#logits.set(pointer, view)
     return view
   }
@@ -140,7 +153,7 @@ export class FfiContext implements LogitsContext {
     this.#check()
     const { native, outputs } = this.#batch
     if (index >= native.n_tokens || outputs[index] !== 1) return undefined
-    return this.#functions.llama_get_logits_ith(this.#parts.context, index) ?? undefined
+    return this.functions.llama_get_logits_ith(this.parts.context, index) ?? undefined
   }
 
   disposeSequence(sequence: number): void {
@@ -149,22 +162,22 @@ export class FfiContext implements LogitsContext {
 
   removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean {
     this.#check()
-    return this.#functions.llama_memory_seq_rm(this.#memory, sequence, start, end)
+    return this.functions.llama_memory_seq_rm(this.#memory, sequence, start, end)
   }
 
   async copySequenceStateFromOtherSequence(target: number, source: number): Promise<void> {
     this.#check()
-    this.#functions.llama_memory_seq_cp(this.#memory, source, target, -1, -1)
+    this.functions.llama_memory_seq_cp(this.#memory, source, target, -1, -1)
   }
 
   getSequenceKvCacheMinPosition(sequence: number): number {
     this.#check()
-    return this.#functions.llama_memory_seq_pos_min(this.#memory, sequence)
+    return this.functions.llama_memory_seq_pos_min(this.#memory, sequence)
   }
 
   getSequenceKvCacheMaxPosition(sequence: number): number {
     this.#check()
-    return this.#functions.llama_memory_seq_pos_max(this.#memory, sequence)
+    return this.functions.llama_memory_seq_pos_max(this.#memory, sequence)
   }
 
   async saveSequence(
@@ -174,8 +187,8 @@ export class FfiContext implements LogitsContext {
   ): Promise<Uint8Array | undefined> {
     this.#check()
     const { llama_state_seq_get_size_ext: sizeOf, llama_state_seq_get_data_ext: get } =
-      this.#functions
-    const { context } = this.#parts
+      this.functions
+    const { context } = this.parts
     const flags = partial ? partialOnly : 0
     const size = sizeOf(context, sequence, flags)
     const state = size === 0 ? undefined : allocate(size)?.subarray(0, size)
@@ -187,9 +200,9 @@ export class FfiContext implements LogitsContext {
 
   async restoreSequence(sequence: number, state: Uint8Array, partial: boolean): Promise<boolean> {
     this.#check()
-    const { llama_state_seq_set_data_ext: set } = this.#functions
+    const { llama_state_seq_set_data_ext: set } = this.functions
     const flags = partial ? partialOnly : 0
-    const { context } = this.#parts
+    const { context } = this.parts
     const { byteLength: size } = state
     const reading = runAsync(set, context, state, size, sequence, flags)
     return (await this.#calls.during(reading)) === size
@@ -197,13 +210,13 @@ export class FfiContext implements LogitsContext {
 
   getEmbedding(tokens: number, sequence: number): Float32Array {
     this.#check()
-    const { context, embeddingSize } = this.#parts
-    const functions = this.#functions
+    const { context, embeddingSize } = this.parts
+    const functions = this.functions
     const pooling = functions.llama_pooling_type(context)
-    const isPooled = pooling !== 0
-    const pointer = isPooled
-      ? functions.llama_get_embeddings_seq(context, sequence)
-      : functions.llama_get_embeddings_ith(context, tokens - 1)
+    const pointer =
+      pooling !== 0
+        ? functions.llama_get_embeddings_seq(context, sequence)
+        : functions.llama_get_embeddings_ith(context, tokens - 1)
     if (pointer === null) throw failed('llama.cpp gave no embedding')
     // of several labels the first says how well the texts fit
     const size = pooling === rankPooling ? 1 : embeddingSize
@@ -212,10 +225,10 @@ export class FfiContext implements LogitsContext {
 
   getTokenEmbeddings(first: number, count: number): Float32Array {
     this.#check()
-    const { context, embeddingSize } = this.#parts
+    const { context, embeddingSize } = this.parts
     const vectors = new Float32Array(count * embeddingSize)
     for (let nth = 0; nth < count; nth++) {
-      const pointer = this.#functions.llama_get_embeddings_ith(context, first + nth)
+      const pointer = this.functions.llama_get_embeddings_ith(context, first + nth)
       if (pointer === null) throw failed('llama.cpp gave no embedding')
       const vector = new Float32Array(viewMemory(pointer, 4 * embeddingSize))
       vectors.set(vector, nth * embeddingSize)
@@ -225,12 +238,12 @@ export class FfiContext implements LogitsContext {
 
   getThreads(): number {
     this.#check()
-    return this.#functions.llama_n_threads(this.#parts.context)
+    return this.functions.llama_n_threads(this.parts.context)
   }
 
   setThreads(threads: number): void {
     this.#check()
-    this.#functions.llama_set_n_threads(this.#parts.context, threads, threads)
+    this.functions.llama_set_n_threads(this.parts.context, threads, threads)
   }
 
   setAdapters(adapters: readonly AppliedNativeAdapter[]): void {
@@ -242,13 +255,13 @@ export class FfiContext implements LogitsContext {
       pointers[index] = adapter.native
       scales[index] = scale
     }
-    const { llama_set_adapters_lora: set } = this.#functions
-    const result = set(this.#parts.context, pointers, adapters.length, scales)
+    const { llama_set_adapters_lora: set } = this.functions
+    const result = set(this.parts.context, pointers, adapters.length, scales)
     if (result !== 0) throw failed(`llama.cpp could not apply the adapters (${result})`)
   }
 
   setAborting(isAborting: boolean): void {
-    this.#parts.abort.set(isAborting)
+    this.parts.abort.set(isAborting)
   }
 
   hasMemory(): boolean {
@@ -257,12 +270,12 @@ export class FfiContext implements LogitsContext {
 
   canShift(): boolean {
     this.#check()
-    return this.#functions.llama_memory_can_shift(this.#memory)
+    return this.functions.llama_memory_can_shift(this.#memory)
   }
 
   shiftSequence(sequence: number, from: number, by: number): void {
     this.#check()
-    this.#functions.llama_memory_seq_add(this.#memory, sequence, from, -1, by)
+    this.functions.llama_memory_seq_add(this.#memory, sequence, from, -1, by)
   }
 
   /** Waits for a forward pass that is under way. */
@@ -274,8 +287,8 @@ export class FfiContext implements LogitsContext {
   async #free(): Promise<void> {
     await this.#calls.ended()
     this.#logits.clear()
-    await runAsync(this.#functions.llama_free, this.#parts.context)
-    this.#parts.pool.dispose()
+    await runAsync(this.functions.llama_free, this.parts.context)
+    this.parts.pool.dispose()
   }
 
   #check(): void {
@@ -283,6 +296,4 @@ export class FfiContext implements LogitsContext {
   }
 }
 
-function failed(message: string): CllmError {
-  return new CllmError('backend_failed', message)
-}
+const failed = (message: string): CllmError => new CllmError('backend_failed', message)

@@ -12,14 +12,13 @@ const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
  */
 export class FfiModel implements NativeModel {
   readonly vocabularySize: number
-  readonly #functions: NativeFunctions
-  readonly #model: Pointer
   readonly #vocabulary: Pointer
   #isClosed = false
 
-  constructor(functions: NativeFunctions, model: Pointer) {
-    this.#functions = functions
-    this.#model = model
+  constructor(
+    private readonly functions: NativeFunctions,
+    private readonly model: Pointer,
+  ) {
     this.#vocabulary = functions.llama_model_get_vocab(model)
     this.vocabularySize = functions.llama_vocab_n_tokens(this.#vocabulary)
   }
@@ -27,7 +26,7 @@ export class FfiModel implements NativeModel {
   /** For contexts of this model. */
   get native(): Pointer {
     this.checkOpen()
-    return this.#model
+    return this.model
   }
 
   /** For grammars over this model's tokens. */
@@ -54,7 +53,7 @@ export class FfiModel implements NativeModel {
 
   tokenize(text: string, special: boolean): Uint32Array {
     const { vocabulary } = this
-    const { llama_tokenize: tokenize } = this.#functions
+    const { llama_tokenize: tokenize } = this.functions
     const bytes = encoder.encode(text)
     for (let room = bytes.length + 2; ;) {
       const tokens = new Int32Array(new ArrayBuffer(4 * room))
@@ -67,7 +66,7 @@ export class FfiModel implements NativeModel {
   detokenize(tokens: Uint32Array, special = false): string {
     for (const token of tokens) this.check(token)
     const { vocabulary } = this
-    const { llama_detokenize: detokenize } = this.#functions
+    const { llama_detokenize: detokenize } = this.functions
     for (let room = Math.max(64, 8 * tokens.length); ;) {
       const text = new Uint8Array(new ArrayBuffer(room))
       const count = detokenize(vocabulary, tokens, tokens.length, text, room, false, special)
@@ -78,76 +77,76 @@ export class FfiModel implements NativeModel {
 
   getTokenString(token: number): string {
     this.check(token)
-    return this.#functions.llama_vocab_get_text(this.vocabulary, token) ?? ''
+    return this.functions.llama_vocab_get_text(this.vocabulary, token) ?? ''
   }
 
   getTokenAttributes(token: number): number {
     this.check(token)
-    return this.#functions.llama_vocab_get_attr(this.vocabulary, token)
+    return this.functions.llama_vocab_get_attr(this.vocabulary, token)
   }
 
   isEogToken(token: number): boolean {
     this.check(token)
-    return this.#functions.llama_vocab_is_eog(this.vocabulary, token)
+    return this.functions.llama_vocab_is_eog(this.vocabulary, token)
   }
 
   getVocabularyType(): number {
-    return this.#functions.llama_vocab_type(this.vocabulary)
+    return this.functions.llama_vocab_type(this.vocabulary)
   }
 
   shouldPrependBosToken(): boolean {
-    return this.#functions.llama_vocab_get_add_bos(this.vocabulary)
+    return this.functions.llama_vocab_get_add_bos(this.vocabulary)
   }
 
   tokenBos(): number {
-    return this.#functions.llama_vocab_bos(this.vocabulary)
+    return this.functions.llama_vocab_bos(this.vocabulary)
   }
 
   tokenEos(): number {
-    return this.#functions.llama_vocab_eos(this.vocabulary)
+    return this.functions.llama_vocab_eos(this.vocabulary)
   }
 
   prefixToken(): number {
-    return this.#functions.llama_vocab_fim_pre(this.vocabulary)
+    return this.functions.llama_vocab_fim_pre(this.vocabulary)
   }
 
   suffixToken(): number {
-    return this.#functions.llama_vocab_fim_suf(this.vocabulary)
+    return this.functions.llama_vocab_fim_suf(this.vocabulary)
   }
 
   middleToken(): number {
-    return this.#functions.llama_vocab_fim_mid(this.vocabulary)
+    return this.functions.llama_vocab_fim_mid(this.vocabulary)
   }
 
   slidingWindow(): number {
-    return this.#functions.llama_model_n_swa(this.native)
+    return this.functions.llama_model_n_swa(this.native)
   }
 
   isRecurrent(): boolean {
     const { llama_model_is_recurrent: isRecurrent, llama_model_is_hybrid: isHybrid } =
-      this.#functions
+      this.functions
     return isRecurrent(this.native) || isHybrid(this.native)
   }
 
   getTrainContextSize(): number {
-    return this.#functions.llama_model_n_ctx_train(this.native)
+    return this.functions.llama_model_n_ctx_train(this.native)
   }
 
   getTotalParameters(): number {
-    return Number(this.#functions.llama_model_n_params(this.native))
+    return Number(this.functions.llama_model_n_params(this.native))
   }
 
   getTotalSize(): number {
-    return Number(this.#functions.llama_model_size(this.native))
+    return Number(this.functions.llama_model_size(this.native))
   }
 
   /** The model's own chat template. */
   chatTemplate(): string | undefined {
-    return this.#functions.llama_model_chat_template(this.native, null) ?? undefined
+    return this.functions.llama_model_chat_template(this.native, null) ?? undefined
   }
 
   pairFormat(): NativePairFormat {
-    const functions = this.#functions
+    const functions = this.functions
     const vocabulary = this.vocabulary
     const [eos, sep] = [
       functions.llama_vocab_eos(vocabulary),
@@ -167,22 +166,19 @@ export class FfiModel implements NativeModel {
 
   /** Once, after {@link close}: when nothing that was made of it is there any more. */
   free(): void {
-    this.#functions.llama_model_free(this.#model)
+    this.functions.llama_model_free(this.model)
   }
 }
 
 /** An adapter that was read through the C API. */
 export class FfiAdapter implements NativeAdapter {
-  readonly #functions: NativeFunctions
-  readonly #model: FfiModel
-  readonly #adapter: Pointer
   #isFreed = false
 
-  private constructor(functions: NativeFunctions, model: FfiModel, adapter: Pointer) {
-    this.#functions = functions
-    this.#model = model
-    this.#adapter = adapter
-  }
+  private constructor(
+    private readonly functions: NativeFunctions,
+    private readonly model: FfiModel,
+    private readonly adapter: Pointer,
+  ) {}
 
   /** Reads an adapter for a model; undefined where llama.cpp cannot, and its log says why. */
   static async load(
@@ -196,14 +192,14 @@ export class FfiAdapter implements NativeAdapter {
 
   /** For contexts of its model. */
   get native(): bigint {
-    if (this.#isFreed || this.#adapter === null) throw new Error('the adapter was freed')
-    return this.#adapter
+    if (this.#isFreed || this.adapter === null) throw new Error('the adapter was freed')
+    return this.adapter
   }
 
   free(): void {
     // a model frees its adapters with it
-    if (this.#isFreed || this.#model.isClosed) return
+    if (this.#isFreed || this.model.isClosed) return
     this.#isFreed = true
-    this.#functions.llama_adapter_lora_free(this.#adapter)
+    this.functions.llama_adapter_lora_free(this.adapter)
   }
 }

@@ -27,6 +27,7 @@ export const llamaFunctions = {
   llama_model_chat_template: ['string', 'pointer', 'string'],
 
   llama_vocab_type: ['int32', 'pointer'],
+  llama_model_rope_type: ['int32', 'pointer'],
   llama_vocab_n_tokens: ['int32', 'pointer'],
   llama_vocab_get_text: ['string', 'pointer', 'int32'],
   llama_vocab_get_attr: ['int32', 'pointer', 'int32'],
@@ -48,6 +49,7 @@ export const llamaFunctions = {
   llama_n_threads: ['int32', 'pointer'],
   llama_set_n_threads: ['void', 'pointer', 'int32', 'int32'],
   llama_attach_threadpool: ['void', 'pointer', 'pointer', 'pointer'],
+  llama_set_causal_attn: ['void', 'pointer', 'bool'],
   llama_pooling_type: ['int32', 'pointer'],
 
   llama_adapter_lora_init: ['pointer', 'pointer', 'string'],
@@ -79,6 +81,7 @@ export const mediaFunctions = {
   mtmd_init_from_file: ['pointer', 'string', 'pointer', 'mtmd_context_params'],
   mtmd_free: ['void', 'pointer'],
   mtmd_support_vision: ['bool', 'pointer'],
+  mtmd_support_audio: ['bool', 'pointer'],
   mtmd_decode_use_mrope: ['bool', 'pointer'],
   mtmd_decode_use_non_causal: ['bool', 'pointer', 'pointer'],
 
@@ -91,6 +94,11 @@ export const mediaFunctions = {
     'bool',
     'mtmd_helper_init_opt',
   ],
+  mtmd_bitmap_init: ['pointer', 'uint32', 'uint32', 'pointer'],
+  mtmd_bitmap_get_nx: ['uint32', 'pointer'],
+  mtmd_bitmap_get_ny: ['uint32', 'pointer'],
+  mtmd_bitmap_get_data: ['pointer', 'pointer'],
+  mtmd_bitmap_is_audio: ['bool', 'pointer'],
   mtmd_bitmap_free: ['void', 'pointer'],
 
   mtmd_input_chunks_init: ['pointer'],
@@ -98,6 +106,9 @@ export const mediaFunctions = {
   mtmd_input_chunks_get: ['pointer', 'pointer', 'size_t'],
   mtmd_input_chunks_free: ['void', 'pointer'],
   mtmd_input_chunk_get_type: ['int32', 'pointer'],
+  mtmd_input_chunk_get_n_pos: ['int32', 'pointer'],
+  mtmd_input_chunk_get_tokens_image: ['pointer', 'pointer'],
+  mtmd_image_tokens_get_decoder_pos: ['mtmd_decoder_pos', 'pointer', 'int32', 'size_t'],
   mtmd_input_chunk_get_n_tokens: ['size_t', 'pointer'],
   mtmd_input_chunk_get_tokens_text: ['pointer', 'pointer', 'pointer'],
   mtmd_tokenize_from_parts: ['int32', 'pointer', 'pointer', 'pointer', 'size_t', 'bool'],

@@ -1,3 +1,4 @@
+import type { MediaShape, MediaType } from '@cllm/core'
 import { llamaVersion } from '../versions.js'
 import {
   addressOf,
@@ -6,6 +7,7 @@ import {
   runAsync,
   viewMemory,
 } from './bind-functions.js'
+import { lowDetail, shrinkImage } from '../../media/shrink-image.js'
 import type { Pointer } from './structs.js'
 
 /** How an encoder is loaded. */
@@ -22,20 +24,17 @@ export interface MediaLibraryOptions {
 /** A piece of what a model reads in an image's place: tokens of its vocabulary, or vectors. */
 export type MediaPiece =
   | { readonly tokens: readonly number[] }
-  | { readonly count: number; readonly vectors: Float32Array }
+  | { readonly count: number; readonly vectors: Float32Array; readonly shape?: MediaShape }
 
-/** `MTMD_INPUT_CHUNK_TYPE_TEXT` */
-const textChunk = 0
+/** `MTMD_INPUT_CHUNK_TYPE_TEXT` and `…_IMAGE` */
+const [textChunk, imageChunk] = [0, 1] as const
 
-/** A projector through libmtmd's C API. Not for two calls at once: llama.cpp encodes one image at a time. */
+/** A projector through libmtmd's C API. Not for two calls at once: llama.cpp encodes one file at a time. */
 export class MediaLibrary {
-  readonly #functions: MediaFunctions
-  readonly #context: Pointer
-
-  private constructor(functions: MediaFunctions, context: Pointer) {
-    this.#functions = functions
-    this.#context = context
-  }
+  private constructor(
+    private readonly functions: MediaFunctions,
+    private readonly context: Pointer,
+  ) {}
 
   /** @throws Error that says what cannot be loaded or is not served */
   static async open(options: MediaLibraryOptions): Promise<MediaLibrary> {
@@ -67,29 +66,39 @@ export class MediaLibrary {
         `${mmprojPath} cannot be loaded: it is no projector, or one for another model`,
       )
     }
-    if (!functions.mtmd_support_vision(context)) {
-      throw new Error(`${mmprojPath} is not for images, and nothing else is encoded`)
-    }
-    if (functions.mtmd_decode_use_mrope(context)) {
-      throw new Error('models whose images have positions of their own (M-RoPE) are not served yet')
-    }
-    if (functions.mtmd_decode_use_non_causal(context, null)) {
-      throw new Error('models that read an image as a whole (not causal) are not served yet')
-    }
     return new MediaLibrary(functions, context)
+  }
+
+  /** Which files it can encode. */
+  get types(): MediaType[] {
+    const { mtmd_support_vision: sees, mtmd_support_audio: hears } = this.functions
+    return [
+      ...(sees(this.context) ? (['image'] as const) : []),
+      ...(hears(this.context) ? (['audio'] as const) : []),
+    ]
   }
 
   /**
    * Encodes a file.
    * @param width - the length of a vector
+   * @param detail - whether an image is shrunk before
    * @throws Error when libmtmd cannot read or encode it
    */
-  async encode(file: Uint8Array<ArrayBuffer>, width: number): Promise<MediaPiece[]> {
-    const functions = this.#functions
-    const options = functions.mtmd_helper_init_opt_default()
+  async encode(
+    file: Uint8Array<ArrayBuffer>,
+    width: number,
+    detail?: 'low',
+  ): Promise<MediaPiece[]> {
+    const functions = this.functions
+    const options = {
+      ...functions.mtmd_helper_init_opt_default(),
+      // a library with video would start ffmpeg for what it cannot read
+      ffmpeg_bin_dir: '/dev/null',
+    }
     const read = functions.mtmd_helper_bitmap_init_from_buf
-    const { bitmap } = await runAsync(read, this.#context, file, file.length, false, options)
-    if (bitmap === null) throw new UnreadableFile('libmtmd cannot decode this file')
+    const decoded = await runAsync(read, this.context, file, file.length, false, options)
+    if (decoded.bitmap === null) throw new UnreadableFile('libmtmd cannot decode this file')
+    const bitmap = detail === 'low' ? this.#shrunk(decoded.bitmap) : decoded.bitmap
     const chunks = functions.mtmd_input_chunks_init()
     try {
       // one `mtmd_input_part` without text, and the list of them
@@ -97,8 +106,8 @@ export class MediaLibrary {
       part[1] = bitmap
       const list = new BigUint64Array(new ArrayBuffer(8)).fill(addressOf(part) ?? 0n)
       const tokenize = functions.mtmd_tokenize_from_parts
-      const result = await runAsync(tokenize, this.#context, chunks, list, 1, false)
-      if (result !== 0) throw new UnreadableFile(`libmtmd cannot prepare this image (${result})`)
+      const result = await runAsync(tokenize, this.context, chunks, list, 1, false)
+      if (result !== 0) throw new UnreadableFile(`libmtmd cannot prepare this file (${result})`)
       const pieces: MediaPiece[] = []
       for (let index = 0; index < functions.mtmd_input_chunks_size(chunks); index++) {
         pieces.push(await this.#piece(functions.mtmd_input_chunks_get(chunks, index), width))
@@ -110,8 +119,22 @@ export class MediaLibrary {
     }
   }
 
+  /** The image at low detail, in place of it. */
+  #shrunk(bitmap: NonNullable<Pointer>): NonNullable<Pointer> {
+    const functions = this.functions
+    if (functions.mtmd_bitmap_is_audio(bitmap)) return bitmap
+    const width = functions.mtmd_bitmap_get_nx(bitmap)
+    const height = functions.mtmd_bitmap_get_ny(bitmap)
+    const data = viewMemory(functions.mtmd_bitmap_get_data(bitmap), 3 * width * height)
+    const small = shrinkImage({ width, height, pixels: new Uint8Array(data) }, lowDetail)
+    if (small.width === width && small.height === height) return bitmap
+    const shrunk = functions.mtmd_bitmap_init(small.width, small.height, small.pixels)
+    functions.mtmd_bitmap_free(bitmap)
+    return shrunk!
+  }
+
   async #piece(chunk: Pointer, width: number): Promise<MediaPiece> {
-    const functions = this.#functions
+    const functions = this.functions
     if (functions.mtmd_input_chunk_get_type(chunk) === textChunk) {
       const size = new BigUint64Array(new ArrayBuffer(8))
       const tokens = functions.mtmd_input_chunk_get_tokens_text(chunk, size)
@@ -119,10 +142,29 @@ export class MediaLibrary {
       return { tokens: [...new Int32Array(viewMemory(tokens, 4 * count))] }
     }
     const count = functions.mtmd_input_chunk_get_n_tokens(chunk)
-    const result = await runAsync(functions.mtmd_encode_chunk, this.#context, chunk)
-    if (result !== 0) throw new Error(`libmtmd could not encode the image (${result})`)
-    const output = functions.mtmd_get_output_embd(this.#context)
-    return { count, vectors: new Float32Array(viewMemory(output, 4 * count * width)).slice() }
+    const shape = this.#shapeOf(chunk, count)
+    const result = await runAsync(functions.mtmd_encode_chunk, this.context, chunk)
+    if (result !== 0) throw new Error(`libmtmd could not encode the file (${result})`)
+    const output = functions.mtmd_get_output_embd(this.context)
+    const vectors = new Float32Array(viewMemory(output, 4 * count * width)).slice()
+    return { count, vectors, ...(shape !== undefined && { shape }) }
+  }
+
+  #shapeOf(chunk: Pointer, length: number): MediaShape | undefined {
+    const functions = this.functions
+    const isWhole = functions.mtmd_decode_use_non_causal(this.context, chunk)
+    const isImage = functions.mtmd_input_chunk_get_type(chunk) === imageChunk
+    if (!isImage || !functions.mtmd_decode_use_mrope(this.context)) {
+      return isWhole ? { length, isWhole } : undefined
+    }
+    const image = functions.mtmd_input_chunk_get_tokens_image(chunk)
+    const placeOf = functions.mtmd_image_tokens_get_decoder_pos
+    const last = placeOf(image, 0, length - 1)
+    const columns = last.x + 1
+    const positions = functions.mtmd_input_chunk_get_n_pos(chunk)
+    const isGrid = last.t === 0 && columns * (last.y + 1) === length
+    if (!isGrid) throw new Error('the positions of this image are no grid, and are not served')
+    return { length, positions, columns, ...(isWhole && { isWhole }) }
   }
 }
 

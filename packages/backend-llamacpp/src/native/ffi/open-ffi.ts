@@ -57,9 +57,7 @@ function sharedObjects(): readonly string[] {
 }
 
 /** Room for one address. */
-function pointerCell(): BigUint64Array {
-  return new BigUint64Array(new ArrayBuffer(8))
-}
+const pointerCell = (): BigUint64Array => new BigUint64Array(new ArrayBuffer(8))
 
 /** Reads defaults back from both ends of each struct: a field that moved would show another value. */
 function checkLayouts(functions: NativeFunctions): void {

@@ -106,6 +106,12 @@ export const structs = {
     progress_callback: 'pointer',
     progress_callback_user_data: 'pointer',
   },
+  mtmd_decoder_pos: {
+    t: 'uint32',
+    x: 'uint32',
+    y: 'uint32',
+    z: 'uint32',
+  },
   mtmd_helper_init_opt: {
     fps_target: 'float',
     ffmpeg_bin_dir: 'string',

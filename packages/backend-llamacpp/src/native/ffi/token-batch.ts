@@ -12,7 +12,6 @@ export class TokenBatch {
   readonly native: Value<'llama_batch'>
   /** Whether the logits of each token are wanted. */
   readonly outputs: Int8Array
-  readonly #capacity: number
   readonly #tokens: Int32Array
   readonly #positions: Int32Array
   readonly #sequences: Int32Array
@@ -22,11 +21,14 @@ export class TokenBatch {
   /** Held while llama.cpp reads them. */
   #vectors: Float32Array | undefined
 
-  constructor(capacity: number) {
+  constructor(
+    private readonly capacity: number,
+    /** Numbers of a vector's position: one, or four with M-RoPE. */
+    private readonly planes: number = 1,
+  ) {
     const integers = () => new Int32Array(new ArrayBuffer(4 * capacity))
-    this.#capacity = capacity
     this.#tokens = integers()
-    this.#positions = integers()
+    this.#positions = new Int32Array(new ArrayBuffer(4 * planes * capacity))
     this.#sequences = integers()
     this.#sequenceCounts = integers().fill(1)
     this.#sequenceLists = new BigUint64Array(new ArrayBuffer(8 * capacity))
@@ -53,8 +55,8 @@ export class TokenBatch {
     for (const { sequence, position, tokens, outputs } of runs) {
       const first = end
       end += tokens.length
-      if (end > this.#capacity) {
-        const message = `expected at most ${this.#capacity} tokens in a batch, got ${end} or more`
+      if (end > this.capacity) {
+        const message = `expected at most ${this.capacity} tokens in a batch, got ${end} or more`
         throw new CllmError('backend_failed', message)
       }
       this.#tokens.set(tokens, first)
@@ -70,12 +72,27 @@ export class TokenBatch {
    * Copies vectors, in place of tokens, and returns the batch that refers to them.
    * @throws CllmError `backend_failed` when there is no room for them
    */
-  writeVectors({ sequence, position, count, vectors }: VectorRun): Value<'llama_batch'> {
+  writeVectors({ sequence, position, count, vectors, shape }: VectorRun): Value<'llama_batch'> {
     const tokens = Array.from({ length: count }, () => 0)
     this.write([{ sequence, position, tokens, outputs: [] }])
+    if (this.planes > 1) this.#writePlanes(position, count, shape)
     this.#vectors = new Float32Array(new ArrayBuffer(vectors.byteLength))
     this.#vectors.set(vectors)
     return { ...this.native, token: null, embd: addressOf(this.#vectors) }
+  }
+
+  /** M-RoPE: time, row, column and nothing, each of all vectors; where there is no grid, all four are the position. */
+  #writePlanes(position: number, count: number, shape: VectorRun['shape']): void {
+    const { columns, skipped = 0 } = shape ?? {}
+    for (let at = 0; at < count; at++) {
+      const nth = skipped + at
+      const [time, row, column] =
+        columns === undefined ? [at, at, at] : [0, Math.floor(nth / columns), nth % columns]
+      this.#positions[at] = position + time
+      this.#positions[count + at] = position + row
+      this.#positions[2 * count + at] = position + column
+      this.#positions[3 * count + at] = columns === undefined ? position + time : 0
+    }
   }
 }
 

@@ -1,7 +1,4 @@
 import { open } from 'node:fs/promises'
-import { createRequire } from 'node:module'
-import { pathToFileURL } from 'node:url'
-import type { GgufFileType } from 'node-llama-cpp'
 import { type GgufHead, HeadGoesOn, parseGgufHead } from './gguf-head.js'
 
 export type { GgufHead }
@@ -64,19 +61,13 @@ async function readHead(path: string): Promise<GgufHead> {
   }
 }
 
-let fileTypes: Promise<typeof GgufFileType> | undefined
+/** What `general.file_type` means, by its number. */
+const fileTypes =
+  'F32 F16 Q4_0 Q4_1 Q4_1_SOME_F16 Q4_2 Q4_3 Q8_0 Q5_0 Q5_1 Q2_K Q3_K_S Q3_K_M Q3_K_L Q4_K_S Q4_K_M Q5_K_S Q5_K_M ' +
+  'Q6_K IQ2_XXS IQ2_XS Q2_K_S IQ3_XS IQ3_XXS IQ1_S IQ4_NL IQ3_S IQ3_M IQ2_S IQ2_M IQ4_XS IQ1_M BF16 Q4_0_4_4 ' +
+  'Q4_0_4_8 Q4_0_8_8 TQ1_0 TQ2_0 MXFP4_MOE NVFP4 Q1_0 Q2_0'
 
-/** The name of a `general.file_type`, such as `MOSTLY_Q4_K_M`; undefined: none is known. */
-export async function fileTypeName(type: number): Promise<string | undefined> {
-  fileTypes ??= readFileTypes()
-  return (await fileTypes)[type]
-}
-
-/** Without the rest of node-llama-cpp, which takes half a second of CPU time. */
-async function readFileTypes(): Promise<typeof GgufFileType> {
-  const main = pathToFileURL(createRequire(import.meta.url).resolve('node-llama-cpp'))
-  const types = (await import(new URL('gguf/types/GgufMetadataTypes.js', main).href)) as {
-    readonly GgufFileType: typeof GgufFileType
-  }
-  return types.GgufFileType
+/** How a model's weights are quantized, such as `Q4_K_M`, by its `general.file_type`. */
+export function quantizationOf(fileType: unknown): string {
+  return fileTypes.split(' ')[Number(fileType)] ?? 'unknown'
 }

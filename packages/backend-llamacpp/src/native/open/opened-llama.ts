@@ -1,9 +1,11 @@
-import { freemem } from 'node:os'
+import { freemem, platform } from 'node:os'
 import { CllmError } from '@cllm/core'
 import { type Bindings, changed, checkBindings } from './addon-bindings.js'
-import { type CpuAddon, openCpuAddon } from './cpu-addon.js'
+import { binaryPackages, findBinary, gpuKinds } from './binaries.js'
+import { loadAddon, openCpuAddon } from './cpu-addon.js'
 import type { GpuKind, LlamaRuntime } from '../native.js'
 import type { Llama, LlamaLogLevel } from '../node-llama-cpp.js'
+import { nodeLlamaCppVersion } from '../versions.js'
 
 /** llama.cpp as it was opened. */
 export interface OpenedLlama extends Pick<
@@ -18,10 +20,16 @@ export interface OpenedLlama extends Pick<
 /** Where a line of llama.cpp's log goes. */
 export type LlamaLog = (isError: boolean, message: string) => void
 
-/** Opens llama.cpp for the CPU, without loading node-llama-cpp where the addon alone will do. */
+/**
+ * Opens llama.cpp for the CPU, without loading node-llama-cpp.
+ * @throws CllmError `invalid_configuration` where the library is missing or does not work
+ */
 export async function openForCpu(log: LlamaLog): Promise<OpenedLlama> {
-  const addon = await openCpuAddon(log)
-  if (addon === undefined) return await openWhole('off', log)
+  const binary = findBinary('cpu')
+  if (binary === undefined) throw noCpu()
+  const addon = await openCpuAddon(binary, log).catch((cause: unknown) => {
+    throw noCpu(cause)
+  })
   return {
     gpu: false,
     mathCores: addon.mathCores,
@@ -32,85 +40,101 @@ export async function openForCpu(log: LlamaLog): Promise<OpenedLlama> {
       unified: false,
     }),
     gpuNames: async () => [],
-    llama: async () => await llamaOn(addon, log),
+    llama: async () =>
+      // It was initialized, and a second logger would get nothing.
+      await createLlama({ bindings: addon.bindings, bindingPath: binary.file }, log, true),
   }
 }
 
-/** node-llama-cpp on an addon that is open. */
-async function llamaOn({ file, bindings }: CpuAddon, log: LlamaLog): Promise<Llama> {
-  const { Llama, LlamaLogLevel } = await import('../node-llama-cpp.js')
-  const create = (Llama as unknown as { _create?: (parts: object) => Promise<Llama> })._create
-  if (create === undefined) throw changed('Llama._create')
-  return await create.call(Llama, {
-    bindings,
-    bindingPath: file,
-    buildType: 'prebuilt',
-    buildMetadata: { buildOptions: { customCmakeOptions: new Map(), llamaCpp: {} } },
-    ...logging(LlamaLogLevel, log),
-    vramPadding: 0,
-    ramPadding: 0,
-    // it has been done, and a second logger would get nothing
-    skipLlamaInit: true,
-  })
-}
-
-/** Opens it through node-llama-cpp, which knows GPUs. */
-export async function openWhole(
-  gpu: 'auto' | 'off' | GpuKind,
+/**
+ * Opens it for a GPU, through node-llama-cpp.
+ * @param folder - where the library is looked for, too
+ * @throws CllmError `invalid_configuration` that says what is missing
+ */
+export async function openForGpu(
+  kind: GpuKind,
   log: LlamaLog,
+  folder: string | undefined,
 ): Promise<OpenedLlama> {
-  const llama = await openNodeLlamaCpp(gpu, log)
+  const binary = gpuKinds().includes(kind) ? findBinary(kind, folder) : undefined
+  if (binary === undefined) throw noGpu(kind)
+  let llama: Llama
+  try {
+    const { file: bindingPath, older: extBackendsPath } = binary
+    llama = await createLlama({ bindings: loadAddon(binary), bindingPath, extBackendsPath }, log)
+    if (llama.gpu !== kind || (await llama.getGpuDeviceNames()).length === 0) {
+      await llama.dispose()
+      throw new Error('it finds no device')
+    }
+  } catch (cause) {
+    throw noGpu(kind, cause)
+  }
   return {
-    gpu: llama.gpu,
+    gpu: kind,
     mathCores: llama.cpuMathCores,
-    bindings: bindingsOf(llama),
+    bindings: checkBindings((llama as unknown as { _bindings?: unknown })._bindings),
     async freeMemory() {
       const { free: ram } = await llama.getRamState()
-      if (llama.gpu === false) return { ram, vram: 0, unified: false }
       const { free: vram, unifiedSize } = await llama.getVramState()
       return { ram, vram, unified: unifiedSize > 0 }
     },
-    gpuNames: async () => (llama.gpu === false ? [] : await llama.getGpuDeviceNames()),
+    gpuNames: async () => await llama.getGpuDeviceNames(),
     llama: () => Promise.resolve(llama),
   }
 }
 
-async function openNodeLlamaCpp(gpu: 'auto' | 'off' | GpuKind, log: LlamaLog): Promise<Llama> {
-  const { getLlama, LlamaLogLevel } = await import('../node-llama-cpp.js')
-  try {
-    const llama = await getLlama({
-      gpu: gpu === 'off' ? false : gpu,
-      build: 'never',
-      skipDownload: true,
-      progressLogs: false,
-      ...logging(LlamaLogLevel, log),
-    })
-    if (gpu === 'auto' || gpu === 'off' || llama.gpu === gpu) return llama
-    await llama.dispose()
-  } catch (cause) {
-    throw noGpu(gpu, cause)
-  }
-  throw noGpu(gpu)
+/** An addon and what stands beside it, as node-llama-cpp takes them. */
+interface AddonParts {
+  readonly bindings: object
+  readonly bindingPath: string
+  readonly extBackendsPath?: string | undefined
 }
 
-/** The options of both ways for its log. */
-const logging = (levels: typeof LlamaLogLevel, log: LlamaLog) => ({
-  logLevel: levels.info,
-  logger: (level: LlamaLogLevel, message: string) =>
-    log(level === levels.error || level === levels.fatal, message),
-})
-
-/** The addon's exports, as node-llama-cpp holds them. */
-export function bindingsOf(llama: Llama): Bindings {
-  return checkBindings((llama as unknown as { _bindings?: unknown })._bindings)
+/** node-llama-cpp on an addon. */
+async function createLlama(parts: AddonParts, log: LlamaLog, isOpen = false): Promise<Llama> {
+  const { Llama, LlamaLogLevel: levels } = await import('../node-llama-cpp.js')
+  const create = (Llama as unknown as { _create?: (parts: object) => Promise<Llama> })._create
+  if (create === undefined) throw changed('Llama._create')
+  return await create.call(Llama, {
+    ...parts,
+    buildType: 'prebuilt',
+    buildMetadata: { buildOptions: { customCmakeOptions: new Map(), llamaCpp: {} } },
+    logLevel: levels.info,
+    logger: (level: LlamaLogLevel, message: string) =>
+      log(level === levels.error || level === levels.fatal, message),
+    vramPadding: isOpen ? 0 : paddingOf(0.08, 1.6),
+    ramPadding: isOpen ? 0 : paddingOf(0.25, platform() === 'linux' ? 1 : 6),
+    skipLlamaInit: isOpen,
+  })
 }
 
-function noGpu(gpu: string, cause?: unknown): CllmError {
+/** Bytes to leave free of a memory, as node-llama-cpp does by default. */
+const paddingOf =
+  (share: number, mostGiB: number): ((bytes: number) => number) =>
+  (bytes) =>
+    Math.floor(Math.min(bytes * share, mostGiB * 2 ** 30))
+
+function noCpu(cause?: unknown): CllmError {
+  const [name] = binaryPackages('cpu')
+  const found = cause instanceof Error ? `does not work here (${cause.message})` : 'is not here'
   return new CllmError(
     'invalid_configuration',
-    `llama.cpp has no working binary here for gpu '${gpu}'; install the package ` +
-      `@node-llama-cpp/… of this platform and the libraries that it needs (CUDA's runtime and cuBLAS), ` +
-      `or choose gpu 'off' or 'auto'`,
-    { cause, details: { field: 'gpu', received: gpu } },
+    `llama.cpp's library for the CPU ${found}: it comes as an optional dependency; ` +
+      `run: npm install ${name}@${nodeLlamaCppVersion}`,
+    { cause, details: { field: 'gpu', expected: name } },
   )
+}
+
+function noGpu(kind: GpuKind, cause?: unknown): CllmError {
+  const known = gpuKinds()
+  const message = !known.includes(kind)
+    ? `gpu: expected auto, off${known.map((one) => ` or ${one}`).join('')} on this machine, got ${kind}`
+    : cause === undefined
+      ? `gpu '${kind}' needs a library that is not here; run: cllm gpu add ${kind}`
+      : `llama.cpp's library for gpu '${kind}' does not work here (${(cause as Error).message}): it needs ` +
+        `the GPU's driver, and for CUDA its runtime and cuBLAS`
+  return new CllmError('invalid_configuration', message, {
+    cause,
+    details: { field: 'gpu', received: kind },
+  })
 }

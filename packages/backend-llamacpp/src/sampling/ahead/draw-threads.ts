@@ -57,7 +57,6 @@ export interface DrawThreadsOptions {
  * first draws that are worth it.
  */
 export class DrawThreads {
-  readonly #options: DrawThreadsOptions
   readonly #board = new SharedDrawQueue()
   #workers: readonly DrawThread[] | undefined
   #isBroken = false
@@ -67,9 +66,7 @@ export class DrawThreads {
   #removed: number[] = []
   #samplers = 0
 
-  constructor(options: DrawThreadsOptions) {
-    this.#options = options
-  }
+  constructor(private readonly options: DrawThreadsOptions) {}
 
   /** Makes a sampler known, whose draws any thread may make; returns its number. */
   add(settings: PlainDrawSettings): number {
@@ -117,7 +114,7 @@ export class DrawThreads {
   }
 
   #start() {
-    const { threads, vocabularySize } = this.#options
+    const { threads, vocabularySize } = this.options
     const entry = new URL('./draw-worker.js', import.meta.url)
     return Array.from({ length: threads }, () => {
       const { port1: samplers, port2 } = new MessageChannel()
@@ -162,7 +159,7 @@ export class DrawThreads {
     if (this.#isBroken) return
     this.#isBroken = true
     this.#board.close()
-    this.#options.logger.warn({ err: error }, 'drawing in several threads failed: one draws now')
+    this.options.logger.warn({ err: error }, 'drawing in several threads failed: one draws now')
   }
 }
 

@@ -3,14 +3,15 @@ import { viewMemory } from '../../native/ffi/bind-functions.js'
 import type { DrawWorkerData, PlainDrawSettings, SamplerMessage } from './draw-threads.js'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 import { Candidates } from '../chain/candidates/candidates.js'
-import { createChain, pick, type SamplingChain, scanFor, seedAt } from '../chain/sampling-chain.js'
+import { createChain, pick, type SamplingChain, seedAt } from '../chain/sampling-chain.js'
+import { VocabularyScan } from '../chain/scan/vocabulary-scan.js'
 import { DrawRandom } from '../chain/steps/draws.js'
 import { addBiases } from '../chain/steps/logit-changes.js'
 
 /** Draws with the others, round after round, until the board is closed. */
 function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorkerData): void {
   const board = new SharedDrawQueue(memory)
-  const scan = scanFor(size)
+  const scan = new VocabularyScan(size)
   const candidates = new Candidates(scan)
   const random = new DrawRandom()
   const unused = () => {

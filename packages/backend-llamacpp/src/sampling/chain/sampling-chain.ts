@@ -1,8 +1,6 @@
 import { mixBits, type SamplingParams, type TokenId, type Tokenizer } from '@cllm/core'
 import { Candidates } from './candidates/candidates.js'
-import { PlainScan } from './scan/plain-scan.js'
-import { SimdScan } from './scan/simd/simd-scan.js'
-import type { VocabularyScan } from './scan/vocabulary-scan.js'
+import { VocabularyScan } from './scan/vocabulary-scan.js'
 import {
   type ChainStep,
   DrawRandom,
@@ -135,7 +133,6 @@ export function pick(
  * vocabulary, shared by all of its samplers.
  */
 export class SamplerWorkspace {
-  readonly vocabulary: Vocabulary
   readonly scan: VocabularyScan
   readonly candidates: Candidates
   readonly random = new DrawRandom()
@@ -143,25 +140,17 @@ export class SamplerWorkspace {
   readonly context: Pick<LogitsContext, 'logits' | 'logitsAddress'>
   readonly breakers: BreakerVocabulary
 
-  /** @param options - `simd` false does without SIMD instructions; default: as the machine can */
   constructor(
     context: SamplerWorkspace['context'],
-    vocabulary: Vocabulary,
+    readonly vocabulary: Vocabulary,
     tokenizer: Pick<Tokenizer, 'encode'>,
-    { simd }: { readonly simd?: boolean } = {},
   ) {
     this.context = context
-    this.vocabulary = vocabulary
-    this.scan = scanFor(vocabulary.size, simd)
+    this.scan = new VocabularyScan(vocabulary.size)
     this.candidates = new Candidates(this.scan)
     this.breakers = {
       bytes: (token) => vocabulary.bytes(token),
       encode: (text) => tokenizer.encode(text, { addBos: false, special: false }),
     }
   }
-}
-
-/** A scan for a vocabulary of this size, with SIMD instructions where the machine has them. */
-export function scanFor(size: number, simd = SimdScan.isSupported()): VocabularyScan {
-  return simd ? new SimdScan(size) : new PlainScan(size)
 }

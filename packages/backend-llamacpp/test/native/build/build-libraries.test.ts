@@ -4,6 +4,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   buildLibraries,
+  buildMediaLibrary,
   type BuildOptions,
   type BuildProgress,
   shareOf,
@@ -14,7 +15,7 @@ import {
   type ProgramResult,
   type RunProgram,
 } from '../../../src/native/build/cmake-project.js'
-import { fetchSource } from '../../../src/native/build/fetch-source.js'
+import { installedSource, unpackSource } from '../../../src/native/build/fetch-source.js'
 import { llamaFunctions, mediaFunctions } from '../../../src/native/ffi/functions.js'
 
 import t, { type Test } from 'tap'
@@ -57,6 +58,8 @@ function scripted(folder: string, { openmp = true, instead = {} }: Tools = {}) {
   return { run, calls }
 }
 
+const source = async () => installedSource()!
+
 function setUp(t: Test, tools: Tools = {}, changes: Partial<BuildOptions> = {}) {
   const folder = t.testdir()
   const { run, calls } = scripted(folder, tools)
@@ -65,6 +68,7 @@ function setUp(t: Test, tools: Tools = {}, changes: Partial<BuildOptions> = {}) 
     await buildLibraries({
       folder,
       variants: ['plain', 'openmp'],
+      source,
       jobs: 3,
       platform: 'linux',
       run,
@@ -93,6 +97,22 @@ t.test('both variants, from one source and in one folder', async (t) => {
   t.same(stages, [unpacking, ...each('plain'), ...each('openmp')])
   const text = await readFile(join(folder, 'project', 'CMakeLists.txt'), 'utf8')
   t.match(text, 'add_subdirectory("${CLLM_SOURCE}" llama')
+})
+
+t.test('what encodes images alone, for every CPU of its kind', async (t) => {
+  const folder = t.testdir()
+  const { run, calls } = scripted(folder)
+  const { signal } = new AbortController()
+  const onProgress = () => {}
+  const from = { folder, source, jobs: 2, platform: 'linux', run, signal, onProgress }
+  t.equal(await buildMediaLibrary(from), join(folder, 'build', 'out', 'libcllm-media.so'))
+  t.match(calls.at(-2), /-DGGML_NATIVE=OFF.*OPENMP=OFF/)
+  t.match(calls.at(-1), /--target cllm-media --parallel 2$/)
+  const again = join(folder, 'again')
+  await mkdir(again)
+  const broken = scripted(again, { instead: { 'cmake --build': () => ({ exitCode: 1 }) } })
+  const failing = buildMediaLibrary({ ...from, folder: again, run: broken.run })
+  await t.rejects(failing, { code: 'native_build_failed' })
 })
 
 t.test('a compiler without OpenMP', async (t) => {
@@ -221,12 +241,12 @@ t.test('the source in the package', async (t) => {
     return
   }
   const source = join(t.testdir(), 'source')
-  await fetchSource(source, run, { signal })
+  await unpackSource(installedSource()!, source, run, { signal })
   for (const file of ['CMakeLists.txt', 'src/llama.cpp', 'ggml/src/ggml-cpu/ggml-cpu.c']) {
     t.ok(existsSync(join(source, file)), file)
   }
-  await t.rejects(fetchSource(`${source}2`, run, { signal }, `${source}.bundle`), {
+  await t.rejects(unpackSource(`${source}.bundle`, `${source}2`, run, { signal }), {
     code: 'native_build_failed',
-    message: /lacks its source/,
+    message: /the source of llama\.cpp is missing/,
   })
 })

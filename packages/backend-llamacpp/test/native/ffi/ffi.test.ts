@@ -3,15 +3,16 @@ import { silentLogger, systemClock } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
 import type * as Create from '../../../src/create-llamacpp-backend.js'
 import type { LlamaCppOptions } from '../../../src/llamacpp-options.js'
-import type * as Addon from '../../../src/native/addon/addon-door.js'
+import { addonDoor } from '../../../src/native/addon/addon-door.js'
 import type { NativeFunctions } from '../../../src/native/ffi/bind-functions.js'
 import { loadFfiModel } from '../../../src/native/ffi/ffi-door.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
+import type { AddonModel } from '../../../src/native/addon/addon-types.js'
+import type { LoadModelOptions } from '../../../src/native/native.js'
 import type { LogitsContext } from '../../../src/native/native-context.js'
 import type { NativeModel } from '../../../src/native/native-model.js'
 import type * as OpenLlama from '../../../src/native/open-llama.js'
 import { openLlama } from '../../../src/native/open-llama.js'
-import * as openedLlama from '../../../src/native/open/opened-llama.js'
 import { loadModel, recordingLogger } from '../../open-tiny.js'
 
 import t, { type Test } from 'tap'
@@ -230,20 +231,14 @@ t.test('libraries that are not what they should be', async (t) => {
 
   const logger = recordingLogger()
   let loads = 0
-  const countingLoads = {
-    ...openedLlama,
-    bindingsOf(...args: Parameters<typeof openedLlama.bindingsOf>) {
-      loads++
-      return openedLlama.bindingsOf(...args)
-    },
+  const countingDoor = (runtime: Parameters<typeof addonDoor>[0]) => {
+    const door = addonDoor(runtime)
+    const load: (options: LoadModelOptions) => Promise<AddonModel> = door.loadModel
+    const loadModel = (options: LoadModelOptions) => (loads++, load(options))
+    return { ...door, loadModel }
   }
-  const opened = '../../../src/native/open/opened-llama.js'
-  const addon = await t.mockImport<typeof Addon>('../../../src/native/addon/addon-door.js', {
-    [opened]: countingLoads,
-  })
   const module = await t.mockImport<typeof OpenLlama>('../../../src/native/open-llama.js', {
-    [opened]: countingLoads,
-    '../../../src/native/addon/addon-door.js': addon,
+    '../../../src/native/addon/addon-door.js': { addonDoor: countingDoor },
     // as where koffi has no binary
     '../../../src/native/ffi/ffi-door.js': {
       ffiDoor() {

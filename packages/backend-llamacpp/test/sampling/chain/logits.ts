@@ -28,10 +28,10 @@ export function peaked(size: number, seed: number): Float32Array<ArrayBuffer> {
 }
 
 /** What samplers work on, and draws from logits that a test has. */
-export function drawing(vocabulary: Vocabulary, options?: { readonly simd?: boolean }) {
+export function drawing(vocabulary: Vocabulary) {
   let given = new Float32Array(0)
   const context = { logits: () => given, logitsAddress: () => undefined }
-  const workspace = new SamplerWorkspace(context, vocabulary, { encode: () => [] }, options)
+  const workspace = new SamplerWorkspace(context, vocabulary, { encode: () => [] })
   const drawFrom = (
     sampler: ChainSampler,
     logits: Float32Array<ArrayBuffer>,

@@ -106,41 +106,6 @@ export function areaChart(options: ChartOptions, series: readonly Series[]): str
   })
 }
 
-/** How often values lie in each of up to 24 ranges of equal width: bars side by side. */
-export function histogramChart(
-  options: ChartOptions,
-  series: readonly { readonly name: string; readonly values: readonly number[] }[],
-): string {
-  const max = largest(series.flatMap(({ values }) => [...values]))
-  const size = Math.max(1, Math.ceil((max + 1) / 24))
-  const bins = Math.ceil((max + 1) / size)
-  const counted = series.map(({ name, values }) => {
-    const counts = Array.from({ length: bins }, () => 0)
-    for (const value of values) counts[Math.floor(value / size)]! += 1
-    return { name, counts }
-  })
-  const y = { ...options.y, max: largest(counted.flatMap(({ counts }) => counts)) }
-  const x = { ...options.x, max: bins * size }
-  const names = series.map(({ name }) => name)
-  return frame({ ...options, x, y, names }, (scales) => {
-    const width = (scales.x(size) - scales.x(0)) / series.length
-    return counted
-      .map(({ name, counts }, index) =>
-        counts
-          .map((count, bin) => {
-            if (count === 0) return ''
-            const from = scales.x(bin * size) + index * width
-            const top = scales.y(count)
-            const height = scales.y(0) - top
-            const range = size === 1 ? `${bin}` : `${bin * size} to ${(bin + 1) * size - 1}`
-            return `<rect class="area ${seriesClass(index)}" x="${px(from)}" y="${px(top)}" width="${px(Math.max(1, width - 1))}" height="${px(height)}"><title>${escapeHtml(`${name}: ${count} of ${range}`)}</title></rect>`
-          })
-          .join(''),
-      )
-      .join('\n')
-  })
-}
-
 function meanOf(points: readonly Point[]): Point {
   const mean = (of: (point: Point) => number) =>
     points.reduce((sum, point) => sum + of(point), 0) / Math.max(1, points.length)

@@ -21,7 +21,7 @@ export interface Piece {
 
 /** A row of pieces. */
 export interface Row {
-  /** Written beside it; none: the rows have no names. */
+  /** Written beside it, or alone as a heading where there are no pieces; none: the rows have no names. */
   readonly name?: string
   readonly pieces: readonly Piece[]
 }
@@ -56,17 +56,20 @@ function parts(
     (most, { pieces }) => pieces.reduce((so, { to }) => Math.max(so, to), most),
     0,
   )
-  const longest = rows.reduce((most, { name = '' }) => Math.max(most, name.length), 0)
+  const named = rows.filter(({ pieces }) => pieces.length > 0)
+  const longest = named.reduce((most, { name = '' }) => Math.max(most, name.length), 0)
   const height = Math.max(rowHeight, rowHeight * rows.length)
   const left = longest === 0 ? 14 : 14 + 7 * longest
   const draw = ({ x }: Scales) =>
     rows
       .map((row, index) => {
         const top = plotTop + index * rowHeight
+        const isHeading = row.pieces.length === 0
+        const [x0, kind] = isHeading ? [0, 'class="title"'] : [left - 8, 'text-anchor="end"']
         const label =
           row.name === undefined
             ? ''
-            : `<text x="${left - 8}" y="${px(top + rowHeight / 2 + 4)}" text-anchor="end">${escapeHtml(row.name)}</text>`
+            : `<text x="${x0}" y="${px(top + rowHeight / 2 + 4)}" ${kind}>${escapeHtml(row.name)}</text>`
         return `${label}${row.pieces.map((piece) => bar(piece, x, top, rowHeight)).join('')}`
       })
       .join('\n')

@@ -10,13 +10,22 @@ export interface ReportContent {
   readonly title: string
   readonly runs: readonly MeasuredRun[]
   readonly compared?: CompareResult
+  /** What was measured, in lines; default: the targets, the load and the client. */
+  readonly about?: readonly string[]
 }
 
 /** One self-contained HTML page with the figures and plots of some runs. */
-export function htmlReport({ title, runs, compared }: ReportContent): string {
+export function htmlReport({
+  title,
+  runs,
+  compared,
+  about = aboutOf(runs),
+}: ReportContent): string {
   const sections = [
     `<h1>${escapeHtml(title)}</h1>`,
-    about(runs),
+    runs.length === 0
+      ? '<p>Nothing was measured.</p>'
+      : `<p class="about">${about.map(escapeHtml).join('<br>')}</p>`,
     warnings(runs, compared),
     ...(compared === undefined ? [] : comparison(compared)),
     '<h2>Runs</h2>',
@@ -32,20 +41,19 @@ export function htmlReport({ title, runs, compared }: ReportContent): string {
 const runName = ({ target, load, repeat }: MeasuredRun['result']) =>
   `${target.name}, ${loadName(load)}, run ${repeat}`
 
-function about(runs: readonly MeasuredRun[]): string {
+function aboutOf(runs: readonly MeasuredRun[]): string[] {
   const first = runs[0]?.result
-  if (first === undefined) return '<p>Nothing was measured.</p>'
+  if (first === undefined) return []
   const targets = new Map(runs.map(({ result: { target } }) => [target.name, target]))
   const list = [...targets.values()].map(
     ({ name, url, api, model }) => `${name}: ${url} (${api}${model === null ? '' : `, ${model}`})`,
   )
-  const lines = [
+  return [
     ...list,
     `${first.startedAt}, seed ${first.seed}, dataset ${first.dataset}`,
     ...[lengthsInWords(runs) ?? []].flat(),
     `client: ${first.client.cpu}, ${first.client.cores} cores, Node ${first.client.node}`,
   ]
-  return `<p class="about">${lines.map(escapeHtml).join('<br>')}</p>`
 }
 
 function warnings(runs: readonly MeasuredRun[], compared: CompareResult | undefined): string {

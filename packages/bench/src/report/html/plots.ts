@@ -1,6 +1,7 @@
 import { quantileSorted } from 'simple-statistics'
 import { e2eOf, gapsOf, generatedTokens, ttftOf, type RunRecord } from '../../metrics/run-record.js'
-import { areaChart, histogramChart, scatterChart, stepChart, type Point } from '../chart/charts.js'
+import { groupBy } from '../../statistics/group-by.js'
+import { areaChart, scatterChart, stepChart, type Point } from '../chart/charts.js'
 import { rowChart } from '../chart/row-chart.js'
 import { lanesOf } from '../chrome-trace.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
@@ -15,18 +16,29 @@ function latencyPlot(
   caption: string,
   valuesOf: (record: RunRecord) => readonly number[],
 ): string {
-  const series = [...grouped(runs)].flatMap(([name, own]) => {
-    const values = own.flatMap(({ records }) => records.filter(isOk).flatMap(valuesOf))
-    if (values.length === 0) return []
-    const sorted = [...Float64Array.from(values).sort()]
-    const points = Array.from({ length: curvePoints + 1 }, (_, index): Point => {
-      const share = index / curvePoints
-      return [quantileSorted(sorted, share), share]
-    })
-    return [{ name, points }]
+  const values = [...grouped(runs)].map(([name, own]) => {
+    return [name, own.flatMap(({ records }) => records.filter(isOk).flatMap(valuesOf))] as const
   })
-  const x = { title: 'milliseconds, at most' }
-  return stepChart({ caption, x, y: { title: 'share', isShare: true } }, series)
+  return distributionPlot(caption, 'milliseconds, at most', values)
+}
+
+/** Which share of some values is at most how large, a curve for each name. */
+function distributionPlot(
+  caption: string,
+  title: string,
+  values: readonly (readonly [name: string, values: readonly number[]])[],
+): string {
+  const series = values
+    .filter(([, own]) => own.length > 0)
+    .map(([name, own]) => {
+      const sorted = [...Float64Array.from(own).sort()]
+      const points = Array.from({ length: curvePoints + 1 }, (_, index): Point => {
+        const share = index / curvePoints
+        return [quantileSorted(sorted, share), share]
+      })
+      return { name, points }
+    })
+  return stepChart({ caption, x: { title }, y: { title: 'share', isShare: true } }, series)
 }
 
 /** The latencies that have a curve. */
@@ -59,12 +71,10 @@ function throughputPlot(runs: readonly MeasuredRun[], caption: string): string {
 function lengthsPlot(runs: readonly MeasuredRun[]): string {
   const [own = []] = [...grouped(runs).values()]
   const records = own.flatMap(({ records: all }) => all.filter(isOk))
-  const series = [
-    { name: 'prompts', values: records.map(promptTokens) },
-    { name: 'answers', values: records.map(generatedTokens) },
-  ]
-  const x = { title: 'tokens' }
-  return histogramChart({ caption: 'Lengths', x, y: { title: 'requests' } }, series)
+  return distributionPlot('Lengths', 'tokens, at most', [
+    ['prompts', records.map(promptTokens)],
+    ['answers', records.map(generatedTokens)],
+  ])
 }
 
 /**
@@ -120,11 +130,9 @@ export function ganttPlot({ records }: MeasuredRun, caption: string): string {
 
 /** The chunks served to each tenant over the time of a run. */
 export function servicePlot({ records }: MeasuredRun, caption: string): string {
-  const tenants = new Map<string, number[]>()
-  for (const { tenant, arrivalsMs } of records) {
-    tenants.set(tenant, [...(tenants.get(tenant) ?? []), ...arrivalsMs])
-  }
-  const series = [...tenants].map(([name, times]) => {
+  const tenants = groupBy(records, ({ tenant }) => tenant)
+  const series = [...tenants].map(([name, own]) => {
+    const times = own.flatMap(({ arrivalsMs }) => arrivalsMs)
     const sorted = times.toSorted((a, b) => a - b)
     const step = Math.max(1, Math.floor(sorted.length / curvePoints))
     const points = sorted.flatMap((time, index): Point[] =>
@@ -150,11 +158,5 @@ const isOk = ({ outcome }: RunRecord) => outcome === 'ok'
 
 const promptTokens = ({ usage, asked }: RunRecord) => usage?.promptTokens ?? asked.inputTokens
 
-function grouped(runs: readonly MeasuredRun[]): Map<string, MeasuredRun[]> {
-  const groups = new Map<string, MeasuredRun[]>()
-  for (const run of runs) {
-    const name = `${run.result.target.name}, ${loadName(run.result.load)}`
-    groups.set(name, [...(groups.get(name) ?? []), run])
-  }
-  return groups
-}
+const grouped = (runs: readonly MeasuredRun[]) =>
+  groupBy(runs, ({ result }) => `${result.target.name}, ${loadName(result.load)}`)

@@ -11,23 +11,19 @@ import {
   type RunResult,
   runTable,
   schemaVersion,
-  type Slo,
   type Target,
 } from '@cllm/bench'
 import type { CommandIo } from '../command-io.js'
+import type { Values } from '../flags/flags.js'
+import type { compareFlags } from './flags/load-flags.js'
 import { exitCodeOf, writeFiles } from './output.js'
 import { measureRun, warmUp } from './measure-run.js'
 
 /** How targets are compared, and where the results are written. */
-export interface CompareFlags {
-  readonly json: boolean
-  readonly rounds: number
-  readonly slo: Slo
-  readonly warmup: number
-  readonly pause: number
-  readonly report: string | undefined
-  readonly trace: string | undefined
-}
+export type CompareFlags = Pick<
+  Values<typeof compareFlags>,
+  'json' | 'rounds' | 'slo' | 'warmup' | 'pause' | 'report' | 'trace'
+>
 
 /** The targets to compare, and their loads. */
 export interface Comparison {

@@ -4,13 +4,12 @@ import {
   type SimulatedRun,
   simulatePolicy,
   simulationCsv,
+  simulationContent,
   simulationHead,
-  simulationReport,
   type SimulationResult,
   simulationTable,
-  simulationTrace,
 } from '@cllm/bench'
-import { exitCodeOf, writeText } from './output.js'
+import { exitCodeOf, writeFiles, writeText } from './output.js'
 import { defineCommand } from '../flags/define-command.js'
 import { many, one, toggle } from '../flags/flags.js'
 import { readPolicies, readSimulation } from './flags/read-simulation.js'
@@ -64,10 +63,8 @@ Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 int
     if (!flags.json) io.stdout.write(simulationTable(results))
     if (flags.csv !== undefined) await writeText(flags.csv, simulationCsv(results))
     const first = runs.filter(({ result }) => result.seed === flags.seed)
-    if (flags.report !== undefined) await writeText(flags.report, simulationReport(first))
-    if (flags['trace-out'] !== undefined) {
-      await writeText(flags['trace-out'], JSON.stringify(simulationTrace(first)))
-    }
+    const files = { report: flags.report, trace: flags['trace-out'] }
+    await writeFiles({ ...simulationContent(first), ...files })
     const stopped = io.signal.aborted ? 'interrupted' : null
     return exitCodeOf(runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped })))
   },
@@ -81,6 +78,5 @@ function usualPolicy(replay: string | undefined): string {
 }
 
 /** A replay's line leaves out `wall_ms`, so that replays give identical bytes. */
-function jsonLine({ wall_ms, ...result }: SimulationResult, isReplay: boolean): string {
-  return JSON.stringify(isReplay ? result : { ...result, wall_ms })
-}
+const jsonLine = ({ wall_ms, ...result }: SimulationResult, isReplay: boolean): string =>
+  JSON.stringify(isReplay ? result : { ...result, wall_ms })

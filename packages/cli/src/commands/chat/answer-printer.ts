@@ -24,7 +24,7 @@ export class AnswerPrinter {
 
   /** Writes a piece of the answer. */
   show(part: AnswerPart): void {
-    if (part.type === 'end') return
+    if (part.type === 'end' || part.type === 'call') return
     if (part.type === 'thinking') this.#thinking(part.text)
     else this.#text(part.text)
   }

@@ -1,12 +1,14 @@
 import { readFile, writeFile } from 'node:fs/promises'
-import { CllmError } from '@cllm/core'
 import type { Output } from '../command-io.js'
 import type { ServerClient } from '../server/server-client.js'
-import { parameterNames, readParameter } from './chat-parameters.js'
+import { readMedia } from './read-media.js'
+import { parameterNames, readParameter, wrong } from './chat-parameters.js'
+import type { Message } from './chat-stream.js'
 import type { Conversation, SavedConversation } from './conversation.js'
 
 const help = `  /set          Change a setting
   /show         Show the model or the settings
+  /image <file> Put an image or a sound before the next question
   /save <file>  Save the conversation
   /load <file>  Go on with a saved conversation
   /clear        Forget the conversation
@@ -32,7 +34,16 @@ const showHelp = `  /show info      The model
 `
 
 /** The first words of the commands, for completion with the tab key. */
-export const chatCommandNames = ['/set', '/show', '/save', '/load', '/clear', '/bye', '/?'] as const
+export const chatCommandNames = [
+  '/set',
+  '/show',
+  '/image',
+  '/save',
+  '/load',
+  '/clear',
+  '/bye',
+  '/?',
+] as const
 
 /** What the commands act on. */
 export interface ChatContext {
@@ -66,6 +77,10 @@ export async function runChatCommand(line: string, context: ChatContext): Promis
       return true
     case '/show':
       output.write(await show(rest, context))
+      return true
+    case '/image':
+      conversation.attach(await readMedia(fileIn(rest, name)))
+      output.write(`${rest} goes with the next question\n`)
       return true
     case '/save':
       await writeFile(fileIn(rest, name), `${JSON.stringify(conversation.saved(), null, 2)}\n`)
@@ -131,11 +146,17 @@ async function show(what: string, { conversation, client }: ChatContext): Promis
     case 'system':
       return `${settings.system ?? 'no system message'}\n`
     case 'history':
-      return messages.map(({ role, content }) => `${role}: ${content}\n`).join('')
+      return messages.map(({ role, content }) => `${role}: ${textOf(content)}\n`).join('')
     default:
       return showHelp
   }
 }
+
+/** What a message says; of an image, that there is one. */
+const textOf = (content: Message['content']): string =>
+  typeof content === 'string'
+    ? content
+    : content.map(({ type, text }) => (type === 'text' ? text : `(${type})`)).join(' ')
 
 interface Shown {
   readonly template: string
@@ -168,5 +189,3 @@ function fileIn(rest: string, command: string): string {
   if (rest !== '') return rest
   throw wrong(`${command}: expected the name of a file`)
 }
-
-const wrong = (message: string): CllmError => new CllmError('invalid_request', message)

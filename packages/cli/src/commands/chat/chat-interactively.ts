@@ -5,6 +5,7 @@ import { AnswerPrinter } from './answer-printer.js'
 import { runChatCommand } from './chat-commands.js'
 import { type ChatTerminal, chatTerminal } from './chat-terminal.js'
 import type { Conversation } from './conversation.js'
+import { mcpTools } from './mcp-tools.js'
 import { tellFigures } from './tell-figures.js'
 
 const prompt = '>>> '
@@ -14,7 +15,7 @@ const going = '... '
 export async function chatInteractively(
   conversation: Conversation,
   client: ServerClient,
-  io: CommandIo & { readonly showThinking: boolean },
+  io: CommandIo & { readonly showThinking: boolean; readonly hasTools: boolean },
 ): Promise<void> {
   const { stdin, stdout: output, signal } = io
   if (stdin === undefined) return
@@ -24,6 +25,7 @@ export async function chatInteractively(
   signal.addEventListener('abort', leave, { once: true })
   output.write(`${conversation.model}: /? for help, /bye to leave\n`)
   try {
+    if (io.hasTools) conversation.offer(await mcpTools(client, signal, terminal))
     for (;;) {
       const line = await terminal.line(typed.isOpen ? going : prompt)
       if (line === undefined) return

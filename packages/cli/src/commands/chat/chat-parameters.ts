@@ -42,4 +42,5 @@ export function readParameter(
   }
 }
 
-const wrong = (message: string): CllmError => new CllmError('invalid_request', message)
+/** What is wrong with a command. */
+export const wrong = (message: string): CllmError => new CllmError('invalid_request', message)

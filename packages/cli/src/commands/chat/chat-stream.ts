@@ -1,9 +1,21 @@
+import type { MediaPart } from './read-media.js'
 import { errorOf, type ServerClient } from '../server/server-client.js'
 
 /** A message of a conversation. */
 export interface Message {
-  readonly role: 'system' | 'user' | 'assistant'
-  readonly content: string
+  readonly role: 'system' | 'user' | 'assistant' | 'tool'
+  /** A text, or images and sounds with a text behind them. */
+  readonly content: string | readonly MediaPart[]
+  readonly tool_calls?: readonly ToolCall[]
+  readonly tool_call_id?: string
+}
+
+/** A call of a tool that a model made. */
+export interface ToolCall {
+  readonly id: string
+  readonly type: 'function'
+  /** `arguments` is JSON. */
+  readonly function: { readonly name: string; readonly arguments: string }
 }
 
 /** How an answer went, in the server's words. */
@@ -21,13 +33,21 @@ export interface AnswerEnd {
 }
 
 /** A piece of an answer; `thinking` is the model's reasoning. */
-export type AnswerPart = { readonly type: 'text' | 'thinking'; readonly text: string } | AnswerEnd
+export type AnswerPart =
+  | { readonly type: 'text' | 'thinking'; readonly text: string }
+  | { readonly type: 'call'; readonly call: ToolCall }
+  | AnswerEnd
 
 interface Chunk {
   readonly choices?: readonly {
     readonly delta?: {
       readonly content?: string | null
       readonly reasoning_content?: string | null
+      readonly tool_calls?: readonly {
+        readonly index: number
+        readonly id?: string
+        readonly function?: { readonly name?: string; readonly arguments?: string }
+      }[]
     }
     readonly finish_reason?: string | null
   }[]
@@ -59,6 +79,7 @@ export async function* streamAnswer(
 ): AsyncGenerator<AnswerPart> {
   const asked = { ...body, stream: true, stream_options: { include_usage: true } }
   let reason = 'stop'
+  const calls: ToolCall[] = []
   for await (const event of client.events('/v1/chat/completions', asked, signal)) {
     const { choices = [], usage, timings, error } = event as Chunk
     if (error !== undefined) throw errorOf(streamFailure, JSON.stringify(event))
@@ -67,8 +88,18 @@ export async function* streamAnswer(
     const [content, thinking] = [delta.content ?? '', delta.reasoning_content ?? '']
     if (thinking !== '') yield { type: 'thinking', text: thinking }
     if (content !== '') yield { type: 'text', text: content }
+    for (const { index, id = '', function: more = {} } of delta.tool_calls ?? []) {
+      const { id: known, function: called } = calls[index] ?? { id, function: undefined }
+      const { name = '', arguments: given = '' } = called ?? {}
+      calls[index] = {
+        id: known,
+        type: 'function',
+        function: { name: name + (more.name ?? ''), arguments: given + (more.arguments ?? '') },
+      }
+    }
     reason = choice?.finish_reason ?? reason
     if (usage === undefined || usage === null) continue
+    for (const call of calls) yield { type: 'call', call }
     yield {
       type: 'end',
       reason,

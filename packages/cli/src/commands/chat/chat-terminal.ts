@@ -7,6 +7,8 @@ import { chatCommandNames } from './chat-commands.js'
 export interface ChatTerminal {
   /** The next line; undefined when the input ends or somebody leaves. */
   line(prompt: string): Promise<string | undefined>
+  /** Asks in the middle of an answer; lines that were typed before are no answer to it. */
+  consent(question: string): Promise<boolean>
   /**
    * Runs something that Ctrl-C stops, by aborting the signal. What is typed meanwhile is not shown;
    * whole lines are the next ones.
@@ -53,9 +55,13 @@ export function chatTerminal(
     wake()
   })
   let isOpen = false
+  let isAsking = false
   reader.on('SIGINT', () => {
-    if (stop !== undefined) stop()
-    else if (reader.line === '' && !isOpen) reader.close()
+    if (stop !== undefined) {
+      stop()
+      if (isAsking) lines.push('') // which is no consent
+      wake()
+    } else if (reader.line === '' && !isOpen) reader.close()
     else {
       isOpen = false
       onDrop()
@@ -65,7 +71,7 @@ export function chatTerminal(
       reader.prompt()
     }
   })
-  return {
+  const terminal: ChatTerminal = {
     async line(prompt) {
       isOpen = prompt !== '>>> '
       reader.setPrompt(prompt)
@@ -78,6 +84,16 @@ export function chatTerminal(
         await new Promise<void>((resolve) => (wake = resolve))
       }
       return lines.shift()
+    },
+    async consent(question) {
+      const typed = lines.splice(0)
+      isMuted = false
+      isAsking = true
+      const answer = await terminal.line(`${question} [y/N] `)
+      isAsking = false
+      isMuted = stop !== undefined
+      lines.unshift(...typed)
+      return /^\s*y(es)?\s*$/i.test(answer ?? '')
     },
     async stoppable(run) {
       const controller = new AbortController()
@@ -92,4 +108,5 @@ export function chatTerminal(
     },
     close: () => reader.close(),
   }
+  return terminal
 }

@@ -1,7 +1,8 @@
 import { CllmError } from '@cllm/core'
 import { answerLimit } from '@cllm/web'
 import type { ServerClient } from '../server/server-client.js'
-import { type AnswerPart, type Message, streamAnswer } from './chat-stream.js'
+import type { MediaPart } from './read-media.js'
+import { type AnswerPart, type Message, streamAnswer, type ToolCall } from './chat-stream.js'
 
 /** What `/set` changes. */
 export interface ChatSettings {
@@ -25,6 +26,14 @@ const initialSettings = (): ChatSettings => ({
   verbose: false,
 })
 
+/** Tools that a model may call. */
+export interface Tools {
+  /** In OpenAI's form. */
+  readonly offered: readonly object[]
+  /** Runs a call, and resolves with what the model is told. */
+  readonly run: (call: ToolCall['function'], signal: AbortSignal) => Promise<string>
+}
+
 /** What a conversation is kept as by `/save`. */
 export interface SavedConversation {
   readonly model: string
@@ -36,6 +45,8 @@ export interface SavedConversation {
 export class Conversation {
   readonly settings: ChatSettings
   #messages: Message[] = []
+  #attached: readonly MediaPart[] = []
+  #tools: Tools | undefined
 
   constructor(
     private readonly client: ServerClient,
@@ -50,9 +61,20 @@ export class Conversation {
     return this.#messages
   }
 
+  /** Offers tools from now on. */
+  offer(tools: Tools): void {
+    this.#tools = tools
+  }
+
+  /** Puts an image or a sound before the next question. */
+  attach(...media: readonly MediaPart[]): void {
+    this.#attached = [...this.#attached, ...media]
+  }
+
   /** Forgets the messages. */
   clear(): void {
     this.#messages = []
+    this.#attached = []
   }
 
   /** As `/save` writes it. */
@@ -72,30 +94,44 @@ export class Conversation {
    *
    * @throws CllmError the server's error; the question then does not stay in the conversation
    */
-  async *ask(content: string, signal: AbortSignal): AsyncGenerator<AnswerPart> {
+  async *ask(text: string, signal: AbortSignal): AsyncGenerator<AnswerPart> {
+    const attached = this.#attached
+    this.#attached = []
+    const content = attached.length === 0 ? text : [...attached, { type: 'text', text }]
     const question: Message = { role: 'user', content }
     const { history } = this.settings
     const before = this.#messages
     let earlier = history ? before : []
     let answer = ''
+    const exchange: Message[] = [question]
     try {
       for (;;) {
+        const calls: ToolCall[] = []
         try {
-          for await (const part of this.#stream([...earlier, question], signal)) {
+          for await (const part of this.#stream([...earlier, ...exchange], signal)) {
             if (part.type === 'text') answer += part.text
+            if (part.type === 'call') calls.push(part.call)
             yield part
           }
-          break
         } catch (error) {
           if (!isTooLong(error) || earlier.length === 0) throw error
-          earlier = earlier.slice(2)
+          const next = earlier.findIndex(({ role }, index) => index > 0 && role === 'user')
+          earlier = next === -1 ? [] : earlier.slice(next)
+          continue
+        }
+        if (calls.length === 0 || this.#tools === undefined) break
+        exchange.push({ role: 'assistant', content: answer, tool_calls: calls })
+        answer = ''
+        for (const call of calls) {
+          const result = await this.#tools.run(call.function, signal)
+          exchange.push({ role: 'tool', tool_call_id: call.id, content: result })
         }
       }
     } catch (error) {
       if (!signal.aborted) throw error
     }
     if (answer === '' && signal.aborted) return
-    const exchange: readonly Message[] = [question, { role: 'assistant', content: answer }]
+    exchange.push({ role: 'assistant', content: answer })
     this.#messages = [...(history ? earlier : before), ...exchange]
   }
 
@@ -108,6 +144,7 @@ export class Conversation {
       model: this.model,
       messages: [...first, ...messages],
       ...(limit === undefined ? {} : { max_tokens: limit }),
+      ...(this.#tools && { tools: this.#tools.offered }),
       ...parameters,
       ...(think === undefined
         ? {}

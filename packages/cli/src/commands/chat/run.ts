@@ -9,6 +9,7 @@ import { AnswerPrinter } from './answer-printer.js'
 import { readParameter } from './chat-parameters.js'
 import { Conversation } from './conversation.js'
 import { chatInteractively } from './chat-interactively.js'
+import { readMedia } from './read-media.js'
 import { tellFigures } from './tell-figures.js'
 
 const interrupted = 130
@@ -19,6 +20,8 @@ const oneChat = ['--slots', '1'] as const
 const flags = {
   system: one('TEXT', 'The system message'),
   parameter: many('NAME=VALUE', 'Such as temperature=0 or max_tokens=200', parameter),
+  image: many('FILE', 'An image or a sound before the prompt', (file) => file),
+  mcp: toggle("Offer the tools of the server's MCP servers; each call asks you"),
   think: toggle('Turn thinking on'),
   nothink: toggle('Turn thinking off'),
   'hide-thinking': toggle('Hide the thinking'),
@@ -40,8 +43,14 @@ In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
   flags,
   async run({ flags, words, rest }, io) {
     const [spec, prompt] = modelAndPrompt(words)
-    if (flags.think && flags.nothink) throw wrong('--think and --nothink exclude each other')
     const isChat = prompt === undefined && io.stdin?.isTTY === true
+    if (flags.mcp && !isChat) {
+      throw wrong(
+        '--mcp asks you before each call: it needs a chat in a terminal, without a prompt',
+      )
+    }
+    const media = await Promise.all(flags.image.map(readMedia))
+    if (flags.think && flags.nothink) throw wrong('--think and --nothink exclude each other')
     const question = isChat ? '' : await questionOf(prompt, io)
     if (isChat && io.stdout.isTTY === true) io.stderr.write(`opening ${spec ?? 'a model'} …\n`)
     const server = await openServer(spec, flags, [...oneChat, ...rest], io)
@@ -52,9 +61,14 @@ In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
         think: flags.think ? true : flags.nothink ? false : undefined,
         verbose: flags.verbose,
       })
+      conversation.attach(...media)
       const showThinking = !flags['hide-thinking'] && io.stdout.isTTY === true
       if (isChat) {
-        await chatInteractively(conversation, server.client, { ...io, showThinking })
+        await chatInteractively(conversation, server.client, {
+          ...io,
+          showThinking,
+          hasTools: flags.mcp,
+        })
         return io.signal.aborted ? interrupted : 0
       }
       return await answer(conversation, question, io, showThinking)

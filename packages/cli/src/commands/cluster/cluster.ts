@@ -10,7 +10,7 @@ import {
 import { didYouMean } from '@cllm/core'
 import { textTable } from '../../process/text-table.js'
 import { configFrom } from '../model/models-folder.js'
-import { connectBus } from './connect-bus.js'
+import { usingBus } from './connect-bus.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, toggle, type Values, wrong } from '../flags/flags.js'
@@ -77,12 +77,7 @@ async function withBus<T>(
   const { config, cluster: url, 'cluster-ca': ca } = flags
   const { cluster } = configFrom({ config, cluster: url, 'cluster-ca': ca }, io).config
   if (cluster.url === null) throw wrong('expected --cluster URL')
-  const bus = await connectBus(cluster)
-  try {
-    return await use(bus)
-  } finally {
-    await bus.close()
-  }
+  return await usingBus(cluster, use)
 }
 
 type Listed =
@@ -115,26 +110,24 @@ function summaryOf(worker: Listed) {
 function table(workers: readonly Listed[]): string {
   if (workers.length === 0) return 'There are no workers.\n'
   const head = ['worker', 'state', 'model', 'open', 'slots', 'prompt tokens ahead', 'ms/token']
-  const rows = textTable([...head, 'last seen', 'fingerprint'])
   const protocols = new Set<number>()
-  for (const worker of workers) {
+  const rows = workers.map((worker) => {
     const { id } = worker
     if (worker.kind === 'incompatible') {
       protocols.add(worker.protocol)
-      rows.push([id, worker.state, worker.model, '', '', '', '', '', ''])
-      continue
+      return [id, worker.state, worker.model, '', '', '', '', '', '']
     }
     const { state, info, fingerprint, load, listedAt } = worker
     const { open, slots, backlogTokens, tokenMs } = load
     const cost = typeof tokenMs === 'number' ? tokenMs.toPrecision(3) : ''
     const seconds = listedAt === undefined ? '' : Math.max(0, (Date.now() - listedAt) / 1000)
     const seen = seconds === '' ? '' : `${seconds.toFixed(0)} s ago`
-    rows.push([id, state, info.model.id, open, slots, backlogTokens, cost, seen, fingerprint])
-  }
+    return [id, state, info.model.id, open, slots, backlogTokens, cost, seen, fingerprint]
+  })
   const others = [...protocols].join(', ')
   const note =
     others === ''
       ? ''
       : `Incompatible workers speak the cluster protocol ${others}, this cllm ${protocol}: run one version.\n`
-  return `${rows.toString()}\n${note}`
+  return `${textTable([...head, 'last seen', 'fingerprint'], rows)}${note}`
 }

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { RedisBus } from '@cllm/cluster'
-import { CllmError, type Logger } from '@cllm/core'
+import type { Logger } from '@cllm/core'
+import { orInvalid } from '../../config/messages.js'
 import type { CllmConfig } from '../../config/options/schema.js'
 
 /**
@@ -14,17 +15,25 @@ export async function connectBus(
 ): Promise<RedisBus> {
   return await RedisBus.connect({
     url: url ?? '',
-    ...(ca !== null && { ca: read(ca) }),
+    ...(ca !== null && {
+      ca: orInvalid(
+        () => readFileSync(ca, 'utf8'),
+        (reason) => `--cluster-ca: the file cannot be read: ${reason}`,
+      ),
+    }),
     ...(logger && { logger }),
   })
 }
 
-function read(file: string): string {
+/** {@link connectBus}, and closes it after use. */
+export async function usingBus<T>(
+  cluster: CllmConfig['cluster'],
+  use: (bus: RedisBus) => Promise<T>,
+): Promise<T> {
+  const bus = await connectBus(cluster)
   try {
-    return readFileSync(file, 'utf8')
-  } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    const message = `--cluster-ca: the file cannot be read: ${reason}`
-    throw new CllmError('invalid_configuration', message, { cause })
+    return await use(bus)
+  } finally {
+    await bus.close()
   }
 }

@@ -1,8 +1,9 @@
 import { hostname } from 'node:os'
 import { type RedisBus, WorkerHost } from '@cllm/cluster'
 import { type LoadedModel, SupervisedEngineClient } from '@cllm/host'
-import { CllmError, type Logger } from '@cllm/core'
+import type { Logger } from '@cllm/core'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
+import { orInvalid } from '../../config/messages.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
 import type { CommandIo } from '../command-io.js'
 import { wrong } from '../flags/flags.js'
@@ -125,12 +126,8 @@ const everyMs = 5000
  *
  * @throws `invalid_configuration` where it cannot be removed
  */
-export function removeStale(file: string): void {
-  try {
-    rmSync(file, { force: true })
-  } catch (cause) {
-    throw unusable('removed', cause)
-  }
+function removeStale(file: string): void {
+  orInvalid(() => rmSync(file, { force: true }), unusable('removed'))
 }
 
 /**
@@ -139,13 +136,9 @@ export function removeStale(file: string): void {
  * @returns removes it
  * @throws `invalid_configuration` where it cannot be written
  */
-export function keepReadyFile(file: string): () => void {
+function keepReadyFile(file: string): () => void {
   const write = () => writeFileSync(file, '')
-  try {
-    write()
-  } catch (cause) {
-    throw unusable('written', cause)
-  }
+  orInvalid(write, unusable('written'))
   const timer = setInterval(() => {
     try {
       write()
@@ -160,8 +153,5 @@ export function keepReadyFile(file: string): () => void {
   }
 }
 
-function unusable(done: string, cause: unknown): CllmError {
-  const reason = cause instanceof Error ? cause.message : String(cause)
-  const message = `--ready-file: the file cannot be ${done}: ${reason}`
-  return new CllmError('invalid_configuration', message, { cause })
-}
+const unusable = (done: string) => (reason: string) =>
+  `--ready-file: the file cannot be ${done}: ${reason}`

@@ -1,3 +1,4 @@
+import type { SimulatedImages } from '@cllm/bench'
 import {
   decimal,
   format,
@@ -45,4 +46,17 @@ export function drain(text: string): { readonly machine: number; readonly at: nu
   const [, machine, seconds] = /^(\d+)@(\d+(?:\.\d+)?)$/.exec(text) ?? []
   if (machine === undefined) throw new Error('expected a machine and seconds, such as 3@60')
   return { machine: Number(machine), at: 1000 * Number(seconds) }
+}
+
+/** The images of a simulated load: `0.3,1024,800`, or with the share of the machine that they take, `0.3,1024,800,0.1`. */
+export function images(text: string): SimulatedImages {
+  const [some = NaN, tokens = NaN, encodeMs = NaN, lostShare = 0, ...more] = text
+    .split(',')
+    .map(Number)
+  const isMs = encodeMs >= 0 && encodeMs < Infinity
+  const isRight = some >= 0 && some <= 1 && tokens >= 1 && Number.isInteger(tokens) && isMs
+  if (isRight && lostShare >= 0 && lostShare < 1 && more.length === 0) {
+    return { share: some, tokens, encodeMs, lostShare }
+  }
+  throw new Error('expected a share, tokens and milliseconds, such as 0.3,1024,800')
 }

@@ -36,7 +36,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       'Show the context sizes and slot counts of a model that fit into memory',
       () => import('../model/fit.js'),
     ),
-    models: command('List the models of the catalog', () => import('../model/models.js')),
+    models: command('List the models of the catalog', () => import('../model/list.js'), 'models'),
     pull: command('Download a model', () => import('../model/pull.js')),
     rm: command('Delete a downloaded model', () => import('../model/rm.js')),
   },
@@ -49,16 +49,25 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       },
       help: async (all) => (await import('./config-help.js')).help(all),
     },
-    ps: command('List the loaded models of a running server', () => import('../server/ps.js')),
+    ps: command(
+      'List the loaded models of a running server',
+      () => import('../server/running.js'),
+      'ps',
+    ),
     top: command(
       'Watch the slots, queues and speed of a running server',
       () => import('../server/top.js'),
     ),
     why: command(
       'Tell what happened to a request, and why it waited',
-      () => import('../server/why.js'),
+      () => import('../server/running.js'),
+      'why',
     ),
-    stop: command('Unload a model from a running server', () => import('../server/stop.js')),
+    stop: command(
+      'Unload a model from a running server',
+      () => import('../server/running.js'),
+      'stop',
+    ),
     config: {
       ...command(
         'Show the effective configuration and the source of each value',
@@ -147,12 +156,22 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       () => import('../native/native-status.js'),
     ),
     'native build': command(
-      'Compile llama.cpp for this machine, offline; it is used if it is faster',
+      'Compile llama.cpp for this machine; it is used if it is faster',
       () => import('../native/native-build.js'),
     ),
     'native remove': command(
       'Delete local builds and use the prebuilt library',
       () => import('../native/native-status.js'),
+      'remove',
+    ),
+    'gpu add': command(
+      'Fetch the library for a GPU: cuda or vulkan',
+      () => import('../native/gpu.js'),
+      'add',
+    ),
+    'gpu remove': command(
+      'Delete fetched libraries for GPUs',
+      () => import('../native/gpu.js'),
       'remove',
     ),
     'model synth': command(

@@ -1,20 +1,16 @@
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import type { ModelHost, ModelSettings } from '@cllm/bench'
-import { createServer, registerPlugin } from '@cllm/host'
-import { defined, PluginRegistry, systemClock } from '@cllm/core'
-import { koaTransport, protocolsPlugin, Services, STARTED_AT } from '@cllm/http-koa'
-import { loadConfig } from '../../config/load-config.js'
-import { createProtocols } from '../../http/create-protocols.js'
+import { defined, systemClock } from '@cllm/core'
+import { readObjectLayer } from '../../config/layers/object-layer.js'
+import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { availableCores } from '../../engine/available-cores.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { findNativeLibraries } from '../../engine/native-library.js'
-import { spawnEngine } from '../../engine/spawn-engine.js'
+import { resolveModel } from '../../models/resolve-model.js'
 import { createLogger } from '../../process/logger.js'
-import { type ResolvedModel, resolveModel } from '../../models/resolve-model.js'
 import type { CommandIo } from '../command-io.js'
+import { startServing } from '../serve/start-serving.js'
 import { policiesOf } from './simulate.js'
-import { type EngineSettings, llamaCpp } from '../../engine/engine-settings.js'
-import { toEngineSettings } from '../../engine/to-engine-settings.js'
 
 /** Loads models for the commands that measure them, with the same components as `cllm serve`. */
 export async function modelHost(
@@ -22,16 +18,11 @@ export async function modelHost(
   plugins: readonly string[] = [],
 ): Promise<ModelHost> {
   const { env, signal } = io
-  const resolve = async ({ model }: ModelSettings) => await resolveModel(model, { env, signal })
-  const spawn = async (settings: ModelSettings) => {
-    const model = await resolve(settings)
-    return await spawnEngine(hostedSettings(settings, model, plugins), { env, signal })
-  }
   return {
     policies: await policiesOf(plugins),
-    async openBackend(settings) {
-      const { path } = await resolve(settings)
-      const logger = createLogger(hostedLog)
+    async openBackend({ model, slots, contextSize, kvTokens, batchSize, gpu, threads }) {
+      const { path: modelPath } = await resolveModel(model, { env, signal })
+      const logger = createLogger({ level: 'error', file: null })
       const surroundings = {
         clock: systemClock,
         logger,
@@ -39,64 +30,42 @@ export async function modelHost(
         availableMemory: () => availableMemory(),
         cores: { cores: availableCores(), engines: 1 },
       }
-      return await createLlamaCppBackend(hostedBackend(settings, path), surroundings)
+      const sizes = { slots, batchSize, gpu, ...defined({ contextSize, kvTokens, threads }) }
+      return await createLlamaCppBackend({ modelPath, ...sizes }, surroundings)
     },
     async serve(settings) {
-      const { client, info, kill, ended } = await spawn(settings)
-      const loaded = loadConfig({ argv: ['--model', settings.model], env: {} })
-      const registry = new PluginRegistry()
-      await registerPlugin(protocolsPlugin, registry)
-      const services = new Services().set(STARTED_AT, systemClock.now())
-      const protocols = createProtocols(loaded, registry, services)
-      const transport = koaTransport({ host: '127.0.0.1', port: 0, protocols })
-      const engines = { [info.model.id]: client }
-      const server = createServer({ engines, transports: [transport], clock: systemClock })
-      const [listening] = await server.listen()
-      const close = async () => {
-        await server.close()
-        kill()
-        await ended
+      const serving = await startServing(hostedConfig(settings, plugins), io)
+      return {
+        url: new URL(serving.addresses[0]!.url),
+        client: serving.directory.open(),
+        close: () => serving.close(),
       }
-      return { url: new URL(listening?.url ?? 'http://127.0.0.1'), client, close }
     },
   }
 }
 
-/** What engines of measured models log. */
-const hostedLog = { level: 'error', file: null } as const
-
-/** The settings of a measured model's engine. */
-export function hostedSettings(
-  settings: ModelSettings,
-  { path, name, spec }: ResolvedModel,
+/** The configuration of a measured model's server. */
+export function hostedConfig(
+  { model, asServed = false, speculates = asServed, ...settings }: ModelSettings,
   plugins: readonly string[],
-): EngineSettings {
-  const sizes = hostedBackend(settings, path)
-  const bare: EngineSettings = {
-    backendName: llamaCpp,
-    backend: sizes,
-    policy: settings.policy,
-    policyOptions: settings.policyOptions ?? {},
-    options: settings.speculates === true ? { speculative: 'auto' } : {},
-    plugins: plugins.map((use) => ({ use })),
-    pluginsFolder: process.cwd(),
-    use: {},
-    log: hostedLog,
+): LoadedConfig {
+  const { slots, batchSize, gpu, contextSize, kvTokens, threads } = settings
+  const { policy, policyOptions = {} } = settings
+  const layer = {
+    server: { port: 0 },
+    model: { spec: model },
+    engine: {
+      slots,
+      batch_size: batchSize,
+      gpu,
+      ctx_size: contextSize,
+      kv_tokens: kvTokens,
+      threads,
+    },
+    scheduler: { policy, policy_options: policyOptions, speculative: speculates ? 'auto' : 'off' },
+    ...(!asServed && { cache: { ram: 0 } }),
+    logging: { level: 'error' },
+    plugins,
   }
-  if (settings.asServed !== true) return bare
-  const loaded = loadConfig({ argv: ['--model', settings.model], env: {} })
-  const { backend, options, cache } = toEngineSettings(loaded, { name, spec, path, settings: {} })
-  return { ...bare, backend: { ...backend, ...sizes }, options, ...defined({ cache }) }
-}
-
-/** The options of a measured model's backend. */
-function hostedBackend(settings: ModelSettings, modelPath: string) {
-  const { slots, contextSize, kvTokens, batchSize, gpu, threads } = settings
-  return {
-    modelPath,
-    slots,
-    batchSize,
-    gpu,
-    ...defined({ contextSize, kvTokens, threads }),
-  }
+  return loadConfig({ argv: [], env: {}, given: [readObjectLayer(layer, 'the model')] })
 }

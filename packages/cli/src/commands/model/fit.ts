@@ -4,9 +4,11 @@ import { textTable } from '../../process/text-table.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { memoryFor, fitsOn, layersOf, mostLayers } from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
+import { tell } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, toggle } from '../flags/flags.js'
 import { integer } from '../flags/values.js'
+import { gpuFolder } from '../../models/cache-folder.js'
 import { knownModel } from '../../models/catalog/known-model.js'
 import { configFlag, configFrom, modelsFolder } from './models-folder.js'
 
@@ -36,7 +38,7 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
       throw new CllmError('model_unavailable', message)
     }
     const available = availableMemory()
-    const devices = await gpuDevices(loaded.config.engine.gpu, silentLogger)
+    const devices = await gpuDevices(loaded.config.engine.gpu, silentLogger, gpuFolder(io))
     const asked = flags['gpu-layers']
     const rows = contextsOf(shape).map((contextSize) => ({
       contextSize,
@@ -45,27 +47,12 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
         gpuLayers: gpuLayersFor(shape, contextSize, { devices, available, asked }),
       }),
     }))
-    if (flags.json) {
-      const fits = {
-        model: name,
-        available,
-        gpu: devices?.kind ?? false,
-        ...(devices && { devices: devices.names, gpuMemory: devices.free.vram }),
-        layers: layersOf(shape),
-        weights: shape.sizeBytes,
-        slots: slotCounts,
-        rows,
-      }
-      io.stdout.write(`${JSON.stringify(fits, undefined, 2)}\n`)
-      return 0
-    }
     const head = [
       'tokens per slot',
       ...slotCounts.map((slots) => `${slots} slot${slots > 1 ? 's' : ''}`),
     ]
-    const table = textTable(head)
     const fitting: Sizes[] = []
-    for (const { contextSize, memory, gpuLayers } of rows) {
+    const lines = rows.map(({ contextSize, memory, gpuLayers }) => {
       const cells = memory.map((bytes, index) => {
         const size = formatBytes(bytes)
         const fits = gpuLayers === undefined ? bytes <= available : gpuLayers[index] !== null
@@ -75,13 +62,22 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
         if (most === undefined) return `${size} ✗`
         return asked === undefined ? `${size} ${most}/${layersOf(shape)}` : `${size} ✓`
       })
-      table.push([contextSize.toLocaleString('en'), ...cells])
+      return [contextSize.toLocaleString('en'), ...cells]
+    })
+    const fits = {
+      model: name,
+      available,
+      gpu: devices?.kind ?? false,
+      ...(devices && { devices: devices.names, gpuMemory: devices.free.vram }),
+      layers: layersOf(shape),
+      weights: shape.sizeBytes,
+      slots: slotCounts,
+      rows,
     }
-    io.stdout.write(
+    const text = () =>
       `${name}: ${formatBytes(shape.sizeBytes)} of weights; ${legend(available, devices)}\n` +
-        `${table.toString()}\n${advice(spec, fitting, asked)}`,
-    )
-    return 0
+      `${textTable(head, lines)}${advice(spec, fitting, asked)}`
+    return tell(io, flags.json, fits, text)
   },
 })
 

@@ -5,7 +5,7 @@ import { one, wrong } from '../flags/flags.js'
 import { integer } from '../flags/values.js'
 
 const flags = {
-  like: one('NAME', `One of ${syntheticNames.join(', ')}`),
+  like: one('NAME', syntheticNames.join(', ')),
   out: one('FILE', 'The file to write'),
   seed: one('N', 'The same seed gives the same file', integer(0, 999_999_999), '0'),
 }

@@ -25,3 +25,9 @@ export function configFrom(
 /** The folder for downloaded models, as `cllm serve` uses it with this configuration. */
 export const modelsFolder = ({ config }: LoadedConfig, env: NodeJS.ProcessEnv): string =>
   config.models.cache ?? cacheFolder({ env })
+
+/** {@link modelsFolder} of the file that a flag names. */
+export const folderFrom = (
+  { config }: { readonly config: string | undefined },
+  io: CommandIo,
+): string => modelsFolder(configFrom({ config }, io), io.env)

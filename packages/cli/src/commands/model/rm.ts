@@ -1,14 +1,16 @@
 import { rm } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
 import { type DownloadedModel, downloadedModel } from '../../models/catalog/known-model.js'
+import { exists } from '../../models/fetch/check-file.js'
 import { partsOf } from '../../models/fetch/published-hash.js'
+import { fetchedProjector } from '../../models/projector.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import type { Values } from '../flags/flags.js'
 import { readModels, ServerClient } from '../server/server-client.js'
 import { serverAddress, serverFlags } from '../server/server-flags.js'
-import { configFrom, modelsFolder } from './models-folder.js'
+import { folderFrom } from './models-folder.js'
 
 /** How long a server may take to unload the model before its file is deleted, in milliseconds. */
 const patienceMs = 60_000
@@ -21,9 +23,9 @@ Deletes the file of a downloaded model. A running server that has it in memory u
 Files outside the folder for downloads are never deleted.`,
   flags: serverFlags,
   async run({ flags, words: [name = ''] }, io) {
-    const loaded = configFrom({ config: flags.config }, io)
-    const model = await downloadedModel(modelsFolder(loaded, io.env), name)
-    const parts = partsOf(model.path)
+    const model = await downloadedModel(folderFrom(flags, io), name)
+    const projector = fetchedProjector(model.path)
+    const parts = [...partsOf(model.path), ...((await exists(projector)) ? [projector] : [])]
     await unloadFrom(model, flags, io)
     for (const part of parts) await rm(part, { force: true })
     io.stdout.write(`deleted ${parts.join(', ')} (${formatBytes(model.bytes)})\n`)

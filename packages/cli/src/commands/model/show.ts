@@ -1,10 +1,11 @@
 import type { SamplingParams } from '@cllm/core'
 import { memoryFor } from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
+import { tell } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle } from '../flags/flags.js'
 import { type KnownModel, knownModel } from '../../models/catalog/known-model.js'
-import { configFlag, configFrom, modelsFolder } from './models-folder.js'
+import { configFlag, folderFrom } from './models-folder.js'
 
 const flags = { json: toggle('Print JSON'), config: configFlag }
 
@@ -16,12 +17,8 @@ Shows a model's shape, size, memory and sampling defaults without loading it. Th
 from the catalog or a file.`,
   flags,
   async run({ flags, words: [spec = ''] }, io) {
-    const loaded = configFrom({ config: flags.config }, io)
-    const model = await knownModel(spec, modelsFolder(loaded, io.env))
-    const facts = factsOf(model)
-    if (flags.json) io.stdout.write(`${JSON.stringify(facts, undefined, 2)}\n`)
-    else io.stdout.write(text(facts))
-    return 0
+    const facts = factsOf(await knownModel(spec, folderFrom(flags, io)))
+    return tell(io, flags.json, facts, () => text(facts))
   },
 })
 

@@ -1,21 +1,25 @@
+import { copyFile, mkdtemp, open } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { measureLibraries } from '@cllm/backend-llamacpp'
 import {
   type BuildInfo,
   buildLibraries,
+  buildMediaLibrary,
   type Candidate,
   currentVersions,
   fastestOf,
   gainOver,
+  installedSource,
   openWorkFolder,
   publishBuild,
   removeFolder,
   type RunProgram,
+  sourcePart,
   type StoredBuild,
   type Variant,
   variants,
 } from '@cllm/backend-llamacpp/native-build'
-import { systemClock } from '@cllm/core'
+import { CllmError, systemClock } from '@cllm/core'
 import { availableCores } from '../../engine/available-cores.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { thisMachine } from '../../engine/native-library.js'
@@ -50,6 +54,7 @@ const flags = {
     variantsOf,
     variants,
   ),
+  media: one('FILE', 'Build only a `--media-library`, for every CPU of this kind'),
   jobs: one('N', 'Files to compile at once (default: one per core, if memory allows)', compileJobs),
   model: one('SPEC', 'Model to measure with (default: 0.6B parameters, random weights)'),
   threads: one('N', 'Threads to measure with (default: as for `cllm serve`)', compileJobs),
@@ -79,15 +84,17 @@ export async function nativeBuild(
   const command = defineCommand({
     usage: 'native build',
     doc: `
-Compiles llama.cpp for this machine's CPU from the source in node-llama-cpp's package, without the
-network; this takes minutes and needs git, CMake and a C++ compiler. Then it compares the build with
-the prebuilt library and keeps the faster one: \`cllm serve\` uses it from the next start on.`,
+Compiles llama.cpp for this machine's CPU from its source, which comes from npm (36 MB); this takes
+minutes and needs git, CMake and a C++ compiler. Then it compares the build with the prebuilt
+library and keeps the faster one: \`cllm serve\` uses it from the next start on.`,
     flags,
     async run(given) {
-      const { variant, jobs, model, threads } = given.flags
+      const { variant, jobs, model, threads, media } = given.flags
       const most = Math.max(1, Math.floor(availableMemory() / bytesPerJob))
       const share = jobs ?? Math.min(availableCores(), most)
-      return await build({ variants: variant, jobs: share, model, threads }, io, runProgram)
+      return media === undefined
+        ? await build({ variants: variant, jobs: share, model, threads }, io, runProgram)
+        : await buildMedia(media, share, io, runProgram)
     },
   })
   return await command(argv, io)
@@ -117,6 +124,28 @@ async function build(
   }
 }
 
+async function buildMedia(
+  file: string,
+  jobs: number,
+  io: CommandIo,
+  run: RunProgram,
+): Promise<number> {
+  const display = buildDisplay(io.stderr)
+  const work = await mkdtemp(`${file}.building-`)
+  try {
+    const { platform } = process
+    const { env, signal } = io
+    const { show: onProgress } = display
+    const source = async () => await sourceOf(work, env, signal, onProgress)
+    const from = { folder: work, source, jobs, platform, run, signal, onProgress }
+    await copyFile(await buildMediaLibrary(from), file)
+    return 0
+  } finally {
+    display.close()
+    await removeFolder(work)
+  }
+}
+
 async function buildInto(
   folder: string,
   work: string,
@@ -134,6 +163,7 @@ async function buildInto(
   const built = await buildLibraries({
     folder: work,
     variants: request.variants,
+    source: async () => await sourceOf(work, env, signal, show),
     jobs: request.jobs,
     platform: machine.platform,
     run: runProgram,
@@ -172,6 +202,32 @@ async function buildInto(
     measured: { model: request.model ?? measuredModel, threads, figures },
   }
   return await publishBuild(folder, work, info, chosen?.file, (chosen ?? first!).media)
+}
+
+/** The file that has it, fetched where it is not installed. */
+async function sourceOf(
+  work: string,
+  env: NodeJS.ProcessEnv,
+  signal: AbortSignal,
+  show: BuildDisplay['show'],
+): Promise<string> {
+  const installed = installedSource()
+  if (installed !== undefined) return installed
+  show({ kind: 'stage', text: 'fetching the source of llama.cpp from npm' })
+  const { fetchNpmFile, npmConfig } = await import('../../models/fetch/fetch-npm.js')
+  const path = join(work, 'source.bundle')
+  const file = await open(path, 'w')
+  try {
+    const config = await npmConfig(env, process.cwd())
+    await fetchNpmFile(sourcePart, file, 0, { config, signal, onBytes: () => {} })
+    return path
+  } catch (cause) {
+    signal.throwIfAborted()
+    const message = `the source of llama.cpp cannot be fetched from npm: ${(cause as Error).message}`
+    throw new CllmError('native_build_failed', message, { cause })
+  } finally {
+    await file.close()
+  }
 }
 
 async function writeModel(

@@ -8,7 +8,7 @@ import {
 import { silentLogger } from '@cllm/core'
 import { configFrom } from '../model/models-folder.js'
 import { thisMachine } from '../../engine/native-library.js'
-import { nativeFolder } from '../../models/cache-folder.js'
+import { gpuFolder, nativeFolder } from '../../models/cache-folder.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, toggle, type Values } from '../flags/flags.js'
@@ -34,7 +34,7 @@ a library for this machine, \`cllm native remove\` deletes it.`,
 
 async function showStatus({ json, config }: Values<typeof flags>, io: CommandIo): Promise<number> {
   const { engine } = configFrom({ config }, io).config
-  const gpu = await gpuInUse(engine.gpu, silentLogger)
+  const gpu = await gpuInUse(engine.gpu, silentLogger, gpuFolder(io))
   const folder = nativeFolder({ env: io.env })
   const { build, misfit } = chooseBuild(await readBuilds(folder), thisMachine())
   const isBuiltUsed = gpu === false && engine.native === 'ffi' && build?.library !== undefined
@@ -107,11 +107,10 @@ start on.`,
 /** Tokens per second of each library that was measured, and which was the fastest. */
 export function figuresTable({ fastest, measured }: BuildInfo): string {
   const head = ['tokens/s', 'prefill', '1 sequence', '8 sequences', '16 sequences', '']
-  const table = textTable(head)
-  for (const [name, { prefill, decode }] of Object.entries(measured.figures)) {
+  const rows = Object.entries(measured.figures).map(([name, { prefill, decode }]) => {
     const rates = [prefill, ...decode].map((rate) => rate.toFixed(1))
-    table.push([name, ...rates, name === fastest ? 'fastest' : ''])
-  }
+    return [name, ...rates, name === fastest ? 'fastest' : '']
+  })
   const threads = measured.threads === 1 ? '1 thread' : `${measured.threads} threads`
-  return `${table.toString()}\nmeasured on ${measured.model}, ${threads}\n`
+  return `${textTable(head, rows)}measured on ${measured.model}, ${threads}\n`
 }

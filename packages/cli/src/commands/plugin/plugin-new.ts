@@ -2,6 +2,7 @@ import { createRequire } from 'node:module'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, isAbsolute, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { orInvalid } from '../../config/messages.js'
 import { defineCommand } from '../flags/define-command.js'
 import { wrong } from '../flags/flags.js'
 
@@ -29,11 +30,8 @@ folder's name; the kind is ${kinds.join(', ')}.`,
       'package.json': json({ name, private: true, type: 'module' }),
       'jsconfig.json': json(editorSettings()),
     }
-    try {
-      mkdirSync(folder)
-    } catch (cause) {
-      throw wrong(`folder: ${folder} cannot be made: ${(cause as Error).message}`)
-    }
+    const noFolder = (reason: string) => `folder: ${folder} cannot be made: ${reason}`
+    orInvalid(() => mkdirSync(folder), noFolder)
     for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text)
     const file = isAbsolute(folder) ? join(folder, `${name}.js`) : `./${join(folder, `${name}.js`)}`
     io.stdout.write(
@@ -60,6 +58,10 @@ function named(template: string, name: string): string {
 
 const json = (value: unknown): string => `${JSON.stringify(value, undefined, 2)}\n`
 
+/** Where the types of a module are: beside it, or beside the folder of what is bundled. */
+const typesOf = (file: string): string =>
+  file.replace(/(?:([\\/])bundle[\\/])?(\w+)\.(c?)js$/, '$1$2.d.$3ts')
+
 /** Settings of an editor that looks for types where this program has its packages. */
 function editorSettings(): object {
   const names = packages.split(' ').map((name) => `@cllm/${name}`)
@@ -67,7 +69,7 @@ function editorSettings(): object {
   // zod is a dependency of the scheduler's, not of this package.
   const zod = createRequire(import.meta.resolve('@cllm/scheduler')).resolve('zod')
   const paths = Object.fromEntries(
-    [...files, ['zod', zod]].map(([name, file]) => [name, [file.replace(/\.(c?)js$/, '.d.$1ts')]]),
+    [...files, ['zod', zod]].map(([name, file]) => [name, [typesOf(file)]]),
   )
   const options = { strict: true, module: 'nodenext', target: 'es2023', noEmit: true, types: [] }
   return { compilerOptions: { ...options, allowJs: true, paths }, exclude: ['*.test.js'] }

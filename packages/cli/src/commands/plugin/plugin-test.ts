@@ -3,6 +3,7 @@ import { dirname, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import {
   type BatchingDefinition,
+  type ModelSchedulerDefinition,
   type OrderDefinition,
   type PolicyDefinition,
   PluginRegistry,
@@ -12,7 +13,7 @@ import {
 } from '@cllm/core'
 import { loadPlugins } from '@cllm/host'
 import { batchings, orders, overtakingBound } from '@cllm/scheduler'
-import type { TestContext } from '@cllm/testing'
+import type * as Testing from '@cllm/testing'
 import { lendPackages } from '../../plugins/lend-packages.js'
 import type { Output } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
@@ -29,7 +30,7 @@ half in the case of an order or a batching; then the test beside it, NAME.test.j
   async run({ flags, words: [file = ''] }, io) {
     const path = resolve(file)
     lendPackages([{ use: path }], dirname(path))
-    const found = new Found(flags.runs)
+    const found = new Found(await import('@cllm/testing'), flags.runs)
     await loadPlugins([{ use: path }], { from: dirname(path), registry: found })
     const counts = { passed: 0, failed: 0 }
     const t = reporter(io.stdout, counts)
@@ -44,15 +45,16 @@ half in the case of an order or a batching; then the test beside it, NAME.test.j
   },
 })
 
-type Suite = (t: TestContext) => Promise<void>
-
-const suites = async () => await import('@cllm/testing')
+type Suite = (t: Testing.TestContext) => Promise<void>
 
 /** Takes what a plug-in registers, and the suite of each. */
 class Found extends PluginRegistry {
   readonly suites: Suite[] = []
 
-  constructor(private readonly runs: number) {
+  constructor(
+    private readonly kit: typeof Testing,
+    private readonly runs: number,
+  ) {
     super()
   }
 
@@ -65,35 +67,40 @@ class Found extends PluginRegistry {
       overtakingBound(ahead, limits, patience)
     const isPatient = 'patience' in (order.options?.shape ?? {})
     const claims = isPatient ? { runs, options: { patience }, maxOvertaking: bound } : { runs }
-    this.suites.push(async (t) => await (await suites()).testOrder(t, order, batchings, claims))
+    this.suites.push((t) => this.kit.testOrder(t, order, batchings, claims))
   }
 
   override registerBatching(batching: BatchingDefinition): void {
     super.registerBatching(batching)
-    const claims = { runs: this.runs }
-    this.suites.push(async (t) => await (await suites()).testBatching(t, batching, orders, claims))
+    const { kit, runs } = this
+    this.suites.push((t) => kit.testBatching(t, batching, orders, { runs }))
   }
 
   override registerPolicy(policy: PolicyDefinition): void {
     super.registerPolicy(policy)
+    const { kit, runs } = this
     const make = () => this.createPolicy(policy.name)
-    const claims = { runs: this.runs }
-    this.suites.push(async (t) => await (await suites()).testPolicy(t, make, claims))
+    this.suites.push((t) => kit.testPolicy(t, make, { runs }))
   }
 
   override registerRouter(router: RouterDefinition): void {
     super.registerRouter(router)
-    this.suites.push(async (t) => await (await suites()).testRouter(t, router))
+    this.suites.push((t) => this.kit.testRouter(t, router))
+  }
+
+  override registerModelScheduler(scheduler: ModelSchedulerDefinition): void {
+    super.registerModelScheduler(scheduler)
+    this.suites.push((t) => this.kit.testModelScheduler(t, scheduler))
   }
 
   override registerSampler(sampler: SamplerDefinition): void {
     super.registerSampler(sampler)
-    this.suites.push(async (t) => await (await suites()).testSampler(t, sampler))
+    this.suites.push((t) => this.kit.testSampler(t, sampler))
   }
 
   override registerProposer(proposer: ProposerDefinition): void {
     super.registerProposer(proposer)
-    this.suites.push(async (t) => await (await suites()).testProposer(t, proposer))
+    this.suites.push((t) => this.kit.testProposer(t, proposer))
   }
 }
 
@@ -102,7 +109,7 @@ function reporter(
   output: Output,
   counts: { passed: number; failed: number },
   path: readonly string[] = [],
-): TestContext {
+): Testing.TestContext {
   return {
     async test(name, body) {
       const own = [...path, name]

@@ -1,8 +1,9 @@
+import type { EngineDirectory } from '@cllm/core'
 import { loadConfig } from '../../config/load-config.js'
+import type { CllmConfig } from '../../config/options/schema.js'
 import { stopped } from '../../process/stop-signal.js'
 import type { CommandIo } from '../command-io.js'
 import { startServing } from './start-serving.js'
-import { whatNext } from './what-next.js'
 
 /**
  * `cllm serve`: runs until the signal is aborted, or the engine of a single model dies and cannot be
@@ -30,4 +31,32 @@ export async function serve(argv: readonly string[], io: CommandIo): Promise<num
   logger.info({ seconds }, 'stopping: running requests may finish')
   await serving.close(seconds * 1000)
   return 0
+}
+
+/** What a newcomer needs of a server that listens: where to chat, where to send requests, what answers, how to stop it. */
+function whatNext(
+  url: string,
+  { server, security }: CllmConfig,
+  directory: EngineDirectory,
+): string {
+  const at = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:\d)/, '//localhost')
+  const has = (protocol: string) =>
+    server.protocols === 'all' || server.protocols.includes(protocol)
+  const needsKey = security.api_key !== null || security.api_keys !== null
+  const rows = [
+    server.ui && has('web') ? ['chat', `${at}/`] : [],
+    has('openai') ? ['API', `${at}/v1${needsKey ? ' (with an API key)' : ''}`] : [],
+    ['model', modelsOf(directory)],
+    ['stop', 'Ctrl-C'],
+  ]
+  return rows.map(([name = '', text]) => (text ? `  ${name.padEnd(7)}${text}\n` : '')).join('')
+}
+
+function modelsOf(directory: EngineDirectory): string {
+  const names = directory.list()
+  // A front's come with its workers.
+  if (names.length === 0) return 'none yet'
+  if (names.length > 1) return names.join(', ')
+  const { slots, contextSize } = directory.status().info?.limits ?? {}
+  return `${names[0]}${slots === undefined ? '' : `, ${slots} slots × ${contextSize} tokens`}`
 }

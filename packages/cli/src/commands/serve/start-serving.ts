@@ -8,6 +8,7 @@ import {
   LOG_LEVEL,
   type LogLevelControl,
   MODEL_STORE,
+  MCP_SERVERS,
   Services,
   SHARED_BATCHES,
   STARTED_AT,
@@ -16,8 +17,8 @@ import {
 import { holdFolders } from '../../batches/hold-folder.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { toPresets } from '../../config/presets.js'
-import { createProtocols, responsesIn } from '../../http/create-protocols.js'
-import { toTransportOptions } from '../../http/to-transport-options.js'
+import { createProtocols, responsesIn } from '../../api/create-protocols.js'
+import { toTransportOptions } from '../../api/to-transport-options.js'
 import { openKeyRing, type OpenKeyRing } from '../../keys/open-key-ring.js'
 import { withChosenModel } from '../../models/choose-model.js'
 import type { LoadingParts } from '../../models/served/loadable-models.js'
@@ -63,11 +64,13 @@ export async function startServing(
   const parts = await prepareServing(loaded, io, !isFront, extras.logger)
   const models = await servedBy(loaded, io, parts)
   let [keys, tracing, server]: [OpenKeyRing?, Tracing?, Server?] = []
+  let services: Services | undefined
   const close = async (graceMs?: number): Promise<void> => {
     try {
       await server?.close(graceMs)
     } finally {
       keys?.close()
+      await services?.get(MCP_SERVERS)?.close()
       await models.close()
       // However it ended: what failed last is what is looked for.
       await tracing?.shutdown()
@@ -78,7 +81,7 @@ export async function startServing(
     keys = await openKeys(loaded, models, parts.logger)
     tracing = await tracingOf(loaded)
     let isReady = false
-    const services = servicesOf(models, keys, parts).set(
+    services = servicesOf(models, keys, parts).set(
       STORED_RESPONSES,
       responsesIn(loaded.config, parts.logger),
     )

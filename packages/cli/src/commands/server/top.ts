@@ -131,8 +131,7 @@ function sample(text: string, name: string, labels: Readonly<Record<string, stri
  */
 export function renderActivity(now: Activity, before: Activity | undefined): string {
   const head = ['model', 'state', 'size', 'running', 'queued', 'prefill tok/s', 'decode tok/s']
-  const models = textTable(head)
-  for (const model of now.models) {
+  const rows = now.models.map((model) => {
     const earlier = before?.models.find(({ name }) => name === model.name)
     const seconds = before === undefined ? 0 : (now.at - before.at) / 1000
     const rate = (kind: 'prefillTokens' | 'decodeTokens') =>
@@ -140,20 +139,19 @@ export function renderActivity(now: Activity, before: Activity | undefined): str
     const size = model.sizeBytes === null ? '' : formatBytes(model.sizeBytes)
     const counts = [model.running, model.queued]
     const rates = [rate('prefillTokens'), rate('decodeTokens')]
-    models.push([model.name, model.state, size, ...counts, ...rates])
-  }
+    return [model.name, model.state, size, ...counts, ...rates]
+  })
   const slots = now.models.filter((model) => model.slots.length > 0).map(slotTable)
-  return [`${models.toString()}\n`, ...slots].join('\n')
+  return [textTable(head, rows), ...slots].join('\n')
 }
 
 const width = 30
 
 function slotTable({ name, slots }: ModelActivity): string {
-  const table = textTable(['slot', 'state', 'tokens', ''])
-  for (const slot of slots) {
-    table.push([slot.id, slot.state, `${slot.n_past} of ${slot.n_ctx}`, bar(slot)])
-  }
-  return `slots of ${name}\n${table.toString()}\n`
+  const rows = slots.map((slot) => {
+    return [slot.id, slot.state, `${slot.n_past} of ${slot.n_ctx}`, bar(slot)]
+  })
+  return `slots of ${name}\n${textTable(['slot', 'state', 'tokens', ''], rows)}`
 }
 
 const bar = ({ n_past: used, n_ctx: size }: SlotState): string => {

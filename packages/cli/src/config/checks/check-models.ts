@@ -4,7 +4,7 @@ import { type ServedModel, keepAlive } from '../served-models.js'
 import type { Setting } from '../layers/setting.js'
 import { accepts, type ValueFormat } from '../options/value-format.js'
 import { checkPresets, type PresetSettings } from '../presets.js'
-import { isPlainTemplate } from '../paths.js'
+import { isPlainTemplate } from '../chat-templates.js'
 
 const { hang_timeout: _, prepare_timeout: __, ...perModel } = schema.engine
 const formats: Readonly<Record<string, ValueFormat<unknown>>> = {

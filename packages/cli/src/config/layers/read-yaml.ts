@@ -43,13 +43,14 @@ const namesIn = (prefix: string) =>
 class YamlReader {
   readonly entries: YamlEntry[] = []
   readonly problems: string[] = []
-  readonly #file: string
   #models: Record<string, unknown> | undefined
   readonly #lines = new (yaml().LineCounter)()
   readonly #document: Yaml.Document.Parsed
 
-  constructor(text: string, file: string) {
-    this.#file = file
+  constructor(
+    text: string,
+    private readonly file: string,
+  ) {
     this.#document = yaml().parseDocument(text, { lineCounter: this.#lines, prettyErrors: false })
   }
 
@@ -57,7 +58,7 @@ class YamlReader {
     const { errors, contents } = this.#document
     for (const { message, pos } of errors) {
       const { line, col } = this.#lines.linePos(pos[0])
-      this.problems.push(`${this.#file}:${line}:${col}: ${message}`)
+      this.problems.push(`${this.file}:${line}:${col}: ${message}`)
     }
     if (errors.length === 0) this.#section(contents, '')
     return this
@@ -113,7 +114,7 @@ class YamlReader {
   }
 
   #problem(node: Yaml.Node | null, text: string): void {
-    this.problems.push(`${this.#file}:${this.#line(node)}: ${text}`)
+    this.problems.push(`${this.file}:${this.#line(node)}: ${text}`)
   }
 }
 

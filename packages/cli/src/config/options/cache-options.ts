@@ -1,5 +1,6 @@
+import { volatileLines } from '@cllm/core'
 import { folder, option } from './option.js'
-import { emptyToNone, integer, orAuto, orNone, text } from './value-format.js'
+import { emptyToNone, integer, orAuto, orNone, someTexts, text } from './value-format.js'
 
 /** The options for what slots held and others may want again: the branch `cache` of the schema. */
 export const cacheOptions = {
@@ -26,6 +27,14 @@ export const cacheOptions = {
     'Encryption key (AES-256-GCM) for the files in `cache.disk` and `cache.slot_save_path`, such as ' +
       '`openssl rand -hex 32` prints; files of another key are ignored. Prefer the variable: other ' +
       'users of the machine can see flags. Unset: not encrypted.',
+  ),
+  volatile_lines: option(
+    someTexts(volatileLines.join(', '), volatileLines.join(','), volatileLines),
+    volatileLines,
+  ).describe(
+    'Lines of system messages that would change the beginning of every prompt: `billing` (of Claude ' +
+      'Code) is left out, `clock` (such as `System time: …`) goes to the end of the last message. ' +
+      'Empty: all stay as they are.',
   ),
   slot_save_path: folder().describe(
     'Folder for the files of `POST /slots/{id}?action=save` and `restore`. Unset: both ' +

@@ -8,7 +8,7 @@ import {
   resolveServed,
   servedModels,
 } from '../served-models.js'
-import { integer, orAuto, someTexts, toggle } from './value-format.js'
+import { integer, orAuto, record, someTexts, text, toggle } from './value-format.js'
 
 /** The options for several models: the branch `models` of the schema. */
 export const modelOptions = {
@@ -38,8 +38,14 @@ export const modelOptions = {
       'first use. A single model is always preloaded.',
   ),
   max_loaded: option(orAuto(integer(1)), 'auto', { flag: 'max-loaded-models' }).describe(
-    'Maximum number of models in memory; the least recently used one is unloaded to make ' +
+    'Maximum number of models in memory; `--model-scheduler` decides which makes ' +
       'room. `auto` is as many as fit.',
+  ),
+  scheduler: option(text('a name'), 'lru', { flag: 'model-scheduler' }).describe(
+    "Which models are loaded, kept and unloaded: `lru`, `turns`, or a plugin's model scheduler.",
+  ),
+  scheduler_options: option(record(), {}, { flag: 'model-scheduler-options' }).describe(
+    'Options of the model scheduler, such as `{ "patience": 2 }`; JSON in a flag or variable.',
   ),
   autoload: option(toggle(), true, { flag: 'models-autoload' }).describe(
     'Load a model when a request asks for it. Off: such a request is refused with 400, ' +

@@ -1,3 +1,4 @@
+import { resolveProjector } from '../paths.js'
 import { adapters, resolveAdapters } from '../adapters.js'
 import { option } from './option.js'
 import { decimal, integer, oneOf, orAuto, orNone, someTexts, text, toggle } from './value-format.js'
@@ -12,12 +13,15 @@ export const nativeOptions = {
     'LoRA adapters (GGUF) of the model, requested as `MODEL:NAME`; the scale is 1 by default. The ' +
       "flag can be repeated. With several models, set it at the adapters' model.",
   ),
-  mmproj: option(orNone(text('a file')), null, { llamaCpp: 'mmprojPath' }).describe(
-    "Projector of a model that sees images: the file `mmproj-….gguf` beside the model's. Needs the " +
-      'library that `cllm native build` builds. Unset: images are refused.',
+  mmproj: option(orAuto(orNone(text('a file'))), 'auto', {
+    llamaCpp: 'mmprojPath',
+    resolve: (value, folder) => resolveProjector(value, folder),
+  }).describe(
+    "Projector of a model that sees or hears. `auto`: the catalog's or repository's, or the file `mmproj-….gguf` beside " +
+      "the model's. Needs the library that `cllm native build` builds. `none`: images and sounds are refused.",
   ),
   media_library: option(orNone(text('a file')), null, { llamaCpp: 'mediaLibrary' }).describe(
-    "llama.cpp's library for images (`libmtmd`) of the same release, in place of the one that was built here.",
+    "llama.cpp's library for images and sounds (`libmtmd`) of the same release, in place of the one that was built here.",
   ),
   reasoning: option(oneOf(['auto', 'on', 'off']), 'auto').describe(
     'Thinking for requests that do not set it; `auto` follows the chat template.',

@@ -23,34 +23,31 @@ const figures = ['ttft', 'itl']
 const groups = ['tenants', 'priorities']
 
 /** Times such as `300ms` become milliseconds; what is wrong stays as it is, for the check. */
-const milliseconds = (limits: unknown): unknown =>
-  isRecord(limits)
-    ? Object.fromEntries(Object.entries(limits).map(([name, limit]) => [name, timeOf(limit)]))
-    : limits
-
-const timeOf = (limit: unknown): unknown => {
+const milliseconds = (given: unknown): unknown => {
+  if (isRecord(given)) {
+    const all = Object.entries(given).map(([name, limit]) => [name, milliseconds(limit)])
+    return Object.fromEntries(all) as unknown
+  }
   try {
-    return typeof limit === 'string' ? duration(limit.trim()) : limit
+    return typeof given === 'string' ? duration(given.trim()) : given
   } catch {
-    return limit
+    return given
   }
 }
 
-const isLimits = (value: unknown): boolean =>
-  isRecord(value) &&
-  Object.entries(value).every(
-    ([name, limit]) => figures.includes(name) && typeof limit === 'number' && limit > 0,
-  )
+const isLimit = ([name, limit]: readonly [string, unknown]): boolean =>
+  figures.includes(name) && typeof limit === 'number' && limit > 0
 
-const isSlo = (value: unknown): boolean => {
-  if (!isRecord(value)) return false
-  const own = Object.entries(value).filter(([name]) => groups.includes(name))
-  const all = Object.entries(value).filter(([name]) => !groups.includes(name))
-  return (
-    isLimits(Object.fromEntries(all)) &&
-    own.every(([, named]) => isRecord(named) && Object.values(named).every(isLimits))
+const isLimits = (value: unknown): boolean =>
+  isRecord(value) && Object.entries(value).every(isLimit)
+
+const isSlo = (value: unknown): boolean =>
+  isRecord(value) &&
+  Object.entries(value).every(([name, limit]) =>
+    groups.includes(name)
+      ? isRecord(limit) && Object.values(limit).every(isLimits)
+      : isLimit([name, limit]),
   )
-}
 
 const parse = (text: string): unknown => {
   if (text.trim().startsWith('{')) return parseJson(text)
@@ -63,16 +60,8 @@ const slo = (): ValueFormat<SloSetting> =>
   format('limits such as ttft:300ms,itl:30ms', isSlo, { parse, placeholder: 'LIMITS' })
 
 /** Makes milliseconds of the times in {@link slo}. */
-const normalizeSlo = (value: unknown): unknown => {
-  const given = typeof value === 'string' ? parse(value) : value
-  if (!isRecord(given)) return given
-  const entries = Object.entries(given).map(([name, limit]) => {
-    if (!groups.includes(name) || !isRecord(limit)) return [name, timeOf(limit)]
-    const named = Object.entries(limit).map(([who, limits]) => [who, milliseconds(limits)])
-    return [name, Object.fromEntries(named)]
-  })
-  return Object.fromEntries(entries) as unknown
-}
+const normalizeSlo = (value: unknown): unknown =>
+  milliseconds(typeof value === 'string' ? parse(value) : value)
 
 const [defaultBatching, defaultOrder] = defaultPolicyName.split('+') as [string, string]
 

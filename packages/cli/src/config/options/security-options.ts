@@ -27,6 +27,10 @@ export const securityOptions = {
       'of this machine, `apps` those of desktop apps (both may anyway without keys on a loopback ' +
       'address), `*` is all. A proxy on this machine may pass their names on as `Host`.',
   ),
+  media_urls: option(someTexts('hosts', 'HOSTS'), []).describe(
+    'Servers from which images and sounds in prompts are fetched: `HOST` or `*` for all of them, at public addresses ' +
+      'and on the ports 80 and 443, and `HOST:PORT`, also at a private address. Unset: a URL is refused.',
+  ),
   tls_cert: file().describe('Certificate chain in PEM format; with it, the server uses HTTPS.'),
   tls_key: file().describe('Private key of the certificate, in PEM format.'),
   max_connections: option(integer(1), 4096).describe(

@@ -1,11 +1,23 @@
+import { builtInProtocols } from '@cllm/http-koa'
 import { folder, option } from './option.js'
-import { protocolChoice } from '../protocol-names.js'
-import { decimal, format, integer, record, splitAtCommas, toggle } from './value-format.js'
+import { decimal, format, integer, orAuto, record, splitAtCommas, toggle } from './value-format.js'
 
 const addresses = format<string>(
   'an address',
   (value) => typeof value === 'string' && splitAtCommas(value).length > 0,
   { placeholder: 'ADDRESS' },
+)
+
+const isName = (value: unknown): boolean => typeof value === 'string' && /^[^,\s]+$/.test(value)
+
+/** The APIs to serve: all that are registered, or the named ones. Plug-ins may add names. */
+const protocols = format<readonly string[] | 'all'>(
+  `all, or a list of ${builtInProtocols.map(({ name }) => name).join(', ')} and names from plugins`,
+  (value) => value === 'all' || (Array.isArray(value) && value.every(isName)),
+  {
+    parse: (text) => (text.trim() === 'all' ? 'all' : splitAtCommas(text)),
+    placeholder: 'NAMES',
+  },
 )
 
 /** The options of the HTTP server: the branch `server` of the schema. */
@@ -15,8 +27,9 @@ export const serverOptions = {
       '`0.0.0.0` is every address of the machine.',
   ),
   port: option(integer(0, 65_535, 'PORT'), 8080).describe('Port to listen on; 0 takes a free one.'),
-  body_limit: option(integer(1024, Infinity, 'BYTES'), 1024 * 1024).describe(
-    'Largest request body, in bytes; a larger one is refused with 413.',
+  body_limit: option(orAuto(integer(1024, Infinity, 'BYTES')), 'auto').describe(
+    'Largest request body, in bytes; a larger one is refused with 413. `auto` is 1 MiB, or 32 MiB where ' +
+      'a model has a projector (`mmproj`).',
   ),
   bodies_limit: option(integer(64 * 1024, Infinity, 'BYTES'), 256 * 1024 * 1024).describe(
     'Bytes of the bodies of all open requests; above it, a body over 64 KiB is refused with 429. At ' +
@@ -26,7 +39,7 @@ export const serverOptions = {
     'Buffer per streamed answer for a slow client, in bytes; when it is full, the stream ' +
       'is cut off and the request cancelled.',
   ),
-  protocols: option(protocolChoice, 'all').describe(
+  protocols: option(protocols, 'all').describe(
     "APIs to serve; a list in YAML. `all` includes plugins'.",
   ),
   protocol_options: option(record(), {}).describe(

@@ -127,12 +127,21 @@ export const oneOf = <const Word extends string>(words: readonly Word[]): ValueF
     { placeholder: words.join('|') },
   )
 
-/** A list of texts, none of them empty; written as text, they are separated by commas. */
-export const someTexts = (expected: string, placeholder: string): ValueFormat<readonly string[]> =>
+/**
+ * A list of texts, none of them empty, or of the given words; written as text, they are separated by commas.
+ */
+export const someTexts = <Word extends string>(
+  expected: string,
+  placeholder: string,
+  words?: readonly Word[],
+): ValueFormat<readonly Word[]> =>
   format(
     `a list of ${expected}`,
     (value) =>
-      Array.isArray(value) && value.every((one) => typeof one === 'string' && one.trim() !== ''),
+      Array.isArray(value) &&
+      value.every(
+        (one: Word) => words?.includes(one) ?? (typeof one === 'string' && one.trim() !== ''),
+      ),
     { parse: splitAtCommas, placeholder },
   )
 

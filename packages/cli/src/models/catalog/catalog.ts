@@ -1,11 +1,12 @@
 import type { SamplingParams } from '@cllm/core'
 import { readData } from '../../config/read-data.js'
+import { projectorName } from '../projector.js'
 import type { ModelShape } from '@cllm/backend-llamacpp'
 
 /** The model to serve where no better one can be had: it comes from npm. */
 export const DEFAULT_MODEL = 'tinyllama-1.1b-chat'
 
-type Stored = Omit<CatalogEntry, 'file' | 'sources'> & {
+type Stored = Omit<CatalogEntry, 'file' | 'sources' | 'projector'> & {
   /** Default: the name of the file in `from`. */
   readonly file?: string
   /** Default: the file `from` on Hugging Face. */
@@ -14,16 +15,30 @@ type Stored = Omit<CatalogEntry, 'file' | 'sources'> & {
   readonly from?: string
   /** The file's SHA-256 as its publisher's page says it, and the commit that has the file. */
   readonly pin?: { readonly commit: string; readonly sha256: string }
+  /** The same of the projector. */
+  readonly projector?: Pick<Stored, 'bytes' | 'pin'> & { readonly from: string }
 }
 
-function toEntry({ from = '', file, sources, pin, ...entry }: Stored): CatalogEntry {
-  const uri = `hf:${from}${pin === undefined ? '' : `#${pin.commit}`}`
-  const source = { kind: 'hugging-face', uri, bytes: entry.bytes } as const
+function toEntry({ from = '', file, sources, pin, projector, ...entry }: Stored): CatalogEntry {
+  const name = file ?? from.slice(from.lastIndexOf('/') + 1)
   return {
     ...entry,
-    file: file ?? from.slice(from.lastIndexOf('/') + 1),
-    sources: sources ?? [pin === undefined ? source : { ...source, sha256: pin.sha256 }],
+    file: name,
+    sources: sources ?? [sourceOf(from, entry.bytes, pin)],
+    ...(projector && {
+      projector: {
+        file: projectorName(name),
+        bytes: projector.bytes,
+        sources: [sourceOf(projector.from, projector.bytes, projector.pin)],
+      },
+    }),
   }
+}
+
+function sourceOf(from: string, bytes: number, pin: Stored['pin']): HuggingFaceSource {
+  const source = { kind: 'hugging-face', uri: `hf:${from}`, bytes } as const
+  if (pin === undefined) return source
+  return { ...source, uri: `${source.uri}#${pin.commit}`, sha256: pin.sha256 }
 }
 
 /**
@@ -111,6 +126,8 @@ export interface CatalogEntry {
   /** Size of the GGUF from the first source. */
   readonly bytes: number
   readonly shape?: CatalogShape
+  /** What it sees or hears with. Default: nothing. */
+  readonly projector?: Pick<CatalogEntry, 'file' | 'bytes' | 'sources'>
   /** What its authors recommend, or was measured here; a request's own values go first. */
   readonly sampling?: Partial<SamplingParams>
   /** What a server says of it at its start. Default: nothing. */

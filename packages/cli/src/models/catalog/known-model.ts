@@ -3,6 +3,7 @@ import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
 import { catalog, type CatalogEntry, findEntry } from './catalog.js'
 import { shapeOf } from './memory-of.js'
+import { isProjector, projectorBeside } from '../projector.js'
 import { join } from 'node:path'
 
 /** What is known of a model without fetching it. */
@@ -26,7 +27,10 @@ export async function knownModel(spec: string, folder: string): Promise<KnownMod
   if (path !== undefined) {
     // a server's process does without the rest of it
     const { readModelShape } = await import('@cllm/backend-llamacpp')
-    return { name: spec, entry, path, shape: await readModelShape(path) }
+    const shape = await readModelShape(path)
+    const projector = projectorBeside(path)
+    const more = projector === undefined ? 0 : (await stat(projector)).size
+    return { name: spec, entry, path, shape: { ...shape, sizeBytes: shape.sizeBytes + more } }
   }
   if (entry !== undefined) return { name: spec, entry, path, shape: shapeOf(entry) }
   const message = `${spec} is no file and no name that \`cllm models\` or \`cllm list\` shows`
@@ -60,7 +64,7 @@ export async function downloadedModels(
 ): Promise<DownloadedModel[]> {
   const files = await readdir(folder).catch(() => [])
   const models = files
-    .filter((file) => /\.gguf$/i.test(file))
+    .filter((file) => /\.gguf$/i.test(file) && !isProjector(file))
     .sort()
     .map(async (file) => {
       const path = join(folder, file)

@@ -10,7 +10,7 @@ export interface ModelListing {
   readonly name: string
   readonly title: string
   readonly licence: string
-  /** Size of the file, or its size once downloaded. */
+  /** Size of the file, or its size once downloaded, with its projector. */
   readonly bytes: number
   /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
   readonly memoryBytes: number | null
@@ -28,14 +28,14 @@ export async function listModels(
 ): Promise<ModelListing[]> {
   return await Promise.all(
     catalog.map(async (entry) => {
-      const { name, title, licence, bytes, file, sources } = entry
+      const { name, title, licence, bytes, file, sources, projector } = entry
       const path = join(cacheFolder, file)
       const found = await stat(path).catch(() => undefined)
       return {
         name,
         title,
         licence,
-        bytes: found?.size ?? bytes,
+        bytes: (found?.size ?? bytes) + (projector?.bytes ?? 0),
         memoryBytes: memoryOf(entry),
         checked: sources[0].sha256 !== undefined,
         present: found !== undefined,
@@ -55,11 +55,11 @@ const usualContext = 4096
 
 /** The listing as a table for the terminal. */
 export function modelTable(models: readonly ModelListing[]): string {
-  const table = textTable(['name', 'size', 'memory', 'licence', 'here', 'what'])
-  for (const { name, bytes, memoryBytes, licence, present, title, checked } of models) {
+  const rows = models.map((model) => {
+    const { name, bytes, memoryBytes, licence, present, title, checked } = model
     const size = `${checked || present ? '' : 'about '}${formatBytes(bytes)}`
     const memory = memoryBytes === null ? '' : formatBytes(memoryBytes)
-    table.push([name, size, memory, licence, present ? 'yes' : 'no', title])
-  }
-  return `${table.toString()}\n`
+    return [name, size, memory, licence, present ? 'yes' : 'no', title]
+  })
+  return textTable(['name', 'size', 'memory', 'licence', 'here', 'what'], rows)
 }

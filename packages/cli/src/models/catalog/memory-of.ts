@@ -9,7 +9,7 @@ const usualMemory: Pick<
 > = { batchSize: 512, outputs: 64, kvCacheType: 'f16', flashAttention: 'auto' }
 
 /** What is known of a catalog model's memory before it is downloaded; undefined: nothing. */
-export function shapeOf({ shape, bytes }: CatalogEntry): ModelShape | undefined {
+export function shapeOf({ shape, bytes, projector }: CatalogEntry): ModelShape | undefined {
   if (shape === undefined) return undefined
   const { headSize, layers, keyValueHeads } = shape
   return {
@@ -26,7 +26,7 @@ export function shapeOf({ shape, bytes }: CatalogEntry): ModelShape | undefined 
     comparesTexts: false,
     ropeTheta: undefined,
     rmsNormEpsilon: undefined,
-    sizeBytes: bytes,
+    sizeBytes: bytes + (projector?.bytes ?? 0),
   }
 }
 

@@ -81,3 +81,8 @@ async function readStart(path: string, expected: string): Promise<Buffer> {
     throw new CllmError('model_unavailable', `cannot read the model ${path}: ${problem}`, { cause })
   }
 }
+
+/** Whether there is something at a path. */
+export async function exists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => undefined)) !== undefined
+}

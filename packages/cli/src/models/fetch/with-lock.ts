@@ -1,5 +1,7 @@
+import { mkdir } from 'node:fs/promises'
 import { setTimeout as delay } from 'node:timers/promises'
 import { CllmError } from '@cllm/core'
+import type { FetchOptions } from './fetch-progress.js'
 import { takeFileLock } from './file-lock.js'
 
 /** How to wait for a lock and hold it. */
@@ -42,4 +44,31 @@ export async function withLock<T>(
   } finally {
     await lock.release()
   }
+}
+
+/**
+ * The path that `find` knows, or that `fetch` brings while no other process fetches the same.
+ *
+ * @param path - what is locked, in the folder for downloads
+ * @param model - the model, as it is shown
+ */
+export async function fetchOnce(
+  path: string,
+  model: string,
+  options: FetchOptions,
+  find: () => Promise<string | undefined>,
+  fetch: (options: FetchOptions) => Promise<string>,
+): Promise<string> {
+  const present = await find()
+  if (present !== undefined) return present
+  const { cacheFolder, signal, onProgress, lockStaleMs: staleMs } = options
+  await mkdir(cacheFolder, { recursive: true })
+  const onWait = () => onProgress({ kind: 'waiting', model })
+  return await withLock(path, { signal, onWait, staleMs }, async (signal) => {
+    const fetched = await find() // by another process meanwhile
+    if (fetched !== undefined) return fetched
+    const file = await fetch({ ...options, signal })
+    onProgress({ kind: 'done', model, path: file })
+    return file
+  })
 }

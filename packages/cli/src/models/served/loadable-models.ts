@@ -16,9 +16,16 @@ import {
   toEngineSettings,
   toSupervisorOptions,
 } from '../../engine/to-engine-settings.js'
+import { hasMediaLibrary } from '../../engine/native-library.js'
+import { openUnloadedStates, type UnloadedStates } from '../../engine/memory/unloaded-states.js'
 import { isDraftModel } from '../../plugins/check-choices.js'
 import { pullModel } from '../pull-model.js'
-import { modelName, type ModelSources, type ResolveModelOptions } from '../resolve-model.js'
+import {
+  mayHaveProjector,
+  modelName,
+  type ModelSources,
+  type ResolveModelOptions,
+} from '../resolve-model.js'
 
 /** The inputs for loading models besides the configuration. */
 export interface LoadingParts {
@@ -33,6 +40,8 @@ export class LoadableModels {
   readonly specs = new Map<string, string>()
   /** The adapters of every model, by its name. */
   readonly adapterSets = new Map<string, AdapterSet>()
+  /** Where states of models wait that are not in memory. */
+  readonly unloaded: UnloadedStates | undefined
   readonly #engines = new Set<EngineProcess>()
   readonly #sources: ModelSources
   #logLevel: string | undefined
@@ -43,6 +52,9 @@ export class LoadableModels {
     private readonly parts: LoadingParts,
   ) {
     this.#sources = parts.registry.modelSources()
+    const { models, cache } = loaded.config
+    const areSeveral = Object.keys(models.served).length > 1
+    if (areSeveral && cache.ram !== 0 && cache.disk === null) this.unloaded = openUnloadedStates()
     // A wrong router is told before a model is fetched.
     if (loaded.config.cluster.workers > 1) this.#createRouter()
   }
@@ -92,20 +104,35 @@ export class LoadableModels {
       name,
       ...(keepAliveMs === undefined ? {} : { keepAliveMs }),
       load: async ({ heldBytes, signal }) => {
-        const { path } = await this.#fetch(spec, settings, signal)
+        const textOnly = !(await this.#looksFor(spec, settings))
+        const found = await this.#fetch(spec, settings, signal, textOnly)
         const draft = await this.#fetchDraft(settings, signal)
-        return await this.#spawn({ name, spec, path, settings, ...draft }, heldBytes, signal)
+        return await this.#spawn({ ...found, name, settings, ...draft }, heldBytes, signal)
       },
     }
   }
 
-  async #fetch(spec: string, settings: OwnSettings, closing: AbortSignal) {
+  /** Whether a projector that is found would be used. */
+  async #looksFor(spec: string, settings: OwnSettings): Promise<boolean> {
+    const { engine } = this.loaded.config
+    const { mmproj = engine.mmproj } = settings
+    if (mmproj !== 'auto' || !this.findOptions(settings).mustBeGguf) return false
+    if (engine.media_library !== null) return true
+    if (!mayHaveProjector(spec)) return false
+    if (await hasMediaLibrary(this.io.env)) return true
+    const why = 'nothing encodes images here: `cllm native build` builds the library'
+    this.parts.logger.info({ model: spec }, `served without a projector, if there is one: ${why}`)
+    return false
+  }
+
+  async #fetch(spec: string, settings: OwnSettings, closing: AbortSignal, textOnly = false) {
     const { io, loaded } = this
     const { cache } = loaded.config.models
     const folder = cache === null ? {} : { cacheFolder: cache }
     return await pullModel(spec, io.stderr, {
       env: io.env,
       signal: closing,
+      textOnly,
       ...this.findOptions(settings),
       ...folder,
     })
@@ -116,7 +143,7 @@ export class LoadableModels {
     const { speculative } = this.loaded.config.scheduler
     const find = this.findOptions(settings)
     if (!isDraftModel(speculative, this.parts.registry, find)) return {}
-    const { path } = await this.#fetch(speculative, settings, closing)
+    const { path } = await this.#fetch(speculative, settings, closing, true)
     return { draftPath: path }
   }
 
@@ -170,8 +197,14 @@ export class LoadableModels {
     const { io, loaded } = this
     const { logger, crashes } = this.parts
     const { recorder: recorderConfig } = loaded.config
+    const settings = toEngineSettings(loaded, model)
+    const unloaded = this.unloaded?.folder
     const engine = await spawnEngine(
-      { ...toEngineSettings(loaded, model), ...shares },
+      {
+        ...settings,
+        ...shares,
+        ...(unloaded && { cache: { ram: 0, ...settings.cache, unloaded } }),
+      },
       {
         env: io.env,
         signal: closing,

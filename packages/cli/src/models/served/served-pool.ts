@@ -19,6 +19,8 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
   const several = sources.byName()
   const isSingle = several.length === 0
   const models = isSingle ? [sources.single()] : several
+  const { preload, scheduler, scheduler_options: schedulerOptions } = config.models
+  const policy = parts.registry.modelSchedulers.create(scheduler, schedulerOptions)
   const names = models.map(({ name }) => name)
   let die: (reason: string) => void
   const death = new Promise<string>((resolve) => (die = resolve))
@@ -26,6 +28,7 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
     models,
     aliases: aliasesOf(config, names),
     tags: config.models.tags,
+    scheduler: { name: scheduler, policy },
     options: optionsOf(config, isSingle),
     clock: systemClock,
     logger,
@@ -33,7 +36,6 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
       if (isSingle) die(reason)
     },
   })
-  const { preload } = config.models
   return {
     directory: new NamedModels(pool, { adapterSetOf: adapterSets(sources.adapterSets) }),
     store: new CatalogStore(pool, sources, loaded, io),
@@ -44,7 +46,10 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
       const first = isSingle || preload.includes('*') ? names : preload
       for (const name of first) await pool.load(name, { isTold })
     },
-    close: async () => await pool.close(),
+    close: async () => {
+      sources.unloaded?.remove()
+      await pool.close()
+    },
     setLogLevel: (level) => sources.setLogLevel(level),
   }
 }

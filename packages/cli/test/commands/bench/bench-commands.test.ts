@@ -18,8 +18,8 @@ import { benchCompare } from '../../../src/commands/bench/bench-compare.js'
 import { benchEngine } from '../../../src/commands/bench/bench-engine.js'
 import { benchServe } from '../../../src/commands/bench/bench-serve.js'
 import { benchCalibrate } from '../../../src/commands/bench/calibrate.js'
-import { hostedSettings } from '../../../src/commands/hosted/model-host.js'
-import { loadConfig } from '../../../src/config/load-config.js'
+import { hostedConfig } from '../../../src/commands/hosted/model-host.js'
+import { loadConfig, type LoadedConfig } from '../../../src/config/load-config.js'
 import { toEngineSettings } from '../../../src/engine/to-engine-settings.js'
 import { exitCodeOf } from '../../../src/commands/bench/output.js'
 import { tune } from '../../../src/commands/bench/tune.js'
@@ -464,18 +464,17 @@ t.test(
     const model = { name: 'tiny', path: '/tiny.gguf', spec: '/tiny.gguf' }
     const sizes = { slots: 3, contextSize: undefined, batchSize: 64, threads: 2 }
     const asked = { model: model.spec, ...sizes, gpu: 'off', policy: 'adaptive+fcfs' } as const
-    const served = toEngineSettings(loadConfig({ argv: ['--model', model.spec], env: {} }), {
-      ...model,
-      settings: {},
-    })
-    const { options, cache, backend } = hostedSettings({ ...asked, asServed: true }, model, [])
+    const settingsOf = (loaded: LoadedConfig) =>
+      toEngineSettings(loaded, { ...model, settings: {} })
+    const served = settingsOf(loadConfig({ argv: ['--model', model.spec], env: {} }))
+    const { options, cache, backend } = settingsOf(hostedConfig({ ...asked, asServed: true }, []))
     t.same([options, cache], [served.options, served.cache])
     t.match(options, { speculative: 'auto' })
     t.same(backend, { ...served.backend, slots: 3, batchSize: 64, threads: 2, gpu: 'off' })
-    const bare = hostedSettings(asked, model, [])
-    t.same([bare.options, bare.cache], [{}, undefined])
-    const guessing = hostedSettings({ ...asked, speculates: true }, model, [])
-    t.same([guessing.options, guessing.cache], [{ speculative: 'auto' }, undefined])
+    const bare = settingsOf(hostedConfig(asked, []))
+    t.match([bare.options, bare.cache], [{ speculative: 'off' }, { ram: 0 }])
+    const guessing = settingsOf(hostedConfig({ ...asked, speculates: true }, []))
+    t.match([guessing.options, guessing.cache], [{ speculative: 'auto' }, { ram: 0 }])
     t.end()
   },
 )

@@ -3,13 +3,20 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { recordedLoad, simulatePolicy, syntheticDataset, type SimulationResult } from '@cllm/bench'
-import type { Recording } from '@cllm/core'
-import { batchings, createPolicy, orders } from '@cllm/scheduler'
+import { PluginRegistry, type Recording } from '@cllm/core'
+import { batchings, createPolicy, modelSchedulers, orders } from '@cllm/scheduler'
 import { builtInMachines, type MachineModel, recordedMachine } from '@cllm/simulation'
 import { simulate } from '../../../src/commands/bench/simulate.js'
 import { commandIo } from '../../inside.js'
 
-const policies = async () => ({ createPolicy, batchings, orders })
+const schedulers = new PluginRegistry()
+for (const one of modelSchedulers) schedulers.registerModelScheduler(one)
+const policies = async () => ({
+  createPolicy,
+  batchings,
+  orders,
+  modelSchedulers: schedulers.modelSchedulers,
+})
 
 const run = async (argv: string[]) => {
   const output = commandIo()
@@ -169,6 +176,9 @@ t.test('wrong input', async (t) => {
     [['--machines', '2', '--drain', '2@5'], 'expected machines from 0 to 1, got 2'],
     [['--drain', 'x'], 'expected a machine and seconds, such as 3@60'],
     [['--draft', '0.1'], 'expected --speculative SHARE with it'],
+    [['--images', '2,100,50'], 'expected a share, tokens and milliseconds'],
+    [['--images', '0.5,100,Infinity'], 'expected a share, tokens and milliseconds'],
+    [['--images', '0.5,100,50,1'], 'expected a share, tokens and milliseconds'],
   ]
   for (const [argv, message] of cases) await t.rejects(run(argv), { message: new RegExp(message) })
 })
@@ -428,3 +438,34 @@ t.test(
     t.match(await of('pooled.json', '--kv-tokens', '400'), { kvTokens: 400 })
   },
 )
+
+t.test('several models in turns', async (t) => {
+  const argv = ['--dataset', 'agents', '--requests', '15', '--rate', '0.3', '--cost', 'gpu-8b']
+  const on = async (scheduler: string) => {
+    const flags = ['--models', '3', '--load-ms', '4000', '--model-scheduler', scheduler, '--json']
+    const [result] = results(await run([...argv, ...flags]))
+    return result!
+  }
+  const [lru, turns, again] = [await on('lru'), await on('turns'), await on('turns')]
+  t.match(lru.models, { scheduler: 'lru', maxLoaded: 2 })
+  for (const { summary } of [lru, turns]) t.equal(summary.requests.failed, 0)
+  t.ok((turns.swaps ?? 0) < 0.6 * (lru.swaps ?? 0), `${turns.swaps} swaps, ${lru.swaps} with lru`)
+  t.same({ ...again, wall_ms: 0 }, { ...turns, wall_ms: 0 })
+  const wrong = run([...argv, '--models', '3', '--model-scheduler', 'best'])
+  await t.rejects(wrong, { message: /^model scheduler: expected one of lru, turns/ })
+})
+
+t.test('images are encoded beside the steps', async (t) => {
+  const load = ['--requests', '40', '--rate', '4', '--input-len', '100', '--output-len', '10']
+  const of = async (...more: string[]) => results(await run([...load, '--json', ...more]))[0]!
+  const plain = await of()
+  const seen = await of('--images', '0.5,300,150')
+  t.same(seen.images, { share: 0.5, tokens: 300, encodeMs: 150, lostShare: 0 })
+  t.equal(plain.images, undefined)
+  const some = (seen.summary.promptTokens - plain.summary.promptTokens) / 300
+  t.ok(some > 12 && some < 28 && Number.isInteger(some), `${some} of 40 have one`)
+  const added = seen.summary.ttftMs!.mean - plain.summary.ttftMs!.mean
+  t.ok(added > 60 && added < 300, `${added} ms`)
+  const { stdout } = await run([...load, '--images', '0.5,300,150'])
+  t.match(stdout, /50 % of the requests have an image of 300 tokens, encoded in 150 ms/)
+})

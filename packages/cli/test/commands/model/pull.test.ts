@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import type { CommandIo, RunCommand } from '../../../src/commands/command-io.js'
 import { run as synth } from '../../../src/commands/model/model-synth.js'
-import { run as models } from '../../../src/commands/model/models.js'
+import { models } from '../../../src/commands/model/list.js'
 import { run as pull } from '../../../src/commands/model/pull.js'
 
 async function execute(run: RunCommand, argv: string[], env: NodeJS.ProcessEnv = process.env) {

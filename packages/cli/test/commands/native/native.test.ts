@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFile, mkdir, readdir, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
@@ -104,6 +104,17 @@ t.test('a build is measured, kept, shown and removed', async (t) => {
   t.match(await run('native remove'), { code: 0, stdout: 'deleted one build\n' })
   t.match(await run('native remove'), { code: 0, stdout: /^no local builds/ })
   t.same(await readdir(native), [])
+})
+
+t.test('what encodes images is built alone, for other machines', async (t) => {
+  const { model, cache, native } = await tinyModel(t)
+  const { io, written } = ioIn(cache)
+  const file = join(cache, 'libcllm-media.so')
+  t.equal(await nativeBuild(['--media', file, '--jobs', '1'], io, tools(model)), 0)
+  t.match(written.stderr, /compiling/)
+  t.same((await readFile(file)).length, (await readFile(model)).length)
+  t.same(await readdir(cache), ['libcllm-media.so'], 'and nothing else is left')
+  await t.rejects(readdir(native))
 })
 
 t.test('a build that is stopped leaves nothing', async (t) => {

@@ -1,9 +1,14 @@
-import { CllmError, type EngineStatistics, type RequestReport } from '@cllm/core'
+import {
+  CllmError,
+  type EngineActivity,
+  type EngineStatistics,
+  type RequestReport,
+} from '@cllm/core'
 import type { EngineCallName, RecordingParts } from '@cllm/host'
 import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
-import { planActivity } from './plan-activity.js'
 import { mergeRecordings } from './merge-recordings.js'
-import { lastOfAll } from './merge-statistics.js'
+import { mergeActivities } from './merge-activity.js'
+import { mergeStatistics } from './last-statistics.js'
 import { idThere } from '../../link/request-ids.js'
 
 const first: CallPlan['merge'] = (answers) => answers.values().next().value
@@ -95,4 +100,49 @@ function planSlotAction(message: CallMessage, { members }: CallContext): CallPla
     own -= slots
   }
   throw new CllmError('invalid_request', `There is no slot ${slot}`)
+}
+
+/** All workers together. Requests of other fronts keep the ids that their worker gave them. */
+function planActivity(message: CallMessage, { members, cursors }: CallContext): CallPlan {
+  const to = members.allForCall()
+  const [cursor] = message.arguments as [number | undefined]
+  const since = cursors.get(cursor)
+  return {
+    to,
+    messageTo: ({ record }) => ({ ...message, arguments: [since?.get(record.id)] }),
+    merge(answers) {
+      const reached = new Map<string, number>()
+      const all = to.flatMap(({ record }) => {
+        const activity = answers.get(record.id) as EngineActivity | undefined
+        if (activity === undefined) {
+          const seen = since?.get(record.id)
+          if (seen !== undefined) reached.set(record.id, seen)
+          return []
+        }
+        reached.set(record.id, activity.cursor)
+        return [activity]
+      })
+      return mergeActivities(all, cursors.add(reached))
+    },
+  }
+}
+
+/** Of all workers. Those of a worker that cannot answer now are as they were, so that no counter goes back. */
+function lastOfAll({
+  members,
+  placing,
+  statistics,
+  refusedMessages,
+}: CallContext): EngineStatistics {
+  const { placed, movedExactly, movedInexactly } = placing.counts
+  const waits: number[] = []
+  const all = members.all.flatMap(({ record, state }) => {
+    const last = statistics.get(record.id)
+    if (state === 'up' && last?.waitMs !== undefined) waits.push(last.waitMs)
+    return last === undefined ? [] : [last]
+  })
+  const list = members.statistics
+  const counts = { placed, movedExactly, movedInexactly }
+  const workers = { list, ...counts, refusedMessages: refusedMessages() }
+  return { ...mergeStatistics([...all, ...statistics.gone], waits), workers }
 }

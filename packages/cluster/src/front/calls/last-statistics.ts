@@ -43,3 +43,18 @@ export class LastStatistics {
     return [...this.#gone.values(), ...(this.#sum === undefined ? [] : [this.#sum])]
   }
 }
+
+/**
+ * The statistics of several engines as of one: counters add up, slots follow each other.
+ *
+ * @param waits - what a new request is predicted to wait at each that takes requests: the router looks for the least
+ */
+export function mergeStatistics(
+  all: readonly EngineStatistics[],
+  waits: readonly number[],
+): EngineStatistics {
+  const [first, ...others] = all as readonly [EngineStatistics, ...EngineStatistics[]]
+  const { waitMs: _, ...sum } = others.reduce((sum, one) => sumStatistics(sum, one), first)
+  const least = waits.length === 0 ? {} : { waitMs: Math.min(...waits) }
+  return { ...sum, ...least, slots: sum.slots.map((one, slot) => ({ ...one, slot })) }
+}

@@ -37,9 +37,8 @@ export function isExactOn({ drawnBy }: PlacedRequest, { fingerprint }: WorkerRec
 }
 
 /** Whether a worker can go on with the tokens so far at all: another model may be there under the same name. */
-function isPossibleOn({ drawnBy }: PlacedRequest, { info }: WorkerRecord): boolean {
-  return drawnBy === undefined || isSameModel(drawnBy.info.model, info.model)
-}
+const isPossibleOn = ({ drawnBy }: PlacedRequest, { info }: WorkerRecord): boolean =>
+  drawnBy === undefined || isSameModel(drawnBy.info.model, info.model)
 
 /** Asks the router about the workers that may have a request: those that continue it exactly, if any. */
 export function chooseWorker(placed: PlacedRequest, parts: Choosing, now: number): Choice {

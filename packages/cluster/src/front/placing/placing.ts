@@ -265,6 +265,5 @@ export class Placing {
 }
 
 /** Failures that say nothing of the request: another worker can have it. */
-function isOfWorker(code: string): boolean {
-  return code === 'engine_unavailable' || code === 'shutting_down'
-}
+const isOfWorker = (code: string): boolean =>
+  code === 'engine_unavailable' || code === 'shutting_down'

@@ -145,10 +145,13 @@ export interface EngineCalls {
    * still waits is not computed.
    */
   embed(input: Prompt, options?: EmbedOptions): Promise<Embedding>
-  /** A conversation as the model's template writes it. */
+  /**
+   * A conversation as the model's template writes it. What is encoded for it is the `tenant`'s, where tenants share
+   * nothing.
+   */
   applyTemplate(
     messages: readonly ChatMessage[],
-    options?: ChatRenderOptions,
+    options?: ChatRenderOptions & { readonly tenant?: string },
   ): Promise<RenderedChat>
   /** What the engine serves. */
   info(): Promise<EngineInfo>

@@ -29,10 +29,21 @@ export interface ModelStatus {
   readonly expiresAt: number | undefined
   /** Why it could not be loaded last time. */
   readonly error: CllmError | undefined
+  /** How often it was loaded, and unloaded to make room for another one; absent: it is always there. */
+  readonly loads?: number
+  readonly swaps?: number
   /** Further names of it; default: none. */
   readonly aliases?: readonly string[]
   /** Words for clients that sort models by them; default: none. */
   readonly tags?: readonly string[]
+}
+
+/** How urgently a model is needed. */
+export interface ModelUrgency {
+  /** Higher is more urgent; default 0. */
+  readonly priority?: number
+  /** Milliseconds from now until the first token is due; default: none. */
+  readonly deadlineMs?: number
 }
 
 /** How a model is opened. */
@@ -52,6 +63,8 @@ export interface OpenOptions {
    * one that is not. Default false.
    */
   readonly peek?: boolean
+  /** Of the work that it is opened for, while that waits for the model. Default: priority 0, no deadline. */
+  readonly urgency?: ModelUrgency
   /** Asks for the load itself, which a directory may do where it does not load for requests. Default false. */
   readonly load?: boolean
 }
@@ -62,6 +75,8 @@ export interface ModelLoading {
   readonly autoload: boolean
   /** Models in memory at a time. */
   readonly maxLoaded: number
+  /** What decides which; see `--model-scheduler`. */
+  readonly scheduler: string
 }
 
 /** A model with something of its own, which requests can name like a model. */

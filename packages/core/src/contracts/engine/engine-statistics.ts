@@ -1,6 +1,7 @@
 import type { SlotId } from '../model/backend.js'
 import type { CacheStatistics } from './cache-statistics.js'
 import type { RecorderStatistics } from './recording.js'
+import type { PromptParting } from './request-report.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 
 /** The status of a slot. */
@@ -45,6 +46,28 @@ export interface SpeculationStatistics {
   readonly draftTokens: number
   /** Those of the tokens that were drawn. */
   readonly acceptedTokens: number
+}
+
+/** Prompts that parted from the call before: see `PromptParting`. */
+export interface PartingStatistics {
+  readonly prompts: number
+  /** Tokens that were computed again for that. */
+  readonly tokens: number
+}
+
+/** The images and sounds that are encoded beside the steps. */
+export interface EncodeStatistics {
+  /** Files that wait, with the one that is being encoded, and milliseconds that they are predicted to take. */
+  readonly waiting: number
+  readonly waitMs: number
+  readonly encoded: number
+  readonly failed: number
+  /** Files whose encoding was kept. */
+  readonly found: number
+  /** Milliseconds of those that were encoded. */
+  readonly encodeMs: number
+  /** Milliseconds for which they waited for others before. */
+  readonly queueMs: number
 }
 
 /** The KV cells that all slots share. */
@@ -102,6 +125,8 @@ export interface EngineStatistics extends StepStatistics {
   readonly steps: number
   /** Steps of batches that were interrupted for a client's request; not among `steps`. */
   readonly interruptedSteps: number
+  /** By what made a call the one before. Absent where an engine does not say. */
+  readonly partings?: Readonly<Record<PromptParting['by'], PartingStatistics>>
   /** In the backend's forward passes. */
   readonly decodeMs: number
   /** The prompts' part of that; where a pass computed a prompt and answers at once, an estimate. */
@@ -112,6 +137,8 @@ export interface EngineStatistics extends StepStatistics {
   readonly busyMs: number
   /** Absent where nothing was ever drafted. */
   readonly speculation?: SpeculationStatistics
+  /** Absent where the model takes no images and sounds. */
+  readonly encodes?: EncodeStatistics
   /** Absent where each slot has cells of its own. */
   readonly kvPool?: KvPoolStatistics
   /** The tiers behind the slots; absent where there are none. */

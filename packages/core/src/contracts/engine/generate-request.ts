@@ -6,7 +6,8 @@ import type { ChatMessage, ChatRenderOptions, PromptMedia, TokenId } from '../mo
 export type Prompt =
   | { readonly text: string; readonly media?: readonly PromptMedia[] }
   | { readonly messages: readonly ChatMessage[]; readonly template?: ChatRenderOptions }
-  | { readonly tokens: readonly TokenId[] }
+  /** Here `at` is the index of the token before which a file is shown. */
+  | { readonly tokens: readonly TokenId[]; readonly media?: readonly PromptMedia[] }
 
 /** What a request asks to be written: its prompt, and how each token is chosen. */
 export interface GenerationTask {
@@ -49,6 +50,8 @@ export interface RequestScheduling {
    * queue hold for it as for any other request.
    */
   readonly arrivedMsAgo?: number
+  /** Milliseconds for which it, or its client's call, waited for its model, by reason: for its report. */
+  readonly modelWait?: Readonly<Partial<Record<'turn' | 'load', number>>>
   readonly tenant?: string
   readonly session?: string
   /** Only requests of one group share a step. */
@@ -75,6 +78,11 @@ export interface RequestScheduling {
    * quarter of the tier at most: the oldest are kept no longer then. Default: not.
    */
   readonly keepMs?: number
+  /**
+   * How soon its program's next request is to be expected, in milliseconds after its end; 0: none is. One prior
+   * beside what was learnt, and no time to live. Default: `keepMs`; without it nothing is told.
+   */
+  readonly retainMs?: number
   /**
    * Whether guesses of its next tokens may be verified with each one, which makes repeating text
    * faster; default true. The tokens are the same either way, but for rounding.

@@ -1,104 +1,111 @@
-import type { BackendLimits } from '../model/backend.js'
+import { z } from 'zod'
 
-/** A step as the flight recorder keeps it: a compact `StepRecord`. */
-export interface RecordedStep {
-  /** When it began, in milliseconds of the clock. */
-  readonly atMs: number
-  /** From its start to its tokens. */
-  readonly ms: number
-  /** In the backend's forward pass. */
-  readonly decodeMs: number
-  /** In the backend's sampling. */
-  readonly sampleMs: number
-  /** Requests that computed their single next token. */
-  readonly decode: number
-  /** Tokens in their slots before. */
-  readonly context: number
-  /** Prompt chunks: their tokens, and the tokens in the slot before. */
-  readonly chunks: readonly (readonly [tokens: number, context: number])[]
-  /** Of the requests that decode, those with drafts; absent: none. */
-  readonly drafts?: RecordedDrafts
-  /** The number of the engine that computed it, from 0; absent where there is one. */
-  readonly engine?: number
-}
-
-/** The drafts of a step: sums over its requests. */
-export interface RecordedDrafts {
-  /** Requests that verified drafts. */
-  readonly sequences: number
-  /** Draft tokens. */
-  readonly tokens: number
-  /** Those that were drawn. */
-  readonly accepted: number
-}
+const ms = z.number()
+const count = z.int().nonnegative()
 
 /** The arrival and end of a request, without its content. */
-export interface ArrivalRecord {
-  readonly id: string
-  /** When it came, in milliseconds from the beginning of the recording; of older ones negative. */
-  readonly atMs: number
-  /** Absent if it was refused before its prompt was read. */
-  readonly promptTokens?: number
-  readonly maxTokens?: number
-  readonly priority?: number
-  readonly deadlineMs?: number
-  readonly timeoutMs?: number
-  readonly tenant?: string
-  /** A number for its session. */
-  readonly session?: number
-  readonly stepGroup?: string
-  readonly cache?: boolean
-  /**
-   * Numbers that stand for the whole blocks of its prompt, each with all that comes before it: where
-   * two prompts have the same number they have begun with the same tokens.
-   */
-  readonly blocks: readonly number[]
-  /** Tokens that its client had. */
-  readonly tokens: number
-  /** When the first of them came. */
-  readonly firstTokenMs?: number
-  /** When it ended; absent while in flight. */
-  readonly endMs?: number
-  /** How it ended: `done`, or the code of its error. */
-  readonly end?: string
-}
+const arrival = z.object({
+  id: z.string(),
+  atMs: ms.describe('When it came; of requests from before the beginning negative.'),
+  promptTokens: count
+    .optional()
+    .describe('Absent of requests that were refused before their prompt was read.'),
+  maxTokens: count.optional(),
+  priority: z.number().optional(),
+  deadlineMs: ms.optional(),
+  timeoutMs: ms.optional(),
+  tenant: z.string().optional(),
+  session: count.optional().describe('A number that identifies its session.'),
+  stepGroup: z.string().optional(),
+  cache: z.boolean().optional(),
+  blocks: z
+    .array(count)
+    .describe(
+      'A number for each whole block of the prompt and all before it: equal where two prompts ' +
+        'begin with the same tokens.',
+    ),
+  tokens: count.describe('Tokens that its client had.'),
+  firstTokenMs: ms.optional().describe('From its arrival, as endMs.'),
+  endMs: ms.optional().describe('Absent of requests under way.'),
+  end: z.string().optional().describe('`done`, or the code of its error.'),
+})
+
+const engine = count.describe('The number of the engine, from 0; absent where there is one.')
+
+/** A step, compact: a `StepRecord` in short. */
+const step = z.object({
+  atMs: ms,
+  ms,
+  decodeMs: ms.describe("In the backend's forward pass."),
+  sampleMs: ms.describe("In the backend's sampling."),
+  decode: count.describe('Requests that computed their next token.'),
+  context: count.describe('Tokens in their slots before.'),
+  chunks: z
+    .array(z.tuple([count, count]))
+    .describe('Prompt chunks: their tokens, and the tokens in the slot before.'),
+  drafts: z
+    .object({
+      sequences: count.describe('Requests that verified drafts.'),
+      tokens: count.describe('Draft tokens.'),
+      accepted: count.describe('Those that were drawn.'),
+    })
+    .optional()
+    .describe('Of the requests that decode, those with drafts; absent: none.'),
+  engine: engine.optional(),
+})
 
 /** The engine's process came or went. */
-export interface EngineChange {
-  readonly atMs: number
-  readonly change: 'ready' | 'gone'
-  /** Why it is gone. */
-  readonly reason?: string
-  /** The number of the engine, from 0; absent where there is one. */
-  readonly engine?: number
-}
+const change = z.object({
+  atMs: ms,
+  change: z.enum(['ready', 'gone']),
+  reason: z.string().optional(),
+  engine: engine.optional(),
+})
+
+/** The JSON of `GET /admin/recorder` and of crash files; times are milliseconds from `beginsAt`. */
+export const recordingSchema = z.object({
+  schema: z.literal(1),
+  kind: z.literal('recording'),
+  reason: z.string().describe('`asked`, or of what the engine died.'),
+  beginsAt: ms.describe('Milliseconds since the epoch.'),
+  durationMs: ms,
+  model: z.string(),
+  engines: z.int().min(1).optional().describe('Engines that share the requests; absent: one.'),
+  limits: z.object({
+    slots: z.int().min(1),
+    contextSize: z.int().min(1).describe('Tokens per slot.'),
+    batchSize: z.int().min(1).describe('Tokens per step.'),
+    chunkMultiple: z.int().min(1).optional(),
+    kvTokens: z
+      .int()
+      .min(1)
+      .optional()
+      .describe('Tokens of all slots together; absent where each has a context of its own.'),
+  }),
+  policy: z.string().describe('In force at the end.'),
+  policyOptions: z.record(z.string(), z.unknown()),
+  blockTokens: z.int().min(1).describe('Tokens of a block.'),
+  arrivals: z.array(arrival),
+  steps: z.array(step),
+  engine: z.array(change),
+})
+
+/** The type of what a schema reads, which nobody changes. */
+type Written<T> = T extends object
+  ? { readonly [Name in keyof T]: Written<Exclude<T[Name], undefined>> }
+  : T
 
 /** What the flight recorder has of the last minutes: enough to simulate them with any policy. */
-export interface Recording {
-  /** Raised when a field changes its meaning or goes. */
-  readonly schema: 1
-  readonly kind: 'recording'
-  /** Why it was written: `asked`, or the cause of the crash. */
-  readonly reason: string
-  /** When it begins, in milliseconds since the epoch. All times in it count from there. */
-  readonly beginsAt: number
-  /** How long it is. */
-  readonly durationMs: number
-  readonly model: string
-  /** Of each engine. */
-  readonly limits: BackendLimits
-  /** Engines that it is of, which share the requests; absent: one. */
-  readonly engines?: number
-  /** The policy that was in force at the end. */
-  readonly policy: string
-  readonly policyOptions: Readonly<Record<string, unknown>>
-  /** Tokens of a block. */
-  readonly blockTokens: number
-  /** By their time; requests from before the beginning that were still under way come first. */
-  readonly arrivals: readonly ArrivalRecord[]
-  readonly steps: readonly RecordedStep[]
-  readonly engine: readonly EngineChange[]
-}
+export type Recording = Written<z.infer<typeof recordingSchema>>
+
+/** The arrival and end of a request, without its content. */
+export type ArrivalRecord = Recording['arrivals'][number]
+
+/** A step as the flight recorder keeps it, `atMs` by the clock: a compact `StepRecord`. */
+export type RecordedStep = Recording['steps'][number]
+
+/** The engine's process came or went. */
+export type EngineChange = Recording['engine'][number]
 
 /** How much the flight recorder holds now. */
 export interface RecorderStatistics {

@@ -6,7 +6,9 @@ import type { RequestState } from '../scheduling/scheduler-policy.js'
  * Why a request waited: the step under way had to end (`step`), all slots were taken (`slots`), the
  * slots that were free shared too few KV cells (`cells`), the prompts of others filled the steps (`budget`), the policy admitted no request though it could have
  * (`policy`), a later arrival went first (`order`; `deadline` when that one was due sooner), or
- * another request was computing the prefix that it has too (`prefix`).
+ * another request was computing the prefix that it has too (`prefix`). Before that, other models had the
+ * memory (`turn`), its own was being loaded (`load`), the encoder had images and sounds of others (`encoder`) and its
+ * own (`encode`).
  */
 export type WaitReason =
   | 'step'
@@ -17,6 +19,10 @@ export type WaitReason =
   | 'order'
   | 'deadline'
   | 'prefix'
+  | 'turn'
+  | 'load'
+  | 'encoder'
+  | 'encode'
 
 /**
  * Where the first tokens of a request were: in its slot, in another one that was copied, in a state in
@@ -30,7 +36,7 @@ export interface CacheOrigin {
   readonly why?: 'off' | 'unknown' | 'cannot_be_cut' | 'computing_is_faster' | 'failed'
 }
 
-/** What happened to a request. Times are milliseconds after its arrival. */
+/** What happened to a request. Times are milliseconds after its arrival; a wait for its model may begin before. */
 export type TimelineEntry =
   | { readonly type: 'queued'; readonly atMs: number }
   | {
@@ -76,7 +82,36 @@ export type TimelineEntry =
       readonly message?: string
     }
 
-/** The history of a request, without its prompt and its output. */
+/**
+ * Where a prompt stopped being that of the call before it, with its answer: from there on it was computed again.
+ */
+export interface PromptParting {
+  /** The id of the call before. */
+  readonly before: string
+  /**
+   * What makes it that: it has all the same `messages` but those of the system and the new ones, or it is of the same
+   * program, by its `session` or, where none was named, by an earlier `prompt`.
+   */
+  readonly by: 'messages' | 'session' | 'prompt'
+  /** How many tokens both begin with. */
+  readonly token: number
+  /** The message, from 0, in whose content that ends, or before whose content; absent where it is behind all. */
+  readonly message?: number
+  readonly role?: string
+  /** False: in what the template puts before it, such as tools or calls. */
+  readonly isInContent?: boolean
+  /** What both say last; then what the call before said, and what this one says. */
+  readonly text: string
+  readonly was: string
+  readonly is: string
+  /** Tokens of the call before. */
+  readonly beforeTokens: number
+  /** Tokens that no slot or state had and that would not have been computed again, and about how long they take. */
+  readonly tokens: number
+  readonly costMs: number
+}
+
+/** The history of a request, without its prompt and its output, but for the text where it parted from another's. */
 export interface RequestReport {
   readonly id: string
   readonly state: RequestState
@@ -93,6 +128,8 @@ export interface RequestReport {
   readonly forecast?: Forecast
   /** Its place in the queue now, from 1, by arrival. */
   readonly queuePosition?: number
+  /** Absent where the prompt goes on with the call before, or none is known. */
+  readonly parting?: PromptParting
   readonly usage: Usage
   /** So far, while it is under way. */
   readonly timings: Timings

@@ -31,6 +31,11 @@ export interface StateFiles {
   /** Most bytes of all files. */
   readonly limitBytes: number
   /**
+   * Whether states of conversations come here when their engine closes only, and leave when the next one reads
+   * them: these files are memory, too. Default: false.
+   */
+  readonly whenClosing?: boolean
+  /**
    * The states with this key, the latest used last.
    *
    * @param onLate - gets them later where they do not come in time, and none are returned

@@ -1,7 +1,9 @@
+import type { Learner } from '../learned.js'
 import type { AppliedAdapter, BackendAdapters } from './adapter.js'
 import type { OutputConstraint } from './output-constraint.js'
 import type { MediaEncoder, MediaSpan } from './media.js'
 import type { ModelInfo } from './model-info.js'
+import type { Proposal } from './proposer.js'
 import type { LogitProcessor } from './sampler.js'
 import type { SlotId, SlotStates } from './slot-states.js'
 import type { SamplingParams } from './sampling.js'
@@ -77,7 +79,7 @@ export interface Sampler {
    * Left out without a constraint.
    * @param tokens - all tokens of the sequence so far
    */
-  forced?(tokens: readonly TokenId[], most: number): readonly TokenId[]
+  forced?(tokens: readonly TokenId[], most: number): Proposal
   /** Gives back what it holds. Called once, between steps. */
   dispose(): void
 }
@@ -189,7 +191,7 @@ export interface StepResult {
  * Runs a model: one forward pass over a batch of sequences at a time. Its calls are made by one
  * engine, never two at once, but for `embed`, beside which all but a `step` may be called. `truncate`, `copyPrefix` and `release` are only called between steps.
  */
-export interface Backend {
+export interface Backend extends Learner {
   readonly specificationVersion: 1
   readonly model: ModelInfo
   readonly limits: BackendLimits

@@ -1,7 +1,8 @@
-import type { TokenId } from './tokenizer.js'
+import type { StateFiles } from '../engine/state-files.js'
+import type { PromptMedia, TokenId } from './tokenizer.js'
 
 /**
- * What a model reads in an image's place. Ids from `vocabularySize` on are no tokens of the vocabulary: each stands for a
+ * What a model reads in the place of an image or a sound, below an image. Ids from `vocabularySize` on are no tokens of the vocabulary: each stands for a
  * vector of the image, is the same whenever the same image is encoded for the same model, and differs between images, so
  * that whatever compares or keeps tokens (prefixes, states, routers) need not know of images.
  */
@@ -18,16 +19,50 @@ export interface MediaSpan {
   readonly length: number
   /** The vectors one after the other: the backend's own, which the engine hands back in its batches. */
   readonly vectors: Float32Array
+  /** Where they are not like tokens: {@link MediaShape}. Default: they are. */
+  readonly shape?: MediaShape
 }
 
-/** Turns images into what a model reads. One per backend, which computes it beside the steps. */
-export interface MediaEncoder {
-  /** Most tokens of one image's run that can be computed at all; default: any. */
-  readonly mostTokens?: number
+/** What of a run of vectors differs from a run of tokens. */
+export interface MediaShape {
+  /** Vectors of the whole run. */
+  readonly length: number
+  /** How many of them are before this part of it. Default: 0. */
+  readonly skipped?: number
+  /** Positions that the run takes; default: one for each vector. */
+  readonly positions?: number
+  /** Columns of the grid in which each vector has a place (M-RoPE); default: there is no grid. */
+  readonly columns?: number
+  /** Whether the vectors see each other: the run is computed at once. Default: false. */
+  readonly isWhole?: boolean
+}
+
+/** What is encoded. */
+export type MediaFile = Pick<PromptMedia, 'type' | 'data' | 'detail'>
+
+/** A file that is to be encoded when it is its turn. */
+export interface EncodeJob {
+  /** The same for the same file in the same scope: one result is for all of them. */
+  readonly key: string
+  /** What its cost grows with: millions of pixels, seconds of sound. */
+  readonly size: number
   /**
-   * Encodes an image, or finds it among those that it keeps.
-   * @param data - the file in base64
-   * @throws CllmError `invalid_media` for what is no image or exceeds a limit, `backend_failed` when it could not be encoded
+   * Encodes it, while no other job of its encoder runs.
+   * @throws CllmError as {@link MediaEncoder.prepare} does, `backend_failed` when it could not be encoded
    */
-  encode(data: string): Promise<EncodedMedia>
+  run(): Promise<EncodedMedia>
+}
+
+/** Turns images and sounds into what a model reads. One per backend, which computes it beside the steps. */
+export interface MediaEncoder {
+  /**
+   * What it keeps of a file, or the work that this file is.
+   *
+   * @param scope - what was encoded is found in the same one alone; undefined: it is not kept
+   * @throws CllmError `invalid_media` for what is no such file or exceeds a limit, `unsupported` for a type that the
+   * model does not know
+   */
+  prepare(file: MediaFile, scope: string | undefined): Promise<EncodedMedia | EncodeJob>
+  /** Files that keep what was encoded over restarts, from now on. */
+  keepIn?(files: StateFiles): void
 }

@@ -43,6 +43,8 @@ export interface ModelInfo {
   readonly details?: ModelDetails
   /** Whether prompts may have images. Default: false. */
   readonly images?: boolean
+  /** Whether prompts may have sounds. Default: false. */
+  readonly audio?: boolean
   /** The sampling that its file recommends, for what a request leaves out. Default: none. */
   readonly sampling?: Partial<SamplingParams>
 }

@@ -1,4 +1,3 @@
-import type { Sampler } from './backend.js'
 import type { TokenId } from './tokenizer.js'
 
 /** A guess of what comes next in a sequence. */
@@ -30,8 +29,8 @@ export interface Drafter {
 
 /** What a proposer may know of a sequence beside its tokens. */
 export interface DraftedSequence {
-  /** What its constraint leaves no choice about, as {@link Sampler.forced} has it; left out without one. */
-  readonly forced?: NonNullable<Sampler['forced']>
+  /** What its constraint leaves no choice about, as its sampler's `forced` has it; left out without one. */
+  readonly forced?: Drafter['propose']
 }
 
 /** Makes the drafters of an engine's sequences. */

@@ -1,17 +1,23 @@
 /** A token's number in the model's vocabulary. */
 export type TokenId = number
 
-/** An image in a prompt. */
+/** What a prompt may have besides text. */
+export type MediaType = 'image' | 'audio'
+
+/** An image or a sound in a prompt. */
 export interface PromptMedia {
+  readonly type: MediaType
   /** Where in the text it stands: the number of UTF-16 units before it. */
   readonly at: number
-  /** The file (PNG, JPEG, GIF, BMP) in base64. */
+  /** The file in base64: PNG, JPEG, GIF or BMP; WAV, MP3 or FLAC. */
   readonly data: string
+  /** An image of at most 512 pixels a side, for fewer tokens where the model's projector allows. Default: as it is. */
+  readonly detail?: 'low'
   /** Where it is in the client's request, for errors. */
   readonly field?: string
 }
 
-/** Stands for an image among the tokens of a rendered conversation. */
+/** Stands for an image or a sound among the tokens of a rendered conversation. */
 export const mediaPlace: TokenId = -1
 
 /** One message of a conversation, as chat templates know it. */
@@ -19,7 +25,7 @@ export interface ChatMessage {
   /** `system`, `user`, `assistant`, `tool` or what else the model's template knows. */
   readonly role: string
   readonly content: string
-  /** Images in the content, in their order. Default: none. */
+  /** Images and sounds in the content, in their order. Default: none. */
   readonly media?: readonly PromptMedia[]
   /** The author of the message, or the tool whose result it is. */
   readonly name?: string

@@ -1,4 +1,6 @@
+import type { Learner } from '../learned.js'
 import type {
+  ArrivalView,
   Plan,
   SchedulerEvent,
   SchedulerState,
@@ -10,7 +12,7 @@ import type {
 export type Step = Pick<Plan, 'admit' | 'run' | 'wakeAt'>
 
 /** What a step computes: one of the two halves of a policy. */
-export interface Batching {
+export interface Batching extends Learner {
   /**
    * Whether it admits requests in groups and not whenever a slot is free, so that preempting another
    * request would not give any request a slot earlier. Default false.
@@ -53,6 +55,8 @@ export interface Order {
    * where requests wait and others run.
    */
   hold?(state: SchedulerState): number
+  /** See `SchedulerPolicy`. */
+  arrivalRank?(request: ArrivalView): number
   /** Learns from what happened. */
   observe?(event: SchedulerEvent): void
   /** See `SchedulerPolicy`. */

@@ -22,7 +22,7 @@ export interface ProgramView {
 /** A program between two of its requests, whose tokens an idle slot keeps. */
 export interface PausedProgram {
   readonly program: ProgramView
-  /** Milliseconds that computing its tokens again takes. */
+  /** Milliseconds that having its tokens again takes: to compute them, or to save and restore them. */
   readonly lossMs: number
   /**
    * Returns for each millisecond that the slot waits, at best: by how long this program and others pause, and
@@ -47,4 +47,6 @@ export interface ProgramReport extends Omit<ProgramView, 'arrival' | 'pausedAt'>
   readonly pausedMs: number
   /** Milliseconds that it has paused now; absent while it has an open request. */
   readonly pausesSinceMs?: number
+  /** The tool that it waits for then; absent: none that is known. */
+  readonly tool?: string
 }

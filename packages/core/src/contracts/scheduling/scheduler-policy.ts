@@ -1,3 +1,4 @@
+import type { Learner } from '../learned.js'
 import type { BackendLimits } from '../model/backend.js'
 import type { ProgramsView, ProgramView } from './programs.js'
 
@@ -49,6 +50,12 @@ export interface SequenceView {
    */
   readonly draft?: DraftView | undefined
 }
+
+/** What is known of a request before its prompt is. */
+export type ArrivalView = Pick<
+  SequenceView,
+  'arrival' | 'priority' | 'deadline' | 'tenant' | 'session'
+>
 
 /** Tokens that a proposer guesses, and how likely they are right. */
 export interface DraftView {
@@ -167,7 +174,7 @@ export interface TenantService {
  * Decides what each step computes. Pure and deterministic: no clock, no I/O, no timers, seeded
  * randomness; the same calls give the same plans.
  */
-export interface SchedulerPolicy {
+export interface SchedulerPolicy extends Learner {
   /** As clients name it, such as `adaptive+fcfs`. */
   readonly name: string
   /** Its options with their values, for `GET /admin/scheduler` and reports. */
@@ -179,6 +186,11 @@ export interface SchedulerPolicy {
    * its id, or undefined for the one that was admitted last. It waits again, its tokens kept.
    */
   victim?(state: SchedulerState): string | undefined
+  /**
+   * Orders what is done for requests before they wait for a slot, which is to encode their images and sounds: the
+   * least is next, equals as they came. Default: as they came.
+   */
+  arrivalRank?(request: ArrivalView): number
   /** Hears of what happened, in order. */
   observe?(event: SchedulerEvent): void
   /** Hears what other engines of the model did for tenants, about once a second where there are several. */

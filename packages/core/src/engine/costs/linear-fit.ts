@@ -1,3 +1,5 @@
+import { z } from 'zod'
+
 /** Options of {@link LinearFit}. */
 export interface LinearFitOptions {
   /** The coefficients to start from. */
@@ -19,7 +21,12 @@ export interface LinearFitOptions {
 const surprisingShare = 0.2
 /** The weight of the prior, in observations that a term alone explains. */
 const priorWeight = 0.03
+/** The weight of what another fit learned: the machine may have become faster since. */
+const recalledWeight = 0.3
+/** A coefficient that was recalled may be off by this share of the prior at least. */
+const leastSpread = 0.1
 const sweeps = 30
+const mostRecalled = 1e9
 
 /**
  * Learns the coefficients of y ≈ θ·x while running: recursive least squares on relative errors, no
@@ -33,7 +40,6 @@ const sweeps = 30
 export class LinearFit {
   /** In the order of the prior. */
   readonly coefficients: readonly number[]
-  readonly #options: LinearFitOptions
   readonly #own: number[]
   /** What is known: a symmetric matrix, row by row. */
   readonly #information: Float64Array
@@ -48,10 +54,9 @@ export class LinearFit {
   readonly #known: Float64Array
   readonly #pull: Float64Array
 
-  constructor(options: LinearFitOptions) {
+  constructor(private readonly options: LinearFitOptions) {
     const { prior, spread = prior, kinds = prior.map(() => '') } = options
     const size = prior.length
-    this.#options = options
     this.coefficients = this.#own = [...prior]
     this.#kinds = kinds
     this.#fresh = new Set(kinds)
@@ -62,6 +67,34 @@ export class LinearFit {
     this.#scaled = new Float64Array(size)
     this.#known = new Float64Array(size)
     this.#pull = new Float64Array(size)
+  }
+
+  /** Whether it has observed something of every kind. */
+  get hasLearned(): boolean {
+    return this.#fresh.size === 0
+  }
+
+  /** The coefficients, as JSON; undefined before something of every kind was observed. */
+  learned(): readonly number[] | undefined {
+    return this.hasLearned ? [...this.#own] : undefined
+  }
+
+  /**
+   * Starts from the coefficients of another fit of the same terms.
+   * @throws where they are none
+   */
+  recall(learned: unknown): void {
+    if (learned === undefined) return
+    const { prior } = this.options
+    const given = z.array(z.number().min(0).max(mostRecalled)).length(prior.length).parse(learned)
+    const scale = sumOf(given) / sumOf(prior)
+    if (scale < 1 / mostRecalled) throw new RangeError('expected coefficients above 0')
+    for (const [index, value] of given.entries()) {
+      const spread = Math.max(value, leastSpread * scale * prior[index]!)
+      this.#own[index] = value
+      this.#information[index * (prior.length + 1)] = recalledWeight / spread ** 2
+    }
+    this.#fresh.clear()
   }
 
   /** The predicted y of `x`. */
@@ -75,7 +108,7 @@ export class LinearFit {
   observe(x: readonly number[], y: number): void {
     if (!(y > 0) || !Number.isFinite(y)) return
     if (this.#fresh.size > 0) this.#rescale(x, y)
-    const most = this.predict(x) * this.#options.outlier
+    const most = this.predict(x) * this.options.outlier
     const isSurprise = y > most && most > 0
     this.#surprises += (Number(isSurprise) - this.#surprises) / 8
     const believed = isSurprise && this.#surprises < surprisingShare ? most : y
@@ -105,7 +138,7 @@ export class LinearFit {
       this.#known[row] = sum
       total += sum * this.#scaled[row]!
     }
-    if (total > 0) this.#add(this.#known, (this.#options.memory - 1) / total)
+    if (total > 0) this.#add(this.#known, (this.options.memory - 1) / total)
     this.#fit()
     this.#add(this.#scaled, 1)
   }
@@ -173,3 +206,5 @@ export class LinearFit {
     }
   }
 }
+
+const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0)

@@ -36,15 +36,16 @@ export interface StepCostOptions {
  * scheduling policy can own an instance.
  */
 export class StepCostModel {
-  readonly #fit: LinearFit
+  /** What was learned. */
+  readonly fit: LinearFit
 
   constructor({ memory = 0.9, outlier = 2 }: StepCostOptions = {}) {
-    this.#fit = new LinearFit({ prior, memory, outlier, kinds })
+    this.fit = new LinearFit({ prior, memory, outlier, kinds })
   }
 
   /** Milliseconds of a step with this work; 0 for none. */
   predict(work: StepWork): number {
-    return this.#fit.predict(stepFeatures(work))
+    return this.fit.predict(stepFeatures(work))
   }
 
   /**
@@ -56,7 +57,7 @@ export class StepCostModel {
     if (contexts.length === 0) return 0
     let reads = 0
     for (const context of contexts) reads += context
-    const [base = 0, each = 0, read = 0] = this.#fit.coefficients
+    const [base = 0, each = 0, read = 0] = this.fit.coefficients
     return base + each * contexts.length + read * reads
   }
 
@@ -67,13 +68,13 @@ export class StepCostModel {
 
   /** Milliseconds that prompt tokens behind `context` others add to a step that has chunks anyway. */
   tokensMs(tokens: number, context = 0): number {
-    const [, , , , , each = 0, read = 0] = this.#fit.coefficients
+    const [, , , , , each = 0, read = 0] = this.fit.coefficients
     return tokens * (each + read * (context + tokens / 2))
   }
 
   /** How many tokens behind `context` tokens take `ms`, not rounded; 0 where `ms` is too short for any. */
   prefillTokens(ms: number, context: number): number {
-    const [, , , base = 0, , each = 0, read = 0] = this.#fit.coefficients
+    const [, , , base = 0, , each = 0, read = 0] = this.fit.coefficients
     const spare = ms - base
     if (spare <= 0) return 0
     // Solves read/2 · tokens² + linear · tokens = spare, in the form that bears read = 0.
@@ -83,12 +84,12 @@ export class StepCostModel {
 
   /** Milliseconds that copying a slot adds. */
   get copyMs(): number {
-    return this.#fit.coefficients[7] ?? 0
+    return this.fit.coefficients[7] ?? 0
   }
 
   /** Learns from a step with this work. A duration that is not finite and above 0 is ignored. */
   onWork(work: StepWork, durationMs: number): void {
-    this.#fit.observe(stepFeatures(work), durationMs)
+    this.fit.observe(stepFeatures(work), durationMs)
   }
 }
 

@@ -38,7 +38,7 @@ export class QueueLimits implements parts.Admission {
     const { waiting, kv } = this
     if (waiting.total < kv.freeSlots) return
     this.#checkTokens(sequence, now)
-    this.#checkWait(sequence)
+    checkWait(sequence.forecast?.queueMs, this.limits.maxQueueWaitMs)
   }
 
   #checkTokens({ promptTokens }: Sequence, now: number): void {
@@ -59,14 +59,13 @@ export class QueueLimits implements parts.Admission {
     const retryAfterMs = predictor.waitMs(place, now)
     throw new CllmError('queue_full', message, { details: { limit, retryAfterMs } })
   }
+}
 
-  #checkWait({ forecast }: Sequence): void {
-    const { maxQueueWaitMs: limit } = this.limits
-    const { queueMs = 0 } = forecast ?? {}
-    if (limit === undefined || queueMs <= limit) return
-    const seconds = (ms: number): string => (ms / 1000).toFixed(1)
-    const message = `It would wait ${seconds(queueMs)} s for its turn; the limit is ${seconds(limit)} s`
-    const details = { limit, queueMs, retryAfterMs: queueMs - limit }
-    throw new CllmError('wait_too_long', message, { details })
-  }
+/** @throws CllmError `wait_too_long` with a `retryAfterMs` for what would wait for longer than the limit */
+export function checkWait(queueMs = 0, limit = Infinity, what = 'It'): void {
+  if (queueMs <= limit) return
+  const seconds = (ms: number): string => (ms / 1000).toFixed(1)
+  const message = `${what} would wait ${seconds(queueMs)} s for its turn; the limit is ${seconds(limit)} s`
+  const details = { limit, queueMs, retryAfterMs: queueMs - limit }
+  throw new CllmError('wait_too_long', message, { details })
 }

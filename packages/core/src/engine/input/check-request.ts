@@ -63,6 +63,7 @@ const numbers = {
   deadlineMs: { min: 0 },
   timeoutMs: { min: 0 },
   keepMs: { min: 0 },
+  retainMs: { min: 0 },
   arrivedMsAgo: { min: 0 },
   slot: { min: 0, integer: true },
   sample: { min: 0, integer: true },

@@ -2,18 +2,19 @@ import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
-import type { MediaSpan } from '../../contracts/model/media.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { AdapterTable, noAdapters } from '../features/adapters.js'
 import { OutputProcessor } from '../requests/output-processor.js'
 import * as parts from '../engine-parts.js'
+import { timedOut } from '../requests/request-sets.js'
 import { RequestTable } from '../requests/request-table.js'
 import { Sequence } from '../requests/sequence.js'
-import { hasMedia, resolveMedia } from './resolve-media.js'
+import { hasMedia, type MixedPrompt, resolveMedia } from './resolve-media.js'
 import { resolvePrompt } from './resolve-prompt.js'
 import { InputContext, resolveRequest } from './resolve-request.js'
+import { withStableBeginning } from './volatile-lines.js'
 
 /** A request that may join the queue, or why it may not. */
 export type Processed = Sequence | CllmError
@@ -22,6 +23,8 @@ export type Processed = Sequence | CllmError
 interface Arrival {
   /** Why it is not wanted any more. */
   error?: CllmError
+  /** Takes its images and sounds, if any, out of the queue to be encoded. */
+  readonly files?: AbortController
   /** Called when the id is free, or the request is not wanted any more. */
   proceed?: () => void
   /** Gives its adapters back: from then on the queue keeps them in memory. */
@@ -86,6 +89,7 @@ export class InputProcessor implements EngineObserver {
     if (arrival === undefined) return false
     arrival.error ??= error
     arrival.proceed?.()
+    arrival.files?.abort(arrival.error)
     return true
   }
 
@@ -109,43 +113,58 @@ export class InputProcessor implements EngineObserver {
     return await this.#read(id, request)
   }
 
-  #read(id: string, request: GenerateRequest): Sequence | Promise<Sequence> {
+  #read(id: string, given: GenerateRequest): Sequence | Promise<Sequence> {
     const { context, kv, clock } = this
-    const { continued, arrivedMsAgo = 0 } = request
+    const { continued, arrivedMsAgo = 0 } = given
     const arrivedAt = clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
     const others = this.#arriving.size - Number(this.#arriving.has(id))
     if (continued === undefined) this.admission.checkCount(others, clock.now())
+    const stable = withStableBeginning(given.prompt, context.options.volatileLines)
+    const request = stable.prompt === given.prompt ? given : { ...given, prompt: stable.prompt }
     const { adapters: choices } = request
     const adapters = choices === undefined ? noAdapters : this.adapters.resolve(choices)
     const complete = resolveRequest(id, request, context, { adapters, now: arrivedAt })
     const isNew = continued === undefined
-    const admit = (tokens: TokenId[], media?: readonly MediaSpan[]): Sequence => {
+    const admit = (tokens: TokenId[], { media, waited }: Partial<MixedPrompt> = {}): Sequence => {
       const now = clock.now()
       const sequence = new Sequence(complete(tokens, media), tokens, arrivedAt, kv)
       sequence.media = media
+      sequence.encodeWait = waited
+      sequence.messages = stable.messages
       const waits = this.table.waiting.total >= kv.freeSlots
       if (waits || sequence.request.forecast) {
-        sequence.forecast = this.predictor.forecast(sequence, now)
+        const { firstTokenMs, ...forecast } = this.predictor.forecast(sequence, now)
+        const { encode = 0, encoder = 0 } = waited ?? {}
+        sequence.forecast = { ...forecast, firstTokenMs: firstTokenMs + encode + encoder }
       }
       if (isNew) this.admission.check(sequence, now)
       return sequence
     }
-    const ensureWanted = () => {
-      const error = this.#arriving.get(id)?.error
-      if (error !== undefined) throw error
-    }
+    const before = this.#arriving.get(id)
     const isMixed = context.backend.media !== undefined && hasMedia(request.prompt)
-    const prompt = isMixed
-      ? resolveMedia(request.prompt, context, ensureWanted)
-      : resolvePrompt(request.prompt, context, ensureWanted)
-    let arrival = this.#arriving.get(id)
-    if (prompt instanceof Promise && arrival === undefined) this.#arriving.set(id, (arrival = {}))
-    if (arrival !== undefined) arrival.release = this.adapters.hold(adapters)
-    if (!(prompt instanceof Promise)) return admit(prompt)
-    return prompt.then((read) => ('tokens' in read ? admit(read.tokens, read.media) : admit(read)))
+    const files = isMixed ? new AbortController() : undefined
+    const arrival: Arrival = { ...before, ...(files !== undefined && { files }) }
+    const ensureWanted = () => {
+      if (arrival.error !== undefined) throw arrival.error
+    }
+    const prompt =
+      files === undefined
+        ? resolvePrompt(request.prompt, context, ensureWanted)
+        : resolveMedia(request.prompt, context, context.ownerOf(request, arrivedAt, files.signal))
+    const isPromise = prompt instanceof Promise
+    if (isPromise || before !== undefined) {
+      this.#arriving.set(id, arrival)
+      arrival.release = this.adapters.hold(adapters)
+    }
+    if (!isPromise) return admit(prompt)
+    const late = prompt.then((read) => ('tokens' in read ? admit(read.tokens, read) : admit(read)))
+    const { timeoutMs = context.options.requestTimeoutMs } = request
+    if (files === undefined || timeoutMs === undefined) return late
+    // The encoder may have hours of work.
+    const end = () => this.cancel(id, timedOut({ arrival: arrivedAt }, clock.now()))
+    return late.finally(clock.at(arrivedAt + timeoutMs, end))
   }
 }
 
-function takesNone(): CllmError {
-  return new CllmError('shutting_down', 'The engine takes no new requests')
-}
+const takesNone = (): CllmError =>
+  new CllmError('shutting_down', 'The engine takes no new requests')

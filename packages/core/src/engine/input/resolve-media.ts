@@ -1,5 +1,5 @@
 import type { GenerateRequest, Prompt } from '../../contracts/engine/generate-request.js'
-import type { Backend } from '../../contracts/model/backend.js'
+import type { Clock } from '../../contracts/clock.js'
 import type { MediaSpan } from '../../contracts/model/media.js'
 import {
   mediaPlace,
@@ -8,8 +8,9 @@ import {
   type Tokenizer,
 } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import { invalidField, unsupported } from './check-request.js'
-import { checkLength, type PromptContext } from './resolve-prompt.js'
+import { checkTokens, invalidField, unsupported } from './check-request.js'
+import type { EncodeLane, EncodeOwner } from './encode-lane.js'
+import { checkLength, readSlowly, refuseBySize, type PromptContext } from './resolve-prompt.js'
 
 /** A prompt's tokens, and where vectors stand in place of some of them. */
 export interface MixedPrompt {
@@ -17,20 +18,20 @@ export interface MixedPrompt {
   readonly text: string
   readonly tokens: TokenId[]
   readonly media: readonly MediaSpan[]
+  /** Milliseconds for which its files were encoded, and for which the encoder did so for others before. */
+  readonly waited: Readonly<Record<'encode' | 'encoder', number>>
 }
 
 /** What {@link resolveMedia} needs. */
 export interface MediaContext extends PromptContext {
-  readonly backend: Pick<Backend, 'media'>
+  readonly clock: Clock
+  readonly lane: Pick<EncodeLane, 'encode'>
 }
 
-/** A prompt that may have images. */
-export type MediaPrompt = Exclude<Prompt, { readonly tokens: unknown }>
-
 /** Whether there are images in a prompt. */
-export function hasMedia(prompt: Prompt): prompt is MediaPrompt {
-  if (typeof prompt !== 'object' || prompt === null || 'tokens' in prompt) return false
-  if ('text' in prompt) return (prompt.media?.length ?? 0) > 0
+export function hasMedia(prompt: Prompt): boolean {
+  if (typeof prompt !== 'object' || prompt === null) return false
+  if (!('messages' in prompt)) return (prompt.media?.length ?? 0) > 0
   const { messages } = prompt
   return Array.isArray(messages) && messages.some((message) => (message?.media?.length ?? 0) > 0)
 }
@@ -49,40 +50,35 @@ export function checkMixed({ promptLogprobs }: GenerateRequest, shifts: boolean)
 }
 
 /**
- * Tokenizes a prompt with images, which are encoded all at once.
+ * Tokenizes a prompt with images, which are encoded in their turns.
  *
- * @param ensureWanted - throws when the prompt does not matter any more
- * @throws CllmError as the encoder does, and `prompt_too_long`
+ * @throws CllmError as the encoder does, `prompt_too_long`, `wait_too_long`, and what the owner's signal is aborted with
  */
 export async function resolveMedia(
-  prompt: MediaPrompt,
+  prompt: Prompt,
   context: MediaContext,
-  ensureWanted: () => void,
+  owner: Omit<EncodeOwner, 'encodeMs'>,
 ): Promise<MixedPrompt> {
-  const { tokenizer, backend } = context
-  const encoder = backend.media!
-  const files = 'text' in prompt ? (prompt.media ?? []) : prompt.messages.flatMap(filesOf)
+  const { clock } = context
+  const ensureWanted = () => owner.signal.throwIfAborted()
+  const files = 'messages' in prompt ? prompt.messages.flatMap(filesOf) : (prompt.media ?? [])
   for (const file of files) {
-    const isFile = typeof file?.data === 'string' && Number.isInteger(file.at)
-    if (!isFile) throw invalidField('prompt.media', 'objects with at and data', file)
+    const isKnown = file?.type === 'image' || file?.type === 'audio'
+    const isFile = isKnown && typeof file.data === 'string' && Number.isInteger(file.at)
+    if (!isFile) throw invalidField('prompt.media', 'objects with type, at and data', file)
   }
-  const { text, tokens: places } =
-    'text' in prompt
-      ? { text: prompt.text, tokens: withPlaces(prompt.text, files, tokenizer) }
-      : tokenizer.renderChat(prompt.messages, prompt.template)
+  const { text, places } = await placesOf(prompt, files, context, ensureWanted)
   const shown = places.filter((token) => token === mediaPlace).length
   if (shown !== files.length) {
-    const message = `messages: the model's chat template shows ${shown} of ${files.length} images`
+    const message = `messages: the model's chat template shows ${shown} of ${files.length} images or sounds`
     throw new CllmError('invalid_request', message, { details: { field: 'messages' } })
   }
-  const encoded = await Promise.all(
-    files.map(({ data, field }) =>
-      encoder.encode(data).catch((error: unknown) => {
-        throw field === undefined ? error : withField(field, error)
-      }),
-    ),
-  )
+  const began = clock.now()
+  const own: EncodeOwner = { ...owner, encodeMs: 0 }
+  const encoded = await context.parts.during(context.lane.encode(files, own))
   ensureWanted()
+  const { encodeMs: encode } = own
+  const waited = { encode, encoder: clock.now() - began - encode }
   const tokens: TokenId[] = []
   const media: MediaSpan[] = []
   for (const token of places) {
@@ -97,30 +93,75 @@ export async function resolveMedia(
   if (mediaEnd(media) === tokens.length) {
     throw invalidField('prompt', 'a text behind the last image', 'an image')
   }
-  return { text, tokens: checkLength(tokens, context), media }
+  return { text, tokens: checkLength(tokens, context), media, waited }
 }
 
-function withField(field: string, cause: unknown): CllmError {
-  const { code, message } = CllmError.from(cause)
-  return new CllmError(code, `${field}: ${message}`, { cause, details: { field } })
+/** The tokens of a prompt, with one that stands for each file. */
+async function placesOf(
+  prompt: Prompt,
+  files: readonly PromptMedia[],
+  context: MediaContext,
+  ensureWanted: () => void,
+): Promise<{ readonly text: string; readonly places: TokenId[] }> {
+  const { tokenizer } = context
+  if ('tokens' in prompt) {
+    checkTokens('prompt', prompt.tokens, tokenizer)
+    const places = [...prompt.tokens]
+    for (const { at } of files.toReversed()) places.splice(at, 0, mediaPlace)
+    return { text: '', places: checkLength(places, context) }
+  }
+  refuseBySize(prompt, context)
+  const { text, tokens } =
+    'text' in prompt
+      ? { text: prompt.text, tokens: withPlaces(prompt.text, files, tokenizer) }
+      : (tokenizer.renderChatInParts?.(prompt.messages, prompt.template) ??
+        rendered(prompt, tokenizer))
+  // Each file has a token at least, so that what is too long already is too long.
+  return { text, places: await readSlowly(tokens, context, ensureWanted) }
 }
 
 const filesOf = ({ media }: { readonly media?: readonly PromptMedia[] }) => media ?? []
 
-function withPlaces(text: string, files: readonly PromptMedia[], tokenizer: Tokenizer): TokenId[] {
-  const tokens = tokenizer.encode('')
+function rendered(
+  { messages, template }: Extract<Prompt, { messages: unknown }>,
+  tokenizer: Tokenizer,
+) {
+  const { text, tokens } = tokenizer.renderChat(messages, template)
+  return { text, tokens: [tokens] }
+}
+
+function* withPlaces(
+  text: string,
+  files: readonly PromptMedia[],
+  tokenizer: Tokenizer,
+): Generator<readonly TokenId[], void> {
+  const encode = (part: string): Iterable<readonly TokenId[]> =>
+    tokenizer.encodeInParts?.(part, { addBos: false }) ?? [
+      tokenizer.encode(part, { addBos: false }),
+    ]
+  yield tokenizer.encode('')
   let from = 0
   for (const { at } of files) {
-    tokens.push(...tokenizer.encode(text.slice(from, at), { addBos: false }), mediaPlace)
+    yield* encode(text.slice(from, at))
+    yield [mediaPlace]
     from = at
   }
-  return [...tokens, ...tokenizer.encode(text.slice(from), { addBos: false })]
+  yield* encode(text.slice(from))
 }
 
 /** Behind the last vector. */
 export function mediaEnd(media: readonly MediaSpan[] = []): number {
   const last = media.at(-1)
   return last === undefined ? 0 : last.start + last.length
+}
+
+/** The end of a chunk where it is within a run that is computed at once: before the run, or behind it. */
+export function wholeEnd(media: readonly MediaSpan[], first: number, end: number): number {
+  for (const { start, length, shape } of media) {
+    const isWithin = shape?.isWhole === true && start < end && end < start + length
+    if (isWithin) return start > first ? start : start + length
+  }
+  return end
 }
 
 /** The vectors of a sequence's tokens from `first` to `end`, counted from `first`; no property where there are none. */
@@ -130,12 +171,17 @@ export function mediaWithin(
   end: number,
 ): { readonly media?: readonly MediaSpan[] } {
   const within: MediaSpan[] = []
-  for (const { start, length, vectors } of media) {
+  for (const { start, length, vectors, shape } of media) {
     const [from, to] = [Math.max(first, start), Math.min(end, start + length)]
     if (from >= to) continue
     const width = vectors.length / length
     const part = vectors.subarray((from - start) * width, (to - start) * width)
-    within.push({ start: from - first, length: to - from, vectors: part })
+    within.push({
+      start: from - first,
+      length: to - from,
+      vectors: part,
+      ...(shape !== undefined && { shape: { ...shape, skipped: from - start } }),
+    })
   }
   return within.length === 0 ? {} : { media: within }
 }

@@ -33,7 +33,8 @@ export function resolvePrompt(
   }
   let length = 0
   if ('tokens' in prompt) {
-    const { tokens } = prompt
+    const { tokens, media } = prompt
+    if (media !== undefined) throw unseen()
     if (!Array.isArray(tokens)) throw invalidField('prompt', 'an array of token ids', tokens)
     checkTokens('prompt', tokens, tokenizer)
     return checkLength([...tokens], context)
@@ -78,7 +79,12 @@ export function resolvePrompt(
   )
 }
 
-async function readSlowly(
+/**
+ * Joins the parts of a prompt, no more than fit.
+ *
+ * @throws CllmError `prompt_too_long`
+ */
+export async function readSlowly(
   parts: Iterable<readonly TokenId[]>,
   context: PromptContext,
   ensureWanted: () => void,
@@ -102,7 +108,8 @@ export function checkLength(tokens: TokenId[], context: PromptContext): TokenId[
 const unseen = (): CllmError =>
   unsupported('prompt', 'media', 'this model is served without an encoder for images')
 
-function refuseBySize(
+/** @throws CllmError `prompt_too_long` for what cannot fit by its size alone */
+export function refuseBySize(
   prompt: Exclude<Prompt, { readonly tokens: unknown }>,
   context: PromptContext,
 ): void {
@@ -162,6 +169,22 @@ export class PartQueue {
       this.#texts.add({ parts: parts[Symbol.iterator](), tokens: [], check, resolve, reject })
       if (this.#texts.size === 1) this.#turn()
     })
+  }
+
+  /** Waits for what is computed elsewhere, and says each second that this goes on. */
+  async during<T>(work: Promise<T>): Promise<T> {
+    let cancel = () => {}
+    const beat = (): void => {
+      const now = this.clock.now()
+      this.observers.tell('onTokenized', now)
+      cancel = this.clock.at(now + 1000, beat)
+    }
+    beat()
+    try {
+      return await work
+    } finally {
+      cancel()
+    }
   }
 
   #turn(): void {

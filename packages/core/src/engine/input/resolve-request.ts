@@ -1,5 +1,5 @@
 import { inject, injectable } from 'tsyringe'
-import type { Random } from '../../contracts/clock.js'
+import type { Clock, Random } from '../../contracts/clock.js'
 import type { ContextShift, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import { type SamplingParams, defaultSampling } from '../../contracts/model/sampling.js'
 import type { MediaSpan } from '../../contracts/model/media.js'
@@ -20,15 +20,16 @@ import {
 import * as tokens from '../../tokens.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { describeLogprobs } from '../requests/output-processor.js'
-import { checkMixed, hasMedia, mediaEnd } from './resolve-media.js'
+import { EncodeLane } from './encode-lane.js'
+import { checkMixed, hasMedia, type MediaContext, mediaEnd } from './resolve-media.js'
 import { StopMatcher } from '../requests/stop-matcher.js'
-import { PartQueue, type PromptContext } from './resolve-prompt.js'
+import { PartQueue } from './resolve-prompt.js'
 import type { SequenceRequest, ShiftPlan } from '../requests/sequence.js'
 import { SAMPLERS, type SamplerCatalog } from './sampler-catalog.js'
 
 /** What requests are checked and completed with. */
 @injectable()
-export class InputContext implements PromptContext {
+export class InputContext implements MediaContext {
   readonly limits: BackendLimits
 
   constructor(
@@ -38,8 +39,19 @@ export class InputContext implements PromptContext {
     @inject(tokens.RANDOM) readonly random: Random,
     @inject(ENGINE_OPTIONS) readonly options: EngineOptions,
     @inject(PartQueue) readonly parts: PartQueue,
+    @inject(EncodeLane) readonly lane: EncodeLane,
+    @inject(tokens.CLOCK) readonly clock: Clock,
   ) {
     this.limits = backend.limits
+  }
+
+  /** Whose the images and sounds of a request are. */
+  ownerOf(request: GenerateRequest, arrival: number, signal: AbortSignal) {
+    const { priority = 0, deadlineMs, tenant = 'default', session, continued } = request
+    const scope = this.options.isolateTenants ? tenant : ''
+    const deadline = deadlineMs === undefined ? undefined : arrival + deadlineMs
+    const isNew = continued === undefined
+    return { arrival, priority, deadline, tenant, session, scope, isNew, signal }
   }
 }
 
@@ -61,8 +73,8 @@ export function resolveRequest(
   // What the function below keeps alive must not hold the prompt, which is long.
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   const { session, cache = true, forecast = false, logprobs, drawLogprobs, marks = [] } = request
-  const { sample, continued, deadlineMs, speculative = true, progress = false } = request
-  const { pin = false, keepMs, slot, timeoutMs = options.requestTimeoutMs } = request
+  const { sample, continued, deadlineMs, modelWait, speculative = true, progress = false } = request
+  const { pin = false, keepMs, retainMs, slot, timeoutMs = options.requestTimeoutMs } = request
   if (continued !== undefined) checkContinuation(continued, maxTokens, tokenizer)
   // Those of a request that is continued went with its first token.
   const isBegun = (continued?.tokens.length ?? 0) > 0
@@ -86,6 +98,7 @@ export function resolveRequest(
     priority,
     deadline: deadlineMs === undefined ? undefined : now + deadlineMs,
     expires: timeoutMs === undefined ? undefined : now + timeoutMs,
+    modelWait,
     tenant,
     session,
     stepGroup,
@@ -98,6 +111,7 @@ export function resolveRequest(
     progress,
     pin,
     keepMs,
+    retainMs,
     logprobs: drawLogprobs === undefined ? logprobs : undefined,
     drawLogprobs,
     promptLogprobs,

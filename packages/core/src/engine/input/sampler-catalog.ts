@@ -16,17 +16,14 @@ const mostSamplers = 8
 export const SAMPLERS = token<SamplerCatalog>('Samplers')
 
 /** The samplers of plug-ins by name. */
-export class SamplerCatalog {
-  readonly #definitions = new Definitions<SamplerDefinition>('sampler')
-
-  /** The names, sorted. */
-  get names(): string[] {
-    return this.#definitions.names.toSorted()
+export class SamplerCatalog extends Definitions<SamplerDefinition> {
+  constructor() {
+    super('sampler')
   }
 
-  /** @throws `plugin_invalid`, or `plugin_conflict` when there is one of this name */
-  add(definition: SamplerDefinition): void {
-    this.#definitions.add(definition)
+  /** The names, sorted. */
+  override get names(): string[] {
+    return super.names.toSorted()
   }
 
   /**
@@ -43,7 +40,7 @@ export class SamplerCatalog {
 
   #create(choice: SamplerChoice, field: string, context: SamplerContext): LogitProcessor {
     const { name, options = {} } = choice ?? {}
-    const definition = this.#find(name, `${field}.name`)
+    const definition = this.#named(name, `${field}.name`)
     if (typeof options !== 'object' || options === null || Array.isArray(options)) {
       throw invalidField(`${field}.options`, 'an object', options)
     }
@@ -58,8 +55,8 @@ export class SamplerCatalog {
     return checkMade('sampler', definition.name, processor, 'apply')
   }
 
-  #find(name: unknown, field: string): SamplerDefinition {
-    const definition = typeof name === 'string' ? this.#definitions.get(name) : undefined
+  #named(name: unknown, field: string): SamplerDefinition {
+    const definition = typeof name === 'string' ? this.get(name) : undefined
     if (definition !== undefined) return definition
     const { names } = this
     const expected = names.length === 0 ? 'none is registered' : `one of ${names.join(', ')}`

@@ -152,12 +152,17 @@ export abstract class BaseCacheManager implements KVCacheManager {
     const idle = this.slots.filter(({ owner, length }) => owner === undefined && length > 0)
     const most = idle.reduce((sum, { length }) => sum + length, backend.freeTokens ?? 0)
     if (most < need() && this.usedCount > 0) return false
-    const turn = (slot: Slot): number => (slot === last ? Infinity : slot.usedAt)
-    for (const slot of idle.toSorted((a, b) => turn(a) - turn(b))) {
+    const order = this.inOrderOfLoss(idle).filter((slot) => slot !== last)
+    for (const slot of last === undefined ? order : [...order, last]) {
       await this.evict(slot)
       if (isThere()) return true
     }
     return false
+  }
+
+  /** Idle slots as they are emptied for others: the longest unused first. */
+  protected inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
+    return idle.toSorted((a, b) => a.usedAt - b.usedAt)
   }
 
   /** Tokens of a waiting request that some slot holds. */

@@ -131,6 +131,5 @@ export class InFlightPrefixSharing {
   }
 }
 
-function keyOf(sequence: Sequence): number | undefined {
-  return sequence.request.cache ? sequence.chain.hashes[watchedBlocks - 1] : undefined
-}
+const keyOf = (sequence: Sequence): number | undefined =>
+  sequence.request.cache ? sequence.chain.hashes[watchedBlocks - 1] : undefined

@@ -36,6 +36,7 @@ export class SlotCacheManager extends BaseCacheManager {
     super(backend, index)
     this.#saver = new StateSaver(this.slots, states, clock, costs)
     if (states.isOn) between.add(this.#saver)
+    programs.canRestore = states.isOn
     this.#chooser = new SlotChooser(this.slots, index, costs, backend, states, programs)
   }
 
@@ -163,7 +164,13 @@ export class SlotCacheManager extends BaseCacheManager {
   /** What an idle slot holds can no longer be found. */
   #lose(slot: Slot): void {
     this.index.drop(slot)
-    if (this.programs.slots.size > 0) this.programs.onLost(slot)
+    this.programs.onLost(slot)
+  }
+
+  /** That whose loss costs the least for each token that it frees. */
+  protected override inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
+    const { programs } = this
+    return programs.slots.size > 0 ? this.#chooser.inOrderOfLoss(idle) : super.inOrderOfLoss(idle)
   }
 
   #empty(slot: Slot): void {

@@ -122,6 +122,16 @@ export class SlotChooser {
     return costs.steps.tokensMs(found.shared - most) > states.loadMs(found) ? found.shared : most
   }
 
+  /** Idle slots, those first whose loss costs the least for each of their tokens. */
+  inOrderOfLoss(idle: readonly Slot[]): readonly Slot[] {
+    const free = idle.toSorted(cheapestToLose)
+    const chances = this.programs.chances()
+    const lossMs = (slot: Slot): number =>
+      this.states.worth.lossMs(slot, 0, this.#wanted(slot, free, chances)) / slot.length
+    const costs = new Map(free.map((slot) => [slot, lossMs(slot)]))
+    return free.toSorted((a, b) => costs.get(a)! - costs.get(b)!)
+  }
+
   #ways(
     sequence: Sequence,
     free: readonly Slot[],

@@ -117,6 +117,5 @@ export class SlotCompactor implements LoopWork {
   }
 }
 
-function stepsLeft({ owner }: Slot): number {
-  return owner === undefined ? 0 : owner.maxTokens - owner.generatedTokens
-}
+const stepsLeft = ({ owner }: Slot): number =>
+  owner === undefined ? 0 : owner.maxTokens - owner.generatedTokens

@@ -3,6 +3,7 @@ import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-o
 import type { Logger } from '../../contracts/logger.js'
 import type { FallbackInfo } from '../../contracts/scheduling/scheduler-info.js'
 import type {
+  ArrivalView,
   Plan,
   SchedulerEvent,
   SchedulerPolicy,
@@ -100,6 +101,16 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       this.#onThrown('victim', 'when asked for a victim', error)
     }
     return running.get(chosen ?? '') ?? running.list.at(-1)
+  }
+
+  /** The place of a request among those whose files are to be encoded: the least is next. */
+  arrivalRank(request: ArrivalView): number {
+    try {
+      return synchronous(this.policy.arrivalRank?.(request) ?? 0, 'arrivalRank')
+    } catch (error) {
+      this.#onThrown('arrivalRank', 'when asked for a rank', error)
+      return 0
+    }
   }
 
   /** There are no requests to plan for. */

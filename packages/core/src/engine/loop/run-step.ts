@@ -7,7 +7,7 @@ import type {
   StepResult,
 } from '../../contracts/model/backend.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
-import { mediaWithin } from '../input/resolve-media.js'
+import { mediaWithin, wholeEnd } from '../input/resolve-media.js'
 import type { ComputedPart, Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { RunningSet } from '../requests/request-sets.js'
@@ -43,10 +43,11 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
   for (const entry of plan.run) {
     const sequence = running.get(entry.id)
     if (sequence === undefined) continue
-    const tokens = Math.min(entry.tokens, sequence.remainingTokens, sequence.mostNow, budget)
+    let tokens = Math.min(entry.tokens, sequence.remainingTokens, sequence.mostNow, budget)
     if (tokens === 0) continue
-    budget -= tokens
-    const { slotTokens: context, state } = sequence
+    const { slotTokens: context, state, media } = sequence
+    if (media !== undefined) tokens = wholeEnd(media, context, context + tokens) - context
+    budget = Math.max(0, budget - tokens)
     const part = { request: sequence, tokens, context, isDecode: state === 'decoding' }
     const wanted = entry.drafts ?? 0
     const drafts = wanted > 0 ? Math.min(wanted, sequence.draft?.tokens ?? 0, budget) : 0
@@ -214,6 +215,5 @@ export function recordStep(step: Step, outcome: StepOutcome, now: number): StepR
   }
 }
 
-function drawn(outputs: StepOutcome['outputs'][number] | undefined): number {
-  return outputs === undefined || CllmError.isInstance(outputs) ? 0 : outputs.length
-}
+const drawn = (outputs: StepOutcome['outputs'][number] | undefined): number =>
+  outputs === undefined || CllmError.isInstance(outputs) ? 0 : outputs.length

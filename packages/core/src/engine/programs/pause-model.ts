@@ -13,7 +13,7 @@ const priorEnds: readonly (readonly [ms: number, share: number])[] = [
   [10_000, 0.88],
   [longestPause, 0.92],
 ]
-/** What all programs do counts as much as this many pauses of the program itself. */
+/** What each of the others does, or a client has told, counts as much as this many pauses of one's own. */
 const othersWeight = 4
 
 /**
@@ -25,13 +25,14 @@ export class PauseModel {
   readonly #reached: number[]
   readonly #ended: number[]
 
-  /** @param others - the pauses of all programs, for one that has few of its own; default: what is published */
-  constructor(private readonly others?: PauseModel) {
+  /** @param others - what its own pauses may be like, while they are few; without any: what is published */
+  constructor(private readonly others: readonly PauseModel[] = []) {
+    const isFirst = others.length === 0
     this.#reached = bounds.map((_, index) =>
-      others ? 0 : priorPauses * (1 - priorShare(index - 1)),
+      isFirst ? priorPauses * (1 - priorShare(index - 1)) : 0,
     )
     this.#ended = bounds.map((_, index) =>
-      others ? 0 : priorPauses * (priorShare(index) - priorShare(index - 1)),
+      isFirst ? priorPauses * (priorShare(index) - priorShare(index - 1)) : 0,
     )
   }
 
@@ -51,33 +52,85 @@ export class PauseModel {
   }
 
   /**
-   * How many returns a millisecond of waiting for one brings, at best, after a pause of so long: the chance that it
-   * ends within some time by the time that is waited then, with the time that makes the most of it.
+   * What is to be expected of a pause of so long.
+   *
+   * @param retainMs - after how long at the latest it is over, as the client has told; 0: never. One prior of
+   *   several, which says nothing any more when that time is over
    */
-  rate(ms: number): number {
-    let [lasts, waitedMs, from, best] = [1, 0, ms, 0]
+  after(ms: number, retainMs?: number): Expectation {
+    let [lasts, waitedMs, from, rate] = [1, 0, ms, 0]
+    const told = retainMs === undefined || (retainMs > 0 && ms >= retainMs) ? undefined : retainMs
     for (let bucket = 0; bucket < bounds.length; bucket++) {
       const bound = bounds[bucket]!
       if (bound <= ms) continue
-      const ends = lasts * this.#hazard(bucket)
+      const ends = lasts * this.#hazard(bucket, told)
       waitedMs += (lasts - ends / 2) * (bound - from)
       lasts -= ends
       from = bound
-      best = Math.max(best, (1 - lasts) / waitedMs)
+      rate = Math.max(rate, (1 - lasts) / waitedMs)
     }
-    return best
+    return { rate, chance: 1 - lasts }
   }
 
   /** The share of the pauses that lasted until a bucket which ended in it. */
-  #hazard(bucket: number): number {
-    const { others } = this
+  #hazard(bucket: number, told?: number): number {
     let [ended, reached] = [this.#ended[bucket]!, this.#reached[bucket]!]
-    if (others !== undefined) {
-      ended += othersWeight * others.#hazard(bucket)
+    for (const other of this.others) {
+      ended += othersWeight * other.#hazard(bucket)
+      reached += othersWeight
+    }
+    if (told !== undefined) {
+      ended += othersWeight * toldHazard(bucket, told)
       reached += othersWeight
     }
     return reached > 0 ? ended / reached : 0
   }
+}
+
+/** What is to be expected of a pause. */
+export interface Expectation {
+  /**
+   * How many returns a millisecond of waiting for one brings, at best: the chance that it ends within some time by
+   * the time that is waited then, with the time that makes the most of it.
+   */
+  readonly rate: number
+  /** The chance that it ends at all. */
+  readonly chance: number
+}
+
+/** The pauses of all programs, and of each tenant's after the tools that they call. */
+export class Pauses {
+  readonly all = new PauseModel()
+  readonly #tools = new Map<string, PauseModel>()
+
+  get hasTools(): boolean {
+    return this.#tools.size > 0
+  }
+
+  /** Whether some program paused for this tool. */
+  knows(tenant: string, tool: string): boolean {
+    return this.#tools.has(JSON.stringify([tenant, tool]))
+  }
+
+  of(tenant: string, tool: string): PauseModel {
+    const key = JSON.stringify([tenant, tool])
+    const model = this.#tools.get(key) ?? new PauseModel([this.all])
+    this.#tools.delete(key)
+    this.#tools.set(key, model)
+    const [oldest] = this.#tools.keys()
+    if (this.#tools.size > mostTools) this.#tools.delete(oldest!)
+    return model
+  }
+}
+
+/** Tools that are remembered. */
+const mostTools = 1000
+
+/** Evenly over the buckets up to the time that was told, and none behind it. */
+function toldHazard(bucket: number, told: number): number {
+  const last = bounds.findIndex((bound) => bound >= told)
+  const left = (told === 0 ? -1 : last === -1 ? bounds.length - 1 : last) - bucket
+  return left < 0 ? 0 : 1 / (left + 1)
 }
 
 /** The share of pauses that are over by the end of a bucket, evenly over the logarithm between the points. */

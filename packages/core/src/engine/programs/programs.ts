@@ -6,13 +6,13 @@ import type {
   ProgramReport,
   ProgramsView,
 } from '../../contracts/scheduling/programs.js'
-import type { TokenId } from '../../contracts/model/tokenizer.js'
+import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import * as tokens from '../../tokens.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import type { Slot } from '../engine-parts.js'
 import { blockSize } from '../kv/block-chain.js'
 import type { Sequence } from '../requests/sequence.js'
-import { PauseModel } from './pause-model.js'
+import { Pauses } from './pause-model.js'
 import { Program, type Served } from './program.js'
 
 /** The `Programs` of an engine. */
@@ -38,7 +38,7 @@ interface Beginning extends Served {
  */
 @injectable()
 export class Programs implements EngineObserver, ProgramsView {
-  readonly #pauses = new PauseModel()
+  readonly #pauses = new Pauses()
   /** The one that went on last at the end. */
   readonly #programs = new Map<string, Program>()
   /** By the hash of the last whole block of the prompt; the latest at the end. */
@@ -46,18 +46,22 @@ export class Programs implements EngineObserver, ProgramsView {
   /** The idle slot of each program, that of its last request. */
   readonly slots = new Map<Program, Slot>()
 
+  /** Whether what a slot loses is saved where that is worth it. */
+  canRestore = false
+
   constructor(
     @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(tokens.CLOCK) private readonly clock: Clock,
+    @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
   ) {}
 
   onQueued(sequence: Sequence, now: number): void {
     const { request, tenant, chain, tokens: prompt } = sequence
     if (request.session !== undefined) {
-      this.#join(sequence, JSON.stringify([tenant, request.session]), undefined, now)
+      this.#join(sequence, request.session, undefined, now)
       return
     }
-    if (!request.cache || this.#beginnings.size === 0) return
+    if (!request.cache) return
     const { hashes } = chain
     for (let block = hashes.length; block > 0; block--) {
       const found = this.#beginnings.get(hashes[block - 1]!)
@@ -67,11 +71,13 @@ export class Programs implements EngineObserver, ProgramsView {
       this.#join(sequence, found.program?.id ?? found.id, found, now)
       return
     }
+    // Its client says that it is one.
+    if (retainOf(sequence) !== undefined) this.#join(sequence, sequence.id, undefined, now)
   }
 
   onFinished(sequence: Sequence, now: number): void {
     const { program, chain, tokens: all, promptTokens, cachedTokens, generatedTokens } = sequence
-    program?.end(sequence, now)
+    program?.end(sequence, now, { tool: this.#calledTool(sequence), retainMs: retainOf(sequence) })
     // That of a session is found by it.
     if (!sequence.isShared || generatedTokens === 0 || sequence.session !== undefined) return
     const blocks = Math.floor(promptTokens / blockSize)
@@ -89,16 +95,17 @@ export class Programs implements EngineObserver, ProgramsView {
   /** An idle slot keeps what a request of the program computed. */
   onKept(program: Program, slot: Slot): void {
     this.slots.set(program, slot)
+    slot.program = program
     program.keptTokens = slot.length
   }
 
   /** A slot loses what it keeps. */
   onLost(slot: Slot): void {
-    for (const [program, kept] of this.slots) {
-      if (kept !== slot) continue
-      this.slots.delete(program)
-      program.keptTokens = 0
-    }
+    const { program } = slot
+    slot.program = undefined
+    if (program === undefined || this.slots.get(program) !== slot) return
+    this.slots.delete(program)
+    program.keptTokens = 0
   }
 
   /** How likely what an idle slot of a program keeps is wanted within a second. */
@@ -106,7 +113,7 @@ export class Programs implements EngineObserver, ProgramsView {
     const now = this.clock.now()
     const chances = new Map<Slot, number>()
     for (const [program, slot] of this.slots) {
-      const chance = program.open > 0 ? 1 : Math.min(1, 1000 * program.returnRate(now))
+      const chance = program.open > 0 ? 1 : Math.min(1, 1000 * program.expect(now).rate)
       chances.set(slot, chance)
     }
     return chances
@@ -116,10 +123,19 @@ export class Programs implements EngineObserver, ProgramsView {
     const list: PausedProgram[] = []
     for (const [program, { length }] of this.slots) {
       if (!program.isPausing(now)) continue
-      const lossMs = this.costs.steps.tokensMs(length)
-      list.push({ program, lossMs, returnRate: program.returnRate(now) })
+      const returnRate = program.expect(now).rate
+      list.push({ program, lossMs: this.#lossMs(length), returnRate })
     }
     return list
+  }
+
+  /** To compute so many tokens again, or to save them and restore them where that is less. */
+  #lossMs(length: number): number {
+    const { steps, states } = this.costs
+    const computeMs = steps.tokensMs(length)
+    if (!this.canRestore) return computeMs
+    const bytes = states.bytesOf(length)
+    return Math.min(computeMs, states.saveMs(bytes) + states.loadMs(bytes))
   }
 
   /** The programs that are not gone, the one that went on last first. */
@@ -129,18 +145,35 @@ export class Programs implements EngineObserver, ProgramsView {
     return list.reverse().map((program) => program.report(now))
   }
 
-  #join(sequence: Sequence, key: string, beginning: Beginning | undefined, now: number): void {
+  /** The last known tool that an answer calls, whatever the format of its calls. */
+  #calledTool({ program, tenant, tokens: all, promptTokens }: Sequence): string | undefined {
+    // A pause begins with the end of the last open request alone.
+    if (program?.open !== 1 || !this.#pauses.hasTools) return undefined
+    const text = this.tokenizer.decode(all.slice(promptTokens))
+    let called: string | undefined
+    for (const [, name = ''] of text.matchAll(callForms)) {
+      if (this.#pauses.knows(tenant, name)) called = name
+    }
+    return called
+  }
+
+  #join(sequence: Sequence, id: string, beginning: Beginning | undefined, now: number): void {
+    const { tenant, session } = sequence
+    // Tenants choose ids as they like.
+    const key = JSON.stringify([tenant, session !== undefined, id])
     let program = beginning?.program ?? this.#programs.get(key)
     if (program === undefined) {
-      const { tenant, arrival } = beginning ?? sequence
-      program = new Program(sequence.session ?? key, tenant, arrival, this.#pauses)
+      const { arrival } = beginning ?? sequence
+      program = new Program(id, tenant, arrival, this.#pauses)
       if (beginning !== undefined) {
         program.calls = program.open = 1
         program.end(beginning, beginning.endedAt)
         beginning.program = program
       }
     }
-    program.begin(now)
+    const last = sequence.messages?.findLast(({ role }) => role === 'assistant')
+    const tool = last?.tool_calls?.at(-1)?.function.name
+    program.begin(now, tool !== undefined && tool.length <= longestName ? tool : undefined)
     sequence.program = program
     this.#programs.delete(key)
     this.#programs.set(key, program)
@@ -150,3 +183,13 @@ export class Programs implements EngineObserver, ProgramsView {
     }
   }
 }
+
+/** A tool's name is remembered, and may come from anybody. */
+const longestName = 128
+
+const retainOf = ({ request: { retainMs, keepMs } }: Sequence): number | undefined =>
+  retainMs ?? keepMs
+
+/** What stands before a tool's name where models call tools: in JSON, as a tag or a function, behind a mark. */
+const callForms =
+  /(?:^\s*|name"?\s*[:=]\s*"|functions?[=.]|TOOL_CALLS\]|tool_call>\s*|sep\S?>|\[)([\w.-]+)/g

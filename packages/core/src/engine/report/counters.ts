@@ -29,6 +29,7 @@ type Counts = Omit<
   | 'slots'
   | 'policyFaults'
   | 'interruptedSteps'
+  | 'partings'
   | 'recorder'
   | 'cache'
   | 'kvPool'

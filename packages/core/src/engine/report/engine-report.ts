@@ -1,15 +1,12 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
-import type { Clock } from '../../contracts/clock.js'
 import type { EngineCapabilities, EngineInfo } from '../../contracts/engine/engine-client.js'
 import type { EngineStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../../contracts/engine/request-report.js'
-import type { Tokenizer } from '../../contracts/model/tokenizer.js'
 import { defined } from '../../defined.js'
-import * as tokens from '../../tokens.js'
 import { AdapterTable } from '../features/adapters.js'
-import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { WAIT_PREDICTOR, type WaitPredictor } from '../engine-parts.js'
+import { InputContext } from '../input/resolve-request.js'
 import { MakeWay } from '../features/make-way.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
 import { RequestTable } from '../requests/request-table.js'
@@ -21,10 +18,7 @@ import { RequestTracker } from './request-tracker.js'
 @injectable()
 export class EngineReport {
   constructor(
-    @inject(tokens.BACKEND) private readonly backend: Backend,
-    @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
-    @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(ENGINE_OPTIONS) private readonly options: EngineOptions,
+    @inject(InputContext) private readonly context: InputContext,
     @inject(WAIT_PREDICTOR) private readonly predictor: WaitPredictor,
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
@@ -37,22 +31,26 @@ export class EngineReport {
 
   /** What it serves; the model with the sampling that requests get for what they leave out. */
   info(): EngineInfo {
-    const { model: own, limits } = this.backend
-    const sampling = { ...own.sampling, ...this.options.sampling }
+    const { backend, options, tokenizer } = this.context
+    const { model: own, limits } = backend
+    const sampling = { ...own.sampling, ...options.sampling }
     const model = Object.keys(sampling).length === 0 ? own : { ...own, sampling }
-    const { infill } = this.tokenizer
+    const { infill } = tokenizer
     const { draftModel } = this.speculator
     const more = defined({ infill, adapters: this.adapters.known, draftModel })
-    return { model, limits, capabilities: capabilitiesOf(this.backend), ...more }
+    return { model, limits, capabilities: capabilitiesOf(backend), ...more }
   }
 
   /** Counters and what is going on now. */
   statistics(): EngineStatistics {
+    const { clock, lane } = this.context
     return {
       ...this.table.statistics(),
-      waitMs: this.predictor.waitMs(this.table.waiting.total, this.clock.now()),
+      waitMs: this.predictor.waitMs(this.table.waiting.total, clock.now()),
       policyFaults: this.policy.faults,
       interruptedSteps: this.makeWay.interruptedSteps,
+      partings: this.tracker.partings,
+      ...defined({ encodes: lane.statistics() }),
       ...this.counters.snapshot(),
     }
   }

@@ -37,7 +37,13 @@ export class Timeline {
     private readonly waits: WaitAttribution,
     now: number,
   ) {
-    this.#waitsSince = sequence.arrival
+    const { turn = 0, load = 0 } = sequence.request.modelWait ?? {}
+    add(this.#reasons, 'turn', turn)
+    add(this.#reasons, 'load', load)
+    const { encode = 0, encoder = 0 } = sequence.encodeWait ?? {}
+    add(this.#reasons, 'encode', encode)
+    add(this.#reasons, 'encoder', encoder)
+    this.#waitsSince = Math.min(sequence.arrival, now - turn - load - encode - encoder)
     this.#start = waits.begin(now)
   }
 
@@ -102,7 +108,8 @@ export class Timeline {
 
   /** All so far, with its end where it has come. */
   report({ state, usage, timings }: Progress, now: number, end?: TimelineEntry): RequestReport {
-    const { id, arrival, priority, tenant, session, forecast, firstTokenAt } = this.sequence
+    const { id, arrival, priority, tenant, session, forecast, parting, firstTokenAt } =
+      this.sequence
     const timeline = [...this.#entries]
     if (firstTokenAt !== undefined) {
       const atMs = firstTokenAt - arrival
@@ -121,6 +128,7 @@ export class Timeline {
       tenant,
       ...(session !== undefined && { session }),
       ...(forecast !== undefined && { forecast }),
+      ...(parting !== undefined && { parting }),
       usage,
       timings,
       timeline,

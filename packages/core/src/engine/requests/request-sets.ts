@@ -126,9 +126,8 @@ function sorted(
 }
 
 /** Whether its client waits for the rest of its answer; nobody waits for a line of a batch. */
-function hasBegun(sequence: Sequence): boolean {
-  return sequence.state === 'preempted' || (sequence.generatedTokens > 0 && !isOfBatch(sequence))
-}
+const hasBegun = (sequence: Sequence): boolean =>
+  sequence.state === 'preempted' || (sequence.generatedTokens > 0 && !isOfBatch(sequence))
 
 interface Entry {
   readonly at: number
@@ -177,7 +176,8 @@ export class Expiry {
 
 const sooner = (a: Entry, b: Entry): number => a.at - b.at
 
-function timedOut({ arrival }: Sequence, now: number): CllmError {
+/** Why a request ends that has taken too long. */
+export function timedOut({ arrival }: Pick<Sequence, 'arrival'>, now: number): CllmError {
   const seconds = ((now - arrival) / 1000).toFixed(1)
   const message = `The request exceeded its time limit after ${seconds} s`
   return new CllmError('timeout', message)

@@ -1,8 +1,8 @@
 import type { OutputLogprobs, Sampler, SlotId } from '../../contracts/model/backend.js'
 import type { FinishReason, Forecast, Timings, Usage } from '../../contracts/engine/usage.js'
-import type { Continuation } from '../../contracts/engine/generate-request.js'
+import type { Continuation, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { TokenLogprobs } from '../../contracts/engine/logprobs.js'
-import type { CacheOrigin } from '../../contracts/engine/request-report.js'
+import type { CacheOrigin, PromptParting } from '../../contracts/engine/request-report.js'
 import type { MediaSpan } from '../../contracts/model/media.js'
 import type { LogitProcessor } from '../../contracts/model/sampler.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
@@ -11,7 +11,7 @@ import type {
   RequestState,
   SequenceView,
 } from '../../contracts/scheduling/scheduler-policy.js'
-import type { TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
+import type { ChatMessage, TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
 import type { RequestAdapters } from '../../contracts/model/adapter.js'
 import { BlockChain } from '../kv/block-chain.js'
 import type { Program } from '../programs/program.js'
@@ -34,6 +34,8 @@ export interface SequenceRequest {
   readonly priority: number
   readonly deadline: number | undefined
   readonly expires: number | undefined
+  /** For its report. */
+  readonly modelWait?: GenerateRequest['modelWait']
   readonly tenant: string
   readonly session: string | undefined
   readonly stepGroup: string | undefined
@@ -43,6 +45,8 @@ export interface SequenceRequest {
   readonly pin: boolean
   /** The same for this many milliseconds after its end. */
   readonly keepMs: number | undefined
+  /** When its program's next request is to be expected. */
+  readonly retainMs: number | undefined
   /** Which of several samples it is, from 0; undefined: there is one. */
   readonly sample: number | undefined
   /** The slot that it should have, if that is idle. */
@@ -106,6 +110,10 @@ export class Sequence implements SequenceView {
   sampler: Sampler | undefined
   /** What it belongs to; undefined: it stands alone, as far as is known. */
   program: Program | undefined
+  /** The conversation of its prompt, until it is queued; undefined: it is no conversation. */
+  messages: readonly ChatMessage[] | undefined
+  /** Where its prompt parts from that of the call before; undefined: nowhere. */
+  parting: PromptParting | undefined
   /** Where its first tokens were, as far as that is known. */
   origin: CacheOrigin | undefined
   /** After how many of its tokens a chunk ends, rising: there a checkpoint is saved. */
@@ -132,6 +140,8 @@ export class Sequence implements SequenceView {
   hasEnded = false
   /** Where its prompt has vectors in place of tokens; undefined: nowhere. */
   media: readonly MediaSpan[] | undefined
+  /** Milliseconds for which it waited for the encoder before it was queued, by reason: for its report. */
+  encodeWait: Readonly<Record<'encode' | 'encoder', number>> | undefined
   /** Why generation ended, once it has; its last events may still be due. */
   finish: FinishReason | undefined
   admittedAt: number | undefined

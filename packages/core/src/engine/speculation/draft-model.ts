@@ -277,6 +277,5 @@ function sharedWith({ owner, length, drafted }: DraftSlot, { tokens }: Sequence)
 const usableBy = (sequence: Sequence, slot: DraftSlot): number =>
   mayShare(slot.owner, sequence) ? sharedWith(slot, sequence) : 0
 
-function mayShare({ request: one }: Sequence, { request: other }: Sequence): boolean {
-  return one.scope === other.scope && one.cache && other.cache
-}
+const mayShare = ({ request: one }: Sequence, { request: other }: Sequence): boolean =>
+  one.scope === other.scope && one.cache && other.cache

@@ -57,9 +57,8 @@ const longestMatch = 64
 const nothing: Proposal = Object.freeze({ tokens: Object.freeze([]) })
 
 /** Which kind of guess a match of this many tokens is: the longer, the likelier it goes on. */
-function kindOf(matched: number): number {
-  return matched < 5 ? matched - 1 : Math.min(11, 2 + Math.floor(2 * Math.log2(matched / 2)))
-}
+const kindOf = (matched: number): number =>
+  matched < 5 ? matched - 1 : Math.min(11, 2 + Math.floor(2 * Math.log2(matched / 2)))
 
 /**
  * Guesses that the text goes on as it did where its last tokens were before, in prompt or answer.

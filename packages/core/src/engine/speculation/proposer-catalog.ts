@@ -49,14 +49,11 @@ export function checkDraftBackend(draft: Backend, served: Backend): void {
   }
 }
 
-function textOf({ tokenizer }: Backend, token: number): string {
-  return tokenizer.decode([token])
-}
+const textOf = ({ tokenizer }: Backend, token: number): string => tokenizer.decode([token])
 
 /** Guesses what a constraint leaves no choice about. */
 export const forcedText: Proposer = {
-  begin: ({ forced }) =>
-    forced && { propose: (tokens, most) => ({ tokens: forced(tokens, most) }) },
+  begin: ({ forced }) => forced && { propose: forced },
 }
 
 const grammarProposer = defineProposer({
@@ -72,26 +69,25 @@ const automatic = 'ngram'
 export const PROPOSERS = token<ProposerCatalog>('Proposers')
 
 /** The proposers by name: the built-in `ngram` and `grammar`, and those of plug-ins. */
-export class ProposerCatalog {
-  readonly #definitions = new Definitions<ProposerDefinition>('proposer', 'speculative')
-
+export class ProposerCatalog extends Definitions<ProposerDefinition> {
   constructor() {
+    super('proposer', 'speculative')
     this.add(ngramProposer)
     this.add(grammarProposer)
   }
 
   /** What `--speculative` takes, beside a model. */
-  get names(): string[] {
-    return ['auto', 'off', ...this.#definitions.names.toSorted()]
+  override get names(): string[] {
+    return ['auto', 'off', ...super.names.toSorted()]
   }
 
   /** @throws `plugin_invalid`, or `plugin_conflict` when there is one of this name */
-  add(definition: ProposerDefinition): void {
+  override add(definition: ProposerDefinition): void {
     if (['auto', 'off', draftModelName].includes(definition?.name)) {
       const message = `A proposer cannot be named "${definition.name}", which means something else`
       throw new CllmError('plugin_invalid', message)
     }
-    this.#definitions.add(definition)
+    super.add(definition)
   }
 
   /**
@@ -100,9 +96,9 @@ export class ProposerCatalog {
    * @throws `invalid_configuration` with the valid names, or with what is wrong with the options
    */
   create(name: string, options: Readonly<Record<string, unknown>> = {}): Proposer | undefined {
-    const definition = this.#find(name)
+    const definition = this.#named(name)
     if (definition === undefined) return undefined
-    const made = definition.create(this.#definitions.options(definition, options))
+    const made = definition.create(this.options(definition, options))
     return checkMade('proposer', definition.name, made, 'begin')
   }
 
@@ -112,12 +108,12 @@ export class ProposerCatalog {
    * @throws as {@link create}
    */
   check(name: string, options: Readonly<Record<string, unknown>> = {}): void {
-    const definition = this.#find(name)
-    if (definition !== undefined) this.#definitions.options(definition, options)
+    const definition = this.#named(name)
+    if (definition !== undefined) this.options(definition, options)
   }
 
-  #find(name: string): ProposerDefinition | undefined {
+  #named(name: string): ProposerDefinition | undefined {
     if (name === 'off') return undefined
-    return this.#definitions.find(name === 'auto' ? automatic : name, this.names, ' or a model')
+    return this.find(name === 'auto' ? automatic : name, this.names, ' or a model')
   }
 }

@@ -1,3 +1,4 @@
+import { z } from 'zod'
 import type { Drafter, Proposal } from '../../contracts/model/proposer.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { DraftView } from '../../contracts/scheduling/scheduler-policy.js'
@@ -6,6 +7,12 @@ import type { DraftView } from '../../contracts/scheduling/scheduler-policy.js'
 const kinds = 16
 /** The most that is ever believed of a guess. */
 const mostSure = 0.98
+
+/** What was learned before counts for this share of its guesses: other texts may come. */
+const recalledShare = 0.25
+
+const counts = z.array(z.number().min(0).max(100)).length(kinds)
+const tally = z.tuple([counts, counts])
 
 /** Of each kind of guess, how many tokens were right lately. */
 class Tally {
@@ -20,10 +27,25 @@ class Tally {
     this.#all[kind] = this.memory * this.#all[kind]! + 1
   }
 
-  fade(share: number): void {
+  /** What was learned counts for less: where nothing is guessed, nothing would ever change it. */
+  fade(): void {
     for (let kind = 0; kind < kinds; kind++) {
-      this.#right[kind]! *= share
-      this.#all[kind]! *= share
+      this.#right[kind]! *= 0.9
+      this.#all[kind]! *= 0.9
+    }
+  }
+
+  /** Of each kind, how many guesses were right, and how many were made: as JSON. */
+  learned(): z.output<typeof tally> {
+    return [[...this.#right], [...this.#all]]
+  }
+
+  /** @throws where it is not what {@link learned} returned */
+  recall(learned: unknown): void {
+    const [right, all] = tally.parse(learned)
+    for (const [kind, count] of all.entries()) {
+      this.#all[kind] = recalledShare * count
+      this.#right[kind] = recalledShare * Math.min(count, right[kind]!)
     }
   }
 
@@ -34,23 +56,14 @@ class Tally {
 }
 
 /** How often one proposer's guesses for an engine's sequences were right, by their kind. */
-export class EngineAcceptance {
-  readonly #tally = new Tally(0.98)
-
+export class EngineAcceptance extends Tally {
   /** @param prior - the share of guesses that is believed to be right before any were made */
-  constructor(private readonly prior = 0.5) {}
-
-  add(kind: number, isRight: boolean): void {
-    this.#tally.add(kind, isRight)
-  }
-
-  /** What was learned counts for less: where nothing is guessed, nothing would ever change it. */
-  fade(): void {
-    this.#tally.fade(0.9)
+  constructor(private readonly prior = 0.5) {
+    super(0.98)
   }
 
   of(kind: number): number {
-    return this.#tally.share(kind, this.prior, 2)
+    return this.share(kind, this.prior, 2)
   }
 }
 

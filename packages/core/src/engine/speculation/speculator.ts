@@ -1,4 +1,5 @@
 import { inject, injectable } from 'tsyringe'
+import { z } from 'zod'
 import type { Backend, ModelInfo } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
@@ -90,6 +91,22 @@ export class Speculator implements EngineObserver {
       !tokenizer.isEndOfGeneration(token)
   }
 
+  /** How often guesses were right, in the order of the proposers. */
+  learned(): unknown {
+    return this.#acceptances().map((acceptance) => acceptance.learned())
+  }
+
+  /** Starts from what an equal one learned; throws where it is something else. */
+  recall(learned: unknown): void {
+    const all = this.#acceptances()
+    const given = z.array(z.unknown()).length(all.length).parse(learned)
+    for (const [index, acceptance] of all.entries()) acceptance.recall(given[index])
+  }
+
+  #acceptances(): EngineAcceptance[] {
+    return [...this.#proposers.values(), this.#ofModel]
+  }
+
   /** The model that guesses, if one does. */
   get draftModel(): ModelInfo | undefined {
     return this.#model?.info
@@ -154,7 +171,7 @@ export class Speculator implements EngineObserver {
     const { speculative, sampling } = sequence.request
     if (!speculative || sequence.drafts !== undefined) return
     const forced: DraftedSequence['forced'] = (tokens, most) =>
-      sequence.sampler?.forced?.(tokens, most) ?? []
+      sequence.sampler?.forced?.(tokens, most) ?? { tokens: [] }
     const drafted = sampling.constraint === undefined ? {} : { forced }
     const sources: DraftSource[] = []
     for (const [proposer, ofEngine] of this.#proposers) {

@@ -127,6 +127,35 @@ t.test('believes a fast machine at once, and a slow step hardly', (t) => {
   t.end()
 })
 
+t.test('what was learned before is believed, until steps show otherwise', (t) => {
+  const before = new StepCostModel()
+  const random = randomNumbers(5)
+  for (let count = 0; count < 200; count++) {
+    const work = randomStep(random)
+    observe(before, work, durationMs(machine, work))
+  }
+  const recalled = (): StepCostModel => {
+    const model = new StepCostModel()
+    model.fit.recall(JSON.parse(JSON.stringify(before.fit.learned())))
+    return model
+  }
+  const work = { decoding: [100, 200], chunks: [] }
+  const expected = before.decodeMs(work.decoding)
+  const prompt = [{ tokens: 100, context: 0 }]
+  t.equal(recalled().decodeMs(work.decoding), expected)
+  const disturbed = recalled()
+  observe(disturbed, work, 20 * expected)
+  t.ok(disturbed.decodeMs(work.decoding) < 2.1 * expected, 'one slow step')
+  const steady = recalled()
+  observe(steady, work, expected)
+  t.ok(Math.abs(steady.prefillMs(prompt) / before.prefillMs(prompt) - 1) < 0.01, 'prompts stay')
+  const faster = recalled()
+  for (let count = 0; count < 3; count++) observe(faster, work, expected / 10)
+  const share = faster.decodeMs(work.decoding) / expected
+  t.ok(share < 0.12, `${share} of it on a machine that is ten times as fast`)
+  t.end()
+})
+
 t.test('prefillTokens inverts prefillMs, and nothing costs nothing', (t) => {
   const model = new StepCostModel()
   for (let tokens = 20; tokens < 400; tokens += 20) {

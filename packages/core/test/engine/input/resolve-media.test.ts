@@ -2,12 +2,13 @@ import 'reflect-metadata'
 import type { GenerateRequest, MediaSpan } from '@cllm/core'
 import { array, assert, integer, property } from 'fast-check'
 import t from 'tap'
-import { mediaWithin } from '../../../src/engine/input/resolve-media.js'
+import { mediaWithin, wholeEnd } from '../../../src/engine/input/resolve-media.js'
+import { PartQueue } from '../../../src/engine/input/resolve-prompt.js'
 import { leftovers, nothingLeft, rig } from '../../rig.js'
 
 const image = (text: string) => Buffer.from(text).toString('base64')
 const asks = (content: string, ...images: string[]): GenerateRequest => {
-  const media = images.map((data) => ({ at: 3, data, field: 'messages.0' }))
+  const media = images.map((data) => ({ type: 'image' as const, at: 3, data, field: 'messages.0' }))
   const message = { role: 'user', content, ...(images.length > 0 && { media }) }
   const sampling = { temperature: 0, ignoreEos: true }
   return { prompt: { messages: [message] }, maxTokens: 6, sampling }
@@ -41,7 +42,7 @@ t.test('what cannot be shown is refused and disturbs nobody', async (t) => {
   t.match(await refused({ ...asks('See', image('a')), promptLogprobs: 1 }), { code: 'unsupported' })
   const many = Array.from({ length: 6 }, () => image('eight letters'))
   t.match(await refused(asks('See', ...many)), { code: 'prompt_too_long' })
-  const prompt = { text: 'See', media: [{ at: 3, data: image('a') }] }
+  const prompt = { text: 'See', media: [{ type: 'image' as const, at: 3, data: image('a') }] }
   const atEnd = { code: 'invalid_request', message: /a text behind the last image/ }
   t.match(await refused({ ...asks('See'), prompt }), atEnd)
   const behind = await made.ask({ ...asks('See'), prompt: { ...prompt, text: 'See it' } })
@@ -74,4 +75,47 @@ t.test('chunks of any lengths have together the vectors of the whole', async (t)
     }),
   )
   t.pass('none is lost or doubled')
+})
+
+t.test('a chunk ends before or behind what is computed at once', async (t) => {
+  const span = (start: number, isWhole: boolean): MediaSpan => ({
+    start,
+    length: 5,
+    vectors: new Float32Array(5),
+    shape: { length: 5, isWhole },
+  })
+  const media = [span(3, true), span(10, false)]
+  const ends = (first: number) => [3, 4, 8, 9, 12].map((end) => wholeEnd(media, first, end))
+  t.same(ends(0), [3, 3, 8, 9, 12])
+  t.same(ends(3), [3, 8, 8, 9, 12])
+  const [part] = mediaWithin(media, 12, 20).media ?? []
+  t.match(part, { start: 0, length: 3, shape: { skipped: 2 } })
+})
+
+t.test('an image that takes long is told of each second', async (t) => {
+  const due: (() => void)[] = []
+  let now = 0
+  let cancelled = 0
+  const clock = {
+    now: () => now,
+    at: (_at: number, callback: () => void) => {
+      due.push(callback)
+      return () => void cancelled++
+    },
+  }
+  const told: unknown[] = []
+  const observers = { tell: (...call: unknown[]) => told.push(call) }
+  const queue = new PartQueue(observers as never, clock)
+  let finish = () => {}
+  const work = queue.during(new Promise<void>((resolve) => (finish = resolve)))
+  for (now = 1000; now <= 3000; now += 1000) due.shift()!()
+  finish()
+  await work
+  t.same(told, [
+    ['onTokenized', 0],
+    ['onTokenized', 1000],
+    ['onTokenized', 2000],
+    ['onTokenized', 3000],
+  ])
+  t.equal(cancelled, 1)
 })

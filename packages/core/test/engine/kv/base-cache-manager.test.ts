@@ -135,6 +135,18 @@ t.test('idle slots are emptied for others, the longest unused first', async (t) 
   await isDone(t, made)
 })
 
+t.test('of programs that slot is emptied first whose loss costs the least', async (t) => {
+  const made = pooled()
+  for (const [family, retainMs] of [600_000, 0, 0].entries()) {
+    await made.ask({ ...greedy(promptOf(80, family), 10), retainMs })
+  }
+  made.clock.advance(60_000)
+  await made.ask(greedy(promptOf(100, 3), 10))
+  const { end } = await made.ask(greedy([...promptOf(80, 0), 7], 1))
+  t.equal(end?.usage.cachedTokens, 80, 'it was unused the longest, and will return')
+  await isDone(t, made)
+})
+
 t.test('answers that grow beyond what was expected preempt one request at a time', async (t) => {
   // Short answers teach the engine to expect little.
   const victims: string[] = []

@@ -1,4 +1,6 @@
 import {
+  type ChatMessage,
+  type GenerateRequest,
   type PausedProgram,
   type SchedulerState,
   createEngine,
@@ -6,13 +8,25 @@ import {
   SimulatedClock,
 } from '@cllm/core'
 import { LocalEngineClient } from '@cllm/host'
-import { drive, FakeBackend, firstComeFirstServed } from '@cllm/testing'
+import { drive, FakeBackend, FakeTokenizer, firstComeFirstServed } from '@cllm/testing'
 import t from 'tap'
 
+const tokenizer = new FakeTokenizer()
+const callOf = (tool: string) => tokenizer.encode(`{"name": "${tool}"}`, { addBos: false })
+
+/** What is asked to use a tool calls it. */
+function script(content: readonly number[]): number | undefined {
+  const text = tokenizer.decode(content)
+  const tool = [...text.matchAll(/use (\w+)\./g)].at(-1)?.[1]
+  if (tool === undefined) return undefined
+  const said = text.slice(text.lastIndexOf('assistant\n') + 'assistant\n'.length)
+  return callOf(tool)[tokenizer.encode(said, { addBos: false }).length]
+}
+
 /** Requests one after the other on an engine, each `pauseMs` behind the one before. */
-function agent(slots = 4) {
+function agent(slots = 4, cacheRamBytes = 0) {
   const clock = new SimulatedClock(1000)
-  const backend = new FakeBackend({ clock, slots, stepMs: () => 10, contextSize: 512 })
+  const backend = new FakeBackend({ clock, slots, stepMs: () => 10, contextSize: 512, script })
   const fcfs = firstComeFirstServed
   let seen: SchedulerState['programs']
   const policy = {
@@ -23,10 +37,14 @@ function agent(slots = 4) {
     },
   }
   const random = { uint32: () => 7 }
-  const engine = createEngine({ backend, policy, clock, random })
+  const engine = createEngine({ backend, policy, clock, random, options: { cacheRamBytes } })
   const client = new LocalEngineClient(engine, new PluginRegistry(), random)
   let count = 0
-  const ask = async (tokens: readonly number[], pauseMs = 0, more = {}): Promise<number[]> => {
+  const ask = async (
+    tokens: readonly number[],
+    pauseMs = 0,
+    more: Partial<GenerateRequest> = {},
+  ): Promise<number[]> => {
     if (pauseMs > 0) await new Promise<void>((done) => void clock.at(clock.now() + pauseMs, done))
     const id = `request ${count++}`
     const said = [...tokens]
@@ -109,6 +127,103 @@ t.test(
     })
   },
 )
+
+t.test('a pause is expected to be as those after the tool that was called', async (t) => {
+  const { ask, programs, paused, run } = agent()
+  const use = async (tool: string, pauseMs: number, before?: string) => {
+    const calls = before && [
+      { type: 'function' as const, function: { name: before, arguments: {} } },
+    ]
+    const messages: ChatMessage[] = [
+      { role: 'assistant', content: '', ...(calls && { tool_calls: calls }) },
+      { role: 'user', content: `use ${tool}.` },
+    ]
+    const maxTokens = callOf(tool).length
+    await ask([], pauseMs, { prompt: { messages }, session: 'a', maxTokens })
+  }
+  const rateAfter = async (pauseMs: number): Promise<number> => {
+    await ask(prompt(9), pauseMs)
+    return paused()[0]!.returnRate
+  }
+  await run(async () => {
+    await use('look', 0)
+    for (let round = 0; round < 8; round++) {
+      await use('build', 200, 'look')
+      await use('look', 30_000, 'build')
+    }
+    t.match(await programs(), [{ id: 'a', tool: 'look' }])
+    const soon = await rateAfter(50)
+    await use('build', 150, 'look')
+    t.match(await programs(), [{ tool: 'build' }])
+    const late = await rateAfter(50)
+    t.ok(soon > 5 * late, `after look ${soon}, after build ${late}`)
+    // Another program has the same tools.
+    await ask(prompt(1), 0, { session: 'b' })
+    const unknown = await ask(prompt(9), 50).then(() => paused().at(-1)!.returnRate)
+    const messages: ChatMessage[] = [{ role: 'user', content: 'use build.' }]
+    const more = { prompt: { messages }, session: 'c', maxTokens: callOf('build').length }
+    await ask([], 0, more)
+    const known = await ask(prompt(9), 50).then(() => paused().at(-1)!.returnRate)
+    t.ok(known < 0.7 * unknown, `${known} of ${unknown}`)
+    const long = 'x'.repeat(129)
+    await use('look', 0)
+    await use(long, 100, long)
+    t.match(await programs(), [{ id: 'a', tool: undefined }], 'so long a name is not remembered')
+  })
+})
+
+t.test('what a client tells of its return is a prior until then', async (t) => {
+  const rates: Record<string, readonly number[]> = {}
+  for (const retainMs of [undefined, 0, 600_000, 20_000]) {
+    const { ask, programs, paused, run } = agent()
+    await run(async () => {
+      await ask(prompt(1), 0, retainMs === undefined ? { session: 'a' } : { retainMs })
+      t.equal((await programs()).length, 1, 'it is a program')
+      const seen: number[] = []
+      for (const pauseMs of [50, 10_000, 30_000]) {
+        await ask(prompt(9), pauseMs)
+        seen.push(paused()[0]!.returnRate)
+      }
+      rates[String(retainMs)] = seen
+    })
+  }
+  const { undefined: untold = [], 0: never = [], 600000: long = [], 20000: short = [] } = rates
+  t.ok(never[0]! < 0.6 * untold[0]! && never[0]! > 0, 'one prior of several')
+  t.ok(long[1]! > 1.3 * untold[1]!, `${long[1]} for ${untold[1]}`)
+  t.ok(short[1]! > long[1]!)
+  t.equal(short[2], untold[2], 'its time is over')
+})
+
+t.test('an id that two tenants choose names two programs', async (t) => {
+  const { ask, programs, run } = agent()
+  await run(async () => {
+    const same = { id: 'mine', retainMs: 60_000 }
+    await ask(prompt(1), 0, { ...same, tenant: 'a' })
+    await ask(prompt(2), 10, { ...same, tenant: 'b' })
+    t.match(
+      (await programs()).map(({ id, tenant, calls }) => ({ id, tenant, calls })),
+      [
+        { id: 'mine', tenant: 'b', calls: 1 },
+        { id: 'mine', tenant: 'a', calls: 1 },
+      ],
+    )
+  })
+})
+
+t.test('a slot that can be restored is worth no more than that', async (t) => {
+  const lossMs: number[] = []
+  for (const cacheRamBytes of [0, 1e9]) {
+    const { ask, paused, run } = agent(4, cacheRamBytes)
+    await run(async () => {
+      const text = await ask(prompt(1, 300), 0, { session: 'a' })
+      await ask([...text, ...prompt(2, 9)], 50, { session: 'a' })
+      await ask(prompt(9), 10)
+      lossMs.push(paused()[0]!.lossMs)
+    })
+  }
+  const [computed, restored] = lossMs
+  t.ok(restored! > 0 && restored! < computed!, `${restored} ms in place of ${computed}`)
+})
 
 t.test('the slot of a program that is about to return is the last to be lost', async (t) => {
   const { ask, programs, run } = agent(2)

@@ -80,7 +80,7 @@ class ForcingBackend extends FakeBackend {
       while ((tokens.length + next.length) % 5 !== 0 && next.length < most) {
         next.push(said(tokens.length + next.length))
       }
-      return next
+      return { tokens: next }
     }
     return Object.assign(super.createSampler(...of), { forced })
   }

@@ -1,6 +1,5 @@
 import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import type { CleanTask, Kept } from './state-task.js'
 
 /** What the name of a file ends with. */
 export const ending = '.state'
@@ -10,6 +9,25 @@ const ours = /^[0-9a-f]{40}\.state(\.[0-9a-f]{12}\.tmp)?$/
 const left = /\.[0-9a-f]{12}\.tmp$/
 /** What a writer that died has left is removed after this long. */
 const unfinishedMs = 3_600_000
+
+/** What a folder may hold. */
+export interface FolderLimits {
+  readonly folder: string
+  /** Milliseconds since the epoch. */
+  readonly now: number
+  readonly limitBytes: number
+  /** Bytes of a file that is to come. */
+  readonly more: number
+  readonly maxAgeMs: number
+}
+
+/** Files that are kept, the latest used last, and the bytes of all of them. */
+export interface Kept {
+  readonly names: readonly string[]
+  readonly bytes: number
+  /** Names of those that are not kept. */
+  readonly removed: readonly string[]
+}
 
 /** A file of ours. */
 interface Seen {
@@ -26,8 +44,7 @@ export const makeFolder = (folder: string): void =>
  * Removes what is too old, or too much with `more` bytes; what is not ours stays as it is. The folder is
  * made if need be.
  */
-export function cleanFolder(task: Omit<CleanTask, 'type'>): Kept {
-  const { folder, now, limitBytes, more, maxAgeMs } = task
+export function cleanFolder({ folder, now, limitBytes, more, maxAgeMs }: FolderLimits): Kept {
   makeFolder(folder)
   const seen = [...seenIn(folder)].sort((a, b) => a.usedAt - b.usedAt)
   let total = seen.reduce((sum, { size }) => sum + size, more)

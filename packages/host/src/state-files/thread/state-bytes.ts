@@ -173,6 +173,5 @@ function numberOf(value: number): Buffer {
 }
 
 /** By which a file says which secret it needs, without giving it away. */
-function nameOf(secret: Uint8Array): Buffer {
-  return createHash('sha256').update('name').update(secret).digest().subarray(0, keyNameBytes)
-}
+const nameOf = (secret: Uint8Array): Buffer =>
+  createHash('sha256').update('name').update(secret).digest().subarray(0, keyNameBytes)

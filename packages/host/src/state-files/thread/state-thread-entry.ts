@@ -1,8 +1,8 @@
 // What runs on the thread of a `StateThread`.
 import { platform, setPriority } from 'node:os'
 import { parentPort, workerData } from 'node:worker_threads'
-import { runTask } from './run-task.js'
-import type { StateReply, StateTask } from './state-task.js'
+import { stateJobs } from './state-jobs.js'
+import type { StateReply, StateTask } from './state-thread.js'
 
 const { niceness } = workerData as { readonly niceness: number }
 
@@ -15,10 +15,10 @@ if (platform() === 'linux' && niceness > 0) {
   }
 }
 
-parentPort?.on('message', (task: StateTask) => {
+parentPort?.on('message', ({ name, given }: StateTask) => {
   let reply: StateReply = {}
   try {
-    reply = { result: runTask(task) }
+    reply = { result: (stateJobs[name] as (...given: unknown[]) => unknown)(...given) }
   } catch (error) {
     const { message, code } = error as NodeJS.ErrnoException
     reply = { problem: message, code }

@@ -1,5 +1,23 @@
 import { Worker } from 'node:worker_threads'
-import type { StateReply, StateResult, StateTask } from './state-task.js'
+import type { stateJobs } from './state-jobs.js'
+
+type Jobs = typeof stateJobs
+
+/** A job, by its name, with what it is given. */
+export interface StateTask {
+  readonly name: keyof Jobs
+  readonly given: readonly unknown[]
+}
+
+/** How a task ended. */
+export interface StateReply {
+  /** What came of it. */
+  readonly result?: unknown
+  /** Why it failed; undefined: it did not. */
+  readonly problem?: string
+  /** The operating system's name of the failure. */
+  readonly code?: string | undefined
+}
 
 interface Pending {
   readonly resolve: (result: unknown) => void
@@ -19,18 +37,21 @@ export class StateThread {
   constructor(private readonly niceness: number) {}
 
   /**
-   * Does a task.
+   * Does a job of {@link Jobs}.
    * @throws Error that says why it failed
    */
-  async run<Task extends StateTask>(task: Task): Promise<StateResult<Task>> {
+  async run<Name extends keyof Jobs>(
+    name: Name,
+    ...given: Parameters<Jobs[Name]>
+  ): Promise<ReturnType<Jobs[Name]>> {
     this.#worker ??= this.#start()
     const worker = this.#worker
     const result = await new Promise<unknown>((resolve, reject) => {
       this.#pending.push({ resolve, reject })
       worker.ref()
-      worker.postMessage(task, [])
+      worker.postMessage({ name, given } satisfies StateTask, [])
     })
-    return result as StateResult<Task>
+    return result as ReturnType<Jobs[Name]>
   }
 
   #start(): Worker {

@@ -153,14 +153,14 @@ export async function collectAnswer(
   const parser = createAnswerParser(form)
   const calls: ToolCall[] = []
   let [content, reasoning] = ['', '']
-  const take = (parts: readonly AnswerPart[]): void => {
-    for (const part of parts) {
+  const take = (text?: string): void => {
+    for (const part of text === undefined ? parser.end() : parser.push(text)) {
       if (part.type === 'text') content += part.text
       else if (part.type === 'reasoning') reasoning += part.text
       else if (part.type === 'call') calls.push(part.call)
     }
   }
-  const { logprobs, end } = await collect(generation, (text) => take(parser.push(text)))
-  take(parser.end())
+  const { logprobs, end } = await collect(generation, take)
+  take()
   return { content, reasoning, calls, logprobs, reasoningTokens: parser.reasoningTokens, end }
 }

@@ -12,29 +12,24 @@ export interface CallKeys {
 
 const usual: CallKeys = { nameKey: 'name', argumentsKey: 'arguments' }
 
-/**
- * The schema of a call of one of these tools.
- *
- * @param place - where it will stand in another schema, as a URI fragment
- */
-export function callsSchema(
-  tools: readonly ToolDefinition[],
-  keys: CallKeys = usual,
-  place = '#',
-): JsonSchema {
+/** The schema of a call of one of these tools. */
+export function callsSchema(tools: readonly ToolDefinition[], keys: CallKeys = usual): JsonSchema {
   const [only] = tools
-  if (only !== undefined && tools.length === 1) return callSchema(only, keys, place)
-  return {
-    anyOf: tools.map((tool, index) => callSchema(tool, keys, `${place}/anyOf/${index}`)),
-  }
+  if (only !== undefined && tools.length === 1) return callSchema(only, keys)
+  return { anyOf: tools.map((tool) => callSchema(tool, keys)) }
 }
 
 function callSchema(
   { function: { name, parameters } }: ToolDefinition,
   { nameKey, argumentsKey }: CallKeys,
-  place: string,
 ): JsonSchema {
-  const given = moved(parameters ?? { type: 'object' }, `${place}/properties/${argumentsKey}`)
+  // an address of its own: its references are meant from its own root
+  const { $id } = (parameters ?? {}) as { readonly $id?: unknown }
+  const isAddress = typeof $id === 'string' && !$id.startsWith('#')
+  const given =
+    parameters === undefined
+      ? { type: 'object' }
+      : { ...parameters, $id: isAddress ? $id : `tool:${name}` }
   return {
     type: 'object',
     properties: { [nameKey]: { const: name }, [argumentsKey]: given as JsonSchema },
@@ -42,30 +37,6 @@ function callSchema(
     additionalProperties: false,
   }
 }
-
-/** Keywords whose values are data, not schemas. */
-const data = new Set(['const', 'enum', 'default', 'examples'])
-/** Keywords whose members have names of their own. */
-const named = new Set(['properties', 'patternProperties', '$defs', 'definitions'])
-
-/** A schema whose references are right where it stands inside another one. */
-function moved(schema: unknown, place: string): unknown {
-  if (Array.isArray(schema)) return schema.map((item) => moved(item, place))
-  if (typeof schema !== 'object' || schema === null) return schema
-  const entries = Object.entries(schema).map(([keyword, value]: [string, unknown]) => {
-    if (data.has(keyword)) return [keyword, value]
-    if (keyword === '$ref') return [keyword, movedReference(value, place)]
-    if (!named.has(keyword) || typeof value !== 'object' || value === null) {
-      return [keyword, moved(value, place)]
-    }
-    const members = Object.entries(value).map(([name, inner]) => [name, moved(inner, place)])
-    return [keyword, Object.fromEntries(members)]
-  })
-  return Object.fromEntries(entries)
-}
-
-const movedReference = (value: unknown, place: string): unknown =>
-  typeof value === 'string' && /^#(\/|$)/.test(value) ? place + value.slice(1) : value
 
 /** How strict calls are written, and what holds the model to it. */
 export interface StrictCalls {
@@ -116,7 +87,7 @@ export function schemaIn(
 ): JsonSchema {
   const keys = objectKeys(call)
   if (keys.isList !== true) return callsSchema(tools, keys)
-  const items = callsSchema(tools, keys, '#/items')
+  const items = callsSchema(tools, keys)
   return { type: 'array', items, minItems: 1, ...(several ? {} : { maxItems: 1 }) }
 }
 

@@ -1,4 +1,10 @@
-import { CllmError, defined, type EngineClient, type SchedulerInfo } from '@cllm/core'
+import {
+  CllmError,
+  defined,
+  type EngineClient,
+  type EngineDirectory,
+  type SchedulerInfo,
+} from '@cllm/core'
 import { z } from 'zod'
 import type { Answer, Call } from '../../routes/call.js'
 import {
@@ -26,10 +32,10 @@ export async function getScheduler(call: Call<unknown, ModelQuery>): Promise<Ans
   const { model } = call.query
   const directory = call.engines
   const engine = engineInMemory(directory, model)
-  if (engine !== undefined) return await answer(engine, await engine.getScheduler())
+  if (engine !== undefined) return await answer(engine, await engine.getScheduler(), directory)
   const { scheduler } = directory.status(model)
   if (scheduler === undefined) throw neverLoaded(directory, model)
-  return { success: true, data: describe(scheduler, 0) }
+  return { success: true, data: describe(scheduler, 0, directory) }
 }
 
 /** `PUT /admin/scheduler`: another policy from the next step on; nothing is lost or restarted. */
@@ -38,18 +44,30 @@ export async function putScheduler(call: Call<z.output<typeof schedulerSchema>, 
   const { client: engine } = call.open(call.query.model)
   const info = await engine.setScheduler(policy, options)
   call.logger.info({ policy, options: info.options }, 'the policy was swapped')
-  return await answer(engine, info)
+  return await answer(engine, info, call.engines)
 }
 
-async function answer(engine: EngineClient, info: SchedulerInfo): Promise<Answer> {
+async function answer(
+  engine: EngineClient,
+  info: SchedulerInfo,
+  directory: EngineDirectory,
+): Promise<Answer> {
   const { policyFaults } = await engine.statistics()
-  return { success: true, data: describe(info, policyFaults) }
+  return { success: true, data: describe(info, policyFaults, directory) }
 }
 
 const describe = (
   { policy, options, fallback, available }: SchedulerInfo,
   policyFaults: number,
-) => ({ policy, options, fallback: fallback ?? null, policyFaults, available })
+  { loading }: EngineDirectory,
+) => ({
+  policy,
+  options,
+  fallback: fallback ?? null,
+  policyFaults,
+  model_scheduler: loading?.scheduler ?? null,
+  available,
+})
 
 /**
  * `GET /admin/recorder`: the flight recorder's last minutes, without any text. For a model that was

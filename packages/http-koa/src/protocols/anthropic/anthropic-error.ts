@@ -1,5 +1,6 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
+import type { ErrorFormat } from '../../routes/route.js'
 import { errorMessage, statusElsewhere } from '../../errors/error-body.js'
 
 /** The schema of Anthropic's errors. */
@@ -39,4 +40,12 @@ export function anthropicErrorBody(error: CllmError): AnthropicErrorBody {
       ...(isThread && { details: { error_code: 'thread_unsupported_request' } }),
     },
   }
+}
+
+/** How Anthropic's routes fail. */
+export const anthropicErrors: ErrorFormat = {
+  name: 'anthropic-error',
+  status: statusElsewhere,
+  body: anthropicErrorBody,
+  schema: anthropicErrorSchema,
 }

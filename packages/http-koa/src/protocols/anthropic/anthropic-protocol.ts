@@ -1,11 +1,10 @@
-import { statusElsewhere } from '../../errors/error-body.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom } from '../../request/protocol-defaults.js'
 import { bindRoutes, type Route, post } from '../../routes/route.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { type AnthropicContext, anthropicDefaults, countTokens, messages } from './messages.js'
-import { anthropicErrorBody, anthropicErrorSchema } from './anthropic-error.js'
+import { anthropicErrors } from './anthropic-error.js'
 import { countSchema, messageSchema } from './messages-request.js'
 
 /** Settings of {@link anthropicProtocol}. */
@@ -32,12 +31,7 @@ export function anthropicProtocol(options: AnthropicProtocolOptions = {}): KoaPr
   return {
     name: 'anthropic',
     routes: bindRoutes(routes, { overrides: options.defaults ?? {} }),
-    errors: {
-      name: 'anthropic-error',
-      status: statusElsewhere,
-      body: anthropicErrorBody,
-      schema: anthropicErrorSchema,
-    },
+    errors: anthropicErrors,
   }
 }
 

@@ -1,16 +1,12 @@
 import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import { z } from 'zod'
-import { behind, type ContentPart, joined } from '../../chat/message-content.js'
+import { partsSchema } from '../../chat/chat-messages.js'
+import { behind, type ContentPart, filePart, joined } from '../../chat/message-content.js'
 import { boolean, isObject, list, object } from '../../fields/fields.js'
-import { expectedField, noImages } from '../../request/refusals.js'
+import { expectedField, noMedia } from '../../request/refusals.js'
 
 /** A text, or a list of blocks whose types are looked at one by one. */
-export const blocksSchema = z
-  .custom<string | readonly unknown[]>(
-    (value) => typeof value === 'string' || Array.isArray(value),
-    'a string or an array of content blocks',
-  )
-  .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] })
+export const blocksSchema = partsSchema('a string or an array of content blocks')
 
 /** The messages of a conversation, at least one. */
 export const messagesSchema = list(
@@ -56,12 +52,6 @@ export type ContentBlock = z.output<typeof blockSchema>
 const blockTypes: readonly string[] = blockSchema.options.map(({ shape }) => shape.type.value)
 
 /**
- * Claude Code begins its system prompt with a line that is another one in each request. Left in, it
- * would change the beginning of every prompt, and nothing computed before could be used again.
- */
-const billing = /^x-anthropic-billing-header:[^\n]*\n?/
-
-/**
  * The conversation in the form that chat templates take.
  *
  * @param sees - whether the model is shown images
@@ -89,8 +79,9 @@ export function toChatMessages(
 }
 
 function systemText(system: string | readonly unknown[]): string {
-  const texts = textsOf(system, 'system').map((text) => text.replace(billing, ''))
-  return texts.filter((text) => text !== '').join('\n\n')
+  return textsOf(system, 'system')
+    .filter((text) => text !== '')
+    .join('\n\n')
 }
 
 function assistantTurn(blocks: readonly ShownBlock[], names: Map<string, string>): ChatMessage {
@@ -193,14 +184,21 @@ function blocksOf(
 function blockOf(block: unknown, field: string, { isPast, sees }: Sight): ShownBlock {
   const { type, source }: Readonly<Record<string, unknown>> = isObject(block) ? block : {}
   if (type === 'image' && sees) {
-    const data = isObject(source) && source['type'] === 'base64' ? source['data'] : ''
-    return { type, image: { data: typeof data === 'string' ? data : '', field } }
+    const {
+      type: kind,
+      data,
+      url,
+    }: Readonly<Record<string, unknown>> = isObject(source) ? source : {}
+    return {
+      type,
+      image: filePart(type, kind === 'base64' ? data : kind === 'url' ? url : '', field),
+    }
   }
   if (isPast && (type === 'image' || type === 'document')) {
     return { type: 'text', text: `[${type} left out: the model is shown text only]` }
   }
   if (typeof type === 'string' && !blockTypes.includes(type)) {
-    throw noImages(field, type)
+    throw noMedia(field, type)
   }
   const checked = blockSchema.safeParse(block)
   if (checked.success) return checked.data

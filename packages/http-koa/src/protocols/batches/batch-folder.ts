@@ -119,7 +119,7 @@ export class BatchFolder implements BatchStore {
   }
 
   async remove(id: string): Promise<void> {
-    await rm(this.#headOf('files', id), { force: true })
+    await rm(this.#headOf(id.startsWith('batch_') ? 'batches' : 'files', id), { force: true })
     await rm(this.contentOf(id), { force: true })
   }
 

@@ -1,4 +1,4 @@
-import type { Random } from '@cllm/core'
+import type { Clock, Random } from '@cllm/core'
 import { requestId } from '@cllm/host'
 
 /** A stored file, in OpenAI's shape. */
@@ -95,6 +95,25 @@ export const keyIsGone: NonNullable<BatchObject['errors']> = {
 export const newId = (kind: 'file-' | 'batch_', random: Random): string =>
   `${kind}${requestId(random)}`
 
+/** A file with the lines of a batch, as it is kept. */
+export const newFile = (
+  { clock, random }: { readonly clock: Clock; readonly random: Random },
+  filename: string,
+  { length: bytes }: Uint8Array,
+  id = newId('file-', random),
+): FileObject => ({
+  id,
+  object: 'file',
+  bytes,
+  created_at: Math.floor(clock.now() / 1000),
+  filename,
+  purpose: 'batch',
+})
+
+/** Seconds since the epoch as Anthropic's clients read them. */
+export const timeOf = (seconds: number | null): string | null =>
+  seconds === null ? null : new Date(seconds * 1000).toISOString()
+
 /** The ids of a batch's files, whose digits are its own, so that they are found again after a crash. */
 export function outputIds(batch: string): Readonly<Record<'completed' | 'failed', string>> {
   const digits = batch.slice('batch_'.length)
@@ -102,6 +121,5 @@ export function outputIds(batch: string): Readonly<Record<'completed' | 'failed'
 }
 
 /** The id of a file for each number, the same each time. */
-function fileOf(digits: string, number: number): string {
-  return `file-${digits.slice(0, -1)}${(parseInt(digits.slice(-1), 16) ^ number).toString(16)}`
-}
+const fileOf = (digits: string, number: number): string =>
+  `file-${digits.slice(0, -1)}${(parseInt(digits.slice(-1), 16) ^ number).toString(16)}`

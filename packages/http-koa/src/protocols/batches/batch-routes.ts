@@ -2,6 +2,7 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { type Route, post, get } from '../../routes/route.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
+import { messagesEndpoint } from './lines/check-lines.js'
 import { type BatchObject, newId } from './batch-objects.js'
 import {
   askingOwner,
@@ -40,7 +41,9 @@ export const batchRoutes: readonly Route<BatchesContext>[] = [
     'user',
     'The batches, the newest first',
     async ({ query: page }, { store, runner }) => {
-      const batches = (await store.list('batches')).filter(maySee)
+      const batches = (await store.list('batches')).filter(
+        (one) => maySee(one) && one.object.endpoint !== messagesEndpoint,
+      )
       return pageOf(
         await Promise.all(batches.map(async ({ object }) => await runner.live(object))),
         page,
@@ -63,15 +66,25 @@ async function create(call: CallOf<typeof createSchema>, batches: BatchesContext
   const { store, runner } = batches
   const { fields } = call
   const { object: file } = await findFile(store, fields.input_file_id)
-  const { clock, random } = call
+  const { endpoint, completion_window, metadata = null } = fields
+  const chosen = { endpoint, completion_window, metadata }
+  const batch = newBatch(call, { ...chosen, input_file_id: file.id })
+  await store.put('batches', { ...askingOwner(), object: batch })
+  await runner.start(batch.id)
+  return batch
+}
+
+/** A batch that is to be checked and then computed. */
+export function newBatch(
+  { clock, random }: Pick<Call, 'clock' | 'random'>,
+  given: Pick<BatchObject, 'endpoint' | 'input_file_id'> & Partial<BatchObject>,
+): BatchObject {
   const created = Math.floor(clock.now() / 1000)
-  const batch: BatchObject = {
+  return {
     id: newId('batch_', random),
     object: 'batch',
-    endpoint: fields.endpoint,
     errors: null,
-    input_file_id: file.id,
-    completion_window: fields.completion_window,
+    completion_window: '24h',
     status: 'validating',
     output_file_id: null,
     error_file_id: null,
@@ -85,11 +98,9 @@ async function create(call: CallOf<typeof createSchema>, batches: BatchesContext
     cancelling_at: null,
     cancelled_at: null,
     request_counts: { total: 0, completed: 0, failed: 0 },
-    metadata: fields.metadata ?? null,
+    metadata: null,
+    ...given,
   }
-  await store.put('batches', { ...askingOwner(), object: batch })
-  await runner.start(batch.id)
-  return batch
 }
 
 async function cancel(call: Call, { store, runner }: BatchesContext): Promise<Answer> {

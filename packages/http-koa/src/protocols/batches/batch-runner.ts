@@ -152,8 +152,7 @@ export class BatchRunner {
     const kept = await store.get('batches', id)
     if (kept?.object.status !== 'in_progress') return undefined
     const { input_file_id: input, endpoint } = kept.object
-    const text = await store.textOf(input, job)
-    const line = { ...parseLine(text, endpoint), line: job.line }
+    const line = { ...parseLine(await store.textOf(input, job), endpoint), line: job.line }
     let added: Added | number | undefined
     if (await answers.has(id, line)) added = await answers.state(id)
     else {
@@ -165,6 +164,7 @@ export class BatchRunner {
       try {
         added = await answered
       } finally {
+        left.abort() // gives back what is held for the line, such as bytes of fetched files
         here.delete(left)
       }
       // Another server does it, where this one ends.
@@ -181,10 +181,9 @@ export class BatchRunner {
     signal: AbortSignal,
   ): Promise<Added | number | undefined> {
     const { answers, random, clock, logger } = this.parts
-    const answer = await withSeed(lineSeed(id, line.line), async () => {
-      return await this.#ask(line, owner, signal)
-    })
-    if (signal.aborted) return undefined
+    const ask = async () => await this.#ask(line, owner, signal)
+    const answer = await withSeed(lineSeed(id, line.line), ask)
+    if (answer === undefined || signal.aborted) return undefined
     if (answer.status === 401) return await this.#endWithoutKey(id, owner?.hash ?? '')
     this.#unknownSince.delete(owner?.hash ?? '')
     if (busy.has(answer.status)) {
@@ -204,16 +203,17 @@ export class BatchRunner {
     return await tryUntilDone(add, { clock, signal, onError })
   }
 
-  /** What goes wrong is an answer, as for any client. */
+  /** What goes wrong is an answer, as for any client; undefined: the line was left. */
   async #ask(
     line: NumberedBatchLine,
     owner: Owner | undefined,
     signal: AbortSignal,
-  ): Promise<LineAnswer> {
+  ): Promise<LineAnswer | undefined> {
     const { send, logger } = this.parts
     try {
       return await send(line, owner, signal)
     } catch (error) {
+      if (signal.aborted) return undefined
       const told = publicError(error, logger)
       return { status: told.status, body: openAiErrorBody(told), retryAfter: undefined }
     }

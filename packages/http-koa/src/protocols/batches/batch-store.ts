@@ -27,7 +27,7 @@ export interface BatchStore {
     id: string,
     change: (batch: BatchObject) => Partial<BatchObject> | undefined,
   ): Promise<Kept<BatchObject> | undefined>
-  /** Removes a file. */
+  /** Removes a file, or what is known of a batch. */
   remove(id: string): Promise<void>
   /** The content of a file. */
   content(id: string): Readable

@@ -1,4 +1,5 @@
 import { CllmError } from '@cllm/core'
+import { expectedField } from '../../request/refusals.js'
 import { requestScope } from '../../security/authenticate.js'
 import type { BatchRunner } from './batch-runner.js'
 import type { BatchStore } from './batch-store.js'
@@ -41,6 +42,23 @@ export async function findBatch(store: BatchStore, id: string): Promise<Kept<Bat
 }
 
 /**
+ * Where the one with this id is in a list.
+ *
+ * @param field - what has named it
+ * @throws `invalid_request` where there is none
+ */
+export function placeOf(
+  all: readonly { readonly id: string }[],
+  id: string,
+  field: string,
+  shown = id,
+): number {
+  const index = all.findIndex((one) => one.id === id)
+  if (index !== -1) return index
+  throw expectedField(field, `an id of this list, got "${shown.slice(0, 64)}"`)
+}
+
+/**
  * A page of a list, the newest first, in OpenAI's shape.
  *
  * @throws `invalid_request` where nothing has the id `after`: from the beginning, a pager would never end
@@ -49,11 +67,7 @@ export function pageOf<T extends { readonly id: string }>(
   all: readonly T[],
   { after, limit }: { readonly after?: string | undefined; readonly limit: number },
 ) {
-  const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1
-  if (after !== undefined && from === 0) {
-    const message = `after: expected an id of this list, got "${after.slice(0, 64)}"`
-    throw new CllmError('invalid_request', message, { details: { field: 'after' } })
-  }
+  const from = after === undefined ? 0 : placeOf(all, after, 'after') + 1
   const data = all.slice(from, from + limit)
   return {
     object: 'list',

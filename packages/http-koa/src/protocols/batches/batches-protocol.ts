@@ -11,10 +11,12 @@ import {
 } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { type BoundRoute, bindRoutes } from '../../routes/route.js'
-import { ownFolder } from '../own-folder.js'
+import { ownFolder } from '../../security/own-folder.js'
 import { BatchFolder } from './batch-folder.js'
 import { BatchRunner, type BatchRunnerParts } from './batch-runner.js'
 import { openFolder } from './folder-queue.js'
+import { anthropicProtocol } from '../anthropic/anthropic-protocol.js'
+import { messageBatchRoutes } from './message-batches.js'
 import { batchRoutes } from './batch-routes.js'
 import type { BatchesContext } from './batches-context.js'
 import { fileRoutes } from './file-routes.js'
@@ -58,18 +60,18 @@ export interface BatchesProtocolOptions {
   readonly fileLimitBytes?: number
   /** What keeps and runs the batches of several servers together; instead of a folder of this one's. */
   readonly shared?: OpenBatches
-  /** Answers the lines; default: OpenAI's with its own defaults. */
-  readonly lines?: KoaProtocol
+  /** Those of OpenAI and Anthropic among them answer the lines; default: with their own defaults. */
+  readonly lines?: readonly KoaProtocol[]
   /** Resolves when no other process runs what is in the folder; until then no line is computed. Default: at once. */
   readonly holdFolder?: HoldFolder
 }
 
-const routes = [...fileRoutes, ...batchRoutes]
+const routes = [...fileRoutes, ...batchRoutes, ...messageBatchRoutes]
 
 /**
- * OpenAI's batches (`/v1/files`, `/v1/batches`): lines of a file that are computed while no client waits
- * for anything else, and leave the engine as soon as one does; where clients never stop, in a share of
- * the time. A batch survives a restart.
+ * OpenAI's batches (`/v1/files`, `/v1/batches`) and Anthropic's (`/v1/messages/batches`): lines of a file that are
+ * computed while no client waits for anything else, and leave the engine as soon as one does; where clients never stop,
+ * in a share of the time. A batch survives a restart.
  */
 export function batchesProtocol({
   folder: path,
@@ -77,7 +79,7 @@ export function batchesProtocol({
   concurrency = 8,
   share = defaultShare,
   fileLimitBytes = 100 * 1024 * 1024,
-  lines = openAiProtocol(),
+  lines = [openAiProtocol(), anthropicProtocol()],
   holdFolder = async () => ({ lost: new AbortController().signal, isHeld: () => true }),
 }: BatchesProtocolOptions): KoaProtocol {
   let throttle: Throttle = unthrottled
@@ -104,7 +106,8 @@ export function batchesProtocol({
     start(directory, context) {
       const { clock, random, logger, access } = context
       const engines = yieldingEngines(directory, throttle, context)
-      const send = lineSender(lines, engines, context, access)
+      const answering = lines.filter(({ name }) => name === 'openai' || name === 'anthropic')
+      const send = lineSender(answering, engines, context, access)
       const open = shared ?? inFolder(path, holdFolder, context)
       const runner = new BatchRunner({ ...open, send, clock, random, logger, concurrency })
       served = { store: open.store, runner, fileLimitBytes }
@@ -122,11 +125,12 @@ function started<Part>(part: Part | undefined): Part {
 }
 
 /** Says at the routes of batches what would serve them. */
-const refusing: readonly BoundRoute[] = routes.map(({ method, path, access, summary }) => ({
+const refusing: readonly BoundRoute[] = routes.map(({ method, path, access, summary, errors }) => ({
   method,
   path,
   access,
   summary,
+  ...defined({ errors }),
   isHidden: true,
   handle() {
     const message = 'This server keeps no files for batches; --batches FOLDER makes it do so'
@@ -150,13 +154,13 @@ function inFolder(
 /** {@link batchesProtocol} by its name. */
 export const batches = defineProtocol({
   name: 'batches',
-  doc: "OpenAI's batches and their files under `/v1`, where a folder for them is set.",
+  doc: "OpenAI's and Anthropic's batches and their files under `/v1`, where a folder for them is set.",
   options: optionsSchema,
   create({ folder, ...options }, services) {
     const shared = services.get(SHARED_BATCHES)
     if (folder === undefined && shared === undefined)
       return { name: 'batches', routes: refusing, errors: openAiErrors }
-    const lines = services.get(PROTOCOLS)?.find(({ name }) => name === 'openai')
+    const lines = services.get(PROTOCOLS)
     const holdFolder = services.get(HOLD_FOLDER)
     const where = shared === undefined ? { folder } : { shared }
     return batchesProtocol(defined({ ...where, ...options, lines, holdFolder }))

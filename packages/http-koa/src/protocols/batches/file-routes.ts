@@ -1,11 +1,12 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { readWithin } from '../../body/read-json-body.js'
+import { readForm } from '../../body/read-form.js'
 import { type Route, post, get, del } from '../../routes/route.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { Reply } from '../../routes/reply.js'
+import { expectedField } from '../../request/refusals.js'
 import { isAnthropic } from '../../request/request-headers.js'
-import { type FileObject, isUnderWay, newId } from './batch-objects.js'
+import { type FileObject, isUnderWay, newFile, timeOf } from './batch-objects.js'
 import { askingOwner, type BatchesContext, findFile, maySee, pageOf } from './batches-context.js'
 
 const querySchema = z.object({
@@ -71,7 +72,7 @@ const anthropicForm = ({ id, bytes, created_at, filename }: FileObject) => ({
   filename,
   mime_type: 'application/jsonl',
   size_bytes: bytes,
-  created_at: new Date(created_at * 1000).toISOString(),
+  created_at: timeOf(created_at),
   downloadable: true,
 })
 
@@ -80,40 +81,11 @@ async function upload(call: Call, { store, fileLimitBytes }: BatchesContext): Pr
   const [file, purpose] = [form.get('file'), form.get('purpose')]
   if (purpose !== 'batch') {
     const got = typeof purpose === 'string' ? `"${purpose.slice(0, 64)}"` : 'nothing'
-    throw invalid('purpose', `expected "batch", which is all that files are for here, got ${got}`)
+    throw expectedField('purpose', `"batch", which is all that files are for here, got ${got}`)
   }
-  if (file === null || typeof file === 'string') throw invalid('file', 'expected a file, got none')
+  if (file === null || typeof file === 'string') throw expectedField('file', 'a file, got none')
   const content = new Uint8Array(await file.arrayBuffer())
-  const { clock, random } = call
-  const object = {
-    id: newId('file-', random),
-    object: 'file',
-    bytes: content.length,
-    created_at: Math.floor(clock.now() / 1000),
-    filename: file.name.slice(0, 256),
-    purpose: 'batch',
-  } as const
+  const object = newFile(call, file.name.slice(0, 256), content)
   await store.create({ ...askingOwner(), object }, content)
   return object
 }
-
-async function readForm(call: Call, limit: number): Promise<FormData> {
-  const { body } = call
-  const { type } = body
-  if (!/^multipart\/form-data/i.test(type)) {
-    const got = type === '' ? 'no type' : type.slice(0, 64)
-    throw invalid('file', `expected multipart/form-data with a file, got ${got}`)
-  }
-  const bytes = await readWithin(body.stream, limit, body.length, body.count, 'file')
-  try {
-    return await new Response(bytes as Uint8Array<ArrayBuffer>, {
-      headers: { 'content-type': type },
-    }).formData()
-  } catch (error) {
-    const message = `The form cannot be read: ${(error as Error).message}`
-    throw new CllmError('invalid_request', message, { cause: error })
-  }
-}
-
-const invalid = (field: string, problem: string): CllmError =>
-  new CllmError('invalid_request', `${field}: ${problem}`, { details: { field } })

@@ -1,6 +1,6 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { errorMessage, statusElsewhere } from '../../errors/error-body.js'
+import { errorMessage, statusElsewhere, tooLong } from '../../errors/error-body.js'
 
 const types: Readonly<Record<number, string>> = {
   400: 'invalid_request_error',
@@ -25,21 +25,13 @@ export const llamaServerErrorSchema = z.object({
 
 /** A failure in llama-server's form. */
 export function llamaServerErrorBody(error: CllmError): z.output<typeof llamaServerErrorSchema> {
-  const { details } = error
   const status = statusElsewhere(error)
-  const isTooLong = error.code === 'prompt_too_long'
-  const type = types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error')
   return {
     error: {
       code: status,
       message: errorMessage(error),
-      type: isTooLong ? 'exceed_context_size_error' : type,
-      ...(isTooLong
-        ? {
-            n_prompt_tokens: Number(details['promptTokens']),
-            n_ctx: Number(details['contextSize']),
-          }
-        : {}),
+      type: types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error'),
+      ...tooLong(error),
     },
   }
 }

@@ -5,6 +5,7 @@ import { failureOf } from '../../engines/answering.js'
 import { infoOf, type ModelQuery, modelQuery, peekInfo } from '../../engines/model-queries.js'
 import { withOverrides } from '../../request/protocol-defaults.js'
 import { parseFields } from '../../fields/fields.js'
+import { mediaMarker } from '../../fields/mixed-prompts.js'
 import { generationSettings } from './generation-settings.js'
 import { type LlamaServerContext, llamaServerDefaults } from './completion-request.js'
 
@@ -49,7 +50,8 @@ export async function props(call: Call<unknown, ModelQuery>, llama: LlamaServerC
     total_slots: limits.slots,
     model_alias: model.id,
     model_path: model.path ?? '',
-    modalities: { vision: model.images === true, audio: false },
+    modalities: { vision: model.images === true, video: false, audio: model.audio === true },
+    media_marker: mediaMarker,
     chat_template: details['chatTemplate'] ?? '',
     bos_token: details['bosToken'] ?? '',
     eos_token: details['eosToken'] ?? '',

@@ -1,6 +1,7 @@
 import type {
   EngineInfo,
   EngineStatistics,
+  ModelStatus,
   RecorderStatistics,
   SchedulerInfo,
   TierStatistics,
@@ -31,6 +32,14 @@ export class EngineMetrics {
   /** Forgets what was said before. */
   reset(): void {
     for (const metric of Object.values(this.#metrics)) metric.reset()
+  }
+
+  /** Writes down how a model comes into memory; nothing of one that is always there. */
+  setLoads({ name: model_name, loads, swaps = 0, waiting }: ModelStatus): void {
+    if (loads === undefined) return
+    this.#metrics.cllm_model_loads_total.inc({ model_name }, loads)
+    this.#metrics.cllm_model_swaps_total.inc({ model_name }, swaps)
+    this.#metrics.cllm_model_waiting.set({ model_name }, waiting)
   }
 
   /** An engine that does not answer has what it had counted before, and is down. Returns that, if any. */
@@ -132,7 +141,20 @@ export class EngineMetrics {
     this.#metrics.cllm_num_preemptions_total.inc(labels, statistics.preemptions)
     this.#metrics.cllm_policy_faults_total.inc(labels, statistics.policyFaults)
     this.#metrics.cllm_engine_steps_total.inc(labels, statistics.steps)
-    const { interruptedSteps } = statistics
+    const { interruptedSteps, partings, encodes } = statistics
+    if (encodes !== undefined) {
+      const { waiting, encoded, failed, found, encodeMs, queueMs } = encodes
+      this.#metrics.cllm_encodes_waiting.set(labels, waiting)
+      for (const [outcome, count] of Object.entries({ encoded, failed, found })) {
+        this.#metrics.cllm_encodes_total.inc({ ...labels, outcome }, count)
+      }
+      this.#metrics.cllm_encode_seconds_total.inc(labels, encodeMs / 1000)
+      this.#metrics.cllm_encode_queue_seconds_total.inc(labels, queueMs / 1000)
+    }
+    for (const [by, { prompts, tokens }] of Object.entries(partings ?? {})) {
+      this.#metrics.cllm_prompts_parted_total.inc({ ...labels, by }, prompts)
+      this.#metrics.cllm_prompt_tokens_parted_total.inc({ ...labels, by }, tokens)
+    }
     this.#metrics.cllm_engine_steps_interrupted_total.inc(labels, interruptedSteps)
     this.#metrics.cllm_step_tokens_total.inc({ ...labels, kind: 'prefill' }, prefillTokens)
     this.#metrics.cllm_step_tokens_total.inc({ ...labels, kind: 'decode' }, decodeTokens)

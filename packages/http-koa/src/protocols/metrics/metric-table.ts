@@ -91,6 +91,9 @@ export const embeddingMetrics = {
 /** What the engine says of itself when it is asked. */
 export const engineMetrics = {
   cllm_engine_up: gauge('1 while the engine answers.'),
+  cllm_model_loads_total: counter('Times that the model was loaded.'),
+  cllm_model_swaps_total: counter('Times that it was unloaded to make room for another one.'),
+  cllm_model_waiting: gauge('Requests and calls that wait for the model to be in memory.'),
   cllm_scheduler_info: gauge('1 for the policy in force.', 'policy'),
   cllm_scheduler_fallback: gauge('1 while the fallback stands in for a policy that failed.'),
   cllm_num_requests_running: gauge('Requests that have a slot.'),
@@ -136,6 +139,18 @@ export const engineMetrics = {
   cllm_engine_steps_interrupted_total: counter(
     "Steps of batches that were interrupted for a client's request; not among those.",
   ),
+  cllm_prompts_parted_total: counter(
+    'Prompts that parted from the call before, so that tokens were computed again.',
+    'by',
+  ),
+  cllm_prompt_tokens_parted_total: counter('Tokens that were computed again for that.', 'by'),
+  cllm_encodes_waiting: gauge('Images and sounds that wait for the encoder, or are in it.'),
+  cllm_encodes_total: counter(
+    'Images and sounds that were encoded, failed or were kept.',
+    'outcome',
+  ),
+  cllm_encode_seconds_total: counter('Time in which they were encoded, beside the steps.'),
+  cllm_encode_queue_seconds_total: counter('Time for which those waited for others before.'),
   cllm_step_tokens_total: counter('Tokens that steps computed, of prompts and of answers.', 'kind'),
   cllm_spec_decode_num_drafts_total: counter('How often drafts of a request were verified.'),
   cllm_spec_decode_num_draft_tokens_total: counter('Draft tokens that were verified.'),

@@ -56,6 +56,7 @@ export function metricsProtocol({
     const others = directory.list().filter((model) => !loaded.includes(model))
     // Written at once, so that two scrapes at a time do not count twice.
     engines.reset()
+    for (const model of directory.list()) engines.setLoads(directory.status(model))
     const counted = others.map((model) => engines.unloaded(model, directory.status(model).past))
     for (const [model, answer] of answers) {
       if (answer === undefined) {

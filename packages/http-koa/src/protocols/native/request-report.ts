@@ -14,13 +14,14 @@ import { requestSentences } from './request-sentences.js'
 export async function requestReport(call: Call): Promise<Answer> {
   const { id = '' } = call.params
   const report = await find(call.engines, id)
-  const { usage, timings, timeline, forecast, queuePosition, ...rest } = report
+  const { usage, timings, timeline, forecast, parting, queuePosition, ...rest } = report
   return {
     success: true,
     data: {
       ...rest,
       ...(queuePosition === undefined ? {} : { queue_position: queuePosition }),
       ...(forecast === undefined ? {} : { forecast: toSnakeCase(forecast) }),
+      ...(parting === undefined ? {} : { parting: toSnakeCase(parting) }),
       timings: describeTimings(timings, usage),
       timeline: timeline.map(toSnakeCase),
       sentences: requestSentences(report),
@@ -42,9 +43,8 @@ async function find(directory: EngineDirectory, id: string): Promise<RequestRepo
   throw failure
 }
 
-function toSnakeCase(entry: object): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(entry).map(([name, value]) => [snakeCase(name), value]))
-}
+const toSnakeCase = (entry: object): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(entry).map(([name, value]) => [snakeCase(name), value]))
 
 /** A request's timings, for `"timings": true` and `GET /requests/{id}`. */
 export function describeTimings(timings: Timings, usage: Usage) {

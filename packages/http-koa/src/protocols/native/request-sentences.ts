@@ -1,34 +1,14 @@
-import type { CacheOrigin, RequestReport, TimelineEntry, WaitReason } from '@cllm/core'
-
-const reasons: Readonly<Record<WaitReason, string>> = {
-  step: 'the running step had to end',
-  slots: 'all slots were taken',
-  cells: 'the KV cells of all slots were taken',
-  budget: 'the prompts of others filled the steps',
-  policy: 'the policy admitted nobody',
-  order: 'a later request went first',
-  deadline: 'a later request was due sooner',
-  prefix: 'another request computed the prefix that both have',
-}
-
-const origins: Readonly<Record<Exclude<CacheOrigin['from'], 'none'>, string>> = {
-  slot: 'which the slot had already',
-  copy: 'copied from another slot',
-  ram: 'restored from RAM',
-  disk: 'restored from disk',
-  checkpoint: 'of a slot that was cut back to a checkpoint',
-}
-
-const misses: Readonly<Record<NonNullable<CacheOrigin['why']>, string>> = {
-  off: 'the request may use none',
-  unknown: 'nothing begins like it',
-  cannot_be_cut: 'no slot can be cut where they part',
-  computing_is_faster: 'computing is faster',
-  failed: 'they could not be restored',
-}
+import type {
+  CacheOrigin,
+  PromptParting,
+  RequestReport,
+  TimelineEntry,
+  WaitReason,
+} from '@cllm/core'
+import { missWords, originWords, waitWords } from '@cllm/core/words'
 
 /** A request's history in sentences: why it waited, what was computed for it, and how it ended. */
-export function requestSentences({ usage, timeline }: RequestReport): string[] {
+export function requestSentences({ usage, timeline, parting }: RequestReport): string[] {
   const { promptTokens, generatedTokens } = usage
   const sentence = (entry: TimelineEntry): string | undefined => {
     switch (entry.type) {
@@ -37,7 +17,7 @@ export function requestSentences({ usage, timeline }: RequestReport): string[] {
       case 'waited': {
         const [first, ...others] = Object.entries(entry.reasons)
           .toSorted(([, a], [, b]) => b - a)
-          .map(([reason, ms]) => `${reasons[reason as WaitReason]} (${duration(ms)})`)
+          .map(([reason, ms]) => `${waitWords[reason as WaitReason]} (${duration(ms)})`)
         const more = others.length === 0 ? '' : `, then ${others.join(', ')}`
         const why = first === undefined ? '' : `: ${first}${more}`
         return `It waited ${duration(entry.untilMs - entry.atMs)}${why}.`
@@ -64,14 +44,39 @@ export function requestSentences({ usage, timeline }: RequestReport): string[] {
       }
     }
   }
-  return timeline.flatMap((entry) => sentence(entry) ?? [])
+  return [...parted(parting), ...timeline.flatMap((entry) => sentence(entry) ?? [])]
+}
+
+const callsBefore: Readonly<Record<PromptParting['by'], string>> = {
+  messages: 'the call before in its conversation',
+  session: "its session's call before",
+  prompt: "its program's call before",
+}
+
+/** Where its prompt is no longer that of the call before, and what that cost. */
+function parted(parting: PromptParting | undefined): string[] {
+  if (parting === undefined) return []
+  const { before, by, token, message, role, isInContent, text, was, is, tokens, costMs } = parting
+  const where = isInContent === true ? 'in' : 'before the content of'
+  const place =
+    message === undefined ? 'behind all messages' : `${where} message ${message} (${role})`
+  const quoted = (said: string): string => JSON.stringify(said)
+  const change = `: after ${quoted(text)} came ${quoted(was)}, and now ${quoted(is)}`
+  const cost =
+    tokens === 0
+      ? 'It cost nothing: they were elsewhere.'
+      : `${count(tokens, 'token')} had to be computed again, about ${duration(costMs)}.`
+  return [
+    `It parted from ${callsBefore[by]}, ${before}, at token ${token}, ${place}${change}.`,
+    cost,
+  ]
 }
 
 function cached(tokens: number, promptTokens: number, cache?: CacheOrigin): string {
   const some = `${tokens} of ${promptTokens} prompt tokens computed before`
   if (cache === undefined) return some
-  if (cache.from !== 'none') return `${some}, ${origins[cache.from]}`
-  return cache.why === undefined ? some : `${some}, since ${misses[cache.why]}`
+  if (cache.from !== 'none') return `${some}, ${originWords[cache.from]}`
+  return cache.why === undefined ? some : `${some}, since ${missWords[cache.why]}`
 }
 
 const at = ({ atMs }: TimelineEntry): string => `After ${duration(atMs)}`

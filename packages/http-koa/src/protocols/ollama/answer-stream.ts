@@ -82,6 +82,8 @@ export async function answer(
   const said = { ...fields, options: { ...slotOptions(client), ...fields.options } }
   const settings = {
     ...toSettings(said, limits.contextSize, ollama.unknownOptions, logger),
+    // how long the model is wanted is how long its client may take to come back
+    retainMs: fields.keep_alive === Infinity ? undefined : fields.keep_alive,
     logprobs: fields.logprobs === true ? (fields.top_logprobs ?? 0) : undefined,
   }
   const warning = optionsWarning(said, limits.contextSize)

@@ -5,7 +5,7 @@ import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
 import { boolean, isTokenList, text } from '../../fields/fields.js'
 import { gapPrompt } from '../../request/gap-prompt.js'
 import { beginsWith } from '../../request/prompt-text.js'
-import { noImages } from '../../request/refusals.js'
+import { noMedia } from '../../request/refusals.js'
 import type { CallOf } from '../../routes/call.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { refuseTemplate } from './models/ollama-preset.js'
@@ -53,7 +53,8 @@ export async function generate(call: CallOf<typeof generateSchema>, ollama: Olla
   }
   refuseTemplate(fields.template)
   const { prompt, form } = await prepare(client, fields)
-  const hasContext = fields.raw !== true
+  // what stands for an image is no token that a client can send again
+  const hasContext = fields.raw !== true && !fields.images?.length
   const question = { fields, prompt, form, words, started, hasContext }
   return await answer(call, client, ollama, { route: '/api/generate', ...question })
 }
@@ -73,7 +74,7 @@ async function prepare(
   const text = fields.prompt ?? ''
   const media = imagesOf(fields.images, 'images')
   const isChat = fields.raw !== true && (fields.suffix ?? '') === '' && !fields.context?.length
-  if (media !== undefined && !isChat) throw noImages('images')
+  if (media !== undefined && !isChat) throw noMedia('images', 'image')
   if (fields.raw === true) return { prompt: { text }, form: plain }
   const suffix = fields.suffix ?? ''
   if (suffix !== '') return { prompt: await gapPrompt(client, { text }, suffix), form: plain }

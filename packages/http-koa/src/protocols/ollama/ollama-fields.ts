@@ -1,11 +1,12 @@
 import type { Logger, PromptMedia } from '@cllm/core'
 import { z } from 'zod'
+import { filePart } from '../../chat/message-content.js'
 import { thinkingVariables } from '../../chat/prepare-chat.js'
 import {
+  anyStop,
   boolean,
   integer,
   largest,
-  list,
   object,
   seed,
   type UnknownFields,
@@ -30,12 +31,7 @@ const knownOptions = z.object(
     num_ctx: integer(0, largest).nullish(),
     ...nullable(llamaFields),
     seed: seed.nullish(),
-    stop: z
-      .union(
-        [z.string('a string'), list(z.string('a string'), 'strings', { most: [32, 'at most 32'] })],
-        'a string or up to 32 of them',
-      )
-      .nullish(),
+    stop: anyStop.nullish(),
     num_keep: integer(-1, largest).nullish(),
     num_batch: any,
     num_gpu: any,
@@ -167,9 +163,5 @@ export function imagesOf(
   field: string,
 ): readonly PromptMedia[] | undefined {
   if (images === undefined || images === null || images.length === 0) return undefined
-  return images.map((image, index) => ({
-    at: 0,
-    data: typeof image === 'string' ? image : '',
-    field: `${field}.${index}`,
-  }))
+  return images.map((image, nth) => ({ ...filePart('image', image, `${field}.${nth}`), at: 0 }))
 }

@@ -53,9 +53,19 @@ async function describe(
     tags,
     ...defined({ parent }),
     status: { value: state },
-    ...(info === undefined ? {} : { meta: metaOf(info) }),
+    ...(info === undefined ? {} : { architecture: modalitiesOf(info), meta: metaOf(info) }),
   }
 }
+
+/** In OpenRouter's words, which the page and other clients know. */
+const modalitiesOf = ({ model: { images, audio } }: EngineInfo) => ({
+  input_modalities: [
+    'text',
+    ...(images === true ? ['image'] : []),
+    ...(audio === true ? ['audio'] : []),
+  ],
+  output_modalities: ['text'],
+})
 
 /** What is known once the model was in memory. */
 const metaOf = ({ model, limits }: EngineInfo) => ({

@@ -2,6 +2,7 @@ import { requestId } from '@cllm/host'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { Call } from '../../routes/call.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
+import type { McpServers } from '../mcp/mcp-servers.js'
 import type { KeptItems } from './responses/kept-items.js'
 import { customInput } from './tools/custom-tools.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
@@ -26,6 +27,8 @@ export interface OpenAiContext {
   readonly started: number
   /** The responses and conversations that are kept; undefined: none are. */
   readonly kept: KeptItems | undefined
+  /** The MCP servers that the configuration names; undefined: none. */
+  readonly mcp: McpServers | undefined
   /** Below `info` answers to chats show the prompt where a request does not say. */
   readonly log: LogLevelControl | undefined
 }
@@ -43,5 +46,6 @@ export const openAiDefaults = Object.freeze({
   '/v1/chat/completions': { maxTokens: Infinity, sampling },
   '/v1/responses': { maxTokens: Infinity, sampling },
   '/v1/completions': { maxTokens: 16, sampling },
+  '/v1/audio/transcriptions': { maxTokens: Infinity, sampling: { temperature: 0 } },
   '/v1/fim/completions': { maxTokens: Infinity, sampling: { temperature: 0.3 } },
 })

@@ -1,6 +1,6 @@
 import type { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { errorField, errorMessage, statusElsewhere } from '../../errors/error-body.js'
+import { errorField, errorMessage, statusElsewhere, tooLong } from '../../errors/error-body.js'
 import type { ErrorFormat } from '../../routes/route.js'
 
 /** The schema of OpenAI's errors. */
@@ -29,19 +29,14 @@ const codes: Readonly<Record<string, string>> = {
 
 /** The body of a failure's answer, also sent as an event when a stream fails. */
 export function openAiErrorBody(error: CllmError): OpenAiErrorBody {
-  const isTooLong = error.code === 'prompt_too_long'
   const status = statusElsewhere(error)
-  const type = types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error')
   return {
     error: {
       message: errorMessage(error),
-      type: isTooLong ? 'exceed_context_size_error' : type,
+      type: types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error'),
       param: errorField(error) ?? null,
       code: codes[error.code] ?? error.code,
-      ...(isTooLong && {
-        n_prompt_tokens: Number(error.details['promptTokens']),
-        n_ctx: Number(error.details['contextSize']),
-      }),
+      ...tooLong(error),
     },
   }
 }

@@ -8,7 +8,7 @@ import {
   samplersLeftOut,
   usualFields,
 } from '../../fields/generation-fields.js'
-import { boolean, integer, largest, list, object, seed } from '../../fields/fields.js'
+import { anyStop, boolean, integer, largest, list, object, seed } from '../../fields/fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 import { unsupported } from '../../request/refusals.js'
@@ -44,12 +44,7 @@ export const sharedFields = {
   seed: seed.optional(),
   // as Mistral's clients say it
   random_seed: seed.optional(),
-  stop: z
-    .union(
-      [z.string('a string'), list(z.string('a string'), 'strings', { most: [32, 'at most 32'] })],
-      'a string or up to 32 of them',
-    )
-    .optional(),
+  stop: anyStop.optional(),
   n: integer(1, 128).optional(),
   stream: boolean.optional(),
   stream_options: z.object({ include_usage: boolean.nullish() }, 'an object').optional(),

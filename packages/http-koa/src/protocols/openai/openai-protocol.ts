@@ -3,6 +3,7 @@ import type { KoaProtocol } from '../../routes/koa-context.js'
 import {
   defineProtocol,
   LOG_LEVEL,
+  MCP_SERVERS,
   STARTED_AT,
   STORED_RESPONSES,
   type LogLevelControl,
@@ -22,11 +23,13 @@ import { completions } from './completions/completions.js'
 import { fimCompletions, fimSchema } from './completions/fim.js'
 import { embeddings, embeddingsSchema } from './embeddings.js'
 import { listModels, showModel } from './models.js'
-import { rerank, rerankSchema, score, scoreSchema } from '../rerank/rerank.js'
+import { rerank, rerankSchema, score, scoreSchema } from '../../request/rerank.js'
 import { openAiErrors } from './openai-error.js'
 import { responsesSchema } from './responses/responses-request.js'
+import type { McpServers } from '../mcp/mcp-servers.js'
 import { KeptItems } from './responses/kept-items.js'
 import { keptRoutes } from './responses/kept-routes.js'
+import { transcription } from './transcriptions/transcriptions.js'
 import { streamRoutes } from './stream-routes.js'
 import { countResponseTokens, responses } from './responses/responses.js'
 
@@ -40,6 +43,8 @@ export interface OpenAiProtocolOptions {
   readonly log?: LogLevelControl
   /** Where responses and conversations are kept. Default: nowhere, and what needs it is refused. */
   readonly responses?: StateFiles | undefined
+  /** The MCP servers whose tools Responses may name; default: none. */
+  readonly mcp?: McpServers
 }
 
 const streams = ['application/json', 'text/event-stream']
@@ -108,6 +113,20 @@ const routes: readonly Route<OpenAiContext>[] = [
   ...both(post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema })),
   ...both(post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema })),
   post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
+  ...both(
+    post(
+      '/v1/audio/transcriptions',
+      'user',
+      'Write what is said in a sound, as multipart/form-data',
+      transcription('transcribe'),
+      {
+        answers: streams,
+      },
+    ),
+  ),
+  post('/v1/audio/translations', 'user', 'The same in English', transcription('translate'), {
+    answers: streams,
+  }),
   ...streamRoutes,
 ]
 
@@ -120,6 +139,7 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
       started: Math.floor((options.started ?? 0) / 1000),
       kept: options.responses && new KeptItems(options.responses),
       log: options.log,
+      mcp: options.mcp,
     }),
     errors: openAiErrors,
     under: ['/v1', '/chat/completions'],
@@ -136,6 +156,10 @@ export const openAi = defineProtocol({
     openAiProtocol({
       defaults: overridesFrom(options, services),
       started: services.get(STARTED_AT) ?? 0,
-      ...defined({ log: services.get(LOG_LEVEL), responses: services.get(STORED_RESPONSES) }),
+      ...defined({
+        log: services.get(LOG_LEVEL),
+        mcp: services.get(MCP_SERVERS),
+        responses: services.get(STORED_RESPONSES),
+      }),
     }),
 })

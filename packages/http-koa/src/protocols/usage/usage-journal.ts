@@ -9,7 +9,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { ownFolder } from '../own-folder.js'
+import { ownFolder } from '../../security/own-folder.js'
 
 /** What a key used of a model on a day. A journal's lines are sums, too: of one request. */
 export interface UsageSum {

@@ -28,7 +28,8 @@ const policyOf = (scripts: string, connections: string): string =>
     `script-src ${scripts}`,
     `connect-src ${connections}`,
     "style-src 'self'",
-    "img-src 'self' data:",
+    "img-src 'self' data: blob:", // what is attached to a question
+    'media-src blob:',
     "font-src 'self'",
     "worker-src 'self'",
     "base-uri 'none'",
@@ -149,6 +150,7 @@ interface PageFile {
 const types: Readonly<Record<string, string>> = {
   html: 'text/html; charset=utf-8',
   js: 'text/javascript; charset=utf-8',
+  mjs: 'text/javascript; charset=utf-8',
   css: 'text/css; charset=utf-8',
   svg: 'image/svg+xml',
   woff2: 'font/woff2',

@@ -67,13 +67,21 @@ testEach('GET and PUT /admin/scheduler', async (t) => {
   t.same(await server.get(), {
     status: 200,
     success: true,
-    data: { policy: 'run-all', options: {}, fallback: null, policyFaults: 0, available },
+    data: {
+      policy: 'run-all',
+      options: {},
+      fallback: null,
+      policyFaults: 0,
+      model_scheduler: null,
+      available,
+    },
   })
   const swapped = {
     policy: 'by-turns',
     options: { quantum: 7 },
     fallback: null,
     policyFaults: 0,
+    model_scheduler: null,
     available,
   }
   t.same(await server.put({ policy: 'by-turns', options: { quantum: 7 } }), {

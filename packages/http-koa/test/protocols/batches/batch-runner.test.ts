@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
 import { type Logger, SimulatedClock, systemRandom } from '@cllm/core'
 import { overriding } from '@cllm/host'
@@ -123,10 +124,25 @@ t.test('where nothing can be written, a batch can be cancelled, and expires', as
   t.match(await ended(left), { status: 'expired' })
 })
 
+t.test('a line that is left is no failure', async (t) => {
+  let signal: AbortSignal | undefined
+  const send: SendLine = async (_line, _owner, left) => {
+    signal = left
+    await once(left, 'abort')
+    throw left.reason
+  }
+  const { create, runner, ended, log } = await running(t, { send })
+  const id = await create(linesOf(1))
+  await until(() => signal !== undefined)
+  await runner.cancel(id)
+  t.match(await ended(id), { status: 'cancelled', request_counts: { failed: 0 } })
+  t.same(log, [])
+})
+
 t.test('a line that fails is one line that fails', async (t) => {
   const services = {} as Parameters<typeof lineSender>[2]
   const directory = {} as Parameters<typeof lineSender>[1]
-  const real = lineSender(openAiProtocol(), directory, services, undefined)
+  const real = lineSender([openAiProtocol()], directory, services, undefined)
   const send: SendLine = async (line, ...more) => {
     if (line.custom_id === 'line-1') throw new Error('a defect')
     if (line.custom_id === 'line-2') return await real(line, ...more)
@@ -145,6 +161,21 @@ t.test('a line that fails is one line that fails', async (t) => {
     'line-1': { status_code: 500, body: { error: { code: 'internal' } } },
     'line-2': { status_code: 400, body: { error: { message: /levels/ } } },
   })
+})
+
+t.test('what is held for a line is given back when the line ends', async (t) => {
+  const signals: AbortSignal[] = []
+  const send: SendLine = async (_line, _owner, signal) => {
+    signals.push(signal)
+    return { status: 200, body: 'fine', retryAfter: undefined }
+  }
+  const { create, ended, answers } = await running(t, { send })
+  const done = await ended(await create(linesOf(3)))
+  t.equal((await answers(done.output_file_id)).length, 3)
+  t.same(
+    signals.map(({ aborted }) => aborted),
+    [true, true, true],
+  )
 })
 
 t.test('a line that is no JSON does not stop a batch from going on', async (t) => {

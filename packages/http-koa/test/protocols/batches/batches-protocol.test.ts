@@ -26,7 +26,7 @@ import t, { type Test } from 'tap'
 import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
 import { BatchThrottle } from '../../../src/protocols/batches/lines/batch-throttle.js'
 import { yieldingEngines } from '../../../src/protocols/batches/lines/yielding-engines.js'
-import { observeEngines } from '../../../src/engines/watch-engines.js'
+import { watchEngines } from '../../../src/engines/watch-engines.js'
 import { testEach } from '../../each-client.js'
 import { serve, type ServeOptions, until } from '../../serve.js'
 
@@ -487,7 +487,7 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
   const throttle = new BatchThrottle()
   const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
-  const watched = observeEngines(directory, throttle, clock)
+  const watched = watchEngines(directory, { observers: [throttle], clock })
   const lines = yieldingEngines(watched, throttle, { clock, random: systemRandom }).open()
   const request: GenerateRequest = {
     prompt: { tokens: [5, 6, 7] },
@@ -538,7 +538,7 @@ t.test('clients have their first tokens as soon beside a batch as without one', 
     const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
     const throttle = new BatchThrottle()
     const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
-    const watched = observeEngines(directory, throttle, clock)
+    const watched = watchEngines(directory, { observers: [throttle], clock })
     const lines = yieldingEngines(watched, throttle, { clock, random: systemRandom }).open()
     let made = 0
     const ask = (length: number, maxTokens: number): GenerateRequest => {

@@ -261,6 +261,11 @@ testEach('wrong requests name the field, what was expected and what came', async
       { priority: 0.5 },
       'priority: expected an integer from -2147483648 to 2147483647, instead got 0.5',
     ],
+    [
+      { cllm: { retain_s: -1 } },
+      'cllm.retain_s: expected a number from 0 to 86400, instead got -1',
+    ],
+    [{ cllm: { retain: 1 } }, 'cllm: expected an object with retain_s only, instead got an object'],
     [{ deadline_ms: 0 }, 'deadline_ms: expected a number above 0, instead got 0'],
     [{ timeout_ms: '1s' }, 'timeout_ms: expected a number above 0, instead got "1s"'],
     [{ tenant: '' }, 'tenant: expected a name, instead got ""'],
@@ -360,6 +365,7 @@ testEach('every field reaches the engine', async (t) => {
     timeout_ms: 20.5,
     tenant: 't',
     session: 'u',
+    cllm: { retain_s: 1.5 },
     cache: false,
   })
   t.strictSame(requests.pop(), {
@@ -387,6 +393,7 @@ testEach('every field reaches the engine', async (t) => {
     timeoutMs: 20.5,
     tenant: 't',
     session: 'u',
+    retainMs: 1500,
     cache: false,
   })
   const answer = await json(post({ prompt: 'p' }))

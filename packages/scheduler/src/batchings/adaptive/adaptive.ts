@@ -27,6 +27,9 @@ const waitShare = 1 / 5
 /** Decodes and prompts share a step where that saves this share of the decode. */
 const worthJoining = 1 / 6
 
+/** What the costs check themselves. */
+const learnedCosts = z.object({ steps: z.unknown(), joint: z.unknown() }).partial()
+
 /**
  * Spends a limited time on prompts between two tokens of the sequences that decode, by costs
  * learned from the steps that ran: what their limits leave, or else a multiple of what decoding takes.
@@ -168,6 +171,12 @@ export const adaptive = defineBatching({
         if (event.type === 'queued') anticipation.arrived(event.now)
         if (event.type === 'finished' && event.request.state === 'done')
           anticipation.ended(event.now)
+      },
+      learned: () => ({ steps: costs.fit.learned(), joint: jointCosts.fit.learned() }),
+      recall(learned) {
+        const { steps, joint } = learnedCosts.parse(learned)
+        costs.fit.recall(steps)
+        jointCosts.fit.recall(joint)
       },
     }
   },

@@ -20,7 +20,8 @@ export interface Decodes {
  * roofline model: Williams et al., CACM 2009). Starts from costs that add up.
  */
 export class JointCosts {
-  readonly #fit = new LinearFit({
+  /** What was learned. */
+  readonly fit = new LinearFit({
     prior: [1, 1, 1],
     spread: [0.3, 0.3, 1],
     memory: 0.9,
@@ -32,7 +33,7 @@ export class JointCosts {
 
   /** Milliseconds of these chunks beside these decodes. */
   predictMs(decodes: Decodes, chunks: readonly Chunk[]): number {
-    return this.#fit.predict(this.#features(decodes, chunks))
+    return this.fit.predict(this.#features(decodes, chunks))
   }
 
   /** As many prompt tokens as take as long as these decodes, both without attention. */
@@ -50,7 +51,7 @@ export class JointCosts {
 
   /** Learns from a step. */
   observe(decodes: Decodes, chunks: readonly Chunk[], durationMs: number): void {
-    this.#fit.observe(this.#features(decodes, chunks), durationMs)
+    this.fit.observe(this.#features(decodes, chunks), durationMs)
   }
 
   /** What decodes take besides attention. */

@@ -1,4 +1,10 @@
-import { batchPriority, composePolicy, defineBatching, type Plan } from '@cllm/core'
+import {
+  batchPriority,
+  composePolicy,
+  defineBatching,
+  type Plan,
+  type SequenceView,
+} from '@cllm/core'
 import { adaptive, fcfs } from '@cllm/scheduler'
 import t from 'tap'
 import {
@@ -64,6 +70,27 @@ for (const clients of [8, 16, 32]) {
     })
   }
 }
+
+t.test('what it has learned of costs is what another one begins with', async (t) => {
+  const [one, other] = [ours().policy, ours().policy]
+  t.strictSame(one.learned?.(), { steps: undefined, joint: undefined }, 'nothing yet')
+  const sums = { prefillTokens: 0, decodeSequences: 0, contextTokens: 0, now: 0 }
+  const step = (durationMs: number, ...sizes: number[]) => {
+    const request = {} as SequenceView
+    const parts = sizes.map((tokens) => {
+      return { request, tokens, context: 100, isDecode: tokens === 1 }
+    })
+    one.observe?.({ type: 'step', durationMs, parts, ...sums })
+  }
+  step(20, 1)
+  step(150, 64)
+  step(160, 64, 1)
+  const learned: unknown = JSON.parse(JSON.stringify(one.learned?.()))
+  other.recall?.(learned)
+  t.same(other.learned?.(), learned)
+  t.match(learned, { steps: { length: 9 }, joint: { length: 3 } })
+  t.throws(() => other.recall?.({ steps: [1] }))
+})
 
 t.test('one client loses nothing', async (t) => {
   const closedLoop: ClosedLoop = { ...load, clients: 1, promptTokens: varied }

@@ -1,16 +1,22 @@
 import type { Turn } from './conversation.js'
+import { dataUrlOf, isMedia } from './media-files.js'
 import type { ChatSettings } from './settings/settings.js'
 
 /**
  * The body of `POST /v1/chat/completions`; where the last turn is an answer, it is gone on with. Throws a
  * SyntaxError where the tools are no JSON.
  */
-export function chatBody(turns: readonly Turn[], settings: ChatSettings): object {
+export async function chatBody(
+  turns: readonly Turn[],
+  settings: ChatSettings,
+  mcpTools: readonly McpTool[] = [],
+): Promise<object> {
   const { model, system, temperature, topP, maxTokens, seed, effort } = settings
   const number = (field: string, text: string): object =>
     text.trim() === '' ? {} : { [field]: Number(text) }
   const sent = withoutUnanswered(turns)
-  const messages = sent.flatMap((turn, index) => messagesOf(turn, sent[index + 1]))
+  const asked = sent.map(async (turn, index) => await messagesOf(turn, sent[index + 1]))
+  const messages = (await Promise.all(asked)).flat()
   return {
     ...(model === '' ? {} : { model }),
     messages: system.trim() === '' ? messages : [{ role: 'system', content: system }, ...messages],
@@ -19,7 +25,7 @@ export function chatBody(turns: readonly Turn[], settings: ChatSettings): object
     ...number('max_tokens', maxTokens),
     ...number('seed', seed),
     ...(effort === '' ? {} : { reasoning_effort: effort }),
-    ...toolsOf(settings),
+    ...toolsOf(settings, mcpTools),
     ...(turns.at(-1)?.role === 'assistant' && goesOn),
     stream: true,
     stream_options: { include_usage: true },
@@ -28,10 +34,18 @@ export function chatBody(turns: readonly Turn[], settings: ChatSettings): object
 
 const goesOn = { continue_final_message: true, add_generation_prompt: false }
 
-function toolsOf({ tools, toolChoice }: ChatSettings): object {
-  if (tools.trim() === '') return {}
-  const choice = toolChoice === '' ? {} : { tool_choice: toolChoice }
-  return { tools: JSON.parse(tools) as unknown, ...choice }
+/** A tool as `GET /mcp/tools` lists it. */
+export interface McpTool {
+  readonly name: string
+  readonly description: string
+  readonly parameters: object
+}
+
+function toolsOf({ tools, toolChoice }: ChatSettings, mcpTools: readonly McpTool[]): object {
+  const typed = tools.trim() === '' ? [] : (JSON.parse(tools) as object[])
+  const all = [...typed, ...mcpTools.map((each) => ({ type: 'function', function: each }))]
+  if (all.length === 0) return {}
+  return { tools: all, ...(toolChoice !== '' && { tool_choice: toolChoice }) }
 }
 
 /**
@@ -50,12 +64,12 @@ function withoutUnanswered(turns: readonly Turn[]): readonly Turn[] {
 }
 
 /** A turn as messages. Calls that nobody gave a result for are left out: models wait for one. */
-function messagesOf(turn: Turn, next: Turn | undefined): object[] {
+async function messagesOf(turn: Turn, next: Turn | undefined): Promise<object[]> {
   const { role, content, calls = [], results = [] } = turn
   if (role === 'tool') {
     return results.map(({ call, content }) => ({ role, tool_call_id: call, content }))
   }
-  if (role === 'user') return [{ role, content: withFiles(turn) }]
+  if (role === 'user') return [await questionOf(turn)]
   if (next?.role !== 'tool') return content === '' ? [] : [{ role, content }]
   const toolCalls = calls.map(({ id, name, arguments: given }) => {
     return { id, type: 'function', function: { name, arguments: given } }
@@ -63,12 +77,29 @@ function messagesOf(turn: Turn, next: Turn | undefined): object[] {
   return [{ role, content, tool_calls: toolCalls }]
 }
 
-/** A question after the texts of its files, each in a fence that its own text cannot end. */
-function withFiles({ content, files = [] }: Turn): string {
-  const blocks = files.map(({ name, text }) => {
+/**
+ * A question as a message: after its images and sounds, and the texts of its files, each in a fence that its own text
+ * cannot end.
+ */
+export async function questionOf({
+  content,
+  files = [],
+}: Pick<Turn, 'content' | 'files'>): Promise<object> {
+  const media = files.filter(isMedia).map(async ({ type, data }) => {
+    const url = await dataUrlOf(data)
+    if (type === 'image') return { type: 'image_url', image_url: { url } }
+    const [, format, base64] = /^data:audio\/(\w+);base64,(.*)$/.exec(url) ?? []
+    const sound = { data: base64, format: format === 'mpeg' ? 'mp3' : format }
+    return { type: 'input_audio', input_audio: sound }
+  })
+  const blocks = files.flatMap((file) => {
+    if (isMedia(file)) return []
+    const { name, text } = file
     const longest = Math.max(2, ...Array.from(text.matchAll(/`+/g), ([ticks]) => ticks.length))
     const fence = '`'.repeat(longest + 1)
-    return `${name}:\n${fence}\n${text}\n${fence}`
+    return [`${name}:\n${fence}\n${text}\n${fence}`]
   })
-  return [...blocks, content].join('\n\n')
+  const text = [...blocks, content].join('\n\n')
+  if (media.length === 0) return { role: 'user', content: text }
+  return { role: 'user', content: [...(await Promise.all(media)), { type: 'text', text }] }
 }

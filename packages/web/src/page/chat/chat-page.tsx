@@ -6,6 +6,7 @@ import { IconButton } from '../parts/icon.js'
 import { Bar } from '../shell/bar.js'
 import { Composer } from './compose/composer.js'
 import { answersBeside, type Conversation, shownTurns, type Turn } from './conversation.js'
+import type { Modality } from './media-files.js'
 import { readPresets, systemName } from './settings/presets.js'
 import type { ChatSettings } from './settings/settings.js'
 import { SettingsForm, settingsId } from './settings/settings-form.js'
@@ -24,6 +25,7 @@ export function ChatPage({
   chat,
   settings,
   models,
+  inputs,
   isShown,
   onSettings,
   onNew,
@@ -32,6 +34,8 @@ export function ChatPage({
   readonly chat: Chat
   readonly settings: ChatSettings
   readonly models: readonly string[]
+  /** What each model takes, where that is known. */
+  readonly inputs: ReadonlyMap<string, readonly Modality[] | undefined>
   readonly isShown: boolean
   readonly onSettings: (settings: ChatSettings) => void
   readonly onNew: () => void
@@ -120,6 +124,8 @@ export function ChatPage({
         </p>
         <Composer
           {...{ chat, field }}
+          model={settings.model}
+          inputs={inputs.get(settings.model || (models[0] ?? ''))}
           system={systemName(settings.system, readPresets())}
           onEditLast={() => lastQuestion && !isBusy && setEdited(lastQuestion.id)}
         />

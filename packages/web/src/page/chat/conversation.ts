@@ -21,6 +21,16 @@ export interface TextFile {
   readonly text: string
 }
 
+/** An image or a sound that goes with a question. */
+export interface MediaFile {
+  readonly name: string
+  readonly type: 'image' | 'audio'
+  readonly data: Blob
+}
+
+/** What goes with a question. */
+export type Attachment = TextFile | MediaFile
+
 /** How an answer came. */
 export interface AnswerFigures {
   /** Milliseconds from sending to the first text, as the page saw it. */
@@ -43,7 +53,7 @@ export interface Turn {
   /** Empty where the role is `tool`. */
   readonly content: string
   /** What goes with a question. */
-  readonly files?: readonly TextFile[]
+  readonly files?: readonly Attachment[]
   readonly reasoning?: string
   readonly calls?: readonly ToolCall[]
   /** Of all calls of the turn before, where the role is `tool`. */

@@ -1,4 +1,5 @@
 import type { Conversation } from './conversation.js'
+import { fromSaved } from './media-files.js'
 
 /** Whether all the words are in its title or its turns. */
 export function isAbout({ title, turns }: Conversation, words: string): boolean {
@@ -29,7 +30,12 @@ export function parseConversations(text: string): Conversation[] {
   const read = JSON.parse(text) as unknown
   const all = Array.isArray(read) ? (read as unknown[]) : [read]
   if (!all.every(isConversation)) throw new Error('no conversation that was saved as JSON')
-  return all
+  return all.map((each) => {
+    const turns = each.turns.map((turn) => {
+      return { ...turn, ...(turn.files && { files: turn.files.map(fromSaved) }) }
+    })
+    return { ...each, turns }
+  })
 }
 
 function isConversation(value: unknown): value is Conversation {

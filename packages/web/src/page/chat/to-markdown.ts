@@ -1,4 +1,5 @@
 import { type Conversation, shownTurns } from './conversation.js'
+import { isMedia } from './media-files.js'
 
 /** What is said of an answer that ended with `length`. */
 export const cutOffText = 'Stopped at the limit: max tokens, or the slot is full'
@@ -9,7 +10,7 @@ export function toMarkdown(conversation: Conversation): string {
     const { role, model, content, files = [], calls = [], results = [], finish } = turn
     const name = { user: 'You', tool: 'Results', assistant: model ?? 'Answer' }[role]
     const texts = [
-      ...files.map((file) => block(file.name, file.text)),
+      ...files.map((file) => (isMedia(file) ? `*${file.name}*` : block(file.name, file.text))),
       ...(content === '' ? [] : [content]),
       ...calls.map((call) => block(`Calls ${call.name}`, call.arguments)),
       ...results.map((result) => block(result.name, result.content)),

@@ -1,12 +1,12 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Server } from '../server/server.js'
 import { ask } from './ask.js'
-import { chatBody } from './chat-body.js'
+import { chatBody, type McpTool } from './chat-body.js'
 import {
+  type Attachment,
   type Conversation,
   emptyConversation,
   shownTurns,
-  type TextFile,
   type ToolResult,
   type Turn,
   withBranch,
@@ -20,6 +20,16 @@ import type { ChatSettings } from './settings/settings.js'
 const newId = (): string => {
   const bytes = crypto.getRandomValues(new Uint8Array(12))
   return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+/** The tools that the server's MCP servers have now. Throws where one of them cannot be reached. */
+async function mcpTools(server: Server, signal: AbortSignal): Promise<readonly McpTool[]> {
+  const { data, problems } = await server.json<{
+    readonly data: readonly (McpTool & { readonly server: string })[]
+    readonly problems: readonly string[]
+  }>('mcp/tools', { signal })
+  if (problems.length > 0) throw new Error(problems.join('; '))
+  return data.map(({ name, description, parameters }) => ({ name, description, parameters }))
 }
 
 /** What is said of the list of conversations, and what undoes it. */
@@ -38,7 +48,7 @@ export interface Chat {
   readonly isBusy: boolean
   readonly notice: Notice | undefined
   readonly dismiss: () => void
-  readonly send: (text: string, files?: readonly TextFile[]) => void
+  readonly send: (text: string, files?: readonly Attachment[]) => void
   /** Another question in the place of this one. */
   readonly edit: (turn: Turn, text: string) => void
   /** What the calls of a turn gave; given once more, it takes the place of what it was. */
@@ -114,7 +124,8 @@ export function useChat(
       frame ||= requestAnimationFrame(show) // many tokens may come between two pictures
     }
     try {
-      await ask(server, chatBody(before, settings), controller.signal, update, own)
+      const tools = settings.mcp === 'on' ? await mcpTools(server, controller.signal) : []
+      await ask(server, await chatBody(before, settings, tools), controller.signal, update, own)
     } catch (error) {
       const problem = controller.signal.aborted ? 'Stopped' : (error as Error).message
       update({ problem })
@@ -146,7 +157,7 @@ export function useChat(
   const tell = (turn: Omit<Turn, 'id'>): void => {
     if (!isBusy) answer(withTurn(current.current, { id: newId(), ...turn }, Date.now()), all)
   }
-  const question = (parent: string | null, content: string, files: readonly TextFile[]): void => {
+  const question = (parent: string | null, content: string, files: readonly Attachment[]): void => {
     if (content.trim() === '' && files.length === 0) return
     tell({ parent, role: 'user', content, ...(files.length > 0 && { files }) })
   }

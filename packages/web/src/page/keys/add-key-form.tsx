@@ -5,24 +5,15 @@ import { Field, Form, Problem, Select } from '../parts/form.js'
 import { type KeyTerms, limits, withoutLimit } from './key-terms.js'
 import { useServer } from '../server/server.js'
 
-interface Draft {
-  readonly name: string
-  readonly tenant: string
-  readonly role: string
-  readonly limits: Readonly<Record<string, string>>
-}
-
-const empty: Draft = { name: '', tenant: '', role: 'user', limits: {} }
+const empty: Readonly<Record<string, string>> = { role: 'user' }
 
 /** What is left empty is not sent. */
-function bodyOf({ name, tenant, role, limits }: Draft): object {
-  const given = Object.entries(limits).filter(([, text]) => text !== '')
-  return {
-    name: name.trim(),
-    ...(tenant.trim() === '' ? {} : { tenant: tenant.trim() }),
-    role,
-    ...Object.fromEntries(given.map(([limit, text]) => [limit, Number(text)])),
-  }
+function bodyOf(draft: typeof empty): object {
+  const given = Object.entries(draft).filter(([, text]) => text.trim() !== '')
+  const isLimit = (name: string): boolean => limits.some(([limit]) => limit === name)
+  return Object.fromEntries(
+    given.map(([name, text]) => [name, isLimit(name) ? Number(text) : text.trim()]),
+  )
 }
 
 /** Makes a key, and shows it until that is said to be enough. */
@@ -31,7 +22,8 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
   const [draft, setDraft] = useState(empty)
   const [made, setMade] = useState<KeyTerms & { readonly key: string }>()
   const [problem, setProblem] = useState<string>()
-  const change = (part: Partial<Draft>): void => setDraft({ ...draft, ...part })
+  const { name = '', tenant = '', role } = draft
+  const set = (field: string) => (text: string) => setDraft({ ...draft, [field]: text })
 
   const add = async (): Promise<void> => {
     try {
@@ -53,40 +45,29 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
         A user may generate; an admin may also change the server and see everything.
       </p>
       <div class="fields">
-        <Field
-          label="Name"
-          required
-          autocomplete="off"
-          value={draft.name}
-          onText={(name) => change({ name })}
-        />
+        <Field label="Name" required autocomplete="off" value={name} onText={set('name')} />
         <Field
           label="Tenant"
           placeholder="as the name"
           autocomplete="off"
-          value={draft.tenant}
-          onText={(tenant) => change({ tenant })}
+          value={tenant}
+          onText={set('tenant')}
         />
-        <Select
-          label="Role"
-          value={draft.role}
-          options={['user', 'admin']}
-          onChoose={(role) => change({ role })}
-        />
-        {limits.map(([name, label]) => (
+        <Select label="Role" value={role} options={['user', 'admin']} onChoose={set('role')} />
+        {limits.map(([limit, label]) => (
           <Field
-            key={name}
+            key={limit}
             label={label}
             type="number"
             min="1"
-            placeholder={withoutLimit(name)}
-            value={draft.limits[name] ?? ''}
-            onText={(text) => change({ limits: { ...draft.limits, [name]: text } })}
+            placeholder={withoutLimit(limit)}
+            value={draft[limit] ?? ''}
+            onText={set(limit)}
           />
         ))}
       </div>
       <div class="buttons">
-        <button type="submit" disabled={draft.name.trim() === ''}>
+        <button type="submit" disabled={name.trim() === ''}>
           Make the key
         </button>
       </div>

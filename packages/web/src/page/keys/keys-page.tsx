@@ -1,86 +1,157 @@
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
+import { type Column, DataTable } from '../parts/data-table.js'
+import { Input, useTelling } from '../parts/form.js'
 import { Bar } from '../shell/bar.js'
-import { ColumnHeads } from '../parts/column-heads.js'
 import { Markdown } from '../markdown/markdown.js'
 import { type Call, useServer } from '../server/server.js'
+import { useAnswer } from '../server/use-answer.js'
 import { AddKeyForm } from './add-key-form.js'
-import { type Key, KeyRow, type NewLimits } from './key-row.js'
-import { limits } from './key-terms.js'
+import { type KeyTerms, type LimitName, limits, withoutLimit } from './key-terms.js'
+
+/** A key as the server lists it. */
+interface Key extends KeyTerms {
+  /** Whether this page asks with it. */
+  readonly asks: boolean
+}
+
+/** The key whose limits are changed, and what was typed for each. */
+interface Draft {
+  readonly name: string
+  readonly texts: Readonly<Record<string, string>>
+}
+
+const eachLimit = <T,>(of: (limit: LimitName) => T): Readonly<Record<string, T>> =>
+  Object.fromEntries(limits.map(([limit]) => [limit, of(limit)]))
 
 /** The API keys: who may use the server, and how much; made, limited and revoked while it runs. */
 export function KeysPage(): JSX.Element {
   const server = useServer()
-  const [keys, setKeys] = useState<readonly Key[]>()
-  const [told, setTold] = useState('')
+  const [changes, setChanges] = useState(0)
+  const [draft, setDraft] = useState<Draft>()
+  const { told, attempt } = useTelling()
+  const { answer, problem } = useAnswer<{ readonly data: readonly Key[] }>('admin/keys', {
+    again: changes,
+  })
+  const again = (): void => setChanges((count) => count + 1)
 
-  const look = async (): Promise<void> => {
-    const { data } = await server.json<{ readonly data: readonly Key[] }>('admin/keys')
-    setKeys(data)
-  }
-  const tellFailure = (error: unknown): void => setTold((error as Error).message)
-  useEffect(() => void look().then(() => setTold(''), tellFailure), [server])
-
-  /** Whether it was changed. */
-  const change = async (path: string, call: Call, done: string): Promise<boolean> => {
-    try {
+  const change = (path: string, call: Call, done: string): void =>
+    attempt(async () => {
       await server.json(`admin/keys${path}`, call)
-      setTold(done)
-      await look()
-      return true
-    } catch (error) {
-      tellFailure(error)
-      return false
-    }
-  }
-  const revoke = async (name: string): Promise<boolean> => {
+      setDraft(undefined)
+      again()
+      return done
+    })
+  const revoke = (name: string): void => {
     const query = new URLSearchParams({ name }).toString()
     const done = `${name} is revoked: its next request is refused.`
-    return await change(`?${query}`, { method: 'DELETE' }, done)
+    change(`?${query}`, { method: 'DELETE' }, done)
   }
-  const limit = async (name: string, body: NewLimits): Promise<boolean> => {
+  const save = ({ name, texts }: Draft): void => {
+    const body = eachLimit((limit) => (texts[limit] === '' ? null : Number(texts[limit])))
     const done = `${name} has new limits, from its next request on.`
-    return await change(`/${encodeURIComponent(name)}`, { method: 'PATCH', body }, done)
+    change(`/${encodeURIComponent(name)}`, { method: 'PATCH', body }, done)
   }
 
+  const columns: readonly Column<Key>[] = [
+    { name: 'name', kind: 'head', cell: ({ name }) => name },
+    { name: 'tenant', cell: ({ tenant }) => tenant },
+    { name: 'role', cell: ({ role }) => role },
+    ...limits.map(([limit, label]): Column<Key> => ({
+      name: label.toLowerCase(),
+      kind: 'number',
+      cell: (key) =>
+        key.name !== draft?.name ? (
+          (key[limit]?.toLocaleString('en-US') ?? withoutLimit(limit))
+        ) : (
+          <Input
+            type="number"
+            min="1"
+            placeholder={withoutLimit(limit)}
+            aria-label={`${label} of ${key.name}`}
+            value={draft.texts[limit] ?? ''}
+            onText={(text) => setDraft({ ...draft, texts: { ...draft.texts, [limit]: text } })}
+          />
+        ),
+    })),
+    {
+      name: '',
+      cell: (key) =>
+        key.name === draft?.name ? (
+          <>
+            <button onClick={() => save(draft)}>Save</button>
+            <button class="quiet" onClick={() => setDraft(undefined)}>
+              Cancel
+            </button>
+          </>
+        ) : (
+          <>
+            <button
+              class="quiet"
+              aria-label={`Change the limits of ${key.name}`}
+              onClick={() =>
+                setDraft({ name: key.name, texts: eachLimit((limit) => String(key[limit] ?? '')) })
+              }
+            >
+              Limits
+            </button>
+            <Revoke of={key} onRevoke={() => revoke(key.name)} />
+          </>
+        ),
+    },
+  ]
   return (
     <>
       <Bar title="Keys" />
       <div class="body">
-        {keys !== undefined && (
+        {answer !== undefined && (
           <>
             <p class="hint">
               Who may use this server, and how much. Changes hold at once; <code>cllm keys</code>{' '}
               makes the same ones.
             </p>
-            <div class="scroll" tabIndex={0} role="region" aria-label="Keys">
-              <table class="stacks">
-                <thead>
-                  <tr>
-                    <ColumnHeads names={['name', 'tenant', 'role']} />
-                    <ColumnHeads names={limits.map(([, label]) => label.toLowerCase())} numbers />
-                    <td />
-                  </tr>
-                </thead>
-                <tbody>
-                  {keys.map((key) => (
-                    <KeyRow
-                      key={key.name}
-                      of={key}
-                      onRevoke={() => void revoke(key.name)}
-                      onLimit={async (limits) => await limit(key.name, limits)}
-                    />
-                  ))}
-                </tbody>
-              </table>
-            </div>
+            <DataTable
+              label="Keys"
+              rows={answer.data}
+              keyOf={({ name }) => name}
+              columns={columns}
+            />
           </>
         )}
         <div role="status">
-          <Markdown text={told} />
+          <Markdown text={problem ?? told} />
         </div>
-        {keys !== undefined && <AddKeyForm onAdded={() => void look().catch(tellFailure)} />}
+        {answer !== undefined && <AddKeyForm onAdded={again} />}
       </div>
+    </>
+  )
+}
+
+/** Asks once more before it revokes; not the key that this page asks with. */
+function Revoke({
+  of: { name, asks },
+  onRevoke,
+}: {
+  readonly of: Key
+  readonly onRevoke: () => void
+}): JSX.Element {
+  const [isAsked, setAsked] = useState(false)
+  if (asks) return <span class="dim">this page's</span>
+  if (!isAsked) {
+    return (
+      <button class="quiet" aria-label={`Revoke ${name}`} onClick={() => setAsked(true)}>
+        Revoke
+      </button>
+    )
+  }
+  return (
+    <>
+      <button class="danger" onClick={onRevoke}>
+        Revoke {name} for good
+      </button>
+      <button class="quiet" onClick={() => setAsked(false)}>
+        Keep it
+      </button>
     </>
   )
 }

@@ -3,10 +3,8 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Form, Problem, useTelling } from '../parts/form.js'
 import { CandidatesForm, usualCandidates } from './candidates-form.js'
-import type { FileDraft } from './load/file-form.js'
 import type { Candidate, LabJob } from './lab-job.js'
-import { LoadForm, type Source } from './load/load-form.js'
-import { usualLoad } from './load/made-load.js'
+import { LoadForm, usualDraft } from './load/load-form.js'
 import { Curves, curves } from './curves.js'
 import { ResultsTable } from './results-table.js'
 import { PolicyChange } from '../policy/policy-change.js'
@@ -18,42 +16,31 @@ import { useServer } from '../server/server.js'
 export function LabPage(): JSX.Element {
   const server = useServer()
   const lab = useLab()
-  const [source, setSource] = useState<Source>('made')
-  const [made, setMade] = useState(usualLoad)
-  const [file, setFile] = useState<FileDraft>({ requests: 1000 })
-  const [machine, setMachine] = useState('gpu-8b')
-  const [slots, setSlots] = useState(8)
+  const [draft, setDraft] = useState(usualDraft)
   const [drafts, setDrafts] = useState(usualCandidates)
   const [ownOrder, setOwnOrder] = useState('request.promptTokens + 2 * request.maxTokens')
   const [wanted, setWanted] = useState<Candidate>()
   const { told, tell, attempt } = useTelling()
 
   const readLoad = async (): Promise<LabJob['load']> => {
+    const { source, made, file, requests } = draft
     if (source === 'made') return { kind: 'made', load: made }
     if (source === 'recording') {
       return { kind: 'recording', recording: await server.json<Recording>('admin/recorder') }
     }
-    if (file.file === undefined) throw new Error('Choose a file first, or drop one.')
-    return { kind: 'file', requests: file.requests, ...file.file }
+    if (file === undefined) throw new Error('Choose a file first, or drop one.')
+    return { kind: 'file', requests, ...file }
   }
 
   const start = async (): Promise<string> => {
     tell('')
     const load = await readLoad()
+    const { machine, slots } = draft
     lab.run({ load, machine, slots, ownOrder, candidates: drafts })
     if (load.kind !== 'recording') return ''
     const { arrivals, durationMs, steps } = load.recording
     const minutes = (durationMs / 60_000).toFixed(1)
     return `${arrivals.length} requests and ${steps.length} steps of ${minutes} minutes`
-  }
-
-  /** Takes another source, and the machine and slots that it tells of. */
-  const choose = (next: Source, draft: FileDraft): void => {
-    const isRecording = next === 'recording' || (next === 'file' && draft.file?.isRecording)
-    setSource(next)
-    setFile(draft)
-    setMachine(isRecording === true ? 'recorded' : 'gpu-8b')
-    if (next === 'file') setSlots(draft.file?.slots ?? slots)
   }
 
   const { results } = lab
@@ -66,12 +53,7 @@ export function LabPage(): JSX.Element {
           The server does nothing for it.
         </p>
         <Form class="cards" onSend={() => attempt(start)}>
-          <LoadForm
-            {...{ source, made, file, machine, slots, setMade, setMachine, setSlots }}
-            setSource={(next) => choose(next, file)}
-            setRequests={(requests) => setFile({ ...file, requests })}
-            onFile={(chosen) => choose('file', { ...file, file: chosen })}
-          />
+          <LoadForm draft={draft} onChange={setDraft} />
           <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
           <div class="buttons">
             <button type="submit" disabled={lab.isRunning}>

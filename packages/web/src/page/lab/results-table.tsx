@@ -1,5 +1,5 @@
-import type { JSX } from 'preact'
-import { ColumnHeads } from '../parts/column-heads.js'
+import type { ComponentChild, JSX } from 'preact'
+import { type Column, DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import { percentilesOf } from '../scheduler/live-state.js'
 import type { Candidate } from './lab-job.js'
@@ -50,67 +50,49 @@ export function ResultsTable({
   readonly results: readonly LabResult[]
   readonly onApply: (candidate: Candidate) => void
 }): JSX.Element {
+  const apply = (result: LabResult): JSX.Element => (
+    <button
+      type="button"
+      class="quiet"
+      disabled={result.policy.endsWith('+own')}
+      aria-label={`Apply ${result.policy}`}
+      onClick={() => onApply(result)}
+    >
+      Apply
+    </button>
+  )
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="Results">
-      <table>
-        <thead>
-          <tr>
-            <td />
-            <ColumnHeads names={results.map(({ policy }) => policy)} numbers />
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr key={row.name}>
-              <th scope="row">{row.name}</th>
-              {results.map((result, index) => (
-                <Cell key={index} {...{ row, result, results }} />
-              ))}
-            </tr>
-          ))}
-          <tr>
-            <th scope="row">on the server</th>
-            {results.map((result, index) => (
-              <td class="number" key={index}>
-                <button
-                  type="button"
-                  class="quiet"
-                  disabled={result.policy.endsWith('+own')}
-                  aria-label={`Apply ${result.policy}`}
-                  onClick={() => onApply(result)}
-                >
-                  Apply
-                </button>
-              </td>
-            ))}
-          </tr>
-        </tbody>
-      </table>
-    </div>
+    <DataTable
+      label="Results"
+      stacks={false}
+      rows={[...rows, undefined]}
+      keyOf={(row) => row?.name ?? ''}
+      columns={[
+        { name: '', kind: 'head', cell: (row) => row?.name ?? 'on the server' },
+        ...results.map((result): Column<Row | undefined> => {
+          const cell = (row: Row | undefined): ComponentChild =>
+            row === undefined ? apply(result) : figureOf(row, result, results)
+          return { name: result.policy, kind: 'number', cell }
+        }),
+      ]}
+    />
   )
 }
 
-function Cell({
-  row,
-  result,
-  results,
-}: {
-  readonly row: Row
-  readonly result: LabResult
-  readonly results: readonly LabResult[]
-}): JSX.Element {
+function figureOf(row: Row, result: LabResult, results: readonly LabResult[]): ComponentChild {
   const value = row.value(result)
-  if (value === undefined) return <td class="number">–</td>
+  if (value === undefined) return '–'
   const all = results.flatMap((other) => row.value(other) ?? [])
   const best = row.isMoreBetter === true ? Math.max(...all) : Math.min(...all)
-  const shown = all.map(row.text)
+  const text = row.text(value)
   // Where all look the same, none is better.
   const isBest =
-    row.isMoreBetter !== undefined && row.text(value) === row.text(best) && new Set(shown).size > 1
+    row.isMoreBetter !== undefined && text === row.text(best) && new Set(all.map(row.text)).size > 1
+  if (!isBest) return text
   return (
-    <td class="number">
-      {isBest ? <strong>{row.text(value)} ✓</strong> : row.text(value)}
-      {isBest && <span class="sr-only"> best</span>}
-    </td>
+    <>
+      <strong>{text} ✓</strong>
+      <span class="sr-only"> best</span>
+    </>
   )
 }

@@ -1,9 +1,9 @@
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { Field } from '../parts/form.js'
 import { formatBytes } from '../parts/format.js'
-import { useServer } from '../server/server.js'
+import { useAnswer } from '../server/use-answer.js'
 import type { Pull } from './pull-form.js'
 
 interface Fetchable {
@@ -21,19 +21,13 @@ interface Catalog {
 
 /** The models that can be downloaded, and which of them fit; nothing of a server that has no catalog. */
 export function CatalogTable({ pull }: { readonly pull: Pull }): JSX.Element | null {
-  const server = useServer()
-  const [catalog, setCatalog] = useState<Catalog>()
   const [contextSize, setContextSize] = useState('4096')
   const [slots, setSlots] = useState('4')
-  useEffect(() => {
-    const gone = new AbortController()
-    const query = new URLSearchParams({ slots, ctx_size: contextSize })
-    server
-      .json<Catalog>(`models/catalog?${query}`, { signal: gone.signal })
-      .then(setCatalog)
-      .catch(() => {}) // while a number is being typed, or for good
-    return () => gone.abort()
-  }, [server, slots, contextSize, pull.isRunning])
+  const query = new URLSearchParams({ slots, ctx_size: contextSize })
+  // It fails while a number is being typed, or for good.
+  const { answer: catalog } = useAnswer<Catalog>(`models/catalog?${query}`, {
+    again: pull.isRunning,
+  })
   if (catalog === undefined) return null
   const { available_bytes: free, data } = catalog
   const columns: readonly Column<Fetchable>[] = [

@@ -1,11 +1,11 @@
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { formatBytes } from '../parts/format.js'
 import { Problem, useTelling } from '../parts/form.js'
-import { keepLooking } from '../server/keep-looking.js'
-import { isRefusal, useServer } from '../server/server.js'
+import { useServer } from '../server/server.js'
+import { useAnswer } from '../server/use-answer.js'
 import { CatalogTable } from './catalog-table.js'
 import { MemoryForm } from './memory-form.js'
 import { type Pull, PullForm } from './pull-form.js'
@@ -25,30 +25,11 @@ const lookMs = 1000
 /** The models: what is in memory, and loading, unloading and fetching them. */
 export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
   const server = useServer()
-  const [models, setModels] = useState<readonly Model[]>([])
   const { told, tell, attempt } = useTelling()
-  /** Why the table may not be right any more. */
-  const [problem, setProblem] = useState<string>()
-
-  const look = async (signal?: AbortSignal): Promise<boolean> => {
-    const call = signal && { signal }
-    const { data } = await server.json<{ readonly data: readonly Model[] }>('models', call)
-    setModels(data)
-    setProblem(undefined)
-    return true
-  }
-  useEffect(
-    () =>
-      keepLooking({
-        look,
-        everyMs: lookMs,
-        onFailure(error) {
-          setProblem(error.message)
-          return !isRefusal(error)
-        },
-      }),
-    [server],
-  )
+  const [changes, setChanges] = useState(0)
+  const looks = { everyMs: lookMs, again: changes }
+  const { answer, problem } = useAnswer<{ readonly data: readonly Model[] }>('models', looks)
+  const models = answer?.data ?? []
 
   const change = async (what: 'load' | 'unload', model: string): Promise<string> => {
     tell(`${what === 'load' ? 'Loading' : 'Unloading'} ${model} …`)
@@ -57,7 +38,7 @@ export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
       const { data } = await server.json<{ readonly data: Model }>(`models/${what}`, call)
       return `${model} is ${data.status.value}.`
     } finally {
-      await look().catch(() => {})
+      setChanges((count) => count + 1)
     }
   }
 

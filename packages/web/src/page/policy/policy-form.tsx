@@ -2,7 +2,7 @@ import type { PolicySetting, SchedulerInfo } from '@cllm/core'
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { Form, Problem } from '../parts/form.js'
-import { useServer } from '../server/server.js'
+import { ofModel, useAnswer } from '../server/use-answer.js'
 import { PolicyChange } from './policy-change.js'
 import { PolicyFields } from './policy-fields.js'
 
@@ -17,22 +17,12 @@ export function PolicyForm({
   /** Its name as the live view has it, which somebody else may have changed. */
   readonly inForce: string
 }): JSX.Element {
-  const server = useServer()
-  const [known, setKnown] = useState<Known>()
   const [draft, setDraft] = useState<PolicySetting>()
   const [wanted, setWanted] = useState<PolicySetting>()
-  const [problem, setProblem] = useState<string>()
-  const path = `admin/scheduler${model === '' ? '' : `?model=${encodeURIComponent(model)}`}`
-  useEffect(() => {
-    server.json<{ readonly data: Known }>(path).then(
-      ({ data }) => {
-        setKnown(data)
-        setDraft({ policy: data.policy, options: data.options })
-        setProblem(undefined)
-      },
-      (error: Error) => setProblem(error.message),
-    )
-  }, [server, path, inForce])
+  const path = ofModel('admin/scheduler', model)
+  const { answer, problem } = useAnswer<{ readonly data: Known }>(path, { again: inForce })
+  const known = answer?.data
+  useEffect(() => setDraft(known && { policy: known.policy, options: known.options }), [known])
   return (
     <Form class="card" aria-label="Policy" onSend={() => setWanted(draft)}>
       <h2>Policy</h2>

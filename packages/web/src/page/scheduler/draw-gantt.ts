@@ -64,6 +64,13 @@ export const spanAt = (placed: readonly DrawnSpan[], x: number, y: number) =>
     (each) => x >= each.x && x <= each.x + each.width && y >= each.y && y < each.y + rowHeight,
   )?.span
 
+/** The request that began this many places after the chosen one; of none, the one that began last. */
+export function besideChosen({ spans, chosen }: GanttPicture, by: number): string | undefined {
+  const ids = [...new Set(spans.toSorted((a, b) => a.atMs - b.atMs).map(({ id }) => id))]
+  const at = chosen === undefined ? -1 : ids.indexOf(chosen)
+  return at === -1 ? ids.at(-1) : ids[Math.max(0, Math.min(at + by, ids.length - 1))]
+}
+
 /** Draws spans into a canvas of this width in CSS pixels. */
 export function drawGantt(
   canvas: HTMLCanvasElement,

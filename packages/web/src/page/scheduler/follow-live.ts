@@ -2,6 +2,7 @@ import type { EngineActivity, Recording } from '@cllm/core'
 import { useEffect, useState } from 'preact/hooks'
 import { readEvents } from '../server/read-events.js'
 import { isRefusal, type Server } from '../server/server.js'
+import { ofModel } from '../server/use-answer.js'
 import { type LiveState, withActivity } from './live-state.js'
 import { withPast } from './past.js'
 
@@ -28,12 +29,11 @@ export interface Following {
 /** Follows an engine until the signal aborts, or the server wants another key. */
 export async function followLive(following: Following): Promise<void> {
   const { server, model, signal, tell, pause = usualPause } = following
-  const query = model === '' ? '' : `?model=${encodeURIComponent(model)}`
   let state: LiveState | undefined
   let waitMs = retryMs
   /** Asks once for what was before; a server that does not tell begins with nothing. */
   const lookBack = async (): Promise<void> => {
-    const response = await server.call(`admin/recorder${query}`, { signal })
+    const response = await server.call(ofModel('admin/recorder', model), { signal })
     const recording = (await response.json()) as Recording
     if (state === undefined || signal.aborted) return
     state = withPast(state, recording)
@@ -44,7 +44,7 @@ export async function followLive(following: Following): Promise<void> {
     let isRefused = false
     try {
       const headers = { accept: 'text/event-stream' }
-      const response = await server.call(`admin/live${query}`, { headers, signal })
+      const response = await server.call(ofModel('admin/live', model), { headers, signal })
       for await (const { event, data } of readEvents(response)) {
         if (event === 'error') problem = (JSON.parse(data) as { readonly error: string }).error
         else {

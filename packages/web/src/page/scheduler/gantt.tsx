@@ -1,6 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useRef } from 'preact/hooks'
 import {
+  besideChosen,
   drawGantt,
   ganttHeight,
   type GanttPicture,
@@ -16,7 +17,9 @@ const kinds = [
   ['pause', 'stalled: has a slot, not in the step'],
 ] as const
 
-/** Slots over time. Tables beside it say the same in words. */
+const steps: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1 }
+
+/** Slots over time, whose requests a click or the arrow keys choose. Tables beside it say the same in words. */
 export function Gantt({
   picture,
   label,
@@ -24,7 +27,8 @@ export function Gantt({
 }: {
   readonly picture: GanttPicture
   readonly label: string
-  readonly onChoose?: (id: string) => void
+  /** Of another request, or none. */
+  readonly onChoose: (id: string | undefined) => void
 }): JSX.Element {
   const canvas = useRef<HTMLCanvasElement>(null)
   const rows = useRef(0)
@@ -42,16 +46,27 @@ export function Gantt({
   }, [picture])
   return (
     <figure>
-      <canvas
-        ref={canvas}
-        class="gantt"
-        role="img"
-        aria-label={label}
-        onClick={(event) => {
-          const span = spanAt(placed.current, event.offsetX, event.offsetY)
-          if (span !== undefined) onChoose?.(span.id)
+      <div
+        tabIndex={0}
+        role="group"
+        aria-label="Slots over time: the arrow keys choose a request"
+        onKeyDown={({ key }) => {
+          const by = steps[key]
+          const id = by === undefined ? undefined : besideChosen(picture, by)
+          if (id !== undefined || key === 'Escape') onChoose(id)
         }}
-      />
+      >
+        <canvas
+          ref={canvas}
+          class="gantt"
+          role="img"
+          aria-label={label}
+          onClick={(event) => {
+            const span = spanAt(placed.current, event.offsetX, event.offsetY)
+            if (span !== undefined) onChoose(span.id)
+          }}
+        />
+      </div>
       <figcaption class="legend">
         {kinds.map(([kind, text]) => (
           <span key={kind}>

@@ -69,15 +69,16 @@ export function Tiers({ state: { cache, frames, now } }: Props): JSX.Element {
         ([name, tier]) =>
           tier !== undefined && (
             <p key={name}>
+              {name}: {tier.states} saved, {formatBytes(tier.bytes)} of{' '}
+              {formatBytes(tier.limitBytes)}; {count(tier.hitTokens)} tokens reused by{' '}
+              {count(tier.hits)} requests
               <meter
+                class="wide"
                 min={0}
                 max={tier.limitBytes}
                 value={tier.bytes}
                 aria-label={`Bytes in ${name}`}
-              />{' '}
-              {name}: {tier.states} saved, {formatBytes(tier.bytes)} of{' '}
-              {formatBytes(tier.limitBytes)}; {count(tier.hitTokens)} tokens reused by{' '}
-              {count(tier.hits)} requests
+              />
             </p>
           ),
       )}

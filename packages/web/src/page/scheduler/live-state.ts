@@ -76,33 +76,27 @@ export interface Percentiles {
 }
 
 /** Percentiles of values; undefined of none. */
-export function percentilesOf(values: readonly number[]): Percentiles | undefined {
-  const sorted = values.toSorted((a, b) => a - b)
-  const at = (share: number): number =>
-    sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0
-  if (sorted.length === 0) return undefined
-  return { p50: at(0.5), p90: at(0.9), p99: at(0.99) }
-}
+export const percentilesOf = (values: readonly number[]): Percentiles | undefined =>
+  percentilesOfCounts(values.map((value) => [value, 1]))
 
 /** Percentiles of the pauses between tokens, from their buckets: within 15 % of the true ones. */
 export function itlPercentiles(
   frames: readonly Pick<ActivityFrame, 'itl'>[],
 ): Percentiles | undefined {
-  const counts = new Map<number, number>()
-  let total = 0
-  for (const [exponent, count] of frames.flatMap(({ itl }) => itl)) {
-    counts.set(exponent, (counts.get(exponent) ?? 0) + count)
-    total += count
-  }
+  const counts = frames.flatMap(({ itl }) => itl)
+  return percentilesOfCounts(counts.map(([exponent, count]) => [itlBase ** exponent, count]))
+}
+
+/** Percentiles of values that came as often as is said with each. */
+function percentilesOfCounts(
+  counts: readonly (readonly [value: number, count: number])[],
+): Percentiles | undefined {
+  const sorted = counts.toSorted(([a], [b]) => a - b)
+  const total = counts.reduce((sum, [, count]) => sum + count, 0)
   if (total === 0) return undefined
-  const sorted = [...counts].sort(([a], [b]) => a - b)
   const at = (share: number): number => {
     let seen = 0
-    for (const [exponent, count] of sorted) {
-      seen += count
-      if (seen > share * total) return itlBase ** exponent
-    }
-    return itlBase ** (sorted.at(-1)?.[0] ?? 0)
+    return sorted.find(([, count]) => (seen += count) > share * total)?.[0] ?? 0
   }
   return { p50: at(0.5), p90: at(0.9), p99: at(0.99) }
 }

@@ -1,8 +1,6 @@
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
 import { formatMs } from '../parts/format.js'
-import { keepLooking } from '../server/keep-looking.js'
-import { isRefusal, ServerError, useServer } from '../server/server.js'
+import { useAnswer } from '../server/use-answer.js'
 import { cacheText, type Origin, reasonText } from './words.js'
 
 interface Entry {
@@ -27,35 +25,20 @@ interface Report {
   readonly priority: number
   readonly timings: Readonly<Record<string, number>>
   readonly timeline: readonly Entry[]
+  /** Where the prompt is no longer that of the call before; the first two sentences tell it. */
+  readonly parting?: object
+  readonly sentences: readonly string[]
 }
 
 const ended = ['done', 'cancelled', 'failed', 'timed_out']
 
 /** What happened to one request, and why it waited. */
 export function RequestPanel({ id }: { readonly id: string }): JSX.Element {
-  const server = useServer()
-  const [report, setReport] = useState<Report>()
-  const [problem, setProblem] = useState<string>()
-  useEffect(() => setReport(undefined), [id])
-  useEffect(
-    () =>
-      keepLooking({
-        async look(signal) {
-          const path = `requests/${encodeURIComponent(id)}`
-          const { data } = await server.json<{ readonly data: Report }>(path, { signal })
-          setReport(data)
-          setProblem(undefined)
-          return !ended.includes(data.state)
-        },
-        everyMs: 1000,
-        // An engine that starts again comes back; what it knows no more does not.
-        onFailure(error) {
-          setProblem(error.message)
-          return !isRefusal(error) && !(error instanceof ServerError && error.status === 404)
-        },
-      }),
-    [server, id],
-  )
+  const path = `requests/${encodeURIComponent(id)}`
+  const { answer, problem } = useAnswer<{ readonly data: Report }>(path, {
+    everyMs: 1000,
+    goesOn: ({ data }) => !ended.includes(data.state),
+  })
   return (
     <section class="card" aria-label="A request">
       <div class="card-head">
@@ -65,13 +48,13 @@ export function RequestPanel({ id }: { readonly id: string }): JSX.Element {
         <a href="#scheduler">Close</a>
       </div>
       {problem !== undefined && <p class="problem">{problem}</p>}
-      {report !== undefined && <Timeline report={report} />}
+      {answer !== undefined && <Timeline report={answer.data} />}
     </section>
   )
 }
 
 function Timeline({ report }: { readonly report: Report }): JSX.Element {
-  const { timings, timeline, state, tenant } = report
+  const { timings, timeline, state, tenant, parting, sentences } = report
   const total = Math.max(1, ...timeline.map(({ at_ms, until_ms = at_ms }) => until_ms))
   return (
     <>
@@ -80,6 +63,7 @@ function Timeline({ report }: { readonly report: Report }): JSX.Element {
         {timings['cached_tokens']} of {timings['prompt_tokens']} prompt tokens cached,{' '}
         {timings['generated_tokens']} generated
       </p>
+      {parting !== undefined && <p class="hint">{sentences.slice(0, 2).join(' ')}</p>}
       <ol class="timeline">
         {timeline.map((entry, index) => {
           // The answer goes on from its first token to the end.

@@ -5,6 +5,7 @@ import { Slots, Tiers } from './kv-tables.js'
 import { Gantt } from './gantt.js'
 import { type LiveState, shownMs } from './live-state.js'
 import { PolicyForm } from '../policy/policy-form.js'
+import { Programs } from './programs-table.js'
 import { RequestPanel } from './request-panel.js'
 import { EndedRequests, Figures, Queue, Tenants } from './tables.js'
 import { useLive } from './follow-live.js'
@@ -16,8 +17,8 @@ import { useServer } from '../server/server.js'
 /** Milliseconds between two pictures of what changes little from one message to the next. */
 const slowMs = 2000
 
-const choose = (id: string): void => {
-  location.hash = `scheduler/${id}`
+const choose = (id: string | undefined): void => {
+  location.hash = id === undefined ? 'scheduler' : `scheduler/${id}`
 }
 
 /** The scheduler at work: what every slot does, who waits and why, and which policy decides. */
@@ -47,7 +48,7 @@ export function SchedulerPage({
       </Bar>
       <div class="body live">
         <Problem text={problem} />
-        {request !== undefined && <RequestPanel id={request} />}
+        {request !== undefined && <RequestPanel key={request} id={request} />}
         {state === undefined ? (
           <p class="hint">Waiting for the engine …</p>
         ) : (
@@ -106,6 +107,7 @@ function Live({
         />
       </section>
       <Queue state={state} />
+      <Programs model={model} />
       {ended}
       <div class="cards">
         <PolicyForm model={model} inForce={state.policy} />

@@ -1,4 +1,5 @@
 import type { EndedActivity } from '@cllm/core'
+import { missWords, originWords, waitWords } from '@cllm/core/words'
 
 /** Where the first tokens of a request were, or why nowhere. */
 export interface Origin {
@@ -6,21 +7,10 @@ export interface Origin {
   readonly why?: string
 }
 
-const hits: Readonly<Record<string, string>> = {
-  slot: 'in the slot already',
-  copy: 'copied from another slot',
-  ram: 'restored from RAM',
-  disk: 'restored from disk',
-  checkpoint: 'cut back to a checkpoint',
-}
-
-const misses: Readonly<Record<string, string>> = {
-  off: 'it may use none',
-  unknown: 'nothing begins like it',
-  cannot_be_cut: 'no slot can be cut where they part',
-  computing_is_faster: 'computing them is faster',
-  failed: 'they could not be restored',
-}
+type Words = Readonly<Record<string, string>>
+const hits: Words = originWords
+const misses: Words = missWords
+const reasons: Words = waitWords
 
 /** How cached tokens came into a slot. */
 export const hitText = (from: string): string => hits[from] ?? from
@@ -37,17 +27,6 @@ export function cacheText(origin: Origin | undefined): string {
 export function cachedText({ cachedTokens, promptTokens, cache }: EndedActivity): string {
   const origin = cachedTokens > 0 ? cacheText(cache ?? { from: 'slot' }) : ''
   return `${cachedTokens} of ${promptTokens}${origin}`
-}
-
-const reasons: Readonly<Record<string, string>> = {
-  step: 'the running step had to end',
-  slots: 'all slots were taken',
-  cells: 'the KV cells of all slots were taken',
-  budget: 'other prompts filled the steps',
-  policy: 'the policy admitted nobody',
-  order: 'a later one went first',
-  deadline: 'a later one was due sooner',
-  prefix: 'another one computes the same prefix',
 }
 
 /** A reason to wait, in words. */

@@ -2,6 +2,7 @@ import { Braces, Ellipsis, FileText, type IconNode, Pencil, Pin, PinOff, Trash2 
 import type { JSX } from 'preact'
 import { useRef } from 'preact/hooks'
 import type { Conversation } from '../chat/conversation.js'
+import { toJson } from '../chat/media-files.js'
 import { toMarkdown } from '../chat/to-markdown.js'
 import type { Chat } from '../chat/use-chat.js'
 import { download } from '../parts/download.js'
@@ -28,7 +29,11 @@ export function ConversationMenu({
       () => chat.mark(one, { pinned: !isPinned }),
     ],
     ['Save Markdown', FileText, () => download(`${one.title}.md`, toMarkdown(one))],
-    ['Save JSON', Braces, () => download(`${one.title}.json`, JSON.stringify(one, null, 2))],
+    [
+      'Save JSON',
+      Braces,
+      () => void toJson(one).then((json) => download(`${one.title}.json`, json)),
+    ],
     ['Delete', Trash2, () => chat.remove(one)],
   ]
   return (

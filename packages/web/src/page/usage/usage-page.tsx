@@ -1,10 +1,11 @@
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { download } from '../parts/download.js'
 import { Field, Form, Select, useTelling } from '../parts/form.js'
 import { useServer } from '../server/server.js'
+import { useAnswer } from '../server/use-answer.js'
 
 type Sum = Readonly<Record<string, string | number | null>>
 
@@ -25,21 +26,10 @@ export function UsagePage(): JSX.Element {
   const [by, setBy] = useState<string>(groupings[0])
   const [from, setFrom] = useState('')
   const [to, setTo] = useState('')
-  const [found, setFound] = useState<Usage>()
-  const { told, tell, attempt } = useTelling()
+  const { told, attempt } = useTelling()
 
   const query = new URLSearchParams({ by, ...(from && { from }), ...(to && { to }) }).toString()
-  useEffect(() => {
-    const gone = new AbortController()
-    server
-      .json<Usage>(`admin/usage?${query}`, { signal: gone.signal })
-      .then((usage) => {
-        setFound(usage)
-        tell('')
-      })
-      .catch((error: Error) => gone.signal.aborted || tell(error.message))
-    return () => gone.abort()
-  }, [server, query])
+  const { answer: found, problem } = useAnswer<Usage>(`admin/usage?${query}`)
 
   const save = async (): Promise<string> => {
     const response = await server.call(`admin/usage?${query}&format=csv`)
@@ -64,8 +54,10 @@ export function UsagePage(): JSX.Element {
             Save as CSV
           </button>
         </Form>
-        <p role="status">{told}</p>
-        {found !== undefined && told === '' && <UsageTable usage={found} groups={by.split(',')} />}
+        <p role="status">{problem ?? told}</p>
+        {found !== undefined && problem === undefined && (
+          <UsageTable usage={found} groups={by.split(',')} />
+        )}
       </div>
     </>
   )

@@ -15,7 +15,7 @@ const mostNumbers = 40
 export function negationsOf(schema: SchemaObject): readonly Raw[] {
   return [
     ...ofType(schema),
-    ...ofValues(schema),
+    ...(schema.enum === undefined ? [] : otherThan(schema.enum)),
     ...ofNumbers(schema),
     ...ofCounts(schema),
     ...(schema.pattern === undefined
@@ -29,19 +29,11 @@ export function negationsOf(schema: SchemaObject): readonly Raw[] {
 
 function ofType({ type }: SchemaObject): readonly Raw[] {
   if (type === undefined) return []
-  const named = new Set<string>(typeof type === 'string' ? [type] : type)
+  const named = new Set<string>(type)
   // numbers that are no integers have no schema
   if (named.has('integer')) named.add('number')
   const others = valueTypes.filter((one) => !named.has(one))
   return others.length === 0 ? [] : [{ type: others }]
-}
-
-function ofValues(schema: SchemaObject): readonly Raw[] {
-  const lists = [
-    ...(schema.enum === undefined ? [] : [schema.enum]),
-    ...(Object.hasOwn(schema, 'const') ? [[schema.const]] : []),
-  ]
-  return lists.flatMap((values) => otherThan(values))
 }
 
 function otherThan(values: readonly unknown[]): readonly Raw[] {

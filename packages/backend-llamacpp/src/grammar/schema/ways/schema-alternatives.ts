@@ -1,8 +1,10 @@
 import { CllmError } from '@cllm/core'
 import { refusedSchema } from '../../refuse.js'
+import { memberOf } from '../facts.js'
+import { accepts } from '../is-valid.js'
 import { lacking, negationsOf } from './negation.js'
 import type { Conjunction, Place, SchemaDocument } from '../schema-document.js'
-import { heldProperties, type SchemaObject } from '../schema-keywords.js'
+import type { SchemaObject } from '../schema-keywords.js'
 import { withUnevaluated } from './unevaluated.js'
 
 const mostAlternatives = 512
@@ -33,18 +35,14 @@ function valuesOf(document: SchemaDocument, all: Conjunction): Conjunction[] | u
   if (first === undefined || (all.length === 1 && !isCombined(first))) return undefined
   const listed = all.find(({ schema }) => listOf(schema) !== undefined)
   if (listed === undefined) return undefined
-  const kept = listOf(listed.schema)!.filter((value) =>
-    document.judgement.accepts(document, all, value),
-  )
+  const kept = listOf(listed.schema)!.filter((value) => accepts(document, all, value))
   if (kept.length === 0) return []
   const key = `${first.pointer}^${all.map(({ pointer }) => pointer).join(' ')}`
   return [[document.made(key, { enum: kept })]]
 }
 
-function listOf(schema: boolean | SchemaObject): readonly unknown[] | undefined {
-  if (typeof schema === 'boolean') return undefined
-  return schema.enum ?? (Object.hasOwn(schema, 'const') ? [schema.const] : undefined)
-}
+const listOf = (schema: boolean | SchemaObject): readonly unknown[] | undefined =>
+  typeof schema === 'boolean' ? undefined : schema.enum
 
 const combining = ['allOf', 'anyOf', 'oneOf', 'not', 'if', '$ref', '$dynamicRef'] as const
 
@@ -63,12 +61,7 @@ function waysOf(document: SchemaDocument, place: Place, trail: readonly string[]
     const both = product(document, place, ways, others)
     ways = both.length > few ? both.filter((way) => isPossible(document, way)) : both
   }
-  for (const keyword of ['$ref', '$dynamicRef'] as const) {
-    const reference = schema[keyword]
-    if (reference !== undefined) {
-      and(waysOf(document, document.resolve(place, reference, keyword), inner))
-    }
-  }
+  for (const referred of document.referred(place)) and(waysOf(document, referred, inner))
   for (const index of schema.allOf?.keys() ?? []) and(child('allOf', index))
   if (schema.anyOf !== undefined) {
     and([...schema.anyOf.keys()].flatMap((index) => child('anyOf', index)))
@@ -105,11 +98,7 @@ function negatedWays(document: SchemaDocument, place: Place, trail: readonly str
   const direct = negationsOf(schema).flatMap((made, index) =>
     waysOf(document, document.made(`${pointer}^${index}`, made), inner),
   )
-  const referred = (['$ref', '$dynamicRef'] as const).flatMap((keyword) => {
-    const reference = schema[keyword]
-    if (reference === undefined) return []
-    return negatedWays(document, document.resolve(place, reference, keyword), inner)
-  })
+  const referred = document.referred(place).flatMap((one) => negatedWays(document, one, inner))
   return [...direct, ...referred]
 }
 
@@ -270,9 +259,7 @@ function hasType(way: Conjunction): boolean {
   for (const { schema } of way) {
     const { type } = schema as SchemaObject
     if (type === undefined) continue
-    const named = (typeof type === 'string' ? [type] : type).flatMap((one) =>
-      one === 'integer' ? ['integer', 'number'] : [one],
-    )
+    const named = type.flatMap((one) => (one === 'integer' ? ['integer', 'number'] : [one]))
     left = left === undefined ? named : left.filter((one) => named.includes(one))
   }
   return left === undefined || left.length > 0
@@ -283,18 +270,10 @@ function isPossible(document: SchemaDocument, way: Conjunction): boolean {
   if (!hasType(way)) return false
   const required = new Set(way.flatMap(({ schema }) => (schema as SchemaObject).required ?? []))
   return [...required].every((name) => {
-    const all = way.flatMap((place) =>
-      (['properties', heldProperties] as const).flatMap((keyword) => {
-        const named = (place.schema as SchemaObject)[keyword] ?? {}
-        return Object.hasOwn(named, name) ? [document.child(place, keyword, name)] : []
-      }),
-    )
+    const all = way.flatMap((place) => memberOf(document, place, name, []))
     if (all.some(({ schema }) => schema === false)) return false
     document.budget.spend(2 * way.length, way[0]!.pointer)
     const values = all.map(({ schema }) => listOf(schema)).find((list) => list !== undefined)
-    return (
-      values === undefined ||
-      values.some((value) => document.judgement.accepts(document, all, value))
-    )
+    return values === undefined || values.some((value) => accepts(document, all, value))
   })
 }

@@ -1,5 +1,4 @@
 import type { TokenId } from '@cllm/core'
-import { kthLargest, LikeliestFrom } from './likeliest-from.js'
 import { RadixSort } from './radix-sort.js'
 import { blockSize, leastLogit, type VocabularyScan } from '../scan/vocabulary-scan.js'
 
@@ -9,8 +8,6 @@ import { blockSize, leastLogit, type VocabularyScan } from '../scan/vocabulary-s
  * lists are made once and used for every draw.
  */
 export class Candidates {
-  readonly scan: VocabularyScan
-  readonly #likeliest: LikeliestFrom
   readonly #sort = new RadixSort()
   readonly #otherIds: Int32Array
   readonly #otherLogits: Float32Array
@@ -34,9 +31,7 @@ export class Candidates {
   /** Their weights or probabilities, where they have just been computed. */
   readonly weights: Float32Array
 
-  constructor(scan: VocabularyScan) {
-    this.scan = scan
-    this.#likeliest = new LikeliestFrom(scan)
+  constructor(readonly scan: VocabularyScan) {
     this.ids = scan.ids
     this.logits = scan.listed
     this.weights = scan.weights
@@ -100,34 +95,23 @@ export class Candidates {
     this.size = kept
   }
 
+  /** Lists those of the whole vocabulary with at least this logit, whatever was listed before. */
+  relist(logit: number): void {
+    this.#collect(Math.max(logit, leastLogit))
+  }
+
   /** Leaves the `count` likeliest tokens, sorted. Of equal ones those with the smaller ids. */
   keepTop(count: number): void {
-    for (let attempt = 0; this.isWhole; attempt++) {
-      const from = this.#likeliest.find(Math.min(count, this.scan.size), attempt)
-      this.#collect(Math.max(from, leastLogit))
-      if (this.size < count && from > -Infinity) this.isWhole = true
-    }
-    this.sortFirst(count)
+    if (this.isWhole) this.relist(leastOf(this.scan, count, this.largest))
+    this.sort()
     this.keepSorted(count)
   }
 
   /** Sorts all tokens. */
   sort(): void {
     this.list()
-    this.sortFirst(this.size)
-  }
-
-  /** Puts the `count` likeliest tokens in front, sorted. */
-  sortFirst(count: number): void {
-    this.list()
-    if (this.isSorted) return
-    if (count * 2 < this.size) {
-      this.#moveLikeliest(count)
-      this.#sort.sort(this.ids, this.logits, count)
-    } else {
-      this.#sort.sort(this.ids, this.logits, this.size)
-      this.isSorted = true
-    }
+    if (!this.isSorted) this.#sort.sort(this.ids, this.logits, this.size)
+    this.isSorted = true
   }
 
   /** Leaves only the first `count`, which are sorted. */
@@ -174,31 +158,40 @@ export class Candidates {
     }
     this.largest = largest
   }
+}
 
-  #moveLikeliest(count: number): void {
-    const { ids, logits } = this
-    const size = this.size
-    const scratch = this.#otherLogits
-    scratch.set(logits.subarray(0, size))
-    const least = kthLargest(scratch, size, count)
-    let equal = count
-    for (let index = 0; index < size; index++) if (logits[index]! > least) equal -= 1
-    let front = 0
-    let back = 0
-    for (let index = 0; index < size; index++) {
-      const logit = logits[index]!
-      const id = ids[index]!
-      if (logit > least || (logit === least && equal-- > 0)) {
-        ids[front] = id
-        logits[front++] = logit
-      } else {
-        this.#otherIds[back] = id
-        this.#otherLogits[back++] = logit
-      }
-    }
-    ids.set(this.#otherIds.subarray(0, back), front)
-    logits.set(this.#otherLogits.subarray(0, back), front)
+/** Whether tokens at most this far below the largest logit suffice is tried, in this order. */
+export const distances = [1, 2, 3, 4.5, 6, 8, 11, 15, Infinity]
+
+/** Logits are never further apart: 2 ^ this. */
+const widest = 30
+const mostRounds = 8
+
+/**
+ * A logit that at least `count` entries of a vocabulary reach, and not many more where logits differ: of few it is
+ * enough that as many blocks reach it. −Infinity for all entries.
+ */
+function leastOf(scan: VocabularyScan, count: number, largest: number): number {
+  const isFew = count * 4 <= scan.maxima.length
+  const reachedAt = (distance: number): number =>
+    isFew ? scan.countBlocks(largest - distance) : scan.countTokens(largest - distance)
+  if (count * 2 > scan.size) return -Infinity
+  const enough = (isFew ? 2 : 1.25) * count
+  let [near, less, far, reached] = [0, 1, 1, 0]
+  for (; (reached = reachedAt(far)) < count; far *= 2) {
+    if (far > 2 ** widest) return -Infinity
+    near = far
+    less = Math.max(1, reached)
   }
+  for (let round = 0; round < mostRounds && reached > enough; round++) {
+    // counts grow about as powers do
+    const share = Math.log((1.1 * count) / less) / Math.log(reached / less)
+    const middle = near + Math.min(0.9, Math.max(0.1, share)) * (far - near)
+    const there = reachedAt(middle)
+    if (there < count) [near, less] = [middle, Math.max(1, there)]
+    else [far, reached] = [middle, there]
+  }
+  return largest - far
 }
 
 /**

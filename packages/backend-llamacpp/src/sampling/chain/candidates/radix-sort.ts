@@ -88,14 +88,10 @@ export class RadixSort {
 }
 
 /** Numbers that are in the reverse order of the floats with these bits when they count as unsigned. */
-function toKey(bits: number): number {
-  return bits < 0 ? bits : bits ^ 0x7fffffff
-}
+const toKey = (bits: number): number => (bits < 0 ? bits : bits ^ 0x7fffffff)
 
 /** The way back is the same. */
-function toBits(key: number): number {
-  return key < 0 ? key : key ^ 0x7fffffff
-}
+const toBits = (key: number): number => (key < 0 ? key : key ^ 0x7fffffff)
 
 function insertionSort(ids: Int32Array, logits: Float32Array, size: number): void {
   for (let index = 1; index < size; index++) {

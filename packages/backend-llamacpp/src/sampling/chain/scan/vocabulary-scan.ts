@@ -1,3 +1,5 @@
+import { simdModule } from './simd-module.js'
+
 /** This many neighbours in the vocabulary share what is known of their logits. A power of two. */
 export const blockSize = 64
 
@@ -7,14 +9,55 @@ export const leastWeight = 1.2e-37
 /** The smallest number that a logit can be: tokens with −Infinity cannot be drawn. */
 export const leastLogit = -3.4028234663852886e38
 
+/** The parts of the global `WebAssembly` that are used: TypeScript has its types among the DOM's. */
+interface WebAssemblyApi {
+  readonly Module: new (bytes: Uint8Array) => object
+  readonly Memory: new (size: { initial: number }) => { readonly buffer: ArrayBuffer }
+  readonly Instance: new (module: object, imports: object) => { readonly exports: ScanExports }
+}
+
+/** What simd-scan.wat exports; addresses are in bytes. */
+interface ScanExports {
+  findLargest(logits: number, maxima: number, blocks: number): number
+  collect(
+    logits: number,
+    maxima: number,
+    blocks: number,
+    from: number,
+    ids: number,
+    listed: number,
+    packs: number,
+  ): number
+  count(entries: number, number: number, from: number): number
+  addSingly(weights: number, sums: number, blocks: number): number
+  weigh(
+    logits: number,
+    maxima: number,
+    blocks: number,
+    sums: number,
+    weights: number,
+    from: number,
+    temperature: number,
+    shift: number,
+  ): number
+}
+
+const pageBytes = 65_536
+
+const { WebAssembly } = globalThis as unknown as { readonly WebAssembly: WebAssemblyApi }
+
+const bytesOfModule = Buffer.from(simdModule, 'base64')
+const packs = makePacks()
+
+/** What is between two arrays so that each begins at a multiple of 16 bytes. */
+const alignment = 16
+
 /**
- * The passes over the logits of a whole vocabulary that a draw needs, and the lists that they fill.
- * NaN counts as the logit of a token that cannot be drawn, as −Infinity does. The arrays' lengths are
- * multiples of {@link blockSize}; what is behind the vocabulary's end cannot be drawn.
+ * The passes over the logits of a whole vocabulary that a draw needs, and the lists that they fill: all of it lies in
+ * the memory of simd-scan.wat. NaN counts as the logit of a token that cannot be drawn, as −Infinity does. The arrays'
+ * lengths are multiples of {@link blockSize}; what is behind the vocabulary's end cannot be drawn.
  */
-export interface VocabularyScan {
-  /** Entries of the vocabulary. */
-  readonly size: number
+export class VocabularyScan {
   /** The logits of this draw: a copy, to be changed before {@link findLargest}. */
   readonly logits: Float32Array
   /** The largest logit of each block, as {@link findLargest} found them. */
@@ -27,15 +70,86 @@ export interface VocabularyScan {
   readonly ids: Int32Array
   /** Their logits. */
   readonly listed: Float32Array
+  readonly #native: ScanExports
+  readonly #blocks: number
+  readonly #packs: number
+
+  constructor(
+    /** Entries of the vocabulary. */
+    readonly size: number,
+  ) {
+    const blocks = Math.ceil(size / blockSize)
+    const length = blocks * blockSize
+    let bytes = 0
+    const reserve = (entries: number, entryBytes: number): number => {
+      const at = bytes
+      bytes += Math.ceil((entries * entryBytes) / alignment) * alignment
+      return at
+    }
+    const [logits, weights, listed, ids] = Array.from({ length: 4 }, () => reserve(length, 4))
+    const maxima = reserve(blocks, 4)
+    const sums = reserve(blocks, 8)
+    this.#packs = reserve(packs.length, 1)
+    const module = new WebAssembly.Module(bytesOfModule)
+    const whole = new WebAssembly.Memory({ initial: Math.ceil(bytes / pageBytes) })
+    this.#native = new WebAssembly.Instance(module, { scan: { memory: whole } }).exports
+    const memory = whole.buffer
+    new Uint8Array(memory, this.#packs).set(packs)
+    this.#blocks = blocks
+    this.logits = new Float32Array(memory, logits, length).fill(-Infinity)
+    this.weights = new Float32Array(memory, weights, length)
+    this.listed = new Float32Array(memory, listed, length)
+    this.ids = new Int32Array(memory, ids, length)
+    this.maxima = new Float32Array(memory, maxima, blocks)
+    // what is behind the last block counts for none
+    new Float32Array(memory, maxima, Math.ceil(blocks / 4) * 4).fill(-Infinity)
+    this.sums = new Float64Array(memory, sums, blocks)
+  }
+
   /** Reads all logits. The largest one; −Infinity when no token can be drawn. */
-  findLargest(): number
+  findLargest(): number {
+    const { logits, maxima } = this
+    return this.#native.findLargest(logits.byteOffset, maxima.byteOffset, this.#blocks)
+  }
+
+  /** How many blocks have a token whose logit is at least `from`, after {@link findLargest}. */
+  countBlocks(from: number): number {
+    const padded = Math.ceil(this.#blocks / 4) * 4
+    return this.#native.count(this.maxima.byteOffset, padded, from)
+  }
+
+  /** How many tokens have a logit of at least `from`. */
+  countTokens(from: number): number {
+    return this.#native.count(this.logits.byteOffset, this.logits.length, from)
+  }
+
+  /**
+   * The sum of all weights that {@link weigh} found, in single precision and in the order of the tokens:
+   * it rounds as llama.cpp's sum does. No block was left out before.
+   */
+  addSingly(): number {
+    return this.#native.addSingly(this.weights.byteOffset, this.sums.byteOffset, this.#blocks)
+  }
+
   /**
    * Lists the tokens whose logit is at least `from`, in the order of their ids. Blocks without one
    * are not read.
    * @param from - more than −Infinity
    * @returns how many they are
    */
-  collect(from: number): number
+  collect(from: number): number {
+    const { logits, maxima, ids, listed } = this
+    return this.#native.collect(
+      logits.byteOffset,
+      maxima.byteOffset,
+      this.#blocks,
+      from,
+      ids.byteOffset,
+      listed.byteOffset,
+      this.#packs,
+    )
+  }
+
   /**
    * Computes exp(logit ÷ temperature − shift), in single precision as llama.cpp, and adds them up in
    * double precision, for each block and in all.
@@ -43,7 +157,42 @@ export interface VocabularyScan {
    *   not written
    * @param shift - the largest logit ÷ temperature
    */
-  weigh(from: number, temperature: number, shift: number): number
-  /** The same for the first `count` that are listed; 1 or more. Their sum. */
-  weighListed(count: number, temperature: number, shift: number): number
+  weigh(
+    from: number,
+    temperature: number,
+    shift: number,
+    logits = this.logits,
+    blocks = this.#blocks,
+  ): number {
+    return this.#native.weigh(
+      logits.byteOffset,
+      this.maxima.byteOffset,
+      blocks,
+      this.sums.byteOffset,
+      this.weights.byteOffset,
+      from,
+      temperature,
+      shift,
+    )
+  }
+
+  /** The same as {@link weigh} for the first `count` that are listed; 1 or more. Their sum. */
+  weighListed(count: number, temperature: number, shift: number): number {
+    const { listed } = this
+    const blocks = Math.ceil(count / blockSize)
+    // the last block may not be full
+    listed.fill(-Infinity, count, blocks * blockSize)
+    return this.weigh(-Infinity, temperature, shift, listed, blocks)
+  }
+}
+
+/** For each set of four entries, the bytes that move its members to the front. */
+function makePacks(): Uint8Array {
+  const entries = [0, 1, 2, 3]
+  const rows = Array.from({ length: 16 }, (_, set) => {
+    const members = entries.filter((entry) => (set & (1 << entry)) !== 0)
+    const bytes = members.flatMap((entry) => entries.map((byte) => entry * 4 + byte))
+    return [...bytes, ...Array.from({ length: 16 - bytes.length }, () => 0)]
+  })
+  return Uint8Array.from(rows.flat())
 }

@@ -81,7 +81,10 @@ export class DrawRandom {
 }
 
 /** Tokens whose weight is below exp(−this) of the largest are not looked at in a first try. */
-const negligible = 20
+const negligible = 12
+/** And those below exp(−this) are counted apart. */
+const farBelow = 16
+const largestShift = 2048
 
 /**
  * Divides the logits by the temperature and draws from their softmax, as llama.cpp's `temp` and
@@ -98,8 +101,7 @@ export class TemperatureDraw implements FinalDraw {
     const shift = Math.fround(candidates.largest / this.temperature)
     if (!Number.isFinite(shift)) return candidates.likeliest
     const token = candidates.isWhole
-      ? (this.#pickWhole(candidates, share, shift, negligible) ??
-        this.#pickWhole(candidates, share, shift, Infinity))
+      ? (this.#pickLikely(candidates, share, shift) ?? this.#pickWhole(candidates, share, shift))
       : this.#pickListed(candidates, share, shift)
     return token ?? candidates.likeliest
   }
@@ -119,18 +121,35 @@ export class TemperatureDraw implements FinalDraw {
   }
 
   /**
-   * Draws without the blocks in which all scaled logits are `reach` below the largest.
+   * Draws without the tokens whose weights are negligible.
    * @returns undefined when those could make another token the one that is drawn
    */
-  #pickWhole(
-    { scan, largest }: Candidates,
-    share: number,
-    shift: number,
-    reach: number,
-  ): TokenId | undefined {
-    const from = Math.max(leastLogit, largest - reach * this.temperature)
-    const target = scan.weigh(from, this.temperature, shift) * share
-    const missing = scan.size * Math.exp(-reach)
+  #pickLikely({ scan, largest }: Candidates, share: number, shift: number): TokenId | undefined {
+    // beyond it rounding of the scaled logits would count
+    if (Math.abs(shift) > largestShift) return undefined
+    const from = Math.max(leastLogit, largest - negligible * this.temperature)
+    const count = scan.countTokens(from)
+    if (count * 4 > scan.size) return undefined
+    const near = scan.countTokens(Math.max(leastLogit, largest - farBelow * this.temperature))
+    // at most what the others weigh together, and rounding
+    const missing =
+      1.001 * ((near - count) * Math.exp(-negligible) + (scan.size - near) * Math.exp(-farBelow)) +
+      1e-6
+    const { ids, weights } = scan
+    scan.collect(from)
+    const target = scan.weighListed(count, this.temperature, shift) * share
+    let sum = 0
+    for (let index = 0; index < count; index++) {
+      const before = sum
+      sum += weights[index]!
+      if (sum < target) continue
+      return before + missing < target && sum >= target + missing ? ids[index]! : undefined
+    }
+    return undefined
+  }
+
+  #pickWhole({ scan }: Candidates, share: number, shift: number): TokenId | undefined {
+    const target = scan.weigh(leastLogit, this.temperature, shift) * share
     const { sums, weights } = scan
     let sum = 0
     for (let block = 0; block < sums.length; block++) {
@@ -141,11 +160,8 @@ export class TemperatureDraw implements FinalDraw {
       }
       const start = block * blockSize
       for (let token = start; token < start + blockSize; token++) {
-        const before = sum
         sum += weights[token]!
-        if (sum < target || weights[token]! <= leastWeight) continue
-        const isSure = missing === 0 || (before + missing < target && sum >= target + missing)
-        return isSure ? token : undefined
+        if (sum >= target && weights[token]! > leastWeight) return token
       }
     }
     return undefined

@@ -118,12 +118,13 @@ const decoder = new TextDecoder()
  * here only tokens that occur are looked at, and remembered.
  */
 export class SequenceBreakers {
-  readonly #vocabulary: BreakerVocabulary
   readonly #breakers: readonly Uint8Array[]
   readonly #tails = new Map<TokenId, readonly (readonly TokenId[])[]>()
 
-  constructor(vocabulary: BreakerVocabulary, breakers: readonly string[]) {
-    this.#vocabulary = vocabulary
+  constructor(
+    private readonly vocabulary: BreakerVocabulary,
+    breakers: readonly string[],
+  ) {
     this.#breakers = breakers.map((text) => encoder.encode(text).subarray(0, longestBreaker))
   }
 
@@ -134,7 +135,7 @@ export class SequenceBreakers {
   tailsOf(token: TokenId): readonly (readonly TokenId[])[] {
     let tails = this.#tails.get(token)
     if (tails === undefined) {
-      tails = this.#find(this.#vocabulary.bytes(token))
+      tails = this.#find(this.vocabulary.bytes(token))
       this.#tails.set(token, tails)
     }
     return tails
@@ -145,7 +146,7 @@ export class SequenceBreakers {
     for (const breaker of this.#breakers) {
       for (const rest of restsAfter(word, breaker)) {
         const text = decoder.decode(rest)
-        const tail = rest.length === 0 ? nothing : this.#vocabulary.encode(text)
+        const tail = rest.length === 0 ? nothing : this.vocabulary.encode(text)
         const short = tail.slice(0, longestTail)
         tails.set(short.join(), short)
       }

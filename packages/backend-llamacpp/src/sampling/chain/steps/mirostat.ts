@@ -1,9 +1,5 @@
-import type { Candidates } from '../candidates/candidates.js'
+import { type Candidates, distances } from '../candidates/candidates.js'
 import type { ChainStep } from './draws.js'
-
-/** This many tokens are sorted first, and then this many times more until they suffice. */
-const firstSorted = 256
-const growth = 8
 
 /**
  * Mirostat 2 without a memory: leaves the likeliest tokens as long as their expected surprise, the
@@ -16,37 +12,36 @@ const growth = 8
  */
 export class Mirostat implements ChainStep {
   readonly #tau: number
-  readonly #temperature: number
 
   /**
    * @param tau - the expected surprise in bits
    * @param temperature - of the draw after it, above 0
    */
-  constructor(tau: number, temperature: number) {
+  constructor(
+    tau: number,
+    private readonly temperature: number,
+  ) {
     this.#tau = tau * Math.LN2
-    this.#temperature = temperature
   }
 
   apply(candidates: Candidates): void {
-    candidates.list()
-    const { size, logits, largest } = candidates
+    const { logits, largest } = candidates
     // of the tokens so far: the weights, and these times their distances from the likeliest
     let total = 0
-    let distances = 0
+    let spread = 0
     let kept = 0
-    for (let sorted = 0; sorted < size;) {
-      sorted = Math.min(size, Math.max(firstSorted, sorted * growth))
-      candidates.sortFirst(sorted)
-      for (; kept < sorted; kept++) {
-        const distance = (largest - logits[kept]!) / this.#temperature
+    for (const within of distances) {
+      candidates.relist(largest - within)
+      candidates.sort()
+      for (; kept < candidates.size; kept++) {
+        const distance = (largest - logits[kept]!) / this.temperature
         const weight = Math.exp(-distance)
         total += weight
-        distances += weight * distance
-        if (kept > 0 && Math.log(total) + distances / total > this.#tau) {
+        spread += weight * distance
+        if (kept > 0 && Math.log(total) + spread / total > this.#tau) {
           return candidates.keepSorted(kept)
         }
       }
     }
-    candidates.keepSorted(size)
   }
 }

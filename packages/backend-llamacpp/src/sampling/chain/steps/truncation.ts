@@ -1,19 +1,16 @@
-import { type Candidates, softmax } from '../candidates/candidates.js'
+import { type Candidates, distances, softmax } from '../candidates/candidates.js'
 import { RadixSort } from '../candidates/radix-sort.js'
+import { leastLogit } from '../scan/vocabulary-scan.js'
 import type { ChainStep, DrawRandom } from './draws.js'
 
 /** Leaves the k likeliest tokens, sorted. */
 export class TopK implements ChainStep {
-  readonly #count: number
-
   /** @param count - 1 or more */
-  constructor(count: number) {
-    this.#count = count
-  }
+  constructor(private readonly count: number) {}
 
   apply(candidates: Candidates): void {
-    if (candidates.isSorted) candidates.keepSorted(this.#count)
-    else candidates.keepTop(this.#count)
+    if (candidates.isSorted) candidates.keepSorted(this.count)
+    else candidates.keepTop(this.count)
   }
 }
 
@@ -54,53 +51,54 @@ function meanOf(logits: Float32Array, size: number, from: number, power: 1 | 2):
   return count === 0 ? 0 : sum / count
 }
 
-/** This many tokens are sorted first, and then this many times more until they suffice. */
-const firstSorted = 256
-const growth = 8
-
 /**
  * Nucleus sampling: leaves the likeliest tokens that together reach a probability. The sum is made in
  * single precision, like llama.cpp's.
  */
 export class TopP implements ChainStep {
   readonly #reach: number
-  readonly #least: number
 
   /**
    * @param reach - below 1
    * @param least - as many tokens stay, if there are as many
    */
-  constructor(reach: number, least = 0) {
+  constructor(
+    reach: number,
+    private readonly least: number = 0,
+  ) {
     this.#reach = Math.fround(reach)
-    this.#least = least
   }
 
   apply(candidates: Candidates): void {
-    candidates.list()
-    const { size } = candidates
+    if (candidates.isWhole) return this.#ofWhole(candidates)
     const total = softmax(candidates)
-    let sorted = candidates.isSorted ? size : 0
-    for (;;) {
-      const count = this.#count(candidates.weights, sorted)
-      if (count !== undefined || sorted === size) return candidates.keepSorted(count ?? size)
-      sorted = Math.min(size, Math.max(firstSorted, sorted * growth))
-      this.#sortFirst(candidates, sorted, total)
+    candidates.keepSorted(this.#count(candidates, total) ?? candidates.size)
+  }
+
+  /** Lists and sorts few more tokens than the nucleus has. */
+  #ofWhole(candidates: Candidates): void {
+    const { scan, largest } = candidates
+    const all = scan.weigh(leastLogit, 1, largest)
+    const total = scan.addSingly()
+    for (const within of distances) {
+      candidates.relist(largest - within)
+      const { size } = candidates
+      const isLast = within === Infinity
+      if (scan.weighListed(size, 1, largest) < this.#reach * all && !isLast) continue
+      const count = this.#count(candidates, total)
+      if (count !== undefined || isLast) return candidates.keepSorted(count ?? size)
     }
   }
 
-  #sortFirst(candidates: Candidates, count: number, total: number): void {
-    const { scan, weights, largest } = candidates
-    candidates.sortFirst(count)
-    scan.weighListed(count, 1, largest)
-    for (let index = 0; index < count; index++) weights[index] = weights[index]! / total
-  }
-
-  /** How many of the sorted tokens reach it; undefined when all of them do not. */
-  #count(probabilities: Float32Array, sorted: number): number | undefined {
+  /** Sorts them. How many of the likeliest reach it; undefined when all of them do not. */
+  #count(candidates: Candidates, total: number): number | undefined {
+    candidates.sort()
+    const { scan, weights, size, largest } = candidates
+    scan.weighListed(size, 1, largest)
     let sum = 0
-    for (let index = 0; index < sorted; index++) {
-      sum = Math.fround(sum + probabilities[index]!)
-      if (sum >= this.#reach && index + 1 >= this.#least) return index + 1
+    for (let index = 0; index < size; index++) {
+      sum = Math.fround(sum + Math.fround(weights[index]! / total))
+      if (sum >= this.#reach && index + 1 >= this.least) return index + 1
     }
     return undefined
   }
@@ -109,20 +107,21 @@ export class TopP implements ChainStep {
 /** Leaves out tokens whose probability is below this share of the likeliest one's. */
 export class MinP implements ChainStep {
   readonly #below: number
-  readonly #least: number
 
   /**
    * @param share - above 0, at most 1
    * @param least - as many tokens stay, if there are as many
    */
-  constructor(share: number, least = 0) {
-    this.#least = least
+  constructor(
+    share: number,
+    private readonly least: number = 0,
+  ) {
     this.#below = Math.fround(Math.log(Math.fround(share)))
   }
 
   apply(candidates: Candidates): void {
     const from = Math.fround(candidates.largest + this.#below)
-    if (this.#least > 1 && !this.#hasEnough(candidates, from)) candidates.keepTop(this.#least)
+    if (this.least > 1 && !this.#hasEnough(candidates, from)) candidates.keepTop(this.least)
     else candidates.keepFrom(from)
   }
 
@@ -130,10 +129,10 @@ export class MinP implements ChainStep {
     candidates.list()
     const { size, logits } = candidates
     let count = 0
-    for (let index = 0; index < size && count < this.#least; index++) {
+    for (let index = 0; index < size && count < this.least; index++) {
       if (logits[index]! >= from) count += 1
     }
-    return count >= this.#least
+    return count >= this.least
   }
 }
 
@@ -148,7 +147,6 @@ const negligibleSurprise = 34
  */
 export class Typical implements ChainStep {
   readonly #reach: number
-  readonly #least: number
   readonly #sort = new RadixSort()
   #places = new Int32Array(0)
   #scores = new Float32Array(0)
@@ -157,13 +155,15 @@ export class Typical implements ChainStep {
    * @param reach - below 1
    * @param least - as many tokens stay, if there are as many
    */
-  constructor(reach: number, least = 0) {
-    this.#least = least
+  constructor(
+    reach: number,
+    private readonly least: number = 0,
+  ) {
     this.#reach = fround(reach)
   }
 
   apply(candidates: Candidates): void {
-    if (this.#least === 0) candidates.keepFrom(candidates.largest - negligibleSurprise)
+    if (this.least === 0) candidates.keepFrom(candidates.largest - negligibleSurprise)
     candidates.sort()
     softmax(candidates)
     const { size, weights } = candidates
@@ -186,7 +186,7 @@ export class Typical implements ChainStep {
     this.#sort.sort(this.#places, this.#scores, size)
     let sum = 0
     let kept = 0
-    while (kept < size && !(sum > this.#reach && kept >= this.#least)) {
+    while (kept < size && !(sum > this.#reach && kept >= this.least)) {
       sum = fround(sum + weights[this.#places[kept]!]!)
       kept += 1
     }
@@ -205,15 +205,18 @@ export class Xtc implements ChainStep {
   readonly #probability: number
   readonly #threshold: number
   readonly #reach: number
-  readonly #least: number
 
   /**
    * @param probability - of striking, above 0
    * @param temperature - of the draw after it
    * @param least - as many tokens must stay, or none is left out
    */
-  constructor(probability: number, threshold: number, temperature: number, least = 0) {
-    this.#least = least
+  constructor(
+    probability: number,
+    threshold: number,
+    temperature: number,
+    private readonly least: number = 0,
+  ) {
     this.#probability = Math.fround(probability)
     this.#threshold = Math.fround(threshold)
     this.#reach = negligible * Math.max(1, temperature)
@@ -223,13 +226,13 @@ export class Xtc implements ChainStep {
     if (candidates.size < 2 || random.chance() > this.#probability) return
     // what becomes the likeliest token has the threshold's probability at least
     const least = Math.max(this.#threshold, Number.MIN_VALUE)
-    if (candidates.isWhole && this.#least === 0)
+    if (candidates.isWhole && this.least === 0)
       candidates.keepFrom(candidates.largest + Math.log(least) - this.#reach)
     candidates.sort()
     softmax(candidates)
     const { size, weights } = candidates
     let above = 0
     while (above < size && weights[above]! >= this.#threshold) above += 1
-    if (above > 1 && size - (above - 1) >= this.#least) candidates.dropFirst(above - 1)
+    if (above > 1 && size - (above - 1) >= this.least) candidates.dropFirst(above - 1)
   }
 }

@@ -99,7 +99,7 @@ function parseSlo(text: string): Slo {
 }
 
 /** Reads `3` (tenants of equal weight) or `big=3,small=1`. */
-function parseTenants(text: string): TenantShare[] {
+export function parseTenants(text: string): TenantShare[] {
   if (!text.includes('=')) {
     const count = integer(1, 1000)(text)
     return Array.from({ length: count }, (_, index) => ({ name: `tenant-${index + 1}`, weight: 1 }))

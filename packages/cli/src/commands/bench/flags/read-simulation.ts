@@ -1,4 +1,4 @@
-import { builtInMachines, recordedMachine } from '@cllm/simulation'
+import { builtInMachines, recordedMachine, type ServiceParts } from '@cllm/simulation'
 import {
   type Dataset,
   draftWarnings,
@@ -16,6 +16,7 @@ import {
 } from '@cllm/bench'
 import { defined } from '@cllm/core'
 import { createRouter as createBuiltIn } from '@cllm/scheduler'
+import { SimulatedModels } from '../simulated-models.js'
 import { wrong, type Values } from '../../flags/flags.js'
 import { fitted, readDataset } from './read-load.js'
 import type { simulationFlags } from './simulate-flags.js'
@@ -30,7 +31,7 @@ type Flags = Values<typeof simulationFlags>
  * @throws `invalid_configuration` for contradictory flags, `invalid_dataset` for an invalid file
  */
 export function readSimulation(flags: Flags, factory: PolicyFactory): SimulationSetup {
-  const { seed, router, slo } = flags
+  const { seed, router, slo, images } = flags
   if (flags.trace !== undefined && flags.dataset !== undefined) {
     throw wrong('--trace and --dataset: expected one of them, got both')
   }
@@ -45,11 +46,12 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     dataset,
     seed,
     requests,
-    ...defined({ tenants: flags.tenants }),
+    ...defined({ tenants: flags.tenants, models: flags.models }),
   }
   const limits = replayed?.limits
   const machines = flags.machines ?? replayed?.engines ?? 1
-  const contextSize = flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests)
+  const contextSize =
+    flags['ctx-size'] ?? limits?.contextSize ?? longest(dataset, requests, images?.tokens)
   const { 'kv-tokens': kvTokens = limits?.kvTokens, draft: draftShare } = flags
   const { speculative: acceptance } = flags
   if (draftShare !== undefined && acceptance === undefined) {
@@ -65,10 +67,11 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     slots: flags.slots ?? limits?.slots ?? 16,
     contextSize,
     batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
-    ...defined({ acceptance, draftShare, kvTokens }),
+    ...defined({ acceptance, draftShare, kvTokens, images }),
     ...(acceptance === undefined && defined({ warnings: replayed?.draftWarnings })),
     machines,
     ...readFleet(flags, machines, factory),
+    ...readModels(flags, factory),
     router,
     slo,
   }
@@ -89,6 +92,28 @@ function readFleet(flags: Flags, machines: number, factory: PolicyFactory) {
     fronts === 1 && viewAgeMs === 0 && deaths === 0 && spread === 1 && drains.length === 0
   const fleet = { fronts, viewAgeMs, deaths, spread, drains }
   return { createRouter, ...(isPlain ? {} : { fleet }) }
+}
+
+/** The models, if there are several. */
+function readModels(flags: Flags, { modelSchedulers }: PolicyFactory) {
+  const { models, 'max-loaded-models': maxLoaded, 'load-ms': times } = flags
+  if (models === undefined) return {}
+  if (modelSchedulers === undefined) throw wrong('--models: there are no model schedulers')
+  const { name, options } = readNamed('--model-scheduler', flags['model-scheduler'])
+  const policy = () => modelSchedulers.create(name, options)
+  policy()
+  const names = models.map((one) => one.name)
+  const loadMs = (index: number): number => times[index % times.length]!
+  return {
+    models: { scheduler: flags['model-scheduler'], maxLoaded },
+    serve: (parts: ServiceParts) =>
+      new SimulatedModels(parts, {
+        names,
+        loadMs,
+        maxLoaded,
+        scheduler: { name, policy: policy() },
+      }),
+  }
 }
 
 /** A name, and options as JSON after a colon. */
@@ -157,7 +182,7 @@ function readShape({ rate, concurrency, burstiness, ramp }: Flags, dataset: Data
 }
 
 /** Tokens of the longest request, prompt and answer, rounded up to a multiple of 1,024. */
-function longest(dataset: Dataset, requests: number): number {
+function longest(dataset: Dataset, requests: number, more = 0): number {
   const { size = Infinity } = dataset
   let most = 0
   for (let index = 0; index < Math.min(size, requests); index++) {
@@ -166,5 +191,5 @@ function longest(dataset: Dataset, requests: number): number {
     for (; turn !== undefined; turn = turn.next) all += turn.inputTokens + turn.outputTokens
     most = Math.max(most, all)
   }
-  return Math.ceil(most / 1024) * 1024
+  return Math.ceil((most + more) / 1024) * 1024
 }

@@ -2,8 +2,8 @@ import { parseLengths } from '@cllm/bench'
 import { defaultRouterName } from '@cllm/scheduler'
 import { builtInMachines } from '@cllm/simulation'
 import { many, one } from '../../flags/flags.js'
-import { drain, integer, list, positive, share } from '../../flags/values.js'
-import { loadFlags } from './load-flags.js'
+import { drain, images, integer, list, positive, share } from '../../flags/values.js'
+import { loadFlags, parseTenants } from './load-flags.js'
 
 const machineNames = [...builtInMachines.keys()]
 
@@ -55,6 +55,10 @@ export const simulationFlags = {
   deaths: one('SHARE', 'Share of the machines that die each minute', share, '0'),
   spread: one('FACTOR', 'The slowest machine takes this many times as long', positive, '1'),
   drain: one('N@S,…', 'Machines that take nothing new after this many seconds', list(drain), []),
+  models: one('SPEC', 'Models: a number, or weights such as big=3,small=1', parseTenants),
+  'max-loaded-models': one('N', 'Models in memory at a time', integer(1), '2'),
+  'model-scheduler': one('NAME', 'Which ones: lru, turns, or of a plugin', String, 'lru'),
+  'load-ms': one('MS,…', 'What the load of each model takes', list(positive), [2000]),
   speculative: one(
     'SHARE',
     'Speculates; drafts are right with this probability (default: no drafts)',
@@ -64,6 +68,11 @@ export const simulationFlags = {
     'SHARE',
     'Guesses of a model, whose passes take this share of the time (default 0)',
     share,
+  ),
+  images: one(
+    'SPEC',
+    'Share of requests with an image, its tokens, ms to encode it: 0.5,300,150',
+    images,
   ),
   seed: one('N', 'Same seed, same result', integer(0, 2 ** 32 - 1), '1'),
   slo: loadFlags.slo,

@@ -1,4 +1,5 @@
 import type { StateFile } from '../../../contracts/engine/state-files.js'
+import type { Program } from '../../programs/program.js'
 import type { BlockChain } from '../block-chain.js'
 
 /** A state that can be found by its tokens. */
@@ -21,6 +22,8 @@ export interface SavedState extends IndexedState {
   pinned?: boolean
   /** The same for a time. */
   kept?: KeptState
+  /** Whose conversation it is; undefined: nobody's who is known. */
+  readonly program?: Program | undefined
   /** How often it could not be restored. */
   failures: number
   /** How often it, or what it goes on from, was wanted. */

@@ -62,7 +62,7 @@ export class StateCache {
     @inject(BetweenSteps) between: BetweenSteps,
   ) {
     this.#states = cacheRamBytes > 0 ? states : undefined
-    this.worth = new StateWorth(this.#states, () => this.#store, costs)
+    this.worth = new StateWorth(this.#states, () => this.#store, costs, clock)
     const gainMs = (state: SavedState) => this.worth.gainMs(state)
     this.#store = new StateStore(cacheRamBytes, clock, gainMs, memory)
     if (files !== undefined && this.#states !== undefined) {
@@ -250,7 +250,7 @@ export class StateCache {
     for (const slot of slots) {
       if (slot.owner === undefined && this.worth.isWorthSaving(slot)) await this.transfer.save(slot)
     }
-    await this.#disk.flush()
+    await this.#disk.close(this.#store.states)
   }
 
   /** Whether there is something to compute from now on: files are written while there is nothing. */

@@ -26,8 +26,8 @@ export class StateDisk {
   readonly #waiting = new Set<SavedState>()
   /** Whether there is nothing to compute. */
   #isResting = true
-  /** How many wait until all is written. */
-  #flushes = 0
+  /** Whether somebody waits until all is written. */
+  #isClosing = false
   /** Has what waits look again whether its time has come. */
   #look = () => {}
   /** How often all was dropped: what was on its way then is not written. */
@@ -66,6 +66,7 @@ export class StateDisk {
 
   /** Writes a state when those before it are written. It must not change until then. */
   put(state: SavedState, replaces: boolean): void {
+    if (this.files.whenClosing === true && !this.#isClosing) return
     if (this.index.find(state.chain, lengthOf(state), state.partial) !== undefined) return
     if (replaces && !state.partial) this.#skipOlder(state)
     state.holds++
@@ -113,18 +114,22 @@ export class StateDisk {
   }
 
   #isTime(latest: number): boolean {
-    if (this.#isResting || this.#flushes > 0 || this.clock.now() >= latest) return true
+    if (this.#isResting || this.#isClosing || this.clock.now() >= latest) return true
     let bytes = 0
     for (const state of this.#waiting) bytes += memoryOf(state)
     return bytes > waitingShare * this.ramBytes
   }
 
-  /** Resolves when all is written. */
-  async flush(): Promise<void> {
-    this.#flushes++
+  /**
+   * Resolves when all is written.
+   *
+   * @param states - what is in RAM, the latest used last: where that was not to be written before
+   */
+  async close(states: Iterable<SavedState>): Promise<void> {
+    this.#isClosing = true
+    if (this.files.whenClosing === true) for (const state of states) this.put(state, false)
     this.#look()
     await this.#writing
-    this.#flushes--
   }
 
   /**
@@ -144,8 +149,9 @@ export class StateDisk {
     }
     const onLate = (end: Promise<void>) => void (back = end)
     const data = await this.files.read(state.file, allocated, onLate)
-    if (data !== undefined) void this.files.touch(state.file)
-    else if (hasRoom) {
+    if (data !== undefined) {
+      void (this.files.whenClosing === true ? this.remove(state) : this.files.touch(state.file))
+    } else if (hasRoom) {
       this.failed++
       if (back === undefined) this.#forget(state)
       else void this.#hide(state, back)

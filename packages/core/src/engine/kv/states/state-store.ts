@@ -15,7 +15,8 @@ const mostUses = 8
  * Keeps states within a number of bytes. Dropped first is what saves the least time for its memory: how
  * often it was wanted × the milliseconds that it saves ÷ its bytes, and on top of that the worth of what
  * was dropped last when it was used, so that what nobody wants any more ages (GreedyDual-Size-Frequency:
- * Cherkasova, "Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy", 1998).
+ * Cherkasova, "Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy", 1998);
+ * all that by the chance that its program returns.
  */
 export class StateStore {
   readonly index = new StateIndex<SavedState>()
@@ -175,9 +176,9 @@ export class StateStore {
     while (this.bytes + size > this.limit) {
       const least = this.#leastWorth()
       if (least === undefined) return false
-      this.#floor = Math.max(this.#floor, least.worth)
+      this.#floor = Math.max(this.#floor, least[1])
       this.evictions++
-      this.remove(least)
+      this.remove(least[0])
     }
     return true
   }
@@ -212,11 +213,13 @@ export class StateStore {
   }
 
   /** Of equals the one that was not used for the longest time. */
-  #leastWorth(): SavedState | undefined {
-    let least: SavedState | undefined
+  #leastWorth(): readonly [SavedState, number] | undefined {
+    let least: readonly [SavedState, number] | undefined
+    const now = this.clock.now()
     for (const state of this.#states) {
       if (!this.#canBeDropped(state)) continue
-      if (least === undefined || state.worth < least.worth) least = state
+      const worth = state.worth * (state.program?.returnChance(now) ?? 1)
+      if (least === undefined || worth < least[1]) least = [state, worth]
     }
     return least
   }

@@ -78,7 +78,7 @@ export class StateTransfer {
 
   /** Saves a slot, or a checkpoint of it; returns whether it did. */
   async save(
-    { id, chain, length }: Pick<Slot, 'id' | 'chain' | 'length'>,
+    { id, chain, length, program }: Pick<Slot, 'id' | 'chain' | 'length' | 'program'>,
     partial = false,
   ): Promise<boolean> {
     const { states } = this
@@ -100,7 +100,7 @@ export class StateTransfer {
     const { byteLength: bytes } = data
     if (partial) this.checkpointBytes = bytes
     else this.costs.states.onSaved(length, bytes, ms)
-    const state: SavedState = { chain: own, partial, bytes, data, ...unused() }
+    const state: SavedState = { chain: own, partial, bytes, data, program, ...unused() }
     this.store.add(state, older)
     if (!partial) this.store.expect(bytes)
     this.disk?.put(state, states.cutsAnywhere)

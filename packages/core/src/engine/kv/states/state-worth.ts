@@ -1,3 +1,4 @@
+import type { Clock } from '../../../contracts/clock.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { Slot } from '../../engine-parts.js'
@@ -15,6 +16,7 @@ export class StateWorth {
     private readonly states: SlotStates | undefined,
     private readonly store: () => StateStore,
     private readonly costs: EngineCosts,
+    private readonly clock: Pick<Clock, 'now'>,
   ) {}
 
   /**
@@ -33,11 +35,16 @@ export class StateWorth {
   savesBeforeLoss(slot: Slot, kept: number): boolean {
     const lost = slot.length - kept
     if (this.states === undefined || lost < blockSize || !this.isWorthSaving(slot)) return false
-    const { steps, states, reuseShare } = this.costs
+    const { steps, states } = this.costs
     // Few tokens are worth it only for themselves: what is before them stays in the slot.
-    const chance = Math.max(leastChance, reuseShare)
     const ms = states.saveMs(states.bytesOf(slot.length))
-    return lost >= minimumWait || chance * steps.tokensMs(lost) > ms
+    return lost >= minimumWait || this.#chance(slot) * steps.tokensMs(lost) > ms
+  }
+
+  /** The chance that what a slot holds is wanted again, if not soon. */
+  #chance({ program }: Slot): number {
+    const chance = program?.returnChance(this.clock.now()) ?? this.costs.reuseShare
+    return Math.max(leastChance, chance)
   }
 
   /** Milliseconds that restoring a state saves, against computing what no other state gives. */
@@ -50,11 +57,11 @@ export class StateWorth {
 
   /** Whether having it back is likely to save more time than saving it takes. */
   isWorthSaving(slot: Slot): boolean {
-    const { steps, states, reuseShare } = this.costs
+    const { steps, states } = this.costs
     if (slot.chain === undefined || slot.length < minimumWait || this.#isSaved(slot)) return false
     const bytes = states.bytesOf(slot.length)
     const gainMs = steps.tokensMs(slot.length) - states.loadMs(bytes)
-    return Math.max(leastChance, reuseShare) * gainMs > states.saveMs(bytes)
+    return this.#chance(slot) * gainMs > states.saveMs(bytes)
   }
 
   #isSaved({ chain, length }: Slot): boolean {

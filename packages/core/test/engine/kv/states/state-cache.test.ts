@@ -424,6 +424,24 @@ const bound = (files: StateFiles): StateFiles => ({
   remove: (file) => files.remove(file),
 })
 
+t.test('conversations wait in files only while their model has left', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const open = () => caching({ stateFiles: folderOf(folder, { whenClosing: true }).files })
+  const first = open()
+  const { said } = await ask(t, first, promptOf(100, 1))
+  for (const family of [2, 3]) await ask(t, first, promptOf(100, family))
+  t.same(existsSync(folder) ? readdirSync(folder) : [], [])
+  await first.run(first.engine.close())
+  t.equal(readdirSync(folder).length, 3)
+  const second = open()
+  t.equal((await ask(t, second, [...said, 5])).cached, said.length - 1)
+  // The file goes after its state was read, beside the engine's loop.
+  await until(() => readdirSync(folder).length === 2)
+  rmSync(folder, { recursive: true })
+  await second.run(second.engine.close())
+  t.notOk(existsSync(folder), 'the server ends')
+})
+
 t.test('conversations survive a restart', async (t) => {
   const folder = join(t.testdir(), 'states')
   const first = caching({ stateFiles: folderOf(folder).files })

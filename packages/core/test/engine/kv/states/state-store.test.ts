@@ -55,3 +55,11 @@ t.test('so does that of one that was still read when it was removed', (t) => {
   t.strictSame(asked, [])
   t.end()
 })
+
+t.test('a state whose program is gone is dropped before others', (t) => {
+  const { store, older, longer } = made(limit)
+  store.add({ ...longer, program: { returnChance: () => 0.01 } as never })
+  t.ok(store.room(long, 4), 'the one that was used last leaves')
+  t.same([...store.states], [older])
+  t.end()
+})

@@ -20,13 +20,11 @@ export function readLiteral(
 
 class LiteralReader {
   at = 0
-  readonly #text: string
-  readonly #quotes: readonly string[]
 
-  constructor(text: string, quotes: readonly string[]) {
-    this.#text = text
-    this.#quotes = quotes
-  }
+  constructor(
+    private readonly text: string,
+    private readonly quotes: readonly string[],
+  ) {}
 
   /** From an opening bracket to the one that ends it. */
   members(ends: '}' | ')'): string {
@@ -34,7 +32,7 @@ class LiteralReader {
     const members: string[] = []
     for (;;) {
       this.#skip(/[\s,]*/y)
-      if (this.#text[this.at] === ends) break
+      if (this.text[this.at] === ends) break
       const key = this.#quote() ?? this.#word(/[^\s:=,{}()[\]]+/y)
       this.#skip(/\s*[:=]\s*/y, true)
       members.push(`${JSON.stringify(key)}: ${this.#value()}`)
@@ -46,7 +44,7 @@ class LiteralReader {
   #value(): string {
     const text = this.#quote()
     if (text !== undefined) return JSON.stringify(text)
-    const first = this.#text[this.at]
+    const first = this.text[this.at]
     if (first === '{') return this.members('}')
     if (first === '[' || first === '(') return this.#list(first === '[' ? ']' : ')')
     const word = this.#word(/[^,{}()[\]]+/y).trim()
@@ -64,7 +62,7 @@ class LiteralReader {
     const items: string[] = []
     for (;;) {
       this.#skip(/[\s,]*/y)
-      if (this.#text[this.at] === ends) break
+      if (this.text[this.at] === ends) break
       items.push(this.#value())
     }
     this.at++
@@ -73,14 +71,14 @@ class LiteralReader {
 
   /** The text between two quotes, if there is one here. */
   #quote(): string | undefined {
-    const quote = this.#quotes.find((quote) => this.#text.startsWith(quote, this.at))
+    const quote = this.quotes.find((quote) => this.text.startsWith(quote, this.at))
     if (quote === undefined) return undefined
     let text = ''
-    for (this.at += quote.length; !this.#text.startsWith(quote, this.at); this.at++) {
-      if (this.at >= this.#text.length) throw new Error('it goes on')
-      const isEscape = quote.length === 1 && this.#text[this.at] === '\\'
+    for (this.at += quote.length; !this.text.startsWith(quote, this.at); this.at++) {
+      if (this.at >= this.text.length) throw new Error('it goes on')
+      const isEscape = quote.length === 1 && this.text[this.at] === '\\'
       if (isEscape) this.at++
-      text += isEscape ? unescaped(this.#text[this.at] ?? '') : this.#text[this.at]
+      text += isEscape ? unescaped(this.text[this.at] ?? '') : this.text[this.at]
     }
     this.at += quote.length
     return text
@@ -89,13 +87,13 @@ class LiteralReader {
   #word(pattern: RegExp): string {
     const start = this.at
     this.#skip(pattern, true)
-    if (this.at >= this.#text.length) throw new Error('it goes on')
-    return this.#text.slice(start, this.at)
+    if (this.at >= this.text.length) throw new Error('it goes on')
+    return this.text.slice(start, this.at)
   }
 
   #skip(pattern: RegExp, isNeeded = false): void {
     pattern.lastIndex = this.at
-    const found = pattern.exec(this.#text)?.[0] ?? ''
+    const found = pattern.exec(this.text)?.[0] ?? ''
     if (found === '' && isNeeded) throw new Error('it is something else')
     this.at += found.length
   }

@@ -45,9 +45,6 @@ export function argumentSchemas(parameters: unknown): Schema {
 
 /** Arguments one after the other between marks of their own, given as JSON while they come. */
 export class TaggedArguments implements CallReader {
-  readonly #marks: ArgumentMarks
-  readonly #schemas: Readonly<Record<string, unknown>>
-  readonly #closings: readonly string[]
   #held = ''
   #json = '{'
   #count = 0
@@ -60,14 +57,10 @@ export class TaggedArguments implements CallReader {
    * @param closings - what may stand behind the last one
    */
   constructor(
-    marks: ArgumentMarks,
-    schemas: Readonly<Record<string, unknown>>,
-    closings: readonly string[],
-  ) {
-    this.#marks = marks
-    this.#closings = closings
-    this.#schemas = schemas
-  }
+    private readonly marks: ArgumentMarks,
+    private readonly schemas: Readonly<Record<string, unknown>>,
+    private readonly closings: readonly string[],
+  ) {}
 
   push(piece: string): CallProgress {
     this.#held += piece
@@ -104,15 +97,15 @@ export class TaggedArguments implements CallReader {
   #begin(isLast: boolean): boolean {
     if (this.#isOver) return false
     const text = this.#held.trimStart()
-    const { open, value } = this.#marks
-    const ends = this.#closings.some((closing) => text.startsWith(closing))
+    const { open, value } = this.marks
+    const ends = this.closings.some((closing) => text.startsWith(closing))
     if (ends || !text.startsWith(open)) {
       if (!ends && open.startsWith(text) && !isLast) return false
       this.#finish()
       return false
     }
     // the mark of an argument may be the beginning of what ends the call
-    const mayEnd = this.#closings.some((closing) => closing.startsWith(text))
+    const mayEnd = this.closings.some((closing) => closing.startsWith(text))
     if (mayEnd && !isLast) return false
     const [before = '', after] = value.split(anyText)
     const at = text.indexOf(before.trimEnd(), open.length + 1)
@@ -123,17 +116,17 @@ export class TaggedArguments implements CallReader {
     const type =
       after === undefined ? undefined : text.slice(at + before.length, match.end - after.length)
     const isText =
-      type === undefined ? takesOnlyText(this.#schemas[key]) : type === this.#marks.textType
+      type === undefined ? takesOnlyText(this.schemas[key]) : type === this.marks.textType
     this.#held = text.slice(match.end)
     this.#json += `${this.#count++ === 0 ? '' : ', '}${JSON.stringify(key)}: ${isText ? '"' : ''}`
-    const close = this.#marks.close.replaceAll(argumentName, key)
+    const close = this.marks.close.replaceAll(argumentName, key)
     this.#value = { key, close, isText, isFirst: true, isTyped: type !== undefined }
     return true
   }
 
   /** Reads a value; true when it is over. */
   #goOn(value: Value): boolean {
-    const { before, after } = this.#marks
+    const { before, after } = this.marks
     if (value.isFirst && before !== '') {
       if (this.#held.length < before.length && before.startsWith(this.#held)) return false
       if (this.#held.startsWith(before)) this.#held = this.#held.slice(before.length)
@@ -158,7 +151,7 @@ export class TaggedArguments implements CallReader {
     const text = after !== '' && padded.endsWith(after) ? padded.slice(0, -after.length) : padded
     this.#json += value.isText
       ? `${escaped(text)}"`
-      : argumentJson(text, this.#schemas[value.key], value.isTyped)
+      : argumentJson(text, this.schemas[value.key], value.isTyped)
     this.#held = this.#held.slice(at + value.close.length)
     this.#value = undefined
     return true

@@ -4,6 +4,9 @@ import type { BatchError, BatchObject, Kept } from '../batch-objects.js'
 import type { BatchStore } from '../batch-store.js'
 import type { BatchLine } from './line-sender.js'
 
+/** Of the lines of Anthropic's batches. */
+export const messagesEndpoint = '/v1/messages'
+
 /** Lines of an input file at most, as OpenAI has it. */
 const mostLines = 50_000
 /** Errors that are told at most. */

@@ -43,18 +43,18 @@ interface Services {
 }
 
 /**
- * Answers lines by a protocol's own routes, without a connection. They count towards the limits that the
+ * Answers lines by the protocols' own routes, without a connection. They count towards the limits that the
  * owner's key has at that time.
  *
  * @param access - the keys; undefined on servers without
  */
 export function lineSender(
-  protocol: KoaProtocol,
+  protocols: readonly KoaProtocol[],
   engines: EngineDirectory,
   services: Services,
   access: KeyAccess | undefined,
 ): SendLine {
-  const table = new RouteTable([protocol])
+  const table = new RouteTable(protocols)
   const unknown = new UnknownFields()
   const ask = async ({ url, body }: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
     checkBody(body)

@@ -28,7 +28,11 @@ export function yieldingEngines(
   throttle: Throttle,
   services: Services,
 ): EngineDirectory {
-  return wrapEngines(directory, (client) =>
+  const urgency = { priority: batchPriority }
+  const waiting = overriding(directory, {
+    open: (id, options) => directory.open(id, { ...options, urgency }),
+  })
+  return wrapEngines(waiting, (client) =>
     overriding(client, {
       submit(request, options) {
         const { sampling = {} } = request

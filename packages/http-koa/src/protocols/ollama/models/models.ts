@@ -117,6 +117,7 @@ export async function show(call: CallOf<typeof showSchema>, ollama: OllamaContex
           'tools',
           ...(thinks ? ['thinking'] : []),
           ...(info?.model.images === true ? ['vision'] : []),
+          ...(info?.model.audio === true ? ['audio'] : []),
           ...(info?.infill === undefined ? [] : ['insert']),
         ],
     modified_at: timeText(ollama.started),

@@ -68,9 +68,8 @@ export const isScored = ({ echo, logprobs }: CompletionsFields): boolean =>
  * One token at least is generated. Those who score a text ask for one and cut it off, as
  * lm-evaluation-harness does: so it must be there, even where the model would end.
  */
-function scoringSettings({ max_tokens: maxTokens }: CompletionsFields) {
-  return maxTokens === undefined || maxTokens > 1 ? {} : { maxTokens: 1, ignoreEos: true }
-}
+const scoringSettings = ({ max_tokens: maxTokens }: CompletionsFields) =>
+  maxTokens === undefined || maxTokens > 1 ? {} : { maxTokens: 1, ignoreEos: true }
 
 function refuse(fields: CompletionsFields): void {
   if (fields.max_tokens === 0 && !isScored(fields)) {

@@ -1,4 +1,5 @@
 import { CllmError, type StateFile, type StateFiles } from '@cllm/core'
+import { invalidField } from '../../../request/refusals.js'
 
 /** An item of a conversation, as a client sent it or as the server answered; each has an id here. */
 export interface KeptItem {
@@ -55,9 +56,7 @@ const restarted = {
  */
 export class KeptItems {
   #index: Promise<Map<string, StateFile>> | undefined
-  /** What is not written yet. */
-  readonly #unwritten = new Map<string, Kept>()
-  /** One change after the other. */
+  /** One after the other: what is read while it is replaced seems damaged. */
   #changing: Promise<unknown> = Promise.resolve()
   /** Ends responses that are computed now. */
   readonly #running = new Map<string, Running>()
@@ -67,41 +66,44 @@ export class KeptItems {
   /** Keeps it, in place of what was kept before; resolves with whether it is written. */
   async put(owner: string, kept: Kept): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
-    this.#unwritten.set(scope, kept)
-    return await this.#inTurn(async (index) => {
-      // it may have been replaced or removed meanwhile
-      return this.#unwritten.get(scope) !== kept || (await this.#write(index, scope, kept))
-    })
+    return await this.#inTurn(async (index) => await this.#write(index, scope, kept))
   }
 
-  /** Keeps the answer of a response that was computed, unless it was removed meanwhile. */
-  finish(owner: string, kept: Kept<ResponseObject>): void {
+  /**
+   * Keeps the answer of a response that was computed, unless it was removed meanwhile; resolves with
+   * whether it is written. It is computed still until then.
+   */
+  async finish(owner: string, kept: Kept<ResponseObject>): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
     const running = this.#running.get(scope)
-    if (running === undefined) return
+    if (running === undefined) return false
+    const isWritten = await this.#inTurn(async (index) => {
+      return this.#running.get(scope) === running && (await this.#write(index, scope, kept))
+    })
     this.#running.delete(scope)
-    void this.put(owner, kept)
     running.finish()
+    return isWritten
   }
 
   /** @throws `not_found` */
   async response(owner: string, id: string, field = 'id'): Promise<Kept<ResponseObject>> {
-    const { object, items } = await this.#get<ResponseObject>(owner, id, 'response', field)
-    const isUnderWay = object.status === 'in_progress' && !this.#running.has(scopeOf(owner, id))
-    return {
-      object: isUnderWay ? { ...object, status: 'failed', error: restarted } : object,
-      items,
-    }
+    return await this.#inTurn(async () => {
+      // Before it is read: it may be cancelled meanwhile.
+      const isRunning = this.#running.has(scopeOf(owner, id))
+      const { object, items } = await this.#get<ResponseObject>(owner, id, 'response', field)
+      const isLost = object.status === 'in_progress' && !isRunning
+      return { object: isLost ? { ...object, status: 'failed', error: restarted } : object, items }
+    })
   }
 
-  /** With what was added to it before. @throws `not_found` */
+  /** @throws `not_found` */
   async conversation(owner: string, id: string, field = 'id'): Promise<Kept<ConversationObject>> {
     return await this.#inTurn(
       async () => await this.#get<ConversationObject>(owner, id, 'conversation', field),
     )
   }
 
-  /** Changes a conversation, and returns it as it is then. @throws `not_found` */
+  /** Changes a conversation, and returns it as it is then. @throws `not_found`, `storage_failed` */
   async change(
     owner: string,
     id: string,
@@ -110,8 +112,8 @@ export class KeptItems {
     const scope = scopeOf(owner, id)
     return await this.#inTurn(async (index) => {
       const changed = change(await this.#get<ConversationObject>(owner, id, 'conversation'))
-      await this.#write(index, scope, changed)
-      return changed
+      if (await this.#write(index, scope, changed)) return changed
+      throw new CllmError('storage_failed', 'The change cannot be kept; the log says why')
     })
   }
 
@@ -125,7 +127,7 @@ export class KeptItems {
     const turns: (readonly KeptItem[])[] = []
     for (let next: string | null = id; next !== null;) {
       const { object, items }: Kept<ResponseObject> = await this.response(owner, next, field)
-      if (object.status === 'in_progress') throw refused(field, `${next} has no answer yet`)
+      if (object.status === 'in_progress') throw invalidField(field, `${next} has no answer yet`)
       turns.push([...items, ...object.output])
       next = object.previous_response_id
     }
@@ -134,14 +136,13 @@ export class KeptItems {
 
   /** Forgets it, and ends it if it is computed now. @throws `not_found` */
   async remove(owner: string, id: string, kind: 'response' | 'conversation'): Promise<void> {
-    await this.#get(owner, id, kind)
     const scope = scopeOf(owner, id)
-    const running = this.#running.get(scope)
-    this.#running.delete(scope)
-    running?.ending.abort(ended)
-    running?.finish()
-    this.#unwritten.delete(scope)
     await this.#inTurn(async (index) => {
+      await this.#get(owner, id, kind)
+      const running = this.#running.get(scope)
+      this.#running.delete(scope)
+      running?.ending.abort(ended)
+      running?.finish()
       const file = index.get(scope)
       index.delete(scope)
       if (file !== undefined) await this.files.remove(file)
@@ -168,21 +169,18 @@ export class KeptItems {
     kind: 'response' | 'conversation',
     field = 'id',
   ): Promise<Kept<Kind>> {
-    const scope = scopeOf(owner, id)
-    const kept = this.#unwritten.get(scope) ?? (await this.#read(scope))
+    const kept = await this.#read(scopeOf(owner, id))
     if (kept?.object.object === kind) return kept as Kept<Kind>
     const message = `There is no ${kind} "${id.slice(0, 64)}" here`
     throw new CllmError('not_found', message, { details: { field } })
   }
 
   async #write(index: Map<string, StateFile>, scope: string, kept: Kept): Promise<boolean> {
-    this.#unwritten.set(scope, kept)
     const data = Buffer.from(JSON.stringify(kept))
     const file = await this.files.write({ key, scope, partial: false, tokens: [] }, data)
     const removed = new Set(file?.removed)
     for (const [other, { name }] of index) if (removed.has(name)) index.delete(other)
     if (file !== undefined) index.set(scope, file)
-    if (this.#unwritten.get(scope) === kept) this.#unwritten.delete(scope)
     return file !== undefined
   }
 
@@ -215,8 +213,5 @@ export class KeptItems {
 }
 
 const ended = new CllmError('cancelled', 'The request was cancelled: its response was stopped')
-
-const refused = (field: string, what: string): CllmError =>
-  new CllmError('invalid_request', `${field}: ${what}`, { details: { field } })
 
 const scopeOf = (owner: string, id: string): string => JSON.stringify([owner, id])

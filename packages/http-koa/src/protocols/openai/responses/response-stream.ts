@@ -1,7 +1,7 @@
 import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart, ToolCall } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
-import type { Generation, GenerationEvent } from '../../../request/generation.js'
+import type { EndEvent, Generation, GenerationEvent } from '../../../request/generation.js'
 import { promptProgress, StreamTimings, timingsOf } from '../../../request/usage.js'
 import type { Call } from '../../../routes/call.js'
 import type { Encoder } from '../../../routes/reply.js'
@@ -35,17 +35,17 @@ class ItemStream {
   /** Those of the tokens that the next piece of text is made of. */
   logprobs: TokenLogprobs[] = []
   readonly #asked: Call
-  readonly #send: Send
-  readonly #customs: ReadonlySet<string>
   #text: string[] = []
   #logprobs: TokenLogprobs[] = []
   /** Of the last item, where that is a call of a free-form tool. */
   #input: CustomInput | undefined
 
-  constructor(call: Call, send: Send, customs: ReadonlySet<string>) {
+  constructor(
+    call: Call,
+    private readonly send: Send,
+    private readonly customs: ReadonlySet<string>,
+  ) {
     this.#asked = call
-    this.#send = send
-    this.#customs = customs
   }
 
   push(parts: readonly AnswerPart[]): void {
@@ -63,7 +63,7 @@ class ItemStream {
   }
 
   #call({ name, arguments: given }: ToolCall): void {
-    const isCustom = this.#customs.has(name)
+    const isCustom = this.customs.has(name)
     this.#begin(isCustom ? 'custom_tool_call' : 'function_call', name)
     if (isCustom) this.#input = new CustomInput()
     if (given !== '') this.#addArguments(given)
@@ -83,7 +83,7 @@ class ItemStream {
     this.#text.push(text)
     const logprobs = kind === 'message' ? this.logprobs.splice(0) : []
     this.#logprobs.push(...logprobs)
-    this.#send(`response.${textEvents[kind]}.delta`, {
+    this.send(`response.${textEvents[kind]}.delta`, {
       ...this.#place,
       delta: text,
       ...extrasOf(kind, logprobs),
@@ -96,9 +96,9 @@ class ItemStream {
     const item = newItem(this.#asked, kind, name)
     this.items.push(item)
     const output_index = this.items.length - 1
-    this.#send('response.output_item.added', { output_index, item: itemBody(item, false) })
+    this.send('response.output_item.added', { output_index, item: itemBody(item, false) })
     if (isCall(kind)) return
-    this.#send('response.content_part.added', { ...this.#place, part: partOf(item) })
+    this.send('response.content_part.added', { ...this.#place, part: partOf(item) })
   }
 
   #finish(): void {
@@ -115,13 +115,13 @@ class ItemStream {
     this.#text = []
     this.#logprobs = []
     const done = `response.${textEvents[kind]}.done`
-    if (kind === 'function_call') this.#send(done, { ...this.#place, name, arguments: text })
-    else if (kind === 'custom_tool_call') this.#send(done, { ...this.#place, input: text })
+    if (kind === 'function_call') this.send(done, { ...this.#place, name, arguments: text })
+    else if (kind === 'custom_tool_call') this.send(done, { ...this.#place, input: text })
     else {
-      this.#send(done, { ...this.#place, text, ...extrasOf(kind, logprobs) })
-      this.#send('response.content_part.done', { ...this.#place, part: partOf(item) })
+      this.send(done, { ...this.#place, text, ...extrasOf(kind, logprobs) })
+      this.send('response.content_part.done', { ...this.#place, part: partOf(item) })
     }
-    this.#send('response.output_item.done', { output_index, item: itemBody(item, true) })
+    this.send('response.output_item.done', { output_index, item: itemBody(item, true) })
   }
 
   get #place(): object {
@@ -141,8 +141,8 @@ export interface ResponseStreamOptions {
   readonly hasTimings: boolean
   /** The free-form tools. */
   readonly customs: ReadonlySet<string>
-  /** Keeps the response as it is at its end. */
-  readonly keep?: ((response: object) => void) | undefined
+  /** Keeps the response as it is at its end, and resolves with what the client is told then. */
+  readonly keep?: (<Response extends object>(response: Response) => Promise<Response>) | undefined
 }
 
 /** Writes an answer as the events of OpenAI's Responses API, in the order that it documents. */
@@ -161,6 +161,7 @@ export function responseEvents(
   const parser = createAnswerParser(form, true)
   const answer = new ItemStream(call, send, customs)
   const timings = new StreamTimings(call.clock, promptTokens)
+  let end: EndEvent | undefined
   const begun = {
     ...head,
     status: 'in_progress',
@@ -188,14 +189,18 @@ export function responseEvents(
       if (event.type !== 'end') return
       answer.push(parser.end())
       answer.end()
-      const ended = { ...head, ...responseEnd(call, event, answer.items, parser.reasoningTokens) }
-      keep?.(ended)
-      send(`response.${ended.status}`, {
-        response: ended,
-        ...(hasTimings && { timings: timingsOf(event) }),
+      end = event
+    },
+    async end() {
+      if (end === undefined) return
+      const ended = { ...head, ...responseEnd(call, end, answer.items, parser.reasoningTokens) }
+      const response = (await keep?.(ended)) ?? ended
+      send(`response.${response.status}`, {
+        response,
+        ...(hasTimings && { timings: timingsOf(end) }),
       })
     },
-    fail(error) {
+    async fail(error) {
       const { message, code } = openAiErrorBody(error).error
       const isCancelled = keep !== undefined && error.code === 'cancelled'
       if (isCancelled && answer.items.length > 0) answer.end()
@@ -203,8 +208,8 @@ export function responseEvents(
       const response = isCancelled
         ? { ...begun, status: 'cancelled', output }
         : { ...begun, status: 'failed', error: { code, message } }
-      keep?.(response)
-      send(isCancelled ? 'response.incomplete' : 'response.failed', { response })
+      const type = isCancelled ? 'response.incomplete' : 'response.failed'
+      send(type, { response: (await keep?.(response)) ?? response })
     },
   }
 }

@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, within } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { publicError } from '../../../errors/public-error.js'
@@ -7,7 +7,8 @@ import { countPrompt } from '../../../request/prompt-text.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
 import { openModel } from '../../../routes/driver.js'
-import { encoded, eventStream, StreamReply } from '../../../routes/reply.js'
+import { encodeAll, encoded, eventStream, StreamReply } from '../../../routes/reply.js'
+import { withMcpTools } from '../../mcp/mcp-servers.js'
 import { type OpenAiContext, openAiDefaults } from '../openai-context.js'
 import { customInput } from '../tools/custom-tools.js'
 import type { Kept, KeptItem, KeptItems, ResponseObject } from './kept-items.js'
@@ -46,18 +47,29 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
     ),
   ]
   const response = { ...head, ...responseEnd(call, end, items, answer.reasoningTokens) }
-  keep?.(response)
-  return response
+  return (await keep?.(response)) ?? response
 }
+
+/** A disk that takes longer than these milliseconds has not kept a response. */
+const longestWriteMs = 10_000
 
 const newId = ({ random }: Pick<ResponsesCall, 'random'>): string => `resp_${requestId(random)}`
 
 /** Whose responses these are: those of each API key are its own. */
 export const ownerOf = ({ keyName }: Pick<ResponsesCall, 'keyName'>): string => keyName ?? ''
 
+/** A body with the tools of the MCP servers that it names. */
+async function withTools(
+  fields: ResponsesCall['fields'],
+  { mcp }: OpenAiContext,
+): Promise<ResponsesCall['fields']> {
+  if (mcp === undefined || fields.tools === undefined) return fields
+  return { ...fields, tools: await withMcpTools(fields.tools, mcp) }
+}
+
 /** Has the engine begin what a body asks for. */
 async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
-  const { fields } = call
+  const fields = await withTools(call.fields, openAi)
   const owner = ownerOf(call)
   const before = await itemsBefore(fields, owner, openAi.kept)
   const { model, client } = call.open(fields.model)
@@ -70,36 +82,42 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
   return {
     ...request,
     generation,
-    head: responseHead(call, fields, model, { id, isKept }),
+    head: responseHead(call, call.fields, model, { id, isKept }),
     hasTimings: fields.timings_per_token === true,
     input,
     keep:
       openAi.kept && isKept
-        ? (response: object) => keepTurn(call, openAi.kept!, input, response as ResponseObject)
+        ? async <Response extends object>(response: Response): Promise<Response> => {
+            const keeping = keepTurn(call, openAi.kept!, input, response as never)
+            const isWritten = await within(call.clock, longestWriteMs, keeping, () => false)
+            return isWritten ? response : { ...response, store: false }
+          }
         : undefined,
   }
 }
 
-/** Keeps a response, and adds it to its conversation. */
-function keepTurn(
+/** Keeps a response, and adds it to its conversation; resolves with whether it is written. */
+async function keepTurn(
   call: ResponsesCall,
   kept: KeptItems,
   items: readonly KeptItem[],
   object: ResponseObject,
-): void {
+): Promise<boolean> {
   const owner = ownerOf(call)
-  if (object.background === true) kept.finish(owner, { object, items })
-  else void kept.put(owner, { object, items })
+  const turn = { object, items }
+  const keeping = object.background === true ? kept.finish(owner, turn) : kept.put(owner, turn)
   const { conversation } = call.fields
   const isAnswered = object.status === 'completed' || object.status === 'incomplete'
-  if (conversation === undefined || !isAnswered) return
+  if (conversation === undefined || !isAnswered) return await keeping
   const add = <Turns extends Kept>(turns: Turns) => ({
     ...turns,
     items: [...turns.items, ...items, ...object.output],
   })
-  kept.change(owner, conversation, add).catch((error: unknown) => {
-    call.logger.warn({ err: error }, 'a conversation was removed while it was answered')
+  const adding = kept.change(owner, conversation, add).catch((error: unknown) => {
+    call.logger.warn({ err: error }, 'an answer was not added to its conversation')
   })
+  const [isKept] = await Promise.all([keeping, adding])
+  return isKept
 }
 
 /**
@@ -133,10 +151,9 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
     const encoder = responseEvents(own, generation, form, asked, (text) => session.write(text))
     const compute = async (): Promise<void> => {
       try {
-        encoder.begin?.()
-        for await (const event of generation.events) encoder.push(event)
+        await encodeAll(encoder, generation.events)
       } catch (error) {
-        encoder.fail(publicError(error, call.logger))
+        await encoder.fail(publicError(error, call.logger))
       }
       session.end()
     }
@@ -152,9 +169,10 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
 }
 
 /** `POST /v1/responses/input_tokens`: the tokens of an input, without an answer. */
-export async function countResponseTokens(call: ResponsesCall, { kept }: OpenAiContext) {
-  const { fields, logger } = call
-  const before = await itemsBefore(fields, ownerOf(call), kept)
+export async function countResponseTokens(call: ResponsesCall, openAi: OpenAiContext) {
+  const { logger } = call
+  const fields = await withTools(call.fields, openAi)
+  const before = await itemsBefore(fields, ownerOf(call), openAi.kept)
   const { client } = call.open(fields.model)
   const defaults = openAiDefaults['/v1/responses']
   const { request } = await toResponsesRequest(fields, client, defaults, logger, before)

@@ -25,6 +25,8 @@ interface Kept extends Partial<StateFolderOptions> {
   readonly keys?: readonly string[]
   /** Steps take 10 ms of the server's clock. */
   readonly isSlow?: boolean
+  /** In place of writing: none is written where it says false. */
+  readonly beforeWrite?: (data: string) => Promise<boolean>
 }
 
 /** Lets the model compute until something has happened. */
@@ -34,7 +36,7 @@ const compute = async (clock: SimulatedClock, isDone: () => boolean | Promise<bo
     return await isDone()
   })
 
-async function start(t: Test, { keys, isSlow = false, ...more }: Kept = {}) {
+async function start(t: Test, { keys, isSlow = false, beforeWrite, ...more }: Kept = {}) {
   const own = await mkdtemp(join(tmpdir(), 'cllm-responses-'))
   // What a closed server has begun may still be written.
   t.teardown(() => rm(own, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
@@ -43,15 +45,12 @@ async function start(t: Test, { keys, isSlow = false, ...more }: Kept = {}) {
   const warn = (_: object, message: string) => void warned.push(message)
   const logger = { debug() {}, info() {}, warn, error: warn }
   const clock = new SimulatedClock(1000)
-  const files = new StateFolder({ limitBytes: 1e6, ...more, folder }, clock, logger)
-  const writing = new Set<Promise<unknown>>()
-  const noted = <T>(work: Promise<T>): Promise<T> => {
-    writing.add(work)
-    return work.finally(() => writing.delete(work))
-  }
+  const files = new StateFolder({ limitBytes: 1e6, isUrgent: true, ...more, folder }, clock, logger)
   const responses: StateFiles = overriding(files as StateFiles, {
-    list: (key, onLate) => noted(files.list(key, onLate)),
-    write: (head, data) => noted(files.write(head, data)),
+    write: async (head, data) =>
+      (await beforeWrite?.(Buffer.from(data).toString())) === false
+        ? undefined
+        : await files.write(head, data),
   })
   const ring = keyRing(() =>
     (keys ?? []).map((name) => ({ name, tenant: 'all', role: 'admin', hash: hashKey(name) })),
@@ -66,7 +65,6 @@ async function start(t: Test, { keys, isSlow = false, ...more }: Kept = {}) {
     const closing = server.close().then(() => (isClosed = true))
     await compute(server.clock, () => isClosed)
     await closing
-    await written()
   })
   const ask = async (method: string, at: string, body?: object, key?: string) => {
     const response = await fetch(server.url + at, {
@@ -81,16 +79,14 @@ async function start(t: Test, { keys, isSlow = false, ...more }: Kept = {}) {
     t.equal(status, 200)
     return { ...json, id: String(json['id']) }
   }
-  /** Resolves when all is written: nobody else waits for it. */
-  const written = async () => await until(() => writing.size === 0)
-  return { ...server, folder, warned, ask, make, written, time: server.clock }
+  return { ...server, folder, warned, ask, make, time: server.clock }
 }
 
 const said = (text: string) => [{ type: 'message', content: [{ type: 'output_text', text }] }]
 const unknown = { status: 404, json: { error: { code: 'not_found' } } }
 
 t.test('a response is kept, gone on with, and forgotten', async (t) => {
-  const { ask, make, folder, written } = await start(t)
+  const { ask, make, folder } = await start(t)
   const first = await make({ input: 'one', metadata: { a: 'b' } })
   t.match(first, { store: true, previous_response_id: null, output: said('first') })
   t.same((await ask('GET', `${path}/${first.id}`)).json, first)
@@ -110,7 +106,6 @@ t.test('a response is kept, gone on with, and forgotten', async (t) => {
   t.match(count.json, { object: 'response.input_tokens', input_tokens: Number })
   t.ok(Number(count.json['input_tokens']) > 30, 'the earlier turn counts')
 
-  await written()
   const again = await start(t, { folder })
   t.same((await again.ask('GET', `${path}/${first.id}`)).json, first, 'after a restart')
   t.match(await again.ask('DELETE', `${path}/${first.id}`), {
@@ -121,6 +116,41 @@ t.test('a response is kept, gone on with, and forgotten', async (t) => {
   t.match(await again.ask('DELETE', `${path}/${first.id}`), unknown)
   const broken = await again.ask('POST', path, { input: 'x', previous_response_id: second.id })
   t.match(broken, { status: 404, json: { error: { param: 'previous_response_id' } } })
+})
+
+t.test('a response is in its file before a client is told of its end', async (t) => {
+  const order: string[] = []
+  const beforeWrite = async (data: string) => {
+    if (!data.includes('"completed"') && !data.includes('"role":"assistant"')) return true
+    // As long as the answer would take.
+    for (let count = 0; count < 3; count++) await ask('GET', '/v1/models')
+    order.push('written')
+    return !data.includes('lost')
+  }
+  const { ask, make, post } = await start(t, { beforeWrite })
+  const told = async () => {
+    order.push('told')
+    await ask('GET', '/v1/models')
+    t.same(order.splice(0), ['written', 'told'])
+  }
+  const { id } = await make({ input: 'one' })
+  await told()
+  await (await post(path, { input: 'one', stream: true })).text()
+  await told()
+  const background = await make({ input: 'one', background: true })
+  await until(async () => {
+    const { json } = await ask('GET', `${path}/${background.id}`)
+    return json['status'] === 'completed'
+  })
+  await told()
+  const { json } = await ask('POST', '/v1/conversations', {})
+  t.match(await make({ input: 'one', conversation: json['id'] }), { store: true })
+  t.same(order.splice(0), ['written', 'written'])
+  const metadata = { a: 'lost' }
+  t.match(await make({ input: 'one', metadata }), { store: false, output: said('first') })
+  const stream = await eventsOf(await post(path, { input: 'one', metadata, stream: true }))
+  t.match(stream.at(-1), { type: 'response.completed', response: { store: false } })
+  t.equal((await ask('GET', `${path}/${id}`)).status, 200)
 })
 
 t.test('what is not to be stored is not', async (t) => {

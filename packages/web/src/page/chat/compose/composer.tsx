@@ -1,28 +1,40 @@
-import { ArrowUp, FileText, Paperclip, Square, X } from 'lucide'
+import { ArrowUp, Paperclip, Square, X } from 'lucide'
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { Form, Problem } from '../../parts/form.js'
 import { Icon, IconButton } from '../../parts/icon.js'
-import type { TextFile } from '../conversation.js'
+import { type Server, useServer } from '../../server/server.js'
+import { questionOf } from '../chat-body.js'
+import type { Attachment } from '../conversation.js'
+import { mediaBytes, type Modality, mostMediaBytes } from '../media-files.js'
+import { Thumbnail } from './thumbnail.js'
 import type { Chat } from '../use-chat.js'
 import { settingsId } from '../settings/settings-form.js'
-import { longPaste, readTextFile } from './text-files.js'
+import { longPaste, readAttachment } from './read-attachment.js'
 
 /** Where a question is written: Enter sends it; files can be dropped, pasted or chosen. */
 export function Composer({
   chat,
   field,
+  model,
+  inputs,
   system,
   onEditLast,
 }: {
   readonly chat: Chat
   readonly field: { readonly current: HTMLTextAreaElement | null }
+  /** Empty: the server's default. */
+  readonly model: string
+  /** What the model takes, where that is known. */
+  readonly inputs: readonly Modality[] | undefined
   /** The name of the system prompt, if there is one. */
   readonly system: string | undefined
   readonly onEditLast: () => void
 }): JSX.Element {
   const [text, setText] = useState('')
-  const [files, setFiles] = useState<readonly TextFile[]>([])
+  const [files, setFiles] = useState<readonly Attachment[]>([])
+  const [costs, setCosts] = useState<ReadonlyMap<Attachment, number>>(new Map())
+  const server = useServer()
   const [problem, setProblem] = useState<string>()
   const { isBusy } = chat
   const isEmpty = text.trim() === '' && files.length === 0
@@ -32,12 +44,28 @@ export function Composer({
     chat.send(text, files)
     setText('')
     setFiles([])
+    setCosts(new Map())
+  }
+  const add = (file: Attachment, others = files): void => {
+    const kept = chat.conversation.turns.flatMap((turn) => turn.files ?? [])
+    if (mediaBytes([...kept, ...others, file]) > mostMediaBytes) {
+      throw new Error(
+        `A conversation keeps at most ${mostMediaBytes / 1e6} MB of images and sounds`,
+      )
+    }
+    setFiles((known) => [...known, file])
+    void countTokens(server, model, file).then(
+      (tokens) => setCosts((known) => new Map([...known, [file, tokens]])),
+      (error: Error) => setProblem(`${file.name}: ${error.message}`),
+    )
   }
   const attach = async (chosen: readonly File[]): Promise<void> => {
+    const others = [...files]
     for (const file of chosen) {
       try {
-        const read = await readTextFile(file)
-        setFiles((known) => [...known, read])
+        const read = await readAttachment(file, inputs)
+        add(read, others)
+        others.push(read)
         setProblem(undefined)
       } catch (error) {
         setProblem((error as Error).message)
@@ -50,7 +78,7 @@ export function Composer({
     if (pasted.length === 0 && long.length <= longPaste) return
     event.preventDefault()
     if (pasted.length > 0) void attach([...pasted])
-    else setFiles((known) => [...known, { name: `Pasted text ${known.length + 1}`, text: long }])
+    else add({ name: `Pasted text ${files.length + 1}`, text: long })
   }
   const press = (event: KeyboardEvent): void => {
     if (event.key === 'ArrowUp' && text === '') {
@@ -70,13 +98,16 @@ export function Composer({
         onDropped={(dropped) => void attach(dropped)}
       >
         <ul class="chips" aria-label="Attached">
-          {files.map(({ name }, index) => (
+          {files.map((file, index) => (
             <li class="chip" key={index}>
-              <Icon of={FileText} />
-              <span>{name}</span>
+              <Thumbnail file={file} />
+              <span>{file.name}</span>
+              {costs.has(file) && (
+                <span class="cost">{costs.get(file)?.toLocaleString('en')} tokens</span>
+              )}
               <IconButton
                 icon={X}
-                name={`Remove ${name}`}
+                name={`Remove ${file.name}`}
                 onPress={() => setFiles(files.filter((_, other) => other !== index))}
               />
             </li>
@@ -93,12 +124,12 @@ export function Composer({
           onKeyDown={press}
         />
         <div class="row">
-          <label class="upload button bare" title="Attach text files">
+          <label class="upload button bare" title="Attach files">
             <Icon of={Paperclip} />
             <input
               type="file"
               multiple
-              aria-label="Attach text files"
+              aria-label="Attach files"
               onChange={({ currentTarget }) => {
                 void attach([...(currentTarget.files ?? [])])
                 currentTarget.value = ''
@@ -127,4 +158,16 @@ export function Composer({
       </Form>
     </div>
   )
+}
+
+/** How many tokens a file adds to a question. An image is encoded for that; the answer finds it in the server's cache. */
+async function countTokens(server: Server, model: string, file: Attachment): Promise<number> {
+  const counts = [[file], []].map(async (files) => {
+    const messages = [await questionOf({ content: '?', files })]
+    const body = { ...(model !== '' && { model }), messages }
+    const path = 'v1/chat/completions/input_tokens'
+    return await server.json<{ readonly input_tokens: number }>(path, { method: 'POST', body })
+  })
+  const [withIt, without] = await Promise.all(counts)
+  return (withIt?.input_tokens ?? 0) - (without?.input_tokens ?? 0)
 }

@@ -3,9 +3,10 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Field, Select, TextArea } from '../../parts/form.js'
 import { IconButton } from '../../parts/icon.js'
+import { hasFeature } from '../../parts/switched-off.js'
 import type { ChatSettings } from './settings.js'
 import { SystemForm } from './system-form.js'
-import { useDefaults } from './use-defaults.js'
+import { ofModel, useAnswer } from '../../server/use-answer.js'
 
 /** The id of the settings, for the buttons that open them. */
 export const settingsId = 'settings'
@@ -124,7 +125,9 @@ export function SettingsForm({
             value={settings.tools}
             onText={set('tools')}
           />
-          {settings.tools.trim() !== '' && (
+          {hasFeature('mcp') &&
+            check('mcp', 'on', '', "Offer the MCP servers' tools; you run each call")}
+          {(settings.tools.trim() !== '' || settings.mcp === 'on') && (
             <Select
               label="Tool choice"
               value={settings.toolChoice}
@@ -136,6 +139,15 @@ export function SettingsForm({
       </fieldset>
     </aside>
   )
+}
+
+/** What the server samples with by default, as `GET /props` has it; nothing of a server that does not tell. */
+function useDefaults(model: string, isOpen: boolean): Readonly<Record<string, number>> {
+  type Params = Readonly<Record<string, number>>
+  type Props = { readonly default_generation_settings?: { readonly params?: Params } }
+  const isAsked = isOpen && hasFeature('llama-server')
+  const { answer } = useAnswer<Props>(isAsked ? ofModel('props', model) : undefined)
+  return answer?.default_generation_settings?.params ?? {}
 }
 
 const closeSettings = (): void => document.getElementById(settingsId)?.hidePopover()

@@ -1,45 +1,26 @@
 import { answerLimit } from '../../../answer-limits.js'
 
+const names = [
+  ...(['model', 'system', 'temperature', 'topP', 'maxTokens', 'seed', 'effort'] as const),
+  // Tools in OpenAI's form, as JSON.
+  'tools',
+  // `on`: the tools of the server's MCP servers are offered, too.
+  'mcp',
+  // `required`: the model must call one; `none`: it may not.
+  'toolChoice',
+  // `on`: each question is asked twice, with these in the place of the others the second time.
+  'compare',
+  ...(['rivalModel', 'rivalTemperature', 'rivalSystem'] as const),
+  // `hidden`: no figures below answers.
+  'figures',
+] as const
+
 /** What the chat asks with; texts are as they were typed, and an empty one is the server's default. */
-export interface ChatSettings {
-  readonly model: string
-  readonly system: string
-  readonly temperature: string
-  readonly topP: string
-  readonly maxTokens: string
-  readonly seed: string
-  readonly effort: string
-  /** Tools in OpenAI's form, as JSON. */
-  readonly tools: string
-  /** `required`: the model must call one; `none`: it may not. */
-  readonly toolChoice: string
-  /** `on`: each question is asked twice, with these in the place of the others the second time. */
-  readonly compare: string
-  readonly rivalModel: string
-  readonly rivalTemperature: string
-  readonly rivalSystem: string
-  /** `hidden`: no figures below answers. */
-  readonly figures: string
-}
+export type ChatSettings = Readonly<Record<(typeof names)[number], string>>
 
 const name = 'cllm-chat-settings'
 
-const none: ChatSettings = {
-  model: '',
-  system: '',
-  temperature: '',
-  topP: '',
-  maxTokens: '',
-  seed: '',
-  effort: '',
-  tools: '',
-  toolChoice: '',
-  compare: '',
-  rivalModel: '',
-  rivalTemperature: '',
-  rivalSystem: '',
-  figures: '',
-}
+const none = Object.fromEntries(names.map((each) => [each, ''])) as ChatSettings
 
 /** The settings that this browser keeps. */
 export function readSettings(): ChatSettings {

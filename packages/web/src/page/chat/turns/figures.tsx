@@ -1,8 +1,7 @@
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
 import { formatMs } from '../../parts/format.js'
 import type { Turn } from '../conversation.js'
-import { useServer } from '../../server/server.js'
+import { useAnswer } from '../../server/use-answer.js'
 
 /** How an answer came; while it waits, its place in the queue and the time that was predicted. */
 export function Figures({
@@ -45,18 +44,8 @@ export function Figures({
 
 /** The place in the queue, asked for once a second while a request waits. */
 function usePlace(request: string | undefined, first: number | undefined): number | undefined {
-  const server = useServer()
-  const [place, setPlace] = useState<number>()
-  useEffect(() => {
-    if (request === undefined) return
-    const look = async (): Promise<void> => {
-      const { data } = await server.json<{ readonly data: { readonly queue_position?: number } }>(
-        `requests/${request}`,
-      )
-      setPlace(data.queue_position ?? 0)
-    }
-    const timer = setInterval(() => void look().catch(() => {}), 1000)
-    return () => clearInterval(timer)
-  }, [request])
-  return place ?? first
+  type Told = { readonly data: { readonly queue_position?: number } }
+  const path = request && `requests/${request}`
+  const { answer } = useAnswer<Told>(path, { everyMs: 1000 })
+  return answer === undefined ? first : (answer.data.queue_position ?? 0)
 }

@@ -1,6 +1,8 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { Form, TextArea } from '../../parts/form.js'
+import { Form, TextArea, useTelling } from '../../parts/form.js'
+import { hasFeature } from '../../parts/switched-off.js'
+import { useServer } from '../../server/server.js'
 import type { ToolCall, ToolResult } from '../conversation.js'
 
 /** A call that a model made, as far as it has come. */
@@ -35,7 +37,10 @@ export function Results({ results }: { readonly results: readonly ToolResult[] }
   )
 }
 
-/** Asks for the results of calls: nothing runs them here. */
+/** Models know a tool of an MCP server as `SERVER__TOOL`. */
+const isMcp = (name: string): boolean => hasFeature('mcp') && name.includes('__')
+
+/** Asks for the results of calls. Those of tools that an MCP server has are run when a button says so. */
 export function ResultsForm({
   calls,
   known = [],
@@ -51,6 +56,19 @@ export function ResultsForm({
   readonly onCancel?: () => void
 }): JSX.Element {
   const [texts, setTexts] = useState(() => calls.map((_, index) => known[index]?.content ?? ''))
+  const server = useServer()
+  const { told, attempt } = useTelling()
+  /** Runs a call of a tool that an MCP server has, as its reader has just agreed to. */
+  const run = async (index: number): Promise<string> => {
+    const { name, arguments: given } = calls[index]!
+    const body = { name, arguments: JSON.parse(given || '{}') as unknown }
+    const { content } = await server.json<{ readonly content: string }>('mcp/call', {
+      method: 'POST',
+      body,
+    })
+    setTexts((known) => known.with(index, content))
+    return ''
+  }
   return (
     <Form
       class="results"
@@ -61,13 +79,24 @@ export function ResultsForm({
       }
     >
       {calls.map(({ name }, index) => (
-        <TextArea
-          key={index}
-          label={`Result of ${name}${calls.length > 1 ? `, call ${index + 1}` : ''}`}
-          value={texts[index]}
-          onText={(text) => setTexts(texts.with(index, text))}
-        />
+        <div key={index}>
+          <TextArea
+            label={`Result of ${name}${calls.length > 1 ? `, call ${index + 1}` : ''}`}
+            value={texts[index]}
+            onText={(text) => setTexts(texts.with(index, text))}
+          />
+          {isMcp(name) && (
+            <button
+              type="button"
+              class="quiet"
+              onClick={() => attempt(async () => await run(index))}
+            >
+              Run {name} with these arguments
+            </button>
+          )}
+        </div>
       ))}
+      <p role="status">{told}</p>
       <div class="buttons">
         <button type="submit" disabled={isBusy}>
           {calls.length > 1 ? 'Give the results' : 'Give the result'}

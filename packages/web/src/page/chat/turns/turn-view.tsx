@@ -1,9 +1,9 @@
-import { FileText } from 'lucide'
 import type { JSX } from 'preact'
 import { Markdown } from '../../markdown/markdown.js'
 import { Problem } from '../../parts/form.js'
-import { Icon } from '../../parts/icon.js'
+import { Media, Thumbnail } from '../compose/thumbnail.js'
 import type { Turn } from '../conversation.js'
+import { isMedia } from '../media-files.js'
 import { cutOffText } from '../to-markdown.js'
 import type { Chat } from '../use-chat.js'
 import { EditTurn } from './edit-turn.js'
@@ -71,17 +71,21 @@ function Content({
   if (role === 'user') {
     return (
       <>
-        {files.map(({ name, text }, index) => (
-          <details class="file" key={index}>
-            <summary class="chip">
-              <Icon of={FileText} />
-              <span>{name}</span>
-            </summary>
-            <pre tabIndex={0} role="region" aria-label={name}>
-              {text}
-            </pre>
-          </details>
-        ))}
+        {files.map((file, index) =>
+          isMedia(file) ? (
+            <Media key={index} file={file} />
+          ) : (
+            <details class="file" key={index}>
+              <summary class="chip">
+                <Thumbnail file={file} />
+                <span>{file.name}</span>
+              </summary>
+              <pre tabIndex={0} role="region" aria-label={file.name}>
+                {file.text}
+              </pre>
+            </details>
+          ),
+        )}
         {content !== '' && <p class="question">{content}</p>}
       </>
     )

@@ -1,11 +1,27 @@
 import type { JSX } from 'preact'
 import { Field, Select } from '../../parts/form.js'
-import type { LabJob, LoadFile } from '../lab-job.js'
-import { type FileDraft, FileForm, readFirst } from './file-form.js'
-import type { MadeLoad } from './made-load.js'
+import { type LabJob, type LoadFile, toLoadFile } from '../lab-job.js'
+import { type MadeLoad, usualLoad } from './made-load.js'
 
-/** Where a load comes from. */
-export type Source = LabJob['load']['kind']
+/** What to run, as far as it was chosen. */
+export interface LoadDraft {
+  readonly source: LabJob['load']['kind']
+  readonly made: MadeLoad
+  readonly file?: LoadFile
+  /** The most requests of a trace. */
+  readonly requests: number
+  readonly machine: string
+  readonly slots: number
+}
+
+/** A made load for a first try. */
+export const usualDraft: LoadDraft = {
+  source: 'made',
+  made: usualLoad,
+  requests: 1000,
+  machine: 'gpu-8b',
+  slots: 8,
+}
 
 const fields: readonly (readonly [name: keyof MadeLoad, label: string])[] = [
   ['requests', 'Requests'],
@@ -17,7 +33,7 @@ const fields: readonly (readonly [name: keyof MadeLoad, label: string])[] = [
   ['seed', 'Seed'],
 ]
 
-const sources: readonly (readonly [source: Source, text: string])[] = [
+const sources: readonly (readonly [source: LoadDraft['source'], text: string])[] = [
   ['made', 'synthetic load'],
   ['recording', "this server's last minutes"],
   ['file', 'a file'],
@@ -30,25 +46,32 @@ const machines: readonly (readonly [name: string, about: string])[] = [
   ['two-cores', '0.6B on two CPU cores'],
 ]
 
+const isRecorded = ({ source, file }: Pick<LoadDraft, 'source' | 'file'>): boolean =>
+  source === 'recording' || (source === 'file' && file?.isRecording === true)
+
 /** What to run: the last minutes of the server, a file or a made load, and on which machine. */
-export function LoadForm(props: {
-  readonly source: Source
-  readonly made: MadeLoad
-  readonly file: FileDraft
-  readonly machine: string
-  readonly slots: number
-  readonly setSource: (source: Source) => void
-  readonly setMade: (made: MadeLoad) => void
-  readonly setRequests: (requests: number) => void
-  /** Takes a file, which is the source then. */
-  readonly onFile: (file: LoadFile) => void
-  readonly setMachine: (machine: string) => void
-  readonly setSlots: (slots: number) => void
+export function LoadForm({
+  draft,
+  onChange,
+}: {
+  readonly draft: LoadDraft
+  readonly onChange: (draft: LoadDraft) => void
 }): JSX.Element {
-  const { source, made, file, machine, slots, onFile } = props
-  const { setSource, setMade, setRequests, setMachine, setSlots } = props
-  const isRecorded =
-    source === 'recording' || (source === 'file' && file.file?.isRecording === true)
+  const { source, made, file, requests, machine, slots } = draft
+  /** Takes another source, and the machine and slots that it tells of. */
+  const choose = (next: Partial<LoadDraft>): void => {
+    const chosen = { ...draft, ...next }
+    onChange({
+      ...chosen,
+      machine: isRecorded(chosen) ? 'recorded' : 'gpu-8b',
+      slots: (chosen.source === 'file' ? chosen.file?.slots : undefined) ?? slots,
+    })
+  }
+  /** Reads the first of some files, if there is one, which is the source then. */
+  const take = async ([first]: Iterable<File>): Promise<void> => {
+    if (first === undefined) return
+    choose({ source: 'file', file: toLoadFile(first.name, await first.text()) })
+  }
   return (
     <section
       class="card"
@@ -56,17 +79,22 @@ export function LoadForm(props: {
       onDragOver={(event) => event.preventDefault()}
       onDrop={(event) => {
         event.preventDefault()
-        void readFirst(event.dataTransfer?.files).then((file) => file && onFile(file))
+        void take(event.dataTransfer?.files ?? [])
       }}
     >
       <h2>Load</h2>
       <div class="fields">
-        <Select<Source> label="Source" value={source} options={sources} onChoose={setSource} />
+        <Select
+          label="Source"
+          value={source}
+          options={sources}
+          onChoose={(next) => choose({ source: next })}
+        />
         <Select
           label="Machine"
           value={machine}
-          options={isRecorded ? [recorded, ...machines] : machines}
-          onChoose={setMachine}
+          options={isRecorded(draft) ? [recorded, ...machines] : machines}
+          onChoose={(next) => onChange({ ...draft, machine: next })}
         />
         <Field
           label="Slots"
@@ -74,9 +102,34 @@ export function LoadForm(props: {
           min="1"
           max="256"
           value={slots}
-          onText={(text) => setSlots(Number(text))}
+          onText={(text) => onChange({ ...draft, slots: Number(text) })}
         />
-        {source === 'file' && <FileForm draft={file} onFile={onFile} onRequests={setRequests} />}
+        {source === 'file' && (
+          <>
+            <label class="wide">
+              File: a recording (JSON), or a trace of Azure's (CSV) or Mooncake's (JSON lines) form
+              <input
+                type="file"
+                accept=".json,.jsonl,.csv,.txt"
+                onChange={({ currentTarget: { files } }) => void take(files ?? [])}
+              />
+            </label>
+            <p class="hint wide">
+              {file === undefined
+                ? 'A file can be dropped here, too. It stays in this browser.'
+                : `${file.name}: a ${file.isRecording ? 'recording' : 'trace'}`}
+            </p>
+            {file?.isRecording !== true && (
+              <Field
+                label="Most requests"
+                type="number"
+                min="1"
+                value={requests}
+                onText={(text) => onChange({ ...draft, requests: Number(text) })}
+              />
+            )}
+          </>
+        )}
         {source === 'made' &&
           fields.map(([name, label]) => (
             <Field
@@ -86,7 +139,7 @@ export function LoadForm(props: {
               min={name === 'sharedTokens' ? 0 : name === 'rate' ? 0.01 : 1}
               step={name === 'rate' ? 'any' : 1}
               value={made[name]}
-              onText={(text) => setMade({ ...made, [name]: Number(text) })}
+              onText={(text) => onChange({ ...draft, made: { ...made, [name]: Number(text) } })}
             />
           ))}
       </div>

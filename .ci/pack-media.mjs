@@ -1,0 +1,34 @@
+// Makes a package of a folder with `libcllm-media.so`, which `cllm native build --media` has built here.
+//
+//   node .ci/pack-media.mjs FOLDER
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
+import process from 'node:process'
+
+const folder = process.argv[2]
+const root = new URL('..', import.meta.url)
+const { version } = JSON.parse(readFileSync(new URL('packages/cli/package.json', root), 'utf8'))
+const { platform, arch } = process
+const manifest = {
+  name: `@cllm/media-${platform}-${arch}`,
+  version,
+  description: 'What encodes images and sounds for cLLM: llama.cpp with libmtmd.',
+  license: 'MIT',
+  os: [platform],
+  cpu: [arch],
+  libc: ['glibc'],
+  main: 'libcllm-media.so',
+  files: ['libcllm-media.so', 'LICENSE-llama.cpp'],
+  publishConfig: { access: 'public' },
+}
+writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`)
+copyFileSync(new URL('LICENSE', root), join(folder, 'LICENSE'))
+const backend = new URL('packages/backend-llamacpp/package.json', root)
+const main = createRequire(backend).resolve('node-llama-cpp')
+const bundle = join(dirname(dirname(main)), 'llama', 'gitRelease.bundle')
+const clone = join(folder, '.source')
+execFileSync('git', ['clone', '--quiet', '--bare', bundle, clone])
+const licence = execFileSync('git', ['-C', clone, 'show', 'HEAD:LICENSE'])
+writeFileSync(join(folder, 'LICENSE-llama.cpp'), licence)

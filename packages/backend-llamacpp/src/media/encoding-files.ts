@@ -1,0 +1,86 @@
+import {
+  defined,
+  type EncodedMedia,
+  type MediaSpan,
+  type StateFile,
+  type StateFiles,
+} from '@cllm/core'
+
+/** What a file's scope says: of which image or sound it is, and where its vectors go. */
+interface Scope {
+  readonly media: string
+  readonly spans: readonly Omit<MediaSpan, 'vectors'>[]
+}
+
+/** Encoded images and sounds among the files of the states: in the same folder, within the same limits. */
+export class EncodingFiles {
+  /** By the hash of what was encoded. */
+  readonly #known: Promise<Map<string, StateFile>>
+  #writing: Promise<void> = Promise.resolve()
+
+  /** @param key - of what encodes them: others' are not read */
+  constructor(
+    private readonly files: StateFiles,
+    private readonly key: Promise<string>,
+  ) {
+    this.#known = this.#list().catch(() => new Map<string, StateFile>())
+  }
+
+  /** What was kept; undefined where there is nothing, or it cannot be read. */
+  async find(hash: string): Promise<EncodedMedia | undefined> {
+    const known = await this.#known
+    const file = known.get(hash)
+    if (file === undefined) return undefined
+    const bytes = await this.files.read(file, (length) => new Uint8Array(length))
+    if (bytes === undefined) {
+      known.delete(hash)
+      return undefined
+    }
+    void this.files.touch(file)
+    const { spans } = JSON.parse(file.scope) as Scope
+    const vectors = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4)
+    const width = vectors.length / spans.reduce((sum, { length }) => sum + length, 0)
+    let at = 0
+    const filled = spans.map((span): MediaSpan => {
+      const from = at
+      at += span.length * width
+      return { ...span, vectors: vectors.subarray(from, at) }
+    })
+    return { tokens: file.tokens, spans: filled }
+  }
+
+  /** Writes it, beside what goes on. */
+  keep(hash: string, encoded: EncodedMedia): void {
+    this.#writing = this.#writing.then(() => this.#write(hash, encoded)).catch(() => {})
+  }
+
+  /** Resolves when all is written. */
+  async flush(): Promise<void> {
+    await this.#writing
+  }
+
+  async #write(hash: string, { tokens, spans }: EncodedMedia): Promise<void> {
+    const known = await this.#known
+    const bytes = spans.reduce((sum, { vectors }) => sum + vectors.byteLength, 0)
+    const data = new Uint8Array(bytes)
+    let at = 0
+    for (const { vectors } of spans) {
+      data.set(new Uint8Array(vectors.buffer, vectors.byteOffset, vectors.byteLength), at)
+      at += vectors.byteLength
+    }
+    const placed = spans.map(({ start, length, shape }) => ({
+      start,
+      length,
+      ...defined({ shape }),
+    }))
+    const scope = JSON.stringify({ media: hash, spans: placed } satisfies Scope)
+    const head = { key: await this.key, scope, partial: false, tokens }
+    const file = await this.files.write(head, data)
+    if (file !== undefined) known.set(hash, file)
+  }
+
+  async #list(): Promise<Map<string, StateFile>> {
+    const files = await this.files.list(await this.key)
+    return new Map(files.map((file) => [(JSON.parse(file.scope) as Scope).media, file]))
+  }
+}

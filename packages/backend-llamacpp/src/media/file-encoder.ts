@@ -1,0 +1,278 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { fileURLToPath } from 'node:url'
+import {
+  CllmError,
+  type Clock,
+  defined,
+  type EncodedMedia,
+  type EncodeJob,
+  type Logger,
+  type MediaEncoder,
+  type MediaFile,
+  type MediaSpan,
+  type MediaType,
+  type StateFiles,
+  type TokenId,
+} from '@cllm/core'
+import { LRUCache } from 'lru-cache'
+import type { MediaLibraryOptions, MediaPiece } from '../native/ffi/media-library.js'
+import { stateKey } from '../model/sample-file.js'
+import { llamaVersion } from '../native/versions.js'
+import { EncodingFiles } from './encoding-files.js'
+import type { EncodeCall, EncoderMessage } from './encoder-process.js'
+import { checkHead } from './file-head.js'
+import { lowDetail } from './shrink-image.js'
+
+/** How images and sounds are encoded. */
+export interface FileEncoderOptions extends MediaLibraryOptions {
+  /** Tokens of the model; ids from there on stand for vectors. */
+  readonly vocabularySize: number
+  /** The length of a vector. */
+  readonly width: number
+  /** Vectors that a forward pass can take at once. */
+  readonly atOnce: number
+  /** Bytes of encoded files that are kept. */
+  readonly cacheBytes: number
+}
+
+/** A process that has not encoded a file for this long is ended. */
+const mostMs = 10 * 60_000
+
+/** Ids are numbers of 32 bits with a sign. */
+const lastId = 0x7fff_ffff
+
+const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
+
+interface Running {
+  readonly call: EncodeCall
+  /** Whether the process has ended with it once. */
+  readonly isSecond: boolean
+  readonly resolve: (pieces: readonly MediaPiece[]) => void
+  readonly reject: (error: CllmError) => void
+}
+
+/**
+ * Encodes images and sounds in a process of its own, which is started again when one ends it, and keeps what was encoded by the
+ * files' content.
+ */
+export class FileEncoder implements MediaEncoder {
+  #unwatch = () => {}
+  readonly #known: LRUCache<string, EncodedMedia>
+  #files: EncodingFiles | undefined
+  #running: Running | undefined
+  #process: Promise<ChildProcess> | undefined
+  #last = 0
+  #isClosed = false
+  /** Of its process. */
+  pid: number | undefined
+  /** What the projector is for, since it is open. */
+  types: readonly MediaType[] = []
+
+  /** @param entry - the file of the process */
+  constructor(
+    private readonly options: FileEncoderOptions,
+    private readonly logger: Logger,
+    private readonly clock: Clock,
+    private readonly entry: string = encoderProcess,
+  ) {
+    this.#known = new LRUCache({ maxSize: options.cacheBytes, sizeCalculation: bytesOf })
+  }
+
+  /** @throws CllmError `invalid_configuration` that says why the encoder cannot be loaded */
+  async open(): Promise<void> {
+    await this.#start()
+  }
+
+  async prepare(
+    { type, data, detail: asked }: MediaFile,
+    scope: string | undefined,
+  ): Promise<EncodedMedia | EncodeJob> {
+    if (!this.types.includes(type)) {
+      throw new CllmError(
+        'unsupported',
+        `this model's projector is for ${this.types.join()}, not ${type}`,
+      )
+    }
+    const detail = type === 'image' ? asked : undefined
+    const file = new Uint8Array(Buffer.from(data, 'base64'))
+    const content = createHash('sha256').update(file).digest()
+    // shrunk it is another image
+    const hash =
+      detail === undefined ? content : createHash('sha256').update(content).update(detail).digest()
+    // A file that is known as an image is still refused as a sound.
+    const name = `${type === 'image' ? '' : type}${hash.toString('base64')}`
+    const key = scope === undefined ? undefined : (scope && JSON.stringify(scope)) + name
+    const known = key === undefined ? undefined : await this.#find(key)
+    if (known !== undefined) return known
+    // Behind the look-ups: every turn of a chat brings its files again.
+    const whole = checkHead(type, file)
+    const size = detail === undefined ? whole : Math.min(whole, lowDetail ** 2 / 1e6)
+    const { width } = this.options
+    const id = ++this.#last
+    const run = async (): Promise<EncodedMedia> => {
+      const pieces = await this.#encode({ id, type, file, width, ...defined({ detail }) })
+      const encoded = this.#assembled(pieces, hash)
+      if (key === undefined) return encoded
+      this.#known.set(key, encoded)
+      this.#files?.keep(key, encoded)
+      return encoded
+    }
+    return { key: key ?? `only ${id}`, size, run }
+  }
+
+  keepIn(files: StateFiles): void {
+    const { modelPath, mmprojPath, width, vocabularySize } = this.options
+    const more = { encodings: 1, llamaVersion, width, vocabularySize }
+    this.#files = new EncodingFiles(files, stateKey([modelPath, mmprojPath], more))
+  }
+
+  /** Ends the process, and with it what is being encoded: it rejects with `shutting_down`. */
+  async dispose(): Promise<void> {
+    this.#isClosed = true
+    this.#unwatch()
+    this.#running?.reject(isClosing())
+    this.#running = undefined
+    await this.#files?.flush()
+    const child = await this.#process?.catch(() => undefined)
+    child?.kill('SIGKILL')
+  }
+
+  async #find(key: string): Promise<EncodedMedia | undefined> {
+    const known = this.#known.get(key)
+    if (known !== undefined) return known
+    const kept = await this.#files?.find(key)
+    if (kept !== undefined) this.#known.set(key, kept)
+    return kept
+  }
+
+  async #encode(call: EncodeCall): Promise<readonly MediaPiece[]> {
+    const child = await this.#start()
+    return await new Promise((resolve, reject) => {
+      this.#running = { call, isSecond: false, resolve, reject }
+      this.#send(child, call)
+    })
+  }
+
+  #send(child: ChildProcess, call: EncodeCall): void {
+    child.send(call)
+    this.#unwatch = this.clock.at(this.clock.now() + mostMs, () => child.kill('SIGKILL'))
+  }
+
+  /** Gives each vector an id, which only this file has in this place. */
+  #assembled(pieces: readonly MediaPiece[], hash: Buffer): EncodedMedia {
+    const { vocabularySize } = this.options
+    const tokens: TokenId[] = []
+    const spans: MediaSpan[] = []
+    for (const piece of pieces) {
+      if ('tokens' in piece) {
+        tokens.push(...piece.tokens)
+        continue
+      }
+      const { count, vectors, shape } = piece
+      if (shape?.isWhole === true && count > this.options.atOnce) {
+        const message = `this model reads an image in one pass of ${count} tokens: expected a batch_size of as many`
+        throw new CllmError('unsupported', `${message}, got ${this.options.atOnce}`)
+      }
+      const placed = shape === undefined ? {} : { shape }
+      spans.push({ start: tokens.length, length: count, vectors, ...placed })
+      for (let nth = 0; nth < count; nth++) {
+        const word = hash.readUInt32LE(4 * (tokens.length % 8))
+        const mixed = (word + Math.imul(tokens.length + 1, 0x9e37_79b1)) >>> 0
+        tokens.push(vocabularySize + (mixed % (lastId - vocabularySize)))
+      }
+    }
+    return { tokens, spans }
+  }
+
+  async #start(): Promise<ChildProcess> {
+    if (this.#isClosed) throw isClosing()
+    this.#process ??= this.#spawn()
+    const child = await this.#process
+    if (this.#isClosed) throw isClosing()
+    return child
+  }
+
+  async #spawn(): Promise<ChildProcess> {
+    const { library, modelPath, mmprojPath, threads } = this.options
+    const options: MediaLibraryOptions = { library, modelPath, mmprojPath, threads }
+    const child = fork(this.entry, [JSON.stringify(options)], {
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    })
+    let log = ''
+    child.stderr
+      ?.setEncoding('utf8')
+      .on('data', (text: string) => (log = (log + text).slice(-2000)))
+    return await new Promise<ChildProcess>((resolve, reject) => {
+      let problem = 'its process ended'
+      let isReady = false
+      child.on('message', (message: EncoderMessage) => {
+        if (message.type === 'ready') {
+          this.pid = child.pid
+          isReady = true
+          this.types = message.types
+          resolve(child)
+        } else if (message.type === 'error') problem = message.message
+        else this.#settle(message)
+      })
+      child.on('error', ({ message }) => (problem = message))
+      child.once('close', (code, signal) => {
+        this.#process = undefined
+        const details = { field: 'mmproj' }
+        reject(
+          new CllmError(
+            'invalid_configuration',
+            `images and sounds cannot be encoded: ${problem}`,
+            {
+              details,
+            },
+          ),
+        )
+        if (!isReady || this.#isClosed) return
+        this.logger.warn(
+          { code, signal, log },
+          'the encoder of images and sounds ended: it starts again',
+        )
+        this.#onEnded()
+      })
+    })
+  }
+
+  /** What it had may have ended the process, or somebody else: it has a second try. */
+  #onEnded(): void {
+    this.#unwatch()
+    const running = this.#running
+    if (running === undefined) return
+    const { call, isSecond, reject } = running
+    const fail = (error: CllmError): void => {
+      this.#running = undefined
+      reject(error)
+    }
+    if (isSecond) {
+      const message = 'the encoder of images and sounds ended twice while it had this one'
+      return fail(new CllmError('backend_failed', message))
+    }
+    this.#running = { ...running, isSecond: true }
+    this.#start().then(
+      (child) => this.#send(child, call),
+      (error: unknown) => fail(CllmError.from(error)),
+    )
+  }
+
+  #settle(message: Extract<EncoderMessage, { readonly id: number }>): void {
+    const running = this.#running
+    if (running?.call.id !== message.id) return
+    this.#unwatch()
+    this.#running = undefined
+    if (message.type === 'encoded') return running.resolve(message.pieces)
+    const code = message.isUnreadable ? 'invalid_media' : 'backend_failed'
+    running.reject(new CllmError(code, `${running.call.type}: ${message.message}`))
+  }
+}
+
+const isClosing = (): CllmError =>
+  new CllmError('shutting_down', 'the encoder of images and sounds is being closed')
+
+const bytesOf = ({ tokens, spans }: EncodedMedia): number =>
+  spans.reduce((sum, { vectors }) => sum + vectors.byteLength, 8 * tokens.length + 1)

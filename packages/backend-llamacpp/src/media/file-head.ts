@@ -1,0 +1,55 @@
+import { CllmError, type MediaType, soundLength } from '@cllm/core'
+import { imageSize } from 'image-size'
+
+/** Image formats that libmtmd decodes. */
+const formats = ['png', 'jpg', 'gif', 'bmp']
+
+/** Decoded, it takes three bytes each. */
+const mostPixels = 64_000_000
+
+/** Decoded, it takes 64 kB a second. */
+const mostSeconds = 1800
+
+/**
+ * Reads the head of a file, before anything of it is decoded: millions of pixels, or seconds.
+ * @throws CllmError `invalid_media` that says what was expected and what came
+ */
+export function checkHead(type: MediaType, file: Uint8Array): number {
+  return type === 'image' ? checkImage(file) : checkSound(file)
+}
+
+function checkImage(file: Uint8Array): number {
+  const { type, width, height } = headOf(file)
+  if (type === undefined || !formats.includes(type)) {
+    throw refused('image', `expected a PNG, JPEG, GIF or BMP file, got ${type ?? 'something else'}`)
+  }
+  if (!(width > 0 && height > 0 && width * height <= mostPixels)) {
+    const most = mostPixels / 1e6
+    const message = `expected at most ${most} million pixels, got ${width} × ${height}`
+    throw refused('image', message)
+  }
+  return (width * height) / 1e6
+}
+
+function headOf(file: Uint8Array) {
+  try {
+    return imageSize(file)
+  } catch {
+    throw refused('image', 'expected a PNG, JPEG, GIF or BMP file in base64, got something else')
+  }
+}
+
+function checkSound(file: Uint8Array): number {
+  const seconds = soundLength(file)
+  if (seconds === undefined) {
+    throw refused('audio', 'expected a WAV, MP3 or FLAC file in base64, got something else')
+  }
+  if (!(seconds > 0 && seconds <= mostSeconds)) {
+    const message = `expected at most ${mostSeconds} seconds of sound, got ${seconds.toFixed(1)}`
+    throw refused('audio', message)
+  }
+  return seconds
+}
+
+const refused = (field: MediaType, message: string): CllmError =>
+  new CllmError('invalid_media', `${field}: ${message}`, { details: { field } })

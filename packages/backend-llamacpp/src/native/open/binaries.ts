@@ -1,0 +1,85 @@
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import process from 'node:process'
+import type { GpuKind } from '../native.js'
+import { nodeLlamaCppVersion } from '../versions.js'
+
+/** llama.cpp's libraries with node-llama-cpp's addon. */
+export interface Binary {
+  /** The addon. */
+  readonly file: string
+  /** The folder with libraries for older GPUs, if it is there. */
+  readonly older: string | undefined
+}
+
+const systems: Readonly<Partial<Record<string, string>>> = { darwin: 'mac', win32: 'win' }
+
+/** GPUs that there are packages for, in the order in which they are tried. */
+const kinds: Readonly<Partial<Record<string, readonly GpuKind[]>>> = {
+  'linux-x64': ['cuda', 'vulkan'],
+  'mac-arm64': ['metal'],
+  'win-x64': ['cuda', 'vulkan'],
+}
+
+const machineName = (platform: string, arch: string): string =>
+  `${systems[platform] ?? platform}-${arch === 'arm' ? 'armv7l' : arch}`
+
+/** GPUs that there is a library of llama.cpp for on such a machine, by default this one. */
+export function gpuKinds(platform: string = process.platform, arch: string = process.arch) {
+  return kinds[machineName(platform, arch)] ?? []
+}
+
+/** The npm packages with the library for a GPU of this machine, or for its CPU. */
+export function binaryPackages(kind: GpuKind | 'cpu'): readonly string[] {
+  const machine = machineName(process.platform, process.arch)
+  const name = `@node-llama-cpp/${kind === 'cpu' ? machine : `${machine}-${kind}`}`
+  return kind === 'cuda' ? [name, `${name}-ext`] : [name]
+}
+
+/**
+ * Where the library for a GPU or the CPU is; undefined: nowhere. It is looked for beside this package, beside what brings
+ * such libraries, and in a folder.
+ *
+ * @param folder - with `node_modules`
+ */
+export function findBinary(kind: GpuKind | 'cpu', folder?: string): Binary | undefined {
+  const [name = '', older] = binaryPackages(kind)
+  const modules = moduleFolders(name)
+  if (folder !== undefined) modules.push(join(folder, 'node_modules'))
+  const bins = binsIn(modules, name)
+  if (bins === undefined) return undefined
+  return {
+    file: join(bins, 'llama-addon.node'),
+    older: older === undefined ? undefined : binsIn(modules, older),
+  }
+}
+
+/** The folders with packages, seen from here. Node.js itself remembers what it did not find. */
+function moduleFolders(name: string): string[] {
+  const own = createRequire(import.meta.url)
+  const folders = own.resolve.paths(name) ?? []
+  for (const other of ['node-llama-cpp', '@cllm/linux-arm64/package.json']) {
+    try {
+      folders.push(...(createRequire(own.resolve(other)).resolve.paths(name) ?? []))
+    } catch {
+      // It is not installed.
+    }
+  }
+  return folders
+}
+
+/** The folder with a package's libraries, if it is there in the version that is known here. */
+function binsIn(modules: readonly string[], name: string): string | undefined {
+  for (const root of modules.map((folder) => join(folder, name))) {
+    try {
+      const text = readFileSync(join(root, 'package.json'), 'utf8')
+      const { version } = JSON.parse(text) as { readonly version?: unknown }
+      const bins = join(root, 'bins', name.slice(name.indexOf('/') + 1))
+      if (version === nodeLlamaCppVersion) return bins
+    } catch {
+      // It is not there.
+    }
+  }
+  return undefined
+}

@@ -1,0 +1,72 @@
+import { byteAlphabet } from '@cllm/core'
+
+/** The bytes by the characters that spell them; -1: none. */
+const spelled = new Int16Array(0x200).fill(-1)
+for (const [byte, character] of byteAlphabet.entries()) spelled[character.charCodeAt(0)] = byte
+
+/** The byte that a character spells; negative: none. */
+export const spelledByte = (code: number): number => spelled[code] ?? -1
+/** The byte that a character is in the text of a token; negative where it is several. */
+export const plainByte = (code: number): number =>
+  code < 0x80 ? code : code === 0x2581 ? 0x20 : -1
+
+/** The bytes that a byte-pair token spells, or undefined if it is not spelled in bytes. */
+export function spelledBytes(text: string): Uint8Array | undefined {
+  const bytes = new Uint8Array(text.length)
+  for (let index = 0; index < text.length; index++) {
+    const byte = spelledByte(text.charCodeAt(index))
+    if (byte < 0) return undefined
+    bytes[index] = byte
+  }
+  return bytes
+}
+
+/** The texts of tokens, one behind the other. */
+export class TokenTexts {
+  readonly #starts: Uint32Array
+  #bytes: Uint8Array
+  #count = 0
+  #end = 0
+  /** Bytes of the text that was added last. */
+  lastLength = 0
+
+  constructor(size: number) {
+    this.#starts = new Uint32Array(size + 1)
+    this.#bytes = new Uint8Array(8 * size)
+  }
+
+  get all() {
+    return { bytes: this.#bytes.slice(0, this.#end), starts: this.#starts }
+  }
+
+  add(text: Uint8Array): number {
+    this.#reserve(text.length)
+    this.#bytes.set(text, this.#end)
+    return this.#close(text.length)
+  }
+
+  /** Adds a text of which each character is one byte; false, and nothing is added, where one is not. */
+  addSpelled(text: string, byteOf: (code: number) => number): boolean {
+    const { length } = text
+    this.#reserve(length)
+    const [bytes, end] = [this.#bytes, this.#end]
+    for (let at = 0; at < length; at++) {
+      const byte = byteOf(text.charCodeAt(at))
+      if (byte < 0) return false
+      bytes[end + at] = byte
+    }
+    this.#close(length)
+    return true
+  }
+
+  #close(length: number): number {
+    this.#end += length
+    this.#starts[++this.#count] = this.#end
+    return (this.lastLength = length)
+  }
+
+  #reserve(more: number): void {
+    if (this.#end + more <= this.#bytes.length) return
+    this.#bytes = Buffer.concat([this.#bytes], 2 * this.#bytes.length + more)
+  }
+}

@@ -1,0 +1,246 @@
+import { fileURLToPath } from 'node:url'
+import { join } from 'node:path'
+import {
+  CllmError,
+  type EncodedMedia,
+  type MediaFile,
+  SimulatedClock,
+  type StateFile,
+  type StateFiles,
+} from '@cllm/core'
+import { assert, integer, property, uint8Array } from 'fast-check'
+import { until } from '@cllm/testing'
+import t, { type Test } from 'tap'
+import { FileEncoder } from '../../src/media/file-encoder.js'
+import { checkHead } from '../../src/media/file-head.js'
+import { openTiny, recordingLogger } from '../open-tiny.js'
+
+const entry = fileURLToPath(new URL('scripted-encoder.mjs', import.meta.url))
+
+/** The head of a PNG file, which is all that is looked at before it is decoded. */
+function png(width: number, height = 10): Buffer {
+  const head = Buffer.from('89504e470d0a1a0a0000000d4948445200000000000000000802000000', 'hex')
+  head.writeUInt32BE(width, 16)
+  head.writeUInt32BE(height, 20)
+  return head
+}
+
+const image = (width: number, height = 10) => ({
+  type: 'image' as const,
+  data: png(width, height).toString('base64'),
+})
+
+async function encode(
+  encoder: FileEncoder,
+  file: MediaFile,
+  scope: string | undefined = '',
+): Promise<EncodedMedia> {
+  const prepared = await encoder.prepare(file, scope)
+  return 'run' in prepared ? await prepared.run() : prepared
+}
+
+async function open(t: Test, modelPath = 'model.gguf', mmprojPath = 'mmproj.gguf') {
+  const logger = recordingLogger()
+  const clock = new SimulatedClock()
+  const files = { library: 'lib', modelPath, mmprojPath, threads: 1 }
+  const sizes = { vocabularySize: 100, width: 4, atOnce: 64, cacheBytes: 4000 }
+  const encoder = new FileEncoder({ ...files, ...sizes }, logger, clock, entry)
+  t.teardown(() => encoder.dispose())
+  await encoder.open()
+  return { encoder, logger, clock }
+}
+
+t.test('an image of low detail is another one', async (t) => {
+  const { encoder } = await open(t)
+  const whole = await encode(encoder, image(20))
+  const low = await encode(encoder, { ...image(20), detail: 'low' })
+  t.equal(whole.spans[0]!.length, 20)
+  t.equal(low.spans[0]!.length, 10)
+  t.notOk(low.tokens.slice(1, -1).some((id) => whole.tokens.includes(id)))
+  t.equal(await encode(encoder, { ...image(20), detail: 'low' }), low)
+  encoder.types = ['audio']
+  const sound = Buffer.alloc(44)
+  sound.write('RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0', 'latin1')
+  sound.writeUInt32LE(8000, 24)
+  sound.writeUInt16LE(8, 34)
+  sound.write('data', 36)
+  sound.writeUInt32LE(2 * 8000, 40)
+  const heard = { type: 'audio', data: sound.toString('base64'), detail: 'low' } as const
+  t.match(await encoder.prepare(heard, ''), { size: 2 }, 'a sound is as long as it is')
+})
+
+t.test('an image becomes tokens and ids of its own, and is kept', async (t) => {
+  const { encoder } = await open(t)
+  const [one, other] = [await encode(encoder, image(20)), await encode(encoder, image(21))]
+  t.equal(await encode(encoder, image(20)), one)
+  t.equal(one.tokens.length, 22)
+  t.same([one.tokens[0], one.tokens.at(-1)], [7, 8])
+  t.match(one.spans, [{ start: 1, length: 20 }])
+  const ids = one.tokens.slice(1, -1)
+  t.ok(ids.every((id) => id >= 100 && id <= 0x7fff_ffff))
+  t.equal(new Set([...ids, ...other.tokens.slice(1, -1)]).size, 41, 'no id is of both')
+  for (let width = 100; width < 110; width++) await encode(encoder, image(width))
+  const again = await encode(encoder, image(20))
+  t.not(again, one, 'what is not used makes way')
+  t.same(again.tokens, one.tokens, 'its ids are the same again')
+  const sound = { type: 'audio' as const, data: 'UklGRg==' }
+  await t.rejects(encode(encoder, sound), { code: 'unsupported', message: /for image, not audio/ })
+  encoder.types = ['image', 'audio']
+  const asSound = encode(encoder, { ...image(20), type: 'audio' })
+  await t.rejects(asSound, { code: 'invalid_media', message: /expected a WAV/ })
+})
+
+t.test('what was encoded for one scope is not found in another', async (t) => {
+  const { encoder } = await open(t)
+  const isFound = async (scope?: string) => 'spans' in (await encoder.prepare(image(20), scope))
+  await encode(encoder, image(20), 'one')
+  t.same([await isFound('one'), await isFound('other'), await isFound('')], [true, false, false])
+  await encode(encoder, image(20), undefined)
+  t.notOk(await isFound(undefined), 'without a scope nothing is kept')
+  const [job, same, apart] = await Promise.all([
+    encoder.prepare(image(30, 20), 'one'),
+    encoder.prepare(image(30, 20), 'one'),
+    encoder.prepare(image(30, 20), 'other'),
+  ])
+  if (!('run' in job && 'run' in same && 'run' in apart)) return t.fail('they were not kept')
+  t.equal(job.size, 0.0006, 'millions of pixels')
+  t.same([job.key === same.key, job.key === apart.key], [true, false])
+})
+
+function isGone(pid: number): boolean {
+  try {
+    return !process.kill(pid, 0)
+  } catch {
+    return true
+  }
+}
+
+/** Files that are kept here. */
+function filesInMemory() {
+  const all = new Map<string, { readonly file: StateFile; readonly data: Uint8Array }>()
+  const files: StateFiles = {
+    limitBytes: Infinity,
+    list: async (key) =>
+      [...all.values()].map(({ file }) => file).filter((file) => file.key === key),
+    read: async ({ name }, allocate) => {
+      const { data } = all.get(name) ?? {}
+      const memory = data && allocate(data.length)
+      if (data !== undefined) memory?.set(data)
+      return memory
+    },
+    write: async (head, data) => {
+      const file = { ...head, name: head.key + head.scope, bytes: data.length }
+      all.set(file.name, { file, data: data.slice() })
+      return file
+    },
+    touch: async () => {},
+    remove: async ({ name }) => void all.delete(name),
+  }
+  return { all, files }
+}
+
+t.test('what was encoded is found after a restart, by the same projector', async (t) => {
+  const folder = t.testdir({ model: 'weights', a: 'projector', b: 'another' })
+  const { all, files } = filesInMemory()
+  const start = async (projector: string) => {
+    const { encoder } = await open(t, join(folder, 'model'), join(folder, projector))
+    encoder.keepIn(files)
+    return encoder
+  }
+  const first = await start('a')
+  const [one, two] = [await encode(first, image(20)), await encode(first, image(30))]
+  await first.dispose()
+  t.equal(all.size, 2)
+  const second = await start('a')
+  t.same(await encode(second, image(20)), one)
+  t.same(await encode(second, image(30)), two)
+  await second.dispose()
+  t.equal(all.size, 2, 'they were read')
+  all.delete([...all.keys()][0]!)
+  const third = await start('a')
+  t.same(await encode(third, image(20)), one, 'encoded again where the file is gone')
+  const other = await start('b')
+  await encode(other, image(30))
+  await other.dispose()
+  t.equal(all.size, 3, 'not those of another projector')
+})
+
+t.test('an image that ends the process costs itself alone', async (t) => {
+  const { encoder, logger } = await open(t)
+  t.equal((await encode(encoder, image(6))).tokens.length, 8)
+  const fatal = { code: 'backend_failed', message: /ended twice while/ }
+  await t.rejects(encode(encoder, image(13)), fatal)
+  t.match(logger.lines, [{ level: 'warn', message: /starts again/ }])
+  t.equal((await encode(encoder, image(5))).tokens.length, 7)
+  await t.rejects(encode(encoder, image(14)), { code: 'invalid_media', message: /unreadable/ })
+})
+
+t.test('a process that is silent for long is ended', async (t) => {
+  const { encoder, clock } = await open(t)
+  const silent = encode(encoder, image(15))
+  for (let times = 0; times < 2; times++) {
+    await until(() => clock.nextTimer() !== undefined)
+    clock.advance(600_000)
+  }
+  await t.rejects(silent, { code: 'backend_failed', message: /ended twice/ })
+  t.equal((await encode(encoder, image(5))).tokens.length, 7)
+})
+
+t.test('closed, it answers what it has, and starts no process again', async (t) => {
+  const { encoder, clock } = await open(t)
+  const { pid } = encoder
+  const waiting = encode(encoder, image(15))
+  await until(() => clock.nextTimer() !== undefined)
+  const closed = encoder.dispose()
+  await t.rejects(waiting, { code: 'shutting_down' })
+  await closed
+  t.equal(clock.nextTimer(), undefined)
+  await until(() => isGone(pid!))
+  await t.rejects(encode(encoder, image(5)), { code: 'shutting_down' })
+  t.equal(encoder.pid, pid)
+})
+
+t.test('what is missing is said at the start', async (t) => {
+  const missing = { code: 'invalid_configuration', message: /missing cannot be read/ }
+  await t.rejects(open(t, 'missing'), missing)
+  const unbuilt = { code: 'invalid_configuration', message: /cllm native build/ }
+  await t.rejects(openTiny(t, { mmprojPath: 'mmproj.gguf' }), unbuilt)
+  const library = { mmprojPath: 'mmproj.gguf', mediaLibrary: '/nowhere/libmtmd.so' }
+  await t.rejects(openTiny(t, library), { code: 'invalid_configuration', message: /nowhere/ })
+  for (const given of [{ mmprojPath: 'mmproj.gguf' }, library]) {
+    const logger = recordingLogger()
+    const backend = await openTiny(t, { ...given, mmprojOptional: true }, logger)
+    t.equal(backend.media, undefined, 'it may be left out')
+    t.match(
+      logger.lines.find(({ level }) => level === 'warn'),
+      {
+        level: 'warn',
+        message: /images and sounds are refused: .*(build|nowhere)/,
+      },
+    )
+  }
+})
+
+t.test('files are refused before a pixel is decoded', async (t) => {
+  const refused = (file: Uint8Array): unknown => {
+    try {
+      checkHead('image', file)
+      return undefined
+    } catch (error) {
+      return error
+    }
+  }
+  t.equal(refused(png(8000, 8000)), undefined)
+  t.match(refused(png(8001, 8000)), { code: 'invalid_media', message: /64 million pixels/ })
+  t.match(refused(png(0)), { code: 'invalid_media' })
+  t.match(refused(Buffer.from('<svg width="1" height="1"/>')), { message: /got svg/ })
+  const isClear = (error: unknown) => error === undefined || CllmError.isInstance(error)
+  const whole = png(20)
+  assert(
+    property(uint8Array({ maxLength: 64 }), integer({ min: 0, max: 28 }), (noise, at) => {
+      const mixed = Buffer.concat([whole.subarray(0, at), noise])
+      return isClear(refused(noise)) && isClear(refused(mixed))
+    }),
+  )
+  t.pass('noise, and heads that break off')
+})

@@ -1,0 +1,102 @@
+import {
+  defined,
+  type Logger,
+  type PluginRegistry,
+  type SamplingParams,
+  samplingRows,
+  type StateFiles,
+  systemClock,
+} from '@cllm/core'
+import { StateFolder } from '@cllm/host'
+import {
+  API_DEFAULTS,
+  createKoaProtocols,
+  type KoaProtocol,
+  MAX_QUEUED_REQUESTS,
+  ownFolder,
+  type Services,
+  WEB_PAGE,
+} from '@cllm/http-koa'
+import { pageFolder } from '@cllm/web'
+import type { LoadedConfig } from '../config/load-config.js'
+
+/**
+ * The protocols that the configuration names, or every registered one.
+ *
+ * @param services - what they get besides that which the configuration says
+ * @throws `invalid_configuration` for an unregistered name or an invalid option
+ */
+export function createProtocols(
+  loaded: LoadedConfig,
+  registry: PluginRegistry,
+  services: Services,
+): KoaProtocol[] {
+  const { server, scheduler } = loaded.config
+  services
+    .set(API_DEFAULTS, setDefaults(loaded))
+    .set(MAX_QUEUED_REQUESTS, scheduler.max_queued_requests)
+    .set(WEB_PAGE, server.ui ? pageFolder : undefined)
+  return createKoaProtocols(registry, {
+    ...namesOf(loaded.config),
+    options: optionsOf(server),
+    services,
+  })
+}
+
+/** The chosen protocols; a folder chooses the one that it is for. */
+function namesOf({ server, cluster }: LoadedConfig['config']) {
+  const { protocols } = server
+  const needed = [...Object.keys(foldersOf(server)), ...(cluster.batches ? ['batches'] : [])]
+  return protocols === 'all' ? {} : { names: [...protocols, ...needed] }
+}
+
+/** The protocols that need a folder, where they have one. */
+function foldersOf({ batches, batch_share: share, usage }: LoadedConfig['config']['server']) {
+  return {
+    ...(batches !== null && { batches: { folder: batches, share } }),
+    ...(usage !== null && { usage: { folder: usage } }),
+  }
+}
+
+/**
+ * Where responses are kept, if anywhere.
+ *
+ * @throws `invalid_configuration` where the folder cannot be used
+ */
+export function responsesIn(
+  { server, cache }: LoadedConfig['config'],
+  logger: Logger,
+): StateFiles | undefined {
+  const { responses: folder, responses_size: size, responses_age: days } = server
+  if (folder === null) return undefined
+  ownFolder(folder, 'responses')
+  const limits = { limitBytes: size * 2 ** 20, maxAgeMs: days * 24 * 3_600_000 }
+  const key = defined({ key: cache.key ?? undefined })
+  return new StateFolder({ folder, ...limits, ...key, isUrgent: true }, systemClock, logger)
+}
+
+type ProtocolOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
+
+function optionsOf(server: LoadedConfig['config']['server']): ProtocolOptions {
+  const options = { ...(server.protocol_options as ProtocolOptions) }
+  for (const [name, folder] of Object.entries(foldersOf(server))) {
+    options[name] = { ...folder, ...options[name] }
+  }
+  return options
+}
+
+/** The defaults that the configuration sets; each protocol has its own for the others. */
+function setDefaults({ config, sources }: LoadedConfig) {
+  const { defaults } = config.api
+  const isSet = (name: keyof typeof defaults): boolean =>
+    sources.get(`api.defaults.${name}`) !== 'default'
+  const set = samplingRows.flatMap(([name, { wire }]) => {
+    const field = wire as keyof typeof defaults
+    return field in defaults && isSet(field) ? [[name, defaults[field]]] : []
+  })
+  const sampling: Partial<SamplingParams> = {
+    ...(Object.fromEntries(set) as Partial<SamplingParams>),
+    ...(defaults.seed !== null && { seed: defaults.seed }),
+  }
+  return { ...(isSet('max_tokens') && { maxTokens: defaults.max_tokens }), sampling }
+}

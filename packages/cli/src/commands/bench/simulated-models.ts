@@ -1,0 +1,77 @@
+import { CllmError, defined, type Engine, type EngineStatistics, PluginRegistry } from '@cllm/core'
+import { LocalEngineClient, ModelPool, type ModelPoolParts } from '@cllm/host'
+import type { RequestService, ServiceParts } from '@cllm/simulation'
+
+/** Models of a simulation. */
+export interface SimulatedModelsOptions extends Pick<ModelPoolParts, 'scheduler'> {
+  readonly names: readonly string[]
+  /** Milliseconds that the load of a model takes, by its number. */
+  readonly loadMs: (index: number) => number
+  readonly maxLoaded: number
+}
+
+/** Several models in memory by turns: the pool of `cllm serve`, with engines on simulated time. */
+export class SimulatedModels implements RequestService {
+  readonly size = 1
+  readonly engines = new Set<Engine>()
+  readonly #done: EngineStatistics[] = []
+  readonly #pool: ModelPool
+  readonly #open = new Map<string, AbortController>()
+
+  constructor(
+    private readonly parts: ServiceParts,
+    { names, loadMs, maxLoaded, ...more }: SimulatedModelsOptions,
+  ) {
+    const { clock, createEngine } = parts
+    const load = async (index: number) => {
+      await new Promise<void>((resolve) => void clock.at(clock.now() + loadMs(index), resolve))
+      const engine = createEngine(index)
+      this.engines.add(engine)
+      const client = new LocalEngineClient(engine, new PluginRegistry(), { uint32: () => index })
+      const close = async (): Promise<void> => {
+        this.engines.delete(engine)
+        this.#done.push(engine.statistics())
+        await client.close()
+      }
+      return { client, close }
+    }
+    const models = names.map((name, index) => ({ name, load: async () => await load(index) }))
+    const maxWaiting = Number.MAX_SAFE_INTEGER
+    this.#pool = new ModelPool({ models, clock, options: { maxLoaded, maxWaiting }, ...more })
+  }
+
+  get swaps(): number {
+    const list = this.#pool.list().map((name) => this.#pool.status(name))
+    return list.reduce((sum, { swaps = 0 }) => sum + swaps, 0)
+  }
+
+  statistics(): readonly EngineStatistics[] {
+    return [...this.#done, ...Array.from(this.engines, (engine) => engine.statistics())]
+  }
+
+  submit(...request: Parameters<RequestService['submit']>): void {
+    void this.#serve(...request)
+  }
+
+  cancel(id: string): void {
+    this.#open.get(id)?.abort()
+  }
+
+  async #serve(...[id, tokens, asked]: Parameters<RequestService['submit']>): Promise<void> {
+    const { onEvent } = this.parts
+    const { model, media, ...request } = asked
+    const leaving = new AbortController()
+    this.#open.set(id, leaving)
+    try {
+      const client = this.#pool.open(model)
+      const stream = client.submit(
+        { ...request, id, prompt: { tokens, ...defined({ media }) } },
+        leaving,
+      )
+      for await (const event of stream) onEvent(id, event)
+    } catch (error) {
+      onEvent(id, { type: 'error', error: CllmError.from(error) })
+    }
+    this.#open.delete(id)
+  }
+}

@@ -1,0 +1,116 @@
+import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import {
+  binaryPackages,
+  findBinary,
+  gpuDevices,
+  type GpuKind,
+  gpuKinds,
+} from '@cllm/backend-llamacpp'
+import { currentVersions } from '@cllm/backend-llamacpp/native-build'
+import { CllmError, silentLogger } from '@cllm/core'
+import { gpuFolder } from '../../models/cache-folder.js'
+import { withLock } from '../../models/fetch/with-lock.js'
+import type { CommandIo } from '../command-io.js'
+import { defineCommand } from '../flags/define-command.js'
+import { toggle, wrong } from '../flags/flags.js'
+
+/** Unpacks a package of npm, named with its version, into a new folder. */
+type Unpack = (spec: string, to: string, io: CommandIo) => Promise<void>
+
+/** `cllm gpu add` */
+export const add = async (argv: readonly string[], io: CommandIo): Promise<number> =>
+  await gpuAdd(argv, io, async (spec, to, { env, signal }) => {
+    const { npmConfig, unpackNpm } = await import('../../models/fetch/fetch-npm.js')
+    await unpackNpm(spec, to, await npmConfig(env, process.cwd()), signal)
+  })
+
+/** The same, with packages from somewhere. */
+export async function gpuAdd(
+  argv: readonly string[],
+  io: CommandIo,
+  unpack: Unpack,
+): Promise<number> {
+  const command = defineCommand({
+    usage: 'gpu add <kind>',
+    doc: `
+Fetches llama.cpp's library for a kind of GPU from npm: cuda (NVIDIA) or vulkan. \`cllm serve\` uses
+it from the next start on. On Macs with Apple's processors, metal comes with cllm.`,
+    flags: { 'dry-run': toggle('Print what would be fetched, and where to') },
+    async run({ flags, words: [word] }) {
+      const kind = gpuKinds().find((one) => one === word)
+      if (kind === undefined) {
+        const expected = gpuKinds().join(' or ') || 'no kind, as this machine has none'
+        throw wrong(`gpu add: expected ${expected}, got ${word}`)
+      }
+      const folder = gpuFolder(io)
+      const present = findBinary(kind, folder)
+      if (present !== undefined) {
+        io.stdout.write(`${present.file} is here\n${await devicesOf(kind, folder)}\n`)
+        return 0
+      }
+      const { nodeLlamaCppVersion: version } = currentVersions
+      const specs = binaryPackages(kind).map((name) => `${name}@${version}`)
+      io.stdout.write(`${specs.join(' and ')} from npm, into ${folder}\n`)
+      if (flags['dry-run']) return 0
+      for (const spec of specs) await fetchInto(folder, spec, io, unpack)
+      io.stdout.write(`${await devicesOf(kind, folder)}\n`)
+      return 0
+    },
+  })
+  return await command(argv, io)
+}
+
+async function fetchInto(
+  folder: string,
+  spec: string,
+  io: CommandIo,
+  unpack: Unpack,
+): Promise<void> {
+  const target = join(folder, 'node_modules', spec.slice(0, spec.lastIndexOf('@')))
+  try {
+    await mkdir(join(target, '..'), { recursive: true })
+    await withLock(join(folder, 'add'), { signal: io.signal }, async (signal) => {
+      const work = await mkdtemp(join(folder, 'partial-'))
+      try {
+        const whole = join(work, 'package') // with the usual permissions, which `work` has not
+        await mkdir(whole)
+        await unpack(spec, whole, { ...io, signal })
+        signal.throwIfAborted()
+        await rm(target, { recursive: true, force: true })
+        await rename(whole, target)
+      } finally {
+        await rm(work, { recursive: true, force: true })
+      }
+    })
+  } catch (cause) {
+    io.signal.throwIfAborted()
+    const message = `${spec} cannot be fetched into ${folder}: ${(cause as Error).message}`
+    const advice = `where cllm is installed, run: npm install ${spec}`
+    throw new CllmError('native_build_failed', `${message}; ${advice}`, { cause })
+  }
+}
+
+/** The devices that a library finds, or why it cannot be used, as where an image is made on another machine. */
+async function devicesOf(kind: GpuKind, folder: string): Promise<string> {
+  try {
+    const devices = await gpuDevices(kind, silentLogger, folder)
+    return `it finds ${devices?.names.join(', ')}`
+  } catch (error) {
+    return (error as Error).message
+  }
+}
+
+/** `cllm gpu remove` */
+export const remove = defineCommand({
+  usage: 'gpu remove',
+  doc: `
+Deletes what \`cllm gpu add\` has fetched.`,
+  flags: {},
+  async run(_, io) {
+    const folder = gpuFolder(io)
+    await rm(folder, { recursive: true, force: true })
+    io.stdout.write(`deleted ${folder}\n`)
+    return 0
+  },
+})

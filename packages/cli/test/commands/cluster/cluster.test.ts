@@ -1,0 +1,472 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import type { ReadableStream } from 'node:stream/web'
+import { ClusterFront, RedisBus } from '@cllm/cluster'
+import { RedisServer, whyNoRedis } from '../../../../cluster/test/redis-server.js'
+import type { EngineClient, GenerateRequest } from '@cllm/core'
+import { plainEnvironment } from '@cllm/testing'
+import type { BatchObject } from '@cllm/http-koa'
+import t, { type Test } from 'tap'
+import { localSources } from '../../models/local-sources.js'
+import { inside } from '../../inside.js'
+import { SharedBatchStore } from '../../../src/batches/shared-batch-store.js'
+import { childrenOf, start as startPlain } from '../../plain-process.js'
+import { bin, model } from '../../serve-process.js'
+import { until } from '../../until.js'
+
+const usual = ['--threads', '1', '--gpu', 'off', '--log-level', 'error', '--slots', '8']
+
+function start(t: Test, ...args: readonly string[]): ChildProcess {
+  const child = spawn(process.execPath, [bin, ...args], {
+    env: plainEnvironment(process.env),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  t.teardown(() => child.kill('SIGKILL'))
+  return child
+}
+
+/** Starts a worker with stories15m and waits until it serves. */
+async function startWorker(t: Test, url: string, ...more: readonly string[]) {
+  const child = start(t, 'worker', '--cluster', url, '--model', model, ...usual, ...more)
+  const errors = text(child.stderr!)
+  const line = await Promise.race([
+    once(createInterface(child.stdout!), 'line').then(String),
+    errors,
+  ])
+  const [, id = ''] = /^worker (\S+) serves stories15m/.exec(line) ?? []
+  t.not(id, '', `a worker serves: ${line}`)
+  return { child, id, kill: () => child.kill('SIGKILL') }
+}
+
+const schema = {
+  type: 'object',
+  properties: { name: { type: 'string', maxLength: 40 }, age: { type: 'integer' } },
+  required: ['name', 'age'],
+}
+
+/** Greedy, sampled and constrained requests. */
+const requests: readonly GenerateRequest[] = Array.from({ length: 16 }, (_, index) => ({
+  prompt: {
+    text: `Story ${index}. Once upon a time there was a ${['cat', 'boy', 'tree'][index % 3]}`,
+  },
+  maxTokens: 90,
+  sampling:
+    index % 3 === 0
+      ? { temperature: 0, ignoreEos: true }
+      : index % 3 === 1
+        ? { temperature: 0.9, topP: 0.95, repetitionPenalty: 1.1, seed: index, ignoreEos: true }
+        : { temperature: 0.8, seed: index, constraint: { type: 'json-schema' as const, schema } },
+}))
+
+/** Serves all of them at once; calls back with the number of tokens so far. */
+async function serveAll(client: EngineClient, onTokens: (count: number) => void = () => {}) {
+  let count = 0
+  return await Promise.all(
+    requests.map(async (request) => {
+      const tokens: number[] = []
+      let content = ''
+      let reason: string | undefined
+      for await (const event of client.submit(request)) {
+        if (event.type === 'token') {
+          tokens.push(event.token)
+          onTokens(++count)
+        }
+        if (event.type !== 'start') content += event.text
+        if (event.type === 'end') reason = event.reason
+      }
+      return { tokens, content, reason }
+    }),
+  )
+}
+
+/** Starts `cllm serve`; returns its URL. */
+async function startServer(t: Test, ...args: readonly string[]) {
+  const child = start(t, 'serve', '--port', '0', ...args)
+  const errors = text(child.stderr!)
+  const line = await Promise.race([
+    once(createInterface(child.stdout!), 'line').then(String),
+    errors,
+  ])
+  t.match(line, /^listening on http/)
+  return { child, base: line.replace('listening on ', '') }
+}
+
+/** The events of a stream. */
+async function* eventsOf({ body }: Response): AsyncGenerator<string> {
+  const input = Readable.fromWeb(body as ReadableStream)
+  for await (const line of createInterface({ input })) {
+    if (line.startsWith('data: ')) yield line.slice('data: '.length)
+  }
+}
+
+async function post(url: string, body: object, key?: string): Promise<Response> {
+  return await fetch(url, {
+    method: 'POST',
+    headers: {
+      'content-type': 'application/json',
+      ...(key !== undefined && { authorization: `Bearer ${key}` }),
+    },
+    body: JSON.stringify(body),
+  })
+}
+
+/** As the first server said. */
+let fingerprint: string | undefined
+
+t.test('one of several engines of a server is killed: no token is lost', async (t) => {
+  const served = ['--model', model, ...usual]
+  const { child, base } = await startServer(t, '--workers', '2', ...served)
+  const engines = childrenOf(child)
+  t.equal(engines.length, 2)
+  let chunks = 0
+  const answer = async (index: number, onChunk: (count: number) => void) => {
+    const response = await post(`${base}/v1/completions`, {
+      prompt: `Story ${index}. Once upon a time`,
+      max_tokens: 60,
+      temperature: index % 2,
+      seed: index,
+      ignore_eos: true,
+      stream: true,
+    })
+    let content = ''
+    let computedBy = ''
+    for await (const data of eventsOf(response)) {
+      if (data === '[DONE]') continue
+      const chunk = JSON.parse(data) as {
+        system_fingerprint: string
+        choices: { text: string }[]
+      }
+      content += chunk.choices[0]?.text ?? ''
+      computedBy = chunk.system_fingerprint
+      onChunk(++chunks)
+    }
+    return { content, computedBy }
+  }
+  const all = async (onChunk: (count: number) => void = () => {}) =>
+    await Promise.all(Array.from({ length: 8 }, (_, index) => answer(index, onChunk)))
+  const undisturbed = await all()
+  t.ok(undisturbed.every(({ content }) => content.length > 100))
+  t.match(undisturbed[0]?.computedBy, /^b0-[0-9a-f]{16}$/)
+  chunks = 0
+  const disturbed = await all((count) => {
+    if (count === 60) process.kill(engines[0]!, 'SIGKILL')
+  })
+  t.same(disturbed, undisturbed)
+
+  const metrics = await (await fetch(`${base}/metrics`)).text()
+  const [, moved = '0'] = /cllm_requests_moved_total\{.*exact="true"\} (\d+)/.exec(metrics) ?? []
+  t.ok(Number(moved) >= 1, `${moved} requests moved`)
+  const health = await (await fetch(`${base}/health?level=detailed`)).json()
+  t.match(health, { data: { workers: [{ id: 'engine-1' }, { id: 'engine-2', state: 'up' }] } })
+  const one = await post(`${base}/generate`, { prompt: 'Once', max_tokens: 2 })
+  const id = one.headers.get('x-request-id')
+  const report = await (await fetch(`${base}/requests/${id}`)).json()
+  t.match(report, { data: { id, worker: /^engine-[12]$/, moves: 0 } })
+  fingerprint = undisturbed[0]?.computedBy
+})
+
+const missing = whyNoRedis()
+
+t.test('workers that are killed lose no token', { skip: missing ?? false }, async (t) => {
+  const redis = await RedisServer.start()
+  t.teardown(async () => await redis.kill())
+  const { url } = redis
+  const readyFile = join(t.testdir({}), 'ready')
+  const [migrating, ...workers] = await Promise.all([
+    startWorker(t, url, '--drain-migrate'),
+    ...[1, 2, 3].map(async () => await startWorker(t, url, '--ready-file', readyFile)),
+  ])
+  const bus = await RedisBus.connect({ url })
+  const front = new ClusterFront({ id: 'front-of-test', bus })
+  await front.start()
+  t.teardown(async () => {
+    await front.close()
+    await bus.close()
+  })
+  const client = front.client('stories15m-q8_0')
+  await client.ready()
+  const undisturbed = await serveAll(client)
+  t.ok(undisturbed.every(({ tokens, reason }) => tokens.length > 3 && reason !== undefined))
+  const counts = client.workers.counts
+
+  await t.test('a worker is stopped that hands over its streams', async (t) => {
+    const ended = once(migrating.child, 'exit')
+    const answers = await serveAll(client, (count) => {
+      if (count === 150) migrating.child.kill('SIGTERM')
+    })
+    t.same(answers, undisturbed)
+    t.same(await ended, [0, null])
+    t.ok(counts.movedExactly >= 1, `${counts.movedExactly} requests moved`)
+    counts.movedExactly = 0
+  })
+
+  await t.test('a worker dies, and then another one', async (t) => {
+    const answers = await serveAll(client, (count) => {
+      if (count === 60) workers[0]?.kill()
+      if (count === 300) workers[1]?.kill()
+    })
+    t.same(answers, undisturbed)
+    t.ok(counts.movedExactly >= 4, `${counts.movedExactly} requests moved`)
+    t.equal(counts.movedInexactly, 0)
+  })
+
+  await t.test('Redis dies and comes back empty', async (t) => {
+    let back: Promise<void> = Promise.resolve()
+    const answers = await serveAll(client, (count) => {
+      if (count === 120) back = redis.kill().then(async () => await redis.restart())
+    })
+    await back
+    t.same(answers, undisturbed)
+  })
+
+  await t.test('a worker that is stopped while it fetches its model has not failed', async (t) => {
+    const folder = t.testdir({})
+    const sources = await localSources(folder)
+    t.teardown(() => sources.close())
+    const spec = sources.upload('test/stories', 'stories.gguf', await readFile(model))
+    sources.halt()
+    const env = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: join(folder, 'models') }
+    const child = startPlain(t, ['worker', '--cluster', url, '--model', spec, ...usual], env)
+    await once(createInterface(child.stderr), 'line') // fetching …
+    child.kill('SIGTERM')
+    t.same(await once(child, 'exit'), [0, null])
+  })
+
+  await t.test('the commands of a cluster', async (t) => {
+    const keys = ['--cluster-keys', '--requests-per-minute', '2', '--log-level', 'error']
+    const [{ base }, added] = await Promise.all([
+      startServer(t, '--cluster', url, ...keys),
+      inside(['keys', 'add', 'anna', '--role', 'admin', '--cluster', url]),
+    ])
+    t.equal(added.code, 0, added.stderr)
+    const key = added.stdout.trim()
+    const asked = { prompt: 'Once upon a time', max_tokens: 5, temperature: 0 }
+    t.equal((await post(`${base}/v1/completions`, asked)).status, 401)
+    // The front reads the keys several times a second.
+    let answer: unknown
+    await until(async () => {
+      const response = await post(`${base}/v1/completions`, asked, key)
+      answer = await response.json()
+      return response.status !== 401
+    })
+    t.match(answer, {
+      model: 'stories15m-q8_0',
+      system_fingerprint: fingerprint,
+      usage: { completion_tokens: 5 },
+    })
+
+    const admin = { authorization: `Bearer ${key}` }
+    const shared = await fetch(`${base}/admin/keys`, { headers: admin })
+    t.match(await shared.json(), { data: [{ name: 'anna', role: 'admin', asks: true }] })
+    const nobody = `${base}/admin/keys?name=bert`
+    const refused = await fetch(nobody, { method: 'DELETE', headers: admin })
+    t.match(await refused.json(), { error: /there is no key "bert"/ })
+
+    t.equal((await fetch(`${base}/health/ready`)).status, 200)
+    const { stdout: out } = await inside(['cluster', '--json', '--cluster', url])
+    const listed = JSON.parse(out) as { id: string; state: string; fingerprint: string }[]
+    const last = workers[2]!
+    t.ok(
+      listed.some(({ id, state }) => id === last.id && state === 'up'),
+      out,
+    )
+    t.same(
+      [...new Set(listed.map((worker) => worker.fingerprint))],
+      [fingerprint],
+      'the same on one machine',
+    )
+
+    const stranger = await RedisBus.connect({ url })
+    const model = { id: 'stories15m-q8_0' }
+    const old = { kind: 'worker', id: 'old-1', state: 'up', host: 'elsewhere', info: { model } }
+    await stranger.announce('old-1', JSON.stringify(old), 600_000)
+    const shown = await inside(['cluster', '--cluster', url])
+    t.match(
+      shown.stdout,
+      /old-1.*incompatible.*stories15m[^]*speak the cluster protocol 1, this cllm/,
+    )
+    t.match(
+      (await inside(['cluster', '--json', '--cluster', url])).stdout,
+      /"state":"incompatible"/,
+    )
+    const refusal = await inside(['cluster', 'drain', 'old-1', '--cluster', url])
+    t.match([refusal.code, refusal.stderr], [2, /old-1 is of another version/])
+    // The front looks at the list twice a second.
+    const detailed = `${base}/health?level=detailed`
+    let health = ''
+    await until(async () => {
+      health = await (await fetch(detailed)).text()
+      return health.includes('incompatible')
+    })
+    t.match(JSON.parse(health), { data: { healthy: true, workers: [{ state: 'up' }] } })
+    t.match(health, '{"id":"old-1","state":"incompatible","slots":0,"open":0}')
+    await stranger.withdraw('old-1')
+
+    const record = JSON.parse((await stranger.members()).get(last.id) ?? '{}') as object
+    await stranger.announce('dead-1', JSON.stringify({ ...record, id: 'dead-1' }), 600_000)
+    t.match((await inside(['cluster', '--cluster', url])).stdout, /dead-1 +│? *lost/)
+    const lost = await inside(['cluster', 'drain', 'dead-1', '--cluster', url])
+    t.match([lost.code, lost.stderr], [2, /dead-1 is lost/])
+    await stranger.withdraw('dead-1')
+    await stranger.close()
+
+    t.equal((await inside(['keys', 'revoke', 'anna', '--cluster', url])).code, 0)
+    const revokedAt = performance.now()
+    await until(async () => (await post(`${base}/v1/completions`, asked, key)).status === 401)
+    const ms = performance.now() - revokedAt
+    t.comment(`refused ${ms} ms after it was revoked`)
+
+    const wrong = await inside(['cluster', 'drain', `${last.id.slice(0, -1)}x`, '--cluster', url])
+    t.equal(wrong.code, 2)
+    t.match(wrong.stderr, `did you mean "${last.id}"`)
+    t.equal(existsSync(readyFile), true)
+    const exit = once(last.child, 'exit')
+    const drained = await inside(['cluster', 'drain', last.id, '--migrate', '--cluster', url])
+    t.same([drained.code, drained.stderr], [0, `${last.id} drains\n`])
+    t.same(await exit, [0, null])
+    t.equal(existsSync(readyFile), false, 'a probe sees that it has gone')
+  })
+})
+
+/** Batches whose front died before it had made their job, with how each one ends. */
+async function withoutJobs(store: SharedBatchStore) {
+  const ends = [
+    ['batch_1', 'validating', 'failed'],
+    ['batch_2', 'cancelling', 'cancelled'],
+  ] as const
+  const created_at = Math.floor(Date.now() / 1000)
+  const about = { object: 'file', bytes: 1, created_at, filename: 'lines.jsonl' } as const
+  await store.create({ object: { ...about, id: 'file-1', purpose: 'batch' } }, Buffer.from('{'))
+  for (const [id, status] of ends) {
+    const request_counts = { total: 0, completed: 0, failed: 0 }
+    const expires_at = created_at + 86_400
+    const batch = { id, status, input_file_id: 'file-1', endpoint: '/v1/completions' }
+    const object = { ...batch, created_at, expires_at, request_counts } as BatchObject
+    await store.put('batches', { object })
+  }
+  return ends.map(([id, , end]) => [id, end] as const)
+}
+
+t.test(
+  'a batch of a cluster outlives its fronts and workers',
+  { skip: missing ?? false },
+  async (t) => {
+    const redis = await RedisServer.start()
+    t.teardown(async () => await redis.kill())
+    const { url } = redis
+    const bus = await RedisBus.connect({ url })
+    const lost = await withoutJobs(new SharedBatchStore(bus))
+    const startFront = async () => await startServer(t, '--cluster', url, '--cluster-batches')
+    const [one, other, front, last] = await Promise.all([
+      startWorker(t, url),
+      startWorker(t, url),
+      startFront(),
+      startFront(),
+    ])
+    const { base } = last
+    const count = 120
+    const path = '/v1/completions'
+    const lines = Array.from({ length: count }, (_, index) => {
+      const body = { model: 'stories15m-q8_0', prompt: `Story ${index}`, max_tokens: 6 }
+      const wrong = index === 7 ? { max_tokens: 'x' } : {}
+      return JSON.stringify({
+        custom_id: `line-${index}`,
+        method: 'POST',
+        url: path,
+        body: { ...body, ...wrong },
+      })
+    })
+    const upload = async (content: string) => {
+      const form = new FormData()
+      form.set('purpose', 'batch')
+      form.set('file', new Blob([content]), 'lines.jsonl')
+      const response = await fetch(`${base}/v1/files`, { method: 'POST', body: form })
+      return ((await response.json()) as { id: string }).id
+    }
+    interface Batch {
+      readonly id: string
+      readonly status: string
+      readonly output_file_id: string
+      readonly error_file_id: string
+      readonly request_counts: { readonly completed: number }
+    }
+    const create = async (file: string) =>
+      (await (
+        await post(`${base}/v1/batches`, { input_file_id: file, endpoint: path })
+      ).json()) as Batch
+    const ended = async (
+      { id }: Pick<Batch, 'id'>,
+      onCount: (count: number) => void = () => {},
+    ) => {
+      for (;;) {
+        const batch = (await (await fetch(`${base}/v1/batches/${id}`)).json()) as Batch
+        onCount(batch.request_counts.completed)
+        if (/completed|cancelled|failed/.test(batch.status)) return batch
+        // The server has other things to do than to answer this.
+        await new Promise((resolve) => void setTimeout(resolve, 20))
+      }
+    }
+    const content = async (file: string) => {
+      const text = await (await fetch(`${base}/v1/files/${file}/content`)).text()
+      return text
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as { custom_id: string; response: { status_code: number } })
+    }
+
+    for (const [id, status] of lost) t.match(await ended({ id }), { status }, 'it lost its job')
+    await bus.close()
+    const input = await upload(lines.join('\n'))
+    const kills = [() => front.child.kill('SIGKILL'), () => one.kill()]
+    const done = await ended(await create(input), (completed) => {
+      if (completed >= (3 - kills.length) * 30) kills.shift()?.()
+    })
+    t.equal(kills.length, 0)
+    t.match(done, {
+      status: 'completed',
+      request_counts: { total: count, completed: count - 1, failed: 1 },
+    })
+    const answers = await content(done.output_file_id)
+    const expected = [...lines.keys()].filter((index) => index !== 7)
+    t.same(
+      answers.map(({ custom_id }) => custom_id),
+      expected.map((index) => `line-${index}`),
+      'each line once, in their order',
+    )
+    t.match(await content(done.error_file_id), [
+      { custom_id: 'line-7', response: { status_code: 400 } },
+    ])
+    t.equal((await fetch(`${base}/v1/files/${input}`, { method: 'DELETE' })).status, 200)
+    t.equal((await fetch(`${base}/v1/files/${input}`)).status, 404)
+
+    const wrong = await ended(await create(await upload('{')))
+    t.match(wrong, { status: 'failed', errors: { data: [{ line: 1 }] } })
+    const long = lines.map((line) => line.replace('"max_tokens":6', '"max_tokens":200')).join('\n')
+    const cancelled = await create(await upload(long))
+    const cancel = `${base}/v1/batches/${cancelled.id}/cancel`
+    t.match(await (await post(cancel, {})).json(), { status: 'cancelling' })
+    t.equal((await ended(cancelled)).status, 'cancelled')
+    t.equal((await post(cancel, {})).status, 400)
+    t.equal(other.child.exitCode, null)
+  },
+)
+
+t.test('a cluster that is not there is told at once', async (t) => {
+  for (const command of ['serve', 'worker']) {
+    const there = ['--cluster', 'redis://127.0.0.1:1', '--model', model]
+    const { code, stderr } = await inside([command, ...there])
+    t.equal(code, 1)
+    t.match(stderr, /error: The cluster at redis:\/\/127.0.0.1:1 cannot be reached/)
+  }
+
+  const child = startPlain(t, ['worker', '--cluster', 'redis://127.0.0.1:1', '--model', model], {
+    CLLM_DRAIN_MIGRTE: 'true',
+  })
+  t.match(await text(child.stderr), /unknown environment variable CLLM_DRAIN_MIGRTE; did you mean/)
+})

@@ -1,0 +1,69 @@
+import { readdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { binaryPackages, findBinary, gpuKinds } from '@cllm/backend-llamacpp'
+import { currentVersions } from '@cllm/backend-llamacpp/native-build'
+import t, { type Test } from 'tap'
+import type { CommandIo } from '../../../src/commands/command-io.js'
+import { gpuAdd, remove } from '../../../src/commands/native/gpu.js'
+
+const version = currentVersions.nodeLlamaCppVersion
+
+function setUp(t: Test) {
+  const cache = t.testdir({})
+  let printed = ''
+  const output = { write: (text: string) => (printed += text) }
+  const io: CommandIo = {
+    stdout: output,
+    stderr: output,
+    env: { CLLM_CACHE: cache },
+    signal: new AbortController().signal,
+  }
+  return { cache, io, folder: join(cache, 'gpu'), printed: () => printed }
+}
+
+/** A package without a library in it. */
+async function unpackNothing(_: string, to: string): Promise<void> {
+  await writeFile(join(to, 'package.json'), JSON.stringify({ version }))
+}
+
+t.test('a kind that this machine has no library for', async (t) => {
+  const { io } = setUp(t)
+  const expected = gpuKinds().join(' or ') || 'no kind, as this machine has none'
+  await t.rejects(gpuAdd(['rocm'], io, unpackNothing), {
+    message: `gpu add: expected ${expected}, got rocm`,
+  })
+})
+
+t.test('the library of a GPU is fetched, found, and deleted', async (t) => {
+  if (!gpuKinds().includes('cuda')) return t.pass('skipped: there is none for this machine')
+  const { cache, io, folder, printed } = setUp(t)
+  const specs = binaryPackages('cuda').map((name) => `${name}@${version}`)
+  t.equal(await gpuAdd(['cuda', '--dry-run'], io, unpackNothing), 0)
+  t.equal(printed(), `${specs.join(' and ')} from npm, into ${folder}\n`)
+  t.same(await readdir(cache), [], 'nothing is written')
+
+  const refuse = async () => await Promise.reject(new Error('no space left'))
+  await t.rejects(gpuAdd(['cuda'], io, refuse), {
+    code: 'native_build_failed',
+    message: `${specs[0]} cannot be fetched into ${folder}: no space left; where cllm is installed, run: npm install ${specs[0]}`,
+  })
+  t.equal(findBinary('cuda', folder), undefined)
+  t.same(await readdir(folder), ['node_modules'], 'no part is left')
+
+  const fetched: string[] = []
+  const add = async () =>
+    await gpuAdd(['cuda'], io, async (spec, to) => {
+      fetched.push(spec)
+      await unpackNothing(spec, to)
+    })
+  t.equal(await add(), 0)
+  t.same(fetched, specs)
+  t.match(printed(), /does not work here \(Cannot find module/, 'it is tried at once')
+  t.ok(findBinary('cuda', folder)?.file.startsWith(folder))
+  t.equal(await add(), 0)
+  t.equal(fetched.length, specs.length, 'once')
+  t.match(printed(), /llama-addon\.node is here\n/)
+
+  t.equal(await remove([], io), 0)
+  t.same(await readdir(cache), [])
+})

@@ -1,0 +1,3 @@
+import { runSuite } from '../../../../../.ci/suite.mjs'
+
+await runSuite(import.meta.url)

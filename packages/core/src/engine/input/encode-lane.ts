@@ -1,0 +1,186 @@
+import { inject, injectable } from 'tsyringe'
+import type { Clock } from '../../contracts/clock.js'
+import type { EncodeStatistics } from '../../contracts/engine/engine-statistics.js'
+import type { Backend } from '../../contracts/model/backend.js'
+import type { EncodedMedia, EncodeJob } from '../../contracts/model/media.js'
+import type { PromptMedia } from '../../contracts/model/tokenizer.js'
+import type { ArrivalView } from '../../contracts/scheduling/scheduler-policy.js'
+import { CllmError } from '../../errors/cllm-error.js'
+import * as tokens from '../../tokens.js'
+import { LinearFit } from '../costs/linear-fit.js'
+import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
+import { PolicyRunner } from '../loop/policy-runner.js'
+import { checkWait } from './admission.js'
+
+/** Whose files are encoded. */
+export interface EncodeOwner extends ArrivalView {
+  /** Encodings are shared within one; undefined: with nobody. */
+  readonly scope: string | undefined
+  /** Aborts when they do not matter any more, with a {@link CllmError}. */
+  readonly signal: AbortSignal
+  /** Whether it may be refused: nothing was promised to its client. */
+  readonly isNew: boolean
+  /** Milliseconds in which its own files were encoded. */
+  encodeMs: number
+}
+
+interface Waiting {
+  readonly job: EncodeJob
+  readonly file: PromptMedia
+  readonly owner: EncodeOwner
+  /** What its cost is predicted from. */
+  readonly factors: readonly number[]
+  readonly cameAt: number
+  /** How many later ones went first. */
+  overtaken: number
+  readonly resolve: (encoded: EncodedMedia) => void
+  readonly reject: (error: unknown) => void
+}
+
+/** After so many later ones, the first that came is next, whatever the policy prefers. */
+const mostOvertaken = 16
+
+/** Milliseconds of a file and of a unit of its size, before one was encoded: images, then sounds. */
+const guesses = [50, 500, 50, 50]
+const kinds = ['image', 'image', 'audio', 'audio']
+
+/**
+ * The files that wait to be encoded, beside the steps and one at a time: the policy says whose is next, and what
+ * encoding costs is learnt.
+ */
+@injectable()
+export class EncodeLane {
+  /** In the order in which they came. */
+  readonly #waiting = new Set<Waiting>()
+  #running: { readonly key: string; readonly startedAt: number; readonly ms: number } | undefined
+  readonly #costs = new LinearFit({ prior: guesses, kinds, memory: 0.9, outlier: 3 })
+  readonly #counts = { encoded: 0, failed: 0, found: 0, encodeMs: 0, queueMs: 0 }
+
+  constructor(
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(tokens.CLOCK) private readonly clock: Clock,
+    @inject(ENGINE_OPTIONS) private readonly options: EngineOptions,
+    @inject(PolicyRunner) private readonly policy: PolicyRunner,
+  ) {}
+
+  /** What it has done and what waits; undefined where nothing can be encoded. */
+  statistics(): EncodeStatistics | undefined {
+    if (this.backend.media === undefined) return undefined
+    const waiting = this.#waiting.size + Number(this.#running !== undefined)
+    return { waiting, waitMs: this.#waitMs(), ...this.#counts }
+  }
+
+  /** Milliseconds until all that wait now are encoded. */
+  #waitMs(): number {
+    const { startedAt, ms, key: running } = this.#running ?? { startedAt: 0, ms: 0, key: undefined }
+    let left = Math.max(0, startedAt + ms - this.clock.now())
+    const once = new Map([...this.#waiting].map(({ job, factors }) => [job.key, factors]))
+    for (const [key, factors] of once) if (key !== running) left += this.#costs.predict(factors)
+    return left
+  }
+
+  /**
+   * Encodes the files of a request in their turns, or finds what is kept of them.
+   * @throws CllmError as {@link MediaEncoder} does, `wait_too_long`, and what the owner's signal is aborted with
+   */
+  async encode(files: readonly PromptMedia[], owner: EncodeOwner): Promise<EncodedMedia[]> {
+    const prepared = await Promise.all(
+      files.map(async (file) => {
+        try {
+          return await this.backend.media!.prepare(file, owner.scope)
+        } catch (error) {
+          throw inField(file, error)
+        }
+      }),
+    )
+    owner.signal.throwIfAborted()
+    const jobs = prepared.filter((one) => 'run' in one)
+    if (jobs.length > 0 && owner.isNew)
+      checkWait(this.#waitMs(), this.options.maxQueueWaitMs, 'The encoding of its files')
+    this.#counts.found += files.length - jobs.length
+    const encoding = prepared.map(async (one, index) => {
+      return 'run' in one ? await this.#join(one, files[index]!, owner) : one
+    })
+    let leave = (): void => {}
+    const gone = new Promise<never>((_, reject) => {
+      leave = () => {
+        // One that runs goes on: it cannot be stopped, and is kept.
+        this.#take((one) => one.owner === owner)
+        reject(owner.signal.reason as CllmError)
+      }
+    })
+    owner.signal.addEventListener('abort', leave)
+    try {
+      return await Promise.race([gone, Promise.all(encoding)])
+    } finally {
+      owner.signal.removeEventListener('abort', leave)
+    }
+  }
+
+  async #join(job: EncodeJob, file: PromptMedia, owner: EncodeOwner): Promise<EncodedMedia> {
+    const { size } = job
+    const factors = file.type === 'image' ? [1, size, 0, 0] : [0, 0, 1, size]
+    const cameAt = this.clock.now()
+    return await new Promise((resolve, reject) => {
+      this.#waiting.add({ job, file, owner, factors, cameAt, overtaken: 0, resolve, reject })
+      if (this.#running === undefined) void this.#run()
+    })
+  }
+
+  async #run(): Promise<void> {
+    for (let next = this.#next(); next !== undefined; next = this.#next()) {
+      const { job, file, owner, factors, cameAt } = next
+      const startedAt = this.clock.now()
+      this.#running = { key: job.key, startedAt, ms: this.#costs.predict(factors) }
+      try {
+        const encoded = await job.run()
+        const ms = this.clock.now() - startedAt
+        this.#costs.observe(factors, ms)
+        this.#counts.encoded++
+        this.#counts.encodeMs += ms
+        this.#counts.queueMs += startedAt - cameAt
+        owner.encodeMs += ms
+        next.resolve(encoded)
+        for (const same of this.#take((one) => one.job.key === job.key)) same.resolve(encoded)
+      } catch (error) {
+        this.#counts.failed++
+        next.reject(inField(file, error))
+        // What else these requests have is not needed.
+        const alike = [...this.#waiting].filter((one) => one.job.key === job.key)
+        const owners = new Set([owner, ...alike.map((one) => one.owner)])
+        const isLost = (one: Waiting) => owners.has(one.owner)
+        for (const lost of this.#take(isLost)) lost.reject(inField(lost.file, error))
+      }
+    }
+    this.#running = undefined
+  }
+
+  /** Takes these out of the queue. */
+  #take(which: (one: Waiting) => boolean): Waiting[] {
+    return [...this.#waiting].filter((one) => which(one) && this.#waiting.delete(one))
+  }
+
+  /** Takes out whose turn it is. */
+  #next(): Waiting | undefined {
+    const [first] = this.#waiting
+    if (first === undefined) return undefined
+    let next = first
+    if (first.overtaken < mostOvertaken) {
+      let least = Infinity
+      for (const one of this.#waiting) {
+        const rank = this.policy.arrivalRank(one.owner)
+        if (rank < least) [least, next] = [rank, one]
+      }
+    }
+    this.#waiting.delete(next)
+    if (next !== first) first.overtaken++
+    return next
+  }
+}
+
+/** The error, with the field that has the file. */
+function inField({ field }: PromptMedia, cause: unknown): unknown {
+  if (field === undefined) return cause
+  const { code, message } = CllmError.from(cause)
+  return new CllmError(code, `${field}: ${message}`, { cause, details: { field } })
+}

@@ -1,0 +1,105 @@
+/**
+ * The seconds of a WAV, MP3 or FLAC file, by what its head says and no less: a decoder takes memory for as much.
+ * Undefined for another file, or one that breaks off in its head.
+ */
+export function soundLength(file: Uint8Array): number | undefined {
+  const view = new DataView(file.buffer, file.byteOffset, file.byteLength)
+  const mark = (at: number): string => String.fromCharCode(...file.subarray(at, at + 4))
+  try {
+    if (mark(0) === 'RIFF' && mark(8) === 'WAVE') return waveLength(view, mark)
+    if (mark(0) === 'fLaC') return flacLength(view)
+    return mp3Length(file, view, mark)
+  } catch {
+    // a `RangeError`: the file ends before its head does
+    return undefined
+  }
+}
+
+/** Formats of which each sample takes as many bytes: whole numbers, floats, and two of eight bits. */
+const plainFormats = [1, 3, 6, 7]
+
+function waveLength(view: DataView, mark: (at: number) => string): number | undefined {
+  let [rate, samplesPerByte, noted] = [0, 0, 0]
+  for (let at = 12; at + 8 <= view.byteLength;) {
+    const size = view.getUint32(at + 4, true)
+    if (mark(at) === 'fmt ') {
+      const number = (offset: number): number => view.getUint16(at + 8 + offset, true)
+      const [channels, bits] = [number(2), number(14)]
+      const format = number(0) === 0xfffe ? number(24) : number(0)
+      rate = view.getUint32(at + 12, true)
+      const bytes = bits % 8 === 0 ? (bits * channels) / 8 : number(12)
+      samplesPerByte = plainFormats.includes(format) ? 1 / bytes : 2 / channels
+    }
+    if (mark(at) === 'fact') noted = view.getUint32(at + 8, true)
+    if (mark(at) === 'data') {
+      const seconds = Math.max(size * samplesPerByte, noted) / rate
+      return Number.isFinite(seconds) ? seconds : undefined
+    }
+    at += 8 + size + (size % 2)
+  }
+  return undefined
+}
+
+/** Its first block says samples a second in 20 bits, and how many there are in 36. */
+function flacLength(view: DataView): number | undefined {
+  const rate = view.getUint32(18) >>> 12
+  const samples = (view.getUint8(21) % 16) * 2 ** 32 + view.getUint32(22)
+  return rate > 0 ? samples / rate : undefined
+}
+
+/** Kilobits a second by the number in a frame's head: MPEG 1, and MPEG 2 and 2.5. */
+const bitrates = [
+  [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
+  [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
+] as const
+const sampleRates = [44_100, 48_000, 32_000] as const
+
+/** Its frames together, or what its head says where that is more. */
+function mp3Length(
+  file: Uint8Array,
+  view: DataView,
+  mark: (at: number) => string,
+): number | undefined {
+  let at = 0
+  const isTagged = mark(0).startsWith('ID3')
+  if (isTagged) {
+    // four bytes of seven bits each
+    for (let byte = 6; byte < 10; byte++) at = at * 128 + (view.getUint8(byte) % 128)
+    at += 10
+  }
+  let [seconds, noted] = [0, 0]
+  while (at + 4 <= view.byteLength) {
+    const head = view.getUint32(at)
+    const version = (head >>> 19) % 4
+    const rate = sampleRates[(head >>> 10) % 4]
+    const bitrate = bitrates[version === 3 ? 0 : 1][((head >>> 12) % 16) - 1]
+    const isFrame = head >>> 21 === 0x7ff && version !== 1 && (head >>> 17) % 4 === 1
+    if (!isFrame || rate === undefined || bitrate === undefined) {
+      if (seconds === 0 && !isTagged) return undefined
+      const next = file.indexOf(0xff, at + 1)
+      if (next < 0) break
+      at = next
+      continue
+    }
+    const [samples, divisor] = version === 3 ? [1152, 1] : [576, version === 2 ? 2 : 4]
+    const length = (samples * divisor) / rate
+    const bytes = Math.floor(125 * bitrate * length) + ((head >>> 9) % 2)
+    if (seconds === 0) noted = length * notedFrames(view, mark, at, Math.min(bytes, 64))
+    seconds += length
+    at += bytes
+  }
+  return seconds === 0 ? undefined : Math.max(seconds, noted)
+}
+
+/** How many frames an MP3 file says that it has, in its first one. */
+function notedFrames(
+  view: DataView,
+  mark: (at: number) => string,
+  frame: number,
+  bytes: number,
+): number {
+  for (let at = frame + 4; at + 12 < frame + bytes; at++) {
+    if (['Xing', 'Info'].includes(mark(at))) return view.getUint32(at + 8)
+  }
+  return 0
+}

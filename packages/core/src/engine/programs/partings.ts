@@ -1,0 +1,213 @@
+import { inject, injectable } from 'tsyringe'
+import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
+import type { PartingStatistics } from '../../contracts/engine/engine-statistics.js'
+import type { PromptParting } from '../../contracts/engine/request-report.js'
+import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
+import { codesOf, GrowingHash } from '../../hash.js'
+import * as tokens from '../../tokens.js'
+import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
+import { minimumWait } from '../kv/block-chain.js'
+import type { Sequence } from '../requests/sequence.js'
+import type { Program } from './program.js'
+
+/** Tokens of calls that are remembered at most, of 4 bytes each. */
+const mostTokens = 4_000_000
+/** Of a program, the last calls: it may have several conversations. */
+const callsOfProgram = 4
+/** Tokens of text that are shown on either side. */
+const shownTokens = 24
+
+/** A call whose prompt and answer the next one of its conversation should begin with. */
+interface PastCall {
+  readonly id: string
+  readonly tokens: Int32Array
+  /** Where it is found by: its messages but those of the system, up to the last one. */
+  readonly key: number | undefined
+  readonly program: Program | undefined
+}
+
+/**
+ * Finds where a prompt stops being that of the call before it, with what was answered: of the same conversation,
+ * whose messages it has all but for those of the system, or else of the same program. From there on all is
+ * computed again, though little of it may be new.
+ */
+@injectable()
+export class Partings implements EngineObserver {
+  /** The latest at the end. */
+  readonly #calls = new Set<PastCall>()
+  readonly #byMessages = new Map<number, PastCall>()
+  readonly #byProgram = new Map<Program, PastCall[]>()
+  /** The last key of requests under way. */
+  readonly #keys = new WeakMap<Sequence, number>()
+  #tokens = 0
+  /** By how the call before was found: how many prompts parted, and the tokens computed again. */
+  readonly counts: Record<PromptParting['by'], PartingStatistics> = {
+    messages: { prompts: 0, tokens: 0 },
+    session: { prompts: 0, tokens: 0 },
+    prompt: { prompts: 0, tokens: 0 },
+  }
+
+  constructor(
+    @inject(tokens.TOKENIZER) private readonly tokenizer: Tokenizer,
+    @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
+  ) {}
+
+  onQueued(sequence: Sequence): void {
+    const { messages, request, program } = sequence
+    sequence.messages = undefined
+    if (!request.cache || request.continued !== undefined) return
+    const keys = messages === undefined ? [] : keysOf(messages, sequence)
+    if (keys.length > 0) this.#keys.set(sequence, keys.at(-1)!)
+    const found = this.#before(sequence, keys)
+    if (found === undefined) return
+    const [call, token] = found
+    const lost = Math.min(call.tokens.length, sequence.promptTokens) - token
+    if (lost < minimumWait) return
+    const hasKey = call.key !== undefined && keys.includes(call.key)
+    const by = hasKey ? 'messages' : program?.id === sequence.session ? 'session' : 'prompt'
+    const shared = sequence.tokens.slice(0, token)
+    const is = this.#text(next(sequence, token))
+    sequence.parting = {
+      before: call.id,
+      by,
+      token,
+      ...(messages && messageAt(messages, this.#text(shared), is)),
+      text: this.#text(shared.slice(-shownTokens)),
+      was: this.#text(next(call, token)),
+      is,
+      beforeTokens: call.tokens.length,
+      tokens: lost,
+      costMs: this.costs.steps.tokensMs(lost),
+    }
+  }
+
+  /** What is in its slot need not be computed again, wherever it was. */
+  onAdmitted(sequence: Sequence): void {
+    const { parting, promptTokens, computedTokens, preemptions } = sequence
+    if (parting === undefined || preemptions > 0) return
+    const has = Math.max(parting.token, computedTokens)
+    const again = Math.max(0, Math.min(parting.beforeTokens, promptTokens) - has)
+    sequence.parting = { ...parting, tokens: again, costMs: this.costs.steps.tokensMs(again) }
+    if (again === 0) return
+    const counts = this.counts[parting.by]
+    this.counts[parting.by] = { prompts: counts.prompts + 1, tokens: counts.tokens + again }
+  }
+
+  onFinished(sequence: Sequence): void {
+    const { id, program, isShared, generatedTokens } = sequence
+    const key = this.#keys.get(sequence)
+    if (!isShared || generatedTokens === 0 || (key === undefined && program === undefined)) return
+    // Of a short one too little can be lost to tell of it.
+    if (sequence.tokens.length <= minimumWait) return
+    // What was drawn last was never computed.
+    const call = { id, tokens: new Int32Array(sequence.tokens).subarray(0, -1), key, program }
+    const earlier = key === undefined ? undefined : this.#byMessages.get(key)
+    if (earlier !== undefined) this.#forget(earlier)
+    this.#calls.add(call)
+    this.#tokens += call.tokens.length
+    if (key !== undefined) this.#byMessages.set(key, call)
+    if (program !== undefined) {
+      const calls = this.#byProgram.get(program) ?? []
+      this.#byProgram.set(program, calls)
+      if (calls.push(call) > callsOfProgram) this.#forget(calls[0]!)
+    }
+    for (const oldest of this.#calls) {
+      if (this.#tokens <= mostTokens) break
+      this.#forget(oldest)
+    }
+  }
+
+  #forget(call: PastCall): void {
+    this.#calls.delete(call)
+    this.#tokens -= call.tokens.length
+    const { key, program } = call
+    if (key !== undefined && this.#byMessages.get(key) === call) this.#byMessages.delete(key)
+    const others = program && this.#byProgram.get(program)?.filter((one) => one !== call)
+    if (program === undefined || others === undefined) return
+    if (others.length > 0) this.#byProgram.set(program, others)
+    else this.#byProgram.delete(program)
+  }
+
+  /** The call that a prompt goes on with, and how many tokens both begin with. */
+  #before(sequence: Sequence, keys: readonly number[]): [PastCall, number] | undefined {
+    for (let index = keys.length - 2; index >= 0; index--) {
+      const call = this.#byMessages.get(keys[index]!)
+      if (call !== undefined) return [call, sharedTokens(call, sequence)]
+    }
+    let best: [PastCall, number] | undefined
+    const { program } = sequence
+    for (const call of (program && this.#byProgram.get(program)) ?? []) {
+      const shared = sharedTokens(call, sequence)
+      // One that begins in another way is of another conversation.
+      if (shared >= minimumWait && shared >= (best?.[1] ?? 0)) best = [call, shared]
+    }
+    return best
+  }
+
+  /** Without what stands for images. */
+  #text(list: readonly TokenId[]): string {
+    const { vocabularySize } = this.tokenizer
+    return this.tokenizer.decode(list.filter((token) => token >= 0 && token < vocabularySize))
+  }
+}
+
+function sharedTokens({ tokens: before }: PastCall, { tokens: now, promptTokens }: Sequence) {
+  const most = Math.min(before.length, promptTokens)
+  let shared = 0
+  while (shared < most && before[shared] === now[shared]) shared++
+  return shared
+}
+
+const next = ({ tokens: all }: { readonly tokens: ArrayLike<TokenId> }, from: number): TokenId[] =>
+  Array.prototype.slice.call(all, from, from + shownTokens)
+
+/** After each message but those of the system, the hash of all up to it. */
+function keysOf(messages: readonly ChatMessage[], { tenant, chain }: Sequence): number[] {
+  const hash = new GrowingHash()
+  hash.add(codesOf(JSON.stringify([tenant, chain.scope])))
+  const keys: number[] = []
+  for (const { role, content, tool_calls: calls } of messages) {
+    if (role === 'system' || role === 'developer') continue
+    hash.add(codesOf(`${role}\n${calls === undefined ? '' : JSON.stringify(calls)}\n`))
+    keys.push(hash.add(codesOf(content)))
+  }
+  return keys
+}
+
+/** Fewer letters say little. */
+const tellingLetters = 16
+
+/**
+ * The message in or before which a rendered conversation stops at this text; none: behind all of them. Templates
+ * trim contents, and may leave out some.
+ */
+function messageAt(
+  messages: readonly ChatMessage[],
+  text: string,
+  following: string,
+): Pick<PromptParting, 'message' | 'role' | 'isInContent'> {
+  const contents = messages.map(({ content }) => content.trim())
+  let from = 0
+  for (const [message, content] of contents.entries()) {
+    if (content === '') continue
+    const at = text.indexOf(content, from)
+    if (at !== -1) {
+      from = at + content.length
+      continue
+    }
+    const isLeftOut = contents
+      .slice(message + 1)
+      .some((later) => later.length >= tellingLetters && text.includes(later, from))
+    if (isLeftOut) continue
+    const head = content.slice(0, tellingLetters)
+    const begun = text.indexOf(head, from)
+    const isInContent =
+      (begun !== -1 && content.startsWith(text.slice(begun))) ||
+      Array.from(head, (_, index) => index + 1).some((length) =>
+        text.endsWith(content.slice(0, length)),
+      ) ||
+      following.trimStart().startsWith(head.slice(0, 8))
+    return { message, role: messages[message]!.role, isInContent }
+  }
+  return {}
+}

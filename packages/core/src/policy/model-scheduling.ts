@@ -1,0 +1,75 @@
+import type {
+  ModelDecision,
+  ModelScheduler,
+  ModelView,
+} from '../contracts/scheduling/model-scheduler.js'
+import type { Logger } from '../contracts/logger.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { defineModelScheduler } from '../plugin/define.js'
+
+const scheduler: ModelScheduler = {
+  decide(models) {
+    const wanted = models.find(({ state, waiting }) => state === 'unloaded' && waiting.length > 0)
+    if (wanted === undefined) return { holdMs: Infinity }
+    if (wanted.fits) return { load: wanted.name }
+    const present = models.filter(({ state }) => state === 'loaded')
+    const idle = present.filter(({ users }) => users === 0)
+    const [victim] = (idle.length > 0 ? idle : present).toSorted((a, b) => a.lastUsed - b.lastUsed)
+    if (victim === undefined) return { holdMs: Infinity }
+    return victim.users === 0 ? { unload: victim.name } : { drain: victim.name }
+  },
+}
+
+/** The model scheduler that pools have where none is named, and in place of one that fails. */
+export const lru = defineModelScheduler({
+  name: 'lru',
+  doc: 'The model that is waited for longest comes next, and the least recently used one leaves, when its last use ends if need be.',
+  create: () => scheduler,
+})
+
+/** Another scheduler, checked: from the first decision that fails or cannot be carried out on, `lru` decides. */
+export class CheckedModelScheduler implements ModelScheduler {
+  constructor(
+    private chosen: ModelScheduler,
+    private readonly logger: Logger,
+  ) {}
+
+  /** What the chosen scheduler decides, or `lru`. */
+  decide(models: readonly ModelView[], now: number): ModelDecision {
+    try {
+      const decision = this.chosen.decide(models, now)
+      checkModelDecision(decision, models)
+      return decision
+    } catch (error) {
+      this.logger.error({ err: error }, 'the model scheduler failed: lru decides from now on')
+      this.chosen = scheduler
+      return scheduler.decide(models, now)
+    }
+  }
+}
+
+/**
+ * Checks that a decision can be carried out.
+ *
+ * @throws `policy_failed` that says what is wrong with it
+ */
+export function checkModelDecision(decision: ModelDecision, models: readonly ModelView[]): void {
+  const expect = (name: string, expected: string, isRight: (model: ModelView) => boolean): void => {
+    if (models.some((model) => model.name === name && isRight(model))) return
+    const message = `model scheduler: expected ${expected}, instead got ${JSON.stringify(decision)}`
+    throw new CllmError('policy_failed', message)
+  }
+  const isLoaded = ({ state }: ModelView) => state === 'loaded'
+  if ('load' in decision) {
+    expect(decision.load, 'an unloaded model that is waited for and fits', (model) => {
+      return model.state === 'unloaded' && model.waiting.length > 0 && model.fits
+    })
+  } else if ('unload' in decision) {
+    const isUnused = (model: ModelView) => isLoaded(model) && model.users === 0
+    expect(decision.unload, 'a loaded model without users', isUnused)
+  } else if ('drain' in decision) {
+    // An unused one would be waited for without end: nothing of it can end.
+    const isUsed = (model: ModelView) => isLoaded(model) && model.users > 0
+    expect(decision.drain, 'a loaded model in use', isUsed)
+  } else if (!(decision.holdMs > 0)) expect('', 'a time above 0', () => false)
+}

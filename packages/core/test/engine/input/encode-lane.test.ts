@@ -1,0 +1,191 @@
+import type { GenerateRequest, SchedulerPolicy } from '@cllm/core'
+import { firstComeFirstServed } from '@cllm/testing'
+import t from 'tap'
+import {
+  type Answer,
+  collect,
+  leftovers,
+  nothingLeft,
+  promptOf,
+  rig,
+  type RigOptions,
+} from '../../rig.js'
+
+const asks = (files: string, more: Partial<GenerateRequest> = {}): GenerateRequest => {
+  const media = files
+    .split(' ')
+    .map((file) => ({ type: 'image' as const, at: 3, data: btoa(file) }))
+  const sampling = { temperature: 0, ignoreEos: true }
+  return { prompt: { tokens: promptOf(6), media }, maxTokens: 2, sampling, ...more }
+}
+
+/** An engine whose encoder takes 100 ms a file, and what was asked of it at once. */
+function lane(options: RigOptions = {}) {
+  const made = rig({ images: true, slots: 8, ...options })
+  const media = made.backend.media!
+  media.encodeMs = 100
+  const { client, clock, run } = made
+  const submit = async (request: GenerateRequest): Promise<Answer> =>
+    await collect(client.submit(request))
+  const all = async (...requests: GenerateRequest[]) => await run(Promise.all(requests.map(submit)))
+  return { ...made, encoded: media.encoded, submit, all, at: (ms: number) => clock.now() + ms }
+}
+
+/** Priorities first. */
+const urgent: SchedulerPolicy = {
+  ...firstComeFirstServed,
+  arrivalRank: ({ priority }) => -priority,
+}
+
+t.test('files of a request that is cancelled are not encoded', async (t) => {
+  const made = lane()
+  const { client, clock, encoded, submit, run } = made
+  const first = submit(asks('running waits', { id: 'first' }))
+  const second = submit(asks('gone gone-too', { id: 'second' }))
+  const third = submit(asks('third', { id: 'third' }))
+  let endedAt = 0
+  clock.at(1050, () => {
+    client.cancel('second')
+    client.cancel('first')
+  })
+  void first.then(() => (endedAt = clock.now()))
+  const answers = await run(Promise.all([first, second, third]))
+  t.same(
+    answers.map(({ error }) => error?.code),
+    ['cancelled', 'cancelled', undefined],
+  )
+  t.equal(endedAt, 1050, 'its client does not wait for what runs')
+  t.same(encoded, ['running', 'third'])
+  t.same(leftovers(made), nothingLeft)
+})
+
+t.test('many files of a request are no leak', async (t) => {
+  const warnings: Error[] = []
+  const warn = (warning: Error) => void warnings.push(warning)
+  process.on('warning', warn)
+  const { all, encoded } = lane()
+  await all(asks('a b c d e f g h i j k l m'))
+  process.off('warning', warn)
+  t.equal(encoded.length, 13)
+  t.same(warnings, [])
+})
+
+t.test('a file that cannot be encoded takes the others of its request along', async (t) => {
+  const { all, encoded } = lane()
+  const [whole, broken] = await all(asks('first'), asks('broken never'))
+  t.match(broken?.error, { code: 'backend_failed' })
+  t.equal(whole?.error, undefined)
+  t.same(encoded, ['first', 'broken'])
+})
+
+t.test(
+  'requests with the same broken file are told of their own, and leave together',
+  async (t) => {
+    const { encoded, run, client } = lane()
+    const ask = async (field: string, files: string) => {
+      const { prompt, ...more } = asks(files)
+      const { media, ...rest } = prompt as Extract<typeof prompt, { tokens: unknown }>
+      const named = media!.map((file) => ({ ...file, field }))
+      return await collect(client.submit({ ...more, prompt: { ...rest, media: named } }))
+    }
+    const [one, other] = await run(
+      Promise.all([ask('one', 'broken'), ask('other', 'broken never')]),
+    )
+    t.match(one?.error, { message: /^one: /, details: { field: 'one' } })
+    t.match(other?.error, { message: /^other: /, details: { field: 'other' } })
+    t.same(encoded, ['broken'])
+  },
+)
+
+t.test('the policy says whose file is next, and starves none', async (t) => {
+  const plain = lane()
+  await plain.all(asks('a'), asks('b', { priority: 1 }), asks('c', { priority: 2 }))
+  t.same(plain.encoded, ['a', 'b', 'c'], 'as they came')
+  const made = lane({ policy: urgent })
+  await made.all(asks('a'), asks('b', { priority: 1 }), asks('c', { priority: 2 }))
+  t.same(made.encoded, ['a', 'c', 'b'])
+  const names = Array.from({ length: 20 }, (_, nth) => `${nth}`)
+  const busy = lane({ policy: urgent, slots: 32 })
+  await busy.all(asks('x'), asks('least'), ...names.map((name) => asks(name, { priority: 1 })))
+  t.equal(busy.encoded.indexOf('least'), 17)
+  const faulty = lane({
+    policy: {
+      ...urgent,
+      arrivalRank: () => {
+        throw new Error('no rank')
+      },
+    },
+  })
+  await faulty.all(asks('a'), asks('b'))
+  t.same(faulty.encoded, ['a', 'b'])
+})
+
+t.test(
+  'a file that waits twice is encoded once, for each tenant where they are apart',
+  async (t) => {
+    const requests = ['one', 'one', 'other'].map((tenant) => asks('same', { tenant }))
+    const shared = lane()
+    await shared.all(asks('before'), ...requests)
+    t.same(shared.encoded, ['before', 'same'])
+    const apart = lane({ options: { isolateTenants: true } })
+    await apart.all(asks('before'), ...requests)
+    t.same(apart.encoded, ['before', 'same', 'same'])
+    const media = [{ type: 'image' as const, at: 3, data: btoa('same') }]
+    const messages = [{ role: 'user', content: 'See it', media }]
+    const render = async (tenant?: string) =>
+      await apart.run(apart.client.applyTemplate(messages, tenant === undefined ? {} : { tenant }))
+    await render('one')
+    t.equal(apart.encoded.length, 3, 'counting tokens finds what is its own')
+    await render()
+    await render()
+    t.equal(apart.encoded.length, 5, 'and nobody else')
+  },
+)
+
+t.test('the wait for the encoder is learnt, told and limited', async (t) => {
+  const { all, engine, client, run } = lane({ options: { maxQueueWaitMs: 150 } })
+  await all(asks('12345678'))
+  const [, second, third] = await all(
+    asks('12345679', { id: 'first' }),
+    asks('12345670', { id: 'second', forecast: true }),
+    asks('12345671', { id: 'third' }),
+  )
+  t.match(third?.error, {
+    code: 'wait_too_long',
+    message: /would wait 0\.2 s for/,
+    details: { retryAfterMs: 50 },
+  })
+  t.equal(second?.error, undefined)
+  const { timeline, forecast, timings } = await run(client.explain('second'))
+  const reasons = { encoder: 100, encode: 100 }
+  t.match(timeline[1], { type: 'waited', untilMs: timings.queueMs, reasons })
+  t.ok(Math.abs(forecast!.firstTokenMs - timings.firstTokenMs) < 20, 'the forecast has it')
+  const { encodes } = engine.statistics()
+  const expected = { waiting: 0, waitMs: 0, encoded: 3, failed: 0, found: 0, encodeMs: 300 }
+  t.same(encodes, { ...expected, queueMs: 100 })
+  t.equal(rig().engine.statistics().encodes, undefined)
+})
+
+t.test('the time limit of a request ends its wait for the encoder', async (t) => {
+  const made = lane()
+  const { all, encoded, client, clock, run } = made
+  const began = clock.now()
+  const submit = async (name: string, more: object = {}) => {
+    const answer = await collect(client.submit(asks(name, more)))
+    return { ...answer, afterMs: clock.now() - began }
+  }
+  const asked = [submit('first'), submit('second'), submit('late', { timeoutMs: 150 })]
+  const late = (await run(Promise.all(asked))).at(-1)
+  t.match(late, { error: { code: 'timeout' }, afterMs: 150 })
+  const [soon] = await all(asks('first', { timeoutMs: 1000 }))
+  t.equal(soon?.error, undefined)
+  t.same(encoded, ['first', 'second'])
+  t.same(leftovers(made), nothingLeft)
+})
+
+t.test('a file that many have waits once', async (t) => {
+  const { all } = lane({ options: { maxQueueWaitMs: 150 } })
+  await all(asks('first'))
+  const many = await all(...Array.from({ length: 6 }, () => asks('second')))
+  t.same(many.map(({ error }) => error).filter(Boolean), [])
+})

@@ -1,0 +1,138 @@
+import {
+  cancelled,
+  type ChatMessage,
+  CllmError,
+  type EngineClient,
+  type EngineDirectory,
+  type GenerateEvent,
+  type GenerateRequest,
+  type PromptMedia,
+} from '@cllm/core'
+import { overriding } from '@cllm/host'
+import type { BodyBudget, CountedBody } from '../body/body-budget.js'
+import { expectedField } from '../request/refusals.js'
+import type { MediaFetcher } from '../security/media-fetcher.js'
+import { wrapEngines } from './watch-engines.js'
+
+/** Files that one request may name. */
+const mostFiles = 32
+
+/** Something that may have media. */
+interface Shown {
+  readonly media?: readonly PromptMedia[]
+}
+
+/** Whether a file is not in the request itself. */
+export const isUrl = (data: string): boolean => /^https?:\/\//i.test(data)
+
+const hasUrls = ({ media }: Shown): boolean => media?.some(({ data }) => isUrl(data)) === true
+
+/**
+ * The same engines, which are handed the images and sounds that a request names by URL. A request's files are fetched
+ * once, however often its prompt is looked at, and count towards the limit for all bodies.
+ *
+ * @param fetcher - absent: a URL is refused
+ */
+export const withMediaUrls = (
+  directory: EngineDirectory,
+  bodies: BodyBudget,
+  fetcher: MediaFetcher | undefined,
+): EngineDirectory =>
+  wrapEngines(directory, (client, _, until) => {
+    let files: MediaFiles | undefined
+    const filesOf = () => (files ??= new MediaFiles(fetcher, bodies, until))
+    return overriding(client, {
+      submit(request, options) {
+        const { prompt } = request
+        const shown = 'messages' in prompt ? prompt.messages : [prompt]
+        if (!shown.some(hasUrls)) return client.submit(request, options)
+        const filled = async () => await filesOf().inRequest(request)
+        return submitLater(client, filled, options)
+      },
+      async applyTemplate(messages, options) {
+        const shown = messages.some(hasUrls) ? await filesOf().inMessages(messages) : messages
+        return await client.applyTemplate(shown, options)
+      },
+    })
+  })
+
+async function* submitLater(
+  client: EngineClient,
+  filled: () => Promise<GenerateRequest>,
+  options: Parameters<EngineClient['submit']>[1],
+): AsyncGenerator<GenerateEvent, undefined> {
+  yield* client.submit(await unlessAborted(filled(), options?.signal), options)
+}
+
+/** Its value; or `cancelled` where the signal aborts first, while others may still wait for the value. */
+async function unlessAborted<T>(later: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (signal === undefined) return await later
+  const over = new AbortController()
+  const left = new Promise<never>((_, reject) => {
+    const leave = (): void => reject(cancelled(signal))
+    if (signal.aborted) leave()
+    signal.addEventListener('abort', leave, { signal: over.signal })
+  })
+  try {
+    return await Promise.race([later, left])
+  } finally {
+    over.abort()
+  }
+}
+
+/** The files of one request. */
+class MediaFiles {
+  readonly #files = new Map<string, Promise<string>>()
+  readonly #body: CountedBody = { left: new AbortController(), bodyBytes: 0 }
+
+  constructor(
+    private readonly fetcher: MediaFetcher | undefined,
+    private readonly bodies: BodyBudget,
+    private readonly until: AbortSignal | undefined,
+  ) {
+    const release = () => {
+      this.#body.left.abort()
+      bodies.release(this.#body.bodyBytes)
+    }
+    if (until?.aborted === true) this.#body.left.abort()
+    else until?.addEventListener('abort', release, { once: true })
+  }
+
+  async inRequest(request: GenerateRequest): Promise<GenerateRequest> {
+    const { prompt } = request
+    if ('tokens' in prompt) return request
+    if ('text' in prompt) return { ...request, prompt: await this.#in(prompt) }
+    return { ...request, prompt: { ...prompt, messages: await this.inMessages(prompt.messages) } }
+  }
+
+  async inMessages(messages: readonly ChatMessage[]): Promise<readonly ChatMessage[]> {
+    return await Promise.all(messages.map(async (message) => await this.#in(message)))
+  }
+
+  async #in<T extends Shown>(shown: T): Promise<T> {
+    if (!hasUrls(shown)) return shown
+    const media = await Promise.all(
+      shown.media!.map(async (file) => ({ ...file, data: await this.#fetched(file) })),
+    )
+    return { ...shown, media }
+  }
+
+  async #fetched({ data: url, field = 'prompt' }: PromptMedia): Promise<string> {
+    if (!isUrl(url)) return url
+    if (this.fetcher === undefined) {
+      const message =
+        `${field}: no URL is fetched here: send the file in base64 (data:image/png;base64,…), or start the ` +
+        'server with --media-urls HOST,… or --media-urls "*"'
+      throw new CllmError('unsupported', message, { details: { field } })
+    }
+    const known = this.#files.get(url)
+    if (known !== undefined) return await known
+    if (this.#files.size === mostFiles) throw expectedField(field, `at most ${mostFiles} URLs`)
+    const count = (bytes: number) => {
+      if (this.until !== undefined) this.bodies.count({ state: this.#body }, bytes)
+    }
+    const file = this.fetcher.fetch(url, field, this.until, count)
+    this.#files.set(url, file)
+    return await file
+  }
+}

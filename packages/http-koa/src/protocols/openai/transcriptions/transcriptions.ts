@@ -1,0 +1,173 @@
+import { type ModelInfo, soundLength } from '@cllm/core'
+import { z } from 'zod'
+import { readForm } from '../../../body/read-form.js'
+import {
+  type AnswerForm,
+  collectAnswer,
+  createAnswerParser,
+} from '../../../chat/answer/create-answer-parser.js'
+import { prepareChat } from '../../../chat/prepare-chat.js'
+import { parseFields } from '../../../fields/fields.js'
+import { buildRequest, withModelDefaults } from '../../../request/build-request.js'
+import {
+  type EndEvent,
+  type GenerationEvent,
+  startGeneration,
+} from '../../../request/generation.js'
+import { expectedField, noMedia, unsupported } from '../../../request/refusals.js'
+import { usageOf } from '../../../request/usage.js'
+import type { Answer, Call } from '../../../routes/call.js'
+import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
+import type { OpenAiContext } from '../openai-context.js'
+import { openAiErrorBody } from '../openai-error.js'
+import { logprobOf, transcriptFormats, writeTranscript } from './transcript-formats.js'
+
+/** Bytes of a file and its form, as OpenAI has it. */
+const mostBytes = 25 * 1024 * 1024
+
+/** The fields of a form are texts. */
+const formSchema = z.object({
+  model: z.string('a name').optional(),
+  language: z.string('a language').max(40, 'a language').optional(),
+  prompt: z.string('a text').optional(),
+  response_format: z
+    .enum(transcriptFormats, `one of ${transcriptFormats.join(', ')}`)
+    .default('json'),
+  temperature: z.coerce
+    .number('a number')
+    .min(0, 'a number from 0 to 2')
+    .max(2, 'a number from 0 to 2')
+    .optional(),
+  max_tokens: z.coerce
+    .number('a number')
+    .int('a whole number')
+    .min(1, 'a number from 1')
+    .optional(),
+  stream: z.enum(['true', 'false'], 'true or false').optional(),
+  chunking_strategy: z.literal('auto', 'auto').optional(),
+  include: z.literal('logprobs', 'logprobs').optional(),
+  timestamp_granularities: z.literal('segment', 'segment: the model tells no times').optional(),
+  known_speaker_names: z.undefined('nothing: the model tells no speakers').optional(),
+})
+
+/** What is asked of the model; a client may say it otherwise in `prompt`. */
+const tasks = {
+  transcribe: 'Transcribe audio to text',
+  translate: 'Translate audio to English text',
+} as const
+
+/**
+ * `POST /v1/audio/transcriptions` and `/translations`: what is said in a sound, written by a chat model that hears, as
+ * in llama-server. Models like Whisper, which know no chat, are not served.
+ */
+export const transcription =
+  (task: keyof typeof tasks) =>
+  async (call: Call, openAi: OpenAiContext): Promise<Answer> => {
+    call.body.allowUpload()
+    const form = await readForm(call, mostBytes)
+    const file = form.get('file')
+    if (file === null || typeof file === 'string') throw expectedField('file', 'a file, got none')
+    const fields = parseFields(formSchema, textsOf(form))
+    const { response_format: format, temperature, max_tokens: maxTokens, include } = fields
+    const isStream = fields.stream === 'true'
+    if (isStream && format !== 'json' && format !== 'text') {
+      throw unsupported('stream', `${format} is not streamed: leave it out, or ask for json`)
+    }
+    const { client } = call.open(fields.model)
+    const { model } = await client.info()
+    if (model.audio !== true) throw noMedia('file', 'audio')
+    const bytes = Buffer.from(await file.arrayBuffer())
+    const data = bytes.toString('base64')
+    const { system, user } = wordsOf(task, model)
+    const language = fields.language === undefined ? '' : ` (language: ${fields.language})`
+    const content = (fields.prompt ?? user) + language
+    const media = [{ type: 'audio', at: content.length, data, field: 'file' }] as const
+    const {
+      prompt,
+      form: read,
+      marks,
+    } = await prepareChat(client, {
+      messages: [
+        ...(system === '' ? [] : [{ role: 'system', content: system }]),
+        { role: 'user', content, media },
+      ],
+      tools: [],
+      template: {},
+    })
+    const defaults = withModelDefaults(client, openAi.defaults['/v1/audio/transcriptions'])
+    const logprobs = include !== undefined || format === 'verbose_json' ? 0 : undefined
+    const settings = { temperature, maxTokens, marks, logprobs }
+    const request = buildRequest(prompt, settings, defaults)
+    const generation = await startGeneration(call, client, request)
+    if (isStream) {
+      return encoded(eventStream, generation.events, (write) => transcriptEvents(read, write))
+    }
+    const answer = await collectAnswer(generation, read)
+    const transcript = {
+      text: answer.content,
+      task,
+      language: task === 'translate' ? 'english' : fields.language,
+      // measured only where it is told
+      get seconds() {
+        return soundLength(bytes) ?? 0
+      },
+      temperature: temperature ?? 0,
+      logprobs: logprobs === undefined ? undefined : answer.logprobs,
+      usage: tokensOf(answer.end),
+    }
+    return writeTranscript(transcript, format)
+  }
+
+/** The fields that are no files, lists with commas between their parts. */
+function textsOf(form: FormData): Record<string, string> {
+  const texts: Record<string, string> = {}
+  for (const [key, value] of form) {
+    const name = key.replace(/\[\]$/, '')
+    if (typeof value !== 'string' || value === '') continue
+    texts[name] = texts[name] === undefined ? value : `${texts[name]},${value}`
+  }
+  return texts
+}
+
+/** LFM2 was taught to hear by a system message. */
+function wordsOf(task: keyof typeof tasks, { details }: ModelInfo) {
+  const isLfm2 =
+    task === 'transcribe' && details?.chatTemplate?.includes('<|tool_list_start|>') === true
+  return isLfm2 ? { system: 'Perform ASR.', user: '' } : { system: '', user: tasks[task] }
+}
+
+function tokensOf(end: EndEvent): object {
+  const { prompt_tokens: input, completion_tokens: output, total_tokens: total } = usageOf([end])
+  return { type: 'tokens', input_tokens: input, output_tokens: output, total_tokens: total }
+}
+
+function transcriptEvents(
+  form: AnswerForm,
+  write: (text: string) => void,
+): Encoder<GenerationEvent> {
+  const parser = createAnswerParser(form)
+  let text = ''
+  const logprobs: ReturnType<typeof logprobOf>[] = []
+  let told = 0
+  const since = (from: number) => logprobs.length > 0 && { logprobs: logprobs.slice(from) }
+  const send = (event: { readonly type: string; readonly [more: string]: unknown }) =>
+    write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`)
+  const say = (parts: ReturnType<typeof parser.push>) => {
+    for (const part of parts) {
+      if (part.type !== 'text') continue
+      text += part.text
+      send({ type: 'transcript.text.delta', delta: part.text, ...since(told) })
+      told = logprobs.length
+    }
+  }
+  return {
+    push(event) {
+      if (event.type === 'token' && event.logprobs) logprobs.push(logprobOf(event.logprobs))
+      say(parser.push(event.text))
+      if (event.type !== 'end') return
+      say(parser.end())
+      send({ type: 'transcript.text.done', text, ...since(0), usage: tokensOf(event) })
+    },
+    fail: (error) => write(`data: ${JSON.stringify(openAiErrorBody(error))}\n\n`),
+  }
+}

@@ -1,0 +1,144 @@
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import { McpServer, WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/server'
+import { MCP_SERVERS, openAiProtocol, Services } from '@cllm/http-koa'
+import t, { type Test } from 'tap'
+import { mcp } from '../../../src/protocols/mcp/mcp-protocol.js'
+import { McpServers } from '../../../src/protocols/mcp/mcp-servers.js'
+import { serve } from '../../serve.js'
+
+const entry = fileURLToPath(new URL('tool-server.mjs', import.meta.url))
+const weather = { command: process.execPath, args: [entry], env: { SCALE: 'Celsius' } }
+
+t.test('tools of a server that is started over stdio', async (t) => {
+  const servers = new McpServers({ weather })
+  t.teardown(async () => await servers.close())
+  const tools = await servers.tools('weather')
+  t.same(
+    tools.map(({ name }) => name),
+    ['weather__forecast', 'weather__secrets', 'weather__end'],
+  )
+  t.match(tools[0], {
+    server: 'weather',
+    description: 'The weather of a city',
+    parameters: { type: 'object', properties: { city: { enum: ['Rome', 'Oslo'] } } },
+  })
+  const { signal } = new AbortController()
+  const forecast = async (city: string) => await servers.call('weather__forecast', { city }, signal)
+  t.same(await forecast('Rome'), { content: 'Rome: sunny, Celsius', isError: false })
+  const wrong = await forecast('Paris').catch((error: unknown) => error)
+  t.match(wrong, { isError: true }, 'wrong arguments are told to the model')
+  process.env['CLLM_API_KEY'] ??= 'a secret of the server'
+  const { content } = await servers.call('weather__secrets', {}, signal)
+  t.notMatch(content, /CLLM/, 'it gets the environment that it is given')
+  await t.rejects(servers.call('weather__end', {}, signal), { code: 'backend_failed' })
+  t.match(await forecast('Oslo'), { content: /^Oslo/ }, 'it is started again')
+  await t.rejects(servers.tools('other'), { code: 'not_found', message: /there is weather/ })
+  await t.rejects(servers.call('__proto__', {}, signal), { code: 'not_found' })
+})
+
+/** A server over HTTP with one tool, which can be started again at its address. */
+async function overHttp(t: Test) {
+  const sessions: string[] = []
+  const start = async () => {
+    const server = new McpServer({ name: 'clock', version: '1' })
+    server.registerTool('now', {}, () => ({ content: [{ type: 'text', text: 'noon' }] }))
+    const sessionIdGenerator = () => {
+      sessions.push(randomUUID())
+      return sessions.at(-1)!
+    }
+    const transport = new WebStandardStreamableHTTPServerTransport({ sessionIdGenerator })
+    await server.connect(transport)
+    return transport
+  }
+  let transport = await start()
+  const answer = async (req: IncomingMessage, res: ServerResponse) => {
+    const { method = '', headers } = req
+    const body = method === 'POST' ? { body: await text(req) } : {}
+    const shown = headers as Record<string, string>
+    const request = new Request('http://127.0.0.1/', { method, headers: shown, ...body })
+    const response = await transport.handleRequest(request)
+    res.writeHead(response.status, Object.fromEntries(response.headers))
+    if (response.body === null) res.end()
+    else Readable.fromWeb(response.body).pipe(res)
+  }
+  const server = createServer((req, res) => void answer(req, res)).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close().closeAllConnections())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+  return { url, sessions, restart: async () => void (transport = await start()) }
+}
+
+t.test('a server over HTTP that was started again is connected to anew', async (t) => {
+  const { url, sessions, restart } = await overHttp(t)
+  const servers = new McpServers({ clock: { url } })
+  t.teardown(async () => await servers.close())
+  const now = async () => await servers.call('clock__now', {}, new AbortController().signal)
+  t.match(await now(), { content: 'noon' })
+  await now()
+  t.equal(sessions.length, 1, 'calls share a session')
+  await restart()
+  await t.rejects(now(), { code: 'backend_failed' }, 'the first finds that its session is gone')
+  t.match(await now(), { content: 'noon' })
+  t.match(await Promise.all([now(), now()]), [{ content: 'noon' }, { content: 'noon' }])
+  t.equal(sessions.length, 2)
+  await servers.close()
+  await t.rejects(now(), { code: 'shutting_down' })
+  t.equal(sessions.length, 2, 'nothing is connected to after the end')
+})
+
+t.test('the routes: only with servers in the configuration', async (t) => {
+  t.same(mcp.create({ servers: {} }, new Services()).routes, undefined)
+  const missing = { command: 'no-such-program' }
+  const options = mcp.options!.parse({ servers: { weather, missing } })
+  t.throws(() => mcp.options!.parse({ servers: { weather: { run: 'x' } } }), /command, args/)
+  t.throws(() => mcp.options!.parse({ servers: { a__b: weather } }), /letters, digits/)
+  const services = new Services()
+  const { get, post, close } = await serve({ protocols: [mcp.create(options, services)] })
+  t.teardown(async () => {
+    await Promise.all([close(), services.get(MCP_SERVERS)?.close()])
+  })
+  const { data, problems } = (await (await get('/mcp/tools')).json()) as {
+    data: object[]
+    problems: string[]
+  }
+  t.equal(data.length, 3)
+  t.match(problems, [/^The MCP server missing failed: .*no-such-program/])
+  const called = await post('/mcp/call', { name: 'weather__forecast', arguments: { city: 'Oslo' } })
+  t.same(await called.json(), { content: 'Oslo: sunny, Celsius', is_error: false })
+  const unknown = await post('/mcp/call', { name: 'weather__other', arguments: {} })
+  t.ok(unknown.status >= 400 && unknown.status < 500, `${unknown.status}`)
+})
+
+t.test('Responses name a configured server, and cannot bring one', async (t) => {
+  const servers = new McpServers({ weather })
+  const { post, close } = await serve({ protocols: [openAiProtocol({ mcp: servers })] })
+  t.teardown(async () => {
+    await Promise.all([close(), servers.close()])
+  })
+  const ask = async (...tools: readonly object[]) =>
+    (await (await post('/v1/responses/input_tokens', { input: 'Hi', tools })).json()) as {
+      input_tokens: number
+      error?: { message: string }
+    }
+  const label = { type: 'mcp', server_label: 'weather' }
+  const [none, one, all] = [
+    await ask(),
+    await ask({ ...label, allowed_tools: ['forecast'] }),
+    await ask(label),
+  ]
+  t.ok(none.input_tokens < one.input_tokens && one.input_tokens < all.input_tokens)
+  for (const wrong of [
+    { ...label, server_label: 'other' },
+    { ...label, server_url: 'http://127.0.0.1:1/mcp' },
+  ]) {
+    t.match(await ask(wrong), {
+      error: { message: /tools\.0: .*one of weather, and no server_url/ },
+    })
+  }
+})

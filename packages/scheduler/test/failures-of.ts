@@ -1,0 +1,18 @@
+import type { TestContext } from '@cllm/testing'
+
+/** Runs a suite that is expected to fail, and returns what failed, each with the check's name and the cause. */
+export async function failuresOf(suite: (t: TestContext) => Promise<void>): Promise<string[]> {
+  const failures: string[] = []
+  const recording: TestContext = {
+    async test(name, body) {
+      await body(recording).catch(({ message, cause }: Error) => {
+        failures.push(
+          `${name}: ${message} ${(cause as Error | undefined)?.message ?? ''}`.trimEnd(),
+        )
+      })
+    },
+    pass: () => undefined,
+  }
+  await suite(recording)
+  return failures
+}

@@ -1,0 +1,87 @@
+import type { Attachment } from '../conversation.js'
+import type { Modality } from '../media-files.js'
+
+/** Longer texts that are pasted become files, so that the question stays readable. */
+export const longPaste = 2000
+
+const mostTextBytes = 2_000_000
+const mostPdfBytes = 20_000_000
+const mostSoundBytes = 8_000_000
+/** Larger pictures are made smaller: models see no more, and the browser keeps them. */
+const mostPixels = 1536
+const mostPictureBytes = 1_000_000
+
+/** The types of sounds that servers take, by what browsers call them. */
+const sounds: Readonly<Record<string, string>> = {
+  'audio/wav': 'audio/wav',
+  'audio/x-wav': 'audio/wav',
+  'audio/wave': 'audio/wav',
+  'audio/vnd.wave': 'audio/wav',
+  'audio/mpeg': 'audio/mpeg',
+  'audio/mp3': 'audio/mpeg',
+  'audio/flac': 'audio/flac',
+  'audio/x-flac': 'audio/flac',
+}
+
+/**
+ * Reads a file for a question to a model that takes these inputs.
+ *
+ * @throws Error where the model could not read it, in words for the person who chose it
+ */
+export async function readAttachment(
+  file: File,
+  inputs: readonly Modality[] | undefined,
+): Promise<Attachment> {
+  const { name, type } = file
+  // An SVG is read as the text that it is.
+  const kind = /^(image|audio)\/(?!svg)/.exec(type)?.[1]
+  if (kind === 'image' || kind === 'audio') {
+    const isTaken = inputs === undefined || inputs.includes(kind)
+    const what = kind === 'image' ? 'images' : 'sounds'
+    if (!isTaken) throw new Error(`${name}: this model takes no ${what}`)
+    return { name, type: kind, data: await (kind === 'image' ? picture(file) : sound(file)) }
+  }
+  if (type === 'application/pdf') {
+    withinLimit(file, mostPdfBytes)
+    const { readPdf } = await import('./read-pdf.js')
+    const text = await readPdf(await file.arrayBuffer())
+    if (text.trim() === '') throw new Error(`${name}: no text in it, only pictures of pages`)
+    withinLimit({ name, size: text.length }, mostTextBytes)
+    return { name, text }
+  }
+  withinLimit(file, mostTextBytes)
+  const text = await file.text()
+  // A file of another kind has bytes that no text has.
+  if (/[\0\uFFFD]/.test(text.slice(0, 4096))) throw new Error(`${name}: not a text file`)
+  return { name, text }
+}
+
+function withinLimit({ name, size }: Pick<File, 'name' | 'size'>, most: number): void {
+  if (size > most) throw new Error(`${name}: more than ${most / 1e6} MB`)
+}
+
+async function sound(file: File): Promise<Blob> {
+  const type = sounds[file.type]
+  if (type === undefined) throw new Error(`${file.name}: expected WAV, MP3 or FLAC`)
+  withinLimit(file, mostSoundBytes)
+  return new Blob([file], { type })
+}
+
+/** A picture as every server reads it, and no larger than a model sees. */
+async function picture(file: File): Promise<Blob> {
+  const bitmap = await createImageBitmap(file).catch(() => {
+    throw new Error(`${file.name}: no image that this browser reads`)
+  })
+  const scale = Math.min(1, mostPixels / Math.max(bitmap.width, bitmap.height))
+  const isCommon = file.type === 'image/png' || file.type === 'image/jpeg'
+  if (isCommon && scale === 1 && file.size <= mostPictureBytes) {
+    return new Blob([file], { type: file.type })
+  }
+  const width = Math.max(1, Math.round(bitmap.width * scale))
+  const canvas = new OffscreenCanvas(width, Math.max(1, Math.round(bitmap.height * scale)))
+  const context = canvas.getContext('2d')!
+  context.fillStyle = 'white' // JPEG knows no transparency
+  context.fillRect(0, 0, canvas.width, canvas.height)
+  context.drawImage(bitmap, 0, 0, canvas.width, canvas.height)
+  return await canvas.convertToBlob({ type: 'image/jpeg', quality: 0.85 })
+}

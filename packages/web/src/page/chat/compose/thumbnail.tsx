@@ -1,0 +1,32 @@
+import { AudioLines, FileText } from 'lucide'
+import type { JSX } from 'preact'
+import { useEffect, useState } from 'preact/hooks'
+import { Icon } from '../../parts/icon.js'
+import type { Attachment, MediaFile } from '../conversation.js'
+import { isMedia } from '../media-files.js'
+
+/** A small picture of a file: the image itself, or what kind it is. */
+export function Thumbnail({ file }: { readonly file: Attachment }): JSX.Element {
+  if (!isMedia(file)) return <Icon of={FileText} />
+  return file.type === 'image' ? <Media file={file} isDecoration /> : <Icon of={AudioLines} />
+}
+
+/** An image, or a sound that can be played. */
+export function Media({
+  file: { name, type, data },
+  isDecoration = false,
+}: {
+  readonly file: MediaFile
+  /** Whether its name stands beside it. */
+  readonly isDecoration?: boolean
+}): JSX.Element | null {
+  const [url, setUrl] = useState<string>()
+  useEffect(() => {
+    const made = URL.createObjectURL(data)
+    setUrl(made)
+    return () => URL.revokeObjectURL(made)
+  }, [data])
+  if (url === undefined) return null
+  if (type === 'audio') return <audio controls src={url} aria-label={name} />
+  return <img src={url} alt={isDecoration ? '' : name} />
+}
