@@ -46,6 +46,7 @@ const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.u
 
 interface Running {
   readonly call: EncodeCall
+  readonly signal: AbortSignal
   /** Whether the process has ended with it once. */
   readonly isSecond: boolean
   readonly resolve: (pieces: readonly MediaPiece[]) => void
@@ -110,8 +111,8 @@ export class FileEncoder implements MediaEncoder {
     const size = detail === undefined ? whole : Math.min(whole, lowDetail ** 2 / 1e6)
     const { width } = this.options
     const id = ++this.#last
-    const run = async (): Promise<EncodedMedia> => {
-      const pieces = await this.#encode({ id, type, file, width, ...defined({ detail }) })
+    const run = async (signal: AbortSignal): Promise<EncodedMedia> => {
+      const pieces = await this.#encode({ id, type, file, width, ...defined({ detail }) }, signal)
       const encoded = this.#assembled(pieces, hash)
       if (key === undefined) return encoded
       this.#known.set(key, encoded)
@@ -146,17 +147,25 @@ export class FileEncoder implements MediaEncoder {
     return kept
   }
 
-  async #encode(call: EncodeCall): Promise<readonly MediaPiece[]> {
+  async #encode(call: EncodeCall, signal: AbortSignal): Promise<readonly MediaPiece[]> {
     const child = await this.#start()
+    signal.throwIfAborted()
     return await new Promise((resolve, reject) => {
-      this.#running = { call, isSecond: false, resolve, reject }
-      this.#send(child, call)
+      this.#running = { call, signal, isSecond: false, resolve, reject }
+      this.#send(child, this.#running)
     })
   }
 
-  #send(child: ChildProcess, call: EncodeCall): void {
+  #send(child: ChildProcess, { call, signal }: Running): void {
     child.send(call)
-    this.#unwatch = this.clock.at(this.clock.now() + mostMs, () => child.kill('SIGKILL'))
+    // The library cannot stop.
+    const kill = (): unknown => child.kill('SIGKILL')
+    const cancel = this.clock.at(this.clock.now() + mostMs, kill)
+    signal.addEventListener('abort', kill)
+    this.#unwatch = () => {
+      cancel()
+      signal.removeEventListener('abort', kill)
+    }
   }
 
   /** Gives each vector an id, which only this file has in this place. */
@@ -224,9 +233,7 @@ export class FileEncoder implements MediaEncoder {
           new CllmError(
             'invalid_configuration',
             `images and sounds cannot be encoded: ${problem}`,
-            {
-              details,
-            },
+            { details },
           ),
         )
         if (!isReady || this.#isClosed) return
@@ -244,7 +251,7 @@ export class FileEncoder implements MediaEncoder {
     this.#unwatch()
     const running = this.#running
     if (running === undefined) return
-    const { call, isSecond, reject } = running
+    const { signal, isSecond, reject } = running
     const fail = (error: CllmError): void => {
       this.#running = undefined
       reject(error)
@@ -254,10 +261,12 @@ export class FileEncoder implements MediaEncoder {
       return fail(new CllmError('backend_failed', message))
     }
     this.#running = { ...running, isSecond: true }
-    this.#start().then(
-      (child) => this.#send(child, call),
-      (error: unknown) => fail(CllmError.from(error)),
-    )
+    this.#start()
+      .then((child) => {
+        signal.throwIfAborted()
+        this.#send(child, running)
+      })
+      .catch((error: unknown) => fail(CllmError.from(error)))
   }
 
   #settle(message: Extract<EncoderMessage, { readonly id: number }>): void {

@@ -34,9 +34,10 @@ async function encode(
   encoder: FileEncoder,
   file: MediaFile,
   scope: string | undefined = '',
+  signal = new AbortController().signal,
 ): Promise<EncodedMedia> {
   const prepared = await encoder.prepare(file, scope)
-  return 'run' in prepared ? await prepared.run() : prepared
+  return 'run' in prepared ? await prepared.run(signal) : prepared
 }
 
 async function open(t: Test, modelPath = 'model.gguf', mmprojPath = 'mmproj.gguf') {
@@ -184,6 +185,26 @@ t.test('a process that is silent for long is ended', async (t) => {
   }
   await t.rejects(silent, { code: 'backend_failed', message: /ended twice/ })
   t.equal((await encode(encoder, image(5))).tokens.length, 7)
+})
+
+t.test('stopped, it ends its process, and a new one is there for the next image', async (t) => {
+  const { encoder, clock } = await open(t)
+  const { pid } = encoder
+  const stop = new AbortController()
+  const unwanted = encode(encoder, image(15), '', stop.signal)
+  await until(() => clock.nextTimer() !== undefined)
+  stop.abort(new CllmError('cancelled', 'nobody waits'))
+  await t.rejects(unwanted, { code: 'cancelled' })
+  t.ok(isGone(pid!))
+  t.not(encoder.pid, pid)
+  const known = new AbortController()
+  const next = await encode(encoder, image(5), '', known.signal)
+  t.equal(next.tokens.length, 7)
+  const again = encoder.pid
+  known.abort()
+  await encode(encoder, image(6))
+  t.equal(encoder.pid, again, 'what is done is not stopped')
+  await t.rejects(encode(encoder, image(7), '', stop.signal), { code: 'cancelled' })
 })
 
 t.test('closed, it answers what it has, and starts no process again', async (t) => {

@@ -48,7 +48,7 @@ t.test('the others are encoded, or refused', { skip: library === undefined }, as
     for (const { name, file } of files.filter((file) => file.type === type)) {
       try {
         const job = await encoder.prepare({ type, data: file.toString('base64') }, undefined)
-        if ('run' in job) await job.run()
+        if ('run' in job) await job.run(new AbortController().signal)
         encoded++
       } catch (error) {
         t.match(error, { code: 'invalid_media' }, `${kind}: ${name}`)

@@ -40,21 +40,30 @@ export class FakeImages implements MediaEncoder {
     }
     const key = `${scope} ${data} ${detail}`
     const length = Math.min(detail === 'low' ? 2 : 8, bytes.length)
-    const run = async (): Promise<EncodedMedia> => {
-      const encoded = await this.#encode(bytes, length)
+    const run = async (signal: AbortSignal): Promise<EncodedMedia> => {
+      const encoded = await this.#encode(bytes, length, signal)
       if (scope !== undefined) this.#kept.set(key, encoded)
       return encoded
     }
     return this.#kept.get(key) ?? { key, size: bytes.length, run }
   }
 
-  async #encode(bytes: readonly number[], length: number): Promise<EncodedMedia> {
+  async #encode(
+    bytes: readonly number[],
+    length: number,
+    signal: AbortSignal,
+  ): Promise<EncodedMedia> {
     const text = String.fromCodePoint(...bytes)
     this.encoded.push(text)
     if (this.encodeMs > 0) {
       await new Promise<void>((resolve) => {
-        this.clock?.at(this.clock.now() + this.encodeMs, resolve)
+        const cancel = this.clock?.at(this.clock.now() + this.encodeMs, resolve)
+        signal.addEventListener('abort', () => {
+          cancel?.()
+          resolve()
+        })
       })
+      signal.throwIfAborted()
     } else await turnOfTheEventLoop()
     if (text === 'broken') throw new CllmError('backend_failed', 'image: the encoder ended')
     const vectors = Float32Array.from({ length }, (_, index) => index)

@@ -48,9 +48,12 @@ export interface EncodeJob {
   readonly size: number
   /**
    * Encodes it, while no other job of its encoder runs.
+   *
+   * @param signal - aborts when it took long and nobody waits for it any more: an encoder that can stop then rejects
+   * soon, and is ready for the next one
    * @throws CllmError as {@link MediaEncoder.prepare} does, `backend_failed` when it could not be encoded
    */
-  run(): Promise<EncodedMedia>
+  run(signal: AbortSignal): Promise<EncodedMedia>
 }
 
 /** Turns images and sounds into what a model reads. One per backend, which computes it beside the steps. */

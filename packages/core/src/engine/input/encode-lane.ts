@@ -37,8 +37,20 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
+interface Running extends Waiting {
+  readonly startedAt: number
+  /** What it is predicted to take. */
+  readonly ms: number
+  /** Until when it runs though nobody waits for it. */
+  readonly keptUntil: number
+  readonly stop: AbortController
+}
+
 /** After so many later ones, the first that came is next, whatever the policy prefers. */
 const mostOvertaken = 16
+
+/** One that nobody waits for any more may run for so many times its prediction, and for so many milliseconds at least. */
+const unwanted = { times: 4, leastMs: 10_000 }
 
 /** Milliseconds of a file and of a unit of its size, before one was encoded: images, then sounds. */
 const guesses = [50, 500, 50, 50]
@@ -52,7 +64,7 @@ const kinds = ['image', 'image', 'audio', 'audio']
 export class EncodeLane {
   /** In the order in which they came. */
   readonly #waiting = new Set<Waiting>()
-  #running: { readonly key: string; readonly startedAt: number; readonly ms: number } | undefined
+  #running: Running | undefined
   readonly #costs = new LinearFit({ prior: guesses, kinds, memory: 0.9, outlier: 3 })
   readonly #counts = { encoded: 0, failed: 0, found: 0, encodeMs: 0, queueMs: 0 }
 
@@ -72,10 +84,11 @@ export class EncodeLane {
 
   /** Milliseconds until all that wait now are encoded. */
   #waitMs(): number {
-    const { startedAt, ms, key: running } = this.#running ?? { startedAt: 0, ms: 0, key: undefined }
+    const { startedAt = 0, ms = 0, job: running } = this.#running ?? {}
     let left = Math.max(0, startedAt + ms - this.clock.now())
     const once = new Map([...this.#waiting].map(({ job, factors }) => [job.key, factors]))
-    for (const [key, factors] of once) if (key !== running) left += this.#costs.predict(factors)
+    for (const [key, factors] of once)
+      if (key !== running?.key) left += this.#costs.predict(factors)
     return left
   }
 
@@ -104,8 +117,8 @@ export class EncodeLane {
     let leave = (): void => {}
     const gone = new Promise<never>((_, reject) => {
       leave = () => {
-        // One that runs goes on: it cannot be stopped, and is kept.
         this.#take((one) => one.owner === owner)
+        this.#stopUnwanted()
         reject(owner.signal.reason as CllmError)
       }
     })
@@ -131,9 +144,13 @@ export class EncodeLane {
     for (let next = this.#next(); next !== undefined; next = this.#next()) {
       const { job, file, owner, factors, cameAt } = next
       const startedAt = this.clock.now()
-      this.#running = { key: job.key, startedAt, ms: this.#costs.predict(factors) }
+      const stop = new AbortController()
+      const predicted = this.#costs.predict(factors)
+      const keptUntil = startedAt + Math.max(unwanted.leastMs, unwanted.times * predicted)
+      this.#running = { ...next, startedAt, ms: predicted, keptUntil, stop }
+      const unwatch = this.clock.at(keptUntil, () => this.#stopUnwanted())
       try {
-        const encoded = await job.run()
+        const encoded = await job.run(stop.signal)
         const ms = this.clock.now() - startedAt
         this.#costs.observe(factors, ms)
         this.#counts.encoded++
@@ -150,9 +167,23 @@ export class EncodeLane {
         const owners = new Set([owner, ...alike.map((one) => one.owner)])
         const isLost = (one: Waiting) => owners.has(one.owner)
         for (const lost of this.#take(isLost)) lost.reject(inField(lost.file, error))
+      } finally {
+        unwatch()
       }
     }
     this.#running = undefined
+  }
+
+  /** What it gives is kept, so that one that nobody waits for goes on, but does not hold up the others for long. */
+  #stopUnwanted(): void {
+    const now = this.clock.now()
+    if (this.#running === undefined || now < this.#running.keptUntil) return
+    const { job, owner, factors, startedAt, stop } = this.#running
+    if (!owner.signal.aborted || stop.signal.aborted) return
+    if ([...this.#waiting].some((one) => one.job.key === job.key)) return
+    // The next of its like may run for longer.
+    this.#costs.observe(factors, now - startedAt)
+    stop.abort(new CllmError('cancelled', 'nobody waits for it any more'))
   }
 
   /** Takes these out of the queue. */

@@ -59,6 +59,56 @@ t.test('files of a request that is cancelled are not encoded', async (t) => {
   t.same(leftovers(made), nothingLeft)
 })
 
+t.test('an encode that nobody waits for is stopped when it takes too long', async (t) => {
+  const made = lane()
+  const { client, clock, encoded, submit, run, backend, engine } = made
+  backend.media!.encodeMs = 60_000
+  const began = clock.now()
+  const asked = [
+    submit(asks('stuck', { id: 'first' })),
+    submit(asks('stuck', { id: 'same' })),
+    submit(asks('next')),
+  ]
+  clock.at(began + 1000, () => client.cancel('first'))
+  clock.at(began + 20_000, () => client.cancel('same'))
+  clock.at(began + 19_999, () => (backend.media!.encodeMs = 100))
+  const answers = await run(Promise.all(asked))
+  t.same(
+    answers.map(({ error }) => error?.code),
+    ['cancelled', 'cancelled', undefined],
+  )
+  const took = clock.now() - began
+  t.ok(
+    took > 20_100 && took < 20_200,
+    'the next waits while another has the same file, and then not',
+  )
+  t.same(encoded, ['stuck', 'next'])
+  t.match(engine.statistics().encodes, { encoded: 1, failed: 1 })
+  t.same(leftovers(made), nothingLeft)
+})
+
+t.test('an encode that nobody waits for may take as long as its like', async (t) => {
+  const made = lane()
+  const { client, clock, encoded, submit, run, backend, all } = made
+  backend.media!.encodeMs = 9000
+  await all(asks('before'))
+  const alone = submit(asks('behind', { id: 'gone' }))
+  clock.at(clock.now() + 1000, () => client.cancel('gone'))
+  t.match(await run(alone), { error: { code: 'cancelled' } })
+  const began = clock.now()
+  await all(asks('behind'))
+  t.ok(clock.now() - began < 8200, 'it went on, and is kept')
+  t.same(encoded, ['before', 'behind'])
+  clock.at(clock.now() + 1000, () => client.cancel('stuck'))
+  backend.media!.encodeMs = 600_000
+  await run(submit(asks('stuck', { id: 'stuck' })))
+  const left = clock.now()
+  backend.media!.encodeMs = 100
+  await all(asks('after'))
+  const took = clock.now() - left
+  t.ok(took > 20_000 && took < 36_000, `about four times as long, not ${took}`)
+})
+
 t.test('many files of a request are no leak', async (t) => {
   const warnings: Error[] = []
   const warn = (warning: Error) => void warnings.push(warning)
