@@ -70,17 +70,21 @@ async function engine(sequences) {
   const contexts = streams.flatMap((times) =>
     times.flatMap((time, nth) => (time > from && time <= to ? [promptTokens + nth] : [])),
   )
-  const { busyMs, decodeMs, sampleMs } = await client.statistics()
+  const { busyMs, decodeMs, sampleMs, steps } = await client.statistics()
   kill()
   await ended
   return {
     speed: (contexts.length * 1000) / (to - from),
+    passMs: decodeMs / steps,
+    drawMs: sampleMs / steps,
     overhead: 1 - (decodeMs + sampleMs) / busyMs,
     meanContext: sum(contexts) / contexts.length,
   }
 }
 
-const rows = [['sequences', 'llama-batched-bench tok/s', 'engine tok/s', 'ratio', 'loop overhead']]
+const rows = [
+  ['sequences', 'llama-batched-bench tok/s', 'engine tok/s', 'ratio', 'pass ms', 'draws ms', 'loop'],
+]
 for (const sequences of values.sequences.split(',').map(Number)) {
   const results = []
   for (let round = 0; round < Number(values.rounds); round++) {
@@ -97,6 +101,8 @@ for (const sequences of values.sequences.split(',').map(Number)) {
     middle((result) => result.native.speed).toFixed(1),
     middle((result) => result.ours.speed).toFixed(1),
     middle((result) => result.ours.speed / result.native.speed).toFixed(3),
+    middle((result) => result.ours.passMs).toFixed(2),
+    middle((result) => result.ours.drawMs).toFixed(2),
     `${(100 * middle((result) => result.ours.overhead)).toFixed(2)} %`,
   ])
 }
