@@ -1,25 +1,13 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
-import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { freePort } from './free-port.js'
 
 /** Why there is no Redis to test with; undefined where there is one. */
 export function whyNoRedis(): string | undefined {
   const { error } = spawnSync('redis-server', ['--version'])
   return error === undefined ? undefined : 'there is no redis-server on the PATH'
-}
-
-/** A port that is free now. */
-async function freePort(): Promise<number> {
-  return await new Promise((resolve, reject) => {
-    const server = createServer()
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const { port } = server.address() as { port: number }
-      server.close(() => resolve(port))
-    })
-  })
 }
 
 /** Files in PEM format that a server uses TLS with. */

@@ -143,7 +143,7 @@ t.test('a frozen engine is replaced, and its streams continue', async (t) => {
   const engine = await spawnEngine(settings, { env: plainEnvironment(process.env), supervisor })
   t.teardown(() => engine.kill())
   const sampling = { temperature: 0, ignoreEos: true }
-  const request = { prompt: { text: 'Once upon a time' }, maxTokens: 60, sampling }
+  const request = { prompt: { text: 'Once upon a time' }, maxTokens: 200, sampling }
   const draw = async (onToken: (count: number) => void = () => {}) => {
     const tokens: number[] = []
     for await (const event of engine.client.submit(request)) {

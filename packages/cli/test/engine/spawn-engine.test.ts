@@ -152,29 +152,34 @@ t.test('an engine in its own process', async (t) => {
       const alone: GenerateEvent[][] = []
       for (const request of all) alone.push(await events(request))
 
-      let drawn = 0
-      let kills = 0
-      const disturbed = all.map(async (request) => {
+      let [drawn, kills, killed] = [0, 0, 0]
+      const disturbed = async (request: GenerateRequest): Promise<GenerateEvent[]> => {
         const heard: GenerateEvent[] = []
         for await (const event of engine.client.submit(request)) {
           heard.push(event)
           if (event.type !== 'token' || ++drawn < 80 * (kills + 1) || kills === 3) continue
+          // What it had sent before still comes of one that is dead.
+          if (engine.pid() === killed) continue
           kills++
-          process.kill(engine.pid()!, 'SIGKILL')
+          killed = engine.pid()!
+          process.kill(killed, 'SIGKILL')
         }
         return heard
-      })
-      let same = 0
-      for (const [index, heard] of (await Promise.all(disturbed)).entries()) {
-        const expected = alone[index]!
-        if (text(heard) === text(expected)) same++
-        t.equal(heard.filter(({ type }) => type === 'start').length, 1)
-        t.match(heard.at(-1), { type: 'end', usage: { generatedTokens: tokens(heard).length } })
       }
-      t.equal(kills, 3)
+      // Once more where all had come before the last kill.
+      const isOver = () => kills === 3
+      while (!isOver()) {
+        let same = 0
+        for (const [index, heard] of (await Promise.all(all.map(disturbed))).entries()) {
+          const expected = alone[index]!
+          if (text(heard) === text(expected)) same++
+          t.equal(heard.filter(({ type }) => type === 'start').length, 1)
+          t.match(heard.at(-1), { type: 'end', usage: { generatedTokens: tokens(heard).length } })
+        }
+        t.ok(same / all.length >= 0.95, `${same} of ${all.length} are identical`)
+      }
+      while (engine.client.restarts < 3) await new Promise(setImmediate)
       t.equal(engine.client.restarts, 3)
-      t.comment(`${same} of ${all.length} greedy streams are identical after 3 kills`)
-      t.ok(same / all.length >= 0.95, `${same} of ${all.length} are identical`)
     },
   )
 
@@ -275,7 +280,7 @@ t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', a
   const hits = async () => (await second.client.statistics()).cache!.disk!.hits
   const before = await hits()
   const onToken = (count: number): void => {
-    if (count === 8) process.kill(second.pid()!, 'SIGKILL')
+    if (count === 2) process.kill(second.pid()!, 'SIGKILL')
   }
   const killed = await draw(second, last.prompt, { onToken })
   t.equal(second.client.restarts, 1)
@@ -291,6 +296,11 @@ t.test('a start that is cancelled, before it or during it, leaves no process', a
   const env = plainEnvironment(process.env)
   const left = () =>
     process.getActiveResourcesInfo().filter((resource) => resource === 'ProcessWrap')
+  // Node closes the handle of a process that has ended some turns later.
+  const allGone = async () => {
+    while (left().length > 0) await new Promise(setImmediate)
+  }
+  await allGone()
   const stopped = AbortSignal.abort(new Error('stopped'))
   await t.rejects(spawnEngine(settings, { env, signal: stopped }), {
     code: 'cancelled',
@@ -302,9 +312,7 @@ t.test('a start that is cancelled, before it or during it, leaves no process', a
   t.equal(left().length, 1)
   stopping.abort()
   await t.rejects(starting, { code: 'cancelled' })
-  // Node closes the handle of a process that has ended some turns later.
-  for (let turns = 0; turns < 10 && left().length > 0; turns++) await new Promise(setImmediate)
-  t.same(left(), [])
+  await allGone()
 })
 
 t.test('a draft model computes in the same process and changes no answer', async (t) => {

@@ -193,7 +193,7 @@ export async function stops(t: Test, { page }: Visit): Promise<void> {
   }
   // The model is fast: an answer may end just before it is stopped.
   let stopped = false
-  for (let attempt = 0; attempt < 5 && !stopped; attempt++) {
+  for (let attempt = 0; attempt < 20 && !stopped; attempt++) {
     stopped = await isStopped().catch(() => false)
   }
   t.ok(stopped)

@@ -31,7 +31,7 @@ export async function visit(t: Test, browser: Browser, url: string) {
     viewport: { width: 1100, height: 760 },
   })
   const page = await context.newPage()
-  page.setDefaultTimeout(20_000)
+  page.setDefaultTimeout(60_000)
   const wrong = watchPage(page, url)
   const all: Visit = { page, url, shoot: async (...shot) => await shoot(page, ...shot) }
   return async (name: string, run: (t: Test, visit: Visit) => Promise<void>) => {

@@ -49,8 +49,8 @@ export interface ProtocolRequest {
   readonly body?: string
 }
 
-/** The event loop turns so often for what must come over a socket: about a second. */
-const patience = 300_000
+/** The event loop turns so often for what must come over a socket: two seconds at least. */
+const patience = 200_000
 
 /** How a server reaches the engine: by calls, or by JSON over a channel as in a child process. */
 export type ProtocolClient = 'local' | 'remote'

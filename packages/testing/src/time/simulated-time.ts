@@ -1,13 +1,19 @@
-import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import { setImmediate as turnOfTheEventLoop, setTimeout as wait } from 'node:timers/promises'
 import type { SimulatedClock } from '@cllm/core'
 
 /** Turns of the event loop in which everything that can happen without time passing has happened. */
 const turnsUntilQuiet = 4
 /** Turns without a timer after which nothing in this process will happen any more. */
 const turnsUntilStuck = 500_000
+/** After so many, it is left to others for a millisecond every hundred: a disk, or another process, may be slow. */
+const turnsAtOnce = 20_000
 
 async function letEverythingRun(): Promise<void> {
   for (let turn = 0; turn < turnsUntilQuiet; turn++) await turnOfTheEventLoop()
+}
+
+async function waitFor(turn: number): Promise<void> {
+  await (turn > turnsAtOnce && turn % 100 === 0 ? wait(1) : turnOfTheEventLoop())
 }
 
 function advanceToNextTimer(clock: SimulatedClock, until: number): boolean {
@@ -43,6 +49,7 @@ export async function drive<T>(
     if (idleTurns >= patience) {
       throw new Error(`drive: at ${clock.now()} ms no timer is left and the promise is pending`)
     }
+    if (idleTurns > 0) await waitFor(idleTurns)
   }
   return promise
 }
@@ -70,6 +77,6 @@ export async function until(
 ): Promise<void> {
   for (let turn = 0; !condition(); turn++) {
     if (turn >= patience) throw new Error(`until: ${what} does not happen`)
-    await turnOfTheEventLoop()
+    await waitFor(turn)
   }
 }

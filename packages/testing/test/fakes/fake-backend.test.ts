@@ -283,7 +283,7 @@ t.test('simulated time', async (t) => {
   await t.rejects(drive(clock, Promise.reject(new CllmError('internal', 'x'))), {
     code: 'internal',
   })
-  await t.rejects(drive(clock, new Promise(() => {})), { message: /no timer is left/ })
+  await t.rejects(drive(clock, new Promise(() => {}), 1000), { message: /no timer is left/ })
 
   const working = work()
   await runUntilIdle(clock, 150)

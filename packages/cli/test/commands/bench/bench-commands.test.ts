@@ -259,7 +259,7 @@ t.test('compare: commands on free ports, in turns, the same requests', async (t)
   const result = lines.at(-1) as CompareResult
   t.match(result, { kind: 'compare', baseline: 'slow', rounds: 3, seed: 3 })
   // A busy machine changes the measured times, so they are not bounded from above: the result must
-  // follow from the runs that were printed, and a pause of 40 ms cannot look shorter.
+  // follow from the runs that were printed, and five pauses of 40 ms cannot look shorter.
   const [compared] = result.loads
   const runsOf = (name: string) =>
     runs
@@ -267,7 +267,7 @@ t.test('compare: commands on free ports, in turns, the same requests', async (t)
       .toSorted((one, other) => one.repeat - other.repeat)
   const byTarget = new Map(['slow', 'fast'].map((name) => [name, runsOf(name)]))
   t.same(compared, JSON.parse(JSON.stringify(compareRuns(compared!.load, byTarget))))
-  t.ok(compared!.figures.slow!['ITL p50']!.mean >= 39)
+  t.ok(compared!.figures.slow!['E2E p50']!.mean >= 5 * 39)
   t.same(Object.keys(compared!.ratios), ['fast'])
   const { 'ITL p50': itl, output: throughput } = compared!.ratios.fast!
   t.match([itl, throughput], [{ count: 3 }, { count: 3 }])

@@ -14,6 +14,8 @@ import { until } from '../../until.js'
 const whole = /"done":true,"generated_tokens":150/
 /** As long for the quick model. */
 const saga = { ...story, max_tokens: 5_000 }
+/** What does not end before it is ended. */
+const epic = { ...story, max_tokens: 30_000 }
 
 t.test('a plain process is one', async (t) => {
   const code = 'JSON.stringify([process.env, process.execArgv, process.eventNames()])'
@@ -44,13 +46,18 @@ t.test('SIGTERM after a model was fetched lets what runs finish', async (t) => {
   const spec = sources.upload('test/stories', 'stories.gguf', await readFile(model))
   const own = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: join(folder, 'models') }
   const { child, url, generate, exit } = await serve(t, own, '--model', spec, '--slots', '2')
-  const streams = await Promise.all([generate(), generate(), generate(), generate()])
+  const [engine = 0] = childrenOf(child)
+  const streams = [generate(), generate(), generate(), generate()]
+  await Promise.race(streams)
+  process.kill(engine, 'SIGSTOP') // so that what runs does not finish
+  t.equal((await fetch(`${url}/health/live`)).status, 200, 'it has read the other requests, too')
   child.kill('SIGTERM')
   await until(async () => (await fetch(`${url}/health/ready`)).status !== 200)
   const late = await fetch(`${url}/model/info`)
   t.equal(late.status, 503)
   t.match(await late.json(), { code: 'shutting_down' })
-  for (const stream of streams) t.match(await stream.text(), whole)
+  process.kill(engine, 'SIGCONT')
+  for (const stream of streams) t.match(await (await stream).text(), whole)
   t.same(await exit, [0, null])
 })
 
@@ -74,10 +81,11 @@ t.test(
       ...args,
     )
     t.equal((await fetch(`${url}/mcp/tools`)).status, 200)
-    const asked = generate({ ...story, model: 'b' })
+    let isLoaded = false
+    const asked = generate({ ...story, model: 'b' }).finally(() => (isLoaded = true))
     const isLoading = async (): Promise<boolean> =>
       /"loading"/.test(await (await fetch(`${url}/models`)).text())
-    await until(isLoading)
+    await until(async () => isLoaded || (await isLoading()))
     child.kill('SIGTERM')
     t.match(await (await asked).text(), whole)
     t.same(await exit, [0, null])
@@ -99,8 +107,8 @@ t.test('the engine ignores the Ctrl-C that a terminal sends it too', async (t) =
 t.test('a second Ctrl-C ends it at once, the engine too', async (t) => {
   const drain = ['--drain-timeout', '600']
   const { child, url, generate, exit } = await serve(t, {}, ...quickModel, ...drain)
-  const stream = await generate(saga)
   const [engine = 0] = childrenOf(child)
+  const stream = await generate(epic)
   process.kill(engine, 'SIGSTOP') // so that what runs does not finish
   child.kill('SIGINT')
   await until(async () => (await fetch(`${url}/health/ready`)).status !== 200)
@@ -112,9 +120,9 @@ t.test('a second Ctrl-C ends it at once, the engine too', async (t) => {
 
 t.test('the engine does not outlive its parent', async (t) => {
   const { child, generate, exit } = await serve(t, {}, ...quickModel)
-  const stream = await generate(saga)
   const [engine = 0] = childrenOf(child)
   t.ok(engine > 0)
+  const stream = await generate(epic)
   child.kill('SIGKILL')
   t.same(await exit, [null, 'SIGKILL'])
   await t.rejects(stream.text())

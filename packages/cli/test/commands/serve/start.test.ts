@@ -7,6 +7,7 @@ import type { GenerateEvent } from '@cllm/core'
 import { koaTransport, nativeProtocol } from '@cllm/http-koa'
 import { createServer as createLlmServer, serve, type ServerByName } from 'cllm'
 import t, { type Test } from 'tap'
+import { freePort } from '../../../../cluster/test/free-port.js'
 import { inside } from '../../inside.js'
 import { localSources } from '../../models/local-sources.js'
 import { start } from '../../plain-process.js'
@@ -19,20 +20,12 @@ async function slowModel(t: Test) {
   t.teardown(() => sources.close())
   const spec = sources.upload('test/stories', 'stories.gguf', await readFile(model))
   sources.halt()
-  const env = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: join(folder, 'models') }
+  const own = { CLLM_CACHE: join(folder, 'models'), CLLM_PORT: '0' }
+  const env = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], ...own }
   const usual = ['--threads', '1', '--gpu', 'off', '--log-level', 'silent']
   const argv = ['serve', '--model', spec, ...usual]
   const serving = (...more: readonly string[]) => start(t, [...argv, ...more], env)
   return { folder, sources, argv, env, serve: serving }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
 }
 
 t.test('wrong settings are reported before the model is fetched', async (t) => {
@@ -66,7 +59,7 @@ t.test('files that cannot be used are told before the model is fetched', async (
     ['--lora', 'sql=.', /the adapter sql cannot be read: expected a GGUF file, .* is a folder/],
   ]
   for (const [flag, value, message] of wrong) {
-    const argv = ['serve', '--model', 'hf:a/none/none.gguf', flag, value]
+    const argv = ['serve', '--port', '0', '--model', 'hf:a/none/none.gguf', flag, value]
     const { code, stdout, stderr } = await inside(argv)
     t.equal(code, 2, flag)
     t.match(stderr, message)
@@ -214,9 +207,8 @@ t.test('while the model is fetched, requests get 503: loading model', async (t) 
   const error = { code: 503, message: 'Loading model', type: 'unavailable_error' }
   t.same(await answer.json(), { error }, 'as llama-server says it')
   t.equal(said, '', 'it is not ready')
-  const ready = once(child.stdout, 'data')
   sources.resume()
-  await ready
+  while (!said.endsWith('Ctrl-C\n')) await once(child.stdout, 'data')
   const next = [
     'chat   ' + url + '/',
     'API    ' + url + '/v1',

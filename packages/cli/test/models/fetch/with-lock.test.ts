@@ -1,6 +1,6 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { readdir, readFile, rm, rmdir, unlink, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, rmdir, unlink, utimes, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/testing'
@@ -78,6 +78,8 @@ t.test('the leftovers of a killed process are removed', async (t) => {
     'its lock and its half file',
   )
   const kinds: string[] = []
+  // As if it had died just now, however long that took.
+  await utimes(join(cacheFolder, 'small.gguf.lock'), new Date(), new Date())
   const { path } = await resolveModel('small', {
     ...options,
     lockStaleMs: 2_000,
