@@ -11,11 +11,13 @@ import type { CllmConfig } from '../config/options/schema.js'
 /**
  * Converts the configuration to options of the HTTP transport.
  *
+ * @param encodes - whether something encodes images and sounds here, where a model has a projector
  * @throws `invalid_configuration` for a certificate or key that cannot be read or used
  */
 export function toTransportOptions(
   config: CllmConfig,
   keys: KeyRing | undefined,
+  encodes: boolean,
   limitCounters?: CreateLimitCounter,
 ): Omit<KoaTransportOptions, 'protocols'> {
   const { server, security } = config
@@ -25,7 +27,7 @@ export function toTransportOptions(
   return {
     host: splitAtCommas(server.host),
     port: server.port,
-    bodyLimitBytes: bodyLimitOf(config),
+    bodyLimitBytes: bodyLimitOf(config, encodes),
     bodiesLimitBytes: server.bodies_limit,
     streamLimitBytes: server.stream_limit,
     jsonDepthLimit: security.json_depth,
@@ -47,13 +49,16 @@ export function toTransportOptions(
   }
 }
 
-/** The largest body in bytes: a photo in base64 must get through where a model looks at it. */
-function bodyLimitOf({ server, engine, model, models }: CllmConfig): number {
+/**
+ * The largest body in bytes: a photo in base64 must get through where a model looks at it. What is in a repository is not
+ * known before the model is loaded, which may be with its first photo.
+ */
+function bodyLimitOf({ server, engine, model, models }: CllmConfig, encodes: boolean): number {
   if (server.body_limit !== 'auto') return server.body_limit
   const several = Object.values(models.served)
   const served: readonly ServedModel[] = several.length === 0 ? [{ spec: model.spec }] : several
   const looks = served.some(({ spec, mmproj = engine.mmproj }) =>
-    mmproj === 'auto' ? mayHaveProjector(spec) : mmproj !== null,
+    mmproj === 'auto' ? encodes && mayHaveProjector(spec) : mmproj !== null,
   )
   const mebibytes = looks ? 32 : 1
   return Math.min(mebibytes * 1024 * 1024, server.bodies_limit)

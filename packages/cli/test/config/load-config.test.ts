@@ -51,17 +51,18 @@ const problemsOf = (given: Given): readonly string[] => {
 t.test('limits of the server and of its engine reach them', async (t) => {
   const flags = ['--body-limit', '2000000', '--bodies-limit', '5000000', '--prepare-timeout', '2.5']
   const { config } = load({ flags })
-  t.match(toTransportOptions(config, undefined), {
+  t.match(toTransportOptions(config, undefined, true), {
     bodyLimitBytes: 2_000_000,
     bodiesLimitBytes: 5_000_000,
   })
   t.match(toSupervisorOptions(config), { hangTimeoutMs: 120_000, prepareTimeoutMs: 2500 })
-  const bodyLimit = (flags: string[]) =>
-    toTransportOptions(load({ flags }).config, undefined).bodyLimitBytes
+  const bodyLimit = (flags: string[], encodes = true) =>
+    toTransportOptions(load({ flags }).config, undefined, encodes).bodyLimitBytes
   t.equal(bodyLimit([]), 2 ** 20)
   t.equal(bodyLimit(['--mmproj', 'mmproj.gguf']), 2 ** 25, 'photos get through')
   t.equal(bodyLimit(['--model', 'smolvlm2']), 2 ** 25)
   t.equal(bodyLimit(['--model', 'hf:me/may-see']), 2 ** 25)
+  t.equal(bodyLimit(['--model', 'hf:me/may-see'], false), 2 ** 20, 'nothing encodes them')
   t.equal(bodyLimit(['--model', 'smolvlm2', '--mmproj', 'none']), 2 ** 20)
   t.equal(bodyLimit(['--model', 'qwen3-0.6b']), 2 ** 20)
   t.equal(bodyLimit(['--mmproj', 'mmproj.gguf', '--bodies-limit', '5000000']), 5_000_000)

@@ -18,6 +18,7 @@ import { holdFolders } from '../../batches/hold-folder.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { toPresets } from '../../config/presets.js'
 import { createProtocols, responsesIn } from '../../api/create-protocols.js'
+import { hasMediaLibrary } from '../../engine/native-library.js'
 import { toTransportOptions } from '../../api/to-transport-options.js'
 import { openKeyRing, type OpenKeyRing } from '../../keys/open-key-ring.js'
 import { withChosenModel } from '../../models/choose-model.js'
@@ -90,7 +91,10 @@ export async function startServing(
       ...(extras.protocols ?? []),
       ...createProtocols(loaded, parts.registry, services),
     ]
-    const transport = toTransportOptions(loaded.config, keys, models.shared?.limitCounters)
+    const { engine } = loaded.config
+    const encodes = engine.media_library !== null || (await hasMediaLibrary(io.env))
+    const { limitCounters } = models.shared ?? {}
+    const transport = toTransportOptions(loaded.config, keys, encodes, limitCounters)
     server = createServer({
       directory: models.directory,
       presets: toPresets(loaded.config.models.presets),

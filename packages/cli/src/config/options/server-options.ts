@@ -29,7 +29,7 @@ export const serverOptions = {
   port: option(integer(0, 65_535, 'PORT'), 8080).describe('Port to listen on; 0 takes a free one.'),
   body_limit: option(orAuto(integer(1024, Infinity, 'BYTES')), 'auto').describe(
     'Largest request body, in bytes; a larger one is refused with 413. `auto` is 1 MiB, or 32 MiB where ' +
-      'a model has a projector (`mmproj`).',
+      'a model has, or may have, a projector (`mmproj`) that can be used.',
   ),
   bodies_limit: option(integer(64 * 1024, Infinity, 'BYTES'), 256 * 1024 * 1024).describe(
     'Bytes of the bodies of all open requests; above it, a body over 64 KiB is refused with 429. At ' +
