@@ -69,8 +69,9 @@ export interface WaitingActivity {
   readonly id: string
   readonly tenant: string
   readonly priority: number
-  readonly state: RequestState
+  readonly state: RequestState | 'encoding'
   readonly arrival: number
+  /** 0 while it is `encoding`. */
   readonly promptTokens: number
   /** The time to first token that was predicted when it arrived, in milliseconds. */
   readonly predictedMs?: number
@@ -96,9 +97,9 @@ export interface EngineActivity {
   readonly kvPool?: KvPoolStatistics
   /** The tiers behind the slots; absent where there are none. */
   readonly cache?: CacheStatistics
-  /** All that wait. */
+  /** All that wait, or are `encoding`. */
   readonly waiting: number
-  /** The first 32 of them, in the queue's order. */
+  /** The first 32 of them, in the queue's order, those that are `encoding` last. */
   readonly queue: readonly WaitingActivity[]
   readonly frames: readonly ActivityFrame[]
 }

@@ -114,7 +114,8 @@ export interface PromptParting {
 /** The history of a request, without its prompt and its output, but for the text where it parted from another's. */
 export interface RequestReport {
   readonly id: string
-  readonly state: RequestState
+  /** `encoding`: its images and sounds are, or wait for it; then it has no tokens yet. */
+  readonly state: RequestState | 'encoding'
   /** Milliseconds since the epoch. */
   readonly arrival: number
   readonly priority: number

@@ -162,10 +162,10 @@ export interface ComputedPart {
   readonly drafts?: number
 }
 
-/** Tokens that a tenant was served by other engines of its model since the last time. */
+/** What a tenant was served beside the steps of this engine since the last time. */
 export interface TenantService {
   readonly tenant: string
-  /** Of prompts, without what slots held. */
+  /** Of prompts, without what slots held; for images and sounds, as many as take as long as they did. */
   readonly promptTokens: number
   readonly generatedTokens: number
 }
@@ -193,6 +193,9 @@ export interface SchedulerPolicy extends Learner {
   arrivalRank?(request: ArrivalView): number
   /** Hears of what happened, in order. */
   observe?(event: SchedulerEvent): void
-  /** Hears what other engines of the model did for tenants, about once a second where there are several. */
+  /**
+   * Hears what other engines of the model did for tenants, about once a second where there are several, and after each
+   * image and sound what that cost its tenant.
+   */
   onServedElsewhere?(services: readonly TenantService[]): void
 }

@@ -8,12 +8,17 @@ import type { ArrivalView } from '../../contracts/scheduling/scheduler-policy.js
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { LinearFit } from '../costs/linear-fit.js'
+import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
 import { checkWait } from './admission.js'
 
 /** Whose files are encoded. */
 export interface EncodeOwner extends ArrivalView {
+  /** Empty: it is no request. */
+  readonly id: string
+  /** When its files came. */
+  readonly since: number
   /** Encodings are shared within one; undefined: with nobody. */
   readonly scope: string | undefined
   /** Aborts when they do not matter any more, with a {@link CllmError}. */
@@ -64,6 +69,7 @@ const kinds = ['image', 'image', 'audio', 'audio']
 export class EncodeLane {
   /** In the order in which they came. */
   readonly #waiting = new Set<Waiting>()
+  readonly #owners = new Set<EncodeOwner>()
   #running: Running | undefined
   readonly #costs = new LinearFit({ prior: guesses, kinds, memory: 0.9, outlier: 3 })
   readonly #counts = { encoded: 0, failed: 0, found: 0, encodeMs: 0, queueMs: 0 }
@@ -73,17 +79,31 @@ export class EncodeLane {
     @inject(tokens.CLOCK) private readonly clock: Clock,
     @inject(ENGINE_OPTIONS) private readonly options: EngineOptions,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
+    @inject(ENGINE_COSTS) private readonly engineCosts: EngineCosts,
   ) {}
 
   /** What it has done and what waits; undefined where nothing can be encoded. */
   statistics(): EncodeStatistics | undefined {
     if (this.backend.media === undefined) return undefined
     const waiting = this.#waiting.size + Number(this.#running !== undefined)
-    return { waiting, waitMs: this.#waitMs(), ...this.#counts }
+    return { waiting, waitMs: this.waitMs(), ...this.#counts }
+  }
+
+  /** The requests whose files wait or are encoded, as they came. */
+  requests(): EncodeOwner[] {
+    return [...this.#owners].filter(({ id }) => id !== '')
+  }
+
+  /** Milliseconds for which one's own files were encoded so far, and for which it waited for others before. */
+  waited(owner: EncodeOwner): Readonly<Record<'encode' | 'encoder', number>> {
+    const now = this.clock.now()
+    const { startedAt = now } = this.#running?.owner === owner ? this.#running : {}
+    const encode = owner.encodeMs + now - startedAt
+    return { encode, encoder: now - owner.since - encode }
   }
 
   /** Milliseconds until all that wait now are encoded. */
-  #waitMs(): number {
+  waitMs(): number {
     const { startedAt = 0, ms = 0, job: running } = this.#running ?? {}
     let left = Math.max(0, startedAt + ms - this.clock.now())
     const once = new Map([...this.#waiting].map(({ job, factors }) => [job.key, factors]))
@@ -109,7 +129,7 @@ export class EncodeLane {
     owner.signal.throwIfAborted()
     const jobs = prepared.filter((one) => 'run' in one)
     if (jobs.length > 0 && owner.isNew)
-      checkWait(this.#waitMs(), this.options.maxQueueWaitMs, 'The encoding of its files')
+      checkWait(this.waitMs(), this.options.maxQueueWaitMs, 'The encoding of its files')
     this.#counts.found += files.length - jobs.length
     const encoding = prepared.map(async (one, index) => {
       return 'run' in one ? await this.#join(one, files[index]!, owner) : one
@@ -123,10 +143,12 @@ export class EncodeLane {
       }
     })
     owner.signal.addEventListener('abort', leave)
+    this.#owners.add(owner)
     try {
       return await Promise.race([gone, Promise.all(encoding)])
     } finally {
       owner.signal.removeEventListener('abort', leave)
+      this.#owners.delete(owner)
     }
   }
 
@@ -169,6 +191,9 @@ export class EncodeLane {
         for (const lost of this.#take(isLost)) lost.reject(inField(lost.file, error))
       } finally {
         unwatch()
+        // Its tenant pays for as many prompt tokens as take that long.
+        const promptTokens = this.engineCosts.steps.prefillTokens(this.clock.now() - startedAt, 0)
+        this.policy.onServed({ tenant: owner.tenant, promptTokens, generatedTokens: 0 })
       }
     }
     this.#running = undefined

@@ -24,7 +24,7 @@ interface Arrival {
   /** Why it is not wanted any more. */
   error?: CllmError
   /** Takes its images and sounds, if any, out of the queue to be encoded. */
-  readonly files?: AbortController
+  files?: AbortController
   /** Called when the id is free, or the request is not wanted any more. */
   proceed?: () => void
   /** Gives its adapters back: from then on the queue keeps them in memory. */
@@ -116,9 +116,10 @@ export class InputProcessor implements EngineObserver {
   #read(id: string, given: GenerateRequest): Sequence | Promise<Sequence> {
     const { context, kv, clock } = this
     const { continued, arrivedMsAgo = 0 } = given
-    const arrivedAt = clock.now() - (continued?.elapsedMs ?? arrivedMsAgo)
+    const now = clock.now()
+    const arrivedAt = now - (continued?.elapsedMs ?? arrivedMsAgo)
     const others = this.#arriving.size - Number(this.#arriving.has(id))
-    if (continued === undefined) this.admission.checkCount(others, clock.now())
+    if (continued === undefined) this.admission.checkCount(others, now)
     const stable = withStableBeginning(given.prompt, context.options.volatileLines)
     const request = stable.prompt === given.prompt ? given : { ...given, prompt: stable.prompt }
     const { adapters: choices } = request
@@ -140,23 +141,24 @@ export class InputProcessor implements EngineObserver {
       if (isNew) this.admission.check(sequence, now)
       return sequence
     }
-    const before = this.#arriving.get(id)
+    const arrival: Arrival = this.#arriving.get(id) ?? {}
     const isMixed = context.backend.media !== undefined && hasMedia(request.prompt)
-    const files = isMixed ? new AbortController() : undefined
-    const arrival: Arrival = { ...before, ...(files !== undefined && { files }) }
+    const files = isMixed ? (arrival.files = new AbortController()) : undefined
     const ensureWanted = () => {
       if (arrival.error !== undefined) throw arrival.error
     }
     const prompt =
       files === undefined
         ? resolvePrompt(request.prompt, context, ensureWanted)
-        : resolveMedia(request.prompt, context, context.ownerOf(request, arrivedAt, files.signal))
-    const isPromise = prompt instanceof Promise
-    if (isPromise || before !== undefined) {
-      this.#arriving.set(id, arrival)
-      arrival.release = this.adapters.hold(adapters)
-    }
-    if (!isPromise) return admit(prompt)
+        : resolveMedia(
+            request.prompt,
+            context,
+            context.ownerOf(id, request, arrivedAt, files.signal),
+          )
+    const isLate = prompt instanceof Promise
+    if (isLate) this.#arriving.set(id, arrival)
+    if (this.#arriving.has(id)) arrival.release = this.adapters.hold(adapters)
+    if (!isLate) return admit(prompt)
     const late = prompt.then((read) => ('tokens' in read ? admit(read.tokens, read) : admit(read)))
     const { timeoutMs = context.options.requestTimeoutMs } = request
     if (files === undefined || timeoutMs === undefined) return late

@@ -25,7 +25,7 @@ export interface MixedPrompt {
 /** What {@link resolveMedia} needs. */
 export interface MediaContext extends PromptContext {
   readonly clock: Clock
-  readonly lane: Pick<EncodeLane, 'encode'>
+  readonly lane: Pick<EncodeLane, 'encode' | 'waited'>
 }
 
 /** Whether there are images in a prompt. */
@@ -57,9 +57,8 @@ export function checkMixed({ promptLogprobs }: GenerateRequest, shifts: boolean)
 export async function resolveMedia(
   prompt: Prompt,
   context: MediaContext,
-  owner: Omit<EncodeOwner, 'encodeMs'>,
+  owner: Omit<EncodeOwner, 'encodeMs' | 'since'>,
 ): Promise<MixedPrompt> {
-  const { clock } = context
   const ensureWanted = () => owner.signal.throwIfAborted()
   const files = 'messages' in prompt ? prompt.messages.flatMap(filesOf) : (prompt.media ?? [])
   for (const file of files) {
@@ -73,12 +72,10 @@ export async function resolveMedia(
     const message = `messages: the model's chat template shows ${shown} of ${files.length} images or sounds`
     throw new CllmError('invalid_request', message, { details: { field: 'messages' } })
   }
-  const began = clock.now()
-  const own: EncodeOwner = { ...owner, encodeMs: 0 }
+  const own: EncodeOwner = { ...owner, since: context.clock.now(), encodeMs: 0 }
   const encoded = await context.parts.during(context.lane.encode(files, own))
   ensureWanted()
-  const { encodeMs: encode } = own
-  const waited = { encode, encoder: clock.now() - began - encode }
+  const waited = context.lane.waited(own)
   const tokens: TokenId[] = []
   const media: MediaSpan[] = []
   for (const token of places) {

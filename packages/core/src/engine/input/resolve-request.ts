@@ -46,12 +46,12 @@ export class InputContext implements MediaContext {
   }
 
   /** Whose the images and sounds of a request are. */
-  ownerOf(request: GenerateRequest, arrival: number, signal: AbortSignal) {
+  ownerOf(id: string, request: GenerateRequest, arrival: number, signal: AbortSignal) {
     const { priority = 0, deadlineMs, tenant = 'default', session, continued } = request
     const scope = this.options.isolateTenants ? tenant : ''
     const deadline = deadlineMs === undefined ? undefined : arrival + deadlineMs
     const isNew = continued === undefined
-    return { arrival, priority, deadline, tenant, session, scope, isNew, signal }
+    return { id, arrival, priority, deadline, tenant, session, scope, isNew, signal }
   }
 }
 
@@ -74,7 +74,13 @@ export function resolveRequest(
   const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
   const { session, cache = true, forecast = false, logprobs, drawLogprobs, marks = [] } = request
   const { sample, continued, deadlineMs, modelWait, speculative = true, progress = false } = request
-  const { pin = false, keepMs, retainMs, slot, timeoutMs = options.requestTimeoutMs } = request
+  const {
+    pin = false,
+    keepMs,
+    retainMs = keepMs,
+    slot,
+    timeoutMs = options.requestTimeoutMs,
+  } = request
   if (continued !== undefined) checkContinuation(continued, maxTokens, tokenizer)
   // Those of a request that is continued went with its first token.
   const isBegun = (continued?.tokens.length ?? 0) > 0

@@ -9,6 +9,7 @@ import type {
   SchedulerPolicy,
   SchedulerState,
   SequenceView,
+  TenantService,
 } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
@@ -110,6 +111,16 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     } catch (error) {
       this.#onThrown('arrivalRank', 'when asked for a rank', error)
       return 0
+    }
+  }
+
+  /** A tenant was served beside the steps. */
+  onServed(service: TenantService): void {
+    if (!Number.isFinite(service.promptTokens)) return
+    try {
+      this.policy.onServedElsewhere?.([service])
+    } catch (error) {
+      this.#onThrown('onServedElsewhere', 'when told of a service', error)
     }
   }
 

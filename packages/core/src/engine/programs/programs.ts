@@ -72,12 +72,13 @@ export class Programs implements EngineObserver, ProgramsView {
       return
     }
     // Its client says that it is one.
-    if (retainOf(sequence) !== undefined) this.#join(sequence, sequence.id, undefined, now)
+    if (sequence.request.retainMs !== undefined) this.#join(sequence, sequence.id, undefined, now)
   }
 
   onFinished(sequence: Sequence, now: number): void {
     const { program, chain, tokens: all, promptTokens, cachedTokens, generatedTokens } = sequence
-    program?.end(sequence, now, { tool: this.#calledTool(sequence), retainMs: retainOf(sequence) })
+    const { retainMs } = sequence.request
+    program?.end(sequence, now, { tool: this.#calledTool(sequence), retainMs })
     // That of a session is found by it.
     if (!sequence.isShared || generatedTokens === 0 || sequence.session !== undefined) return
     const blocks = Math.floor(promptTokens / blockSize)
@@ -186,9 +187,6 @@ export class Programs implements EngineObserver, ProgramsView {
 
 /** A tool's name is remembered, and may come from anybody. */
 const longestName = 128
-
-const retainOf = ({ request: { retainMs, keepMs } }: Sequence): number | undefined =>
-  retainMs ?? keepMs
 
 /** What stands before a tool's name where models call tools: in JSON, as a tag or a function, behind a mark. */
 const callForms =

@@ -15,6 +15,7 @@ import type {
 import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
 import * as parts from '../engine-parts.js'
+import { EncodeLane } from '../input/encode-lane.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -60,6 +61,7 @@ export class ActivityWatch implements EngineObserver {
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(parts.KV_CACHE_MANAGER) private readonly kv: parts.KVCacheManager,
     @inject(parts.WAIT_PREDICTOR) private readonly predictor: parts.WaitPredictor,
+    @inject(EncodeLane) private readonly lane: EncodeLane,
   ) {}
 
   /** Whether somebody watches. */
@@ -83,7 +85,7 @@ export class ActivityWatch implements EngineObserver {
       slots: this.kv.statistics(),
       slotTokens: this.backend.limits.contextSize,
       ...defined({ kvPool: this.kv.pool(), cache: this.kv.cache() }),
-      waiting: this.waiting.total,
+      waiting: this.waiting.total + this.lane.requests().length,
       queue: this.#queue(now),
       frames,
     }
@@ -215,6 +217,22 @@ export class ActivityWatch implements EngineObserver {
         ...defined({ predictedMs: forecast?.firstTokenMs }),
         slotInMs: this.predictor.waitMs(queue.length, now),
         reasons: this.tracker.reasonsOf(id, now),
+      })
+    }
+    for (const owner of this.lane.requests()) {
+      if (queue.length >= mostWaiting) break
+      const { id, tenant, priority, arrival } = owner
+      const slotInMs = this.lane.waitMs() + this.predictor.waitMs(queue.length, now)
+      const reasons = this.lane.waited(owner)
+      queue.push({
+        id,
+        tenant,
+        priority,
+        arrival,
+        state: 'encoding',
+        promptTokens: 0,
+        slotInMs,
+        reasons,
       })
     }
     return queue

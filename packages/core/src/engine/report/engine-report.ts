@@ -2,10 +2,11 @@ import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { EngineCapabilities, EngineInfo } from '../../contracts/engine/engine-client.js'
 import type { EngineStatistics } from '../../contracts/engine/engine-statistics.js'
-import type { RequestReport } from '../../contracts/engine/request-report.js'
+import type { RequestReport, WaitReason } from '../../contracts/engine/request-report.js'
 import { defined } from '../../defined.js'
 import { AdapterTable } from '../features/adapters.js'
 import { WAIT_PREDICTOR, type WaitPredictor } from '../engine-parts.js'
+import type { EncodeOwner } from '../input/encode-lane.js'
 import { InputContext } from '../input/resolve-request.js'
 import { MakeWay } from '../features/make-way.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
@@ -57,9 +58,40 @@ export class EngineReport {
 
   /** What happened to a request that is under way or was one of the last that ended. */
   explain(id: string): RequestReport | undefined {
+    const { lane, clock } = this.context
+    const encoding = lane.requests().find((one) => one.id === id)
+    if (encoding !== undefined)
+      return reportOfEncoding(encoding, lane.waited(encoding), clock.now())
     const report = this.tracker.find(id)
     const queuePosition = this.table.waiting.placeOf(id)
     return report && { ...report, ...defined({ queuePosition }) }
+  }
+}
+
+/** Of a request that has no prompt yet. */
+function reportOfEncoding(
+  { id, arrival, priority, tenant, session, since }: EncodeOwner,
+  reasons: Partial<Record<WaitReason, number>>,
+  now: number,
+): RequestReport {
+  const [queueMs, nothing] = [now - arrival, { prefillMs: 0, decodeMs: 0 }]
+  return {
+    id,
+    state: 'encoding',
+    arrival,
+    priority,
+    tenant,
+    ...defined({ session }),
+    usage: { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 },
+    timings: {
+      queueMs,
+      firstTokenMs: queueMs,
+      totalMs: queueMs,
+      preemptions: 0,
+      prefillChunks: 0,
+      ...nothing,
+    },
+    timeline: [{ type: 'waited', atMs: since - arrival, untilMs: queueMs, reasons }],
   }
 }
 

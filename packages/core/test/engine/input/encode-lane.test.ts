@@ -192,6 +192,54 @@ t.test(
   },
 )
 
+t.test('who waits for the encoder is told of, and pays for it', async (t) => {
+  const charged: Record<string, number> = {}
+  const fair: SchedulerPolicy = {
+    ...firstComeFirstServed,
+    arrivalRank: ({ tenant }) => charged[tenant] ?? 0,
+    onServedElsewhere(services) {
+      for (const { tenant, promptTokens } of services) {
+        charged[tenant] = (charged[tenant] ?? 0) + promptTokens
+      }
+    },
+  }
+  const { all, client, clock, encoded } = lane({ policy: fair })
+  await client.activity()
+  const reports: Promise<unknown>[] = []
+  clock.at(clock.now() + 150, () => {
+    for (const id of ['many', 'few']) reports.push(client.explain(id))
+    reports.push(client.activity())
+  })
+  await all(
+    asks('a b c', { id: 'many', tenant: 'loud' }),
+    asks('d', { id: 'few', tenant: 'quiet', session: 'talk' }),
+  )
+  t.same(encoded, ['a', 'd', 'b', 'c'])
+  const { loud = 0, quiet = 0 } = charged
+  t.ok(quiet > 1 && loud > 2 * quiet, `three times as long: ${loud} and ${quiet} tokens`)
+  const [many, few, activity] = await Promise.all(reports)
+  const encode = { encode: 100, encoder: 50 }
+  const waited = { type: 'waited', atMs: 0, untilMs: 150 }
+  t.match(many, {
+    state: 'encoding',
+    timings: { queueMs: 150 },
+    timeline: [{ ...waited, reasons: encode }],
+  })
+  const encoder = { encode: 50, encoder: 100 }
+  t.match(few, {
+    state: 'encoding',
+    tenant: 'quiet',
+    session: 'talk',
+    timeline: [{ reasons: encoder }],
+  })
+  const queue = [
+    { id: 'many', state: 'encoding' },
+    { id: 'few', reasons: encoder },
+  ]
+  t.match(activity, { waiting: 2, queue })
+  t.match(await client.explain('few'), { state: 'done' })
+})
+
 t.test('the wait for the encoder is learnt, told and limited', async (t) => {
   const { all, engine, client, run } = lane({ options: { maxQueueWaitMs: 150 } })
   await all(asks('12345678'))
