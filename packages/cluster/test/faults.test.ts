@@ -10,6 +10,7 @@ import {
   silentLogger,
   SimulatedClock,
   systemRandom,
+  pause,
 } from '@cllm/core'
 import {
   type FromEngine,
@@ -217,8 +218,7 @@ t.test(
       await worker.start()
       return worker
     }
-    const after = async (ms: number) =>
-      await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+    const after = async (ms: number) => await drive(clock, pause(clock, ms))
     const one = await startWorker('one', 'f')
     const front = new ClusterFront({ id: 'front', bus: server.connect(), clock })
     await front.start()
@@ -269,8 +269,7 @@ t.test('what the flight recorders of all workers have is one recording', async (
   })
   await front.start()
   const client = front.client('fake')
-  const after = async (ms: number) =>
-    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+  const after = async (ms: number) => await drive(clock, pause(clock, ms))
   await after(600)
   const prompt = { tokens: Array.from({ length: 100 }, (_, index) => 4 + index) }
   const streams = ['0', '1'].map(async (tenant) => {
@@ -405,8 +404,7 @@ t.test('a front that was stopped reads first what came meanwhile', async (t) => 
         [0, 1, 2, 3].map(async (seed) => await said(engineOn(clock).client, asked(seed))),
       ),
     )
-    const after = async (ms: number) =>
-      await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+    const after = async (ms: number) => await drive(clock, pause(clock, ms))
     await after(1000)
     const streams = [0, 1].map(async (seed) => await said(client, asked(seed)))
     await after(500)
@@ -500,8 +498,7 @@ t.test('a batch runs where no client has anything, and makes room for them', asy
     }),
   )
   const [lines, clients] = [here!.client('fake'), there!.client('fake')]
-  const after = async (ms: number) =>
-    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+  const after = async (ms: number) => await drive(clock, pause(clock, ms))
   const prompt = { text: 'x' }
   const asked = { prompt, maxTokens: 200, sampling: { seed: 1 }, priority: batchPriority }
   const expected = await drive(clock, said(engineOn(clock).client, asked))
@@ -607,8 +604,7 @@ async function startOne(clock: SimulatedClock, server: FakeServer, id: string, m
   return { worker, bus, client }
 }
 
-const later = async (clock: SimulatedClock, ms: number) =>
-  await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+const later = async (clock: SimulatedClock, ms: number) => await drive(clock, pause(clock, ms))
 
 t.test('a worker that dies is lost once, however long the list still has it', async (t) => {
   const clock = new SimulatedClock()

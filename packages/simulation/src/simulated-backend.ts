@@ -15,6 +15,7 @@ import {
   CellPool,
   CllmError,
   mixBits,
+  pause,
 } from '@cllm/core'
 import type { MachineModel } from './machine.js'
 import { SimulatedEncoder, type SimulatedEncodes } from './simulated-encoder.js'
@@ -156,7 +157,7 @@ export class SimulatedBackend implements Backend {
     const startedAt = this.clock.now()
     const durationMs = this.machine.stepMs(shares) * (this.media?.slowness ?? 1)
     this.onStep?.({ startedAt, durationMs, prefillTokens, decodeSequences, draftTokens })
-    await this.#wait(durationMs)
+    await pause(this.clock, durationMs)
     for (const { slot, tokens } of shares) this.#resize(slot, this.#length(slot) + tokens)
     const outputs = batch.map(outputsOf)
     return { outputs, decodeMs: durationMs, sampleMs: 0 }
@@ -167,7 +168,7 @@ export class SimulatedBackend implements Backend {
   }
 
   async copyPrefix(from: SlotId, to: SlotId, length: number): Promise<number> {
-    await this.#wait(this.machine.copyMs(length))
+    await pause(this.clock, this.machine.copyMs(length))
     const copied = Math.min(length, this.#length(from))
     this.#pool?.copy(from, to, copied)
     return (this.#lengths[to] = copied)
@@ -194,11 +195,6 @@ export class SimulatedBackend implements Backend {
 
   #length(slot: SlotId): number {
     return this.#lengths[slot] ?? 0
-  }
-
-  async #wait(milliseconds: number): Promise<void> {
-    const until = this.clock.now() + milliseconds
-    await new Promise<void>((resolve) => void this.clock.at(until, resolve))
   }
 }
 

@@ -1,4 +1,11 @@
-import type { Clock, EncodedMedia, EncodeJob, MediaEncoder, MediaFile } from '@cllm/core'
+import {
+  type Clock,
+  type EncodedMedia,
+  type EncodeJob,
+  type MediaEncoder,
+  type MediaFile,
+  pause,
+} from '@cllm/core'
 import { promptIds } from './prompt-ids.js'
 
 /** What encoding costs on a simulated machine. */
@@ -30,8 +37,7 @@ export class SimulatedEncoder implements MediaEncoder {
 
   async #encode(key: string, length: number): Promise<EncodedMedia> {
     this.#isBusy = true
-    const until = this.clock.now() + this.costs.encodeMs
-    await new Promise<void>((resolve) => void this.clock.at(until, resolve))
+    await pause(this.clock, this.costs.encodeMs)
     this.#isBusy = false
     const vectors = new Float32Array(length)
     return { tokens: promptIds([{ key, tokens: length }]), spans: [{ start: 0, length, vectors }] }

@@ -1,4 +1,4 @@
-import type { Clock, Logger } from '@cllm/core'
+import { type Clock, type Logger, pause } from '@cllm/core'
 import { reachableMs } from './connection-watch.js'
 import type { RedisClient } from './redis-client.js'
 import { isOfOldPrimary, refusalOf } from './refusals.js'
@@ -69,7 +69,7 @@ export class MailboxReader {
         }
         isRefused = refusal !== undefined
         logger.debug({ err: error }, 'the cluster cannot be read')
-        await new Promise<void>((resolve) => void clock.at(clock.now() + retryMs, resolve))
+        await pause(clock, retryMs)
       }
     }
   }

@@ -1,4 +1,4 @@
-import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
+import { type Clock, type Logger, silentLogger, systemClock, pause } from '@cllm/core'
 import { RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
 import { ConnectionWatch } from './connection-watch.js'
@@ -61,8 +61,8 @@ export class RedisBus implements ClusterBus {
         void connections.renew()
       },
     })
-    const pause = async () => await this.#wait(retryMs)
-    this.#outbox = new Outbox(async (batch) => await mailboxWriter.send(batch), pause, outboxLimit)
+    const retry = async () => await pause(this.#clock, retryMs)
+    this.#outbox = new Outbox(async (batch) => await mailboxWriter.send(batch), retry, outboxLimit)
   }
 
   /**
@@ -249,13 +249,9 @@ export class RedisBus implements ClusterBus {
         if (!isMoved || isTold || this.#clock.now() - since >= mostRefusedMs) {
           throw unanswered(error)
         }
-        await Promise.race([this.connections.renew(), this.#wait(mostRefusedMs)])
-        await this.#wait(retryMs)
+        await Promise.race([this.connections.renew(), pause(this.#clock, mostRefusedMs)])
+        await pause(this.#clock, retryMs)
       }
     }
-  }
-
-  async #wait(ms: number): Promise<void> {
-    await new Promise<void>((resolve) => void this.#clock.at(this.#clock.now() + ms, resolve))
   }
 }

@@ -1,4 +1,4 @@
-import { CllmError, type Logger, systemClock } from '@cllm/core'
+import { CllmError, type Logger, systemClock, pause } from '@cllm/core'
 import type { createNodeRedisClient as CreateConnection, Queue, Worker } from 'bullmq'
 import type { RedisBus } from '../bus/redis-bus.js'
 import { isOfOldPrimary } from '../bus/refusals.js'
@@ -160,7 +160,7 @@ export class JobQueue<Data> {
     try {
       await this.#disconnect()
       const { clock } = this.parts.bus.store
-      await new Promise<void>((resolve) => void clock.at(clock.now() + moveMs, resolve))
+      await pause(clock, moveMs)
       if (signal.aborted) return
       await this.#connect()
       if (signal.aborted) await this.#disconnect()

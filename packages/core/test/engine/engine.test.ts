@@ -10,6 +10,7 @@ import {
   type TokenId,
   type WaitingView,
   createEngine,
+  pause,
 } from '@cllm/core'
 import {
   FakeBackend,
@@ -384,7 +385,7 @@ t.test('one embedding between two steps, all at once in idle time', async (t) =>
     override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
       if (this.stepping) throw new Error('during a step')
       order.push('embed')
-      await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 50, resolve))
+      await pause(made.clock, 50)
       if (inputs.some((tokens) => tokens.length === 3)) throw new RangeError('three')
       return inputs.map((tokens) => [tokens.length])
     }
@@ -426,7 +427,7 @@ t.test('a pass has as many inputs as the backend takes', async (t) => {
 
     override async embed(inputs: readonly (readonly TokenId[])[]): Promise<number[][]> {
       passes.push(inputs.map(({ length }) => length))
-      await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 50, resolve))
+      await pause(made.clock, 50)
       if (inputs.some(({ length }) => length === 7)) throw new RangeError('seven')
       return inputs.map(({ length }) => [length])
     }

@@ -8,6 +8,7 @@ import {
   hashTokens,
   type MediaEncoder,
   type MediaFile,
+  pause,
 } from '@cllm/core'
 
 /**
@@ -55,14 +56,8 @@ export class FakeImages implements MediaEncoder {
   ): Promise<EncodedMedia> {
     const text = String.fromCodePoint(...bytes)
     this.encoded.push(text)
-    if (this.encodeMs > 0) {
-      await new Promise<void>((resolve) => {
-        const cancel = this.clock?.at(this.clock.now() + this.encodeMs, resolve)
-        signal.addEventListener('abort', () => {
-          cancel?.()
-          resolve()
-        })
-      })
+    if (this.clock !== undefined && this.encodeMs > 0) {
+      await pause(this.clock, this.encodeMs, signal)
       signal.throwIfAborted()
     } else await turnOfTheEventLoop()
     if (text === 'broken') throw new CllmError('backend_failed', 'image: the encoder ended')

@@ -1,5 +1,5 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import type { Clock } from '@cllm/core'
+import { type Clock, pause } from '@cllm/core'
 
 /** A call during which no other may be made. */
 export type LongCall = 'step' | 'copyPrefix' | 'save' | 'restore'
@@ -9,7 +9,7 @@ export class LongCalls {
   busy: LongCall | undefined
   /** Whether the one under way was to end, or the last one. */
   isInterrupted = false
-  #end = () => {}
+  #ending = new AbortController()
 
   /** @param clock - what times are waited on; without it each call takes a turn of the event loop */
   constructor(private readonly clock: Clock | undefined) {}
@@ -17,10 +17,11 @@ export class LongCalls {
   async during<T>(call: LongCall, milliseconds: number, work: () => T): Promise<T> {
     this.busy = call
     this.isInterrupted = false
+    this.#ending = new AbortController()
     try {
       const { clock } = this
       if (clock === undefined || milliseconds <= 0) await turnOfTheEventLoop()
-      else await this.#pause(clock, milliseconds)
+      else await pause(clock, milliseconds, this.#ending.signal)
       return work()
     } finally {
       this.busy = undefined
@@ -30,16 +31,6 @@ export class LongCalls {
   /** Lets the one under way do its work in the next turn of the event loop. */
   interrupt(): void {
     this.isInterrupted = true
-    this.#end()
-  }
-
-  async #pause(clock: Clock, milliseconds: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const cancel = clock.at(clock.now() + milliseconds, resolve)
-      this.#end = () => {
-        cancel()
-        resolve()
-      }
-    })
+    this.#ending.abort()
   }
 }

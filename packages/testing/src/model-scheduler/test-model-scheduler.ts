@@ -9,6 +9,7 @@ import {
   type ModelSchedulerDefinition,
   type ModelView,
   SimulatedClock,
+  pause,
 } from '@cllm/core'
 import { type LoadedModel, ModelPool } from '@cllm/host'
 import { Draw } from '../router/simulated-workers.js'
@@ -114,8 +115,7 @@ async function serve(
   const names = Array.from({ length: room + 1 + draw.below(3) }, (_, index) => `model-${index}`)
   const inMemory = new Set<string>()
   const users = new Map<string, number>()
-  const sleep = async (ms: number) =>
-    await new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve))
+  const sleep = async (ms: number) => await pause(clock, ms)
   const models = names.map((name) => {
     const ms = loadMs.least + draw.below(loadMs.most - loadMs.least)
     return {

@@ -17,6 +17,7 @@ import {
   type EngineDirectory,
   type Protocol,
   type Engine,
+  pause,
 } from '@cllm/core'
 import { FakeBackend } from '../fakes/fake-backend.js'
 import { firstComeFirstServed } from '../policy/first-come-first-served.js'
@@ -99,7 +100,7 @@ export async function serveProtocol(make: ServeProtocol, kind: ProtocolClient) {
       leaving.abort()
       await answer
       await until(() => watched.isCancelled(), patience, 'the protocol cancels the request')
-      await passTime(new Promise<void>((resolve) => void clock.at(clock.now() + 1, resolve)))
+      await passTime(pause(clock, 1))
     },
     async close() {
       await passTime(served.close())

@@ -4,6 +4,7 @@ import {
   defaultSampling,
   type SamplingParams,
   SimulatedClock,
+  pause,
 } from '@cllm/core'
 import {
   drive,
@@ -269,8 +270,7 @@ t.test('embeddings are computed beside everything but a step', async (t) => {
 t.test('simulated time', async (t) => {
   const clock = new SimulatedClock()
   const seen: number[] = []
-  const sleep = async (milliseconds: number) =>
-    new Promise<void>((resolve) => void clock.at(clock.now() + milliseconds, resolve))
+  const sleep = async (milliseconds: number) => pause(clock, milliseconds)
   const work = async () => {
     for (const milliseconds of [5, 1, 100]) {
       await sleep(milliseconds)

@@ -1,4 +1,11 @@
-import { CllmError, defined, type Engine, type EngineStatistics, PluginRegistry } from '@cllm/core'
+import {
+  CllmError,
+  defined,
+  type Engine,
+  type EngineStatistics,
+  PluginRegistry,
+  pause,
+} from '@cllm/core'
 import { LocalEngineClient, ModelPool, type ModelPoolParts } from '@cllm/host'
 import type { RequestService, ServiceParts } from '@cllm/simulation'
 
@@ -24,7 +31,7 @@ export class SimulatedModels implements RequestService {
   ) {
     const { clock, createEngine } = parts
     const load = async (index: number) => {
-      await new Promise<void>((resolve) => void clock.at(clock.now() + loadMs(index), resolve))
+      await pause(clock, loadMs(index))
       const engine = createEngine(index)
       this.engines.add(engine)
       const client = new LocalEngineClient(engine, new PluginRegistry(), { uint32: () => index })

@@ -4,6 +4,7 @@ import {
   CllmError,
   defaultSampling,
   type TokenId,
+  pause,
 } from '@cllm/core'
 import { runUntilIdle } from '@cllm/testing'
 import t from 'tap'
@@ -113,7 +114,7 @@ t.test('an adapter stays until the pass that computes an embedding with it is ov
   const disposed: unknown[] = []
   class Slow extends WatchedBackend {
     override async embed(inputs: Inputs, applied: readonly AppliedAdapter[] = []) {
-      await new Promise<void>((resolve) => void made.clock.at(made.clock.now() + 10, resolve))
+      await pause(made.clock, 10)
       const vectors = await super.embed(inputs, applied)
       disposed.push(this.adapters?.loaded.map(({ isDisposed }) => isDisposed))
       return vectors

@@ -6,6 +6,7 @@ import {
   createEngine,
   PluginRegistry,
   SimulatedClock,
+  pause,
 } from '@cllm/core'
 import { LocalEngineClient } from '@cllm/host'
 import { drive, FakeBackend, FakeTokenizer, firstComeFirstServed } from '@cllm/testing'
@@ -45,7 +46,7 @@ function agent(slots = 4, cacheRamBytes = 0) {
     pauseMs = 0,
     more: Partial<GenerateRequest> = {},
   ): Promise<number[]> => {
-    if (pauseMs > 0) await new Promise<void>((done) => void clock.at(clock.now() + pauseMs, done))
+    if (pauseMs > 0) await pause(clock, pauseMs)
     const id = `request ${count++}`
     const said = [...tokens]
     const sampling = { temperature: 0, ignoreEos: true }

@@ -1,4 +1,4 @@
-import type { Clock, EngineActivity } from '@cllm/core'
+import { type Clock, type EngineActivity, pause } from '@cllm/core'
 
 /** Milliseconds between two messages while there is work, and while there is none. */
 const busyMs = 500
@@ -100,12 +100,8 @@ export class LiveFeed {
   }
 
   async #pause(ms: number): Promise<void> {
-    await new Promise<void>((resolve) => {
-      const cancel = this.clock.at(this.clock.now() + ms, resolve)
-      this.#wake = () => {
-        cancel()
-        resolve()
-      }
-    })
+    const woken = new AbortController()
+    this.#wake = () => woken.abort()
+    await pause(this.clock, ms, woken.signal)
   }
 }

@@ -1,8 +1,8 @@
-import type { Clock } from '@cllm/core'
+import { type Clock, pause } from '@cllm/core'
 
-/** Seconds before the second try; each further pause is twice as long. */
-const firstPause = 5
-const longestPause = 60
+/** Milliseconds before the second try; each further pause is twice as long. */
+const firstPause = 5000
+const longestPause = 60_000
 
 /** What {@link tryUntilDone} needs. */
 export interface TryUntilDoneParts {
@@ -20,27 +20,13 @@ export async function tryUntilDone<T>(
   work: () => Promise<T>,
   { clock, signal, onError }: TryUntilDoneParts,
 ): Promise<T | undefined> {
-  for (let pause = firstPause; !signal.aborted; pause = Math.min(2 * pause, longestPause)) {
+  for (let ms = firstPause; !signal.aborted; ms = Math.min(2 * ms, longestPause)) {
     try {
       return await work()
     } catch (error) {
       onError(error)
     }
-    await waitFor(clock, pause, signal)
+    await pause(clock, ms, signal)
   }
   return undefined
-}
-
-/** Resolves after some seconds, or when the signal fires. */
-async function waitFor(clock: Clock, seconds: number, signal: AbortSignal): Promise<void> {
-  await new Promise<void>((resolve) => {
-    const done = () => {
-      cancel()
-      signal.removeEventListener('abort', done)
-      resolve()
-    }
-    const cancel = clock.at(clock.now() + 1000 * seconds, done)
-    signal.addEventListener('abort', done)
-    if (signal.aborted) done()
-  })
 }

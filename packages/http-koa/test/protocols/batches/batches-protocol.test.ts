@@ -7,6 +7,7 @@ import {
   PluginRegistry,
   SimulatedClock,
   systemRandom,
+  pause,
 } from '@cllm/core'
 import { LocalEngineClient } from '@cllm/host'
 import { drive, FakeBackend, type FakeBackendOptions, firstComeFirstServed } from '@cllm/testing'
@@ -431,8 +432,7 @@ t.test('no change of a batch is lost', async (t) => {
 
 t.test('where clients never stop, a batch gets its share of the time', async (t) => {
   const clock = new SimulatedClock(1000)
-  const pass = async (ms: number) =>
-    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + ms, resolve)))
+  const pass = async (ms: number) => await drive(clock, pause(clock, ms))
   const throttle = new BatchThrottle({ clock, share: 0.1 })
   const token = { type: 'token' } as GenerateEvent
   const first = throttle.onSubmit()
@@ -517,7 +517,7 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
     }
   }
   for (const wait of [55, 130, 40]) {
-    await drive(clock, new Promise<void>((resolve) => void clock.at(clock.now() + wait, resolve)))
+    await drive(clock, pause(clock, wait))
     await drive(clock, visit())
   }
   const resumed = await drive(clock, batch)
