@@ -83,7 +83,15 @@ async function engine(sequences) {
 }
 
 const rows = [
-  ['sequences', 'llama-batched-bench tok/s', 'engine tok/s', 'ratio', 'pass ms', 'draws ms', 'loop'],
+  [
+    'sequences',
+    'llama-batched-bench tok/s',
+    'engine tok/s',
+    'ratio',
+    'pass ms',
+    'draws ms',
+    'loop',
+  ],
 ]
 for (const sequences of values.sequences.split(',').map(Number)) {
   const results = []
