@@ -460,7 +460,7 @@ t.test(
 t.test('a cluster that is not there is told at once', async (t) => {
   for (const command of ['serve', 'worker']) {
     const there = ['--cluster', 'redis://127.0.0.1:1', '--model', model]
-    const { code, stderr } = await inside([command, ...there])
+    const { code, stderr } = await inside([command, ...there], { CLLM_PORT: '0' })
     t.equal(code, 1)
     t.match(stderr, /error: The cluster at redis:\/\/127.0.0.1:1 cannot be reached/)
   }

@@ -140,7 +140,7 @@ t.test('a server without a model chooses one', async (t) => {
   t.teardown(() => host.close())
   const cacheFolder = t.testdir({})
   const address = `127.0.0.1:${(host.address() as AddressInfo).port}`
-  const choose = async (available = 16e9, patienceMs = 3000) =>
+  const choose = async (available = 16e9, patienceMs = 60_000) =>
     await chooseModel({
       env: { HF_ENDPOINT: `http://${address}` },
       cacheFolder,
