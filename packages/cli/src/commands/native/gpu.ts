@@ -1,5 +1,5 @@
-import { mkdir, mkdtemp, rename, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { mkdir, rename, rm } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import {
   binaryPackages,
   findBinary,
@@ -10,7 +10,8 @@ import {
 import { currentVersions } from '@cllm/backend-llamacpp/native-build'
 import { CllmError, silentLogger } from '@cllm/core'
 import { gpuFolder } from '../../models/cache-folder.js'
-import { withLock } from '../../models/fetch/with-lock.js'
+import { progressDisplay } from '../../models/fetch/progress-bar.js'
+import { fetchOnce, withPartial } from '../../models/fetch/with-lock.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { toggle, wrong } from '../flags/flags.js'
@@ -53,7 +54,7 @@ it from the next start on. On Macs with Apple's processors, metal comes with cll
       const specs = binaryPackages(kind).map((name) => `${name}@${version}`)
       io.stdout.write(`${specs.join(' and ')} from npm, into ${folder}\n`)
       if (flags['dry-run']) return 0
-      for (const spec of specs) await fetchInto(folder, spec, io, unpack)
+      await fetchInto(folder, kind, specs, io, unpack)
       io.stdout.write(`${await devicesOf(kind, folder)}\n`)
       return 0
     },
@@ -61,32 +62,42 @@ it from the next start on. On Macs with Apple's processors, metal comes with cll
   return await command(argv, io)
 }
 
+/** Fetches the packages into a folder where no other process has; the first, by which they are found, comes last. */
 async function fetchInto(
   folder: string,
-  spec: string,
+  kind: GpuKind,
+  specs: readonly string[],
   io: CommandIo,
   unpack: Unpack,
 ): Promise<void> {
-  const target = join(folder, 'node_modules', spec.slice(0, spec.lastIndexOf('@')))
+  const path = join(folder, 'add')
+  const options = {
+    cacheFolder: folder,
+    signal: io.signal,
+    onProgress: progressDisplay(io.stdout).show,
+  }
+  const find = async () => findBinary(kind, folder)?.file
   try {
-    await mkdir(join(target, '..'), { recursive: true })
-    await withLock(join(folder, 'add'), { signal: io.signal }, async (signal) => {
-      const work = await mkdtemp(join(folder, 'partial-'))
-      try {
-        const whole = join(work, 'package') // with the usual permissions, which `work` has not
-        await mkdir(whole)
-        await unpack(spec, whole, { ...io, signal })
-        signal.throwIfAborted()
-        await rm(target, { recursive: true, force: true })
-        await rename(whole, target)
-      } finally {
-        await rm(work, { recursive: true, force: true })
+    await fetchOnce(path, `the library for ${kind}`, options, find, async ({ signal }) => {
+      for (const spec of specs.toReversed()) {
+        const target = join(folder, 'node_modules', spec.slice(0, spec.lastIndexOf('@')))
+        await withPartial(path, async (work) => {
+          const whole = join(work, 'package') // with the usual permissions, which `work` has not
+          await mkdir(whole)
+          await unpack(spec, whole, { ...io, signal })
+          signal.throwIfAborted()
+          await mkdir(dirname(target), { recursive: true })
+          await rm(target, { recursive: true, force: true })
+          await rename(whole, target)
+        })
       }
+      return folder
     })
   } catch (cause) {
     io.signal.throwIfAborted()
-    const message = `${spec} cannot be fetched into ${folder}: ${(cause as Error).message}`
-    const advice = `where cllm is installed, run: npm install ${spec}`
+    const names = specs.join(' ')
+    const message = `${names} cannot be fetched into ${folder}: ${(cause as Error).message}`
+    const advice = `where cllm is installed, run: npm install ${names}`
     throw new CllmError('native_build_failed', `${message}; ${advice}`, { cause })
   }
 }

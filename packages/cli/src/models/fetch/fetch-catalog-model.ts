@@ -1,5 +1,5 @@
-import { mkdtemp, open, readdir, rm } from 'node:fs/promises'
-import { basename, dirname, join } from 'node:path'
+import { open, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import type {
   CatalogEntry,
@@ -11,7 +11,7 @@ import { replaceFile } from '../replace-file.js'
 import { checkFetched, checkGguf, exists } from './check-file.js'
 import { fetchChecked, resumeFolder } from './fetch-hugging-face.js'
 import type { FetchOptions } from './fetch-progress.js'
-import { fetchOnce } from './with-lock.js'
+import { fetchOnce, withPartial } from './with-lock.js'
 
 /**
  * Returns the path of a catalog model's GGUF, and fetches it if it is missing: tries its sources in
@@ -27,7 +27,6 @@ export async function fetchCatalogModel(
   const target = join(options.cacheFolder, entry.file)
   const find = async () => ((await exists(target)) ? target : undefined)
   return await fetchOnce(target, entry.name, options, find, async (own) => {
-    await removePartials(target)
     await trySources(entry, target, own)
     await rm(resumeFolder(target), { recursive: true, force: true }) // an earlier attempt's
     return target
@@ -84,8 +83,7 @@ async function fromNpm(
     receivedBytes += bytes
     onProgress({ kind: 'bytes', receivedBytes, totalBytes })
   }
-  const work = await mkdtemp(`${target}${PARTIAL}${process.pid}-`)
-  try {
+  await withPartial(target, async (work) => {
     const fetched = join(work, 'fetched')
     const file = await open(fetched, 'w')
     try {
@@ -99,9 +97,7 @@ async function fromNpm(
     onProgress({ kind: 'checking' })
     await checkFetched(fetched, source, signal)
     await publish(source.format === 'llama2c' ? await convert(fetched) : fetched, target, signal)
-  } finally {
-    await rm(work, { recursive: true, force: true })
-  }
+  })
 }
 
 async function fromHuggingFace(
@@ -130,17 +126,6 @@ async function publish(file: string, target: string, signal: AbortSignal): Promi
   await checkGguf(file)
   signal.throwIfAborted()
   await replaceFile(file, target)
-}
-
-const PARTIAL = '.partial-'
-
-// Safe for the process with the lock: the processes that wrote these files are gone
-async function removePartials(target: string): Promise<void> {
-  const prefix = basename(target) + PARTIAL
-  for (const name of await readdir(dirname(target))) {
-    if (!name.startsWith(prefix)) continue
-    await rm(join(dirname(target), name), { recursive: true, force: true })
-  }
 }
 
 /** The name of a source in messages. */

@@ -1,4 +1,5 @@
-import { mkdir } from 'node:fs/promises'
+import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { CllmError } from '@cllm/core'
 import type { FetchOptions } from './fetch-progress.js'
@@ -46,18 +47,22 @@ export async function withLock<T>(
   }
 }
 
+/** Of a fetch, what {@link fetchOnce} works with. */
+type FetchOnceOptions = Pick<FetchOptions, 'cacheFolder' | 'signal' | 'onProgress' | 'lockStaleMs'>
+
 /**
- * The path that `find` knows, or that `fetch` brings while no other process fetches the same.
+ * The path that `find` knows, or that `fetch` brings while no other process fetches the same. What processes that
+ * were killed left of it is removed first.
  *
  * @param path - what is locked, in the folder for downloads
  * @param model - the model, as it is shown
  */
-export async function fetchOnce(
+export async function fetchOnce<Options extends FetchOnceOptions>(
   path: string,
   model: string,
-  options: FetchOptions,
+  options: Options,
   find: () => Promise<string | undefined>,
-  fetch: (options: FetchOptions) => Promise<string>,
+  fetch: (options: Options) => Promise<string>,
 ): Promise<string> {
   const present = await find()
   if (present !== undefined) return present
@@ -67,8 +72,25 @@ export async function fetchOnce(
   return await withLock(path, { signal, onWait, staleMs }, async (signal) => {
     const fetched = await find() // by another process meanwhile
     if (fetched !== undefined) return fetched
+    for (const name of await readdir(dirname(path))) {
+      if (name.startsWith(basename(path) + partial)) await remove(join(dirname(path), name))
+    }
     const file = await fetch({ ...options, signal })
     onProgress({ kind: 'done', model, path: file })
     return file
   })
+}
+
+const partial = '.partial-'
+
+const remove = async (path: string) => await rm(path, { recursive: true, force: true })
+
+/** Runs `action` with a new folder beside `path` for what is not whole yet, which then goes. */
+export async function withPartial<T>(path: string, action: (folder: string) => Promise<T>) {
+  const folder = await mkdtemp(`${path}${partial}${process.pid}-`)
+  try {
+    return await action(folder)
+  } finally {
+    await remove(folder)
+  }
 }

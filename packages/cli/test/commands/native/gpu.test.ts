@@ -1,4 +1,4 @@
-import { readdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { binaryPackages, findBinary, gpuKinds } from '@cllm/backend-llamacpp'
 import { currentVersions } from '@cllm/backend-llamacpp/native-build'
@@ -42,22 +42,29 @@ t.test('the library of a GPU is fetched, found, and deleted', async (t) => {
   t.equal(printed(), `${specs.join(' and ')} from npm, into ${folder}\n`)
   t.same(await readdir(cache), [], 'nothing is written')
 
-  const refuse = async () => await Promise.reject(new Error('no space left'))
-  await t.rejects(gpuAdd(['cuda'], io, refuse), {
+  const refuseLast = async (spec: string, to: string) => {
+    if (spec === specs[0]) throw new Error('no space left')
+    await unpackNothing(spec, to)
+  }
+  const names = specs.join(' ')
+  await t.rejects(gpuAdd(['cuda'], io, refuseLast), {
     code: 'native_build_failed',
-    message: `${specs[0]} cannot be fetched into ${folder}: no space left; where cllm is installed, run: npm install ${specs[0]}`,
+    message: `${names} cannot be fetched into ${folder}: no space left; where cllm is installed, run: npm install ${names}`,
   })
-  t.equal(findBinary('cuda', folder), undefined)
+  t.equal(findBinary('cuda', folder), undefined, 'it is there when all of it is')
   t.same(await readdir(folder), ['node_modules'], 'no part is left')
 
+  await mkdir(join(folder, 'add.partial-1-dead', 'package'), { recursive: true })
   const fetched: string[] = []
   const add = async () =>
     await gpuAdd(['cuda'], io, async (spec, to) => {
       fetched.push(spec)
       await unpackNothing(spec, to)
     })
-  t.equal(await add(), 0)
-  t.same(fetched, specs)
+  t.same(await Promise.all([add(), add()]), [0, 0])
+  t.same(fetched, specs.toReversed(), 'once by two at a time')
+  t.same(await readdir(folder), ['node_modules'], 'nor what a killed one left')
+  t.match(printed(), /another process is fetching the library for cuda: waiting for it/)
   t.match(printed(), /does not work here \(Cannot find module/, 'it is tried at once')
   t.ok(findBinary('cuda', folder)?.file.startsWith(folder))
   t.equal(await add(), 0)
