@@ -338,7 +338,11 @@ t.test('a projector comes with its model', async (t) => {
   const elsewhere = join(folder, 'text')
   await resolve(spec, { textOnly: true, cacheFolder: elsewhere })
   t.equal((await readdir(elsewhere)).length, 1)
+  const before = sources.requests.length
   const fetched = await resolve(spec)
+  const isManifest = (request: string) => request.includes('/manifests/')
+  const asking = sources.requests.slice(before).filter(isManifest)
+  t.equal(asking.length, 2, 'its manifest is read once here, and once by the downloader')
   t.match(fetched.path, /sees\.Q4_K_M\.gguf$/)
   t.match(fetched.projector, /mmproj-[^/]*sees\.Q4_K_M\.gguf$/)
   t.ok((await readFile(fetched.projector!)).equals(content))

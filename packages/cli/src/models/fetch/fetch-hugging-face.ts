@@ -5,7 +5,7 @@ import { projectorName } from '../projector.js'
 import { replaceFile } from '../replace-file.js'
 import { checkFetched, type ExpectedFile } from './check-file.js'
 import type { FetchOptions } from './fetch-progress.js'
-import { hubEndpoint, partsOf, publishedHashes, publishedProjector } from './published-hash.js'
+import { askPublished, hubEndpoint, partsOf, type Published } from './published-hash.js'
 import { fetchOnce } from './with-lock.js'
 
 /** How to fetch a file from Hugging Face and check it. */
@@ -65,22 +65,22 @@ export const resumeFolder = (target: string): string => `${target}.resume`
  *
  * @param target - its {@link resumeFolder} is removed at the end; what was interrupted stays in it, to be
  *   continued
- * @param keep - moves away what it keeps
+ * @param keep - moves away what it keeps; is told the model's projector, if there is one
  * @throws the errors of `fetchHuggingFace`, `model_unavailable` for a file that is another one
  */
 export async function fetchChecked<T>(
   uri: string,
   target: string,
   options: FetchHuggingFaceOptions,
-  keep: (file: string) => Promise<T>,
+  keep: (file: string, projector?: string) => Promise<T>,
 ): Promise<T> {
   const directory = resumeFolder(target)
   try {
     const { expected } = options
-    const hashes = expected === undefined ? await publishedHashes(uri, options) : [expected]
+    const known: Published = expected ? { hashes: [expected] } : await askPublished(uri, options)
     const path = await fetchHuggingFace(uri, directory, options)
-    await check(path, hashes, options)
-    const kept = await keep(path)
+    await check(path, known.hashes, options)
+    const kept = await keep(path, known.projector)
     await rm(directory, { recursive: true, force: true })
     return kept
   } catch (error) {
@@ -131,11 +131,8 @@ export async function fetchFromHuggingFace(spec: string, options: FetchOptions):
   return await fetchOnce(path, spec, options, find, async ({ env, signal, onProgress }) => {
     onProgress({ kind: 'start', model: spec, source: 'Hugging Face' })
     const given = { env, signal, model: spec, onProgress }
-    return await fetchChecked(spec, path, given, async (fetched) => {
-      const projector = options.textOnly
-        ? undefined
-        : await publishedProjector(spec, { env, signal })
-      if (projector !== undefined) {
+    return await fetchChecked(spec, path, given, async (fetched, projector) => {
+      if (projector !== undefined && !options.textOnly) {
         const fileName = projectorName(fetched)
         const target = join(cacheFolder, fileName)
         onProgress({ kind: 'start', model: fileName, source: 'Hugging Face' })

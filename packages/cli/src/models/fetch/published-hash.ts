@@ -17,28 +17,31 @@ export function hubEndpoint(env: NodeJS.ProcessEnv): string {
   return given.endsWith('/') ? given : `${given}/`
 }
 
+/** What Hugging Face says of a model; nothing where the host does not say it, as some mirrors do not. */
+export interface Published {
+  /** The SHA-256, and the size where that is said, too, of each of its files. */
+  readonly hashes: readonly (ExpectedFile | undefined)[]
+  /** The projector that a repository has for it, as `hf:owner/repository/file`. */
+  readonly projector?: string | undefined
+}
+
 /**
- * What Hugging Face says of a file before it is fetched: its SHA-256, and its size where that is said,
- * too. Of a model in several files it is said of each.
+ * Asks for it before the model is fetched.
  *
  * @param uri - `hf:owner/repository[:quantization]` or `hf:owner/repository/file[#commit]`
- * @returns nothing where the host does not say it, as some mirrors do not
  */
-export async function publishedHashes(
-  uri: string,
-  access: HubAccess,
-): Promise<readonly (ExpectedFile | undefined)[]> {
+export async function askPublished(uri: string, access: HubAccess): Promise<Published> {
   const named = /^hf:([^/]+\/[^/:#]+)(?:\/([^#]+)(?:#(.+))?|:(.+))?$/.exec(uri)
-  if (named === null) return []
+  if (named === null) return { hashes: [] }
   const [, repository = '', file, revision = 'main', tag = 'latest'] = named
-  const first = file ?? (await fileOf('ggufFile', repository, tag, access))
-  if (first === undefined) return []
-  return await Promise.all(
-    partsOf(first).map(
-      async (part) =>
-        await hashOf(`${repository}/resolve/${encoded(revision)}/${paths(part)}`, access),
-    ),
+  const known = file === undefined ? await manifestOf(repository, tag, access) : { model: file }
+  const parts = known.model === undefined ? [] : partsOf(known.model)
+  const hashes = parts.map(
+    async (part) =>
+      await hashOf(`${repository}/resolve/${encoded(revision)}/${paths(part)}`, access),
   )
+  const projector = known.projector && `hf:${repository}/${known.projector}`
+  return { hashes: await Promise.all(hashes), projector }
 }
 
 /** A model's files by the name of the first one. */
@@ -59,32 +62,23 @@ async function hashOf(path: string, access: HubAccess): Promise<ExpectedFile | u
   return Number.isInteger(bytes) ? { sha256, bytes } : { sha256 }
 }
 
-/** The projector that a repository has for a model; undefined: none is known. */
-export async function publishedProjector(
-  uri: string,
-  access: HubAccess,
-): Promise<string | undefined> {
-  const [, repository, tag = 'latest'] = /^hf:([^/]+\/[^/:#]+)(?::(.+))?$/.exec(uri) ?? []
-  if (repository === undefined) return undefined
-  const file = await fileOf('mmprojFile', repository, tag, access)
-  return file && `hf:${repository}/${file}`
-}
-
-/** The file that a quantization means, as the downloader asks for it, or its projector. */
-async function fileOf(
-  kind: 'ggufFile' | 'mmprojFile',
+/** The file that a quantization means, as the downloader asks for it, and its projector. */
+async function manifestOf(
   repository: string,
   tag: string,
   access: HubAccess,
-): Promise<string | undefined> {
+): Promise<{ readonly model?: string | undefined; readonly projector?: string | undefined }> {
   // only llama.cpp is told the file
   const headers = { 'User-Agent': 'llama-cpp' }
   const answer = await askHub(`v2/${repository}/manifests/${encoded(tag)}`, { headers }, access)
   const manifest = (await answer?.json().catch(() => undefined)) as
     | Record<string, { rfilename?: unknown }>
     | undefined
-  const name = manifest?.[kind]?.rfilename
-  return typeof name === 'string' ? name : undefined
+  const nameOf = (kind: string) => {
+    const name = manifest?.[kind]?.rfilename
+    return typeof name === 'string' ? name : undefined
+  }
+  return { model: nameOf('ggufFile'), projector: nameOf('mmprojFile') }
 }
 
 /** The answer of the hub to a request for a path; undefined: it has none, or does not answer in time. */
