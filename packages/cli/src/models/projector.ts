@@ -4,10 +4,6 @@ import { basename, dirname, join } from 'node:path'
 /** The name of a projector that is fetched with a model's file. */
 export const projectorName = (model: string): string => `mmproj-${basename(model)}`
 
-/** Where it is then. */
-export const fetchedProjector = (model: string): string =>
-  join(dirname(model), projectorName(model))
-
 /** Whether a file is a projector, by its name. */
 export const isProjector = (file: string): boolean => /mmproj/i.test(basename(file))
 

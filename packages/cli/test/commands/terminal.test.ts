@@ -394,7 +394,11 @@ t.test('models on the disk', async (t) => {
 })
 
 t.test('a file that a server has in memory under other names is unloaded first', async (t) => {
-  const cache = t.testdir({ 'big-00001-of-00002.gguf': 'GGUF', 'big-00002-of-00002.gguf': 'GGUF' })
+  const cache = t.testdir({
+    'big-00001-of-00002.gguf': 'GGUF',
+    'big-00002-of-00002.gguf': 'GGUF.',
+    'mmproj-big-00001-of-00002.gguf': 'GGUF..',
+  })
   const file = join(cache, 'big-00001-of-00002.gguf')
   const states = { chat: 'loaded', 'chat:sql': 'loaded', other: 'loaded', away: 'unloaded' }
   const data = Object.entries(states).map(([id, value]) => ({ id, status: { value } }))
@@ -412,7 +416,11 @@ t.test('a file that a server has in memory under other names is unloaded first',
   t.teardown(() => server.close())
   const { port } = server.address() as AddressInfo
   const env = { CLLM_PORT: String(port), CLLM_CACHE: cache }
-  t.match(await inside(['rm', file], env), { code: 0, stdout: /^deleted .*00001.*00002.*gguf/ })
+  const listed = JSON.parse((await inside(['list', '--json'], env)).stdout) as object[]
+  t.match(listed, [{ path: file, bytes: 15, files: { length: 3 } }])
+  t.equal(listed.length, 1)
+  const deleted = /^deleted .*00001.*00002.*mmproj.*gguf \(15 B\)\n$/
+  t.match(await inside(['rm', file], env), { code: 0, stdout: deleted })
   t.same(unloaded, ['{"model":"chat"} true'])
   t.same(await readdir(cache), [], 'and all of its parts are deleted')
 })

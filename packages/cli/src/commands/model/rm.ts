@@ -1,9 +1,6 @@
 import { rm } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
 import { type DownloadedModel, downloadedModel } from '../../models/catalog/known-model.js'
-import { exists } from '../../models/fetch/check-file.js'
-import { partsOf } from '../../models/fetch/published-hash.js'
-import { fetchedProjector } from '../../models/projector.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
@@ -24,11 +21,9 @@ Files outside the folder for downloads are never deleted.`,
   flags: serverFlags,
   async run({ flags, words: [name = ''] }, io) {
     const model = await downloadedModel(folderFrom(flags, io), name)
-    const projector = fetchedProjector(model.path)
-    const parts = [...partsOf(model.path), ...((await exists(projector)) ? [projector] : [])]
     await unloadFrom(model, flags, io)
-    for (const part of parts) await rm(part, { force: true })
-    io.stdout.write(`deleted ${parts.join(', ')} (${formatBytes(model.bytes)})\n`)
+    for (const file of model.files) await rm(file, { force: true })
+    io.stdout.write(`deleted ${model.files.join(', ')} (${formatBytes(model.bytes)})\n`)
     return 0
   },
 })

@@ -8,7 +8,7 @@ import type { LoadedConfig } from '../../config/load-config.js'
 import { cacheFolder } from '../cache-folder.js'
 import { catalog, type CatalogEntry, findEntry } from './catalog.js'
 import type { FetchProgress } from '../fetch/fetch-progress.js'
-import { fetchedProjector } from '../projector.js'
+import { projectorName } from '../projector.js'
 import { resolveModel } from '../resolve-model.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
 import { BlobFiles, withoutPath } from './blob-files.js'
@@ -95,7 +95,7 @@ export class CatalogStore implements ModelStore {
       if (entryOf(spec)?.name === entry.name || path === file) await this.pool.unload(served)
     }
     await rm(file)
-    await rm(fetchedProjector(file), { force: true })
+    await rm(join(this.#folder, projectorName(file)), { force: true })
   }
 
   async #fetch(

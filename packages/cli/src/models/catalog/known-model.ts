@@ -3,7 +3,8 @@ import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
 import { catalog, type CatalogEntry, findEntry } from './catalog.js'
 import { shapeOf } from './memory-of.js'
-import { isProjector, projectorBeside } from '../projector.js'
+import { partsOf } from '../fetch/published-hash.js'
+import { isProjector, projectorBeside, projectorName } from '../projector.js'
 import { join } from 'node:path'
 
 /** What is known of a model without fetching it. */
@@ -47,30 +48,39 @@ async function fileOf(spec: string, folder: string): Promise<string | undefined>
   return isFile ? spec : undefined
 }
 
-/** A model's file in the cache folder. */
+/** A model in the cache folder. */
 export interface DownloadedModel {
   /** What `cllm run` and `cllm serve` take: the catalog's name, or the file's path. */
   readonly name: string
+  /** Of all its files. */
   readonly bytes: number
   /** When it was written, as ISO 8601. */
   readonly modified: string
+  /** The first one of its files. */
   readonly path: string
+  /** With its other parts, and the projector that was fetched with it. */
+  readonly files: readonly string[]
 }
+
+const laterPart = /-(?!00001-)\d{5}-of-\d{5}\.gguf$/
 
 /** The models in the cache folder; none where there is no such folder. */
 export async function downloadedModels(
   folder: string,
   entries: readonly CatalogEntry[] = catalog,
 ): Promise<DownloadedModel[]> {
-  const files = await readdir(folder).catch(() => [])
-  const models = files
-    .filter((file) => /\.gguf$/i.test(file) && !isProjector(file))
+  const all: string[] = await readdir(folder).catch(() => [])
+  const models = all
+    .filter((file) => /\.gguf$/i.test(file) && !isProjector(file) && !laterPart.test(file))
     .sort()
     .map(async (file) => {
       const path = join(folder, file)
-      const { size, mtime } = await stat(path)
+      const own = [...partsOf(file), projectorName(file)].filter((name) => all.includes(name))
+      const files = own.map((name) => join(folder, name))
+      const [first, ...others] = await Promise.all(files.map(async (one) => await stat(one)))
+      const bytes = others.reduce((sum, { size }) => sum + size, first!.size)
       const name = entries.find((entry) => entry.file === file)?.name ?? path
-      return { name, bytes: size, modified: mtime.toISOString(), path }
+      return { name, bytes, modified: first!.mtime.toISOString(), path, files }
     })
   return await Promise.all(models)
 }
