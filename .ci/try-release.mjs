@@ -5,12 +5,13 @@
 //   pnpm release:try --keep     leaves the folder, to look into
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { parseArgs, promisify } from 'node:util'
+import { checkInstall } from './install-size.mjs'
 
 /** The last line that runs on Node 20; one of its dependencies names a tag that not every registry has. */
 const verdaccio = {
@@ -19,9 +20,6 @@ const verdaccio = {
   overrides: { 'node-fetch': '2.7.0' },
 }
 const pnpm = 'pnpm@10.34.8'
-/** Megabytes and packages that an installed server may take. */
-const mostMb = 75
-const mostPackages = 90
 
 const { values: flags } = parseArgs({ options: { keep: { type: 'boolean', default: false } } })
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -147,39 +145,6 @@ async function publish(registry) {
   await run('npx', words, { cwd: root, env: { ...process.env, NPM_CONFIG_USERCONFIG: npmrc } })
 }
 
-/** The bytes of everything in a folder. */
-async function sizeOf(path) {
-  const about = await stat(path)
-  if (!about.isDirectory()) return about.size
-  const sizes = (await readdir(path)).map(async (name) => await sizeOf(join(path, name)))
-  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0)
-}
-
-/** Every package of a node_modules folder with its size in megabytes. */
-async function packagesIn(modules) {
-  const found = []
-  for (const name of await readdir(modules)) {
-    if (name.startsWith('.')) continue
-    const path = join(modules, name)
-    const names = name.startsWith('@')
-      ? (await readdir(path)).map((own) => `${name}/${own}`)
-      : [name]
-    for (const own of names) found.push({ name: own, mb: (await sizeOf(join(modules, own))) / 1e6 })
-  }
-  return found.toSorted((a, b) => b.mb - a.mb)
-}
-
-async function trySize(env) {
-  await run('npm', ['install', 'cllm'], { cwd: app, env })
-  const all = await packagesIn(join(app, 'node_modules'))
-  const mb = all.reduce((total, one) => total + one.mb, 0)
-  say(`installed: ${all.length} packages, ${mb.toFixed(1)} MB`)
-  for (const one of all.slice(0, 15)) say(`  ${one.mb.toFixed(1).padStart(6)} MB ${one.name}`)
-  if (mb > mostMb || all.length > mostPackages) {
-    throw new Error(`expected at most ${mostPackages} packages and ${mostMb} MB`)
-  }
-}
-
 try {
   const { version } = JSON.parse(await readFile(join(root, 'packages/cli/package.json'), 'utf8'))
   const registry = await startRegistry()
@@ -191,7 +156,8 @@ try {
   if (printed !== version) throw new Error(`npx cllm --version printed ${printed}`)
   say(`npx cllm@${version} --version: ${printed}`)
 
-  await trySize(env)
+  await run('npm', ['install', 'cllm'], { cwd: app, env })
+  say(await checkInstall(join(app, 'node_modules')))
   const cllm = join(app, 'node_modules', '.bin', 'cllm')
   const words = ['serve', '--model', 'stories15m', '--port', '0', '--gpu', 'off']
   const server = await start(cllm, words, /^listening on (\S+)/, { cwd: app, env })
