@@ -3,9 +3,9 @@
 //   node .ci/pack-media.mjs FOLDER
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import process from 'node:process'
+import { installedSource } from '../packages/backend-llamacpp/dist/native/build/index.js'
 
 const folder = process.argv[2]
 const root = new URL('..', import.meta.url)
@@ -25,10 +25,7 @@ const manifest = {
 }
 writeFileSync(join(folder, 'package.json'), `${JSON.stringify(manifest, undefined, 2)}\n`)
 copyFileSync(new URL('LICENSE', root), join(folder, 'LICENSE'))
-const backend = new URL('packages/backend-llamacpp/package.json', root)
-const main = createRequire(backend).resolve('node-llama-cpp')
-const bundle = join(dirname(dirname(main)), 'llama', 'gitRelease.bundle')
 const clone = join(folder, '.source')
-execFileSync('git', ['clone', '--quiet', '--bare', bundle, clone])
+execFileSync('git', ['clone', '--quiet', '--bare', installedSource(), clone])
 const licence = execFileSync('git', ['-C', clone, 'show', 'HEAD:LICENSE'])
 writeFileSync(join(folder, 'LICENSE-llama.cpp'), licence)
