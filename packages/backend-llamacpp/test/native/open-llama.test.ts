@@ -1,5 +1,6 @@
 import { truncate, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { createRequire } from 'node:module'
+import { dirname, join } from 'node:path'
 import { silentLogger } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
 import { GgufFileType } from 'node-llama-cpp'
@@ -120,9 +121,7 @@ t.test('the addon alone', async (t) => {
   t.ok(hasNoGpu('linux', () => false))
   t.notOk(hasNoGpu('linux', (path) => path === '/dev/dri'))
   t.notOk(hasNoGpu('darwin', () => false))
-  const binary = findBinary('cpu')
-  if (binary === undefined) return t.not(process.platform, 'linux', 'Macs have one with Metal')
-  const addon = await openCpuAddon(binary, () => {})
+  const addon = await openCpuAddon(findBinary('cpu')!, () => {})
   t.ok(addon.mathCores >= 1)
   t.ok((await addon.freeRam())! > 1e8, 'in bytes')
   t.ok(checkBindings(addon.bindings))
@@ -142,6 +141,16 @@ t.test('libraries are found by their packages, in the version that is known here
   t.same(gpuKinds('darwin', 'arm64'), ['metal'])
   t.same(gpuKinds('linux', 'arm'), [])
   const [cpu = ''] = binaryPackages('cpu')
+  const require = createRequire(import.meta.url)
+  const manifest = join(dirname(require.resolve('node-llama-cpp')), '..', 'package.json')
+  const { optionalDependencies } = require(manifest) as { optionalDependencies: object }
+  for (const machine of ['linux x64', 'linux arm64', 'darwin arm64', 'darwin x64', 'win32 x64']) {
+    const [platform = '', arch = ''] = machine.split(' ')
+    for (const kind of ['cpu', ...gpuKinds(platform, arch)] as const) {
+      const packages = binaryPackages(kind, platform, arch)
+      for (const name of packages) t.ok(name in optionalDependencies, name)
+    }
+  }
   t.match(findBinary('cpu')?.file, `${cpu}/bins/`)
   if (`${process.platform} ${process.arch}` !== 'linux x64') return
 

@@ -30,10 +30,15 @@ export function gpuKinds(platform: string = process.platform, arch: string = pro
   return kinds[machineName(platform, arch)] ?? []
 }
 
-/** The npm packages with the library for a GPU of this machine, or for its CPU. */
-export function binaryPackages(kind: GpuKind | 'cpu'): readonly string[] {
-  const machine = machineName(process.platform, process.arch)
-  const name = `@node-llama-cpp/${kind === 'cpu' ? machine : `${machine}-${kind}`}`
+/** The npm packages with the library for a GPU of such a machine, or for its CPU: the one with Metal is for both. */
+export function binaryPackages(
+  kind: GpuKind | 'cpu',
+  platform: string = process.platform,
+  arch: string = process.arch,
+): readonly string[] {
+  const library = gpuKinds(platform, arch).includes('metal') ? 'metal' : kind
+  const machine = `@node-llama-cpp/${machineName(platform, arch)}`
+  const name = library === 'cpu' ? machine : `${machine}-${library}`
   return kind === 'cuda' ? [name, `${name}-ext`] : [name]
 }
 
