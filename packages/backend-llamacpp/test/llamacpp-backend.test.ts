@@ -597,7 +597,7 @@ t.test('sequences beside drafts become equally long where one pass takes less ti
     drafts,
   })
   const make = (batchSize = 64, kvUnified = false) =>
-    new BatchFiller({ cells, limits: { slots: 5, batchSize }, kvUnified })
+    new BatchFiller({ cells, limits: { slots: 5, batchSize }, kvUnified }, new PassCosts())
   const lengths = (filler: BatchFiller, batch: readonly BatchItem[]) =>
     filler.filled(batch).map(({ slot, tokens }) => [slot, tokens.length])
   const between = [verify(0, 1), decode(1), verify(2, 1), verify(4, 1)]
@@ -663,7 +663,7 @@ t.test('what is computed along stays within the batch', (t) => {
   const batch = [decode(0), decode(2), chunk]
   const lengths = (batchSize: number) => {
     const parts = { cells, limits: { slots: 4, batchSize }, kvUnified: false }
-    const items = new BatchFiller({ ...parts, tile: 64 }).filled(batch)
+    const items = new BatchFiller(parts, new PassCosts(64)).filled(batch)
     return items.map(({ slot, tokens }) => [slot, tokens.length])
   }
   t.strictSame(lengths(67), [

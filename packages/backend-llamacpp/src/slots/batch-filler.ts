@@ -1,5 +1,5 @@
 import { type BackendLimits, type BatchItem, slotGaps, type SlotId, type TokenId } from '@cllm/core'
-import { PassCosts, SlotLayout } from './pass-costs.js'
+import { type PassCosts, SlotLayout } from './pass-costs.js'
 import type { SlotCells } from './slot-cells.js'
 import type { StepPass } from './step-batch.js'
 
@@ -18,8 +18,6 @@ export interface BatchFillerParts {
   readonly limits: Pick<BackendLimits, 'slots' | 'batchSize'>
   /** Whether all slots share their cells, so that gaps between them cost nothing. */
   readonly kvUnified: boolean
-  /** Queries in a tile of attention, where it has such. */
-  readonly tile?: number | undefined
 }
 
 /**
@@ -32,7 +30,7 @@ export class BatchFiller {
 
   constructor(
     private readonly parts: BatchFillerParts,
-    private readonly costs: PassCosts = new PassCosts(parts.tile),
+    private readonly costs: PassCosts,
   ) {
     this.#layout = new SlotLayout(parts.cells, costs)
   }

@@ -80,8 +80,8 @@ export interface ThreadTunerOptions {
   readonly clock: Clock
   /** Threads at first. */
   readonly start: number
-  /** Threads while nothing else computes, until another number proves better. Default: `start`. */
-  readonly startAlone?: number
+  /** Threads while nothing else computes, until another number proves better. */
+  readonly startAlone: number
   /** Most threads that help. */
   readonly most: number
   /** Cores that other processes leave free. */
@@ -101,10 +101,6 @@ export interface ThreadTunerOptions {
 export class ThreadTuner {
   /** What the last trial showed, here or in an earlier process; undefined: there was none. */
   best: z.output<typeof chosen> | undefined
-  readonly #clock: Clock
-  readonly #most: number
-  readonly #startAlone: number
-  readonly #load: { readonly freeCores: number }
   /** Milliseconds of a token in passes of each size on each number of threads: moving averages. */
   readonly #costs = new Map<number, number>()
   #threads: number
@@ -115,21 +111,18 @@ export class ThreadTuner {
   /** Free cores when more threads were tried last in vain. */
   #freeInVain = -Infinity
 
-  constructor({ clock, start, startAlone = start, most, load }: ThreadTunerOptions) {
-    this.#clock = clock
-    this.#threads = start
-    this.#most = most
-    this.#startAlone = startAlone
-    this.#load = load
-    this.#next = { fewer: clock.now() + leastWait.fewer, more: clock.now() }
+  constructor(private readonly options: ThreadTunerOptions) {
+    this.#threads = options.start
+    const now = options.clock.now()
+    this.#next = { fewer: now + leastWait.fewer, more: now }
   }
 
   /**
    * Threads for the next pass of this many tokens.
    * @param isAlone - whether it is of one stream, which waits for each of its passes
    */
-  next(size: number, isAlone = false): number {
-    if (this.#most === 1) return 1
+  next(size: number, isAlone: boolean): number {
+    if (this.options.most === 1) return 1
     if (this.#trial !== undefined) return this.#trial.threads
     if (!this.#hasBegun) this.#begin()
     const threads = this.#threads
@@ -144,12 +137,12 @@ export class ThreadTuner {
    * started this one computed, too.
    */
   #begin(): void {
-    const { freeCores } = this.#load
+    const { freeCores } = this.options.load
     const { best } = this
     if (best !== undefined && Math.abs(freeCores - best.freeCores) <= sameLoad) {
-      this.#threads = Math.min(best.threads, this.#most)
-    } else if (freeCores < Infinity && freeCores >= this.#startAlone - 0.5) {
-      this.#threads = this.#startAlone
+      this.#threads = Math.min(best.threads, this.options.most)
+    } else if (freeCores < Infinity && freeCores >= this.options.startAlone - 0.5) {
+      this.#threads = this.options.startAlone
     } else return
     this.#hasBegun = true
   }
@@ -157,14 +150,14 @@ export class ThreadTuner {
   /** What is to be tried now. */
   #direction(isAlone: boolean): Direction | undefined {
     const threads = this.#threads
-    const now = this.#clock.now()
+    const now = this.options.clock.now()
     if (threads > 1) {
       const isGrave = isAlone && threads / (threads - 1) > unnoticed
-      const mayTry = !isGrave || this.#load.freeCores < threads - 0.5
+      const mayTry = !isGrave || this.options.load.freeCores < threads - 0.5
       if (this.#slow >= slowPasses || (now >= this.#next.fewer && mayTry)) return 'fewer'
     }
-    if (threads === this.#most) return undefined
-    const { freeCores } = this.#load
+    if (threads === this.options.most) return undefined
+    const { freeCores } = this.options.load
     const isFreer = freeCores > this.#freeInVain + 0.3
     const mayTry = isFreer || (now >= this.#next.more && !isAlone)
     return freeCores >= threads + 0.5 && mayTry ? 'more' : undefined
@@ -189,13 +182,13 @@ export class ThreadTuner {
 
   #decide(trial: Trial): void {
     const { direction, threads, isBetter, lostMs } = trial
-    const now = this.#clock.now()
+    const now = this.options.clock.now()
     this.#trial = undefined
     this.#hasBegun = true
     this.#slow = 0
     this.#freeInVain = -Infinity
     if (isBetter) this.#threads = threads
-    const { freeCores } = this.#load
+    const { freeCores } = this.options.load
     if (freeCores < Infinity) this.best = { threads: this.#threads, freeCores }
     if (isBetter) {
       // The way back is not better; further on may be.

@@ -23,7 +23,8 @@ class Machine {
     readonly shared = 5,
   ) {
     const start = Math.max(1, cores - 1)
-    this.tuner = new ThreadTuner({ clock: this.clock, start, most: cores, load: this })
+    const range = { start, startAlone: start, most: cores }
+    this.tuner = new ThreadTuner({ ...range, clock: this.clock, load: this })
   }
 
   get freeCores(): number {
@@ -112,7 +113,7 @@ t.test('the number follows the load until another was tried', async (t) => {
   const tuner = new ThreadTuner({ clock, start: 3, startAlone: 4, most: 4, load })
   const next = (freeCores: number) => {
     load.freeCores = freeCores
-    return tuner.next(1)
+    return tuner.next(1, false)
   }
   t.equal(next(Infinity), 3, 'what others compute is not known')
   t.equal(next(3.2), 3, 'the model is being loaded, by two processes')
@@ -178,9 +179,10 @@ t.test('numbers of threads stay in their range, whatever passes take', async (t)
     property(integer({ min: 1, max: 8 }), free, passes, (most, freeCores, passes) => {
       const clock = new SimulatedClock()
       const start = Math.max(1, most - 1)
-      const tuner = new ThreadTuner({ clock, start, most, load: { freeCores } })
+      const range = { start, startAlone: start, most }
+      const tuner = new ThreadTuner({ ...range, clock, load: { freeCores } })
       for (const { size, ms } of passes) {
-        const threads = tuner.next(size)
+        const threads = tuner.next(size, false)
         if (!Number.isInteger(threads) || threads < 1 || threads > most) return false
         clock.advance(ms)
         tuner.observe(threads, size, ms)
@@ -214,7 +216,7 @@ t.test('an idle machine computes on all cores that help from the first pass on',
   const clock = new SimulatedClock()
   const start = (freeCores: number, engines = 1, asked?: number) => {
     const range = chooseThreads(asked, 4, { cores: 4, engines }, logger)
-    return new ThreadTuner({ ...range, clock, load: { freeCores } }).next(1)
+    return new ThreadTuner({ ...range, clock, load: { freeCores } }).next(1, false)
   }
   t.equal(start(4), 4)
   t.equal(start(3.6), 4)
