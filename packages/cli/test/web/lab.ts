@@ -57,10 +57,11 @@ export async function lab(t: Test, { page, url, shoot }: Visit): Promise<void> {
 
   await page.getByLabel('Source').selectOption("this server's last minutes")
   await run.click()
-  await page.getByText(/\d+ requests and \d+ steps of/).waitFor()
+  const load = page.getByText(/\d+ requests and \d+ steps of/)
+  await load.waitFor()
   await page.getByRole('button', { name: 'Apply static+fcfs' }).waitFor()
   t.match(await results.innerText(), /✓/, 'which one is better shows')
-  await shoot('lab', results, results)
+  await shoot('lab', results, load)
   await page.getByRole('button', { name: 'Apply adaptive+fcfs' }).click()
   await page.getByRole('button', { name: /^Yes, use adaptive\+fcfs/ }).click()
   await page.getByText('adaptive+fcfs is in force on the server').waitFor()

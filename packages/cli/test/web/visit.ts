@@ -19,7 +19,7 @@ async function shoot(page: Page, name: string, once?: Locator, at?: Locator): Pr
   await page.evaluate('scrollTo(0, 0)')
   // Below the bar, which stays at the top.
   const box = await at?.boundingBox()
-  if (box) await page.evaluate(`scrollTo(0, ${box.y - 72})`)
+  if (box) await page.evaluate(`scrollTo(0, ${box.y - 60})`)
   await page.screenshot({ path: fileURLToPath(new URL(`${name}.png`, pictures)) })
 }
 
