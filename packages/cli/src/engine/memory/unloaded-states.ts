@@ -1,4 +1,6 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 
 /** A folder in memory for the states of models that are unloaded for others. */
@@ -12,33 +14,43 @@ export interface UnloadedStates {
 const memoryFolder = '/dev/shm'
 const prefix = 'cllm-states-'
 
-/** Makes the folder of this process; undefined where the operating system has no files in memory. */
+/** Beside each folder: whoever made it listens there, and is found from other containers, too. */
+const socketOf = (folder: string): string => `${folder}.sock`
+
+/** Makes a folder; undefined where the operating system has no files in memory. */
 export function openUnloadedStates(inMemory = memoryFolder): UnloadedStates | undefined {
   try {
     for (const name of readdirSync(inMemory)) {
-      const [, pid] = /^cllm-states-(\d+)-/.exec(name) ?? []
-      if (pid !== undefined && !isRunning(Number(pid))) remove(join(inMemory, name))
+      const isFolder = name.startsWith(prefix) && !name.endsWith(socketOf(''))
+      if (isFolder) removeLeft(join(inMemory, name))
     }
-    const folder = mkdtempSync(join(inMemory, `${prefix}${process.pid}-`))
-    return { folder, remove: () => remove(folder) }
+    const folder = join(inMemory, `${prefix}${randomUUID()}`)
+    // Without one it is taken for left: no more than its states is lost.
+    const alive = createServer((socket) => socket.destroy()).on('error', () => {})
+    alive.listen(socketOf(folder)).unref()
+    mkdirSync(folder, { mode: 0o700 })
+    const close = (): void => {
+      alive.close()
+      remove(folder)
+    }
+    return { folder, remove: close }
   } catch {
     return undefined
   }
 }
 
-/** Whether there is a process, also of another user. */
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0)
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM'
-  }
+/** Removes the folder of a process that died. */
+function removeLeft(folder: string): void {
+  const socket = connect(socketOf(folder), () => socket.destroy())
+  socket.on('error', ({ code }: NodeJS.ErrnoException) => {
+    if (code === 'ECONNREFUSED' || code === 'ENOENT') remove(folder)
+  })
 }
 
 /** That of another user stays. */
 function remove(folder: string): void {
   try {
-    rmSync(folder, { recursive: true, force: true })
+    for (const path of [folder, socketOf(folder)]) rmSync(path, { recursive: true, force: true })
   } catch {
     // its owner removes it
   }

@@ -1,20 +1,46 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { openUnloadedStates } from '../../../src/engine/memory/unloaded-states.js'
 
-t.test('a server has a folder in memory, and removes what those that died have left', async (t) => {
-  const memory = t.testdir({ other: 'file' })
-  const { pid } = spawnSync(process.execPath, ['-e', ''])
-  mkdirSync(join(memory, `cllm-states-${pid}-abc`, 'more'), { recursive: true })
-  mkdirSync(join(memory, `cllm-states-${process.ppid}-def`))
-  const states = openUnloadedStates(memory)!
-  const { folder } = states
-  t.equal(statSync(folder).mode & 0o777, 0o700)
-  const own = folder.slice(memory.length + 1)
-  t.same(readdirSync(memory).sort(), [`cllm-states-${process.ppid}-def`, own, 'other'].sort())
-  states.remove()
-  t.notOk(existsSync(folder))
-  t.equal(openUnloadedStates(join(memory, 'none')), undefined)
-})
+const dying = `require('net').createServer().listen(process.argv[1], () => process.kill(process.pid, 'SIGKILL'))`
+
+const onLinux = { skip: process.platform === 'linux' ? false : 'others have no such folder' }
+
+t.test(
+  'a server has a folder in memory, and removes what those that died have left',
+  onLinux,
+  async (t) => {
+    // The paths of sockets have to be short.
+    const memory = mkdtempSync(join(tmpdir(), 'cllm-memory-'))
+    t.teardown(() => rmSync(memory, { recursive: true }))
+    writeFileSync(join(memory, 'other'), 'file')
+    const left = join(memory, 'cllm-states-left')
+    mkdirSync(join(left, 'more'), { recursive: true })
+    spawnSync(process.execPath, ['-e', dying, `${left}.sock`])
+    t.ok(existsSync(`${left}.sock`))
+    mkdirSync(join(memory, 'cllm-states-begun'))
+    const other = openUnloadedStates(memory)!
+    const states = openUnloadedStates(memory)!
+    const names = [other, states].map(({ folder }) => folder.slice(memory.length + 1))
+    const kept = [...names, ...names.map((name) => `${name}.sock`), 'other'].sort()
+    while (readdirSync(memory).length > kept.length) await turn()
+    t.same(readdirSync(memory).sort(), kept)
+    t.equal(statSync(states.folder).mode & 0o777, 0o700)
+    states.remove()
+    other.remove()
+    t.same(readdirSync(memory), ['other'])
+    t.equal(openUnloadedStates(join(memory, 'none')), undefined)
+  },
+)
