@@ -92,7 +92,7 @@ export class PooledModel {
   swaps = 0
   /** Milliseconds that its loads took: each counts as much as all before it together. */
   loadMs: number | undefined
-  /** Milliseconds that it would take to compute again what its slots held when it was last unused. */
+  /** Milliseconds that it would take to have again what its slots held when it was last unused: computed, or read. */
   lostMs = 0
   keepAliveMs = Infinity
   expiresAt: number | undefined
@@ -175,9 +175,12 @@ export class PooledModel {
   async measure(loaded: LoadedModel): Promise<void> {
     const statistics = await loaded.client.statistics().catch(() => undefined)
     if (statistics === undefined || this.loaded !== loaded) return
-    const { slots, prefillMs, prefillTokens } = statistics
+    const { slots, prefillMs, prefillTokens, cache } = statistics
     const tokens = slots.reduce((sum, slot) => sum + slot.tokens, 0)
-    this.lostMs = (tokens * prefillMs) / Math.max(1, prefillTokens)
+    const computeMs = prefillMs / Math.max(1, prefillTokens)
+    // What its slots hold is saved where there are files.
+    const { loadMs = Infinity, hitTokens = 0 } = cache?.disk ?? {}
+    this.lostMs = tokens * Math.min(computeMs, loadMs / Math.max(1, hitTokens))
   }
 
   /** Takes what a new engine says of itself, and gives it the policy that was set. */

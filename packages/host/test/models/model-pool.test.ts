@@ -20,6 +20,7 @@ import {
   type LoadableModel,
   overriding,
 } from '@cllm/host'
+import { PooledModel } from '../../src/models/pooled-model.js'
 import { drive, FakeBackend, runUntilIdle, firstComeFirstServed } from '@cllm/testing'
 import * as fc from 'fast-check'
 import t from 'tap'
@@ -235,6 +236,21 @@ t.test('one piece of work keeps its model through all its calls', async (t) => {
   await t.rejects(client.tokenize('late'), { code: 'cancelled' })
   t.match((await collect(client.submit(greedy([5], 3)))).error, { code: 'cancelled' })
   t.match(pool.status('b'), { users: 0 })
+})
+
+t.test('what a model loses is to be computed again, or read where it is saved', async (t) => {
+  const lostMs = async (cache?: object): Promise<number> => {
+    const model = new PooledModel({ name: 'a', load: () => Promise.reject(new Error('unused')) })
+    const slots = [{ tokens: 300 }, { tokens: 100 }]
+    const statistics = async () => ({ slots, prefillMs: 1000, prefillTokens: 100, cache })
+    const loaded = (model.loaded = { client: { statistics } } as unknown as LoadedModel)
+    await model.measure(loaded)
+    return model.lostMs
+  }
+  t.equal(await lostMs(), 4000)
+  t.equal(await lostMs({ ram: {} }), 4000)
+  t.equal(await lostMs({ disk: { loadMs: 50, hitTokens: 1000 } }), 20)
+  t.equal(await lostMs({ disk: { loadMs: 0, hitTokens: 0 } }), 0, 'none was read yet')
 })
 
 t.test('a scheduler sees who waits, and one that fails is replaced', async (t) => {

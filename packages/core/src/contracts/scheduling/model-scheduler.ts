@@ -22,7 +22,7 @@ export interface ModelView {
   readonly lastUsed: number
   /** What its loads take, lately; undefined before the first. */
   readonly loadMs: number | undefined
-  /** What it would take to compute again what its slots held when it was last unused; 0 where that is not known. */
+  /** What it would take to have what its slots held when it was last unused: to compute or to read it; 0: not known. */
   readonly lostMs: number
   /** Whether there is room for it beside those in memory, as far as is known. */
   readonly fits: boolean
