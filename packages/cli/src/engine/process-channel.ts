@@ -10,7 +10,7 @@ export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine>
       if (child.connected) child.send(message, () => {})
     },
     onMessage(listener) {
-      child.on('message', (message) => listener(message as FromEngine))
+      child.on('message', listener as (message: unknown) => void)
     },
     onClose(listener) {
       let left = 2

@@ -21,7 +21,7 @@ export class LogLines {
 
   constructor(
     private readonly fd: number = standardError,
-    private readonly writeBytes: WriteBytes = (to, bytes) => writeSync(to, bytes),
+    private readonly writeBytes: WriteBytes = writeSync,
   ) {}
 
   /**

@@ -30,7 +30,7 @@ interface Wait {
 export class Waiting<Item extends Waits> {
   readonly #items = new Map<Item, Wait>()
   #lookAt = Infinity
-  #cancelTimer: () => void = () => {}
+  #cancelTimer: (() => void) | undefined
 
   constructor(
     private readonly clock: Clock,
@@ -45,7 +45,8 @@ export class Waiting<Item extends Waits> {
    */
   add(item: Item, until = Infinity, patienceMs = Infinity): void {
     const known = this.#items.get(item)
-    const { since, sleptMs } = known ?? { since: this.clock.now(), sleptMs: this.#sleptMs }
+    const since = known?.since ?? this.clock.now()
+    const sleptMs = known?.sleptMs ?? this.listener.sleptMs?.() ?? 0
     const wait = { since, sleptMs, until, patienceMs }
     this.#items.set(item, wait)
     this.#arm(Math.min(until, this.#expiry(item, wait)))
@@ -66,13 +67,13 @@ export class Waiting<Item extends Waits> {
 
   #arm(at: number): void {
     if (at >= this.#lookAt) return
-    this.#cancelTimer()
+    this.#cancelTimer?.()
     this.#lookAt = at
     this.#cancelTimer = this.clock.at(at, () => this.#look())
   }
 
   #disarm(): void {
-    this.#cancelTimer()
+    this.#cancelTimer?.()
     this.#lookAt = Infinity
   }
 
@@ -99,10 +100,7 @@ export class Waiting<Item extends Waits> {
 
   #expiry({ expiresAt }: Item, { since, sleptMs, until, patienceMs }: Wait): number {
     if (until < Infinity) return expiresAt
-    return Math.min(expiresAt, since + patienceMs + this.#sleptMs - sleptMs)
-  }
-
-  get #sleptMs(): number {
-    return this.listener.sleptMs?.() ?? 0
+    const sleptMsNow = this.listener.sleptMs?.() ?? 0
+    return Math.min(expiresAt, since + patienceMs + sleptMsNow - sleptMs)
   }
 }

@@ -45,12 +45,3 @@ export class AdapterSet {
     this.defaults = choices.filter(({ adapter }) => this.#sources.has(String(adapter)))
   }
 }
-
-/** Finds the adapters of models by their names; a model that has none gets a set. */
-export function adapterSets(known = new Map<string, AdapterSet>()): (model: string) => AdapterSet {
-  return (model) => {
-    const adapters = known.get(model) ?? new AdapterSet()
-    known.set(model, adapters)
-    return adapters
-  }
-}

@@ -31,6 +31,10 @@ export class ModelLoader {
   /** Called when something has changed. */
   readonly #onAdvance: (() => void)[] = []
   #isOpen = true
+  readonly #onLeft = (model: PooledModel, loaded: LoadedModel): void => {
+    if (model.users === 0 && this.#present.size > 1) void model.measure(loaded)
+    this.#settle(model)
+  }
 
   constructor(
     private readonly options: ModelPoolOptions,
@@ -42,7 +46,7 @@ export class ModelLoader {
 
   /** Leases a model if it is loaded and stays. */
   holdNow(model: PooledModel, keepAliveMs?: number): Lease | undefined {
-    return this.#stays(model) ? this.#enter(model, keepAliveMs) : undefined
+    return this.#stays(model) ? model.enter(keepAliveMs, this.clock, this.#onLeft) : undefined
   }
 
   /** Loads and leases a model. Throws what its load throws, and `model_not_found` for a removed one. */
@@ -146,7 +150,7 @@ export class ModelLoader {
     this.#stopAsking?.()
     const draining = this.#draining
     this.#draining = this.#stopAsking = undefined
-    this.#decide(draining)
+    if (this.#wanted.size > 0) this.#decide(draining)
     for (const model of this.#wanted) if (this.#stays(model)) this.#admit(model)
   }
 
@@ -186,16 +190,9 @@ export class ModelLoader {
     for (const { since, keepAliveMs, resolve } of model.waiters) {
       const turn = Math.max(0, (loadedSince ?? now) - since)
       const waited = { turn, load: now - since - turn }
-      resolve({ ...this.#enter(model, keepAliveMs), waited })
+      resolve({ ...model.enter(keepAliveMs, this.clock, this.#onLeft), waited })
     }
     model.waiters.clear()
-  }
-
-  #enter(model: PooledModel, keepAliveMs: number | undefined): Lease {
-    return model.enter(keepAliveMs, this.clock, (loaded) => {
-      if (model.users === 0 && this.#present.size > 1) void model.measure(loaded)
-      this.#settle(model)
-    })
   }
 
   async #load(model: PooledModel): Promise<void> {

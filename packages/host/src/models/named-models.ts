@@ -11,7 +11,7 @@ import {
 } from '@cllm/core'
 import { overriding } from '../client/wrapping.js'
 import type { ClosableDirectory } from '../server/static-directory.js'
-import type { AdapterSet } from './adapter-set.js'
+import { AdapterSet } from './adapter-set.js'
 import { PresetList, type ServedNames } from './presets.js'
 
 /** Options of {@link NamedModels}. */
@@ -195,5 +195,14 @@ export class NamedModels implements ClosableDirectory, ServedNames {
   #ensureLoads(): void {
     const { fixed } = this.options
     if (fixed !== undefined) throw new CllmError('unsupported', fixed)
+  }
+}
+
+/** Finds the adapters of models by their names; a model that has none gets a set. */
+export function adapterSets(known = new Map<string, AdapterSet>()): (model: string) => AdapterSet {
+  return (model) => {
+    const adapters = known.get(model) ?? new AdapterSet()
+    known.set(model, adapters)
+    return adapters
   }
 }

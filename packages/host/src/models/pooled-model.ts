@@ -151,7 +151,7 @@ export class PooledModel {
   enter(
     keepAliveMs: number | undefined,
     clock: Clock,
-    onRelease: (loaded: LoadedModel) => void,
+    onRelease: (model: PooledModel, loaded: LoadedModel) => void,
   ): Lease {
     const loaded = this.loaded!
     this.users++
@@ -166,7 +166,7 @@ export class PooledModel {
       if (this.loaded !== loaded) return
       this.users--
       this.lastUsed = clock.now()
-      onRelease(loaded)
+      onRelease(this, loaded)
     }
     return { client: loaded.client, release }
   }

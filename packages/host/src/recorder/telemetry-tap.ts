@@ -1,7 +1,7 @@
 import type { FromEngine, ToEngine } from '../remote/channel.js'
 import type { EngineCallName } from '../remote/engine-calls.js'
 import {
-  type AddressedEvent,
+  type RequestEvent,
   type Usage,
   type EngineStatistics,
   type PolicySetting,
@@ -12,6 +12,7 @@ import {
 import { pastParts } from '../statistics/past-of.js'
 import { sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'
+import type { Arrival } from './write-recording.js'
 
 /** What the engines' own statistics are asked for: their steps do not tell it. */
 type Asked = Pick<
@@ -71,7 +72,14 @@ export class TelemetryTap {
    * @param call the name of the call that it answers
    */
   onAnswer(message: FromEngine, call?: EngineCallName): FromEngine {
-    if (message.type === 'events') for (const event of message.events) this.#onEvent(event)
+    if (message.type === 'events') {
+      for (const { id, event } of message.events) {
+        const known = this.recorder.onEvent(id, event)
+        if (event.type === 'end') {
+          this.#counters.countRequest('done', event.usage, event.timings.preemptions)
+        } else if (event.type === 'error') this.#countFailure(event, known)
+      }
+    }
     if (message.type !== 'result') return message
     if (call === 'getScheduler' || call === 'setScheduler') {
       this.recorder.onPolicy(message.value as PolicySetting)
@@ -80,16 +88,11 @@ export class TelemetryTap {
     return { ...message, value: this.#statistics(message.value as EngineStatistics) }
   }
 
-  #onEvent({ id, event }: AddressedEvent): void {
-    const known = this.recorder.onEvent(id, event)
-    if (event.type === 'end') {
-      this.#counters.countRequest('done', event.usage, event.timings.preemptions)
-    } else if (event.type === 'error') {
-      const { promptTokens = 0, tokens = 0 } = known ?? {}
-      const seen: Usage = { promptTokens, cachedTokens: 0, generatedTokens: tokens }
-      const { usage = seen, preemptions = 0 } = event
-      this.#counters.countRequest(endState(event.error), usage, preemptions)
-    }
+  #countFailure(event: RequestEvent & { readonly type: 'error' }, known?: Arrival): void {
+    const { promptTokens = 0, tokens = 0 } = known ?? {}
+    const seen: Usage = { promptTokens, cachedTokens: 0, generatedTokens: tokens }
+    const { usage = seen, preemptions = 0 } = event
+    this.#counters.countRequest(endState(event.error), usage, preemptions)
   }
 
   #statistics(statistics: EngineStatistics): EngineStatistics {

@@ -42,9 +42,10 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     super()
     this.#ready = new Promise((resolve, reject) => {
       channel.onMessage((message) => {
-        if (message.type === 'ready') resolve((this.#info = message.info))
+        if (message.type === 'events') this.#streams.dispatch(message.events)
+        else if (message.type === 'ready') resolve((this.#info = message.info))
         else if (message.type === 'failed') reject(CllmError.deserialize(message.error))
-        else this.#receive(message)
+        else if (message.type === 'result' || message.type === 'error') this.#answer(message)
       })
       channel.onClose((reason) => reject(this.#close(reason)))
     })
@@ -151,12 +152,7 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     this.channel.send(message)
   }
 
-  #receive(message: FromEngine): void {
-    if (message.type === 'events') {
-      this.#streams.dispatch(message.events)
-      return
-    }
-    if (message.type !== 'result' && message.type !== 'error') return
+  #answer(message: FromEngine & { readonly type: 'result' | 'error' }): void {
     const pending = this.#calls.get(message.call)
     this.#calls.delete(message.call)
     if (message.type === 'result') pending?.resolve(message.value)

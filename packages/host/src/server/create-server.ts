@@ -16,8 +16,7 @@ import {
   type TransportFactory,
 } from '@cllm/core'
 import { LocalEngineClient } from '../client/local-engine-client.js'
-import { adapterSets } from '../models/adapter-set.js'
-import { NamedModels } from '../models/named-models.js'
+import { adapterSets, NamedModels } from '../models/named-models.js'
 import { type ClosableDirectory, StaticDirectory } from './static-directory.js'
 
 /** Parts of every server besides its engines. */

@@ -207,7 +207,7 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     if (this.#isClosing) {
       refusal = new CllmError('shutting_down', 'The engine takes no new requests')
     } else if (requests.has(id)) refusal = duplicate(id)
-    else if ((this.state !== 'up' || this.#work.isHolding) && requests.size >= mayWait) {
+    else if (requests.size >= mayWait && (this.state !== 'up' || this.#work.isHolding)) {
       refusal = new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
     }
     if (refusal === undefined) {

@@ -122,15 +122,14 @@ async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
   } catch (error) {
     throw await invalidJson(ctx, kind, text, error as Error)
   }
-  checkDepth(text, jsonDepthLimit)
+  if (isDeeperThan(text, jsonDepthLimit)) throw tooDeep(jsonDepthLimit)
   return value
 }
 
-/** @throws `invalid_json` where a text has more levels than this */
-export function checkDepth(text: string, limit = defaultJsonDepth): void {
-  if (!isDeeperThan(text, limit)) return
+/** A text has more levels than this. */
+export function tooDeep(limit: number): CllmError {
   const message = `Expected JSON of at most ${limit} levels, instead got more`
-  throw new CllmError('invalid_json', message, { details: { limit } })
+  return new CllmError('invalid_json', message, { details: { limit } })
 }
 
 const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const

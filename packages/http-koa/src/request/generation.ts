@@ -9,7 +9,7 @@ import {
 } from '@cllm/core'
 import { inFieldNames } from '../fields/generation-fields.js'
 import type { Call } from '../routes/call.js'
-import { programOf } from './request-headers.js'
+import { longestName } from './request-headers.js'
 
 /** An event of a request that the engine has accepted. */
 export type GenerationEvent = Exclude<GenerateEvent, { type: 'start' }>
@@ -75,6 +75,46 @@ export async function startGeneration(
     })
   }
   return { id, promptTokens, fingerprint, events: events as GenerationEvents }
+}
+
+/**
+ * In which headers agents name their session: Claude Code, opencode, Codex, and what others agree on. One
+ * session may have several agents, whose conversations are their own.
+ */
+const sessionHeaders = [
+  'x-session-id',
+  'x-claude-code-session-id',
+  'x-session-affinity',
+  'x-opencode-session',
+  'session_id',
+  'session-id',
+  'conversation_id',
+] as const
+const agentHeader = 'x-claude-code-agent-id'
+
+const uuid = '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}'
+/** As Claude Code has it in `metadata.user_id`, between other ids or in JSON. */
+const sessionInUser = new RegExp(`session_(?:id" *: *")?(${uuid})`)
+/** Codex has its conversation's id as a key for caches, which of others may be anything that prompts share. */
+const sessionAsKey = new RegExp(`^${uuid}$`)
+
+/**
+ * The program of a request: its `session`, or what clients send in place of one. Undefined: it is learnt from
+ * the prompt, if at all.
+ */
+function programOf(call: Pick<Call, 'header' | 'fields'>): string | undefined {
+  const { metadata, prompt_cache_key: key } = (call.fields ?? {}) as {
+    readonly metadata?: { readonly user_id?: unknown }
+    readonly prompt_cache_key?: unknown
+  }
+  for (const name of sessionHeaders) {
+    const session = call.header(name)
+    if (session === '' || session.length > longestName) continue
+    const agent = call.header(agentHeader)
+    return agent === '' ? session : `${session}/${agent.slice(0, longestName)}`
+  }
+  if (typeof metadata?.user_id === 'string') return sessionInUser.exec(metadata.user_id)?.[1]
+  return typeof key === 'string' && sessionAsKey.test(key) ? key : undefined
 }
 
 /** The header in which a client asks for a forecast of its wait. */

@@ -179,5 +179,5 @@ export function openModel(
   options?: OpenOptions,
 ): OpenedModel {
   const client = engines.open(model, options)
-  return { model: model ?? engines.list()[0] ?? '', client }
+  return { model: model ?? engines.nameOf(), client }
 }

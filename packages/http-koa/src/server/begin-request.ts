@@ -1,4 +1,4 @@
-import type { Logger, LogMethod } from '@cllm/core'
+import type { Logger } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
@@ -7,24 +7,13 @@ import type { RouteTable } from '../routes/route-table.js'
 import { type AnswerFigures, tenth } from './answer-figures.js'
 import type { OpenConnections } from './create-http-server.js'
 
-type Fields = Readonly<Record<string, unknown>>
-
 /** Logs with the id of a request in every line. */
-class RequestLogger implements Logger {
-  constructor(
-    private readonly logger: Logger,
-    private readonly requestId: string,
-  ) {}
-
-  readonly debug: LogMethod = (fields, message) => this.logger.debug(this.#with(fields), message)
-  readonly info: LogMethod = (fields, message) => this.logger.info(this.#with(fields), message)
-  readonly warn: LogMethod = (fields, message) => this.logger.warn(this.#with(fields), message)
-  readonly error: LogMethod = (fields, message) => this.logger.error(this.#with(fields), message)
-
-  #with(fields: Fields): Fields {
-    return { requestId: this.requestId, ...fields }
-  }
-}
+const ofRequest = (logger: Logger, id: string): Logger => ({
+  debug: (fields, message) => logger.debug({ requestId: id, ...fields }, message),
+  info: (fields, message) => logger.info({ requestId: id, ...fields }, message),
+  warn: (fields, message) => logger.warn({ requestId: id, ...fields }, message),
+  error: (fields, message) => logger.error({ requestId: id, ...fields }, message),
+})
 
 /**
  * Finds the route of a request, gives it the transport's services and an id, and logs it once its answer is
@@ -47,7 +36,7 @@ export function beginRequest(
     if (ctx.get('anthropic-version') !== '') ctx.set('request-id', id)
     state.id = id
     state.match = table.match(ctx.method, ctx.path)
-    state.transport = { ...services, logger: new RequestLogger(services.logger, id) }
+    state.transport = { ...services, logger: ofRequest(services.logger, id) }
     state.left = new AbortController()
     state.bodyBytes = 0
     const began = clock.now()
