@@ -6,21 +6,26 @@ import {
   CllmError,
   createEngine,
   defaultSampling,
+  defined,
   type Engine,
   type EngineParts,
   type Logger,
   type PluginRegistry,
   systemClock,
 } from '@cllm/core'
-import { hostEngine } from '@cllm/host'
+import { hostEngine, SlotFolder, StateFolder, TouchedMemory } from '@cllm/host'
 import { fallbackPolicy } from '@cllm/scheduler'
 import { createLogger } from '../process/logger.js'
 import { loadRegistry } from '../plugins/load-registry.js'
 import { ignoreStopSignals } from '../process/stop-signal.js'
 import { availableCores } from './available-cores.js'
 import { availableMemory } from './memory/available-memory.js'
-import { cacheSize, stateFilesOf } from './memory/cache.js'
-import { type EngineSettings, type StartMessage, llamaCpp } from './engine-settings.js'
+import {
+  type CacheSettings,
+  type EngineSettings,
+  llamaCpp,
+  type StartMessage,
+} from './engine-settings.js'
 import { fingerprintOf } from './fingerprint.js'
 import { openLearned } from './learned-file.js'
 import { findNativeLibraries } from './native-library.js'
@@ -29,6 +34,11 @@ import { parentChannel } from './process-channel.js'
 
 /** Longer sequences have no drafts where all slots share one large pool of KV cells. */
 const longestInPool = 8192
+
+const mebibyte = 2 ** 20
+const mostBytes = 8192 * mebibyte
+/** The share of the free memory that the cache takes where nothing is set. */
+const freeShare = 1 / 4
 
 ignoreStopSignals()
 process.once('disconnect', () => process.exit(0))
@@ -156,4 +166,37 @@ async function warmUp(backend: Backend): Promise<void> {
   await backend.step([{ slot: 0, position: 0, tokens: [token], outputs: [0], sampler }])
   sampler.dispose()
   backend.release(0)
+}
+
+/**
+ * Bytes of the cache in RAM.
+ *
+ * @param setting - in MiB, or `auto`
+ * @param free - bytes that are free when the model is loaded
+ * @param engines - that share them
+ */
+function cacheSize(setting: number | 'auto', free: number, engines: number): number {
+  if (setting !== 'auto') return setting * mebibyte
+  return Math.floor(Math.min(mostBytes, free * freeShare) / Math.max(1, engines))
+}
+
+/**
+ * The memory of an engine's cache, and its files where there are to be any.
+ *
+ * @param ramBytes - of the cache; what unloaded models leave behind takes as much at most
+ */
+function stateFilesOf(
+  { disk, unloaded, slotFolder, key }: CacheSettings,
+  ramBytes: number,
+  logger: Logger,
+): Pick<EngineParts, 'stateFiles' | 'slotFiles' | 'stateMemory'> {
+  const waiting = { limitBytes: ramBytes, isUrgent: true, whenClosing: true }
+  const folder = disk ?? (unloaded === undefined ? undefined : { folder: unloaded, ...waiting })
+  return {
+    stateMemory: new TouchedMemory(),
+    ...(folder === undefined
+      ? {}
+      : { stateFiles: new StateFolder({ ...folder, ...defined({ key }) }, systemClock, logger) }),
+    ...(slotFolder === undefined ? {} : { slotFiles: new SlotFolder(slotFolder, key) }),
+  }
 }

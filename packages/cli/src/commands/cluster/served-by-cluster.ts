@@ -1,10 +1,18 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import { ClusterDirectory, ClusterFront, sharedCounter } from '@cllm/cluster'
+import {
+  ClusterDirectory,
+  ClusterFront,
+  JobQueue,
+  type RedisBus,
+  sharedCounter,
+  SharedResults,
+} from '@cllm/cluster'
 import { AdapterSet, NamedModels } from '@cllm/host'
 import { CllmError, type Logger, type PluginRegistry } from '@cllm/core'
-import { limitWindowSeconds } from '@cllm/http-koa'
-import { openSharedBatches } from '../../batches/open-shared-batches.js'
+import { type BatchJob, limitWindowSeconds, type OpenBatches } from '@cllm/http-koa'
+import { SharedAnswers } from '../../batches/shared-answers.js'
+import { SharedBatchStore } from '../../batches/shared-batch-store.js'
 import { openClusterKeys } from '../../keys/cluster-keys.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { connectBus } from './connect-bus.js'
@@ -55,5 +63,34 @@ export async function servedByCluster(
     },
     death: new Promise(() => {}),
     setLogLevel: () => {},
+  }
+}
+
+/** Batches of a cluster, which are left by closing them. */
+interface OpenSharedBatches extends OpenBatches {
+  readonly close: () => Promise<void>
+}
+
+/**
+ * Opens the batches of a cluster on its server.
+ *
+ * @throws `cluster_unavailable`
+ */
+async function openSharedBatches(bus: RedisBus, logger: Logger): Promise<OpenSharedBatches> {
+  const queue = await JobQueue.open<BatchJob>(bus, 'batch', logger)
+  const store = new SharedBatchStore(bus)
+  return {
+    store,
+    answers: new SharedAnswers(store, new SharedResults(bus, 'batch:results')),
+    queue: {
+      isForgetful: false,
+      add: async (jobs) => await queue.add(jobs),
+      remove: async (id) => await queue.remove(id),
+      async process(concurrency, run, onBegin) {
+        await queue.process(concurrency, async ({ data }, signal) => await run(data, signal))
+        await onBegin()
+      },
+    },
+    close: async () => await queue.close(),
   }
 }
