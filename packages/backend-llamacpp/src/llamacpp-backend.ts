@@ -89,6 +89,7 @@ export class LlamaCppBackend implements Backend {
   readonly media?: MediaEncoder
   readonly interrupt?: () => void
   readonly shift?: NonNullable<Backend['shift']>
+  readonly preferSlot: Backend['preferSlot']
   readonly #costs: PassCosts
   readonly #filler: BatchFiller
   /** Whether a step is under way that can be left. */
@@ -108,6 +109,7 @@ export class LlamaCppBackend implements Backend {
     if (parts.encoder !== undefined) this.media = parts.encoder
     const { abortable, cells } = parts
     if (parts.canShift) this.shift = (slot, keep, discard) => cells.shift(slot, keep, discard)
+    this.preferSlot = parts.kvUnified ? ([first]) => first! : preferSlot
     if (abortable !== undefined) {
       this.interrupt = () => {
         if (!this.#canLeave) return
@@ -152,8 +154,11 @@ export class LlamaCppBackend implements Backend {
     }
     if (batch.length > 0) this.adapters?.prepare(batch)
     const { vectors } = this.parts
-    const isMixed = vectors !== undefined && batch.some(({ media }) => media !== undefined)
-    return isMixed ? await this.#stepMixed(batch, vectors) : await this.#step(batch)
+    if (vectors === undefined) return await this.#step(batch)
+    for (const { media } of batch) {
+      if (media !== undefined) return await this.#stepMixed(batch, vectors)
+    }
+    return await this.#step(batch)
   }
 
   /** A step whose prompts have images, too. */
@@ -232,10 +237,6 @@ export class LlamaCppBackend implements Backend {
 
   release(slot: SlotId): void {
     this.parts.cells.clear(slot)
-  }
-
-  preferSlot(free: readonly SlotId[], used: readonly SlotId[]): SlotId {
-    return this.parts.kvUnified ? free[0]! : preferSlot(free, used)
   }
 
   layoutMs(used: readonly SlotId[]): number {

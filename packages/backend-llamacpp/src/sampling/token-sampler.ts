@@ -18,7 +18,7 @@ export interface SamplerConstraint {
 /** Draws the tokens of one sequence from the logits of the context's last forward pass. */
 export abstract class TokenSampler implements Sampler {
   /** Of its constraint. */
-  forced?: NonNullable<Sampler['forced']>
+  declare forced?: NonNullable<Sampler['forced']>
   /**
    * Prepares the draw of the token after `position`, while the threads compute.
    * @param tokens - the tokens of the batch item, starting at position `start`

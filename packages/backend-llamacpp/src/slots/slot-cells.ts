@@ -100,7 +100,7 @@ export class SlotCells {
   /** The position in llama.cpp of the token with an index in the slot; of a vector in a grid, that of the first. */
   positionOf(slot: SlotId, index: number): number {
     let position = index
-    for (const { start, length, positions, isGrid } of this.runs(slot)) {
+    for (const { start, length, positions, isGrid } of this.#runs[slot] ?? []) {
       if (index >= start + length) position += positions - length
       else if (isGrid && index > start) position += start - index
     }
@@ -160,7 +160,7 @@ export class SlotCells {
     const length = this.length(slot)
     // parts of a run cannot be told from each other
     if (this.#runAt(slot, length) !== undefined) return this.emptied(slot)
-    this.#dropRuns(slot, length)
+    this.#resize(slot, length)
     const position = this.positionOf(slot, length)
     if (this.context.getSequenceKvCacheMaxPosition(slot) < position) return
     if (!this.context.removeTokenCellsFromSequence(slot, position, -1)) {
@@ -242,13 +242,10 @@ export class SlotCells {
     return this.runs(slot).find(({ start, length }) => start < index && index < start + length)
   }
 
-  #dropRuns(slot: SlotId, length: number): void {
-    const runs = this.runs(slot)
-    if (runs.length > 0) this.#runs[slot] = runs.filter(({ start }) => start < length)
-  }
-
   #resize(slot: SlotId, length: number): void {
-    this.#dropRuns(slot, length)
+    const runs = this.#runs[slot]
+    if (runs !== undefined && runs.length > 0)
+      this.#runs[slot] = runs.filter(({ start }) => start < length)
     this.#lengths[slot] = length
     this.#pool?.resize(slot, length)
   }

@@ -147,8 +147,11 @@ export class ChatTemplate {
    * beginning, which changes with each new one: it is then a part of the user's message before or after it.
    */
   #render(given: readonly ChatMessage[], context: Readonly<Record<string, unknown>>): string {
-    const isLater = ({ role }: ChatMessage, index: number) => role === 'system' && index > 0
-    const isKept = !given.some(isLater) || (this.#keepsSystem ??= keepsLaterSystem(this.#template))
+    let isKept = true
+    for (let index = 1; index < given.length && isKept; index++) {
+      if (given[index]!.role !== 'system') continue
+      isKept = this.#keepsSystem ??= keepsLaterSystem(this.#template)
+    }
     const messages = isKept ? given : withUserForSystem(given)
     const [system, user, ...others] = messages
     let attempts = [messages]
@@ -192,7 +195,9 @@ function markMedia(messages: readonly ChatMessage[]): {
   readonly messages: readonly ChatMessage[]
   readonly mark?: string
 } {
-  if (messages.every(({ media = [] }) => media.length === 0)) return { messages }
+  let count = 0
+  for (const { media } of messages) count += media?.length ?? 0
+  if (count === 0) return { messages }
   const mark = unusedCharacter(messages.map(({ content }) => content))
   const marked = messages.map(({ media = [], ...message }) => {
     let content = ''

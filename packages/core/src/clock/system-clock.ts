@@ -6,16 +6,19 @@ const longest = 2 ** 31 - 1
 /** Real time: the monotonic clock, moved to the epoch at start-up. */
 export const systemClock: Clock = Object.freeze({
   now: () => performance.timeOrigin + performance.now(),
-  at(at: number, callback: () => void, { keepsAlive = false }: TimerOptions = {}) {
-    let timer: NodeJS.Timeout
-    const wait = (): void => {
-      // Timers count whole milliseconds: rounding up keeps the promise that `now()` has reached `at`.
-      const milliseconds = Math.max(0, Math.ceil(at - systemClock.now()))
-      timer = setTimeout(milliseconds > longest ? wait : callback, Math.min(milliseconds, longest))
-      if (!keepsAlive) timer.unref()
+  at(at: number, callback: () => void, options: TimerOptions = {}) {
+    // Timers count whole milliseconds: rounding up keeps the promise that `now()` has reached `at`.
+    const milliseconds = Math.max(0, Math.ceil(at - systemClock.now()))
+    let cancelNext: (() => void) | undefined
+    const timer =
+      milliseconds > longest
+        ? setTimeout(() => (cancelNext = systemClock.at(at, callback, options)), longest)
+        : setTimeout(callback, milliseconds)
+    if (options.keepsAlive !== true) timer.unref()
+    return () => {
+      clearTimeout(timer)
+      cancelNext?.()
     }
-    wait()
-    return () => clearTimeout(timer)
   },
 })
 

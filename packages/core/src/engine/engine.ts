@@ -143,14 +143,11 @@ export class Engine {
       this.#publish()
       const record = step && this.#append(step, await step.outcome)
       this.observers.tell('onTurn', this.clock.now() - began, record)
-      if (step === undefined) await this.#idle()
+      if (step !== undefined) continue
+      const again = await this.between.onIdle()
+      if (again <= this.clock.now()) continue
+      await this.between.sleep(Math.min(again, this.#planWakesAt, this.table.wakesAt()))
     }
-  }
-
-  async #idle(): Promise<void> {
-    const again = await this.between.onIdle()
-    if (again <= this.clock.now()) return
-    await this.between.sleep(Math.min(again, this.#planWakesAt, this.table.wakesAt()))
   }
 
   /** The loop and its end: however it ends, every request gets an answer. */
@@ -194,7 +191,7 @@ export class Engine {
         if (ready !== undefined) await ready
         const startedAt = this.clock.now()
         this.observers.tell('onStepStart', parts, startedAt)
-        const outcome = this.between.alone(() => runStep(this.backend, parts))
+        const outcome = this.between.alone(runStep, this.backend, parts)
         return { parts, startedAt, outcome }
       }
       this.#planWakesAt = wakeAt ?? Infinity

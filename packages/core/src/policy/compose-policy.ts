@@ -57,7 +57,8 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
       if (state.running.length === 0 || (canAdmit && state.freeSlots > 0)) {
         const rest = next[Symbol.iterator]()
         const first = rest.next()
-        next = first.done === true ? [] : begun(first.value, rest)
+        if (first.done === true) next = []
+        else next = state.waiting.size === 1 ? [first.value] : begun(first.value, rest)
       }
       return { preempt, reject, ...synchronous(batching.plan(state, next), 'plan') }
     },

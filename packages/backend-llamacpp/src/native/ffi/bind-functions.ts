@@ -1,10 +1,12 @@
 import koffi from 'koffi'
+import { promisify } from 'node:util'
 import {
   type Bound,
   deviceFunctions,
   ggmlFunctions,
   llamaFunctions,
   mediaFunctions,
+  type NativeFunction,
   registryFunctions,
 } from './functions.js'
 import { type CType, type Pointer, type StructName, structs, type Value } from './structs.js'
@@ -77,14 +79,19 @@ export function addressOf(array: NodeJS.TypedArray): Pointer {
   return koffi.address(array)
 }
 
+/** A native function that runs on libuv's thread pool. */
+export function onPool<A extends readonly unknown[], R>({
+  async: run,
+}: Pick<NativeFunction<R, A>, 'async'>): (...args: A) => Promise<R> {
+  return promisify(run) as unknown as (...args: A) => Promise<R>
+}
+
 /** Runs a native function on libuv's thread pool. */
-export function runAsync<A extends readonly unknown[], R>(
-  run: { async(...args: [...A, (error: Error | null, result: R) => void]): void },
+export async function runAsync<A extends readonly unknown[], R>(
+  run: Pick<NativeFunction<R, A>, 'async'>,
   ...args: A
 ): Promise<R> {
-  return new Promise((resolve, reject) => {
-    run.async(...args, (error, result) => (error === null ? resolve(result) : reject(error)))
-  })
+  return await onPool(run)(...args)
 }
 
 function bindLibrary<T extends Signatures>(path: string, signatures: T): Bound<T> {

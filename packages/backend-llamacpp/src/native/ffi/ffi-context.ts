@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { type NativeFunctions, runAsync, viewMemory } from './bind-functions.js'
+import { type NativeFunctions, onPool, runAsync, viewMemory } from './bind-functions.js'
 import { contextParams, ThreadPool } from './context-params.js'
 import { FfiAdapter } from './ffi-model.js'
 import type { Pointer, Value } from './structs.js'
@@ -51,6 +51,7 @@ export class FfiContext implements LogitsContext {
   /** Logits by their address: a view costs more than a lookup, and llama.cpp keeps them in place. */
   readonly #logits = new Map<Pointer, Float32Array>()
   readonly #calls = new NativeCalls()
+  readonly #decode: (context: Pointer, batch: Value<'llama_batch'>) => Promise<number>
   #freed: Promise<void> | undefined
 
   constructor(
@@ -59,6 +60,7 @@ export class FfiContext implements LogitsContext {
   ) {
     this.#memory = functions.llama_get_memory(parts.context)
     this.#batch = new TokenBatch(parts.batchSize, parts.planes)
+    this.#decode = onPool(functions.llama_decode)
   }
 
   /** Makes a context, or returns undefined where llama.cpp cannot. */
@@ -91,8 +93,10 @@ export class FfiContext implements LogitsContext {
     }
   }
 
-  decodeBatch(runs: readonly SequenceRun[]): Promise<boolean> {
-    return this.#calls.during(this.#decode(runs))
+  async decodeBatch(runs: readonly SequenceRun[]): Promise<boolean> {
+    this.#check()
+    this.#batch.write(runs)
+    return await this.#calls.during(this.#compute(this.#batch.native))
   }
 
   get vectorSize(): number {
@@ -115,17 +119,11 @@ export class FfiContext implements LogitsContext {
     }
   }
 
-  async #decode(runs: readonly SequenceRun[]): Promise<boolean> {
-    this.#check()
-    this.#batch.write(runs)
-    return await this.#compute(this.#batch.native)
-  }
-
   async #compute(batch: Value<'llama_batch'>): Promise<boolean> {
-    const { llama_decode: decode, llama_synchronize: synchronize } = this.functions
+    const { llama_decode: decodeHere, llama_synchronize: synchronize } = this.functions
     const { context, onGpu } = this.parts
     // Where the GPU has all layers, the call only hands the work over, sooner than a thread would have woken.
-    const result = onGpu === 'all' ? decode(context, batch) : await runAsync(decode, context, batch)
+    const result = onGpu === 'all' ? decodeHere(context, batch) : await this.#decode(context, batch)
     if (result === 0) {
       if (onGpu === 'none') synchronize(context)
       else await runAsync(synchronize, context)

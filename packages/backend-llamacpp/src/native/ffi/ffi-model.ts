@@ -52,7 +52,8 @@ export class FfiModel implements NativeModel {
   }
 
   tokenize(text: string, special: boolean): Uint32Array {
-    const { vocabulary } = this
+    this.checkOpen()
+    const vocabulary = this.#vocabulary
     const { llama_tokenize: tokenize } = this.functions
     const bytes = encoder.encode(text)
     for (let room = bytes.length + 2; ;) {

@@ -63,7 +63,7 @@ export class StepCostModel {
 
   /** Milliseconds of a step's prompt chunks; 0 for none. */
   prefillMs(chunks: readonly Chunk[]): number {
-    return this.predict({ decoding: [], chunks })
+    return this.fit.predict(stepFeatures({ decoding: [], chunks }))
   }
 
   /** Milliseconds that prompt tokens behind `context` others add to a step that has chunks anyway. */

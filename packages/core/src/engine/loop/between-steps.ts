@@ -83,11 +83,14 @@ export class BetweenSteps {
   }
 
   /** Runs a step, or what else nothing may be computed beside: at once after {@link beforeStep}. */
-  async alone<Result>(run: () => Promise<Result>): Promise<Result> {
+  async alone<Of extends readonly unknown[], Result>(
+    run: (...of: Of) => Promise<Result>,
+    ...of: Of
+  ): Promise<Result> {
     const paused = this.#pause()
     if (paused !== undefined) await paused
     try {
-      return await run()
+      return await run(...of)
     } finally {
       this.#isAlone = false
       for (const work of this.#works) work.resume?.()

@@ -100,11 +100,10 @@ export class Programs implements EngineObserver, ProgramsView {
     program.keptTokens = slot.length
   }
 
-  /** A slot loses what it keeps. */
-  onLost(slot: Slot): void {
-    const { program } = slot
+  /** A slot loses what it keeps of a program. */
+  onLost(slot: Slot, program: Program): void {
     slot.program = undefined
-    if (program === undefined || this.slots.get(program) !== slot) return
+    if (this.slots.get(program) !== slot) return
     this.slots.delete(program)
     program.keptTokens = 0
   }

@@ -1,4 +1,5 @@
 import {
+  type SchedulerState,
   type SequenceView,
   type Step,
   StepCostModel,
@@ -7,10 +8,8 @@ import {
   workOf,
 } from '@cllm/core'
 import { z } from 'zod'
-import { Anticipation } from '../../kit/anticipation.js'
 import { type PromptChunk, chooseChunks } from '../../kit/choose-chunks.js'
 import { limitsOf, sloOption } from '../../kit/service-limits.js'
-import { isWaiting } from '../../kit/waiting-heap.js'
 import { jointChunks } from './joint-chunks.js'
 import { JointCosts } from './joint-costs.js'
 
@@ -110,7 +109,7 @@ export const adaptive = defineBatching({
         // Most steps: no prompt runs or may.
         if (prompts === 0) {
           leftOut.delete(group)
-          return stepOf([], decoding.slice(0, batchSize))
+          return stepOf(state, [], decoding.slice(0, batchSize))
         }
 
         const waiting = next[Symbol.iterator]()
@@ -138,7 +137,7 @@ export const adaptive = defineBatching({
               prompts,
               slackMs: (request) => slackOf(request, now),
             })
-            return stepOf(joint, decoding)
+            return stepOf(state, joint, decoding)
           }
         }
         const spareMs = ms - decodeMs - (now - (leftOutSince ?? now))
@@ -152,10 +151,10 @@ export const adaptive = defineBatching({
         })
         if (chunks.length === 0) {
           leftOut.delete(group)
-          return stepOf([], decoding.slice(0, batchSize))
+          return stepOf(state, [], decoding.slice(0, batchSize))
         }
         if (decoding.length > 0 && leftOutSince === undefined) leftOut.set(group, now)
-        return stepOf(chunks, [])
+        return stepOf(state, chunks, [])
       },
       observe(event) {
         if (event.type === 'step') {
@@ -182,12 +181,16 @@ export const adaptive = defineBatching({
   },
 })
 
-function stepOf(chunks: readonly PromptChunk[], decoding: readonly SequenceView[]): Step {
+function stepOf(
+  { waiting }: Pick<SchedulerState, 'waiting'>,
+  chunks: readonly PromptChunk[],
+  decoding: readonly SequenceView[],
+): Step {
   const admit: string[] = []
   const run: { readonly id: string; readonly tokens: number }[] = []
   for (const { id } of decoding) run.push({ id, tokens: 1 })
   for (const { request, tokens } of chunks) {
-    if (isWaiting(request)) admit.push(request.id)
+    if (waiting.has(request.id)) admit.push(request.id)
     run.push({ id: request.id, tokens })
   }
   return { admit, run }
@@ -225,5 +228,56 @@ class Trials {
     this.#decisions = 0
     this.#interval = Math.min(2 * this.#interval, longestInterval)
     return true
+  }
+}
+
+/** The share of ends that must have been followed before another one is waited for. */
+const worthWaiting = 0.5
+/** How much each end counts for that share. */
+const weight = 1 / 8
+/** Starts high, so that waiting is tried: without it, a client finds busy cores and returns later. */
+const shareAtFirst = 0.75
+
+/**
+ * Expects the next request of a client whose last one has just ended. Clients that send one request
+ * after the other come back within milliseconds, just too late for the step that begins at once: a
+ * step later for them, and a hole among the slots meanwhile. Where experience says that they come,
+ * a step waits for them a moment (anticipatory scheduling: Iyer and Druschel, SOSP '01).
+ */
+class Anticipation {
+  /** When the requests ended whose followers are still due, the oldest first. */
+  #due: number[] = []
+  #share = shareAtFirst
+  #patienceMs = 0
+
+  /** A request has ended as it should. */
+  ended(now: number): void {
+    this.#due.push(now)
+  }
+
+  /** A request has come. */
+  arrived(now: number): void {
+    this.#giveUp(now)
+    if (this.#due.shift() !== undefined) this.#share += weight * (1 - this.#share)
+  }
+
+  /**
+   * Until when to wait for the requests that are due, or undefined when it is not worth it.
+   *
+   * @param patienceMs - how long after an end its follower is waited for
+   */
+  waitUntil(now: number, patienceMs: number): number | undefined {
+    this.#patienceMs = patienceMs
+    this.#giveUp(now)
+    const last = this.#due.at(-1)
+    return last === undefined || this.#share < worthWaiting ? undefined : last + patienceMs
+  }
+
+  #giveUp(now: number): void {
+    let late = 0
+    while (late < this.#due.length && this.#due[late]! + this.#patienceMs <= now) late++
+    if (late === 0) return
+    this.#share *= (1 - weight) ** late
+    this.#due.splice(0, late)
   }
 }
