@@ -154,11 +154,8 @@ export class LlamaCppBackend implements Backend {
     }
     if (batch.length > 0) this.adapters?.prepare(batch)
     const { vectors } = this.parts
-    if (vectors === undefined) return await this.#step(batch)
-    for (const { media } of batch) {
-      if (media !== undefined) return await this.#stepMixed(batch, vectors)
-    }
-    return await this.#step(batch)
+    const isMixed = vectors !== undefined && batch.some(({ media }) => media !== undefined)
+    return isMixed ? await this.#stepMixed(batch, vectors) : await this.#step(batch)
   }
 
   /** A step whose prompts have images, too. */

@@ -195,9 +195,7 @@ function markMedia(messages: readonly ChatMessage[]): {
   readonly messages: readonly ChatMessage[]
   readonly mark?: string
 } {
-  let count = 0
-  for (const { media } of messages) count += media?.length ?? 0
-  if (count === 0) return { messages }
+  if (messages.every(({ media = [] }) => media.length === 0)) return { messages }
   const mark = unusedCharacter(messages.map(({ content }) => content))
   const marked = messages.map(({ media = [], ...message }) => {
     let content = ''

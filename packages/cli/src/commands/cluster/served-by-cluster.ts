@@ -67,9 +67,7 @@ export async function servedByCluster(
 }
 
 /** Batches of a cluster, which are left by closing them. */
-interface OpenSharedBatches extends OpenBatches {
-  readonly close: () => Promise<void>
-}
+type OpenSharedBatches = OpenBatches & { readonly close: () => Promise<void> }
 
 /**
  * Opens the batches of a cluster on its server.

@@ -63,17 +63,14 @@ export function askedConstraints(fields: AskingFields): readonly FieldConstraint
     throw unsupported('structural_tag', 'use tools with strict, or a grammar')
   }
   const { guided_json: json, guided_regex: regex, guided_choice: choice } = fields
-  const asked: FieldConstraint[] = []
-  for (const one of [
+  const asked = [
     format && formatConstraint(format),
     fields.grammar === undefined ? undefined : grammarConstraint(fields.grammar),
     schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } as const },
     ...(outputs === undefined ? [] : guidedConstraints('structured_outputs.', outputs)),
     ...guidedConstraints('guided_', { json, regex, choice, grammar: fields.guided_grammar }),
-  ]) {
-    if (one !== undefined) asked.push(one)
-  }
-  return asked
+  ]
+  return asked.filter((one) => one !== undefined)
 }
 
 type GuidedOutputs = NonNullable<GuidedFields['structured_outputs']>

@@ -1,6 +1,6 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { requestId } from '@cllm/host'
-import { type CollectedAnswer, collectAnswer } from '../../../chat/answer/create-answer-parser.js'
+import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
 import {
   type EndEvent,
   mergeGenerations,
@@ -48,8 +48,7 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
       chatChunks(call, generations, form, { head, includeUsage, hasTimings, customs }, write),
     )
   }
-  const answers: Promise<CollectedAnswer>[] = []
-  for (const generation of generations) answers.push(collectAnswer(generation, form))
+  const answers = generations.map(async (generation) => await collectAnswer(generation, form))
   const choices: object[] = []
   const ends: EndEvent[] = []
   let reasoned = 0
