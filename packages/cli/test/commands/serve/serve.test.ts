@@ -28,7 +28,8 @@ scheduler: { max_batch_size: 32, batch_timeout_ms: 500, request_timeout: 60.0 }
     new URL('../../../../../examples/scheduler-plugin/shortest-first.js', import.meta.url),
   )
   const args = ['--config', file, '--plugin', plugin, '--policy', 'shortest-first']
-  const server = await serve(t, ...args, '--body-limit', '2048', '--ignore-memory-check')
+  const limits = ['--body-limit', '2048', '--ignore-memory-check', '--drain-timeout', '600']
+  const server = await serve(t, ...args, ...limits)
   const { url } = server
 
   t.test("the original server's YAML starts it, with one warning and a plugin", async (t) => {
@@ -158,7 +159,7 @@ scheduler: { max_batch_size: 32, batch_timeout_ms: 500, request_timeout: 60.0 }
 t.test(
   'a rolling restart behind a proxy loses nothing, and a second signal ends at once',
   async (t) => {
-    const args = [...quickModel, '--slots', '4', '--drain-timeout', '60']
+    const args = [...quickModel, '--slots', '4', '--drain-timeout', '600']
     const first = await serve(t, ...args)
     const second = await serve(t, ...args)
     const upstreams = [first.url, second.url]

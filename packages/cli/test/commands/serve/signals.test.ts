@@ -14,6 +14,8 @@ import { until } from '../../until.js'
 const whole = /"done":true,"generated_tokens":150/
 /** As long for the quick model. */
 const saga = { ...story, max_tokens: 5_000 }
+/** As long as any machine needs. */
+const drain = ['--drain-timeout', '600']
 /** What does not end before it is ended. */
 const epic = { ...story, max_tokens: 30_000 }
 
@@ -45,7 +47,15 @@ t.test('SIGTERM after a model was fetched lets what runs finish', async (t) => {
   t.teardown(() => sources.close())
   const spec = sources.upload('test/stories', 'stories.gguf', await readFile(model))
   const own = { HF_ENDPOINT: sources.env['HF_ENDPOINT'], CLLM_CACHE: join(folder, 'models') }
-  const { child, url, generate, exit } = await serve(t, own, '--model', spec, '--slots', '2')
+  const { child, url, generate, exit } = await serve(
+    t,
+    own,
+    '--model',
+    spec,
+    '--slots',
+    '2',
+    ...drain,
+  )
   const [engine = 0] = childrenOf(child)
   const streams = [generate(), generate(), generate(), generate()]
   await Promise.race(streams)
@@ -72,7 +82,7 @@ t.test(
       args: [fileURLToPath(new URL(entry, import.meta.url))],
     }
     const options = JSON.stringify({ mcp: { servers: { tools } } })
-    const args = ['--drain-timeout', '60', '--protocol-options', options]
+    const args = [...drain, '--protocol-options', options]
     const { child, url, generate, exit } = await serve(
       t,
       {},
@@ -95,7 +105,7 @@ t.test(
 t.test('the engine ignores the Ctrl-C that a terminal sends it too', async (t) => {
   // The server takes that which npm passes on as well for the same one.
   const npm = { npm_lifecycle_event: 'npx' }
-  const { child, generate, exit } = await serve(t, npm, ...quickModel)
+  const { child, generate, exit } = await serve(t, npm, ...quickModel, ...drain)
   const streams = await Promise.all([generate(saga), generate(saga)])
   process.kill(-child.pid!, 'SIGINT')
   process.kill(-child.pid!, 'SIGTERM') // a second SIGINT at once would be lost
@@ -105,7 +115,6 @@ t.test('the engine ignores the Ctrl-C that a terminal sends it too', async (t) =
 
 // SIGTERM: see the rolling restart in serve.test.ts.
 t.test('a second Ctrl-C ends it at once, the engine too', async (t) => {
-  const drain = ['--drain-timeout', '600']
   const { child, url, generate, exit } = await serve(t, {}, ...quickModel, ...drain)
   const [engine = 0] = childrenOf(child)
   const stream = await generate(epic)
