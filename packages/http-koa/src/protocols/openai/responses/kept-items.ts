@@ -32,6 +32,8 @@ export interface ConversationObject {
 export interface Kept<Kind = ResponseObject | ConversationObject> {
   readonly object: Kind
   readonly items: readonly KeptItem[]
+  /** The fields of what asks for it, while it is computed in the background: whoever finds it unfinished goes on. */
+  readonly fields?: object
 }
 
 /** A response that is computed now. */
@@ -43,12 +45,6 @@ interface Running {
 
 /** Tells these files from the states of engines. */
 const key = 'responses of cllm'
-
-/** Why a response has no answer that a former process was to compute. */
-const restarted = {
-  code: 'server_error',
-  message: 'The server was restarted while it computed this response',
-}
 
 /**
  * Responses and conversations in a folder: a file each, under the name of the API key that made it, so
@@ -85,14 +81,14 @@ export class KeptItems {
     return isWritten
   }
 
-  /** @throws `not_found` */
+  /** With `fields` where it is to be computed and is not: its server ended. @throws `not_found` */
   async response(owner: string, id: string, field = 'id'): Promise<Kept<ResponseObject>> {
     return await this.#inTurn(async () => {
       // Before it is read: it may be cancelled meanwhile.
       const isRunning = this.#running.has(scopeOf(owner, id))
-      const { object, items } = await this.#get<ResponseObject>(owner, id, 'response', field)
-      const isLost = object.status === 'in_progress' && !isRunning
-      return { object: isLost ? { ...object, status: 'failed', error: restarted } : object, items }
+      const { fields, ...kept } = await this.#get<ResponseObject>(owner, id, 'response', field)
+      const isLost = kept.object.status === 'in_progress' && !isRunning
+      return isLost ? { ...kept, fields: fields ?? {} } : kept
     })
   }
 
@@ -149,11 +145,13 @@ export class KeptItems {
     })
   }
 
-  /** Notes that a response is computed, until it is {@link finish}ed; `ending` ends it before. */
-  begin(owner: string, id: string, ending: AbortController): void {
+  /** Notes that a response is computed, until it is {@link finish}ed; `ending` ends it before. False: it is already. */
+  begin(owner: string, id: string, ending: AbortController): boolean {
+    if (this.#running.has(scopeOf(owner, id))) return false
     let finish = (): void => {}
     const finished = new Promise<void>((resolve) => (finish = resolve))
     this.#running.set(scopeOf(owner, id), { ending, finish, finished })
+    return true
   }
 
   /** Ends a response that is computed now; resolves when it is. */

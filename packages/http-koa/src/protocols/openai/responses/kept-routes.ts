@@ -9,7 +9,7 @@ import { pageOf } from '../../batches/batches-context.js'
 import { type OpenAiContext, secondsNow } from '../openai-context.js'
 import type { ConversationObject, Kept, KeptItem, KeptItems } from './kept-items.js'
 import { itemsSchema, keptInput } from './responses-input.js'
-import { ownerOf } from './responses.js'
+import { answerAgain, ownerOf } from './responses.js'
 
 const readSchema = z.object({
   stream: z.enum(['true', 'false'], 'true or false').optional(),
@@ -147,6 +147,8 @@ async function readResponse(
   openAi: OpenAiContext,
 ): Promise<Answer> {
   const id = idIn(call)
+  const kept = await keptBy(openAi).response(ownerOf(call), id)
+  if (kept.fields !== undefined) await answerAgain(call, openAi, kept)
   const { object: response } = await keptBy(openAi).response(ownerOf(call), id)
   const { stream, starting_after: afterId = -1 } = call.query
   if (stream !== 'true') return response
@@ -166,10 +168,11 @@ async function readResponse(
 async function cancel(call: Call, openAi: OpenAiContext): Promise<Answer> {
   const [owner, id] = [ownerOf(call), idIn(call)]
   const kept = keptBy(openAi)
-  const { object: response } = await kept.response(owner, id)
+  const { object: response, items, fields } = await kept.response(owner, id)
   if (response.background !== true) {
     throw new CllmError('invalid_request', 'Only responses in the background can be cancelled')
   }
-  await kept.cancel(owner, id)
+  if (fields === undefined) await kept.cancel(owner, id)
+  else await kept.put(owner, { object: { ...response, status: 'cancelled' }, items })
   return (await kept.response(owner, id)).object
 }

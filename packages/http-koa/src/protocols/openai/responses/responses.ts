@@ -5,11 +5,13 @@ import { publicError } from '../../../errors/public-error.js'
 import { startGeneration } from '../../../request/generation.js'
 import { countPrompt } from '../../../request/prompt-text.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
-import type { Answer, CallOf } from '../../../routes/call.js'
+import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { openModel } from '../../../routes/driver.js'
 import { encodeAll, encoded, eventStream, StreamReply } from '../../../routes/reply.js'
+import type { ResumableStreams } from '../../../stream/resumable-streams.js'
 import { withMcpTools } from '../../mcp/mcp-servers.js'
 import { type OpenAiContext, openAiDefaults } from '../openai-context.js'
+import { openAiErrorBody } from '../openai-error.js'
 import { customInput } from '../tools/custom-tools.js'
 import type { Kept, KeptItem, KeptItems, ResponseObject } from './kept-items.js'
 import { type ItemKind, newItem, responseEnd, responseHead } from './response-object.js'
@@ -120,19 +122,53 @@ async function keepTurn(
   return isKept
 }
 
-/**
- * Answers at once, and computes on until the response is cancelled or removed: in the server, so that its
- * end loses the answer, while that of an engine does not.
- */
+/** Answers at once, and computes on until the response is cancelled or removed. */
 async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<Answer> {
   const { fields, streams } = call
-  const { kept } = openAi
   if (fields.store === false) throw expectedField('background', 'store to be true')
   if (streams === undefined) throw unsupported('background', 'a batch is computed so anyway')
-  const id = newId(call)
+  // Another process that computes it again draws the same.
+  const wish = fields.seed ?? openAi.defaults['/v1/responses'].set?.seed ?? -1
+  const seed = wish < 0 ? call.random.uint32() : wish
+  const own = { ...call, fields: { ...fields, seed } }
+  const { object, session } = (await compute(own, streams, openAi))!
+  if (fields.stream !== true) return object
+  return new StreamReply(eventStream, async (writer) => {
+    await session.read({ afterId: -1 }, writer, call.signal)
+  })
+}
+
+/** Computes a response whose server ended while it did. */
+export async function answerAgain(
+  call: Call,
+  openAi: OpenAiContext,
+  { fields, ...lost }: Kept<ResponseObject>,
+): Promise<void> {
+  // JSON has no infinite numbers: they are what was left out.
+  const given = Object.entries(fields ?? {}).filter(([, value]) => value !== null)
+  const own = { ...call, fields: Object.fromEntries(given) } as ResponsesCall
+  try {
+    await compute(own, call.streams!, openAi, lost.object)
+  } catch (error) {
+    const { code, message } = openAiErrorBody(publicError(error, call.logger)).error
+    const object = { ...lost.object, status: 'failed', error: { code, message } }
+    await openAi.kept!.finish(ownerOf(call), { ...lost, object })
+  }
+}
+
+/** @param lost - the response as it was begun before; undefined where it is computed already */
+async function compute(
+  call: ResponsesCall,
+  streams: ResumableStreams,
+  openAi: OpenAiContext,
+  lost?: ResponseObject,
+) {
+  const { kept } = openAi
+  const id = lost?.id ?? newId(call)
   const owner = ownerOf(call)
-  const session = streams.begin(call.keyName, id)
   const ending = new AbortController()
+  if (lost !== undefined && !kept!.begin(owner, id, ending)) return undefined
+  const session = streams.begin(call.keyName, id)
   const signal = AbortSignal.any([ending.signal, session.signal])
   const own: ResponsesCall = {
     ...call,
@@ -141,31 +177,34 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
   }
   try {
     const asked = await ask(own, openAi, id)
-    const { generation, form, head, input } = asked
+    const { generation, form, input } = asked
+    const head = { ...asked.head, ...(lost && { created_at: lost['created_at'] }) }
     const object = { ...head, status: 'in_progress', output: [], usage: null } as ResponseObject
-    if (!(await kept!.put(owner, { object, items: input }))) {
-      throw new CllmError('storage_failed', 'The response cannot be kept; the log says why')
+    if (lost === undefined) {
+      if (!(await kept!.put(owner, { object, items: input, fields: call.fields }))) {
+        throw new CllmError('storage_failed', 'The response cannot be kept; the log says why')
+      }
+      kept!.begin(owner, id, ending)
     }
-    kept!.begin(owner, id, ending)
     streams.accept(session)
-    const encoder = responseEvents(own, generation, form, asked, (text) => session.write(text))
-    const compute = async (): Promise<void> => {
+    const options = { ...asked, head }
+    const encoder = responseEvents(own, generation, form, options, (text) => session.write(text))
+    const encode = async (): Promise<void> => {
       try {
         await encodeAll(encoder, generation.events)
       } catch (error) {
-        await encoder.fail(publicError(error, call.logger))
+        const shown = publicError(error, call.logger)
+        // The next server computes what this one can no longer.
+        if (shown.code !== 'shutting_down') await encoder.fail(shown)
       }
       session.end()
     }
-    void compute()
-    if (fields.stream !== true) return object
+    void encode()
+    return { object, session }
   } catch (error) {
     ending.abort(error)
     throw streams.fail(session, error)
   }
-  return new StreamReply(eventStream, async (writer) => {
-    await session.read({ afterId: -1 }, writer, call.signal)
-  })
 }
 
 /** `POST /v1/responses/input_tokens`: the tokens of an input, without an answer. */

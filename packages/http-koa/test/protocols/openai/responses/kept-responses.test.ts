@@ -77,7 +77,7 @@ async function start(t: Test, { keys, isSlow = false, beforeWrite, ...more }: Ke
   const make = async (body: object, key?: string) => {
     const { status, json } = await ask('POST', path, body, key)
     t.equal(status, 200)
-    return { ...json, id: String(json['id']) }
+    return { ...json, id: String(json['id']), created_at: json['created_at'] }
   }
   return { ...server, folder, warned, ask, make, time: server.clock }
 }
@@ -246,25 +246,46 @@ t.test('a stream in the background goes on without its client', async (t) => {
   t.match((await ask('GET', `${path}/${id}`)).json, { status: 'completed', output: said('first') })
 })
 
-t.test(
-  'what is computed in the background is cancelled, removed, or lost with the server',
-  async (t) => {
-    const { ask, make, client, folder, time } = await start(t, { isSlow: true })
-    const isIdle = async () => (await client.statistics()).running === 0
-    const stopped = await make({ input: 'one', background: true })
-    const answer = await ask('POST', `${path}/${stopped.id}/cancel`)
-    t.match(answer, { status: 200, json: { id: stopped.id, status: 'cancelled' } })
-    t.match(await ask('GET', `${path}/${stopped.id}`), { json: { status: 'cancelled' } })
-    const removed = await make({ input: 'one', background: true })
-    t.equal((await ask('DELETE', `${path}/${removed.id}`)).status, 200)
-    await compute(time, isIdle)
-    t.match(await ask('GET', `${path}/${removed.id}`), unknown)
-    const lost = await make({ input: 'one', background: true })
-    const again = await start(t, { folder })
-    const status = { status: 'failed', error: { message: /restarted/ } }
-    t.match((await again.ask('GET', `${path}/${lost.id}`)).json, status)
-  },
-)
+t.test('what is computed in the background is cancelled or removed', async (t) => {
+  const { ask, make, client, time } = await start(t, { isSlow: true })
+  const isIdle = async () => (await client.statistics()).running === 0
+  const stopped = await make({ input: 'one', background: true })
+  const answer = await ask('POST', `${path}/${stopped.id}/cancel`)
+  t.match(answer, { status: 200, json: { id: stopped.id, status: 'cancelled' } })
+  t.match(await ask('GET', `${path}/${stopped.id}`), { json: { status: 'cancelled' } })
+  const removed = await make({ input: 'one', background: true })
+  t.equal((await ask('DELETE', `${path}/${removed.id}`)).status, 200)
+  await compute(time, isIdle)
+  t.match(await ask('GET', `${path}/${removed.id}`), unknown)
+})
+
+t.test('a server computes what another one computed in the background at its end', async (t) => {
+  const before = await start(t, { isSlow: true })
+  const { json: conversation } = await before.ask('POST', '/v1/conversations', {})
+  const there = `/v1/conversations/${String(conversation['id'])}`
+  const make = async (more: object = {}) =>
+    await before.make({ input: 'one', background: true, max_output_tokens: -1, ...more })
+  const [lost, left, stopped] = [await make({ metadata: { a: 'b' } }), await make(), await make()]
+  const broken = await make({ conversation: conversation['id'] })
+  let isClosed = false
+  void before.client.close().then(() => (isClosed = true))
+  await compute(before.time, () => isClosed)
+
+  const { ask, get } = await start(t, { folder: before.folder })
+  const of = async ({ id }: { id: string }) => (await ask('GET', `${path}/${id}`)).json
+  t.match(await ask('POST', `${path}/${stopped.id}/cancel`), { json: { status: 'cancelled' } })
+  t.match(await of(stopped), { status: 'cancelled' })
+  t.match(await ask('POST', path, { input: 'two', previous_response_id: lost.id }), { status: 400 })
+  const { created_at } = lost
+  for (const json of await Promise.all([of(lost), of(lost)])) t.match(json, { created_at })
+  await until(async () => (await of(lost))['status'] === 'completed')
+  t.match(await of(lost), { created_at, metadata: { a: 'b' }, output: said('first') })
+  const events = await eventsOf(await get(`${path}/${left.id}?stream=true`))
+  t.match(events[0], { type: 'response.created' })
+  t.match(events.at(-1), { type: 'response.completed', response: { output: said('first') } })
+  t.equal((await ask('DELETE', there)).status, 200)
+  t.match(await of(broken), { status: 'failed', error: { message: /There is no conversation/ } })
+})
 
 t.test('what cannot be in the background is refused', async (t) => {
   const { ask, make } = await start(t)
