@@ -13,7 +13,7 @@ const { values } = parseArgs({
     'ctx-size': { type: 'string', default: '4096' },
     orders: { type: 'string', default: 'fcfs,agents' },
     seeds: { type: 'string', default: '1,2,3' },
-    // `agents`, or a load without any
+    // `agents`, `agents:0.5` with hints of half of them, or a load without any
     dataset: { type: 'string', default: 'agents' },
     // of the lengths of Claude Code's sessions
     scale: { type: 'string', default: '0.1' },

@@ -176,7 +176,7 @@ t.test('what is wrong in a file is named with its line', async (t) => {
   t.throws(() => openDataset('azure:/no/such/file', options), /\/no\/such\/file: cannot be read/)
   t.throws(() => openDataset('burst:x', options), {
     code: 'invalid_configuration',
-    message: /expected synthetic, agents, text:FILE/,
+    message: /expected synthetic, agents, agents:SHARE, text:FILE/,
   })
 })
 
@@ -191,25 +191,56 @@ t.test('agents: programs of turns with pauses, and chats beside them, as publish
   const pauses = programs.flat().flatMap(({ pauseMs = [] }) => pauseMs)
   const within = (ms: number) => pauses.filter((pause) => pause <= ms).length / pauses.length
   t.ok(Math.abs(within(1000) - 0.8646) < 0.01 && Math.abs(within(10_000) - 0.9512) < 0.01)
+  const afterTool = (name: string) =>
+    programs.flat().flatMap(({ calls, next }) => (calls === name ? [next!.pauseMs!] : []))
+  const soon = (name: string) => {
+    const own = afterTool(name)
+    return own.filter((pause) => pause <= 1000).length / own.length
+  }
+  t.ok(soon('Read') > 0.95 && soon('Bash') < 0.82 && soon('Task') < 0.4, 'tools differ')
+  t.ok(
+    programs.every((turns) => turns.at(-1)!.calls === undefined),
+    'the last turn calls none',
+  )
   const prompts = new Set(programs.map(([item]) => JSON.stringify((item!.prompt as object[])[0])))
   t.equal(prompts.size, 4, 'of few agents, each with a system prompt')
+
+  const hinted = first(openDataset('agents:0.5', options), 3000).map(turnsOf)
+  const told = hinted.filter(([{ retainMs } = items[0]!]) => retainMs !== undefined)
+  t.ok(Math.abs(told.length / 2000 - 0.5) < 0.05, `${told.length} programs tell of their return`)
+  const says = (turns: readonly WorkItem[]) =>
+    turns.every(({ retainMs, next }) => retainMs === (next === undefined ? 0 : 10_000))
+  t.ok(told.every(says), 'each call but the last one says that another comes')
+  const untold = (all: unknown): unknown =>
+    JSON.parse(
+      JSON.stringify(all, (key, value: unknown) => (key === 'retainMs' ? undefined : value)),
+    )
+  t.same(
+    untold(hinted.slice(0, 30).map(([item]) => item)),
+    untold(items.slice(0, 30)),
+    'all else is the same',
+  )
   t.end()
 })
 
 t.test('a simulated program says all again, and goes on after its pause', async (t) => {
   const shape = { kind: 'open', rate: 10, burstiness: 1, rampMs: 0 } as const
-  const dataset = openDataset('agents', options)
+  const dataset = openDataset('agents:1', options)
   const load = simulatedLoad({ shape, dataset, seed: 1, requests: 1 })
   const [request] = load.requests
   const answer = { request: request!, tokenTimes: [], endedAt: 0, error: undefined }
   const next = load.after({ ...answer, message: undefined, usage: undefined }, 500)!
-  const { next: turn, outputTokens } = dataset.item(0)
+  const { next: turn, outputTokens, calls } = dataset.item(0)
+  t.match([request!.retainMs, next.retainMs], [10_000, turn!.next ? 10_000 : 0])
+  t.match(next.messages, [{ role: 'assistant', tool_calls: [{ function: { name: calls } }] }])
   t.equal(next.arrival, 500 + turn!.pauseMs!)
   t.equal(next.maxTokens, turn!.outputTokens)
   const [said, before] = [next.prompt, request!.prompt].map((of) => (of as () => number[])())
   t.same(said!.slice(0, before!.length + outputTokens), [
     ...before!,
-    ...Array.from({ length: outputTokens }, () => 0),
+    // What the prompt ends with is what is said first.
+    before!.at(-1),
+    ...Array.from({ length: outputTokens - 1 }, () => 0),
   ])
   t.equal(said!.length, before!.length + outputTokens + turn!.inputTokens)
   t.same(load.programs, [0, 0])

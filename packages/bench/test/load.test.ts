@@ -124,6 +124,18 @@ t.test('reasoning is text, also beside an empty content', (t) => {
   t.end()
 })
 
+t.test('a hint of when the next request comes is sent', async (t) => {
+  const item = { prompt: 'Begin.', inputTokens: 1, outputTokens: 2 }
+  const shape = { kind: 'closed', concurrency: 1, rampMs: 0 } as const
+  for (const retainMs of [undefined, 0, 10_000]) {
+    const hinted = retainMs === undefined ? item : { ...item, retainMs }
+    const dataset = { name: 'hints', timed: false, size: 1, item: () => hinted }
+    const { server } = await measure(t, {}, { dataset, shape, requests: 1 })
+    const hint = retainMs === undefined ? undefined : { retain_s: retainMs / 1000 }
+    t.same(server.received[0]!.body.cllm, hint)
+  }
+})
+
 t.test('a conversation goes on with the answers that came', async (t) => {
   const next = { prompt: 'And then?', inputTokens: 2, outputTokens: 3 }
   const item = { prompt: 'Begin.', inputTokens: 1, outputTokens: 2, next }

@@ -1,10 +1,12 @@
-import { nextNumber } from '@cllm/core'
+import { nextNumber, type TokenId } from '@cllm/core'
 import { expected } from './simulated-proposer.js'
 
 /** A part of a prompt. The same key gives the same tokens in every prompt; an empty one what a simulated model says. */
 export interface PromptPart {
   readonly key: string
   readonly tokens: number
+  /** Each token of it stands for a call of this tool. A simulated model whose prompt ends with one says it first. */
+  readonly call?: string
 }
 
 /**
@@ -13,9 +15,10 @@ export interface PromptPart {
  */
 export function promptIds(parts: readonly PromptPart[]): number[] {
   const ids: number[] = []
-  for (const { key, tokens } of parts) {
+  for (const { key, tokens, call } of parts) {
     if (key === '') {
-      for (let index = 0; index < tokens; index++) ids.push(expected)
+      const said = call === undefined ? expected : callToken(call)
+      for (let index = 0; index < tokens; index++) ids.push(said)
       continue
     }
     let state = hashOf(key)
@@ -37,3 +40,16 @@ function hashOf(key: string): number {
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
   return (hash ^ (hash >>> 13)) >>> 0
 }
+
+/** Behind all tokens of prompts. */
+const firstCall = 2 ** 29 + 1
+const called = new Map<TokenId, string>()
+
+function callToken(tool: string): TokenId {
+  const token = firstCall + (hashOf(tool) >>> 4)
+  called.set(token, tool)
+  return token
+}
+
+/** The tool whose call a token stands for. */
+export const toolOf = (token: TokenId | undefined): string | undefined => called.get(token ?? -1)

@@ -19,6 +19,7 @@ import {
 } from '@cllm/core'
 import type { MachineModel } from './machine.js'
 import { SimulatedEncoder, type SimulatedEncodes } from './simulated-encoder.js'
+import { toolOf } from './prompt-ids.js'
 import { expected } from './simulated-proposer.js'
 
 /** The size of a simulated backend. */
@@ -60,9 +61,12 @@ class SimulatedSampler implements Sampler {
   constructor(
     private readonly hash: number,
     private readonly acceptance: number,
+    private readonly promptTokens: number,
+    private readonly call: TokenId | undefined,
   ) {}
 
   draw(position: number): TokenId {
+    if (this.call !== undefined && position < this.promptTokens) return this.call
     const isExpected = mixed(this.hash, position) < this.acceptance * 2 ** 32
     return isExpected ? expected : unexpected
   }
@@ -74,7 +78,7 @@ const tokenizer: Tokenizer = {
   vocabularySize,
   maxTokenBytes: 16,
   encode: () => noText(),
-  decode: () => '',
+  decode: (tokens) => tokens.map((token) => toolOf(token) ?? '').join(''),
   createDecoder: () => ({ push: () => '', end: () => '' }),
   isEndOfGeneration: () => false,
   renderChat: () => noText(),
@@ -139,7 +143,9 @@ export class SimulatedBackend implements Backend {
     promptTokens = tokens.length,
   ): Sampler {
     const end = tokens.slice(Math.max(0, promptTokens - hashedTokens), promptTokens)
-    return new SimulatedSampler(end.reduce(mixed, seed), this.#acceptance)
+    const last = end.at(-1)
+    const call = toolOf(last) === undefined ? undefined : last
+    return new SimulatedSampler(end.reduce(mixed, seed), this.#acceptance, promptTokens, call)
   }
 
   async step(batch: readonly BatchItem[]): Promise<StepResult> {

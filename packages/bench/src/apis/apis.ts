@@ -19,6 +19,8 @@ export interface Ask {
   readonly temperature: number
   /** Generate up to `maxTokens` even if the model would stop earlier. */
   readonly ignoreEos: boolean
+  /** How soon the next request is to be expected, in milliseconds; 0: none is. Only cLLM's API has it. */
+  readonly retainMs?: number
 }
 
 /** The content of one event of a stream. */
@@ -78,6 +80,7 @@ export const cllmApi: Api = {
     max_tokens: ask.maxTokens,
     temperature: ask.temperature,
     ignore_eos: ask.ignoreEos,
+    ...(ask.retainMs !== undefined && { cllm: { retain_s: ask.retainMs / 1000 } }),
     // The counts of the prompt are among them.
     timings: true,
   }),

@@ -108,17 +108,19 @@ const formats: Readonly<Record<string, (file: string, options: SyntheticOptions)
 export const datasetNames = [
   'synthetic',
   'agents',
+  'agents:SHARE',
   ...Object.keys(formats).map((name) => `${name}:FILE`),
 ]
 
 /**
- * The dataset that `synthetic`, `agents` or `format:FILE` names.
+ * The dataset that `synthetic`, `agents`, `agents:SHARE` or `format:FILE` names.
  *
  * @throws `invalid_configuration` for another format, `invalid_dataset` for an invalid file
  */
 export function openDataset(spec: string, options: SyntheticOptions): Dataset {
   if (spec === 'synthetic') return syntheticDataset(options)
-  if (spec === 'agents') return agentsDataset(options.seed)
+  const [, hints = '0'] = /^agents(?::(0|1|0?\.\d+))?$/.exec(spec) ?? [undefined, '']
+  if (hints !== '') return agentsDataset(options.seed, Number(hints))
   const colon = spec.indexOf(':')
   const open = colon === -1 ? undefined : formats[spec.slice(0, colon)]
   if (open !== undefined) return open(spec.slice(colon + 1), options)

@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { defined } from '@cllm/core'
 import type { Turn } from '../apis/apis.js'
 import type { RunRecord } from '../metrics/run-record.js'
 import { randomSource } from '../statistics/random-source.js'
@@ -183,16 +184,8 @@ class LoadRun {
     const { model } = this.target
     const { temperature, ignoreEos, timeoutMs } = this.load
     const { item, prompt, tenant, slowReadMs, cancelAfter } = job
-    const named = model === undefined ? {} : { model }
-    const ask = {
-      prompt,
-      history,
-      maxTokens: item.outputTokens,
-      temperature,
-      ignoreEos,
-      tenant,
-      ...named,
-    }
+    const settings = { maxTokens: item.outputTokens, temperature, ignoreEos, tenant }
+    const ask = { ...item, prompt, history, ...settings, ...defined({ model }) }
     const { answer, sentMs, endMs, outcome, failure } = await sendRequest(this.target, ask, {
       now: this.#now,
       signal: this.#interrupt.signal,
@@ -209,9 +202,8 @@ class LoadRun {
       arrivalsMs: answer.arrivalsMs,
       endMs,
       outcome,
-      ...(failure === undefined ? {} : { failure }),
       arrivedTokens: answer.arrivedTokens,
-      ...(answer.usage === undefined ? {} : { usage: answer.usage }),
+      ...defined({ failure, usage: answer.usage }),
       asked: { inputTokens: item.inputTokens, outputTokens: item.outputTokens },
       slowReader: slowReadMs > 0,
     })

@@ -1,4 +1,4 @@
-import { defined } from '@cllm/core'
+import { type ChatMessage, defined } from '@cllm/core'
 import type { SimulatedRequest, SimulatedAnswer } from '@cllm/simulation'
 import { arrivals, traceTimes } from '../load/arrivals.js'
 import { pickTenant } from '../load/job.js'
@@ -6,7 +6,7 @@ import type { LoadOptions, TenantShare } from '../load/load-options.js'
 import { randomSource } from '../statistics/random-source.js'
 import type { WorkItem } from '../workload/work-item.js'
 import type { SimulatedImages } from './simulation-result.js'
-import { segmentsOf, tokenIds } from './token-ids.js'
+import { partsOf, segmentsOf, tokenIds } from './token-ids.js'
 
 /** What a load must tell to be simulated. */
 export type SimulatedLoadOptions = Pick<LoadOptions, 'shape' | 'dataset' | 'seed' | 'tenants'> & {
@@ -46,7 +46,8 @@ export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
     const { tenant, model } = request
     const others = { ...options, tenants: [], models: [] }
     const plain = requestAt(index, now + last.next.pauseMs, items, others)
-    return { ...plain, ...defined({ tenant, model }) }
+    const messages = last.calls === undefined ? undefined : [callMessage(last.calls)]
+    return { ...plain, ...defined({ tenant, model, messages }) }
   }
   if (shape.kind === 'closed') {
     const first = Math.min(shape.concurrency, count)
@@ -68,11 +69,19 @@ export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
   return { items, programs, laps, requests, after: followUp }
 }
 
+const callMessage = (name: string): ChatMessage => ({
+  role: 'assistant',
+  content: '',
+  tool_calls: [{ type: 'function', function: { name, arguments: {} } }],
+})
+
 /** A follow-up with all that was said before it, for a simulated model. */
 function conversation(last: WorkItem, next: WorkItem): WorkItem {
-  const answer = { key: '', tokens: last.outputTokens }
-  const inputTokens = last.inputTokens + last.outputTokens + next.inputTokens
-  return { ...next, prompt: [...segmentsOf(last), answer, ...segmentsOf(next)], inputTokens }
+  const { calls, outputTokens } = last
+  const call = calls === undefined ? [] : [{ key: '', tokens: 1, call: calls }]
+  const answer = [...call, { key: '', tokens: outputTokens - call.length }]
+  const inputTokens = last.inputTokens + outputTokens + next.inputTokens
+  return { ...next, prompt: [...partsOf(last), ...answer, ...segmentsOf(next)], inputTokens }
 }
 
 function requestAt(
@@ -84,7 +93,7 @@ function requestAt(
   const item = items[index] as WorkItem
   const lap = Math.floor(index / (dataset.size ?? Infinity))
   const prompt = () => tokenIds(item, lap)
-  const { request, outputTokens: maxTokens } = item
+  const { request, outputTokens: maxTokens, retainMs } = item
   const pick = (shares: readonly TenantShare[], what: string) =>
     shares.length === 0 ? undefined : pickTenant(shares, randomSource(seed, what, index)())
   const isSeen = images !== undefined && randomSource(seed, 'image', index)() < images.share
@@ -92,7 +101,12 @@ function requestAt(
   const media = isSeen
     ? [{ type: 'image' as const, at, data: `${images.tokens} ${index}` }]
     : undefined
-  const chosen = defined({ media, tenant: pick(tenants, 'job'), model: pick(models, 'model') })
+  const chosen = defined({
+    media,
+    retainMs,
+    tenant: pick(tenants, 'job'),
+    model: pick(models, 'model'),
+  })
   return { id: String(index), arrival, prompt, maxTokens, ...request, ...chosen }
 }
 

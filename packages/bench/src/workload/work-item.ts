@@ -1,8 +1,7 @@
-import type { RecordedPrompt } from '@cllm/simulation'
+import type { PromptPart, RecordedPrompt } from '@cllm/simulation'
 
 /** A part of a prompt. The same key gives the same text in every prompt. */
-export interface PromptSegment {
-  readonly key: string
+export interface PromptSegment extends Pick<PromptPart, 'key' | 'call'> {
   /** Its length in tokens: at most that many from the beginning of the key's text. */
   readonly tokens: number
 }
@@ -27,6 +26,10 @@ export interface WorkItem {
   readonly next?: WorkItem
   /** Of a follow-up: how long after the answer it comes, in milliseconds, in every loop. */
   readonly pauseMs?: number
+  /** The tool that its answer calls, whose result `next` brings; used only by simulations. */
+  readonly calls?: string
+  /** How soon its client says that the next one comes, in milliseconds; 0: none does. */
+  readonly retainMs?: number
 }
 
 /** The source of a load's requests. */

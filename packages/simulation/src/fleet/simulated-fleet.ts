@@ -1,4 +1,5 @@
 import {
+  type ChatMessage,
   type Clock,
   type Engine,
   type EngineStatistics,
@@ -18,6 +19,8 @@ import { SimulatedFront, SimulatedMachine } from './simulated-machine.js'
 export interface SimulatedTask extends Omit<GenerateRequest, 'prompt' | 'id'> {
   /** Images among them; their data is their number of tokens, a space and a name. Needs `encodes`. */
   readonly media?: readonly PromptMedia[]
+  /** What its prompt's tokens were rendered from, where that matters. */
+  readonly messages?: readonly ChatMessage[]
   /** The model that it asks for, where `serve` has several. */
   readonly model?: string
 }
@@ -175,7 +178,7 @@ export class SimulatedFleet {
 
   #submit(placed: Placed, machine: SimulatedMachine): void {
     const { id, tokens, answer, arrival, firstTokenMs, isAccepted } = placed
-    const { media, model: _, ...request } = placed.request
+    const { media, messages, model: _, ...request } = placed.request
     placed.machine = machine
     const elapsedMs = this.parts.clock.now() - arrival
     const first = firstTokenMs === undefined ? {} : { firstTokenMs }
@@ -186,7 +189,7 @@ export class SimulatedFleet {
         : {}
     machine.engine.submit(id, {
       ...request,
-      prompt: { tokens, ...defined({ media }) },
+      prompt: { tokens, ...defined({ media, messages }) },
       ...progress,
     })
   }

@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import { type RandomSource, randomSource } from '../../statistics/random-source.js'
 import { lengthDrawer, type LengthDistribution } from '../../workload/length-distribution.js'
 import type { Dataset, WorkItem } from '../../workload/work-item.js'
@@ -29,27 +30,38 @@ const chatAnswerTokens: LengthDistribution = { kind: 'lognormal', median: 129, s
 const mostTokens = 4096
 
 /**
- * The pauses between an agent's calls: 86.46 % are within a second and 95.12 % within ten, in a trace of
- * 32 coding tasks (vllm-project/router#285). Evenly spread over the logarithm within each part; the longest
- * is a minute.
+ * The tools that calls of Claude Code use, by 141,000 of them (TraceLab, arXiv 2606.30560): each one's share, and which
+ * share of its pauses is within a second and within ten. Commands have most of the long ones, and few calls are as long
+ * as those of other agents and the web. All together are as in a trace of 32 coding tasks (vllm-project/router#285):
+ * 86.46 % within a second, 95.12 % within ten. Evenly spread over the logarithm within each part; the longest is a minute.
  */
-const pauses: readonly (readonly [share: number, fromMs: number, toMs: number])[] = [
-  [0.8646, 50, 1000],
-  [0.9512, 1000, 10_000],
-  [1, 10_000, 60_000],
-]
+const tools = [
+  { name: 'Bash', share: 0.47, within: [0.773, 0.922] },
+  { name: 'Read', share: 0.23, within: [0.98, 1] },
+  { name: 'Edit', share: 0.13, within: [0.98, 1] },
+  { name: 'Grep', share: 0.15, within: [0.98, 1] },
+  { name: 'WebFetch', share: 0.01, within: [0.1, 0.6] },
+  { name: 'Task', share: 0.01, within: [0.1, 0.2] },
+] as const
+const pauseBounds = [50, 1000, 10_000, 60_000]
+
+/** What a program tells of its return: nearly all pauses are within that. */
+const toldMs = 10_000
 
 /**
  * An endless load of agents: programs whose every call begins with all of the one before, with a tool's
  * pause between two, and plain chats beside them. A function of its seed.
+ *
+ * @param hints - the share of programs that tell when they return, and with their last call that they do not
  */
-export function agentsDataset(seed: number): Dataset {
+export function agentsDataset(seed: number, hints: number): Dataset {
   return {
     name: 'agents',
     timed: false,
     item(index) {
       const random = randomSource(seed, 'agents', index)
-      return index % chatEvery === chatEvery - 1 ? chat(index, random) : program(index, random)
+      if (index % chatEvery === chatEvery - 1) return chat(index, random)
+      return program(index, random, randomSource(seed, 'hints', index)() < hints)
     },
   }
 }
@@ -60,22 +72,26 @@ function chat(index: number, random: RandomSource): WorkItem {
   return { prompt, inputTokens, outputTokens: draw(chatAnswerTokens, random) }
 }
 
-function program(index: number, random: RandomSource): WorkItem {
+function program(index: number, random: RandomSource, tells: boolean): WorkItem {
   const agent = Math.floor(random() * agents)
   const length = lengthOf(random)
   let item: WorkItem | undefined
+  let calls: string | undefined
   for (let turn = length - 1; turn >= 0; turn--) {
     const isFirst = turn === 0
     const tokens = draw(isFirst ? taskTokens : toolTokens, random)
     const own = { key: `program ${index} turn ${turn}`, tokens }
     const prompt = isFirst ? [{ key: `agent ${agent}`, tokens: systemTokens }, own] : [own]
+    const tool = isFirst ? undefined : toolOf(random())
     item = {
       prompt,
       inputTokens: tokens + (isFirst ? systemTokens : 0),
       outputTokens: draw(answerTokens, random),
-      ...(!isFirst && { pauseMs: pause(random) }),
-      ...(item !== undefined && { next: item }),
+      ...(tool && { pauseMs: pause(tool.within, random) }),
+      ...(tells && { retainMs: item === undefined ? 0 : toldMs }),
+      ...defined({ calls, next: item }),
     }
+    calls = tool?.name
   }
   return item as WorkItem
 }
@@ -89,8 +105,13 @@ function lengthOf(random: RandomSource): number {
 const draw = (lengths: LengthDistribution, random: RandomSource): number =>
   Math.min(mostTokens, lengthDrawer(lengths, random)())
 
-function pause(random: RandomSource): number {
+function toolOf(place: number): (typeof tools)[number] {
+  let left = place
+  return tools.find(({ share }) => (left -= share) < 0) ?? tools[0]
+}
+
+function pause(within: readonly number[], random: RandomSource): number {
   const place = random()
-  const [, from, to] = pauses.find(([share]) => place < share) ?? pauses[0]!
+  const [from = 0, to = 0] = pauseBounds.slice(within.filter((share) => place >= share).length)
   return Math.round(from * (to / from) ** random())
 }

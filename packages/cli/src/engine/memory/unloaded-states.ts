@@ -21,8 +21,7 @@ const socketOf = (folder: string): string => `${folder}.sock`
 export function openUnloadedStates(inMemory = memoryFolder): UnloadedStates | undefined {
   try {
     for (const name of readdirSync(inMemory)) {
-      const isFolder = name.startsWith(prefix) && !name.endsWith(socketOf(''))
-      if (isFolder) removeLeft(join(inMemory, name))
+      if (name.startsWith(prefix) && !name.endsWith('.sock')) removeLeft(join(inMemory, name))
     }
     const folder = join(inMemory, `${prefix}${randomUUID()}`)
     // Without one it is taken for left: no more than its states is lost.

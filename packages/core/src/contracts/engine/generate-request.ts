@@ -6,7 +6,7 @@ import type { ChatMessage, ChatRenderOptions, PromptMedia, TokenId } from '../mo
 export type Prompt =
   | { readonly text: string; readonly media?: readonly PromptMedia[] }
   | { readonly messages: readonly ChatMessage[]; readonly template?: ChatRenderOptions }
-  /** Here `at` is the index of the token before which a file is shown. */
+  /** Here `at` is the index of the token before which a file is shown. Beside tokens, messages say what these are. */
   | { readonly tokens: readonly TokenId[]; readonly media?: readonly PromptMedia[] }
 
 /** What a request asks to be written: its prompt, and how each token is chosen. */
