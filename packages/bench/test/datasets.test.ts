@@ -176,7 +176,7 @@ t.test('what is wrong in a file is named with its line', async (t) => {
   t.throws(() => openDataset('azure:/no/such/file', options), /\/no\/such\/file: cannot be read/)
   t.throws(() => openDataset('burst:x', options), {
     code: 'invalid_configuration',
-    message: /expected synthetic, agents, agents:SHARE, text:FILE/,
+    message: /expected synthetic, agents\[:SHARE\], text:FILE/,
   })
 })
 

@@ -107,8 +107,7 @@ const formats: Readonly<Record<string, (file: string, options: SyntheticOptions)
 /** The values that `--dataset` accepts. */
 export const datasetNames = [
   'synthetic',
-  'agents',
-  'agents:SHARE',
+  'agents[:SHARE]',
   ...Object.keys(formats).map((name) => `${name}:FILE`),
 ]
 
