@@ -21,6 +21,8 @@ export class FakeImages implements MediaEncoder {
   readonly #kept = new Map<string, EncodedMedia>()
   /** How long each one takes. */
   encodeMs = 0
+  /** How long one that is stopped takes to end. */
+  stopMs = 0
 
   /** @param types - what the model knows */
   constructor(
@@ -58,6 +60,7 @@ export class FakeImages implements MediaEncoder {
     this.encoded.push(text)
     if (this.clock !== undefined && this.encodeMs > 0) {
       await pause(this.clock, this.encodeMs, signal)
+      if (signal.aborted) await pause(this.clock, this.stopMs)
       signal.throwIfAborted()
     } else await turnOfTheEventLoop()
     if (text === 'broken') throw new CllmError('backend_failed', 'image: the encoder ended')

@@ -92,7 +92,7 @@ export async function startServing(
       ...createProtocols(loaded, parts.registry, services),
     ]
     const { engine } = loaded.config
-    const encodes = engine.media_library !== null || (await hasMediaLibrary(io.env))
+    const encodes = isFront || engine.media_library !== null || (await hasMediaLibrary(io.env))
     const { limitCounters } = models.shared ?? {}
     const transport = toTransportOptions(loaded.config, keys, encodes, limitCounters)
     server = createServer({

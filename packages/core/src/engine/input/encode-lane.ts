@@ -184,8 +184,10 @@ export class EncodeLane {
       } catch (error) {
         this.#counts.failed++
         next.reject(inField(file, error))
-        // What else these requests have is not needed.
-        const alike = [...this.#waiting].filter((one) => one.job.key === job.key)
+        // What else these requests have is not needed. Who asks while it is stopped has not failed.
+        const alike = [...this.#waiting].filter(
+          (one) => !stop.signal.aborted && one.job.key === job.key,
+        )
         const owners = new Set([owner, ...alike.map((one) => one.owner)])
         const isLost = (one: Waiting) => owners.has(one.owner)
         for (const lost of this.#take(isLost)) lost.reject(inField(lost.file, error))

@@ -118,7 +118,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
   onServed(service: TenantService): void {
     if (!Number.isFinite(service.promptTokens)) return
     try {
-      this.policy.onServedElsewhere?.([service])
+      synchronous(this.policy.onServedElsewhere?.([service]), 'onServedElsewhere')
     } catch (error) {
       this.#onThrown('onServedElsewhere', 'when told of a service', error)
     }

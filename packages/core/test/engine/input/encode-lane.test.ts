@@ -87,6 +87,23 @@ t.test('an encode that nobody waits for is stopped when it takes too long', asyn
   t.same(leftovers(made), nothingLeft)
 })
 
+t.test('who asks for the same file while it is stopped gets it', async (t) => {
+  const { client, clock, encoded, submit, run, backend } = lane()
+  Object.assign(backend.media!, { encodeMs: 60_000, stopMs: 2000 })
+  const began = clock.now()
+  const gone = submit(asks('stuck', { id: 'gone' }))
+  clock.at(began + 1000, () => client.cancel('gone'))
+  const again = new Promise((resolve) => {
+    clock.at(began + 11_000, () => {
+      backend.media!.encodeMs = 100
+      resolve(submit(asks('stuck')))
+    })
+  })
+  t.match(await run(gone), { error: { code: 'cancelled' } })
+  t.equal(((await run(again)) as Awaited<typeof gone>).error, undefined)
+  t.same(encoded, ['stuck', 'stuck'])
+})
+
 t.test('an encode that nobody waits for may take as long as its like', async (t) => {
   const made = lane()
   const { client, clock, encoded, submit, run, backend, all } = made

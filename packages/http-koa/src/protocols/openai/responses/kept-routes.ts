@@ -172,7 +172,10 @@ async function cancel(call: Call, openAi: OpenAiContext): Promise<Answer> {
   if (response.background !== true) {
     throw new CllmError('invalid_request', 'Only responses in the background can be cancelled')
   }
-  if (fields === undefined) await kept.cancel(owner, id)
-  else await kept.put(owner, { object: { ...response, status: 'cancelled' }, items })
+  if (fields !== undefined && kept.begin(owner, id, new AbortController())) {
+    await kept.finish(owner, { object: { ...response, status: 'cancelled' }, items })
+  } else {
+    await kept.cancel(owner, id)
+  }
   return (await kept.response(owner, id)).object
 }

@@ -2,6 +2,7 @@ import { CllmError, within } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { publicError } from '../../../errors/public-error.js'
+import { withModelDefaults } from '../../../request/build-request.js'
 import { startGeneration } from '../../../request/generation.js'
 import { countPrompt } from '../../../request/prompt-text.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
@@ -128,7 +129,11 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
   if (fields.store === false) throw expectedField('background', 'store to be true')
   if (streams === undefined) throw unsupported('background', 'a batch is computed so anyway')
   // Another process that computes it again draws the same.
-  const wish = fields.seed ?? openAi.defaults['/v1/responses'].set?.seed ?? -1
+  const { set } = withModelDefaults(
+    call.open(fields.model).client,
+    openAi.defaults['/v1/responses'],
+  )
+  const wish = fields.seed ?? fields.random_seed ?? set?.seed ?? -1
   const seed = wish < 0 ? call.random.uint32() : wish
   const own = { ...call, fields: { ...fields, seed } }
   const { object, session } = (await compute(own, streams, openAi))!
@@ -142,18 +147,36 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
 export async function answerAgain(
   call: Call,
   openAi: OpenAiContext,
-  { fields, ...lost }: Kept<ResponseObject>,
+  { fields = {}, ...lost }: Kept<ResponseObject>,
 ): Promise<void> {
   // JSON has no infinite numbers: they are what was left out.
-  const given = Object.entries(fields ?? {}).filter(([, value]) => value !== null)
+  const given = Object.entries(fields).filter(([, value]) => value !== null)
   const own = { ...call, fields: Object.fromEntries(given) } as ResponsesCall
+  const kept = openAi.kept!
+  if (given.length === 0) {
+    const object = { ...lost.object, status: 'failed', error: restarted }
+    await kept.put(ownerOf(call), { ...lost, object })
+    return
+  }
   try {
     await compute(own, call.streams!, openAi, lost.object)
   } catch (error) {
-    const { code, message } = openAiErrorBody(publicError(error, call.logger)).error
-    const object = { ...lost.object, status: 'failed', error: { code, message } }
-    await openAi.kept!.finish(ownerOf(call), { ...lost, object })
+    const shown = publicError(error, call.logger)
+    const isCancelled = shown.code === 'cancelled'
+    const { code, message } = openAiErrorBody(shown).error
+    const ended = isCancelled
+      ? { ...lost.object, status: 'cancelled' }
+      : { ...lost.object, status: 'failed', error: { code, message } }
+    // What is only refused for now stays as it is, for whoever asks next.
+    const isForNow = shown.status === 429 || shown.status === 503
+    await kept.finish(ownerOf(call), isForNow ? { ...lost, fields } : { ...lost, object: ended })
   }
+}
+
+/** Why a response has no answer that an earlier version of the server was to compute. */
+const restarted = {
+  code: 'server_error',
+  message: 'The server was restarted while it computed this response',
 }
 
 /** @param lost - the response as it was begun before; undefined where it is computed already */

@@ -260,18 +260,24 @@ t.test('what is computed in the background is cancelled or removed', async (t) =
 })
 
 t.test('a server computes what another one computed in the background at its end', async (t) => {
-  const before = await start(t, { isSlow: true })
+  const seeds: unknown[] = []
+  const before = await start(t, {
+    isSlow: true,
+    beforeWrite: async (data) =>
+      seeds.push((JSON.parse(data) as { fields?: Json }).fields?.['seed']) > 0,
+  })
   const { json: conversation } = await before.ask('POST', '/v1/conversations', {})
   const there = `/v1/conversations/${String(conversation['id'])}`
   const make = async (more: object = {}) =>
     await before.make({ input: 'one', background: true, max_output_tokens: -1, ...more })
   const [lost, left, stopped] = [await make({ metadata: { a: 'b' } }), await make(), await make()]
-  const broken = await make({ conversation: conversation['id'] })
+  const broken = await make({ conversation: conversation['id'], random_seed: 7 })
+  t.equal(seeds.at(-1), 7, 'the seed that was asked for')
   let isClosed = false
   void before.client.close().then(() => (isClosed = true))
   await compute(before.time, () => isClosed)
 
-  const { ask, get } = await start(t, { folder: before.folder })
+  const { ask, get, client } = await start(t, { folder: before.folder })
   const of = async ({ id }: { id: string }) => (await ask('GET', `${path}/${id}`)).json
   t.match(await ask('POST', `${path}/${stopped.id}/cancel`), { json: { status: 'cancelled' } })
   t.match(await of(stopped), { status: 'cancelled' })
@@ -279,6 +285,7 @@ t.test('a server computes what another one computed in the background at its end
   const { created_at } = lost
   for (const json of await Promise.all([of(lost), of(lost)])) t.match(json, { created_at })
   await until(async () => (await of(lost))['status'] === 'completed')
+  t.equal((await client.statistics()).requests.done, 1, 'computed once')
   t.match(await of(lost), { created_at, metadata: { a: 'b' }, output: said('first') })
   const events = await eventsOf(await get(`${path}/${left.id}?stream=true`))
   t.match(events[0], { type: 'response.created' })
