@@ -99,12 +99,8 @@ export class EngineControl implements EngineCalls {
     if (context.backend.media !== undefined && hasMedia(prompt)) {
       // One of its own, as more than ten may listen to it.
       const signal = AbortSignal.any([this.#closed.signal])
-      const owner = context.ownerOf(
-        '',
-        { prompt, ...defined({ tenant }) },
-        context.clock.now(),
-        signal,
-      )
+      const asked = { prompt, ...defined({ tenant }) }
+      const owner = context.ownerOf('', asked, context.clock.now(), signal)
       const scope = context.options.isolateTenants ? tenant : ''
       const { text, tokens } = await resolveMedia(prompt, context, { ...owner, scope })
       return { text, tokens }
