@@ -45,8 +45,7 @@ export class Waiting<Item extends Waits> {
    */
   add(item: Item, until = Infinity, patienceMs = Infinity): void {
     const known = this.#items.get(item)
-    const since = known?.since ?? this.clock.now()
-    const sleptMs = known?.sleptMs ?? this.listener.sleptMs?.() ?? 0
+    const { since, sleptMs } = known ?? { since: this.clock.now(), sleptMs: this.#sleptMs }
     const wait = { since, sleptMs, until, patienceMs }
     this.#items.set(item, wait)
     this.#arm(Math.min(until, this.#expiry(item, wait)))
@@ -100,7 +99,10 @@ export class Waiting<Item extends Waits> {
 
   #expiry({ expiresAt }: Item, { since, sleptMs, until, patienceMs }: Wait): number {
     if (until < Infinity) return expiresAt
-    const sleptMsNow = this.listener.sleptMs?.() ?? 0
-    return Math.min(expiresAt, since + patienceMs + sleptMsNow - sleptMs)
+    return Math.min(expiresAt, since + patienceMs + this.#sleptMs - sleptMs)
+  }
+
+  get #sleptMs(): number {
+    return this.listener.sleptMs?.() ?? 0
   }
 }

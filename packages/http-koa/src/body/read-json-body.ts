@@ -122,14 +122,15 @@ async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
   } catch (error) {
     throw await invalidJson(ctx, kind, text, error as Error)
   }
-  if (isDeeperThan(text, jsonDepthLimit)) throw tooDeep(jsonDepthLimit)
+  checkDepth(text, jsonDepthLimit)
   return value
 }
 
-/** A text has more levels than this. */
-export function tooDeep(limit: number): CllmError {
+/** @throws `invalid_json` where a text has more levels than this */
+export function checkDepth(text: string, limit = defaultJsonDepth): void {
+  if (!isDeeperThan(text, limit)) return
   const message = `Expected JSON of at most ${limit} levels, instead got more`
-  return new CllmError('invalid_json', message, { details: { limit } })
+  throw new CllmError('invalid_json', message, { details: { limit } })
 }
 
 const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const

@@ -132,8 +132,8 @@ export class KoaTransport implements Transport {
     mountOthers(app, protocols, engines)
     this.#scheme = options.tls === undefined ? 'http' : 'https'
     // koa handles its own failures: this promise never rejects
-    // oxlint-disable-next-line typescript/no-misused-promises
-    this.#server.on('request', app.callback())
+    const answer = app.callback()
+    this.#server.on('request', (req, res) => void answer(req, res))
   }
 
   /** Throws `address_in_use` when it cannot listen there. */

@@ -52,6 +52,7 @@ export class FfiContext implements LogitsContext {
   readonly #logits = new Map<Pointer, Float32Array>()
   readonly #calls = new NativeCalls()
   readonly #decode: (context: Pointer, batch: Value<'llama_batch'>) => Promise<number>
+  readonly #synchronize: (context: Pointer) => Promise<void>
   #freed: Promise<void> | undefined
 
   constructor(
@@ -61,6 +62,7 @@ export class FfiContext implements LogitsContext {
     this.#memory = functions.llama_get_memory(parts.context)
     this.#batch = new TokenBatch(parts.batchSize, parts.planes)
     this.#decode = onPool(functions.llama_decode)
+    this.#synchronize = onPool(functions.llama_synchronize)
   }
 
   /** Makes a context, or returns undefined where llama.cpp cannot. */
@@ -126,7 +128,7 @@ export class FfiContext implements LogitsContext {
     const result = onGpu === 'all' ? decodeHere(context, batch) : await this.#decode(context, batch)
     if (result === 0) {
       if (onGpu === 'none') synchronize(context)
-      else await runAsync(synchronize, context)
+      else await this.#synchronize(context)
       return true
     }
     if (result === aborted) return false

@@ -219,10 +219,11 @@ export class ActivityWatch implements EngineObserver {
         reasons: this.tracker.reasonsOf(id, now),
       })
     }
+    const encodeMs = this.lane.waitMs()
     for (const owner of this.lane.requests()) {
       if (queue.length >= mostWaiting) break
       const { id, tenant, priority, arrival } = owner
-      const slotInMs = this.lane.waitMs() + this.predictor.waitMs(queue.length, now)
+      const slotInMs = encodeMs + this.predictor.waitMs(queue.length, now)
       const reasons = this.lane.waited(owner)
       queue.push({
         id,

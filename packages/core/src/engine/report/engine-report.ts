@@ -60,8 +60,9 @@ export class EngineReport {
   explain(id: string): RequestReport | undefined {
     const { lane, clock } = this.context
     const encoding = lane.requests().find((one) => one.id === id)
-    if (encoding !== undefined)
+    if (encoding !== undefined) {
       return reportOfEncoding(encoding, lane.waited(encoding), clock.now())
+    }
     const report = this.tracker.find(id)
     const queuePosition = this.table.waiting.placeOf(id)
     return report && { ...report, ...defined({ queuePosition }) }
@@ -74,7 +75,7 @@ function reportOfEncoding(
   reasons: Partial<Record<WaitReason, number>>,
   now: number,
 ): RequestReport {
-  const [queueMs, nothing] = [now - arrival, { prefillMs: 0, decodeMs: 0 }]
+  const queueMs = now - arrival
   return {
     id,
     state: 'encoding',
@@ -89,7 +90,8 @@ function reportOfEncoding(
       totalMs: queueMs,
       preemptions: 0,
       prefillChunks: 0,
-      ...nothing,
+      prefillMs: 0,
+      decodeMs: 0,
     },
     timeline: [{ type: 'waited', atMs: since - arrival, untilMs: queueMs, reasons }],
   }

@@ -1,6 +1,10 @@
 import type { CllmError } from '@cllm/core'
 import { createMetrics, type Metrics, type Registry } from './create-metrics.js'
-import type { RequestObserver } from '../../engines/request-observer.js'
+import type {
+  ObservedRequest,
+  RequestObserver,
+  RequestWatch,
+} from '../../engines/request-observer.js'
 import { requestMetrics } from './metric-table.js'
 
 type Counted = 'cllm_requests_total' | 'cllm_request_success_total'
@@ -26,59 +30,61 @@ export class RequestMetrics {
   /** Observes requests; `lookUpPolicy` asks the engine of a model that is in memory. */
   observer(lookUpPolicy: LookUpPolicy): RequestObserver {
     return {
-      onSubmit: ({ model, request, at }) => {
-        const metrics = this.#metrics
-        let policy = this.#policies.get(model)
-        const observe = (name: Name, value: number): void => {
-          policy ??= this.#policies.get(model)
-          // A model may have been loaded for this request: then its policy is not known yet.
-          if (policy === undefined) void this.#observeLater(model, name, value, lookUpPolicy)
-          else metrics[name].observe({ model_name: model, policy }, value)
-        }
-        let hasStarted = false
-        let last: number | undefined
-        return {
-          onEvent(event, now) {
-            if (event.type === 'start') {
-              hasStarted = true
-              const most = request.maxTokens ?? defaultMaxTokens
-              observe('cllm_request_params_max_tokens', most)
-            } else if (event.type === 'token') {
-              if (last === undefined) observe('cllm_time_to_first_token_seconds', (now - at) / 1000)
-              else observe('cllm_inter_token_latency_seconds', (now - last) / 1000)
-              last = now
-            } else if (event.type === 'end') {
-              const { queueMs, prefillMs, decodeMs, totalMs } = event.timings
-              const { promptTokens, cachedTokens, generatedTokens } = event.usage
-              const reasons = { model_name: model, finished_reason: event.reason }
-              metrics.cllm_request_success_total.inc(reasons)
-              observe('cllm_e2e_request_latency_seconds', totalMs / 1000)
-              observe('cllm_request_queue_time_seconds', queueMs / 1000)
-              observe('cllm_request_prefill_time_seconds', prefillMs / 1000)
-              observe('cllm_request_decode_time_seconds', decodeMs / 1000)
-              observe('cllm_request_inference_time_seconds', (prefillMs + decodeMs) / 1000)
-              if (generatedTokens > 1) {
-                const each = decodeMs / (generatedTokens - 1) / 1000
-                observe('cllm_request_time_per_output_token_seconds', each)
-              }
-              observe('cllm_request_prompt_tokens', promptTokens)
-              observe('cllm_request_prefill_kv_computed_tokens', promptTokens - cachedTokens)
-              observe('cllm_request_generation_tokens', generatedTokens)
-            }
-          },
-          onEnd(_now, error) {
-            const outcome = error === undefined ? 'done' : outcomeOf(error, hasStarted)
-            const counted = { model_name: model, outcome, code: error?.code ?? '' }
-            metrics.cllm_requests_total.inc(counted)
-          },
-        }
-      },
+      onSubmit: (submitted) => this.#watch(submitted, lookUpPolicy),
       onPolicy: (model, policy) => this.onPolicy(model, policy),
     }
   }
 
   onPolicy(model: string, policy: string): void {
     this.#policies.set(model, policy)
+  }
+
+  #watch({ model, request, at }: ObservedRequest, lookUpPolicy: LookUpPolicy): RequestWatch {
+    const metrics = this.#metrics
+    let policy = this.#policies.get(model)
+    const observe = (name: Name, value: number): void => {
+      policy ??= this.#policies.get(model)
+      // A model may have been loaded for this request: then its policy is not known yet.
+      if (policy === undefined) void this.#observeLater(model, name, value, lookUpPolicy)
+      else metrics[name].observe({ model_name: model, policy }, value)
+    }
+    let hasStarted = false
+    let last: number | undefined
+    return {
+      onEvent(event, now) {
+        if (event.type === 'start') {
+          hasStarted = true
+          const most = request.maxTokens ?? defaultMaxTokens
+          observe('cllm_request_params_max_tokens', most)
+        } else if (event.type === 'token') {
+          if (last === undefined) observe('cllm_time_to_first_token_seconds', (now - at) / 1000)
+          else observe('cllm_inter_token_latency_seconds', (now - last) / 1000)
+          last = now
+        } else if (event.type === 'end') {
+          const { queueMs, prefillMs, decodeMs, totalMs } = event.timings
+          const { promptTokens, cachedTokens, generatedTokens } = event.usage
+          const reasons = { model_name: model, finished_reason: event.reason }
+          metrics.cllm_request_success_total.inc(reasons)
+          observe('cllm_e2e_request_latency_seconds', totalMs / 1000)
+          observe('cllm_request_queue_time_seconds', queueMs / 1000)
+          observe('cllm_request_prefill_time_seconds', prefillMs / 1000)
+          observe('cllm_request_decode_time_seconds', decodeMs / 1000)
+          observe('cllm_request_inference_time_seconds', (prefillMs + decodeMs) / 1000)
+          if (generatedTokens > 1) {
+            const each = decodeMs / (generatedTokens - 1) / 1000
+            observe('cllm_request_time_per_output_token_seconds', each)
+          }
+          observe('cllm_request_prompt_tokens', promptTokens)
+          observe('cllm_request_prefill_kv_computed_tokens', promptTokens - cachedTokens)
+          observe('cllm_request_generation_tokens', generatedTokens)
+        }
+      },
+      onEnd(_now, error) {
+        const outcome = error === undefined ? 'done' : outcomeOf(error, hasStarted)
+        const counted = { model_name: model, outcome, code: error?.code ?? '' }
+        metrics.cllm_requests_total.inc(counted)
+      },
+    }
   }
 
   async #observeLater(

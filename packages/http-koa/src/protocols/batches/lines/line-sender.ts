@@ -1,5 +1,5 @@
 import { CllmError, type Clock, type EngineDirectory, type Logger, type Random } from '@cllm/core'
-import { defaultJsonDepth, isDeeperThan, tooDeep } from '../../../body/read-json-body.js'
+import { checkDepth } from '../../../body/read-json-body.js'
 import { errorHeaders } from '../../../errors/error-body.js'
 import { publicError } from '../../../errors/public-error.js'
 import { UnknownFields } from '../../../fields/fields.js'
@@ -100,7 +100,7 @@ function checkBody(body: BatchLine['body']): void {
   } catch (cause) {
     throw new CllmError('invalid_json', 'body: expected JSON of fewer levels', { cause })
   }
-  if (isDeeperThan(text, defaultJsonDepth)) throw tooDeep(defaultJsonDepth)
+  checkDepth(text)
 }
 
 /** A line as a handler sees it: a request without headers, whose answer nobody reads bit by bit. */

@@ -147,9 +147,11 @@ async function readResponse(
   openAi: OpenAiContext,
 ): Promise<Answer> {
   const id = idIn(call)
-  const kept = await keptBy(openAi).response(ownerOf(call), id)
-  if (kept.fields !== undefined) await answerAgain(call, openAi, kept)
-  const { object: response } = await keptBy(openAi).response(ownerOf(call), id)
+  const [kept, owner] = [keptBy(openAi), ownerOf(call)]
+  const found = await kept.response(owner, id)
+  const isLost = found.fields !== undefined
+  if (isLost) await answerAgain(call, openAi, found)
+  const { object: response } = isLost ? await kept.response(owner, id) : found
   const { stream, starting_after: afterId = -1 } = call.query
   if (stream !== 'true') return response
   const session = call.streams?.find(call.keyName, id)

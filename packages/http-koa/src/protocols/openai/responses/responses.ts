@@ -129,10 +129,8 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
   if (fields.store === false) throw expectedField('background', 'store to be true')
   if (streams === undefined) throw unsupported('background', 'a batch is computed so anyway')
   // Another process that computes it again draws the same.
-  const { set } = withModelDefaults(
-    call.open(fields.model).client,
-    openAi.defaults['/v1/responses'],
-  )
+  const defaults = openAi.defaults['/v1/responses']
+  const { set } = withModelDefaults(call.open(fields.model).client, defaults)
   const wish = fields.seed ?? fields.random_seed ?? set?.seed ?? -1
   const seed = wish < 0 ? call.random.uint32() : wish
   const own = { ...call, fields: { ...fields, seed } }
@@ -154,7 +152,9 @@ export async function answerAgain(
   const own = { ...call, fields: Object.fromEntries(given) } as ResponsesCall
   const kept = openAi.kept!
   if (given.length === 0) {
-    const object = { ...lost.object, status: 'failed', error: restarted }
+    // An earlier version of the server began it, and kept no more.
+    const message = 'The server was restarted while it computed this response'
+    const object = { ...lost.object, status: 'failed', error: { code: 'server_error', message } }
     await kept.put(ownerOf(call), { ...lost, object })
     return
   }
@@ -162,21 +162,14 @@ export async function answerAgain(
     await compute(own, call.streams!, openAi, lost.object)
   } catch (error) {
     const shown = publicError(error, call.logger)
-    const isCancelled = shown.code === 'cancelled'
     const { code, message } = openAiErrorBody(shown).error
-    const ended = isCancelled
-      ? { ...lost.object, status: 'cancelled' }
-      : { ...lost.object, status: 'failed', error: { code, message } }
+    const failed = { status: 'failed', error: { code, message } }
+    const end = shown.code === 'cancelled' ? { status: 'cancelled' } : failed
     // What is only refused for now stays as it is, for whoever asks next.
     const isForNow = shown.status === 429 || shown.status === 503
-    await kept.finish(ownerOf(call), isForNow ? { ...lost, fields } : { ...lost, object: ended })
+    const left = isForNow ? { fields } : { object: { ...lost.object, ...end } }
+    await kept.finish(ownerOf(call), { ...lost, ...left })
   }
-}
-
-/** Why a response has no answer that an earlier version of the server was to compute. */
-const restarted = {
-  code: 'server_error',
-  message: 'The server was restarted while it computed this response',
 }
 
 /** @param lost - the response as it was begun before; undefined where it is computed already */
