@@ -24,7 +24,6 @@ export * from './routers/sticky.js'
 export * from './routing/worker-table.js'
 export * from './routing/load-meter.js'
 export * from './routing/prompt-blocks.js'
-export type * from './routing/worker-report.js'
 export type { RequestToPlace } from './routing/known-worker.js'
 
 // The kit that they are built with.

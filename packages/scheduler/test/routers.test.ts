@@ -112,6 +112,30 @@ t.test('a front counts what it has placed until the worker has seen it', (t) => 
   t.end()
 })
 
+t.test('what encoding its images takes is no time of a prompt', (t) => {
+  const meter = new LoadMeter(4)
+  const place = (id: string, blocks: readonly number[], now: number) =>
+    meter.onPlaced(request(id, blocks), 'front', 1, now)
+  place('text', [1, 2, 3], 0)
+  meter.onEvent('text', { type: 'start', id: 'text', promptTokens: 192 }, 0)
+  place('image', [7, 8, 9], 0)
+  meter.onEvent('text', { type: 'token', token: 1, text: '' }, 384)
+  t.equal(meter.report(384).backlogTokens, 192, 'the other one is still to be computed')
+  meter.onEvent('image', { type: 'start', id: 'image', promptTokens: 192 }, 20_000)
+  meter.onEvent('image', { type: 'start', id: 'image', promptTokens: 192 }, 20_001)
+  meter.onEvent('image', { type: 'token', token: 1, text: '' }, 20_384)
+  const { tokenMs = 0, besideMs = 0, backlogTokens } = meter.report(20_384)
+  const each = tokenMs + besideMs
+  t.ok(each > 1.7 && each < 2.3, `a token took 2 ms beside another request: ${each}`)
+  t.equal(backlogTokens, 0)
+  place('left', [10, 11], 21_000)
+  meter.onEvent('left', { type: 'error', error: { code: 'cancelled', message: '' } }, 40_000)
+  place('continued', [12, 13], 41_000)
+  t.equal(meter.onEvent('continued', { type: 'token', token: 1, text: '' }, 60_000), true)
+  t.match(meter.report(60_000), { open: 3, backlogTokens: 0, backlogPairs: 0, tokenMs, besideMs })
+  t.end()
+})
+
 t.test('a front knows how much of a prompt each worker holds, and how long it waits', (t) => {
   let state = 7
   const below = (most: number) => Math.floor(((state = nextNumber(state)) / 2 ** 32) * most)

@@ -1,7 +1,6 @@
 import type { RoutedRequest, WorkerView } from '@cllm/core'
-import { pairsOf, type PlacedRequest } from './load-meter.js'
+import { pairsOf, type PlacedRequest, type WorkerReport } from './load-meter.js'
 import { type HeldBlocks, indexed, longestShared } from './prompt-chains.js'
-import type { WorkerReport } from './worker-report.js'
 import type { UnseenPlacements } from './unseen-placements.js'
 
 /** A request to place, with what its blocks stand for. */

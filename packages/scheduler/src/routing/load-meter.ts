@@ -1,6 +1,5 @@
 import { type RequestEvent, LinearFit, defined } from '@cllm/core'
 import { PromptChains } from './prompt-chains.js'
-import type { WorkerReport } from './worker-report.js'
 
 /** What a front says of a request that it places on a worker. */
 export interface PlacedRequest {
@@ -14,13 +13,43 @@ export interface PlacedRequest {
   readonly continuedTokens?: number
 }
 
+/** What a worker says of itself to the fronts, as JSON. Times are milliseconds. */
+export interface WorkerReport {
+  /** Sequences that it holds in memory. */
+  readonly slots: number
+  /** Requests that have not ended. */
+  readonly open: number
+  /** Prompt tokens of those requests. */
+  readonly openTokens: number
+  /** Prompt tokens of those requests that it has yet to compute. */
+  readonly backlogTokens: number
+  /** The same, each with the tokens before it, which it attends to. */
+  readonly backlogPairs: number
+  /** Time since a request came; undefined before the first. */
+  readonly idleMs?: number
+  /** Time of a prompt token on the idle worker, measured; undefined before the first. */
+  readonly tokenMs?: number
+  /** What each other request on it adds to that, measured with it. */
+  readonly besideMs?: number
+  /** What each token before it adds to that, measured with it. */
+  readonly pairMs?: number
+  /** Time of an answer's token, measured; undefined before the first. */
+  readonly stepMs?: number
+  /** Time for which a request keeps a slot, measured; undefined before the first. */
+  readonly serviceMs?: number
+  /** The prompts in its slots, as hashes of their blocks, the last used one last. */
+  readonly chains: readonly (readonly number[])[]
+  /** The number of the last placement that it has seen of each front. */
+  readonly seen: Readonly<Record<string, number>>
+}
+
 interface OpenRequest {
   promptTokens: number
   /** Prompt tokens to compute, as expected. */
   readonly ahead: number
   readonly pairs: number
-  isPrefilling: boolean
-  tokens: number
+  /** Its text is read and its images are encoded until it has its `start`, and only then it is computed. */
+  phase: 'arriving' | 'prefilling' | 'decoding'
 }
 
 /** Weight that the sums keep with each further request. */
@@ -115,9 +144,8 @@ export class LoadMeter {
     const cached = Math.min(promptTokens, this.#chains.held(blocks) * blockTokens)
     const ahead = Math.max(1, promptTokens - cached) + continuedTokens
     const pairs = pairsOf(ahead, cached)
-    this.#open.set(id, { promptTokens, ahead, pairs, isPrefilling: true, tokens: 0 })
+    this.#open.set(id, { promptTokens, ahead, pairs, phase: 'arriving' })
     this.#chains.add(id, blocks)
-    this.#prefilling++
     this.#openTokens += promptTokens
     this.#backlog += ahead
     this.#pairs += pairs
@@ -131,10 +159,14 @@ export class LoadMeter {
       const { promptTokens } = event
       this.#openTokens += promptTokens - request.promptTokens
       request.promptTokens = promptTokens
+      if (request.phase !== 'arriving') return false
+      this.#account(now)
+      request.phase = 'prefilling'
+      this.#prefilling++
       return false
     }
     if (event.type === 'progress') return false
-    if (event.type === 'token' && ++request.tokens > 1) return false
+    if (event.type === 'token' && request.phase === 'decoding') return false
     this.#prefilled(request, event.type === 'token', now)
     if (event.type === 'token') return true
     this.#open.delete(id)
@@ -170,14 +202,16 @@ export class LoadMeter {
     }
   }
 
-  /** Its prompt is computed, or it ended before that. */
+  /** Its prompt is computed, or it ended before that. Without a `start` nobody knows how long it took. */
   #prefilled(request: OpenRequest, isComputed: boolean, now: number): void {
-    if (!request.isPrefilling) return
+    const { phase, ahead, pairs } = request
+    if (phase === 'decoding') return
     this.#account(now)
-    request.isPrefilling = false
+    request.phase = 'decoding'
+    this.#backlog -= ahead
+    this.#pairs -= pairs
+    if (phase === 'arriving') return
     this.#prefilling--
-    this.#backlog -= request.ahead
-    this.#pairs -= request.pairs
     if (isComputed) this.#prompts.onPrompt(request, this.#prefilling === 0)
   }
 

@@ -1,8 +1,8 @@
 import type { WorkerView } from '@cllm/core'
 import { HeldBlocks } from './prompt-chains.js'
 import { type Cost, costNames, KnownWorker, prior, type RequestToPlace } from './known-worker.js'
+import type { WorkerReport } from './load-meter.js'
 import { UnseenPlacements } from './unseen-placements.js'
-import type { WorkerReport } from './worker-report.js'
 
 /**
  * The workers that one front knows: their last reports, and what the front has placed since, so that a
