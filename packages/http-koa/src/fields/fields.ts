@@ -12,6 +12,21 @@ export type JsonObject = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** The value of JSON; undefined of any other text. */
+export function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+/** The text of JSON that is an object, without white space between its parts; undefined of any other text. */
+export function objectText(text: string): string | undefined {
+  const value = parsedJson(text)
+  return isObject(value) ? JSON.stringify(value) : undefined
+}
+
 /** A number within bounds, with the bounds in its message. */
 export const number = (least: number, most: number) => {
   const expected = `a number from ${least} to ${most}`

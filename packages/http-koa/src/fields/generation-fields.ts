@@ -12,6 +12,7 @@ import {
   boolean,
   milliseconds,
   name,
+  parsedJson,
 } from './fields.js'
 import { adaptersField } from './adapters-field.js'
 
@@ -50,13 +51,8 @@ const fewBreakers = 'an array of up to 32 strings of 1 to 40 characters'
 const breaker = text.min(1, fewBreakers).max(40, fewBreakers)
 
 /** Some clients send the list as JSON in a text. */
-function fromJson(value: unknown): unknown {
-  try {
-    return typeof value === 'string' ? JSON.parse(value) : value
-  } catch {
-    return value
-  }
-}
+const fromJson = (value: unknown): unknown =>
+  typeof value === 'string' ? (parsedJson(value) ?? value) : value
 
 const breakers = {
   dry_sequence_breakers: z

@@ -1,6 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
+import { parsedJson } from '../fields/fields.js'
 
 const limit = z.int().positive().optional()
 
@@ -20,10 +21,8 @@ const schema = z.strictObject({
 
 /** The keys in the text of a key file. Throws `invalid_configuration`, naming the file and the place. */
 export function parseKeys(text: string, file: string): readonly ApiKey[] {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
+  const value = parsedJson(text)
+  if (value === undefined) {
     throw new CllmError('invalid_configuration', `${file}: expected JSON with keys`)
   }
   const result = schema.safeParse(value)

@@ -1,5 +1,5 @@
 import type { TokenLogprobs } from '@cllm/core'
-import { isObject } from '../../fields/fields.js'
+import { objectText } from '../../fields/fields.js'
 import { collect, type EndEvent, type Generation } from '../../request/generation.js'
 import type { ChatFormat, ToolDefinition } from '../format/chat-format.js'
 import type { AnswerParser, AnswerPart, ReadPart, ToolCall } from './answer-part.js'
@@ -121,16 +121,6 @@ class CallParser implements AnswerParser {
     }
     this.#isBroken = true
     return { type: 'text', text: part.raw }
-  }
-}
-
-/** A JSON object without white space between its parts; undefined for other texts. */
-function objectText(text: string): string | undefined {
-  try {
-    const value: unknown = JSON.parse(text)
-    return isObject(value) ? JSON.stringify(value) : undefined
-  } catch {
-    return undefined
   }
 }
 

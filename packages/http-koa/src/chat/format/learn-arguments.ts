@@ -1,3 +1,4 @@
+import { parsedJson } from '../../fields/fields.js'
 import { argumentName, type ArgumentMarks, type ArgumentsFormat, anyText } from './chat-format.js'
 import { probe, probeArguments } from './probe.js'
 import { commonEnd, commonStart } from './segments.js'
@@ -111,11 +112,9 @@ export function parsedAt(
   start: number,
 ): { readonly value: unknown; readonly end: number } | undefined {
   for (let end = text.indexOf('}', start); end >= 0; end = text.indexOf('}', end + 1)) {
-    try {
-      return { value: JSON.parse(text.slice(start, end + 1)) as unknown, end: end + 1 }
-    } catch {
-      // it ends at a later brace
-    }
+    const value = parsedJson(text.slice(start, end + 1))
+    // undefined: it ends at a later brace
+    if (value !== undefined) return { value, end: end + 1 }
   }
   return undefined
 }

@@ -2,6 +2,7 @@ import { requestId } from '@cllm/host'
 import type { Usage } from '@cllm/core'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
+import { parsedJson } from '../../fields/fields.js'
 import type { EndEvent } from '../../request/generation.js'
 import type { Call } from '../../routes/call.js'
 
@@ -60,16 +61,8 @@ export function contentOf(
 }
 
 function toolUse(call: Call, { name, arguments: given }: ToolCall): AnswerBlock {
-  return { ...newBlock(call, 'tool_use', name), input: inputOf(given) } as AnswerBlock
-}
-
-/** An answer that was cut off may end within its arguments. */
-function inputOf(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return {}
-  }
+  // an answer that was cut off may end within its arguments
+  return { ...newBlock(call, 'tool_use', name), input: parsedJson(given) ?? {} } as AnswerBlock
 }
 
 /** Anthropic's words for the end of an answer. */

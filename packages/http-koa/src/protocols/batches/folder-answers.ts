@@ -1,3 +1,4 @@
+import { parsedJson } from '../../fields/fields.js'
 import type { BatchFolder } from './batch-folder.js'
 import { type BatchObject, type Kept, outputIds } from './batch-objects.js'
 import type { Added, BatchAnswers, NumberedBatchLine } from './batch-store.js'
@@ -85,22 +86,14 @@ export class FolderAnswers implements BatchAnswers {
   }
 }
 
-/** Undefined for the half of a line that a full disk has left. */
-function idIn(text: string): string | undefined {
-  try {
-    return (JSON.parse(text) as { custom_id: string }).custom_id
-  } catch {
-    return undefined
-  }
-}
-
 async function readIds(folder: BatchFolder, file: string): Promise<Set<string>> {
   const ids = new Set<string>()
   try {
     await folder.mend(file)
     for await (const { text } of folder.lines(file)) {
-      const id = idIn(text)
-      if (id !== undefined) ids.add(id)
+      // undefined is the half of a line that a full disk has left
+      const answer = parsedJson(text) as { readonly custom_id: string } | undefined
+      if (answer !== undefined) ids.add(answer.custom_id)
     }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error

@@ -9,6 +9,7 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
+import { parsedJson } from '../../fields/fields.js'
 import { ownFolder } from '../../security/own-folder.js'
 
 /** What a key used of a model on a day. A journal's lines are sums, too: of one request. */
@@ -122,7 +123,8 @@ export class UsageJournal {
   #read(month: string, sums: UsageSums): boolean {
     try {
       for (const line of fileLines(this.#fileOf(month))) {
-        const one = parsed(line)
+        const one = parsedJson(line) as UsageSum | undefined
+        // undefined is the half of a line that a crash has left
         if (one !== undefined) sums.add(one)
       }
       return true
@@ -148,15 +150,6 @@ export class UsageJournal {
 
   #fileOf(month: string): string {
     return join(this.folder, `${month}.jsonl`)
-  }
-}
-
-/** Undefined for the half of a line that a crash has left. */
-function parsed(line: string): UsageSum | undefined {
-  try {
-    return JSON.parse(line) as UsageSum
-  } catch {
-    return undefined
   }
 }
 

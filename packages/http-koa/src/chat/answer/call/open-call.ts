@@ -1,4 +1,4 @@
-import { isObject } from '../../../fields/fields.js'
+import { isObject, objectText, parsedJson } from '../../../fields/fields.js'
 import type { CallFormat, ToolDefinition } from '../../format/chat-format.js'
 import type { ToolCall } from '../answer-part.js'
 import { argumentSchemas, TaggedArguments } from './tagged-arguments.js'
@@ -128,14 +128,10 @@ function openObject(
 }
 
 function nameOf(members: string): string | undefined {
-  if (members === '') return undefined
-  try {
-    const read = JSON.parse(`{${members.trim().replace(/,$/, '')}}`) as Record<string, unknown>
-    const name = read['name'] ?? read['tool_name'] ?? read['function'] ?? read['tool']
-    return typeof name === 'string' ? name : undefined
-  } catch {
-    return undefined
-  }
+  const read = parsedJson(`{${members.trim().replace(/,$/, '')}}`)
+  if (!isObject(read)) return undefined
+  const name = read['name'] ?? read['tool_name'] ?? read['function'] ?? read['tool']
+  return typeof name === 'string' ? name : undefined
 }
 
 /**
@@ -144,12 +140,7 @@ function nameOf(members: string): string | undefined {
  * something else, or calls what is not among `names`.
  */
 function readToolCalls(json: string, names: ReadonlySet<string>): ToolCall[] | undefined {
-  let value: unknown
-  try {
-    value = JSON.parse(json)
-  } catch {
-    return undefined
-  }
+  let value = parsedJson(json)
   if (isObject(value) && Array.isArray(value['tool_calls'])) value = value['tool_calls']
   const calls = (Array.isArray(value) ? value : [value]).map((entry) => readCall(entry, names))
   return calls.length > 0 && calls.every((call) => call !== undefined) ? calls : undefined
@@ -162,18 +153,7 @@ function readCall(value: unknown, names: ReadonlySet<string>): ToolCall | undefi
   const name = value['name'] ?? inner
   if (typeof name !== 'string' || !names.has(name)) return undefined
   const given = value['arguments'] ?? value['parameters'] ?? {}
-  const text = typeof given === 'string' ? asObjectText(given) : asText(given)
+  // some models write the arguments' JSON as a text
+  const text = objectText(typeof given === 'string' ? given : JSON.stringify(given))
   return text === undefined ? undefined : { name, arguments: text }
-}
-
-const asText = (value: unknown): string | undefined =>
-  isObject(value) ? JSON.stringify(value) : undefined
-
-/** Some models write the arguments' JSON as a text. */
-function asObjectText(text: string): string | undefined {
-  try {
-    return asText(JSON.parse(text))
-  } catch {
-    return undefined
-  }
 }

@@ -1,4 +1,11 @@
-const constants: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' }
+import { parsedJson } from '../../../fields/fields.js'
+
+/** JSON of what Python calls by other names. */
+export const constants: Readonly<Record<string, string>> = {
+  True: 'true',
+  False: 'false',
+  None: 'null',
+}
 
 /**
  * The JSON of a dictionary or of keyword arguments at the beginning of a text: keys without quotes,
@@ -49,12 +56,7 @@ class LiteralReader {
     if (first === '[' || first === '(') return this.#list(first === '[' ? ']' : ')')
     const word = this.#word(/[^,{}()[\]]+/y).trim()
     if (Object.hasOwn(constants, word)) return constants[word]!
-    try {
-      JSON.parse(word)
-      return word
-    } catch {
-      return JSON.stringify(word)
-    }
+    return parsedJson(word) === undefined ? JSON.stringify(word) : word
   }
 
   #list(ends: string): string {

@@ -1,8 +1,9 @@
 import { possibleStart } from '../answer-part.js'
 import type { CallProgress, CallReader } from './json-arguments.js'
 import { matchMark } from './match-mark.js'
+import { constants } from './read-literal.js'
 import { anyText, type ArgumentMarks, argumentName } from '../../format/chat-format.js'
-import { isObject } from '../../../fields/fields.js'
+import { isObject, parsedJson } from '../../../fields/fields.js'
 
 type Schema = Readonly<Record<string, unknown>>
 
@@ -16,9 +17,6 @@ function takesOnlyText(schema: unknown): boolean {
   return Array.isArray(kinds) && kinds.length > 0 && kinds.every(takesOnlyText)
 }
 
-/** What Python calls by other names. */
-const constants: Readonly<Record<string, unknown>> = { True: true, False: false, None: null }
-
 /**
  * The JSON of a value that a model wrote without quotes around texts.
  *
@@ -27,14 +25,11 @@ const constants: Readonly<Record<string, unknown>> = { True: true, False: false,
 function argumentJson(text: string, schema: unknown, isTyped = false): string {
   const trimmed = text.trim()
   if (!isTyped && takesOnlyText(schema)) return JSON.stringify(text)
-  if (Object.hasOwn(constants, trimmed)) return JSON.stringify(constants[trimmed])
-  try {
-    const value: unknown = JSON.parse(trimmed)
-    // a text in quotes is as the model wrote it, where a schema does not ask for another
-    return typeof value === 'string' && !isTyped ? JSON.stringify(text) : trimmed
-  } catch {
-    return JSON.stringify(text)
-  }
+  if (Object.hasOwn(constants, trimmed)) return constants[trimmed]!
+  const value = parsedJson(trimmed)
+  // a text in quotes is as the model wrote it, where a schema does not ask for another
+  const isWritten = value === undefined || (typeof value === 'string' && !isTyped)
+  return isWritten ? JSON.stringify(text) : trimmed
 }
 
 /** The schemas of a tool's arguments, by name. */

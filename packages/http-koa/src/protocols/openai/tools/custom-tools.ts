@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { object } from '../../../fields/fields.js'
+import { object, parsedJson } from '../../../fields/fields.js'
 
 /** What a free-form tool is, the same in chats and responses: its input is a text, not JSON. */
 const customFields = {
@@ -13,18 +13,12 @@ export const customSchema = z.object(customFields, 'an object with a name')
 
 /** The input in the arguments of a call; what a model writes otherwise is the input as it is. */
 export function customInput(written: string): string {
-  try {
-    const value: unknown = JSON.parse(written)
-    const values = typeof value === 'object' && value !== null ? Object.values(value) : []
-    const [only] = values
-    const { input = only } = value as { input?: unknown }
-    if (typeof input === 'string' && ('input' in (value as object) || values.length === 1)) {
-      return input
-    }
-  } catch {
-    // what broke off shows as such
-  }
-  return written
+  const value = parsedJson(written)
+  // what broke off shows as such
+  if (typeof value !== 'object' || value === null) return written
+  const [only, ...others] = Object.values(value) as unknown[]
+  const input = 'input' in value ? value.input : others.length === 0 ? only : undefined
+  return typeof input === 'string' ? input : written
 }
 
 const opening = /^\s*\{\s*"input"\s*:\s*"/
