@@ -519,10 +519,11 @@ const cases: Readonly<Record<string, readonly [Schema, yes: unknown[], no: unkno
       {
         a: { type: 'integer', format: 'int32' },
         b: { type: 'integer', format: 'int32', maximum: 3 },
+        c: { type: 'integer', format: 'int32', nullable: true },
       },
       { required: ['a'] },
     ),
-    [{ a: 2_147_483_647 }, { a: -1, b: 3 }],
+    [{ a: 2_147_483_647 }, { a: -1, b: 3 }, { a: 1, c: null }],
     [{ a: 2_147_483_648 }, { a: 1, b: 4 }],
   ],
   formats: [

@@ -1,10 +1,10 @@
-import { defined, type JsonSchema } from '@cllm/core'
+import type { JsonSchema } from '@cllm/core'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { LinearPattern } from '../pattern/linear-pattern.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
 import { refusedSchema } from '../refuse.js'
 import { canonicalJson } from './canonical-json.js'
-import { readDialects } from './dialects/read-dialects.js'
+import { readDialects } from './read-dialects.js'
 import { SchemaBudget } from './schema-budget.js'
 import { keywordsSchema, type SchemaObject } from './schema-keywords.js'
 import { below, escapedStep, SchemaReferences } from './schema-references.js'
@@ -191,7 +191,7 @@ function checked(pointer: string, value: unknown): boolean | SchemaObject {
   }
   const read = readDialects(value as Readonly<Record<string, unknown>>)
   const [issue] = keywordsSchema.safeParse(read).error?.issues ?? []
-  if (issue === undefined) return inShort(defined(read))
+  if (issue === undefined) return inShort(read)
   const path = issue.path.map((step) => `/${escapedStep(String(step))}`).join('')
   throw refusedSchema(`${pointer}${path}`, issue.message)
 }

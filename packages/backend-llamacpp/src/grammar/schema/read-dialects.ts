@@ -1,5 +1,3 @@
-import { readPydantic } from './read-decimal.js'
-
 type Keywords = Readonly<Record<string, unknown>>
 
 /** Keywords of other dialects, which the result spells as draft 2020-12 does or has no need for. */
@@ -10,7 +8,6 @@ const others = new Set([
   '$recursiveRef',
   'contentMediaType',
   'contentEncoding',
-  'contentSchema',
 ])
 
 /**
@@ -18,19 +15,26 @@ const others = new Set([
  * false, drafts before 2020 have lists of `items`.
  */
 export function readDialects(schema: Keywords): Keywords {
-  const kept = Object.fromEntries(Object.entries(schema).filter(([name]) => !others.has(name)))
-  return {
-    ...readPydantic(kept),
-    ...nullableType(schema),
-    ...oldLimits(schema),
-    ...oldItems(schema),
-    ...readIntegers(schema),
-    ...requiredOf(withDiscriminator(schema)),
-    ...dependenciesOf(schema),
-    ...contentOf(schema),
-    ...('$recursiveRef' in schema ? { $dynamicRef: schema['$recursiveRef'] } : {}),
-  }
+  const read = readers.reduce((words, reader) => ({ ...words, ...reader(words) }), schema)
+  const kept = Object.entries(read).filter(
+    ([name, value]) => value !== undefined && !others.has(name),
+  )
+  return Object.fromEntries(kept)
 }
+
+/** Each says what changes in the words that those before have left. */
+const readers: readonly ((words: Keywords) => Keywords)[] = [
+  readPydantic,
+  nullableType,
+  oldLimits,
+  oldItems,
+  readIntegers,
+  withDiscriminator,
+  requiredOf,
+  dependenciesOf,
+  contentOf,
+  ({ $recursiveRef }) => ($recursiveRef === undefined ? {} : { $dynamicRef: $recursiveRef }),
+]
 
 /** OpenAPI 3.0: beside a `type`; an `enum` has null among its values, or there is none. */
 function nullableType({ nullable, type }: Keywords): Keywords {
@@ -62,18 +66,16 @@ function oldItems({ items, additionalItems }: Keywords): Keywords {
 }
 
 /** OpenAPI: what tells alternatives apart is always there, though it has a default, as with pydantic. */
-function withDiscriminator(schema: Keywords): Keywords {
-  const { discriminator, oneOf, anyOf, required } = schema
+function withDiscriminator({ discriminator, oneOf, anyOf, required }: Keywords): Keywords {
   const { propertyName } = (discriminator ?? {}) as { readonly propertyName?: unknown }
-  if (typeof propertyName !== 'string' || (oneOf ?? anyOf) === undefined) return schema
+  if (typeof propertyName !== 'string' || (oneOf ?? anyOf) === undefined) return {}
   const given = Array.isArray(required) ? (required as unknown[]) : []
-  return { ...schema, required: [...new Set([...given, propertyName])] }
+  return { required: [...new Set([...given, propertyName])] }
 }
 
 /** Draft 3 had `required: true` at the property. */
 function requiredOf({ required }: Keywords): Keywords {
-  if (required === undefined) return {}
-  return { required: typeof required === 'boolean' ? undefined : required }
+  return typeof required === 'boolean' ? { required: undefined } : {}
 }
 
 /** Before 2019 names and schemas were one keyword. */
@@ -96,13 +98,15 @@ function dependenciesOf({ dependencies, dependentRequired, dependentSchemas }: K
 function contentOf(schema: Keywords): Keywords {
   const { contentEncoding, contentMediaType, contentSchema = true } = schema
   const isFree = ['format', 'pattern', 'minLength', 'maxLength'].every((name) => !(name in schema))
-  if (!isFree) return {}
+  const none = { contentSchema: undefined }
+  if (!isFree) return none
   if (typeof contentEncoding === 'string') {
-    return Object.hasOwn(encodings, contentEncoding) ? { format: encodings[contentEncoding] } : {}
+    const isKnown = Object.hasOwn(encodings, contentEncoding)
+    return isKnown ? { ...none, format: encodings[contentEncoding] } : none
   }
   const isJson =
     typeof contentMediaType === 'string' && /^application\/json\b/.test(contentMediaType)
-  return isJson ? { contentSchema } : {}
+  return isJson ? { contentSchema } : none
 }
 
 const encodings: Readonly<Record<string, string>> = {
@@ -146,3 +150,67 @@ function limit(
   if (!Number.isFinite(value)) return {}
   return { [keyword]: typeof given === 'number' ? stricter(value, given) : value }
 }
+
+/** How pydantic begins the pattern of a decimal number that is written as a text. */
+const begin = String.raw`^(?!^[-+.]*$)[+-]?0*`
+/** Digits that a double keeps. */
+const precision = 15
+
+/** A size in bytes: its units are in no schema, and it may be an integer too. */
+const byteSize = String.raw`^\s*(\d*\.?\d+)\s*(\w+)?`
+
+/** What pydantic says by patterns in the words of draft 2020-12. */
+function readPydantic(schema: Keywords): Keywords {
+  const { anyOf } = schema
+  if (!Array.isArray(anyOf)) return schema
+  const ways = (anyOf as readonly unknown[]).filter(
+    (way) => !isObject(way) || way['pattern'] !== byteSize,
+  )
+  return readDecimal(ways.length === 0 ? schema : { ...schema, anyOf: ways })
+}
+
+/**
+ * pydantic's Decimal is a number, whose limits stand beside it, or a text, whose pattern says how many
+ * digits there are; what is valid keeps to both. So where one of them says something, it is written as
+ * a number that does.
+ */
+function readDecimal(schema: Keywords): Keywords {
+  const { anyOf } = schema
+  if (!Array.isArray(anyOf)) return schema
+  const ways = anyOf as readonly unknown[]
+  const text = ways.find((way) => isObject(way) && isDecimalText(way)) as Keywords | undefined
+  const number = ways.find((way) => isObject(way) && way['type'] === 'number')
+  if (text === undefined || !isObject(number)) return schema
+  const kept = { ...number, ...digitsOf(String(text['pattern']), number) }
+  if (Object.keys(kept).every((keyword) => keyword === 'type')) return schema
+  return {
+    ...schema,
+    anyOf: ways.flatMap((way) => (way === text ? [] : [way === number ? kept : way])),
+  }
+}
+
+const isObject = (value: unknown): value is Keywords => typeof value === 'object' && value !== null
+
+const isDecimalText = ({ type, pattern }: Keywords): boolean =>
+  type === 'string' && typeof pattern === 'string' && pattern.startsWith(begin)
+
+/** What the pattern says of the digits before and behind the point, as limits of a number. */
+function digitsOf(pattern: string, number: Keywords): Keywords {
+  const rest = pattern.slice(begin.length)
+  const whole = /^\(\?:\\d\{0,(\d+)\}\|/.exec(rest)?.[1]
+  // where only all digits together are counted, there is no point
+  const behind = /\\\.\??\\d\{0,(\d+)\}0\*\$/.exec(rest)?.[1] ?? (whole === undefined ? whole : '0')
+  if (behind === undefined) return {}
+  const decimals = Number(behind)
+  const step = number['multipleOf'] === undefined ? { multipleOf: Number(`1e-${decimals}`) } : {}
+  if (whole === undefined || Number(whole) + decimals > precision) return step
+  const most = Number((10 ** Number(whole) - 10 ** -decimals).toFixed(decimals))
+  return {
+    ...step,
+    minimum: Math.max(-most, limitOf(number['minimum'], -most)),
+    maximum: Math.min(most, limitOf(number['maximum'], most)),
+  }
+}
+
+const limitOf = (given: unknown, otherwise: number): number =>
+  typeof given === 'number' ? given : otherwise
