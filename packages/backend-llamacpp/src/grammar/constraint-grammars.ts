@@ -85,9 +85,7 @@ function bounded<T>(constraint: OutputConstraint, make: () => T): T {
     const isOfSchema = constraint.type === 'json-schema' || constraint.type === 'triggered-json'
     if (cause instanceof RangeError) {
       const reason = 'it is nested too deeply'
-      throw isOfSchema
-        ? tooLarge(reason)
-        : refused(`The constraint cannot be used: ${reason}`, { reason })
+      throw isOfSchema ? tooLarge(reason) : refused('The constraint cannot be used', reason)
     }
     if (!CllmError.isInstance(cause) || !isOfSchema) throw cause
     const { pointer, reason } = cause.details

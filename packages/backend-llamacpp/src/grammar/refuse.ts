@@ -1,9 +1,16 @@
 import { CllmError } from '@cllm/core'
 
-/** The error for a constraint that cannot be honoured. */
-export function refused(message: string, details: Readonly<Record<string, unknown>>): CllmError {
-  return new CllmError('invalid_constraint', message, {
-    details: { field: 'constraint', ...details },
+/**
+ * The error for a constraint that cannot be honoured.
+ * @param what - is wrong, of which the reason says more
+ */
+export function refused(
+  what: string,
+  reason: string,
+  details: Readonly<Record<string, unknown>> = {},
+): CllmError {
+  return new CllmError('invalid_constraint', `${what}: ${reason}`, {
+    details: { field: 'constraint', ...details, reason },
   })
 }
 
@@ -14,7 +21,7 @@ export function refused(message: string, details: Readonly<Record<string, unknow
 export function refusedSchema(pointer: string, reason: string): CllmError {
   // what is made of a schema stands behind ^, which no pointer has
   const [at = pointer] = pointer.split('^')
-  return refused(`The JSON schema cannot be kept to: ${at}: ${reason}`, { pointer: at, reason })
+  return refused(`The JSON schema cannot be kept to: ${at}`, reason, { pointer: at })
 }
 
 /** What is expected of a schema that is beyond a limit. */

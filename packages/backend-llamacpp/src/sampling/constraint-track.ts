@@ -149,7 +149,7 @@ export function withinGrammar(
 /** The error where nothing that the grammar allows can be drawn. */
 export function noneAllowed(): CllmError {
   const reason = 'none of the tokens that this model may write can come next'
-  return refused(`The constraint cannot be kept to: ${reason}`, { reason })
+  return refused('The constraint cannot be kept to', reason)
 }
 
 function notKept(token: TokenId): CllmError {

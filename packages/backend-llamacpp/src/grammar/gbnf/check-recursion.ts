@@ -33,7 +33,7 @@ export function checkRecursion(rules: GbnfRules): void {
 function leftRecursion(cycle: readonly string[]) {
   const shown = cycle.length > 8 ? [...cycle.slice(0, 4), '…', ...cycle.slice(-3)] : cycle
   const reason = `the rule ${cycle[0]} begins with itself (${shown.join(' → ')})`
-  return refused(`The grammar cannot be used: ${reason}`, { reason })
+  return refused('The grammar cannot be used', reason)
 }
 
 /** Which rules may be empty. Linear in the size of the grammar, however deep its rules are. */

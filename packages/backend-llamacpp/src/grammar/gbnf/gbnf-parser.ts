@@ -1,16 +1,10 @@
 import { checkRecursion } from './check-recursion.js'
-import { GbnfReader } from './gbnf-reader.js'
+import { GbnfReader, type Repetition } from './gbnf-reader.js'
 import { ElementKind, type GbnfRules } from './gbnf-rules.js'
 import { grammarLimits } from './grammar-limits.js'
 
 /** Elements as pairs of kind and value. */
 type Rule = number[]
-
-/** What `*`, `+`, `?` and `{…}` ask for. */
-interface Repetition {
-  readonly min: number
-  readonly max: number
-}
 
 /**
  * Reads GBNF as llama.cpp does (`llama_grammar_parser`), into the same rules, and counts them before

@@ -18,6 +18,12 @@ const escapes: Readonly<Record<string, string>> = {
   '-': '-',
 }
 
+/** What `*`, `+`, `?` and `{…}` ask for. */
+export interface Repetition {
+  readonly min: number
+  readonly max: number
+}
+
 /** Takes in an element of a rule. */
 type AddElement = (kind: number, value: number) => void
 
@@ -29,7 +35,7 @@ export class GbnfReader {
     const limit = grammarLimits.characters
     if (text.length > limit) {
       const reason = `it has ${text.length} characters, the limit is ${limit}`
-      throw refused(`The grammar cannot be used: ${reason}`, { reason, limit })
+      throw refused('The grammar cannot be used', reason, { limit })
     }
   }
 
@@ -68,7 +74,7 @@ export class GbnfReader {
   }
 
   /** `*`, `+`, `?` or `{…}`, with the blanks behind it. */
-  repetition(overLines: boolean): { min: number; max: number } | undefined {
+  repetition(overLines: boolean): Repetition | undefined {
     const found = this.#repetition(overLines)
     if (found !== undefined) this.skipSpace(overLines)
     return found
@@ -118,11 +124,11 @@ export class GbnfReader {
     const before = this.text.slice(0, at)
     const column = at - before.lastIndexOf('\n')
     const line = before.split('\n').length
-    const message = `The grammar cannot be used: line ${line}, column ${column}: ${reason}`
-    return refused(message, { line, column, reason })
+    const what = `The grammar cannot be used: line ${line}, column ${column}`
+    return refused(what, reason, { line, column })
   }
 
-  #repetition(overLines: boolean): { min: number; max: number } | undefined {
+  #repetition(overLines: boolean): Repetition | undefined {
     if (this.take('*')) return { min: 0, max: Infinity }
     if (this.take('+')) return { min: 1, max: Infinity }
     if (this.take('?')) return { min: 0, max: 1 }

@@ -21,10 +21,7 @@ export class GbnfWriter {
     this.#size += name.length + body.length
     if (this.#size > maximumText) {
       const reason = `it has more than ${maximumText} characters`
-      throw refused(`The grammar of the constraint is too large: ${reason}`, {
-        reason,
-        limit: maximumText,
-      })
+      throw refused('The grammar of the constraint is too large', reason, { limit: maximumText })
     }
     this.#rules.set(name, body)
   }
@@ -36,11 +33,6 @@ export class GbnfWriter {
   /** All rules, by their names. */
   rules(): ReadonlyMap<string, string> {
     return this.#rules
-  }
-
-  /** What a rule was defined as. */
-  bodyOf(name: string): string | undefined {
-    return this.#rules.get(name)
   }
 
   /** The name of a rule with this body; the same body has one rule. */

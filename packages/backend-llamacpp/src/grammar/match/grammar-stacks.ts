@@ -178,7 +178,7 @@ export class GrammarStacks {
     const rule = kinds[top] === ElementKind.Rule ? ` (at the rule ${names[values[top]!]})` : ''
     const limit = grammarLimits.advanceSteps
     const reason = `more than ${limit} steps from one character to the next${rule}`
-    return refused(`The grammar is too ambiguous: ${reason}`, { reason, limit })
+    return refused('The grammar is too ambiguous', reason, { limit })
   }
 }
 
@@ -203,5 +203,5 @@ export function charactersAt({ kinds, values }: GbnfRules, at: number): CodePoin
 function tooAmbiguous() {
   const limit = grammarLimits.readings
   const reason = `a text can be read in more than ${limit} ways`
-  return refused(`The grammar is too ambiguous: ${reason}`, { reason, limit })
+  return refused('The grammar is too ambiguous', reason, { limit })
 }

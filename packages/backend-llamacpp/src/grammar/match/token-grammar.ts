@@ -227,6 +227,6 @@ class MaskWalk {
     const limit = this.#limit
     if (this.#comparisons + newStack * made <= limit) return
     const reason = `to find the next token would take more than ${limit} comparisons`
-    throw refused(`The grammar is too ambiguous: ${reason}`, { reason, limit })
+    throw refused('The grammar is too ambiguous', reason, { limit })
   }
 }

@@ -29,8 +29,7 @@ export function regexRule(writer: GbnfWriter, pattern: string): string {
     return rule
   } catch (error) {
     if (!(error instanceof PatternProblem)) throw error
-    const reason = error.message
-    throw refused(`The regular expression cannot be kept to: ${reason}`, { reason })
+    throw refused('The regular expression cannot be kept to', error.message)
   }
 }
 
