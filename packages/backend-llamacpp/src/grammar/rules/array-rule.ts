@@ -1,9 +1,8 @@
-import { type Facts, factsOf } from '../schema/facts.js'
-import { accepts } from '../schema/is-valid.js'
+import { type Facts, waysOf } from '../schema/facts.js'
+import { listedValues } from '../schema/is-valid.js'
 import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
 import { literal, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from './json-rules.js'
-import { alternativesOf } from '../schema/ways/schema-alternatives.js'
 import { digitsWithin } from './decimals.js'
 import { refusedSchema } from '../refuse.js'
 import { writeMembers } from './write-members.js'
@@ -68,13 +67,11 @@ function uniqueElements(
 ): readonly string[] | undefined {
   if (prefix.length > 0 || items.length === 0) return undefined
   const texts: string[] = []
-  for (const way of alternativesOf(document, items)) {
-    const facts = factsOf(document, way)
-    const { types, values } = facts
-    if (values !== undefined) {
-      const kept = [...values.values()].filter((value) => accepts(document, way, value))
-      texts.push(...kept.map((value) => JSON.stringify(value)))
-    } else if (types?.every((type) => type === 'boolean' || type === 'null') === true) {
+  for (const facts of waysOf(document, items)) {
+    const { types } = facts
+    const values = listedValues(document, facts)
+    if (values !== undefined) texts.push(...values.map((value) => JSON.stringify(value)))
+    else if (types?.every((type) => type === 'boolean' || type === 'null') === true) {
       texts.push(...types.flatMap((type) => (type === 'null' ? ['null'] : ['true', 'false'])))
     } else {
       const numbers = integersOf(facts)

@@ -4,8 +4,8 @@ import { type CodePointSet, difference, union } from '../pattern/characters/code
 import { noneOf } from '../pattern/regex-to-gbnf.js'
 import { numberRule } from './number-rule.js'
 import { stringRule } from './string-rule.js'
-import { type Facts, factsOf } from '../schema/facts.js'
-import { accepts } from '../schema/is-valid.js'
+import { type Facts, waysOf } from '../schema/facts.js'
+import { accepts, listedValues } from '../schema/is-valid.js'
 import {
   type Conjunction,
   pointerOf,
@@ -13,7 +13,6 @@ import {
   type SchemaDocument,
   whereOf,
 } from '../schema/schema-document.js'
-import { alternativesOf } from '../schema/ways/schema-alternatives.js'
 
 /** Whether a schema of names is one of numbers, as zod has it for numeric keys: names then spell one. */
 const isOfNumbers = ({ types = [] }: Facts): boolean =>
@@ -23,9 +22,9 @@ const spelled = /^(?:0|-?[1-9][0-9]{0,14})$/
 
 /** Whether a property may have this name. */
 export function acceptsName(document: SchemaDocument, names: Conjunction, name: string): boolean {
-  return alternativesOf(document, names).some((way) => {
-    if (!isOfNumbers(factsOf(document, way))) return accepts(document, way, name)
-    return spelled.test(name) && accepts(document, way, Number(name))
+  return waysOf(document, names).some((way) => {
+    if (!isOfNumbers(way)) return accepts(document, way.places, name)
+    return spelled.test(name) && accepts(document, way.places, Number(name))
   })
 }
 
@@ -36,12 +35,12 @@ export function listedNames(
 ): readonly string[] | undefined {
   if (names.length === 0) return undefined
   const listed: string[] = []
-  for (const way of alternativesOf(document, names)) {
-    const facts = factsOf(document, way)
-    if (facts.values === undefined) return undefined
-    for (const value of facts.values.values()) {
-      const isName = typeof value === 'string' || (isOfNumbers(facts) && Number.isInteger(value))
-      if (isName && accepts(document, way, value)) listed.push(String(value))
+  for (const way of waysOf(document, names)) {
+    const values = listedValues(document, way)
+    if (values === undefined) return undefined
+    for (const value of values) {
+      const isName = typeof value === 'string' || (isOfNumbers(way) && Number.isInteger(value))
+      if (isName) listed.push(String(value))
     }
   }
   return [...new Set(listed)]
@@ -59,7 +58,7 @@ export function freeKeys(
 ): string | undefined {
   const { writer, document } = compiler
   const { names, properties } = facts
-  const ways = alternativesOf(document, names).map((way) => factsOf(document, way))
+  const ways = waysOf(document, names)
   if (kept.length === 0 && ways.some(isAnyText)) return keyRule(writer, properties.keys())
   const pointer = pointerOf(facts, kept.length === 0 ? 'propertyNames' : 'patternProperties')
   const others = [...properties.keys()].filter((name) =>
@@ -69,15 +68,16 @@ export function freeKeys(
   const keys = ways.flatMap((way) => {
     if (isOfNumbers(way)) return patterns.length > 0 ? [] : (numericKeys(compiler, way) ?? [])
     if (way.types?.includes('string') === false) return []
-    const facts = { ...way, patterns: [...way.patterns, ...patterns] }
-    if (way.values === undefined) return stringRule(compiler, facts) ?? []
-    return [...way.values.values()].flatMap((value) => {
-      const isFree =
+    const values = listedValues(document, way)
+    if (values === undefined) {
+      return stringRule(compiler, { ...way, patterns: [...way.patterns, ...patterns] }) ?? []
+    }
+    const free = values.filter(
+      (value) =>
         typeof value === 'string' &&
-        accepts(document, way.places, value) &&
-        patterns.every((pattern) => document.matches(pattern, value, pointer))
-      return isFree ? [literal(JSON.stringify(value))] : []
-    })
+        patterns.every((pattern) => document.matches(pattern, value, pointer)),
+    )
+    return free.map((value) => literal(JSON.stringify(value)))
   })
   return keys.length === 0 ? undefined : writer.rule(keys.join(' | '))
 }

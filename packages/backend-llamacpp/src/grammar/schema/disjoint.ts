@@ -1,7 +1,6 @@
-import { type Facts, factsOf, valueTypes } from './facts.js'
+import { type Facts, valueTypes, waysOf } from './facts.js'
 import { accepts } from './is-valid.js'
-import { alternativesOf } from './ways/schema-alternatives.js'
-import { type Conjunction, type Place, type SchemaDocument, whereOf } from './schema-document.js'
+import { type Conjunction, type SchemaDocument, whereOf } from './schema-document.js'
 import type { ValueType } from './schema-keywords.js'
 
 const deepest = 4
@@ -18,19 +17,6 @@ export function areDisjoint(
   return waysOf(document, left).every((facts) =>
     others.every((other) => exclude(document, facts, other, depth)),
   )
-}
-
-/** What is said in each way; each of n alternatives is compared with all others. */
-const known = new WeakMap<Place, readonly Facts[]>()
-
-function waysOf(document: SchemaDocument, all: Conjunction): readonly Facts[] {
-  const [only] = all
-  document.budget.spend(1, whereOf(all))
-  const before = all.length === 1 && only !== undefined ? known.get(only) : undefined
-  if (before !== undefined) return before
-  const ways = alternativesOf(document, all).map((way) => factsOf(document, way))
-  if (all.length === 1 && only !== undefined) known.set(only, ways)
-  return ways
 }
 
 function exclude(document: SchemaDocument, left: Facts, right: Facts, depth: number): boolean {

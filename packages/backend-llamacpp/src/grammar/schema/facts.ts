@@ -62,8 +62,22 @@ export interface Facts {
   readonly maxProperties: number
 }
 
+/** Of single schemas, each of which may be compared with all others. */
+const known = new WeakMap<Place, readonly Facts[]>()
+
+/** What is said in each way to fulfil all of these schemas at once. */
+export function waysOf(document: SchemaDocument, all: Conjunction): readonly Facts[] {
+  document.budget.spend(1, whereOf(all))
+  const [only] = all
+  const before = all.length === 1 ? known.get(only!) : undefined
+  if (before !== undefined) return before
+  const ways = document.alternativesOf(document, all).map((way) => factsOf(document, way))
+  if (all.length === 1) known.set(only!, ways)
+  return ways
+}
+
 /** Merges what these schemas say, their references and alternatives aside. */
-export function factsOf(document: SchemaDocument, places: Conjunction): Facts {
+function factsOf(document: SchemaDocument, places: Conjunction): Facts {
   const schemas = places.map(({ schema }) => schema as SchemaObject)
   const size = places.reduce((sum, place) => sum + 1 + (place.size >> 3), 0)
   document.budget.spend(50 + size, whereOf(places))

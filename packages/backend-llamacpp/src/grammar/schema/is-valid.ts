@@ -1,7 +1,7 @@
 import { formatPattern } from '../rules/formats.js'
 import { isMultiple, multipleSteps } from '../rules/decimals.js'
 import { canonicalJson } from './canonical-json.js'
-import { memberOf, typeOf } from './facts.js'
+import { type Facts, memberOf, typeOf } from './facts.js'
 import type { Spend } from './schema-budget.js'
 import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
 import type { SchemaObject } from './schema-keywords.js'
@@ -9,6 +9,13 @@ import type { SchemaObject } from './schema-keywords.js'
 /** Whether a value is valid by all of these schemas. */
 export const accepts = (document: SchemaDocument, all: Conjunction, value: unknown): boolean =>
   all.every((place) => isValid(document, place, value))
+
+/** The values that a way lists, as far as all of its schemas allow them; undefined where it lists none. */
+export const listedValues = (
+  document: SchemaDocument,
+  { values, places }: Facts,
+): readonly unknown[] | undefined =>
+  values && [...values.values()].filter((value) => accepts(document, places, value))
 
 /**
  * Whether a value is valid by a schema; false, too, for few that `unevaluatedProperties` allows. It knows

@@ -6,8 +6,8 @@ import { choiceRule, jsonRule } from '../rules/json-rules.js'
 import { numberRule } from '../rules/number-rule.js'
 import { objectRule } from '../rules/object-rule.js'
 import { stringRule } from '../rules/string-rule.js'
-import { type Facts, factsOf, valueTypes } from './facts.js'
-import { accepts } from './is-valid.js'
+import { type Facts, valueTypes, waysOf } from './facts.js'
+import { listedValues } from './is-valid.js'
 import {
   type Conjunction,
   type RuleCompiler,
@@ -15,7 +15,6 @@ import {
   whereOf,
 } from './schema-document.js'
 import { type SchemaObject, typesOfKeywords, type ValueType } from './schema-keywords.js'
-import { alternativesOf } from './ways/schema-alternatives.js'
 
 /** To write a range of numbers. */
 const numberSteps = 50
@@ -51,7 +50,7 @@ export class SchemaCompiler implements RuleCompiler {
     this.#rules.set(key, name)
     this.#unfinished.add(key)
     let problem: unknown
-    const bodies = alternativesOf(this.document, real).flatMap((way) => {
+    const bodies = waysOf(this.document, real).flatMap((way) => {
       try {
         return this.#bodies(way)
       } catch (error) {
@@ -94,21 +93,11 @@ export class SchemaCompiler implements RuleCompiler {
   }
 
   /** What is valid in one way, by types. */
-  #bodies(way: Conjunction): string[] {
-    if (way.length === 0) return [jsonRule(this.writer, 'value')]
-    const facts = factsOf(this.document, way)
-    const { values } = facts
-    if (values !== undefined) {
-      const kept = [...values.values()].filter((value) => accepts(this.document, way, value))
-      if (kept.length === 0) return []
-      return [
-        choiceRule(
-          this.writer,
-          kept.map((value) => JSON.stringify(value)),
-        ),
-      ]
-    }
-    return typesToWrite(facts).flatMap((type) => this.#body(type, facts) ?? [])
+  #bodies(way: Facts): string[] {
+    if (way.places.length === 0) return [jsonRule(this.writer, 'value')]
+    const texts = listedValues(this.document, way)?.map((value) => JSON.stringify(value))
+    if (texts !== undefined) return texts.length === 0 ? [] : [choiceRule(this.writer, texts)]
+    return typesToWrite(way).flatMap((type) => this.#body(type, way) ?? [])
   }
 
   #body(type: ValueType, facts: Facts): string | undefined {

@@ -5,7 +5,7 @@ import { PatternProblem } from '../pattern/parse-pattern.js'
 import { refusedSchema } from '../refuse.js'
 import { canonicalJson } from './canonical-json.js'
 import { readDialects } from './read-dialects.js'
-import { SchemaBudget } from './schema-budget.js'
+import type { SchemaBudget } from './schema-budget.js'
 import { keywordsSchema, type SchemaObject } from './schema-keywords.js'
 import { below, escapedStep, SchemaReferences } from './schema-references.js'
 
@@ -46,16 +46,6 @@ export interface RuleCompiler {
   quoted(all: Conjunction): string | undefined
 }
 
-/** What is known of schemas and values. */
-export interface Judgement {
-  /** Says whether no value can be valid by both; false where that is not known. */
-  areDisjoint(document: SchemaDocument, left: Conjunction, right: Conjunction): boolean
-  /** Says whether a property that must come has another value in each of them. */
-  areTold(document: SchemaDocument, all: readonly Conjunction[]): boolean
-  /** Finds a property that the right schema asks for and the left one does not name. */
-  missingName(document: SchemaDocument, left: Conjunction, right: Conjunction): string | undefined
-}
-
 /** Steps of a schema that is looked at for the first time. */
 const checkSteps = 50
 /** Steps of each element that is checked: one that is wrong takes some microseconds. */
@@ -70,10 +60,11 @@ export class SchemaDocument {
   readonly #referred = new WeakMap<Place, readonly Place[]>()
   #references: SchemaReferences | undefined
 
+  /** @param alternativesOf - finds every way to fulfil schemas */
   constructor(
     root: JsonSchema,
-    readonly judgement: Judgement,
-    readonly budget = new SchemaBudget(),
+    readonly alternativesOf: (document: SchemaDocument, all: Conjunction) => Conjunction[],
+    readonly budget: SchemaBudget,
   ) {
     this.#root = root
   }

@@ -3,10 +3,10 @@ import { GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
 import { regexRule } from '../pattern/regex-to-gbnf.js'
 import { refusedSchema } from '../refuse.js'
 import { jsonRule } from '../rules/json-rules.js'
-import { areDisjoint, areTold, missingName } from './disjoint.js'
 import { SchemaBudget } from './schema-budget.js'
 import { SchemaCompiler } from './schema-compiler.js'
 import { SchemaDocument } from './schema-document.js'
+import { alternativesOf } from './ways/schema-alternatives.js'
 
 /**
  * A grammar whose every text is JSON that is valid by the schema. It may allow less than the schema
@@ -67,8 +67,7 @@ function compile(
   budget: SchemaBudget,
   prefix: string,
 ): string {
-  const judgement = { areDisjoint, areTold, missingName }
-  const document = new SchemaDocument(schema, judgement, budget)
+  const document = new SchemaDocument(schema, alternativesOf, budget)
   const rule = new SchemaCompiler(document, writer, prefix).compile([document.root])
   if (rule === undefined) throw refusedSchema('#', 'nothing is valid by it')
   return rule

@@ -1,5 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { refusedSchema } from '../../refuse.js'
+import { areDisjoint, areTold, missingName } from '../disjoint.js'
 import { memberOf } from '../facts.js'
 import { accepts } from '../is-valid.js'
 import { lacking, negationsOf } from './negation.js'
@@ -209,7 +210,7 @@ function without(
   other: Place,
   trail: readonly string[],
 ): Ways {
-  const name = document.judgement.missingName(document, [branch], [other])
+  const name = missingName(document, [branch], [other])
   if (name === undefined) return negatedWays(document, other, trail)
   return [[document.made(`${other.pointer}^without ${name}`, lacking(name))]]
 }
@@ -226,10 +227,10 @@ function overlapsOf(
     required === undefined ? [] : [document.made(`${place.pointer}^required`, { required })]
   const found: (readonly [number, number])[] = []
   const all = branches.map((branch) => [branch, ...beside])
-  if (document.judgement.areTold(document, all)) return []
+  if (areTold(document, all)) return []
   for (const [second, right] of all.entries()) {
     for (const [first, left] of all.slice(0, second).entries()) {
-      if (!document.judgement.areDisjoint(document, left, right)) {
+      if (!areDisjoint(document, left, right)) {
         found.push([first, second])
       }
     }
