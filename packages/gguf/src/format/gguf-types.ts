@@ -62,3 +62,52 @@ export const tensorBlocks: Readonly<
   Q4_K: { id: 12, elements: 256, bytes: 144 },
   Q6_K: { id: 14, elements: 256, bytes: 210 },
 }
+
+/** A `uint32`, the usual type of sizes and token ids in GGUF metadata. */
+export const uint32 = (value: number): GgufValue => ({ type: 'uint32', value })
+
+/** A `float32`. */
+export const float32 = (value: number): GgufValue => ({ type: 'float32', value })
+
+/** A `bool`. */
+export const bool = (value: boolean): GgufValue => ({ type: 'bool', value })
+
+/** A UTF-8 `string`. */
+export const text = (value: string): GgufValue => ({ type: 'string', value })
+
+/** An array of `string`. */
+export const texts = (values: readonly string[]): GgufValue => ({
+  type: 'array',
+  items: 'string',
+  values,
+})
+
+/** An array of `int32`. */
+export const int32s = (values: readonly number[]): GgufValue => ({
+  type: 'array',
+  items: 'int32',
+  values,
+})
+
+/** An array of `float32`. */
+export const float32s = (values: readonly number[]): GgufValue => ({
+  type: 'array',
+  items: 'float32',
+  values,
+})
+
+/** The kind of a vocabulary entry, numbered as in `tokenizer.ggml.token_type`. */
+export const TokenType = {
+  Normal: 1,
+  Unknown: 2,
+  Control: 3,
+  UserDefined: 4,
+  Unused: 5,
+  Byte: 6,
+} as const
+
+/** One of the numbers of {@link TokenType}. */
+export type TokenType = (typeof TokenType)[keyof typeof TokenType]
+
+/** `general.file_type` by the type of most matrices. */
+export const fileTypes = { F32: 0, Q8_0: 7, Q4_K_M: 15 } as const

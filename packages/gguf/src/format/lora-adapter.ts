@@ -1,5 +1,4 @@
-import type { GgufTensor } from './gguf-types.js'
-import { float32, text } from './gguf-values.js'
+import { float32, type GgufTensor, text } from './gguf-types.js'
 import { writeGguf } from './gguf-writer.js'
 
 /** What an adapter adds to one matrix W of a model: scale × alpha ÷ rank × B·A. */

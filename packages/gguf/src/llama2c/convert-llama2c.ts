@@ -1,9 +1,20 @@
 import { readFile } from 'node:fs/promises'
-import type { GgufMetadata, GgufTensor } from '../format/gguf-types.js'
-import { bool, float32, float32s, int32s, text, texts, uint32 } from '../format/gguf-values.js'
+import { CllmError } from '@cllm/core'
+import {
+  bool,
+  fileTypes,
+  float32,
+  float32s,
+  type GgufMetadata,
+  type GgufTensor,
+  int32s,
+  text,
+  texts,
+  TokenType,
+  uint32,
+} from '../format/gguf-types.js'
 import { writeGguf } from '../format/gguf-writer.js'
 import { type Llama2cHeader, readLlama2cCheckpoint } from './llama2c-checkpoint.js'
-import { readLlama2cVocabulary, type SentencePieceVocabulary } from './llama2c-vocabulary.js'
 import { quantizeQ8_0 } from '../format/quantize-q8-0.js'
 
 /** The input and output of {@link convertLlama2c}. */
@@ -23,7 +34,6 @@ export interface ConvertLlama2cOptions {
   readonly quantization?: 'Q8_0' | 'F32'
 }
 
-const fileTypes = { F32: 0, Q8_0: 7 } as const
 const beginOfStory = 1
 const endOfStory = 2
 
@@ -40,7 +50,7 @@ export async function convertLlama2c(options: ConvertLlama2cOptions): Promise<nu
   const { out, name = 'stories15M', quantization = 'Q8_0' } = options
   const { header, tensors, rest } = readLlama2cCheckpoint(await load(options.checkpoint))
   const vocabularyData = options.vocabulary === undefined ? rest : await load(options.vocabulary)
-  const vocabulary = readLlama2cVocabulary(vocabularyData, header.vocabulary)
+  const vocabulary = readVocabulary(vocabularyData, header.vocabulary)
   return await writeGguf(
     out,
     {
@@ -78,7 +88,7 @@ function architecture(header: Llama2cHeader, name: string): GgufMetadata {
   }
 }
 
-function tokenizer({ tokens, scores, types }: SentencePieceVocabulary): GgufMetadata {
+function tokenizer({ tokens, scores, types }: ReturnType<typeof readVocabulary>): GgufMetadata {
   return {
     'tokenizer.ggml.model': text('llama'),
     'tokenizer.ggml.tokens': texts(tokens),
@@ -95,3 +105,52 @@ function tokenizer({ tokens, scores, types }: SentencePieceVocabulary): GgufMeta
 
 const bytesOf = (values: Float32Array): Uint8Array =>
   new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+
+const specialNames = ['<unk>', '<s>', '</s>']
+const firstByte = specialNames.length
+const byteCount = 256
+
+/**
+ * Reads the older vocabulary file of llama2.c: the longest token's length as `uint32`, then for
+ * each token its score as `float32`, its length as `int32` and its bytes. The three special tokens
+ * and the 256 single bytes get the names that llama.cpp expects, spaces become U+2581.
+ * @throws CllmError `model_invalid` when the data ends before `size` tokens were read.
+ */
+function readVocabulary(data: Uint8Array, size: number) {
+  const view = new DataView(data.buffer, data.byteOffset, data.length)
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
+  const tokens: string[] = []
+  const scores: number[] = []
+  const types: TokenType[] = []
+  let position = 4
+  for (let id = 0; id < size; id++) {
+    const length = position + 8 <= data.length ? view.getInt32(position + 4, true) : -1
+    const start = position + 8
+    if (length < 0 || start + length > data.length) {
+      throw new CllmError(
+        'model_invalid',
+        `expected a llama2.c vocabulary of ${size} tokens, ` +
+          `got ${data.length} bytes that end in token ${id}`,
+      )
+    }
+    scores.push(view.getFloat32(position, true))
+    tokens.push(nameOf(id, decoder.decode(data.subarray(start, start + length))))
+    types.push(typeOf(id))
+    position = start + length
+  }
+  return { tokens, scores, types }
+}
+
+function nameOf(id: number, piece: string): string {
+  const special = specialNames[id]
+  if (special !== undefined) return special
+  const byte = id - firstByte
+  if (byte >= byteCount) return piece.replaceAll(' ', '\u2581')
+  return `<0x${byte.toString(16).toUpperCase().padStart(2, '0')}>`
+}
+
+function typeOf(id: number): TokenType {
+  if (id === 0) return TokenType.Unknown
+  if (id < firstByte) return TokenType.Control
+  return id < firstByte + byteCount ? TokenType.Byte : TokenType.Normal
+}

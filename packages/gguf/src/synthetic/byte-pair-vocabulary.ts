@@ -1,38 +1,26 @@
 import { byteAlphabet } from '@cllm/core'
 import type { Merge } from './byte-pair-merges.js'
-import type { GgufMetadata } from '../format/gguf-types.js'
-import { bool, int32s, text, texts, uint32 } from '../format/gguf-values.js'
-import { TokenType } from '../format/token-type.js'
+import {
+  bool,
+  type GgufMetadata,
+  int32s,
+  text,
+  texts,
+  TokenType,
+  uint32,
+} from '../format/gguf-types.js'
 
-/** Special tokens of Qwen's vocabularies, in the order of their ids, with their type. */
-const specialTokens: readonly (readonly [name: string, type: TokenType])[] = [
-  ['<|endoftext|>', TokenType.Control],
-  ['<|im_start|>', TokenType.Control],
-  ['<|im_end|>', TokenType.Control],
-  ['<|object_ref_start|>', TokenType.Control],
-  ['<|object_ref_end|>', TokenType.Control],
-  ['<|box_start|>', TokenType.Control],
-  ['<|box_end|>', TokenType.Control],
-  ['<|quad_start|>', TokenType.Control],
-  ['<|quad_end|>', TokenType.Control],
-  ['<|vision_start|>', TokenType.Control],
-  ['<|vision_end|>', TokenType.Control],
-  ['<|vision_pad|>', TokenType.Control],
-  ['<|image_pad|>', TokenType.Control],
-  ['<|video_pad|>', TokenType.Control],
-  ['<tool_call>', TokenType.UserDefined],
-  ['</tool_call>', TokenType.UserDefined],
-  ['<|fim_prefix|>', TokenType.Control],
-  ['<|fim_middle|>', TokenType.Control],
-  ['<|fim_suffix|>', TokenType.Control],
-  ['<|fim_pad|>', TokenType.Control],
-  ['<|repo_name|>', TokenType.Control],
-  ['<|file_sep|>', TokenType.Control],
-  ['<tool_response>', TokenType.UserDefined],
-  ['</tool_response>', TokenType.UserDefined],
-  ['<think>', TokenType.UserDefined],
-  ['</think>', TokenType.UserDefined],
-]
+/** Special tokens of Qwen's vocabularies, in the order of their ids. */
+const specialTokens = (
+  '<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> ' +
+  '<|quad_start|> <|quad_end|> <|vision_start|> <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|> ' +
+  '<tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> <|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|> ' +
+  '<tool_response> </tool_response> <think> </think>'
+).split(' ')
+
+/** Those with bars are of control, as in the original. */
+const typeOf = (special: string): TokenType =>
+  special.startsWith('<|') ? TokenType.Control : TokenType.UserDefined
 
 const chatTemplate = `{%- for message in messages -%}
 {{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' -}}
@@ -75,11 +63,12 @@ export function bytePairVocabulary(
         `${size}, got ${tokens.size} ordinary ones`,
     )
   }
-  for (const [name] of specialTokens) tokens.add(name)
+  for (const special of specialTokens) tokens.add(special)
   for (let id = tokens.size; id < size; id++) tokens.add(`[PAD${id}]`)
   const types = Array.from({ length: size }, (_, id) => {
     if (id < specialsAt) return TokenType.Normal
-    return specialTokens[id - specialsAt]?.[1] ?? TokenType.Unused
+    const special = specialTokens[id - specialsAt]
+    return special === undefined ? TokenType.Unused : typeOf(special)
   })
   return { tokens: [...tokens], types, merges: used }
 }

@@ -1,7 +1,6 @@
 import { tensorBlocks } from '../format/gguf-types.js'
 import { tensorByteLength } from '../format/gguf-writer.js'
 import { toHalfFloat } from '../format/half-float.js'
-import type { RandomBits } from './random-bits.js'
 
 /** The tensor types that {@link randomTensor} can make. */
 export type RandomTensorType = 'Q8_0' | 'Q4_K' | 'Q6_K'
@@ -106,4 +105,49 @@ function finishQ6_K(bytes: Uint8Array, block: number, scale: number): void {
 function setHalf(bytes: Uint8Array, position: number, half: number): void {
   bytes[position] = half & 0xff
   bytes[position + 1] = half >>> 8
+}
+
+/**
+ * A small fast seeded generator of random bits (sfc32 of PractRand,
+ * http://pracrand.sourceforge.net), not for secrets. The same seed gives the same bits on every
+ * machine.
+ */
+export class RandomBits {
+  #a = 0
+  #b = 0
+  #c: number
+  #counter = 1
+
+  /** @param seed any integer; only its lowest 32 bits are used. */
+  constructor(seed: number) {
+    this.#c = seed | 0
+    this.next(new Uint32Array(12)) // as its author advises, until the seed has reached every bit
+  }
+
+  /** Fills an array with random bits and returns it. */
+  next(target: Uint32Array): Uint32Array {
+    let a = this.#a
+    let b = this.#b
+    let c = this.#c
+    let counter = this.#counter
+    for (let index = 0; index < target.length; index++) {
+      const output = (a + b + counter) | 0
+      counter = (counter + 1) | 0
+      a = b ^ (b >>> 9)
+      b = (c + (c << 3)) | 0
+      c = (((c << 21) | (c >>> 11)) + output) | 0
+      target[index] = output
+    }
+    this.#a = a
+    this.#b = b
+    this.#c = c
+    this.#counter = counter
+    return target
+  }
+}
+
+/** Numbers around 0, of which the largest and the smallest are this far apart. */
+export function randomFloats(count: number, spread: number, random: RandomBits): Float32Array {
+  const bits = random.next(new Uint32Array(count))
+  return Float32Array.from(bits, (value) => (value / 2 ** 32 - 0.5) * spread)
 }

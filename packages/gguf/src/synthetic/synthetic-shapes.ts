@@ -21,6 +21,10 @@ export interface ModelShape {
   readonly vocabulary: number
   /** Id of the first special token; all before it are bytes and merges. */
   readonly specialsAt: number
+  /** What the English part of the vocabulary is learned from. */
+  readonly english: 'film subtitles' | 'common words'
+  /** Merges of that part. */
+  readonly merges: number
   /** Training context in tokens. */
   readonly context: number
   readonly ropeBase: number
@@ -38,6 +42,8 @@ const qwen3 = {
   headSize: 128,
   vocabulary: 151_936,
   specialsAt: 151_643,
+  english: 'film subtitles',
+  merges: 90_000,
   context: 40_960,
   ropeBase: 1_000_000,
   quantization: 'Q4_K_M',
@@ -55,6 +61,8 @@ const tiny = {
   headSize: 32,
   vocabulary: 768,
   specialsAt: 742,
+  english: 'common words',
+  merges: 400,
   context: 512,
   ropeBase: 10_000,
   quantization: 'Q8_0',
@@ -114,6 +122,8 @@ export const syntheticShapes = {
     headSize: 64,
     vocabulary: 65_536,
     specialsAt: 64_400,
+    english: 'film subtitles',
+    merges: 45_000,
     context: 128_000,
     ropeBase: 1_000_000,
     quantization: 'Q4_K_M',

@@ -1,7 +1,6 @@
 import type { GgufTensor } from '../format/gguf-types.js'
 import { tensorByteLength } from '../format/gguf-writer.js'
-import { randomTensor, type RandomTensorType } from './random-tensor.js'
-import { RandomBits } from './random-bits.js'
+import { RandomBits, randomFloats, randomTensor, type RandomTensorType } from './random-tensor.js'
 import { convolutionLength, type ModelShape } from './synthetic-shapes.js'
 
 /**
@@ -39,6 +38,13 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
     shape: [size],
     data: () => [new Uint8Array(new Float32Array(size).fill(1).buffer)],
   })
+  /** Numbers from −1 to 1, which stay as they are. */
+  const floats = (name: string, row: number, rows: number): GgufTensor => ({
+    name: `${name}.weight`,
+    type: 'F32',
+    shape: [row, rows],
+    data: () => [new Uint8Array(randomFloats(row * rows, 2, random).buffer)],
+  })
   const attention = (block: string, index: number): GgufTensor[] => {
     const { usual, more } = types
     return [
@@ -51,12 +57,7 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
     ]
   }
   const convolution = (block: string): GgufTensor[] => [
-    {
-      name: `${block}.shortconv.conv.weight`,
-      type: 'F32',
-      shape: [convolutionLength, embedding],
-      data: () => [randomFloats(convolutionLength * embedding, random)],
-    },
+    floats(`${block}.shortconv.conv`, convolutionLength, embedding),
     matrix(`${block}.shortconv.in_proj`, types.usual, embedding, 3 * embedding),
     matrix(`${block}.shortconv.out_proj`, types.usual, embedding, embedding),
   ]
@@ -68,12 +69,7 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
   const mixture = (block: string, index: number): GgufTensor[] => {
     const { count, feedForward: size } = shape.experts ?? { count: 0, feedForward: 0 }
     return [
-      {
-        name: `${block}.ffn_gate_inp.weight`,
-        type: 'F32',
-        shape: [embedding, count],
-        data: () => [randomFloats(embedding * count, random)],
-      },
+      floats(`${block}.ffn_gate_inp`, embedding, count),
       matrix(`${block}.ffn_gate_exps`, types.usual, embedding, size, count),
       matrix(`${block}.ffn_up_exps`, types.usual, embedding, size, count),
       matrix(`${block}.ffn_down_exps`, types.more(index), size, embedding, count),
@@ -109,14 +105,6 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
       },
     },
   ]
-}
-
-/** Numbers from −1 to 1. */
-function randomFloats(count: number, random: RandomBits): Uint8Array {
-  const words = new Uint32Array(count)
-  random.next(words)
-  const values = Float32Array.from(words, (word) => word / 2 ** 31 - 1)
-  return new Uint8Array(values.buffer)
 }
 
 /**

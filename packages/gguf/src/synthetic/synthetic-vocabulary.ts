@@ -4,24 +4,6 @@ import { bytePairVocabulary, type BytePairVocabulary } from './byte-pair-vocabul
 import { commonWords, englishPieces } from './english-pieces.js'
 import { type SyntheticModelName, syntheticShapes } from './synthetic-shapes.js'
 
-const qwen3 = { pieces: englishPieces, merges: 90_000 }
-const tiny = { pieces: commonWords, merges: 400 }
-
-/** The training text for the English part of each vocabulary, and its number of merges. */
-const english = {
-  'qwen3-0.6b': qwen3,
-  'qwen3-8b': qwen3,
-  'qwen3-30b-a3b': qwen3,
-  'lfm2-350m': { pieces: englishPieces, merges: 45_000 },
-  tiny,
-  'tiny-hybrid': tiny,
-  'tiny-moe': tiny,
-  'tiny-vl': tiny,
-} as const satisfies Record<
-  SyntheticModelName,
-  { readonly pieces: () => ReadonlyMap<string, number>; readonly merges: number }
->
-
 /**
  * A byte-level BPE vocabulary of the size and layout of the imitated model's. English text takes
  * about as many tokens as with the original (measured for Qwen3's: within 10 % on prose,
@@ -34,8 +16,8 @@ export function syntheticVocabulary(like: SyntheticModelName): BytePairVocabular
 }
 
 function* allMerges(like: SyntheticModelName): Iterable<Merge> {
-  const { pieces, merges } = english[like]
-  yield* learnMerges(pieces(), merges)
+  const { english, merges } = syntheticShapes[like]
+  yield* learnMerges(english === 'common words' ? commonWords() : englishPieces(), merges)
   yield* unicodeMerges()
 }
 

@@ -1,7 +1,13 @@
 import { CllmError } from '@cllm/core'
 import { bytePairMetadata } from './byte-pair-vocabulary.js'
-import type { GgufMetadata } from '../format/gguf-types.js'
-import { float32, int32s, text, uint32 } from '../format/gguf-values.js'
+import {
+  fileTypes,
+  float32,
+  type GgufMetadata,
+  int32s,
+  text,
+  uint32,
+} from '../format/gguf-types.js'
 import { writeGguf } from '../format/gguf-writer.js'
 import {
   convolutionLength,
@@ -21,8 +27,6 @@ export interface SyntheticModelOptions {
   /** Seed of the weights; the same seed gives the same file. Default 0. */
   readonly seed?: number
 }
-
-const fileTypes = { Q8_0: 7, Q4_K_M: 15 } as const
 
 /**
  * Writes a GGUF model with the exact shape and quantization of a known model and random weights: it

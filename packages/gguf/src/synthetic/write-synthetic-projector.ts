@@ -1,7 +1,15 @@
-import type { GgufMetadata, GgufTensor } from '../format/gguf-types.js'
-import { bool, float32, float32s, text, uint32 } from '../format/gguf-values.js'
+import {
+  bool,
+  fileTypes,
+  float32,
+  float32s,
+  type GgufMetadata,
+  type GgufTensor,
+  text,
+  uint32,
+} from '../format/gguf-types.js'
 import { writeGguf } from '../format/gguf-writer.js'
-import { RandomBits } from './random-bits.js'
+import { RandomBits, randomFloats } from './random-tensor.js'
 
 /**
  * Kinds of projectors by llama.cpp's names: `mlp` (LLaVA: a square of a fixed size), `gemma3` (the same, read as a whole),
@@ -67,7 +75,7 @@ export async function writeSyntheticProjector(options: SyntheticProjectorOptions
     out,
     {
       'general.architecture': text('clip'),
-      'general.file_type': uint32(0),
+      'general.file_type': uint32(fileTypes.F32),
       [`clip.has_${prefix}_encoder`]: bool(true),
       'clip.projector_type': text(kind),
       'clip.use_gelu': bool(true),
@@ -149,10 +157,7 @@ class ProjectorTensors {
   #matrix(name: string, shape: readonly number[]): void {
     const count = shape.reduce((product, size) => product * size, 1)
     const inputs = count / (shape.at(-1) ?? 1)
-    const bits = this.random.next(new Uint32Array(count))
-    const scale = Math.sqrt(12 / inputs)
-    const values = Float32Array.from(bits, (value) => (value / 2 ** 32 - 0.5) * scale)
-    this.#add(name, shape, values)
+    this.#add(name, shape, randomFloats(count, Math.sqrt(12 / inputs), this.random))
   }
 
   #constant(name: string, shape: readonly number[], value: number): void {
