@@ -2,8 +2,11 @@ import type { InjectionToken } from 'tsyringe'
 import type { SlotId } from '../contracts/model/backend.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import type { Forecast } from '../contracts/engine/usage.js'
-import type { CacheStatistics } from '../contracts/engine/cache-statistics.js'
-import type { KvPoolStatistics, SlotStatistics } from '../contracts/engine/engine-statistics.js'
+import type {
+  CacheStatistics,
+  KvPoolStatistics,
+  SlotStatistics,
+} from '../contracts/engine/engine-statistics.js'
 import type { BlockChain } from './kv/block-chain.js'
 import type { LoopWork } from './loop/between-steps.js'
 import type { Program } from './programs/program.js'

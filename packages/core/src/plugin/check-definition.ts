@@ -31,5 +31,28 @@ export function checkFree(taken: ReadonlyMap<string, unknown>, kind: string, nam
   throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
 }
 
+/**
+ * What `create` of a definition made: in plain JavaScript it may have forgotten to return it.
+ *
+ * @param needs - what it has: its name, methods
+ * @throws `plugin_invalid` when it lacks one of these
+ */
+export function checkMade<Made extends object>(
+  kind: string,
+  name: string,
+  made: Made,
+  ...needs: readonly (keyof Made & string)[]
+): Made {
+  const has = (need: keyof Made & string): boolean =>
+    typeof (made as Partial<Made> | undefined)?.[need] === (need === 'name' ? 'string' : 'function')
+  if (needs.every(has)) return made
+  const what = needs.map((need) => {
+    if (need === 'name') return 'a name'
+    return `${/^[aeiou]/.test(need) ? 'an' : 'a'} ${need} method`
+  })
+  const message = `${kind} "${name}": create made no ${kind}, which has ${what.join(' and ')}`
+  throw new CllmError('plugin_invalid', message, { details: { [kind]: name } })
+}
+
 /** The kind with its article, as a sentence begins. */
 const a = (kind: string): string => (/^[aeiou]/.test(kind) ? `An ${kind}` : `A ${kind}`)

@@ -1,9 +1,9 @@
-import type { Definition } from '../contracts/definition.js'
+import type { Definition, ProtocolDefinition } from '../contracts/definition.js'
+import type { Protocol } from '../contracts/transport.js'
+import { checkDefinition, checkFree, checkMade } from './check-definition.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { didYouMean } from '../errors/did-you-mean.js'
-import { checkDefinition, checkFree } from './check-definition.js'
-import { noSuchOption } from './dropped-option.js'
-import { optionProblems } from './option-problems.js'
+import { noSuchOption, optionProblems } from './option-problems.js'
 
 type AnyDefinition = Omit<Definition<unknown>, 'create'> & { readonly create: unknown }
 
@@ -86,5 +86,61 @@ export class Definitions<One extends AnyDefinition> {
     const message = `${kind} "${name}": ${problems.join('; ')}`
     const details = { [kind]: name, problems }
     return new CllmError('invalid_configuration', message, { details, cause })
+  }
+}
+
+/** What plug-ins register of a kind whose parts have one method, such as routers, by name. */
+export class Catalog<Made extends object> extends Definitions<Definition<Made>> {
+  /**
+   * @param kind - what they are, such as `router`
+   * @param method - what each has
+   */
+  constructor(
+    kind: string,
+    private readonly method: keyof Made & string,
+  ) {
+    super(kind)
+  }
+
+  /**
+   * Makes the one of this name.
+   *
+   * @throws `invalid_configuration` with the valid names, or with what is wrong with which option;
+   *   `plugin_invalid` when what was made lacks the method
+   */
+  create(name: string, options: Readonly<Record<string, unknown>> = {}): Made {
+    const definition = this.find(name)
+    const made = definition.create(this.options(definition, options))
+    return checkMade(this.kind, name, made, this.method)
+  }
+}
+
+/** The protocols by name, in the order of registration; a replacement keeps the place of what it replaces. */
+export class ProtocolCatalog extends Definitions<ProtocolDefinition> {
+  constructor() {
+    super('protocol', 'protocols')
+  }
+
+  /** @throws `plugin_invalid`, or `plugin_conflict` when its name is taken and it does not replace */
+  override add(definition: ProtocolDefinition): void {
+    const { name, replaces = false } = definition ?? {}
+    if (/[,\s]/.test(name)) {
+      const message = `The name of the protocol "${name}": expected neither commas nor spaces in it`
+      throw new CllmError('plugin_invalid', message)
+    }
+    const taken = this.get(name)
+    if (taken !== undefined && (!replaces || taken.replaces === true)) {
+      const hint = replaces ? 'and replaced already' : 'already; `replaces: true` takes its place'
+      const message = `A protocol named "${name}" is registered ${hint}`
+      throw new CllmError('plugin_conflict', message, { details: { protocol: name } })
+    }
+    super.add(definition, replaces)
+  }
+
+  /** @throws `invalid_configuration` or `plugin_invalid` */
+  create(name: string, options: Readonly<Record<string, unknown>>, context: unknown): Protocol {
+    const definition = this.find(name)
+    const made = definition.create(this.options(definition, options), context)
+    return checkMade('protocol', name, made, 'name')
   }
 }

@@ -4,14 +4,12 @@ import type {
   OrderDefinition,
   PolicyDefinition,
 } from '../contracts/definition.js'
-import type { PolicyInfo } from '../contracts/scheduling/scheduler-info.js'
-import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
+import type { PolicyInfo, SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../errors/cllm-error.js'
 import { composePolicy } from '../policy/compose-policy.js'
 import { parseOptions } from '../policy/parse-options.js'
-import { checkDefinition, checkFree, checkHalf } from './check-definition.js'
+import { checkDefinition, checkFree, checkHalf, checkMade } from './check-definition.js'
 import { didYouMean } from '../errors/did-you-mean.js'
-import { checkMade } from './check-made.js'
 import { optionProblems } from './option-problems.js'
 
 type Create = (options: Readonly<Record<string, unknown>>) => SchedulerPolicy
@@ -92,7 +90,7 @@ export class PolicyCatalog {
       const details = { policy: name, problems }
       throw new CllmError('invalid_policy', message, { details, cause: error })
     }
-    return checkMade('policy', name, policy, 'plan', true)
+    return checkMade('policy', name, policy, 'name', 'plan')
   }
 
   #addPairs(

@@ -5,7 +5,7 @@ import type {
   SchedulerState,
   SequenceView,
 } from '../contracts/scheduling/scheduler-policy.js'
-import { checkMade } from '../plugin/check-made.js'
+import { checkMade } from '../plugin/check-definition.js'
 import { parseOptions } from './parse-options.js'
 import { StepGroups } from './step-groups.js'
 

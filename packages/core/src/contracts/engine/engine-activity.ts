@@ -1,5 +1,4 @@
-import type { CacheStatistics } from './cache-statistics.js'
-import type { KvPoolStatistics, SlotStatistics } from './engine-statistics.js'
+import type { CacheStatistics, KvPoolStatistics, SlotStatistics } from './engine-statistics.js'
 import type { CacheOrigin, WaitReason } from './request-report.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 

@@ -1,19 +1,17 @@
 import type { SerializedError } from '../../errors/cllm-error.js'
 import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from '../model/backend.js'
 import type { AdapterChoice, AdapterInfo, AdapterSource } from '../model/adapter.js'
-import type { CachedState } from './cache-statistics.js'
+import type { CachedState, EngineStatistics } from './engine-statistics.js'
 import type { EngineActivity } from './engine-activity.js'
-import type { EngineStatistics } from './engine-statistics.js'
-import type { SlotAction, SlotActionResult } from './slot-files.js'
+import type { SlotAction, SlotActionResult } from './state-files.js'
 import type { GenerateRequest, Prompt } from './generate-request.js'
 import type { ModelPreset } from './model-preset.js'
 import type { PromptLogprobs, TokenLogprobs } from './logprobs.js'
 import type { FinishReason, Forecast, PromptProgress, Timings, Usage } from './usage.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
-import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
+import type { SchedulerInfo, TenantService } from '../scheduling/scheduler-policy.js'
 import type { ProgramReport } from '../scheduling/programs.js'
-import type { TenantService } from '../scheduling/scheduler-policy.js'
 import type {
   ChatMessage,
   ChatRenderOptions,

@@ -4,7 +4,7 @@ import type { EngineClient, EngineInfo } from './engine-client.js'
 import type { EngineStatistics } from './engine-statistics.js'
 import type { ModelPresets } from './model-preset.js'
 import type { Recording } from './recording.js'
-import type { SchedulerInfo } from '../scheduling/scheduler-info.js'
+import type { SchedulerInfo } from '../scheduling/scheduler-policy.js'
 
 /** The load state of a model. */
 export type ModelState = 'unloaded' | 'loading' | 'loaded' | 'unloading'

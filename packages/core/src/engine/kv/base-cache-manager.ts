@@ -1,6 +1,9 @@
 import type { Backend } from '../../contracts/model/backend.js'
-import type { CacheStatistics } from '../../contracts/engine/cache-statistics.js'
-import type { KvPoolStatistics, SlotStatistics } from '../../contracts/engine/engine-statistics.js'
+import type {
+  CacheStatistics,
+  KvPoolStatistics,
+  SlotStatistics,
+} from '../../contracts/engine/engine-statistics.js'
 import type { KVCacheManager, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
 import { longestMatch } from './prefix-index.js'

@@ -1,8 +1,8 @@
 import { inject, injectable } from 'tsyringe'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
 import type { Logger } from '../../contracts/logger.js'
-import type { FallbackInfo } from '../../contracts/scheduling/scheduler-info.js'
 import type {
+  FallbackInfo,
   ArrivalView,
   Plan,
   SchedulerEvent,

@@ -1,12 +1,12 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
 import type { Clock } from '../../../contracts/clock.js'
-import type { CachedState } from '../../../contracts/engine/cache-statistics.js'
+import type { CachedState } from '../../../contracts/engine/engine-statistics.js'
 import type {
   SlotAction,
   SlotActionResult,
   SlotFiles,
-} from '../../../contracts/engine/slot-files.js'
+} from '../../../contracts/engine/state-files.js'
 import { CllmError } from '../../../errors/cllm-error.js'
 import * as tokens from '../../../tokens.js'
 import {

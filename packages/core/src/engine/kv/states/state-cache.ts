@@ -1,7 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
 import type { StateFiles, StateMemorySource } from '../../../contracts/engine/state-files.js'
-import type { CacheStatistics, CachedState } from '../../../contracts/engine/cache-statistics.js'
+import type { CacheStatistics, CachedState } from '../../../contracts/engine/engine-statistics.js'
 import type { Clock } from '../../../contracts/clock.js'
 import type { SlotStates } from '../../../contracts/model/slot-states.js'
 import * as tokens from '../../../tokens.js'
