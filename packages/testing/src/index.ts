@@ -6,9 +6,8 @@ export type { FakeAdapter, FakeAdapters } from './fakes/fake-adapters.js'
 export type { FakeStates } from './fakes/fake-states.js'
 export type { FakeBackendOptions } from './fakes/fake-backend-options.js'
 export type { FakeImages } from './fakes/fake-images.js'
-export type * from './fakes/fake-calls.js'
-export type { FakeScript } from './fakes/fake-model.js'
-export * from './fakes/fake-script.js'
+export type { FakeOperation, FakeStep } from './fakes/fake-calls.js'
+export { type FakeScript, scriptAnswers } from './fakes/fake-model.js'
 export * from './fakes/fake-tokenizer.js'
 export { fakeSpecialTokens, fakeTokenIds } from './fakes/fake-vocabulary.js'
 export * from './protocol/plain-environment.js'
@@ -24,10 +23,10 @@ export * from './protocol/test-protocol.js'
 export * from './model-scheduler/test-model-scheduler.js'
 export * from './router/test-router.js'
 export * from './sampler/test-sampler.js'
-export type {
-  ProtocolClient,
-  ProtocolRequest,
-  ServedProtocol,
-  ServeProtocol,
+export {
+  jsonChannel,
+  type ProtocolClient,
+  type ProtocolRequest,
+  type ServedProtocol,
+  type ServeProtocol,
 } from './protocol/served-protocol.js'
-export * from './engine-client/json-channel.js'

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { setImmediate as turnOfTheEventLoop, setTimeout as wait } from 'node:timers/promises'
+import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
+import { systemClock, within } from '@cllm/core'
 import type { Channel } from '@cllm/host'
 import { check, type TestContext } from '../test-context.js'
 
@@ -73,7 +74,7 @@ export async function testChannel(
             }),
         )
         await end()
-        await within(Promise.all(closed), 'the end of the channel')
+        await inTime(Promise.all(closed), 'the end of the channel')
         let late = 0
         for (const channel of ends) channel.onMessage(() => late++)
         for (const channel of ends) channel.send({ number: 1, text: 'late' })
@@ -109,19 +110,10 @@ async function received(
       if (messages.length === count) resolve()
     })
   })
-  await within(all, `${count} messages`)
+  await inTime(all, `${count} messages`)
   return messages
 }
 
-async function within(work: Promise<unknown>, what: string): Promise<void> {
-  const stopped = new AbortController()
-  const late = wait(patienceMs, undefined, { signal: stopped.signal }).then(
-    () => assert.fail(`${what}: nothing came`),
-    () => {},
-  )
-  try {
-    await Promise.race([work, late])
-  } finally {
-    stopped.abort()
-  }
+async function inTime(work: Promise<unknown>, what: string): Promise<void> {
+  await within(systemClock, patienceMs, work, () => assert.fail(`${what}: nothing came`))
 }

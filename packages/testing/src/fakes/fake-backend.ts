@@ -18,9 +18,7 @@ import {
 } from '@cllm/core'
 import { checkBatch } from '../backend/check-batch.js'
 import type { FakeBackendOptions } from './fake-backend-options.js'
-import type { FakeOperation, FakeStep } from './fake-calls.js'
-import { LongCalls } from './long-calls.js'
-import { computeItem } from './compute-item.js'
+import { type FakeOperation, type FakeStep, LongCalls } from './fake-calls.js'
 import { FakeModel, fakeEmbedding } from './fake-model.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import { FakeSampler } from './fake-sampler.js'
@@ -186,7 +184,7 @@ export class FakeBackend implements Backend {
         return { outputs: [], decodeMs: 0, sampleMs: 0, isInterrupted: true }
       const failure = this.options.failWhen?.(items, this.steps.length)
       if (failure !== undefined) throw failure
-      const outputs = items.map((item) => computeItem(item, this.#slot(item.slot), this.#model))
+      const outputs = items.map((item) => this.#model.compute(item, this.#slot(item.slot)))
       const scores = items.map((item) => this.#model.score(this.#slot(item.slot), item.scores))
       return { outputs, scores, decodeMs: milliseconds, sampleMs: 0 }
     })

@@ -1,12 +1,16 @@
 import {
+  type BatchItem,
   type OutputLogprobs,
-  type ScoredTokens,
   type SamplingParams,
+  type ScoredTokens,
+  type StepOutput,
   type TokenId,
+  type Tokenizer,
   extendHash,
   hashTokens,
 } from '@cllm/core'
-import { sampleToken } from './fake-sampler.js'
+import { saltOf } from './fake-adapters.js'
+import { FakeSampler, sampleToken } from './fake-sampler.js'
 import type { FakeSlot } from './fake-slot.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import {
@@ -34,8 +38,7 @@ interface FakeModelOptions {
 }
 
 /** The hash of all tokens and of the adapters that they are computed with; 0: none. */
-export const salted = (hash: number, salt: number): number =>
-  salt === 0 ? hash : extendHash(hash, salt)
+const salted = (hash: number, salt: number): number => (salt === 0 ? hash : extendHash(hash, salt))
 
 /**
  * The "language model" of {@link FakeBackend}: its logits are a hash of all tokens so far, so that any
@@ -74,6 +77,28 @@ export class FakeModel {
     const of = (id: TokenId) => ({ token: id, logprob: (logits[id] ?? NaN) - total })
     const likeliest = [...logits.keys()].sort((a, b) => (logits[b] ?? NaN) - (logits[a] ?? NaN))
     return { logprob: of(token).logprob, top: likeliest.slice(0, count).map(of) }
+  }
+
+  /** Puts an item's tokens into its slot and draws what is wanted, up to the first wrong draft. */
+  compute(item: BatchItem, slot: FakeSlot): StepOutput[] {
+    const { position, tokens, outputs, drafts = 0, discarded = 0, sampler } = item
+    // its draws are the likeliest tokens
+    const count = item.logprobs ?? item.drawLogprobs
+    slot.append(tokens)
+    slot.salt = saltOf(item.adapters)
+    if (!(sampler instanceof FakeSampler)) return []
+    const drawn: StepOutput[] = []
+    for (const output of outputs) {
+      const before = tokensBefore(slot.tokens, output + 1, discarded)
+      const hash = slot.hashAt(output + 1)
+      const token = this.next(before, salted(hash, slot.salt), sampler.params)
+      sampler.history = extendHash(hash, token)
+      const logprobs =
+        count === undefined ? {} : { logprobs: this.logprobs(before, hash, token, count) }
+      drawn.push({ position: output, token, ...logprobs })
+      if (drafts > 0 && token !== tokens[output + 1 - position]) break
+    }
+    return drawn
   }
 
   /** How likely the scored tokens are in this slot. */
@@ -119,9 +144,44 @@ export class FakeModel {
   }
 }
 
+/** The first `length` tokens, behind what was discarded: draws count positions from the very first. */
+function tokensBefore(
+  tokens: readonly TokenId[],
+  length: number,
+  discarded: number,
+): readonly TokenId[] {
+  // a copy for each token would be slow
+  if (discarded === 0 && length === tokens.length) return tokens
+  return [...Array.from({ length: discarded }, () => 0), ...tokens.slice(0, length)]
+}
+
 /** A vector of length 1 derived from the hash of an input. */
 export function fakeEmbedding(hash: number, size: number): number[] {
   const vector = Array.from({ length: size }, (_, at) => extendHash(hash, at) / 2 ** 31 - 1)
   const length = Math.hypot(...vector)
   return vector.map((value) => value / length)
+}
+
+/**
+ * A script for {@link FakeBackend}: after one of these prompts comes its answer, then the end. What
+ * follows other prompts is left to the fake model.
+ *
+ * @param answers by prompt, as `encode` takes it (special tokens in it are read as such)
+ */
+export function scriptAnswers(
+  tokenizer: Tokenizer,
+  answers: Readonly<Record<string, string>>,
+): FakeScript {
+  const scripts = Object.entries(answers).map(([prompt, answer]) => ({
+    prompt: tokenizer.encode(prompt),
+    answer: tokenizer.encode(answer, { addBos: false }),
+  }))
+  return (content) => {
+    for (const { prompt, answer } of scripts) {
+      const whole = [...prompt, ...answer, fakeTokenIds.endOfSequence]
+      if (content.length < prompt.length || content.length >= whole.length) continue
+      if (content.every((token, index) => token === whole[index])) return whole[content.length]
+    }
+    return undefined
+  }
 }

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import {
   Catalog,
-  checkDefinition,
   checkModelDecision,
   type EngineClient,
   type ModelDecision,
@@ -13,7 +12,7 @@ import {
 } from '@cllm/core'
 import { type LoadedModel, ModelPool } from '@cllm/host'
 import { Draw } from '../router/simulated-workers.js'
-import { check, type TestContext } from '../test-context.js'
+import { check, checkDefined, type TestContext } from '../test-context.js'
 import { runUntilIdle } from '../time/simulated-time.js'
 
 /** What a model scheduler claims, and the options that it is tested with. */
@@ -52,14 +51,7 @@ export async function testModelScheduler(
   }
 
   await t.test(`model scheduler ${definition?.name}`, async (t) => {
-    await check(t, 'is a definition', () => {
-      checkDefinition('model scheduler', definition)
-      assert(!definition.doc.includes('\n'), 'its doc is one line')
-      const names = Object.keys(definition.options?.shape ?? {})
-      const defaults = Object.keys(definition.options?.parse({}) ?? {})
-      assert.deepEqual(defaults.toSorted(), names.toSorted(), 'its options have defaults')
-      make()
-    })
+    await checkDefined(t, 'model scheduler', definition, make)
 
     await check(t, 'serves every request within its bound, in the room that there is', async () => {
       for (let seed = 1; seed <= runs; seed++) await serve(make(), seed, maxHoldMs)

@@ -1,5 +1,7 @@
-import assert from 'node:assert/strict'
 import {
+  overriding,
+  watchStream,
+  type Channel,
   type FromEngine,
   type ToEngine,
   hostEngine,
@@ -8,22 +10,21 @@ import {
   StaticDirectory,
 } from '@cllm/host'
 import {
+  type EngineClient,
   SimulatedClock,
   PluginRegistry,
   createEngine,
   defined,
   type Random,
-  type EngineClient,
   type EngineDirectory,
   type Protocol,
   type Engine,
   pause,
 } from '@cllm/core'
+import assert from 'node:assert/strict'
 import { FakeBackend } from '../fakes/fake-backend.js'
 import { firstComeFirstServed } from '../policy/first-come-first-served.js'
-import { jsonChannel } from '../engine-client/json-channel.js'
 import { drive, until } from '../time/simulated-time.js'
-import { watchClient } from '../engine-client/watched-client.js'
 
 /** A protocol that is up and running. */
 export interface ServedProtocol {
@@ -123,4 +124,70 @@ async function clientOf(
   hostEngine(engine, registry, there)
   await client.ready()
   return client
+}
+
+/** Both ends of a channel in this process that turns every message into JSON and back. */
+export function jsonChannel<Out, In>(): [Channel<Out, In>, Channel<In, Out>] {
+  const listeners: ((message: never) => void)[] = []
+  const end = <Sent, Received>(own: 0 | 1): Channel<Sent, Received> => ({
+    send(message) {
+      const json = JSON.stringify(message)
+      queueMicrotask(() => listeners[1 - own]?.(JSON.parse(json) as never))
+    },
+    onMessage: (listener) => void (listeners[own] = listener),
+    onClose() {},
+  })
+  return [end(0), end(1)]
+}
+
+/** An {@link EngineClient} that passes everything on and can be asked what it has seen. */
+interface WatchedClient {
+  readonly client: EngineClient
+  /** What the last request generated so far. */
+  text(): string
+  /** The same, a piece for each event. */
+  pieces(): readonly string[]
+  /** Whether the last request was cancelled in one of the three ways that there are. */
+  isCancelled(): boolean
+  /** Makes the next requests fail with this, or with undefined succeed. */
+  failWith(error: unknown): void
+}
+
+/** Watches an engine's client. */
+function watchClient(inner: EngineClient): WatchedClient {
+  let pieces: string[] = []
+  let failure: unknown
+  let left = false
+  let signal: AbortSignal | undefined
+
+  const client = overriding(inner, {
+    submit(request, options) {
+      pieces = []
+      left = false
+      signal = options?.signal
+      if (failure !== undefined) return failing(failure)
+      return watchStream(inner.submit(request, options), {
+        onEvent: (event) => void (event.type !== 'start' && pieces.push(event.text)),
+        onEnd: (error) => void (left ||= error?.code === 'cancelled'),
+      })
+    },
+    cancel(id, reason) {
+      left = true
+      inner.cancel(id, reason)
+    },
+  })
+  return {
+    client,
+    text: () => pieces.join(''),
+    pieces: () => pieces,
+    isCancelled: () => left || signal?.aborted === true,
+    failWith(error) {
+      failure = error
+    },
+  }
+}
+
+// oxlint-disable-next-line require-yield -- it has nothing to yield
+async function* failing(error: unknown): AsyncGenerator<never, undefined> {
+  throw error
 }
