@@ -6,11 +6,9 @@ export interface PromptChunk extends Chunk {
 }
 
 /** What a step has room for. */
-export interface Room {
-  /** Milliseconds for prompts that are computed whole. */
+interface Room {
+  /** Milliseconds for prompts. */
   readonly ms: number
-  /** Milliseconds for a prompt that does not fit, and for what is left of one. */
-  readonly cutMs: number
   readonly tokens: number
   /** Chunks of a multiple of this many tokens are computed fastest. */
   readonly multiple: number
@@ -20,8 +18,8 @@ export interface Room {
   readonly waiting: number
 }
 
-/** The smallest chunk of a prompt that must make progress. */
-const fewestTokens = 16
+/** The smallest chunk of a prompt that is not its end. */
+export const fewestTokens = 16
 /** A chunk may be this much longer than what fits when that saves another one. */
 const stretch = 1.25
 
@@ -47,12 +45,10 @@ export function chooseChunks(
     const whole = { request, tokens: remaining, context }
     if (chosen.length === 0) {
       const fewest = room.mustProgress ? Math.max(fewestTokens, room.multiple) : 0
-      const isRest = request.state === 'prefilling'
-      const ms = isRest ? room.cutMs : room.ms
-      const most = Math.max(fewest, costs.prefillTokens(ms, context)) * (isRest ? 1 : stretch)
+      const fitting = Math.max(fewest, costs.prefillTokens(room.ms, context))
+      const most = request.state === 'prefilling' ? fitting : stretch * fitting
       if (remaining > Math.min(most, tokensLeft)) {
         if (!room.mustProgress) return []
-        const fitting = Math.max(fewest, costs.prefillTokens(room.cutMs, context))
         const tokens = firstChunk(remaining, Math.min(fitting, tokensLeft), room.multiple)
         return [{ ...whole, tokens }]
       }

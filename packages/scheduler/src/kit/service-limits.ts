@@ -4,17 +4,14 @@ import { z } from 'zod'
 const milliseconds = z.number().positive()
 
 const limits = z.strictObject({
+  /** From arrival to the first token. */
   ttft: milliseconds.optional(),
+  /** Between two tokens. */
   itl: milliseconds.optional(),
 })
 
-/** The latency that requests are promised. */
-export interface ServiceLimits {
-  /** Milliseconds from arrival to the first token. */
-  readonly ttft?: number | undefined
-  /** Milliseconds between two tokens. */
-  readonly itl?: number | undefined
-}
+/** The latency that requests are promised, in milliseconds. */
+export type ServiceLimits = Readonly<z.infer<typeof limits>>
 
 /** The option `slo`: limits of all requests, and those of a tenant or from a priority on. */
 export const sloOption = {

@@ -1,7 +1,7 @@
 import type { SequenceView } from '@cllm/core'
-import type { PromptChunk } from '../../kit/choose-chunks.js'
+import { fewestTokens, type PromptChunk } from '../../kit/choose-chunks.js'
 import { cachedTokens } from '../../kit/waiting-heap.js'
-import { type Decodes, fewestTokens, type JointCosts } from './joint-costs.js'
+import type { Decodes, JointCosts } from './joint-costs.js'
 
 /** Of the time until a first token is late, this share is planned: estimates err, others come between. */
 const slackShare = 0.9
@@ -9,7 +9,7 @@ const slackShare = 0.9
 const growth = 1.2
 
 /** What a joint step has room for. */
-export interface JointRoom {
+interface JointRoom {
   /** Milliseconds of the step, at most. */
   readonly ms: number
   readonly tokens: number

@@ -1,7 +1,5 @@
 import { type Chunk, type StepCostModel, LinearFit } from '@cllm/core'
-
-/** The smallest chunk of a prompt beside decodes. */
-export const fewestTokens = 16
+import { fewestTokens } from '../../kit/choose-chunks.js'
 
 /** Sequences that decode in a step. */
 export interface Decodes {
