@@ -228,8 +228,7 @@ t.test('a simulated program says all again, and goes on after its pause', async 
   const dataset = openDataset('agents:1', options)
   const load = simulatedLoad({ shape, dataset, seed: 1, requests: 1 })
   const [request] = load.requests
-  const answer = { request: request!, tokenTimes: [], endedAt: 0, error: undefined }
-  const next = load.after({ ...answer, message: undefined, usage: undefined }, 500)!
+  const next = load.after({ request: request!, tokenTimes: [], endedAt: 0 }, 500)!
   const { next: turn, outputTokens, calls } = dataset.item(0)
   t.match([request!.retainMs, next.retainMs], [10_000, turn!.next ? 10_000 : 0])
   t.match(next.messages, [{ role: 'assistant', tool_calls: [{ function: { name: calls } }] }])

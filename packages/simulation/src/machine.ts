@@ -108,6 +108,16 @@ export interface MachineModel {
   readonly layoutMs?: (slots: readonly number[]) => number
 }
 
+/** The same machine, this many times as slow. */
+export function slower(machine: MachineModel, times: number): MachineModel {
+  const { stepMs, copyMs } = machine
+  return {
+    ...machine,
+    stepMs: (shares) => times * stepMs(shares),
+    copyMs: (tokens) => times * copyMs(tokens),
+  }
+}
+
 /** What bounds a pass of a large model on a GPU, in milliseconds. */
 interface Roofline {
   /** Reading all weights once: no pass is faster. */

@@ -70,7 +70,7 @@ function fillers(shares: readonly Share[], { base, each }: PassCosts['decode']):
 }
 
 /** The costs of passes in the order of {@link passFeatures}. */
-export function coefficientsOf({ decode, prefill }: PassCosts): number[] {
+function coefficientsOf({ decode, prefill }: PassCosts): number[] {
   const { base, sequence, each, pair, lonePair } = prefill
   return [decode.alone, decode.base, decode.each, decode.read, base, sequence, each, pair, lonePair]
 }

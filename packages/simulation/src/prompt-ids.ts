@@ -1,11 +1,16 @@
 import { nextNumber, type TokenId } from '@cllm/core'
-import { expected } from './simulated-proposer.js'
+
+/** What a simulated model says where it says what is expected. */
+export const expected: TokenId = 0
 
 /** A part of a prompt. The same key gives the same tokens in every prompt; an empty one what a simulated model says. */
 export interface PromptPart {
   readonly key: string
   readonly tokens: number
-  /** Each token of it stands for a call of this tool. A simulated model whose prompt ends with one says it first. */
+  /**
+   * Each token of it stands for a call of this tool, which the simulation must know. A simulated model whose
+   * prompt ends with one says it first.
+   */
   readonly call?: string
 }
 
@@ -31,6 +36,12 @@ export function promptIds(parts: readonly PromptPart[]): number[] {
   return ids
 }
 
+/** Behind all tokens of prompts. */
+const firstCall = 2 ** 29 + 1
+
+/** The token that stands for a call of this tool. */
+export const callToken = (tool: string): TokenId => firstCall + (hashOf(tool) >>> 4)
+
 /** FNV-1a over the characters, mixed once more so that like keys begin with unlike tokens. */
 function hashOf(key: string): number {
   let hash = 0x811c9dc5
@@ -40,16 +51,3 @@ function hashOf(key: string): number {
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
   return (hash ^ (hash >>> 13)) >>> 0
 }
-
-/** Behind all tokens of prompts. */
-const firstCall = 2 ** 29 + 1
-const called = new Map<TokenId, string>()
-
-function callToken(tool: string): TokenId {
-  const token = firstCall + (hashOf(tool) >>> 4)
-  called.set(token, tool)
-  return token
-}
-
-/** The tool whose call a token stands for. */
-export const toolOf = (token: TokenId | undefined): string | undefined => called.get(token ?? -1)

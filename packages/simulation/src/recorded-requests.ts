@@ -1,15 +1,18 @@
-import type { ArrivalRecord, Recording } from '@cllm/core'
+import { type ArrivalRecord, defined, type Recording } from '@cllm/core'
 import { promptIds, type PromptPart } from './prompt-ids.js'
 import type { SimulatedRequest } from './simulate-load.js'
 
 /** A recorded request as it can be served again. */
 export interface RecordedPrompt {
   /** What its prompt is made of: prompts that began alike begin with the same parts. */
-  readonly parts: readonly PromptPart[]
-  readonly promptTokens: number
-  readonly answerTokens: number
-  /** All else that matters to a scheduler. */
-  readonly settings: Pick<
+  readonly prompt: readonly PromptPart[]
+  readonly inputTokens: number
+  /** Of an unfinished answer the tokens that it had. */
+  readonly outputTokens: number
+  /** When it came, in milliseconds after the first one. */
+  readonly atMs: number
+  /** All else that matters to a scheduler. A cancelled one is cancelled at the same time after its arrival. */
+  readonly request: Pick<
     SimulatedRequest,
     | 'priority'
     | 'deadlineMs'
@@ -23,48 +26,37 @@ export interface RecordedPrompt {
 }
 
 /**
- * What a recorded request asked for. An unfinished answer has the tokens that it had; a cancelled
- * request is cancelled at the same time after its arrival.
- *
- * @param index - makes what no other prompt begins with its own
+ * What the requests of a recording asked for. Requests that were refused before their prompt was read are
+ * left out.
  */
-export function recordedPrompt(
-  arrival: ArrivalRecord,
-  index: number,
-  blockTokens: number,
-): RecordedPrompt {
-  const { promptTokens = 0, blocks } = arrival
-  const tail = promptTokens - blocks.length * blockTokens
-  const parts: PromptPart[] = blocks.map((block) => ({
-    key: `block ${block}`,
-    tokens: blockTokens,
-  }))
-  if (tail > 0) parts.push({ key: `tail ${index}`, tokens: tail })
-  return {
-    parts,
-    promptTokens,
-    answerTokens: answerTokens(arrival),
-    settings: settingsOf(arrival),
-  }
-}
-
-/**
- * The requests of a recording, the first one at 0. Requests that were refused before their prompt was
- * read are left out.
- */
-export function recordedRequests({ arrivals, blockTokens }: Recording): SimulatedRequest[] {
+export function recordedPrompts({ arrivals, blockTokens }: Recording): RecordedPrompt[] {
   const taken = arrivals.filter(({ promptTokens = 0 }) => promptTokens > 0)
   const begin = Math.min(...taken.map(({ atMs }) => atMs))
   return taken.map((arrival, index) => {
-    const { parts, answerTokens, settings } = recordedPrompt(arrival, index, blockTokens)
+    const { promptTokens = 0, blocks, atMs } = arrival
+    const prompt = blocks.map((block) => ({ key: `block ${block}`, tokens: blockTokens }))
+    const tail = promptTokens - blocks.length * blockTokens
+    // No other prompt begins with what is no whole block.
+    if (tail > 0) prompt.push({ key: `tail ${index}`, tokens: tail })
     return {
-      ...settings,
-      id: String(index),
-      arrival: arrival.atMs - begin,
-      prompt: () => promptIds(parts),
-      maxTokens: answerTokens,
+      prompt,
+      inputTokens: promptTokens,
+      outputTokens: answerTokens(arrival),
+      atMs: atMs - begin,
+      request: settingsOf(arrival),
     }
   })
+}
+
+/** The same for a simulation. */
+export function recordedRequests(recording: Recording): SimulatedRequest[] {
+  return recordedPrompts(recording).map((recorded, index) => ({
+    ...recorded.request,
+    id: String(index),
+    arrival: recorded.atMs,
+    prompt: () => promptIds(recorded.prompt),
+    maxTokens: recorded.outputTokens,
+  }))
 }
 
 function answerTokens({ end, tokens, maxTokens = tokens }: ArrivalRecord): number {
@@ -72,18 +64,16 @@ function answerTokens({ end, tokens, maxTokens = tokens }: ArrivalRecord): numbe
   return Math.max(1, isCut ? maxTokens : tokens)
 }
 
-function settingsOf(arrival: ArrivalRecord): RecordedPrompt['settings'] {
+function settingsOf(arrival: ArrivalRecord): RecordedPrompt['request'] {
   const { priority, deadlineMs, tenant, session, stepGroup, cache, end, endMs } = arrival
-  const timeoutMs = arrival.timeoutMs ?? (end === 'timeout' ? endMs : undefined)
-  const cancelAfterMs = end === 'cancelled' ? endMs : undefined
-  return {
-    ...(priority !== undefined && { priority }),
-    ...(deadlineMs !== undefined && { deadlineMs }),
-    ...(timeoutMs !== undefined && { timeoutMs }),
-    ...(tenant !== undefined && { tenant }),
-    ...(session !== undefined && { session: String(session) }),
-    ...(stepGroup !== undefined && { stepGroup }),
-    ...(cache !== undefined && { cache }),
-    ...(cancelAfterMs !== undefined && { cancelAfterMs }),
-  }
+  return defined({
+    priority,
+    deadlineMs,
+    timeoutMs: arrival.timeoutMs ?? (end === 'timeout' ? endMs : undefined),
+    tenant,
+    session: session === undefined ? undefined : String(session),
+    stepGroup,
+    cache,
+    cancelAfterMs: end === 'cancelled' ? endMs : undefined,
+  })
 }

@@ -13,12 +13,21 @@ import {
   SimulatedClock,
 } from '@cllm/core'
 import { eventLoopTurns } from './event-loop-turn.js'
-import { type FleetOptions, slower } from './fleet/fleet-options.js'
-import { type FleetParts, SimulatedFleet, type SimulatedTask } from './fleet/simulated-fleet.js'
-import type { RequestService, ServiceParts } from './request-service.js'
-import { simulatedProposer } from './simulated-proposer.js'
-import type { SimulatedEncodes } from './simulated-encoder.js'
-import { SimulatedBackend, type SimulatedStep } from './simulated-backend.js'
+import type {
+  FleetOptions,
+  FleetParts,
+  RequestService,
+  ServiceParts,
+  SimulatedTask,
+} from './fleet/fleet-options.js'
+import { SimulatedFleet } from './fleet/simulated-fleet.js'
+import { slower } from './machine.js'
+import {
+  SimulatedBackend,
+  type SimulatedLimits,
+  simulatedProposer,
+  type SimulatedStep,
+} from './simulated-backend.js'
 
 /** A request of a simulated load. */
 export interface SimulatedRequest extends Omit<SimulatedTask, 'sampling'> {
@@ -38,44 +47,32 @@ export interface SimulatedAnswer {
   readonly request: SimulatedRequest
   /** When each token reached the client, in milliseconds of the clock. */
   readonly tokenTimes: readonly number[]
-  /** When it ended, be it with an error; undefined where the simulation was interrupted. */
-  readonly endedAt: number | undefined
+  /** When it ended, be it with an error; absent where the simulation was interrupted. */
+  readonly endedAt?: number
   /** The code of the error that it ended with. */
-  readonly error: string | undefined
-  readonly message: string | undefined
-  readonly usage: Usage | undefined
+  readonly error?: string
+  readonly message?: string
+  readonly usage?: Usage
   /** What the engine predicted when the request joined the queue, where its `forecast` is true. */
   readonly forecast?: Forecast
 }
 
-/** A load, and what serves it. */
-export interface SimulationOptions extends FleetOptions {
+/**
+ * A load, and what serves it. Each machine has 16 slots of 4,096 tokens, and 2,048 tokens a step, unless other limits
+ * are given. With an `acceptance` the engines speculate.
+ */
+export interface SimulationOptions extends FleetOptions, Partial<SimulatedLimits> {
   /** Called for each machine: a policy serves one engine. */
   readonly policy: () => SchedulerPolicy
   readonly requests: readonly SimulatedRequest[]
   /** A closed loop: the request that follows one that has ended, not before `now`. */
   readonly after?: (ended: SimulatedAnswer, now: number) => SimulatedRequest | undefined
-  /** Default 16. */
-  readonly slots?: number
-  /** Tokens per slot; default 4,096. */
-  readonly contextSize?: number
-  /** Tokens that all slots hold together; default: `contextSize` for each. */
-  readonly kvTokens?: number
-  /** Tokens per step; default 2,048. */
-  readonly batchSize?: number
   readonly seed?: number
-  /**
-   * The engines speculate, and each token of an answer is the guessed one with this probability, 0 to 1.
-   * Default: they do not.
-   */
-  readonly acceptance?: number
   /**
    * A draft model guesses, whose passes take this share of the time of the machine's model. Only with
    * `acceptance`. Default: guesses take no time.
    */
   readonly draftShare?: number
-  /** What images cost. Default: there are none. */
-  readonly encodes?: SimulatedEncodes
   /** Policies that take over, each at its time. */
   readonly successors?: readonly { readonly at: number; readonly policy: SchedulerPolicy }[]
   /** Makes each machine's backend, which waits for its clock alone; default: a {@link SimulatedBackend}. */
@@ -177,8 +174,9 @@ class SimulatedService {
   #createEngine(index: number): Engine {
     const { policy, machine, onStep, createBackend, seed = 1 } = this.options
     const { slots = 16, contextSize = 4096, batchSize = 2048 } = this.options
-    const { acceptance, draftShare, kvTokens, encodes } = this.options
-    const limits = { slots, contextSize, batchSize, ...defined({ acceptance, kvTokens, encodes }) }
+    const { acceptance, draftShare, kvTokens, encodes, tools } = this.options
+    const more = defined({ acceptance, kvTokens, encodes, tools })
+    const limits = { slots, contextSize, batchSize, ...more }
     const tell = onStep && ((step: SimulatedStep) => this.#call(() => onStep(step, index)))
     const model = typeof machine === 'function' ? machine(index) : machine
     const guessing = draftShare !== undefined && acceptance !== undefined
@@ -213,14 +211,7 @@ class SimulatedService {
   }
 
   #schedule(request: SimulatedRequest): void {
-    const result: Open = {
-      request,
-      tokenTimes: [],
-      endedAt: undefined,
-      error: undefined,
-      message: undefined,
-      usage: undefined,
-    }
+    const result: Open = { request, tokenTimes: [] }
     this.#results.push(result)
     this.#open.set(request.id, result)
     this.#clock.at(request.arrival, () => this.#submit(request))

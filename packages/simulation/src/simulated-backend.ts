@@ -5,6 +5,7 @@ import {
   type BatchItem,
   type Clock,
   type ModelInfo,
+  type ProposerDefinition,
   type Sampler,
   type SamplingParams,
   type SlotId,
@@ -19,13 +20,14 @@ import {
 } from '@cllm/core'
 import type { MachineModel } from './machine.js'
 import { SimulatedEncoder, type SimulatedEncodes } from './simulated-encoder.js'
-import { toolOf } from './prompt-ids.js'
-import { expected } from './simulated-proposer.js'
+import { callToken, expected } from './prompt-ids.js'
 
 /** The size of a simulated backend. */
 export interface SimulatedLimits {
   readonly slots: number
+  /** Tokens per slot. */
   readonly contextSize: number
+  /** Tokens per step. */
   readonly batchSize: number
   /** Tokens that all slots hold together; default: `contextSize` for each. */
   readonly kvTokens?: number
@@ -34,8 +36,10 @@ export interface SimulatedLimits {
    * are no drafts.
    */
   readonly acceptance?: number
-  /** Default: it takes no images. */
+  /** What images cost. Default: it takes none. */
   readonly encodes?: SimulatedEncodes
+  /** The tools that prompts say are called. Default: none. */
+  readonly tools?: readonly string[]
 }
 
 /** A step as it ran. */
@@ -74,15 +78,16 @@ class SimulatedSampler implements Sampler {
   dispose(): void {}
 }
 
-const tokenizer: Tokenizer = {
+/** Tokens are texts where they stand for a call of a tool. */
+const tokenizerOf = (tools: ReadonlyMap<TokenId, string>): Tokenizer => ({
   vocabularySize,
   maxTokenBytes: 16,
   encode: () => noText(),
-  decode: (tokens) => tokens.map((token) => toolOf(token) ?? '').join(''),
+  decode: (tokens) => tokens.map((token) => tools.get(token) ?? '').join(''),
   createDecoder: () => ({ push: () => '', end: () => '' }),
   isEndOfGeneration: () => false,
   renderChat: () => noText(),
-}
+})
 
 function noText(): never {
   throw new CllmError('unsupported', 'A simulated model takes prompts in tokens')
@@ -97,9 +102,10 @@ export class SimulatedBackend implements Backend {
   readonly model: ModelInfo
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
-  readonly tokenizer = tokenizer
+  readonly tokenizer: Tokenizer
   readonly layoutMs?: (used: readonly SlotId[]) => number
   readonly media?: SimulatedEncoder
+  readonly #tools: ReadonlyMap<TokenId, string>
   readonly #lengths: number[]
   readonly #acceptance: number
   readonly #pool: CellPool | undefined
@@ -107,10 +113,12 @@ export class SimulatedBackend implements Backend {
   constructor(
     private readonly clock: Clock,
     private readonly machine: MachineModel,
-    { acceptance, encodes, ...limits }: SimulatedLimits,
+    { acceptance, encodes, tools = [], ...limits }: SimulatedLimits,
     private readonly onStep?: (step: SimulatedStep) => void,
   ) {
     this.limits = Object.freeze({ ...limits, chunkMultiple: machine.chunkMultiple })
+    this.#tools = new Map(tools.map((tool) => [callToken(tool), tool]))
+    this.tokenizer = tokenizerOf(this.#tools)
     this.#acceptance = acceptance ?? 1
     if (encodes !== undefined) this.media = new SimulatedEncoder(clock, encodes)
     if (machine.layoutMs !== undefined) this.layoutMs = machine.layoutMs
@@ -144,7 +152,7 @@ export class SimulatedBackend implements Backend {
   ): Sampler {
     const end = tokens.slice(Math.max(0, promptTokens - hashedTokens), promptTokens)
     const last = end.at(-1)
-    const call = toolOf(last) === undefined ? undefined : last
+    const call = last !== undefined && this.#tools.has(last) ? last : undefined
     return new SimulatedSampler(end.reduce(mixed, seed), this.#acceptance, promptTokens, call)
   }
 
@@ -202,6 +210,17 @@ export class SimulatedBackend implements Backend {
   #length(slot: SlotId): number {
     return this.#lengths[slot] ?? 0
   }
+}
+
+/** Always guesses the expected tokens: how often that is right is up to the {@link SimulatedBackend}. */
+export const simulatedProposer: ProposerDefinition = {
+  name: 'simulated',
+  doc: 'Guesses what a simulated model is expected to say.',
+  create: () => ({
+    begin: () => ({
+      propose: (_, most) => ({ tokens: Array.from({ length: most }, () => expected) }),
+    }),
+  }),
 }
 
 /** A hash of 32 bits of both. */

@@ -81,3 +81,11 @@ t.test('what is still ahead when all have ended does not make the machines idle'
   const drained = await serve(20, { drains: [{ machine: 0, at: 1e6 }] })
   t.equal(drained.utilization, utilization)
 })
+
+t.test('a request that wants to know how far its prompt is goes on to its end', async (t) => {
+  const { results } = await serve(2, {}, { progress: true })
+  t.same(
+    results.map(({ tokenTimes }) => tokenTimes.length),
+    [20, 20],
+  )
+})

@@ -1,5 +1,5 @@
 import type { Recording } from '@cllm/core'
-import { recordedPrompt } from '@cllm/simulation'
+import { recordedPrompts } from '@cllm/simulation'
 import { datasetError } from '../datasets/parse-json.js'
 import { listDataset } from '../datasets/open-dataset.js'
 import type { Dataset } from '../workload/work-item.js'
@@ -14,22 +14,7 @@ import { parseRecording } from './recording-schema.js'
  * @throws `invalid_dataset` when no request was accepted
  */
 export function recordedLoad(recording: Recording, file: string): Dataset {
-  const taken = recording.arrivals.filter(({ promptTokens = 0 }) => promptTokens > 0)
-  const begin = Math.min(...taken.map(({ atMs }) => atMs))
-  const items = taken.map((arrival, index) => {
-    const { parts, promptTokens, answerTokens, settings } = recordedPrompt(
-      arrival,
-      index,
-      recording.blockTokens,
-    )
-    return {
-      prompt: parts,
-      inputTokens: promptTokens,
-      outputTokens: answerTokens,
-      request: settings,
-      atMs: arrival.atMs - begin,
-    }
-  })
+  const items = recordedPrompts(recording)
   if (items.length === 0) throw datasetError(file, undefined, 'has no request that was taken in')
   return listDataset(`recording ${file}`, items)
 }

@@ -67,7 +67,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       machine: spread === 1 ? machine : machineOf,
       ...requests,
       ...size,
-      ...defined({ encodes: images }),
+      ...defined({ encodes: images, tools: load.dataset.tools }),
       router,
       ...events,
       seed: load.seed,

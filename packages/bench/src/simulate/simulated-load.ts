@@ -1,7 +1,7 @@
 import { type ChatMessage, defined } from '@cllm/core'
 import type { SimulatedRequest, SimulatedAnswer } from '@cllm/simulation'
 import { arrivals, traceTimes } from '../load/arrivals.js'
-import { pickTenant } from '../load/job.js'
+import { lapOf, pickTenant } from '../load/job.js'
 import type { LoadOptions, TenantShare } from '../load/load-options.js'
 import { randomSource } from '../statistics/random-source.js'
 import type { WorkItem } from '../workload/work-item.js'
@@ -34,7 +34,7 @@ export interface SimulatedLoad {
 export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
   const { shape, requests: count } = options
   const items = Array.from({ length: count }, (_, index) => options.dataset.item(index))
-  const laps = Math.ceil(count / (options.dataset.size ?? count)) - 1
+  const laps = lapOf(Math.max(0, count - 1), options)
   const programs = items.map((_, index) => index)
   /** The next turn of a conversation whose pauses are known. */
   const followUp = ({ request }: SimulatedAnswer, now: number): SimulatedRequest | undefined => {
@@ -91,8 +91,7 @@ function requestAt(
   { dataset, seed, tenants = [], models = [], images }: SimulatedLoadOptions,
 ): SimulatedRequest {
   const item = items[index] as WorkItem
-  const lap = Math.floor(index / (dataset.size ?? Infinity))
-  const prompt = () => tokenIds(item, lap)
+  const prompt = () => tokenIds(item, lapOf(index, { dataset }))
   const { request, outputTokens: maxTokens, retainMs } = item
   const pick = (shares: readonly TenantShare[], what: string) =>
     shares.length === 0 ? undefined : pickTenant(shares, randomSource(seed, what, index)())

@@ -1,5 +1,5 @@
 import { type PromptPart, promptIds } from '@cllm/simulation'
-import type { PromptSegment, WorkItem } from '../workload/work-item.js'
+import type { WorkItem } from '../workload/work-item.js'
 
 /**
  * Token ids that stand for an item's prompt: equal where two prompts have the same text, and as good
@@ -24,5 +24,5 @@ export function partsOf(item: WorkItem): readonly PromptPart[] {
 }
 
 /** The same without a call. One that is a text is taken as a whole. */
-export const segmentsOf = ({ prompt, inputTokens }: WorkItem): readonly PromptSegment[] =>
+export const segmentsOf = ({ prompt, inputTokens }: WorkItem): readonly PromptPart[] =>
   typeof prompt === 'string' ? [{ key: `text ${prompt}`, tokens: inputTokens }] : prompt

@@ -1,5 +1,6 @@
+import type { PromptPart } from '@cllm/simulation'
 import { charactersPerToken } from './prompt-text.js'
-import type { Dataset, PromptSegment, WorkItem } from './work-item.js'
+import type { Dataset, WorkItem } from './work-item.js'
 
 /** How a trace of a large machine becomes a load for a small one. */
 export interface FitOptions {
@@ -35,7 +36,7 @@ function fitItem(item: WorkItem, options: FitOptions): WorkItem {
     return { ...item, ...time, prompt, inputTokens, outputTokens }
   }
   let left = maxInput
-  const prompt = item.prompt.flatMap(({ key, tokens }): PromptSegment[] => {
+  const prompt = item.prompt.flatMap(({ key, tokens }): PromptPart[] => {
     const part = Math.min(left, scaled(tokens, lengthScale))
     left -= part
     return part > 0 ? [{ key, tokens: part }] : []

@@ -1,27 +1,18 @@
 import type { PromptPart, RecordedPrompt } from '@cllm/simulation'
 
-/** A part of a prompt. The same key gives the same text in every prompt. */
-export interface PromptSegment extends Pick<PromptPart, 'key' | 'call'> {
-  /** Its length in tokens: at most that many from the beginning of the key's text. */
-  readonly tokens: number
-}
-
-/** Of a recorded request all that matters to a scheduler and is no length. */
-export type RecordedRequest = RecordedPrompt['settings']
-
 /**
- * A request of a load. A prompt is a text, or segments that are turned into text or token ids when
+ * A request of a load. A prompt is a text, or parts that are turned into text or token ids when
  * needed, so that the same item works for real and simulated servers.
  */
 export interface WorkItem {
-  readonly prompt: string | readonly PromptSegment[]
+  readonly prompt: string | readonly PromptPart[]
   /** Tokens of the prompt: as asked for, or guessed from the text. */
   readonly inputTokens: number
   readonly outputTokens: number
   /** When a trace sent it: milliseconds after its first request. */
   readonly atMs?: number
   /** Further data from a recording; used only by simulations. */
-  readonly request?: RecordedRequest
+  readonly request?: RecordedPrompt['request']
   /** What the same client says after the answer; without `pauseMs` only closed loops of real requests have it. */
   readonly next?: WorkItem
   /** Of a follow-up: how long after the answer it comes, in milliseconds, in every loop. */
@@ -38,6 +29,8 @@ export interface Dataset {
   readonly name: string
   /** The number of different items; undefined if unlimited. */
   readonly size?: number
+  /** The tools that its items say are called. */
+  readonly tools?: readonly string[]
   /** True when its items have times and can be replayed. */
   readonly timed: boolean
   /** The item at an index from 0; beyond `size`, it wraps around. */

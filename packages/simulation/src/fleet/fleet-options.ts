@@ -1,4 +1,13 @@
-import type { RouterPolicy } from '@cllm/core'
+import type {
+  ChatMessage,
+  Clock,
+  Engine,
+  EngineStatistics,
+  GenerateRequest,
+  PromptMedia,
+  RequestEvent,
+  RouterPolicy,
+} from '@cllm/core'
 import type { MachineModel } from '../machine.js'
 
 /** The machines of a simulation, and what happens to them. */
@@ -26,12 +35,42 @@ export interface FleetOptions {
   readonly drains?: readonly { readonly machine: number; readonly at: number }[]
 }
 
-/** The same machine, this many times as slow. */
-export function slower(machine: MachineModel, times: number): MachineModel {
-  const { stepMs, copyMs } = machine
-  return {
-    ...machine,
-    stepMs: (shares) => times * stepMs(shares),
-    copyMs: (tokens) => times * copyMs(tokens),
-  }
+/** What a request of a simulation asks besides its prompt's tokens. */
+export interface SimulatedTask extends Omit<GenerateRequest, 'prompt' | 'id'> {
+  /** Images among them; their data is their number of tokens, a space and a name. Needs `encodes`. */
+  readonly media?: readonly PromptMedia[]
+  /** What its prompt's tokens were rendered from, where that matters. */
+  readonly messages?: readonly ChatMessage[]
+  /** The model that it asks for, where `serve` has several. */
+  readonly model?: string
+}
+
+/** What a fleet is made with. */
+export interface FleetParts extends Omit<FleetOptions, 'machine'> {
+  readonly clock: Clock
+  readonly slots: number
+  readonly seed: number
+  readonly createEngine: (index: number) => Engine
+  readonly onEvent: (id: string, event: RequestEvent) => void
+  /** Whether there is more to serve: machines die only until then. */
+  readonly isBusy: () => boolean
+}
+
+/** What a service of a simulation is made with. */
+export type ServiceParts = Pick<FleetParts, 'clock' | 'createEngine' | 'onEvent'>
+
+/** What serves the requests of a simulation. */
+export interface RequestService {
+  /** Engines that compute at a time. */
+  readonly size: number
+  /** The engines that serve now. */
+  readonly engines: Iterable<Engine>
+  /** How often a model left memory for another one; absent: there is one. */
+  readonly swaps?: number
+  /** A request arrives. */
+  submit(id: string, tokens: readonly number[], task: SimulatedTask): void
+  /** Its client leaves. */
+  cancel(id: string): void
+  /** Of every engine that there was. */
+  statistics(): readonly EngineStatistics[]
 }

@@ -1,40 +1,14 @@
 import {
-  type ChatMessage,
-  type Clock,
   type Engine,
   type EngineStatistics,
-  type GenerateRequest,
-  type PromptMedia,
   type RequestEvent,
-  type RouterPolicy,
   cancelReason,
   defined,
   nextNumber,
 } from '@cllm/core'
 import { blocksOfTokens, createRouter, type WorkerReport } from '@cllm/scheduler'
-import type { FleetOptions } from './fleet-options.js'
+import type { FleetParts, RequestService, SimulatedTask } from './fleet-options.js'
 import { SimulatedFront, SimulatedMachine } from './simulated-machine.js'
-
-/** What a request of a simulation asks besides its prompt's tokens. */
-export interface SimulatedTask extends Omit<GenerateRequest, 'prompt' | 'id'> {
-  /** Images among them; their data is their number of tokens, a space and a name. Needs `encodes`. */
-  readonly media?: readonly PromptMedia[]
-  /** What its prompt's tokens were rendered from, where that matters. */
-  readonly messages?: readonly ChatMessage[]
-  /** The model that it asks for, where `serve` has several. */
-  readonly model?: string
-}
-
-/** What a fleet is made with. */
-export interface FleetParts extends Omit<FleetOptions, 'machine'> {
-  readonly clock: Clock
-  readonly slots: number
-  readonly seed: number
-  readonly createEngine: (index: number) => Engine
-  readonly onEvent: (id: string, event: RequestEvent) => void
-  /** Whether there is more to serve: machines die only until then. */
-  readonly isBusy: () => boolean
-}
 
 /** A request on the machines. */
 interface Placed {
@@ -54,7 +28,7 @@ const minuteMs = 60_000
 const allDrain = 'No machine takes requests any more'
 
 /** Machines behind fronts that place requests on them: they may die, drain and be unequal. */
-export class SimulatedFleet {
+export class SimulatedFleet implements RequestService {
   /** Those that live, and those that die with the step that is running. */
   readonly #engines = new Set<Engine>()
   /** What the others did. */
@@ -62,6 +36,8 @@ export class SimulatedFleet {
   readonly #machines: (SimulatedMachine | undefined)[] = []
   /** Those that live. */
   readonly #byId = new Map<string, SimulatedMachine>()
+  /** Those that died, and no front has noticed. */
+  readonly #lost = new Map<string, SimulatedMachine>()
   readonly #fronts: readonly SimulatedFront[]
   readonly #open = new Map<string, Placed>()
   readonly #draining = new Set<number>()
@@ -69,7 +45,14 @@ export class SimulatedFleet {
   #chance: number
 
   constructor(private readonly parts: FleetParts) {
-    const { machines = 1, fronts = 1, router = usualRouter, clock, deaths = 0, drains = [] } = parts
+    const {
+      machines = 1,
+      fronts = 1,
+      router = () => createRouter(),
+      clock,
+      deaths = 0,
+      drains = [],
+    } = parts
     this.#chance = parts.seed
     this.#fronts = Array.from(
       { length: fronts },
@@ -80,22 +63,19 @@ export class SimulatedFleet {
     if (deaths > 0 && machines > 1) this.#plan(minuteMs / (deaths * machines))
   }
 
-  /** How many machines share the load. */
   get size(): number {
     return this.#machines.length
   }
 
-  /** The engines that serve now. */
   get engines(): Iterable<Engine> {
     return this.#engines
   }
 
-  /** Of every engine that there was. */
   statistics(): readonly EngineStatistics[] {
     return [...this.#done, ...Array.from(this.#engines, (engine) => engine.statistics())]
   }
 
-  /** A request arrives at the next front. */
+  /** Requests come to the fronts in turns. */
   submit(id: string, tokens: readonly number[], request: SimulatedTask): void {
     const front = this.#fronts[this.#turn++ % this.#fronts.length]!
     const placed: Placed = {
@@ -174,8 +154,6 @@ export class SimulatedFleet {
     })
   }
 
-  readonly #lost = new Map<string, SimulatedMachine>()
-
   #submit(placed: Placed, machine: SimulatedMachine): void {
     const { id, tokens, answer, arrival, firstTokenMs, isAccepted } = placed
     const { media, messages, model: _, ...request } = placed.request
@@ -203,7 +181,7 @@ export class SimulatedFleet {
     } else if (event.type === 'token') {
       placed.answer.push(event.token)
       placed.firstTokenMs ??= this.parts.clock.now() - placed.arrival
-    } else this.#open.delete(id)
+    } else if (event.type !== 'progress') this.#open.delete(id)
     this.parts.onEvent(id, event)
   }
 
@@ -269,5 +247,3 @@ export class SimulatedFleet {
     }
   }
 }
-
-const usualRouter = (): RouterPolicy => createRouter()

@@ -58,6 +58,7 @@ export function agentsDataset(seed: number, hints: number): Dataset {
   return {
     name: 'agents',
     timed: false,
+    tools: tools.map(({ name }) => name),
     item(index) {
       const random = randomSource(seed, 'agents', index)
       if (index % chatEvery === chatEvery - 1) return chat(index, random)

@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import type { PromptSegment, WorkItem } from '../../workload/work-item.js'
+import type { PromptPart } from '@cllm/simulation'
+import type { WorkItem } from '../../workload/work-item.js'
 import { datasetError, parseJsonLines } from '../parse-json.js'
 
 /** Tokens per hash id. */
@@ -38,8 +39,8 @@ export function mooncakeItems(text: string, file: string): WorkItem[] {
   })
 }
 
-function blocks(ids: readonly number[], inputTokens: number, index: number): PromptSegment[] {
-  const segments: PromptSegment[] = []
+function blocks(ids: readonly number[], inputTokens: number, index: number): PromptPart[] {
+  const segments: PromptPart[] = []
   let left = inputTokens
   for (const id of ids) {
     if (left <= 0) break
