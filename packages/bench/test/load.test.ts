@@ -534,7 +534,10 @@ t.test('every candidate is a policy', (t) => {
     'with the limits and without',
   )
   t.notOk(all.some(({ policyOptions }) => policyOptions.tokenBudget === 1024))
-  const more = { batchings: [...batchings, { name: 'mine' }], orders: [...orders, { name: 'own' }] }
+  const more = {
+    batchings: [...batchings, { ...batchings[0]!, name: 'mine' }],
+    orders: [...orders, { ...orders[0]!, name: 'own' }],
+  }
   const added = candidates({}, 512, more).map(({ policy }) => policy)
   for (const name of ['mine+fcfs', 'mine+own', 'adaptive+own']) t.ok(added.includes(name), name)
   t.end()

@@ -1,10 +1,4 @@
-import type {
-  Backend,
-  EngineClient,
-  ModelScheduler,
-  RouterPolicy,
-  SchedulerPolicy,
-} from '@cllm/core'
+import type { Backend, EngineClient, PluginRegistry } from '@cllm/core'
 
 /** A model and how it is loaded. */
 export interface ModelSettings {
@@ -53,27 +47,8 @@ export interface ModelHost {
   readonly policies: PolicyFactory
 }
 
-/** A batching or an order. */
-export interface PolicyHalf {
-  readonly name: string
-  /** Its options by name; absent: it has none. */
-  readonly options?: { readonly shape: Readonly<Record<string, unknown>> }
-}
-
-/** Makes policies by name, including policies of plug-ins. */
-export interface PolicyFactory {
-  readonly batchings: readonly PolicyHalf[]
-  readonly orders: readonly PolicyHalf[]
-  /** Makes routers by name; `create` throws `invalid_configuration`. Default: the built-in ones. */
-  readonly routers?: {
-    /** Makes the router of a name. */
-    create(name: string, options?: Readonly<Record<string, unknown>>): RouterPolicy
-  }
-  /** The same of model schedulers; absent: there are none. */
-  readonly modelSchedulers?: {
-    /** Makes the scheduler of a name. */
-    create(name: string, options?: Readonly<Record<string, unknown>>): ModelScheduler
-  }
-  /** Makes the policy of a name; throws `invalid_policy`. */
-  createPolicy(name: string, options: Readonly<Record<string, unknown>>): SchedulerPolicy
-}
+/** Makes policies, routers and model schedulers by name, including those of plug-ins. */
+export type PolicyFactory = Pick<
+  PluginRegistry,
+  'batchings' | 'orders' | 'createPolicy' | 'routers' | 'modelSchedulers'
+>

@@ -12,12 +12,13 @@ import { type Script, scriptedServer } from '../../../../bench/test/scripted-ser
 import { LocalEngineClient } from '@cllm/host'
 import { PluginRegistry, createEngine, systemRandom } from '@cllm/core'
 import { FakeBackend } from '@cllm/testing'
-import { batchings, createPolicy, orders } from '@cllm/scheduler'
+import { createPolicy } from '@cllm/scheduler'
 import t, { type Test } from 'tap'
 import { benchCompare } from '../../../src/commands/bench/bench-compare.js'
 import { benchEngine } from '../../../src/commands/bench/bench-engine.js'
 import { benchServe } from '../../../src/commands/bench/bench-serve.js'
 import { benchCalibrate } from '../../../src/commands/bench/calibrate.js'
+import { policiesOf } from '../../../src/commands/hosted/simulate.js'
 import { hostedConfig } from '../../../src/commands/hosted/model-host.js'
 import { loadConfig, type LoadedConfig } from '../../../src/config/load-config.js'
 import { toEngineSettings } from '../../../src/engine/to-engine-settings.js'
@@ -324,10 +325,12 @@ t.test('one exit code for several runs', async (t) => {
   t.equal(exitCodeOf([ok, { ok: 0, stopped: 'interrupted' }]), 130)
 })
 
+const policies = await policiesOf([])
+
 const tuningHost = async () => ({
   openBackend: () => Promise.reject(new Error('no model here')),
   serve: () => Promise.reject(new Error('no model here')),
-  policies: { createPolicy, batchings, orders },
+  policies,
 })
 
 const run = async (...argv: string[]) => {
@@ -373,7 +376,7 @@ const calibrationHost = (backend = fake) => ({
     const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
     return { url: new URL('http://nowhere'), client, close: () => client.close() }
   },
-  policies: { createPolicy, batchings, orders },
+  policies,
 })
 
 t.test('calibrate writes what simulate reads', async (t) => {

@@ -3,24 +3,16 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { recordedLoad, simulatePolicy, syntheticDataset, type SimulationResult } from '@cllm/bench'
-import { PluginRegistry, type Recording } from '@cllm/core'
-import { batchings, createPolicy, modelSchedulers, orders } from '@cllm/scheduler'
+import type { Recording } from '@cllm/core'
+import { createPolicy } from '@cllm/scheduler'
 import { builtInMachines, type MachineModel, recordedMachine } from '@cllm/simulation'
 import { simulate } from '../../../src/commands/bench/simulate.js'
+import { policiesOf } from '../../../src/commands/hosted/simulate.js'
 import { commandIo } from '../../inside.js'
-
-const schedulers = new PluginRegistry()
-for (const one of modelSchedulers) schedulers.registerModelScheduler(one)
-const policies = async () => ({
-  createPolicy,
-  batchings,
-  orders,
-  modelSchedulers: schedulers.modelSchedulers,
-})
 
 const run = async (argv: string[]) => {
   const output = commandIo()
-  const code = await simulate(argv, output, policies)
+  const code = await simulate(argv, output, policiesOf)
   return { code, ...output.written }
 }
 

@@ -15,7 +15,6 @@ import {
   type WorkItem,
 } from '@cllm/bench'
 import { defined } from '@cllm/core'
-import { createRouter as createBuiltIn } from '@cllm/scheduler'
 import { SimulatedModels } from '../simulated-models.js'
 import { wrong, type Values } from '../../flags/flags.js'
 import { fitted, readDataset } from './read-load.js'
@@ -81,8 +80,7 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
 function readFleet(flags: Flags, machines: number, factory: PolicyFactory) {
   const { router, fronts, 'view-age': viewAgeMs, deaths, spread, drain: drains } = flags
   const { name, options } = readNamed('--router', router)
-  const { routers = { create: createBuiltIn } } = factory
-  const createRouter = () => routers.create(name, options)
+  const createRouter = () => factory.routers.create(name, options)
   createRouter()
   const wrongDrain = drains.find(({ machine }) => machine >= machines)
   if (wrongDrain !== undefined) {
@@ -98,7 +96,6 @@ function readFleet(flags: Flags, machines: number, factory: PolicyFactory) {
 function readModels(flags: Flags, { modelSchedulers }: PolicyFactory) {
   const { models, 'max-loaded-models': maxLoaded, 'load-ms': times } = flags
   if (models === undefined) return {}
-  if (modelSchedulers === undefined) throw wrong('--models: there are no model schedulers')
   const { name, options } = readNamed('--model-scheduler', flags['model-scheduler'])
   const policy = () => modelSchedulers.create(name, options)
   policy()
