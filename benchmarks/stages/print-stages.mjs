@@ -5,7 +5,7 @@ import {
   schemaVersion,
   textTable,
 } from '../../packages/bench/dist/index.js'
-import { escapeHtml } from '../../packages/bench/dist/report/html/escape-html.js'
+import { escapeHtml } from '../../packages/bench/dist/report/chart/frame.js'
 import { exitCode, writeText } from '../../packages/cli/dist/commands/bench/output.js'
 import {
   asksForHelp,

@@ -1,14 +1,8 @@
 import { LinearFit } from '@cllm/core'
 import { passFeatures, passMachine, type PassCosts } from '@cllm/simulation'
 import { linearRegression, mean } from 'simple-statistics'
+import type { CostFile } from '../simulate/read-costs.js'
 import type { MeasuredStep } from './measure-steps.js'
-
-/** Relative errors of predictions against measurements. */
-export interface FitError {
-  readonly mean: number
-  readonly max: number
-  readonly steps: number
-}
 
 /** A step with its measured duration and the prediction of the fitted costs. */
 export interface CheckedStep extends MeasuredStep {
@@ -22,7 +16,7 @@ export type MeasuredCopies = readonly (readonly [tokens: number, milliseconds: n
 export interface FittedCosts {
   readonly costs: Omit<PassCosts, 'loop'>
   readonly steps: readonly CheckedStep[]
-  readonly error: { readonly fitted: FitError; readonly heldOut: FitError }
+  readonly error: CostFile['error']
 }
 
 /** A small model on two cores, in the order of `passFeatures`: scaled by the first step. */
@@ -77,7 +71,7 @@ function fitCopies(copies: MeasuredCopies): PassCosts['copy'] {
   return { base: Math.max(0, each === 0 ? mean(copies.map(([, ms]) => ms)) : b), each }
 }
 
-function errorOf(steps: readonly CheckedStep[]): FitError {
+function errorOf(steps: readonly CheckedStep[]): CostFile['error']['fitted'] {
   const errors = steps.map(({ durationMs, predictedMs }) => Math.abs(predictedMs / durationMs - 1))
   return {
     mean: errors.length === 0 ? 0 : mean(errors),

@@ -35,9 +35,7 @@ const question = z.object({ turns: z.array(z.string()).min(1) })
 export function mtBenchDataset(file: string, { outputLengths, seed }: OutputOptions): Dataset {
   const draw = lengthDrawer(outputLengths, randomSource(seed, 'output'))
   const items = parseJsonLines(readText(file), file, question).map(({ value: { turns } }) => {
-    const items = turns.map((prompt): WorkItem => {
-      return { prompt, inputTokens: guessTokens(prompt), outputTokens: draw() }
-    })
+    const items = turns.map((prompt) => textItem(prompt, draw()))
     return items.reduceRight((next, item) => ({ ...item, next }))
   })
   return listDataset('mt-bench', items)
@@ -53,14 +51,10 @@ const conversations = z.array(
  * without an answer are left out, as in vLLM's benchmark.
  */
 export function shareGptDataset(file: string): Dataset {
-  const items = readJson(file, conversations).flatMap(
-    ({ conversations: [first, second] }): WorkItem[] => {
-      if (first === undefined || second === undefined || first.value === '') return []
-      const prompt = first.value
-      const outputTokens = guessTokens(second.value)
-      return [{ prompt, inputTokens: guessTokens(prompt), outputTokens }]
-    },
-  )
+  const items = readJson(file, conversations).flatMap(({ conversations: [first, second] }) => {
+    if (first === undefined || second === undefined || first.value === '') return []
+    return [textItem(first.value, guessTokens(second.value))]
+  })
   if (items.length === 0) throw datasetError(file, undefined, 'has no conversation with an answer')
   return listDataset('sharegpt', items)
 }
@@ -78,12 +72,14 @@ export function textDataset(file: string, { outputLengths, seed }: OutputOptions
   const lines = readText(file)
     .split(/\r?\n/)
     .filter((line) => line.trim() !== '')
-  const items = lines.map((prompt) => ({
-    prompt,
-    inputTokens: guessTokens(prompt),
-    outputTokens: draw(),
-  }))
-  return listDataset('text', items)
+  return listDataset(
+    'text',
+    lines.map((prompt) => textItem(prompt, draw())),
+  )
+}
+
+const textItem = (prompt: string, outputTokens: number): WorkItem => {
+  return { prompt, inputTokens: guessTokens(prompt), outputTokens }
 }
 
 /** A dataset of the items of a list, from the beginning again after the last. */

@@ -67,11 +67,7 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
   const durationMs = durationOf(records)
   const perSecond = (count: number) => (durationMs > 0 ? (count * 1000) / durationMs : 0)
   const count = (outcome: Outcome) => records.filter((record) => record.outcome === outcome).length
-  const errors: Record<string, number> = {}
-  for (const { failure } of failed) {
-    const kind = failure?.kind ?? 'unknown'
-    errors[kind] = (errors[kind] ?? 0) + 1
-  }
+  const byKind = groupBy(failed, ({ failure }) => failure?.kind ?? 'unknown')
   const generated = sum(records.map(generatedTokens))
   const okTokens = sum(ok.map((record) => promptTokensOf(record) + generatedTokens(record)))
   const e2eMs = distributionOf(ok.map(e2eOf))
@@ -84,7 +80,7 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
       failed: failed.length,
       cancelled: count('cancelled'),
       interrupted: count('interrupted'),
-      errors,
+      errors: Object.fromEntries([...byKind].map(([kind, own]) => [kind, own.length])),
     },
     durationMs,
     requestsPerSecond: perSecond(ok.length),
@@ -151,7 +147,7 @@ export function summarizeTenants(records: readonly RunRecord[]): TenantSummary[]
       requests: own.length,
       failed: own.filter(({ outcome }) => outcome === 'failed').length,
       generatedTokens: sum(own.map(generatedTokens)),
-      ...(ttftMs === undefined ? {} : { ttftMs }),
+      ...defined({ ttftMs }),
     }
   })
 }

@@ -4,6 +4,9 @@ import { readJson } from '../datasets/read-text.js'
 
 const milliseconds = z.number().nonnegative()
 
+/** Relative errors of predictions against measurements. */
+const fitError = z.object({ mean: z.number(), max: z.number(), steps: z.int() })
+
 /** The JSON that `cllm bench calibrate` writes. */
 export const costFile = z.object({
   schema: z.literal(2),
@@ -30,11 +33,8 @@ export const costFile = z.object({
     copy: z.object({ base: milliseconds, each: milliseconds }),
     loop: z.object({ base: milliseconds, each: milliseconds }),
   }),
-  /** Relative errors of the steps that were fitted, and of mixed ones that were not. */
-  error: z.object({
-    fitted: z.object({ mean: z.number(), max: z.number(), steps: z.int() }),
-    heldOut: z.object({ mean: z.number(), max: z.number(), steps: z.int() }),
-  }),
+  /** Of the steps that were fitted, and of mixed ones that were not. */
+  error: z.object({ fitted: fitError, heldOut: fitError }),
 })
 
 /** A calibrated machine. */

@@ -1,23 +1,14 @@
 import type { LoadShape } from '../load/load-options.js'
-import type { SimulatedEncodes } from '@cllm/simulation'
+import type { FleetOptions, SimulatedEncodes, SimulatedLimits } from '@cllm/simulation'
 import type { RunRecord } from '../metrics/run-record.js'
 import type { Summary } from '../metrics/summarize.js'
 import type { schemaVersion } from '../report/run-result.js'
 import type { StepBucket } from '../report/step-history.js'
 
 /** What was simulated, apart from the policy. */
-export interface SimulatedSetup {
+export interface SimulatedSetup extends Omit<SimulatedLimits, 'encodes' | 'tools'> {
   /** The machine's costs: a built-in model, or a file of `cllm bench calibrate`. */
   readonly cost: { readonly name: string; readonly about: string }
-  readonly slots: number
-  /** Tokens per slot. */
-  readonly contextSize: number
-  /** Tokens that all slots of a machine hold together; absent: `contextSize` for each. */
-  readonly kvTokens?: number
-  /** Tokens per step. */
-  readonly batchSize: number
-  /** How likely a draft's token is right, 0 to 1; absent: no speculation. */
-  readonly acceptance?: number
   /** How long a pass of the draft model takes, as a share of the model's; absent: there is none. */
   readonly draftShare?: number
   /** The images of requests; absent: there are none. */
@@ -38,17 +29,11 @@ export interface SimulatedImages extends SimulatedEncodes {
 }
 
 /** What happens to the machines of a simulation, and how late their fronts see it. */
-export interface FleetSetup {
-  /** Processes that place requests, each with a router of its own. */
-  readonly fronts: number
-  /** Milliseconds after which they see what happened on a machine. */
-  readonly viewAgeMs: number
-  /** Share of the machines that die each minute. */
-  readonly deaths: number
+export interface FleetSetup extends Required<
+  Pick<FleetOptions, 'fronts' | 'viewAgeMs' | 'deaths' | 'drains'>
+> {
   /** The slowest machine takes this many times as long as the fastest; the others lie between. */
   readonly spread: number
-  /** Machines that take no new requests after this many milliseconds. */
-  readonly drains: readonly { readonly machine: number; readonly at: number }[]
 }
 
 /** One policy's simulation: what `cllm simulate --json` prints as a line. */

@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import type { PromptPart } from '@cllm/simulation'
 import { charactersPerToken } from './prompt-text.js'
 import type { Dataset, WorkItem } from './work-item.js'
@@ -47,14 +48,13 @@ function fitItem(item: WorkItem, options: FitOptions): WorkItem {
 
 /** When it arrives or follows, and after how long its client leaves. */
 function timesOf({ atMs, pauseMs, request }: WorkItem, timeScale: number): Partial<WorkItem> {
-  const { cancelAfterMs } = request ?? {}
-  return {
-    ...(atMs === undefined ? {} : { atMs: atMs * timeScale }),
-    ...(pauseMs === undefined ? {} : { pauseMs: pauseMs * timeScale }),
-    ...(cancelAfterMs === undefined
-      ? {}
-      : { request: { ...request, cancelAfterMs: cancelAfterMs * timeScale } }),
-  }
+  const scaledMs = (ms: number | undefined) => ms && ms * timeScale
+  const cancelAfterMs = scaledMs(request?.cancelAfterMs)
+  return defined({
+    atMs: scaledMs(atMs),
+    pauseMs: scaledMs(pauseMs),
+    request: request && { ...request, ...defined({ cancelAfterMs }) },
+  })
 }
 
 function scaled(tokens: number, factor: number): number {

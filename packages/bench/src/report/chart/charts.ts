@@ -1,5 +1,4 @@
-import { frame, px, seriesClass, type Axis } from './frame.js'
-import { escapeHtml } from '../html/escape-html.js'
+import { escapeHtml, frame, px, seriesClass, type Axis } from './frame.js'
 
 /** A point of a chart, in its axes' units. */
 export type Point = readonly [x: number, y: number]
@@ -24,16 +23,22 @@ const largest = (values: Iterable<number>): number => {
   return max
 }
 
-const axes = ({ x, y }: ChartOptions, points: readonly Point[]) => ({
+/** The options of a frame around these points. */
+const around = (
+  { x, y, ...options }: ChartOptions,
+  series: readonly { readonly name: string }[],
+  points: readonly Point[],
+) => ({
+  ...options,
   x: { ...x, max: largest(points.map(([value]) => value)) },
   y: { ...y, max: y.isShare === true ? 1 : largest(points.map(([, value]) => value)) },
+  names: series.map(({ name }) => name),
 })
 
 /** A line for each series, in steps: a value holds until the next. */
 export function stepChart(options: ChartOptions, series: readonly Series[]): string {
   const points = series.flatMap((one) => one.points)
-  const names = series.map(({ name }) => name)
-  return frame({ ...options, ...axes(options, points), names }, ({ x, y }) =>
+  return frame(around(options, series, points), ({ x, y }) =>
     series
       .map(({ name, points: own }, index) => {
         const steps = own.map(
@@ -57,8 +62,7 @@ export function scatterChart(
   series: readonly { readonly name: string; readonly groups: readonly PointGroup[] }[],
 ): string {
   const points = series.flatMap(({ groups }) => groups.flatMap((group) => group.points))
-  const names = series.map(({ name }) => name)
-  return frame({ ...options, ...axes(options, points), names }, ({ x, y }) =>
+  return frame(around(options, series, points), ({ x, y }) =>
     series
       .map(({ name, groups }, index) => {
         const shade = seriesClass(index)
@@ -89,8 +93,7 @@ export function areaChart(options: ChartOptions, series: readonly Series[]): str
     at,
     series.reduce((sum, { points }) => sum + (points[index]?.[1] ?? 0), 0),
   ])
-  const names = series.map(({ name }) => name)
-  return frame({ ...options, ...axes(options, sums), names }, ({ x, y }) => {
+  return frame(around(options, series, sums), ({ x, y }) => {
     const below = first.map(() => 0)
     const areas = series.map(({ points }, index) => {
       const lower = [...below]

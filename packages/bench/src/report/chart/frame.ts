@@ -1,5 +1,4 @@
 import { scaleLinear, type ScaleLinear } from 'd3-scale'
-import { escapeHtml } from '../html/escape-html.js'
 
 /** An axis of a chart. It begins at 0, so that noise does not look like a difference. */
 export interface Axis {
@@ -114,4 +113,13 @@ function legend(names: readonly string[]): string {
       `<li><svg viewBox="0 0 18 8" aria-hidden="true"><path class="line ${seriesClass(index)}" d="M0 4H18"/></svg>${escapeHtml(name)}</li>`,
   )
   return `<ul class="legend">${items.join('')}</ul>`
+}
+
+/** Escapes text for HTML. */
+export function escapeHtml(text: string): string {
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')
 }

@@ -1,7 +1,7 @@
-import { escapeHtml } from '../html/escape-html.js'
-import { chartStyle } from './chart-style.js'
+import { chartStyle } from '../html/html.js'
 import {
   drawing,
+  escapeHtml,
   frame,
   plotTop,
   px,

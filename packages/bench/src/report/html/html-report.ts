@@ -1,8 +1,8 @@
-import type { CompareResult } from '../../compare/compare-runs.js'
+import type { ComparedLoad, CompareResult, Ratio } from '../../compare/compare-runs.js'
+import { escapeHtml } from '../chart/frame.js'
+import { figures, type Figure, formatNumber } from '../figures.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
-import { comparedTable, figuresTable } from './figures-table.js'
-import { escapeHtml } from './escape-html.js'
-import { htmlPage } from './html.js'
+import { htmlPage, htmlTable, type Cell } from './html.js'
 import { ganttPlot, lengthsInWords, overviewPlots, servicePlot, stepPlot } from './plots.js'
 
 /** The content of a report. */
@@ -29,9 +29,9 @@ export function htmlReport({
     warnings(runs, compared),
     ...(compared === undefined ? [] : comparison(compared)),
     '<h2>Runs</h2>',
-    figuresTable(runs.map(({ result }) => ({ name: runName(result), summary: result.summary }))),
+    figuresTable(runs),
     '<h2>Latency and throughput</h2>',
-    `<div class="charts">${overviewPlots(runs, 'run').join('\n')}</div>`,
+    `<div class="charts">${overviewPlots(runs).join('\n')}</div>`,
     '<h2>Requests</h2>',
     `<div class="charts">${requests(runs).join('\n')}</div>`,
   ]
@@ -89,4 +89,51 @@ function requests(runs: readonly MeasuredRun[]): string[] {
 function lastOfEach(runs: readonly MeasuredRun[]): MeasuredRun[] {
   const name = ({ result }: MeasuredRun) => `${result.target.name}, ${loadName(result.load)}`
   return [...new Map(runs.map((run) => [name(run), run])).values()]
+}
+
+/** The head of a column. */
+const columnOf = ({ name, unit }: Figure) => `${name} ${unit}`
+
+/** A row for each run and a column for each figure that was measured. */
+function figuresTable(runs: readonly MeasuredRun[]): string {
+  const results = runs.map(({ result }) => result)
+  const shown = figures.filter(({ of }) => results.some(({ summary }) => of(summary) !== undefined))
+  const hasFailed = results.some(({ summary }) => summary.requests.failed > 0)
+  const head = ['', 'ok', ...(hasFailed ? ['failed'] : []), ...shown.map(columnOf)]
+  return htmlTable(
+    head,
+    results.map((result) => [
+      runName(result),
+      formatNumber(result.summary.requests.ok),
+      ...(hasFailed ? [formatNumber(result.summary.requests.failed)] : []),
+      ...shown.map(({ of }) => formatNumber(of(result.summary))),
+    ]),
+  )
+}
+
+/** A row for each target; below each figure its ratio to the baseline's, coloured if it is no noise. */
+function comparedTable({ figures: values, ratios }: ComparedLoad): string {
+  const shown = figures.filter(({ name }) =>
+    Object.values(values).some((own) => own[name] !== undefined),
+  )
+  const rows = Object.entries(values).map(([target, own]) => [
+    target,
+    ...shown.map(({ name }): Cell =>
+      withRatio(formatNumber(own[name]?.mean), ratios[target]?.[name]),
+    ),
+  ])
+  return htmlTable(['', ...shown.map(columnOf)], rows)
+}
+
+function withRatio(text: string, ratio: Ratio | undefined): Cell {
+  if (ratio === undefined) return { text }
+  const tone = ratio.verdict === 'better' || ratio.verdict === 'worse' ? ratio.verdict : 'plain'
+  return { text, note: noteOf(ratio), tone }
+}
+
+/** The ratio, and its interval in a line of its own. */
+function noteOf({ mean, low, high }: Ratio): string {
+  const ratio = `× ${formatNumber(mean)}`
+  if (low === undefined || high === undefined) return ratio
+  return `${ratio}\n${formatNumber(low)}–${formatNumber(high)}`
 }

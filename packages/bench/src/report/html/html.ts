@@ -1,5 +1,5 @@
-import { chartStyle, readStyle } from '../chart/chart-style.js'
-import { escapeHtml } from './escape-html.js'
+import { readFileSync } from 'node:fs'
+import { escapeHtml } from '../chart/frame.js'
 
 /** A cell of a table: its text and, in smaller letters below, a note on it. */
 export interface Cell {
@@ -53,3 +53,10 @@ ${body}
 </html>
 `
 }
+
+/** A style sheet of the package, in `data/NAME.css`. */
+const readStyle = (name: string): string =>
+  readFileSync(new URL(`../../../data/${name}.css`, import.meta.url), 'utf8')
+
+/** The style of charts: the colours of the web page (`packages/web/src/page/style.css`), light or dark. */
+export const chartStyle = (): string => readStyle('charts')

@@ -49,7 +49,7 @@ const latencies: readonly (readonly [string, (record: RunRecord) => readonly num
 ]
 
 /** Latency against throughput: a point per run, and a line through the means of each load. */
-function throughputPlot(runs: readonly MeasuredRun[], caption: string): string {
+function throughputPlot(runs: readonly MeasuredRun[]): string {
   const targets = new Map<string, Map<string, Point[]>>()
   for (const { result } of runs) {
     const { ttftMs, outputTokensPerSecond } = result.summary
@@ -63,6 +63,7 @@ function throughputPlot(runs: readonly MeasuredRun[], caption: string): string {
     name,
     groups: [...loads].map(([label, points]) => ({ label, points })),
   }))
+  const caption = 'Throughput against latency, a point per run'
   const x = { title: 'output tokens per second' }
   return scatterChart({ caption, x, y: { title: 'median time to first token, ms' } }, series)
 }
@@ -77,16 +78,12 @@ function lengthsPlot(runs: readonly MeasuredRun[]): string {
   ])
 }
 
-/**
- * What all runs have in one picture each: latencies, throughput and lengths.
- *
- * @param point - what a point of the throughput is
- */
-export function overviewPlots(runs: readonly MeasuredRun[], point: string): string[] {
+/** What all runs have in one picture each: latencies, throughput and lengths. */
+export function overviewPlots(runs: readonly MeasuredRun[]): string[] {
   if (runs.length === 0) return []
   return [
     ...latencies.map(([name, of]) => latencyPlot(runs, name, of)),
-    throughputPlot(runs, `Throughput against latency, a point per ${point}`),
+    throughputPlot(runs),
     lengthsPlot(runs),
   ]
 }
