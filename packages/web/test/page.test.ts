@@ -9,15 +9,14 @@ import { readSettings } from '../src/page/chat/settings/settings.js'
 import {
   branchesOf,
   emptyConversation,
+  mediaBytes,
   shownTurns,
   type Turn,
   withBranch,
   withTurn,
 } from '../src/page/chat/conversation.js'
-import { parseConversations } from '../src/page/chat/find-conversations.js'
-import { mediaBytes, toJson } from '../src/page/chat/media-files.js'
-import { toMarkdown } from '../src/page/chat/to-markdown.js'
 import { united } from '../src/page/chat/history.js'
+import { parseConversations, toJson, toMarkdown } from '../src/page/chat/saved-conversations.js'
 import { madeRequests, usualLoad } from '../src/page/lab/load/made-load.js'
 import { toLoadFile } from '../src/page/lab/lab-job.js'
 import { openJob } from '../src/page/lab/open-job.js'

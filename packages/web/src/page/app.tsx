@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
-import type { Modality } from './chat/media-files.js'
+import type { Modality } from './chat/compose/read-attachment.js'
 import {
   allSettings,
   type ChatSettings,

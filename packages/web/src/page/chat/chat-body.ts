@@ -1,5 +1,4 @@
-import type { Turn } from './conversation.js'
-import { dataUrlOf, isMedia } from './media-files.js'
+import { dataUrlOf, isMedia, type Turn } from './conversation.js'
 import type { ChatSettings } from './settings/settings.js'
 
 /**

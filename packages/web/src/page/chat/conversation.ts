@@ -31,6 +31,27 @@ export interface MediaFile {
 /** What goes with a question. */
 export type Attachment = TextFile | MediaFile
 
+/** The most bytes of images and sounds that a conversation keeps: each question sends all of them again. */
+export const mostMediaBytes = 20_000_000
+
+/** Tells images and sounds from texts. */
+export const isMedia = (file: Attachment): file is MediaFile => 'data' in file
+
+/** The bytes of the images and sounds among files. */
+export const mediaBytes = (files: readonly Attachment[]): number =>
+  files.reduce((sum, file) => sum + (isMedia(file) ? file.data.size : 0), 0)
+
+/** A `data:` URL of a file's bytes. */
+export async function dataUrlOf(data: Blob): Promise<string> {
+  const bytes = new Uint8Array(await data.arrayBuffer())
+  let letters = ''
+  // A call takes a limited number of arguments.
+  for (let at = 0; at < bytes.length; at += 8192) {
+    letters += String.fromCharCode(...bytes.subarray(at, at + 8192))
+  }
+  return `data:${data.type};base64,${btoa(letters)}`
+}
+
 /** How an answer came. */
 export interface AnswerFigures {
   /** Milliseconds from sending to the first text, as the page saw it. */

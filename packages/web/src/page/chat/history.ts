@@ -1,6 +1,5 @@
 import { createStore, del, entries, get, update } from 'idb-keyval'
 import type { Conversation, Turn } from './conversation.js'
-import { inOrder } from './find-conversations.js'
 
 const store = createStore('cllm-chat', 'conversations')
 
@@ -13,6 +12,12 @@ export async function readHistory(): Promise<Conversation[]> {
     return [] // a private window may have no database
   }
 }
+
+/** Pinned ones first, the latest first of each. */
+const inOrder = (all: readonly Conversation[]): Conversation[] =>
+  all.toSorted(
+    (a, b) => Number(b.pinned === true) - Number(a.pinned === true) || b.changedAt - a.changedAt,
+  )
 
 /** A conversation as it is kept now: another tab may have gone on with it. */
 export async function readConversation(id: string): Promise<Conversation | undefined> {

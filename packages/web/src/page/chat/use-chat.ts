@@ -13,8 +13,8 @@ import {
   withChange,
   withTurn,
 } from './conversation.js'
-import { parseConversations } from './find-conversations.js'
 import { forget, keep, readConversation, readHistory } from './history.js'
+import { parseConversations } from './saved-conversations.js'
 import type { ChatSettings } from './settings/settings.js'
 
 const newId = (): string => {

@@ -1,11 +1,12 @@
+import type { PolicySetting } from '@cllm/core'
 import type { JSX } from 'preact'
 import { X } from 'lucide'
 import { TextArea } from '../parts/form.js'
 import { IconButton } from '../parts/icon.js'
-import { halves, type PolicyDraft, PolicyFields } from '../policy/policy-fields.js'
+import { halves, PolicyFields } from '../policy/policy-fields.js'
 
 /** Two policies for a first try. */
-export const usualCandidates: readonly PolicyDraft[] = [
+export const usualCandidates: readonly PolicySetting[] = [
   { policy: 'adaptive+fcfs', options: {} },
   { policy: 'adaptive+sjf', options: {} },
 ]
@@ -24,11 +25,11 @@ export function CandidatesForm({
   ownOrder,
   setOwnOrder,
 }: {
-  readonly drafts: readonly PolicyDraft[]
+  readonly drafts: readonly PolicySetting[]
   /** The code of the order `own`. */
   readonly ownOrder: string
   readonly setOwnOrder: (code: string) => void
-  readonly onChange: (drafts: readonly PolicyDraft[]) => void
+  readonly onChange: (drafts: readonly PolicySetting[]) => void
 }): JSX.Element {
   return (
     <section class="card" aria-label="Policies">

@@ -1,11 +1,5 @@
-import type { Recording } from '@cllm/core'
+import type { PolicySetting, Recording } from '@cllm/core'
 import type { MadeLoad } from './load/made-load.js'
-
-/** A policy to try. */
-export interface Candidate {
-  readonly policy: string
-  readonly options: Readonly<Record<string, unknown>>
-}
 
 /** A file with a load: a recording, or a trace. */
 export interface LoadFile {
@@ -28,7 +22,8 @@ export interface LabJob {
   readonly slots: number
   /** The rank of a request in the order `own`, as code; the lowest goes first. */
   readonly ownOrder: string
-  readonly candidates: readonly Candidate[]
+  /** The policies to try. */
+  readonly candidates: readonly PolicySetting[]
 }
 
 /** A file as somebody chose it; what is wrong in it shows when it is run. */

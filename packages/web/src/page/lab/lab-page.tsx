@@ -1,9 +1,9 @@
-import type { Recording } from '@cllm/core'
+import type { PolicySetting, Recording } from '@cllm/core'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Form, Problem, useTelling } from '../parts/form.js'
 import { CandidatesForm, usualCandidates } from './candidates-form.js'
-import type { Candidate, LabJob } from './lab-job.js'
+import type { LabJob } from './lab-job.js'
 import { LoadForm, usualDraft } from './load/load-form.js'
 import { Curves, curves } from './curves.js'
 import { ResultsTable } from './results-table.js'
@@ -19,7 +19,7 @@ export function LabPage(): JSX.Element {
   const [draft, setDraft] = useState(usualDraft)
   const [drafts, setDrafts] = useState(usualCandidates)
   const [ownOrder, setOwnOrder] = useState('request.promptTokens + 2 * request.maxTokens')
-  const [wanted, setWanted] = useState<Candidate>()
+  const [wanted, setWanted] = useState<PolicySetting>()
   const { told, tell, attempt } = useTelling()
 
   const readLoad = async (): Promise<LabJob['load']> => {

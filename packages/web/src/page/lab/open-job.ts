@@ -10,24 +10,13 @@ import {
 import type { LabJob } from './lab-job.js'
 import { madeRequests } from './load/made-load.js'
 
-/** A job that can be run: its load is read, and its machine fitted, once for all candidates. */
-export interface OpenJob {
-  readonly machine: MachineModel
-  readonly requests: readonly SimulatedRequest[]
-  /** Machines that share them. */
-  readonly machines: number
-  /** Tokens that a slot has room for. */
-  readonly contextSize: number
-  /** Tokens that all slots hold together; absent: `contextSize` for each. */
-  readonly kvTokens?: number
-  /** Tokens of a step. */
-  readonly batchSize: number
-}
-
 const usual = { contextSize: 8192, batchSize: 2048 }
 
-/** Reads what a job is about. Throws where its file is wrong, or has too few steps to tell what one costs. */
-export function openJob(job: LabJob): OpenJob {
+/**
+ * Reads what a job is about, once for all candidates: what a simulation takes besides a policy and slots. Throws where
+ * its file is wrong, or has too few steps to tell what one costs.
+ */
+export function openJob(job: LabJob) {
   const recording = recordingOf(job)
   const requests = requestsOf(job, recording)
   if (requests.length === 0) throw new Error('There are no requests in it yet')

@@ -1,8 +1,8 @@
+import type { PolicySetting } from '@cllm/core'
 import type { ComponentChild, JSX } from 'preact'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import { percentilesOf } from '../scheduler/live-state.js'
-import type { Candidate } from './lab-job.js'
 import type { LabResult } from './run-lab.js'
 
 interface Row {
@@ -48,7 +48,7 @@ export function ResultsTable({
   onApply,
 }: {
   readonly results: readonly LabResult[]
-  readonly onApply: (candidate: Candidate) => void
+  readonly onApply: (candidate: PolicySetting) => void
 }): JSX.Element {
   const apply = (result: LabResult): JSX.Element => (
     <button

@@ -1,11 +1,12 @@
+import type { PolicySetting } from '@cllm/core'
 import { createPolicy } from '@cllm/scheduler'
 import { simulateLoad, type SimulatedAnswer } from '@cllm/simulation'
-import type { Candidate, LabJob } from './lab-job.js'
+import type { LabJob } from './lab-job.js'
 import { openJob } from './open-job.js'
 import { OwnPolicies } from './own-order.js'
 
 /** What a policy made of the load; times are milliseconds of simulated time. */
-export interface LabResult extends Candidate {
+export interface LabResult extends PolicySetting {
   /** Of the requests that ended well, rising. */
   readonly ttfts: readonly number[]
   /** The longest pause between two tokens of each of them, rising. */
@@ -29,7 +30,7 @@ export interface LabResult extends Candidate {
  */
 export async function runCandidate(
   job: LabJob,
-  candidate: Candidate,
+  candidate: PolicySetting,
   opened = openJob(job),
 ): Promise<LabResult> {
   const { policy, options } = candidate

@@ -2,8 +2,7 @@ import { Marked, type Token, type Tokens } from 'marked'
 import { type ComponentChild, h } from 'preact'
 import { useMemo } from 'preact/hooks'
 import { CodeBlock } from './code-block.js'
-import { Formula } from './formula.js'
-import { mathExtensions, type MathToken } from './math.js'
+import { Formula, mathExtensions, type MathToken } from './math.js'
 
 const marked = new Marked({ gfm: true, breaks: false, extensions: [...mathExtensions] })
 

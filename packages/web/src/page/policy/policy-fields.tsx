@@ -1,13 +1,8 @@
+import type { PolicySetting } from '@cllm/core'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import policies, { type OptionField, type PolicyHalf } from 'virtual:policies'
 import { Field, Select } from '../parts/form.js'
-
-/** A policy and its options; those that are absent have their defaults. */
-export interface PolicyDraft {
-  readonly policy: string
-  readonly options: Readonly<Record<string, unknown>>
-}
 
 /** The names of the built-in policies' halves. */
 export const halves = {
@@ -32,14 +27,15 @@ export function PolicyFields({
   defaultsOf = () => ({}),
   onChange,
 }: {
-  readonly draft: PolicyDraft
+  /** Options that are absent have their defaults. */
+  readonly draft: PolicySetting
   /** The names of all that can be chosen. */
   readonly available: readonly string[]
   /** Which one it is, for the labels. */
   readonly of?: string
   /** The defaults of a policy that is not built in. */
   readonly defaultsOf?: (policy: string) => Readonly<Record<string, unknown>>
-  readonly onChange: (draft: PolicyDraft) => void
+  readonly onChange: (draft: PolicySetting) => void
 }): JSX.Element {
   const { policy, options } = draft
   const [batching, order] = halvesOf(policy)

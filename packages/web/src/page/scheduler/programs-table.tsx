@@ -1,19 +1,11 @@
+import type { ProgramReport } from '@cllm/core'
 import type { JSX } from 'preact'
 import { DataTable } from '../parts/data-table.js'
-import { formatMs } from '../parts/format.js'
+import { formatMs, formatShare } from '../parts/format.js'
 import { ofModel, useAnswer } from '../server/use-answer.js'
 
-interface Program {
-  readonly id: string
-  readonly tenant: string
-  readonly calls: number
-  readonly open: number
-  readonly keptTokens: number
-  readonly pauses: number
-  readonly pausedMs: number
-  readonly pausesSinceMs?: number
-  readonly share: number
-}
+/** With its share of the tokens that were computed. */
+type Program = ProgramReport & { readonly share: number }
 
 /** The latest are shown. */
 const most = 20
@@ -50,7 +42,7 @@ export function Programs({ model }: { readonly model: string }): JSX.Element | n
             kind: 'number',
             cell: ({ keptTokens }) => keptTokens.toLocaleString('en-US'),
           },
-          { name: 'share', kind: 'number', cell: ({ share }) => `${Math.round(100 * share)} %` },
+          { name: 'share', kind: 'number', cell: ({ share }) => formatShare(share) },
         ]}
       />
     </section>

@@ -7,10 +7,9 @@ import { type LiveState, shownMs } from './live-state.js'
 import { PolicyForm } from '../policy/policy-form.js'
 import { Programs } from './programs-table.js'
 import { RequestPanel } from './request-panel.js'
-import { EndedRequests, Figures, Queue, Tenants } from './tables.js'
+import { Figures, StepsChart, Tiles } from './figures.js'
+import { EndedRequests, Queue, Tenants } from './tables.js'
 import { useLive } from './follow-live.js'
-import { StepsChart } from './steps-chart.js'
-import { Tiles } from './tiles.js'
 import { Bar } from '../shell/bar.js'
 import { useServer } from '../server/server.js'
 
@@ -71,18 +70,13 @@ function Live({
   const { now, slots, spans } = state
   const slow = useSlow(state)
   // The same elements are not compared again.
-  const tables = useMemo(
-    () => [
-      <Slots key="slots" state={slow} />,
-      <Tiers key="tiers" state={slow} />,
-      <Tenants key="tenants" state={slow} />,
-    ],
+  const [tiles, ended, ...cards] = useMemo(
+    () =>
+      [Tiles, EndedRequests, StepsChart, Figures, Slots, Tiers, Tenants].map((Part, index) => (
+        <Part key={index} state={slow} />
+      )),
     [slow],
   )
-  const ended = useMemo(() => <EndedRequests state={slow} />, [slow])
-  const tiles = useMemo(() => <Tiles state={slow} />, [slow, state.waiting])
-  const figures = useMemo(() => <Figures state={slow} />, [slow])
-  const steps = useMemo(() => <StepsChart state={slow} />, [slow])
   // Requests that wait now have no span of it yet.
   const waits = state.queue.map(({ id, arrival }) => {
     return { id, kind: 'wait', atMs: arrival, untilMs: now, tokens: 0 } as const
@@ -111,9 +105,7 @@ function Live({
       {ended}
       <div class="cards">
         <PolicyForm model={model} inForce={state.policy} />
-        {steps}
-        {figures}
-        {tables}
+        {cards}
       </div>
     </>
   )

@@ -2,13 +2,7 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
-import {
-  figuresOf,
-  itlPercentiles,
-  type LiveState,
-  type Percentiles,
-  percentilesOf,
-} from './live-state.js'
+import { figuresOf, type LiveState } from './live-state.js'
 import { cachedText, mainReason, reasonText } from './words.js'
 
 interface Props {
@@ -21,42 +15,6 @@ export const linkTo = (id: string): JSX.Element => (
     {id.slice(0, 8)}
   </a>
 )
-
-/** TTFT, ITL and throughput of the last minute. */
-export function Figures({ state }: Props): JSX.Element {
-  const { frames, now, lost } = state
-  const figures = figuresOf(frames, now)
-  const ttft = percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
-  const percentile = (name: keyof Percentiles) => {
-    type Row = readonly [string, Percentiles | undefined]
-    const cell = ([, of]: Row): string => (of === undefined ? '–' : formatMs(of[name]))
-    return { name, kind: 'number', cell } as const
-  }
-  return (
-    <section class="card" aria-label="Figures">
-      <h2>Times, the last minute</h2>
-      <DataTable
-        label="Times"
-        stacks={false}
-        rows={[['TTFT', ttft] as const, ['ITL', itlPercentiles(frames)] as const]}
-        keyOf={([name]) => name}
-        columns={[
-          { name: '', kind: 'head', cell: ([name]) => name },
-          percentile('p50'),
-          percentile('p90'),
-          percentile('p99'),
-        ]}
-      />
-      <p>
-        {figures.requests} requests ended, {figures.tokensPerSecond.toFixed(1)} tokens/s,{' '}
-        {figures.stepTokens.toFixed(1)} tokens and {formatMs(figures.stepMs)} a step
-        {figures.cachedShare !== undefined &&
-          `, ${formatShare(figures.cachedShare)} of prompt tokens from the cache`}
-        {lost > 0 && `; ${lost} messages were lost because the page was slow`}
-      </p>
-    </section>
-  )
-}
 
 /** How many waiting requests are shown before one asks for all. */
 const firstWaiting = 8

@@ -2,7 +2,6 @@ import { Pin, Search, SquarePen, Upload } from 'lucide'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Conversation } from '../chat/conversation.js'
-import { ageOf, isAbout } from '../chat/find-conversations.js'
 import type { Chat } from '../chat/use-chat.js'
 import { Form, Input } from '../parts/form.js'
 import { Icon, IconButton } from '../parts/icon.js'
@@ -121,4 +120,22 @@ function Entry({
       <ConversationMenu {...{ one, chat }} onRename={() => setName(one.title)} />
     </li>
   )
+}
+
+/** Whether all the words are in its title or its turns. */
+function isAbout({ title, turns }: Conversation, words: string): boolean {
+  const text = [title, ...turns.map(({ content }) => content)].join('\n').toLowerCase()
+  const sought = words.toLowerCase().split(/\s+/)
+  return sought.every((word) => text.includes(word))
+}
+
+const dayMs = 86_400_000
+
+/** The heading that a conversation is listed under, at a time. */
+function ageOf({ changedAt, pinned }: Conversation, now: number): string {
+  if (pinned === true) return 'Pinned'
+  const today = new Date(now).setHours(0, 0, 0, 0)
+  if (changedAt >= today) return 'Today'
+  if (changedAt >= today - dayMs) return 'Yesterday'
+  return changedAt >= today - 7 * dayMs ? 'Last 7 days' : 'Older'
 }

@@ -5,12 +5,11 @@ import { Form, Problem } from '../../parts/form.js'
 import { Icon, IconButton } from '../../parts/icon.js'
 import { type Server, useServer } from '../../server/server.js'
 import { questionOf } from '../chat-body.js'
-import type { Attachment } from '../conversation.js'
-import { mediaBytes, type Modality, mostMediaBytes } from '../media-files.js'
+import { type Attachment, mediaBytes, mostMediaBytes } from '../conversation.js'
 import { Thumbnail } from './thumbnail.js'
 import type { Chat } from '../use-chat.js'
 import { settingsId } from '../settings/settings-form.js'
-import { longPaste, readAttachment } from './read-attachment.js'
+import { longPaste, type Modality, readAttachment } from './read-attachment.js'
 
 /** Where a question is written: Enter sends it; files can be dropped, pasted or chosen. */
 export function Composer({

@@ -1,5 +1,7 @@
 import type { Attachment } from '../conversation.js'
-import type { Modality } from '../media-files.js'
+
+/** What a model reads, as the list of models says it. */
+export type Modality = 'text' | 'image' | 'audio'
 
 /** Longer texts that are pasted become files, so that the question stays readable. */
 export const longPaste = 2000

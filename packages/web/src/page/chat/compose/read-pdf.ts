@@ -6,12 +6,10 @@ export async function readPdf(data: ArrayBuffer): Promise<string> {
   GlobalWorkerOptions.workerPort ??= new Worker(worker, { type: 'module' })
   const loading = getDocument({ data, isEvalSupported: false, disableFontFace: true })
   try {
-    const { numPages, getPage } = await loading.promise.then((pdf) => {
-      return { numPages: pdf.numPages, getPage: async (at: number) => await pdf.getPage(at) }
-    })
+    const pdf = await loading.promise
     const pages: string[] = []
-    for (let at = 1; at <= numPages; at++) {
-      const { items } = await (await getPage(at)).getTextContent()
+    for (let at = 1; at <= pdf.numPages; at++) {
+      const { items } = await (await pdf.getPage(at)).getTextContent()
       const text = items.map((item) => ('str' in item ? item.str + (item.hasEOL ? '\n' : '') : ''))
       pages.push(text.join(''))
     }

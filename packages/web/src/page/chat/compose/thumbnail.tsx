@@ -2,8 +2,7 @@ import { AudioLines, FileText } from 'lucide'
 import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { Icon } from '../../parts/icon.js'
-import type { Attachment, MediaFile } from '../conversation.js'
-import { isMedia } from '../media-files.js'
+import { type Attachment, isMedia, type MediaFile } from '../conversation.js'
 
 /** A small picture of a file: the image itself, or what kind it is. */
 export function Thumbnail({ file }: { readonly file: Attachment }): JSX.Element {

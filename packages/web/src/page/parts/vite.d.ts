@@ -1,3 +1,6 @@
+/** Stylesheets are Vite's; the compiler is told that they exist. */
+declare module '*.css'
+
 /** The built-in policies' halves, which Vite's configuration takes from `@cllm/scheduler`. */
 declare module 'virtual:policies' {
   /** An option, as a part of a JSON schema. */

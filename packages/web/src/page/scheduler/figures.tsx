@@ -1,0 +1,121 @@
+import type { JSX } from 'preact'
+import { useMemo } from 'preact/hooks'
+import { Chart } from '../parts/chart.js'
+import { DataTable } from '../parts/data-table.js'
+import { formatMs, formatShare } from '../parts/format.js'
+import {
+  figuresOf,
+  itlPercentiles,
+  type LiveState,
+  type Percentiles,
+  percentilesOf,
+  tokensBySecond,
+} from './live-state.js'
+
+interface Props {
+  readonly state: LiveState
+}
+
+/** What matters most, in large: how busy the engine is, how fast, and who decides. */
+export function Tiles({ state }: Props): JSX.Element {
+  const { slots, waiting, frames, now, policy } = state
+  const busy = slots.filter(({ request }) => request !== undefined).length
+  const ttft = percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
+  const { tokensPerSecond } = figuresOf(frames, now)
+  const tiles = [
+    ['Busy slots', `${busy} of ${slots.length}`],
+    ['Queue', String(waiting)],
+    ['Tokens/s (1 min)', tokensPerSecond.toFixed(1)],
+    ['TTFT p50 (1 min)', ttft === undefined ? '–' : formatMs(ttft.p50)],
+  ] as const
+  return (
+    <dl class="tiles" aria-label="Now">
+      {tiles.map(([name, value]) => (
+        <div class="tile" key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+      <div class="tile">
+        <dt>Policy</dt>
+        <dd class="name">
+          {policy.split('+').map((half, index) => (
+            <span key={half}>
+              {index > 0 && (
+                <>
+                  +<wbr />
+                </>
+              )}
+              {half}
+            </span>
+          ))}
+        </dd>
+      </div>
+    </dl>
+  )
+}
+
+/** TTFT, ITL and throughput of the last minute. */
+export function Figures({ state }: Props): JSX.Element {
+  const { frames, now, lost } = state
+  const figures = figuresOf(frames, now)
+  const ttft = percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
+  const percentile = (name: keyof Percentiles) => {
+    type Row = readonly [string, Percentiles | undefined]
+    const cell = ([, of]: Row): string => (of === undefined ? '–' : formatMs(of[name]))
+    return { name, kind: 'number', cell } as const
+  }
+  return (
+    <section class="card" aria-label="Figures">
+      <h2>Times, the last minute</h2>
+      <DataTable
+        label="Times"
+        stacks={false}
+        rows={[['TTFT', ttft] as const, ['ITL', itlPercentiles(frames)] as const]}
+        keyOf={([name]) => name}
+        columns={[
+          { name: '', kind: 'head', cell: ([name]) => name },
+          percentile('p50'),
+          percentile('p90'),
+          percentile('p99'),
+        ]}
+      />
+      <p>
+        {figures.requests} requests ended, {figures.tokensPerSecond.toFixed(1)} tokens/s,{' '}
+        {figures.stepTokens.toFixed(1)} tokens and {formatMs(figures.stepMs)} a step
+        {figures.cachedShare !== undefined &&
+          `, ${formatShare(figures.cachedShare)} of prompt tokens from the cache`}
+        {lost > 0 && `; ${lost} messages were lost because the page was slow`}
+      </p>
+    </section>
+  )
+}
+
+const options = {
+  caption: 'Tokens computed, the last minute',
+  x: { title: 'seconds, of the last 60' },
+  y: { title: 'tokens per second' },
+}
+
+const format = {
+  x: (second: number): string => `${Math.max(0, 60 - Math.floor(second))} s ago`,
+  y: (tokens: number): string => `${Math.round(tokens)} tokens/s`,
+}
+
+/** What steps compute: tokens of answers and, on top of them, of prompts, second by second. */
+export function StepsChart({ state }: Props): JSX.Element {
+  const series = useMemo(() => {
+    const { prompts, answers } = tokensBySecond(state.frames, state.now)
+    const points = (values: readonly number[]) =>
+      [...values, values.at(-1) ?? 0].map((value, second) => [second, value] as const)
+    return [
+      { name: 'answers', points: points(answers) },
+      { name: 'prompts', points: points(prompts) },
+    ]
+  }, [state])
+  return (
+    <section class="card" aria-label="Steps">
+      <Chart kind="areas" {...{ options, series, format }} />
+    </section>
+  )
+}

@@ -1,2 +1,0 @@
-/** Stylesheets are Vite's; the compiler is told that they exist. */
-declare module '*.css'
