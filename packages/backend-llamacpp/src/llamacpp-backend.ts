@@ -25,7 +25,7 @@ import type { Embedder } from './model/embedder.js'
 import { computeVectors, undoVectors } from './media/compute-vectors.js'
 import type { FileEncoder } from './media/file-encoder.js'
 import type { LogitsContext, NativeContext, SequenceRun } from './native/native-context.js'
-import { drawPass, prepareDraw } from './sampling/pass-draws.js'
+import { announceDraws, drawPass, prepareDraw } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import { BatchFiller } from './slots/batch-filler.js'
 import { PassCosts, preferSlot } from './slots/pass-costs.js'
@@ -195,7 +195,11 @@ export class LlamaCppBackend implements Backend {
       for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.parts)) {
         threads?.before(pass)
         const started = clock.now()
-        if (!(await this.#decode(items, pass))) {
+        const endsAt = started + this.#filler.forecastMs(items, pass)
+        const cancel = announceDraws(samplers, clock, pass.order.length, endsAt)
+        const isComputed = await this.#decode(items, pass)
+        cancel?.()
+        if (!isComputed) {
           for (const { slot } of items) cells.rollBack(slot)
           return { outputs: [], decodeMs, sampleMs, isInterrupted: true }
         }

@@ -1,10 +1,12 @@
 import {
   type BatchItem,
   CllmError,
+  type Clock,
   type OutputLogprobs,
   type StepOutput,
   type TokenId,
 } from '@cllm/core'
+import { leastDraws } from './ahead/draw-threads.js'
 import { type PreparedDraw, type SamplerFactory, TokenSampler } from './token-sampler.js'
 import { isRefuted } from '../slots/step-batch.js'
 
@@ -12,6 +14,23 @@ import { isRefuted } from '../slots/step-batch.js'
 export interface PassResults {
   readonly outputs: (readonly StepOutput[])[]
   readonly scores: (readonly OutputLogprobs[])[]
+}
+
+/** Threads that draw are woken so long before a pass ends: timers are late by up to a millisecond. */
+const wakeMs = 2
+
+/**
+ * Where several threads draw, wakes them shortly before a pass ends; returns what cancels that.
+ * @param endsAt - as forecast; NaN: not known
+ */
+export function announceDraws(
+  { announceDraws: announce }: Pick<SamplerFactory, 'announceDraws'>,
+  clock: Clock,
+  draws: number,
+  endsAt: number,
+): (() => void) | undefined {
+  if (announce === undefined || draws < leastDraws || Number.isNaN(endsAt)) return undefined
+  return clock.at(endsAt - wakeMs, announce)
 }
 
 /** Prepares the draw of an item's `nth` output, the first one while the threads compute. */

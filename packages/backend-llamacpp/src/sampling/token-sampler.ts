@@ -61,6 +61,8 @@ export interface SamplerFactory {
   create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): TokenSampler
   /** Makes draws of a pass together, for the samplers to give out, where this is quicker than one by one. */
   readonly drawAhead?: ((draws: readonly PreparedDraw[]) => void) | undefined
+  /** Says that {@link drawAhead} comes about a millisecond later. */
+  readonly announceDraws?: (() => void) | undefined
   dispose(): void | Promise<void>
 }
 

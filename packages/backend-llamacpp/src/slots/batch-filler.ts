@@ -51,9 +51,13 @@ export class BatchFiller {
   observePass(items: readonly BatchItem[], { order, isDecode }: StepPass, ms: number): void {
     const isChunk = order.length === 1 && this.costs.tile !== undefined
     if (!isDecode && !isChunk) return
-    const passed: BatchItem[] = []
-    for (const index of order) passed.push(items[index]!)
-    this.costs.observe(isDecode ? 'decode' : 'chunk', passed, ms)
+    this.costs.observe(isDecode ? 'decode' : 'chunk', passedOf(items, order), ms)
+  }
+
+  /** How long a pass that decodes these items will take; NaN for others, and where it is not known. */
+  forecastMs(items: readonly BatchItem[], { order, isDecode }: StepPass): number {
+    if (!isDecode || !this.costs.hasLearned('decode')) return NaN
+    return this.costs.of('decode', passedOf(items, order))
   }
 
   /** All passes of a batch, computed as these items, took this long: what is beyond the batch is taken off. */
@@ -135,6 +139,12 @@ export class BatchFiller {
     const { batchSize } = this.parts.limits
     return batch.reduce((left, { tokens }) => left - tokens.length, batchSize)
   }
+}
+
+function passedOf(items: readonly BatchItem[], order: readonly number[]): BatchItem[] {
+  const passed: BatchItem[] = []
+  for (const index of order) passed.push(items[index]!)
+  return passed
 }
 
 function longer(item: BatchItem, length: number): BatchItem {

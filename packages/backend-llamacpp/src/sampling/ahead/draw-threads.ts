@@ -3,7 +3,7 @@ import type { Logger, SamplingParams, TokenId } from '@cllm/core'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 
 /** Fewer draws are made sooner than another thread has woken. */
-const leastDraws = 3
+export const leastDraws = 3
 /** A draw takes a fraction of a millisecond. */
 const patienceMs = 5000
 
@@ -77,6 +77,11 @@ export class DrawThreads {
 
   remove(sampler: number): void {
     if (!this.#untold.delete(sampler)) this.#removed.push(sampler)
+  }
+
+  /** Draws come soon: the threads wake up. */
+  announce(): void {
+    this.#board.announce()
   }
 
   /** Draws all; undefined where they are too few to be worth it. */

@@ -1,3 +1,5 @@
+import { performance } from 'node:perf_hooks'
+
 /** A draw that any thread can make. */
 export interface BoardDraw {
   /** Which sampler draws. */
@@ -16,6 +18,9 @@ const controls = 4
 const mostDraws = 120
 /** Looks at the draws that are left before a thread sleeps: some microseconds. */
 const looks = 5000
+
+/** How long a thread that was woken watches for the next round before it sleeps again. */
+const watchMs = 3
 
 /** In place of a round: there are no more. */
 const closed = -1
@@ -66,9 +71,19 @@ export class SharedDrawQueue {
     Atomics.notify(this.#control, signalAt, threads)
   }
 
+  /** Wakes the threads that sleep, as a round begins soon: waking takes longer than a draw. */
+  announce(): void {
+    Atomics.notify(this.#control, signalAt)
+  }
+
   /** Sleeps until a round begins that is not the round `known`; returns which one, or undefined at the end. */
   waitForRound(known: number): number | undefined {
-    Atomics.wait(this.#control, signalAt, known)
+    const isOver = (): boolean => Atomics.load(this.#control, signalAt) === known
+    while (isOver()) {
+      Atomics.wait(this.#control, signalAt, known)
+      const end = performance.now() + watchMs
+      while (isOver() && performance.now() < end);
+    }
     const round = Atomics.load(this.#control, signalAt)
     return round === closed ? undefined : round
   }
