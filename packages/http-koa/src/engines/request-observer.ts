@@ -17,6 +17,9 @@ export interface RequestWatch {
   onEnd(now: number, error?: CllmError): void
 }
 
+/** Watches nothing. */
+export const unwatched: RequestWatch = Object.freeze({ onEvent() {}, onEnd() {} })
+
 /** An input that was embedded, or failed. */
 export interface EmbeddedInput {
   readonly model: string

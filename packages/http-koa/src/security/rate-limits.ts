@@ -1,7 +1,12 @@
 import { CllmError, type Clock, type GenerateEvent } from '@cllm/core'
 import type { Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
-import type { ObservedRequest, RequestObserver, RequestWatch } from '../engines/request-observer.js'
+import {
+  type ObservedRequest,
+  type RequestObserver,
+  type RequestWatch,
+  unwatched,
+} from '../engines/request-observer.js'
 import type { ApiKey } from './api-key.js'
 import {
   type CreateLimitCounter,
@@ -93,8 +98,6 @@ export class RateLimits implements RequestObserver {
     }
   }
 }
-
-const unwatched: RequestWatch = { onEvent() {}, onEnd() {} }
 
 type TellHeaders = (headers: Readonly<Record<string, string>>) => void
 

@@ -1,10 +1,9 @@
 import { CllmError, type Clock, type EngineClient } from '@cllm/core'
 import { z } from 'zod'
-import { createMetrics, type Metrics, Registry } from './create-metrics.js'
+import { Registry } from './create-metrics.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { Reply } from '../../routes/reply.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import type { EmbeddedInput } from '../../engines/request-observer.js'
 import { boolean } from '../../fields/fields.js'
 import { defineProtocol, STARTED_AT } from '../../routes/define-protocol.js'
 import { bindRoutes, get, type Route } from '../../routes/route.js'
@@ -14,7 +13,6 @@ import { type EngineAnswers, EngineMetrics } from './engine-metrics.js'
 import { llamaServerMetrics } from './llama-server-metrics.js'
 import { LoadWatch } from './load-watch.js'
 import { RequestMetrics } from './request-metrics.js'
-import { embeddingMetrics } from './metric-table.js'
 
 /** An engine without an answer for this long is down; a scrape's default timeout is 10 s. */
 const patienceMs = 2_000
@@ -40,7 +38,6 @@ export function metricsProtocol({
 }: MetricsProtocolOptions = {}): KoaProtocol {
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
-  const embeddings = new EmbeddingMetrics(registry)
   const engines = new EngineMetrics(registry)
   const load = new LoadWatch()
 
@@ -70,7 +67,7 @@ export function metricsProtocol({
     const text = registry.metrics()
     const own = llamaServerMetrics(
       counted.filter((one) => one !== undefined),
-      embeddings,
+      requests.embedded,
     )
     return new Reply(`${await text}${own}`, {
       type: registry.contentType,
@@ -97,10 +94,9 @@ export function metricsProtocol({
     name: 'metrics',
     routes: bindRoutes(routes, undefined),
     observe({ directory }) {
-      const lookUpPolicy = async (model: string): Promise<string> =>
+      requests.lookUpPolicy = async (model) =>
         (await directory.open(model, { peek: true }).getScheduler()).policy
-      const onEmbedded = (input: EmbeddedInput) => embeddings.onEmbedded(input)
-      return { ...requests.observer(lookUpPolicy), onEmbedded }
+      return requests
     },
   }
 }
@@ -121,27 +117,3 @@ export const metrics = defineProtocol({
   create: ({ show = true }, services) =>
     metricsProtocol({ started: services.get(STARTED_AT) ?? 0, show }),
 })
-
-/** Counts the inputs that embeddings, reranking and scores are computed of. */
-class EmbeddingMetrics {
-  readonly #metrics: Metrics<typeof embeddingMetrics>
-  /** Tokens of all models. */
-  tokens = 0
-  /** Inputs of all models; each is a pass of its own. */
-  inputs = 0
-
-  constructor(registry: Registry) {
-    this.#metrics = createMetrics(registry, embeddingMetrics)
-  }
-
-  onEmbedded({ model, tokens, ms, error }: EmbeddedInput): void {
-    const outcome =
-      error === undefined ? 'done' : error.code === 'cancelled' ? 'cancelled' : 'failed'
-    this.#metrics.cllm_embedding_inputs_total.inc({ model_name: model, outcome })
-    if (error !== undefined) return
-    this.tokens += tokens
-    this.inputs++
-    this.#metrics.cllm_embedding_tokens_total.inc({ model_name: model }, tokens)
-    this.#metrics.cllm_embedding_latency_seconds.observe({ model_name: model }, ms / 1000)
-  }
-}

@@ -1,51 +1,60 @@
 import type { CllmError } from '@cllm/core'
 import { createMetrics, type Metrics, type Registry } from './create-metrics.js'
 import type {
+  EmbeddedInput,
   ObservedRequest,
   RequestObserver,
   RequestWatch,
 } from '../../engines/request-observer.js'
-import { requestMetrics } from './metric-table.js'
+import { embeddingMetrics, requestMetrics } from './metric-table.js'
 
 type Counted = 'cllm_requests_total' | 'cllm_request_success_total'
 /** Those of which each request has a value. */
 type Name = Exclude<keyof typeof requestMetrics, Counted>
 
-/** The policy in force for a model; rejects while it is not in memory. */
-type LookUpPolicy = (model: string) => Promise<string>
-
 /** What the engine takes where a request does not say. */
 const defaultMaxTokens = 100
 
-/** Counts what the requests of all protocols go through, in this process and not in the engine's. */
-export class RequestMetrics {
-  readonly #metrics: Metrics<typeof requestMetrics>
+/**
+ * Counts what the requests of all protocols go through, in this process and not in the engine's, and the
+ * inputs that embeddings, reranking and scores are computed of.
+ */
+export class RequestMetrics implements RequestObserver {
+  readonly #metrics: Metrics<typeof requestMetrics & typeof embeddingMetrics>
   /** What is in force for a model, as far as is known. */
   readonly #policies = new Map<string, string>()
 
-  constructor(registry: Registry) {
-    this.#metrics = createMetrics(registry, requestMetrics)
-  }
+  /** Inputs that were embedded of all models, each a pass of its own, and their tokens. */
+  readonly embedded = { inputs: 0, tokens: 0 }
+  /** Asks the engine of a model that is in memory for its policy. */
+  lookUpPolicy: (model: string) => Promise<string> = async () => ''
 
-  /** Observes requests; `lookUpPolicy` asks the engine of a model that is in memory. */
-  observer(lookUpPolicy: LookUpPolicy): RequestObserver {
-    return {
-      onSubmit: (submitted) => this.#watch(submitted, lookUpPolicy),
-      onPolicy: (model, policy) => this.onPolicy(model, policy),
-    }
+  constructor(registry: Registry) {
+    this.#metrics = createMetrics(registry, { ...requestMetrics, ...embeddingMetrics })
   }
 
   onPolicy(model: string, policy: string): void {
     this.#policies.set(model, policy)
   }
 
-  #watch({ model, request, at }: ObservedRequest, lookUpPolicy: LookUpPolicy): RequestWatch {
+  onEmbedded({ model: model_name, tokens, ms, error }: EmbeddedInput): void {
+    const outcome =
+      error === undefined ? 'done' : error.code === 'cancelled' ? 'cancelled' : 'failed'
+    this.#metrics.cllm_embedding_inputs_total.inc({ model_name, outcome })
+    if (error !== undefined) return
+    this.embedded.tokens += tokens
+    this.embedded.inputs++
+    this.#metrics.cllm_embedding_tokens_total.inc({ model_name }, tokens)
+    this.#metrics.cllm_embedding_latency_seconds.observe({ model_name }, ms / 1000)
+  }
+
+  onSubmit({ model, request, at }: ObservedRequest): RequestWatch {
     const metrics = this.#metrics
     let policy = this.#policies.get(model)
     const observe = (name: Name, value: number): void => {
       policy ??= this.#policies.get(model)
       // A model may have been loaded for this request: then its policy is not known yet.
-      if (policy === undefined) void this.#observeLater(model, name, value, lookUpPolicy)
+      if (policy === undefined) void this.#observeLater(model, name, value)
       else metrics[name].observe({ model_name: model, policy }, value)
     }
     let hasStarted = false
@@ -87,13 +96,8 @@ export class RequestMetrics {
     }
   }
 
-  async #observeLater(
-    model: string,
-    name: Name,
-    value: number,
-    lookUpPolicy: LookUpPolicy,
-  ): Promise<void> {
-    const policy = await lookUpPolicy(model).catch(() => undefined)
+  async #observeLater(model: string, name: Name, value: number): Promise<void> {
+    const policy = await this.lookUpPolicy(model).catch(() => undefined)
     if (policy !== undefined) this.#policies.set(model, policy)
     const labels = { model_name: model, policy: this.#policies.get(model) ?? '' }
     this.#metrics[name].observe(labels, value)

@@ -1,12 +1,14 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { once } from 'node:events'
 import type { Clock } from '@cllm/core'
-import type { RequestObserver, RequestWatch } from '../../../engines/request-observer.js'
+import {
+  type RequestObserver,
+  type RequestWatch,
+  unwatched,
+} from '../../../engines/request-observer.js'
 
 /** Set while a batch's line submits its request. */
 export const batchScope = new AsyncLocalStorage<true>()
-
-const unwatched: RequestWatch = { onEvent() {}, onEnd() {} }
 
 /** Says when lines of batches may be computed. */
 export interface Throttle {
