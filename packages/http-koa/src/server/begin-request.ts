@@ -2,10 +2,61 @@ import type { Logger } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
+import { type RequestObserver, unwatched } from '../engines/request-observer.js'
 import type { KoaState, TransportServices } from '../routes/koa-context.js'
 import type { RouteTable } from '../routes/route-table.js'
-import { type AnswerFigures, tenth } from './answer-figures.js'
 import type { OpenConnections } from './create-http-server.js'
+
+/** What the line of a request in the log says of its generation; empty where it had none. */
+interface Figures {
+  model?: string
+  promptTokens?: number
+  /** Those of the prompt that were computed before. */
+  cachedTokens?: number
+  generatedTokens?: number
+  /** Milliseconds from the request's arrival to the first token. */
+  ttftMs?: number
+  /** From the first token to the last. */
+  tokensPerSecond?: number
+  /** Why the generation ended: `stop`, `length`, or the code of an error. */
+  finish?: string
+}
+
+/** The requests whose answers are not over, by their ids, which the engine's requests have from them. */
+export type OpenRequests = Map<string, { readonly began: number; readonly figures: Figures }>
+
+/** Notes what requests generate. Of several answers to one request it notes nothing: there is no one figure. */
+export const noteFigures = (open: OpenRequests): RequestObserver => ({
+  onSubmit({ model, request: { id = '', sample } }) {
+    const { began, figures } = open.get(id) ?? {}
+    if (figures === undefined || sample !== undefined) return unwatched
+    figures.model = model
+    let [first, last] = [0, 0]
+    return {
+      onEvent(event, now) {
+        if (event.type === 'start') figures.promptTokens ??= event.promptTokens
+        if (event.type === 'end') {
+          figures.finish = event.reason
+          figures.cachedTokens ??= event.usage.cachedTokens
+        }
+        if (event.type !== 'token') return
+        figures.ttftMs ??= tenth(now - began!)
+        figures.generatedTokens = (figures.generatedTokens ?? 0) + 1
+        first ||= now
+        last = now
+      },
+      onEnd(_now, error) {
+        if (error !== undefined) figures.finish = error.code
+        const { generatedTokens = 0 } = figures
+        const seconds = (last - first) / 1000
+        if (seconds > 0) figures.tokensPerSecond = tenth((generatedTokens - 1) / seconds)
+      },
+    }
+  },
+})
+
+/** As exact as anybody reads it. */
+const tenth = (value: number): number => Math.round(value * 10) / 10
 
 /** Logs with the id of a request in every line. */
 const ofRequest = (logger: Logger, id: string): Logger => ({
@@ -23,7 +74,7 @@ export function beginRequest(
   services: TransportServices,
   table: RouteTable,
   connections: OpenConnections,
-  answers: AnswerFigures,
+  open: OpenRequests,
 ): Middleware<KoaState> {
   const { bodies, clock, random, stallMs } = services
   return async (ctx, next) => {
@@ -40,22 +91,24 @@ export function beginRequest(
     state.left = new AbortController()
     state.bodyBytes = 0
     const began = clock.now()
-    answers.begin(id)
+    const figures: Figures = {}
+    open.set(id, { began, figures })
     connections.begin(req.socket, res)
     res.once('close', () => {
       connections.end(req.socket, res)
       bodies.release(state.bodyBytes)
+      open.delete(id)
       const level = state.match.routes[0]?.route.isQuiet === true ? 'debug' : 'info'
       const { method, path } = ctx
-      const what = { requestId: id, method, path: path.slice(0, 256), status: res.statusCode }
-      const cut = res.writableFinished ? {} : { cut: true }
-      const key = state.keyName === undefined ? {} : { key: state.keyName }
       const fields = {
-        ...what,
-        ...cut,
-        ...key,
+        requestId: id,
+        method,
+        path: path.slice(0, 256),
+        status: res.statusCode,
+        ...(!res.writableFinished && { cut: true }),
+        ...(state.keyName !== undefined && { key: state.keyName }),
         ms: tenth(clock.now() - began),
-        ...answers.take(id),
+        ...figures,
       }
       services.logger[level](fields, 'request')
       state.left.abort(state.cutReason)

@@ -23,8 +23,7 @@ import { needsAdmin, requestScope } from '../security/authenticate.js'
 import { MediaFetcher, type MediaUrlOptions } from '../security/media-fetcher.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 import { ResumableStreams } from '../stream/resumable-streams.js'
-import { AnswerFigures } from './answer-figures.js'
-import { beginRequest } from './begin-request.js'
+import { beginRequest, noteFigures, type OpenRequests } from './begin-request.js'
 import {
   type ConnectionOptions,
   createHttpServer,
@@ -99,7 +98,7 @@ export class KoaTransport implements Transport {
     const security = secure(options.security ?? {}, context, this.#hosts)
     const { access, observers } = security
     const surroundings = { ...context, ...(access && { access }) }
-    const answers = new AnswerFigures(context.clock)
+    const open: OpenRequests = new Map()
     const { mediaUrls } = options
     const fetcher = mediaUrls && new MediaFetcher(mediaUrls, context.clock)
     const shown = withMediaUrls(context.directory, this.#services.bodies, fetcher)
@@ -109,7 +108,7 @@ export class KoaTransport implements Transport {
       observers: [
         ...observers,
         ...protocols.flatMap((protocol) => protocol.observe?.(surroundings) ?? []),
-        answers,
+        noteFigures(open),
       ].toReversed(),
       isGuarded: access !== undefined,
     })
@@ -122,7 +121,7 @@ export class KoaTransport implements Transport {
     this.#connections = new OpenConnections(this.#server)
     const table = new RouteTable(protocols)
     refuseBadHttp(this.#server, this.#connections, table, context.logger)
-    const begin = beginRequest(this.#services, table, this.#connections, answers)
+    const begin = beginRequest(this.#services, table, this.#connections, open)
     const app = this.#createApp([begin, handleErrors], security.middleware, options.isReady)
     for (const protocol of protocols) {
       if (protocol.within === undefined) continue
