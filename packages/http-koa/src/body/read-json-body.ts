@@ -2,7 +2,8 @@ import { type Readable, pipeline } from 'node:stream'
 import { CllmError } from '@cllm/core'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { KoaContext } from '../routes/koa-context.js'
-import { isObject, type JsonObject } from '../fields/fields.js'
+import { isObject, type JsonObject, parsedJson } from '../fields/fields.js'
+import { expectedField } from '../request/refusals.js'
 
 const quote = '"'.charCodeAt(0)
 const openings = new Set(['{', '['].map((bracket) => bracket.charCodeAt(0)))
@@ -80,27 +81,15 @@ export async function readWithin(
  *   progress are too large together, `invalid_json` with the position of the error, or `cancelled`
  *   when the client has left
  */
-export async function readJsonBody(ctx: KoaContext): Promise<JsonObject> {
-  const value = await readJson(ctx, 'object')
-  if (isObject(value)) return value
-  throw wrongKind('object', value)
-}
-
+export async function readJsonBody(ctx: KoaContext, kind?: 'object'): Promise<JsonObject>
 /** The same for a JSON array. */
-export async function readJsonList(ctx: KoaContext): Promise<readonly unknown[]> {
-  const value = await readJson(ctx, 'array')
-  if (Array.isArray(value)) return value
-  throw wrongKind('array', value)
-}
-
-function wrongKind(expected: string, value: unknown): CllmError {
-  const received = value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`
-  return new CllmError('invalid_json', `Expected a JSON ${expected}, instead got ${received}`)
-}
-
-async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
+export async function readJsonBody(ctx: KoaContext, kind: 'array'): Promise<readonly unknown[]>
+export async function readJsonBody(
+  ctx: KoaContext,
+  kind: 'object' | 'array' = 'object',
+): Promise<unknown> {
   const { bodies, bodyLimitBytes, jsonDepthLimit } = ctx.state.transport
-  const count = (bytes: number): void => bodies.count(ctx, bytes)
+  const count = bodies.count.bind(bodies, ctx)
   // A stream that has been destroyed tells nobody any more.
   count(0)
   const encoding = ctx.get('Content-Encoding').toLowerCase()
@@ -123,7 +112,9 @@ async function readJson(ctx: KoaContext, kind: string): Promise<unknown> {
     throw await invalidJson(ctx, kind, text, error as Error)
   }
   checkDepth(text, jsonDepthLimit)
-  return value
+  if (kind === 'array' ? Array.isArray(value) : isObject(value)) return value
+  const received = value === null ? 'null' : Array.isArray(value) ? 'an array' : `a ${typeof value}`
+  throw new CllmError('invalid_json', `Expected a JSON ${kind}, instead got ${received}`)
 }
 
 /** @throws `invalid_json` where a text has more levels than this */
@@ -131,6 +122,21 @@ export function checkDepth(text: string, limit = defaultJsonDepth): void {
   if (!isDeeperThan(text, limit)) return
   const message = `Expected JSON of at most ${limit} levels, instead got more`
   throw new CllmError('invalid_json', message, { details: { limit } })
+}
+
+/**
+ * The value of JSON that a field of a body holds as a text, which the limit of the body's own depth does
+ * not look into.
+ *
+ * @param what - what the field expects, for the message
+ * @throws `invalid_request`
+ */
+export function parseNested(text: string, field: string, what: string): unknown {
+  const value = parsedJson(text)
+  if (value === undefined) throw expectedField(field, what)
+  if (!isDeeperThan(text, defaultJsonDepth)) return value
+  const message = `${field}: expected JSON of at most ${defaultJsonDepth} levels, instead got more`
+  throw new CllmError('invalid_request', message, { details: { field, limit: defaultJsonDepth } })
 }
 
 const decoders = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress } as const

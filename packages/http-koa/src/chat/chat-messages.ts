@@ -1,6 +1,6 @@
 import { type ChatMessage, type ChatRenderOptions, type ChatToolCall, defined } from '@cllm/core'
 import { z } from 'zod'
-import { parseNested } from '../body/parse-nested.js'
+import { parseNested } from '../body/read-json-body.js'
 import { isObject, list } from '../fields/fields.js'
 import { expectedField } from '../request/refusals.js'
 import { contentOf } from './message-content.js'

@@ -1,7 +1,7 @@
 import { defined, type EngineDirectory, type Logger, type OpenOptions } from '@cllm/core'
 import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
-import { readJsonBody, readJsonList } from '../body/read-json-body.js'
+import { readJsonBody } from '../body/read-json-body.js'
 import { publicError } from '../errors/public-error.js'
 import { type JsonObject, parseFields, readQuery, type UnknownFields } from '../fields/fields.js'
 import type { CommonFields } from '../fields/generation-fields.js'
@@ -154,7 +154,7 @@ function httpCall(
     get body(): IncomingBody {
       return {
         object: async () => await readJsonBody(ctx),
-        list: async () => await readJsonList(ctx),
+        list: async () => await readJsonBody(ctx, 'array'),
         stream: ctx.req,
         type: ctx.get('Content-Type'),
         length: ctx.get('Content-Length'),

@@ -1,6 +1,6 @@
 import type { OutputConstraint } from '@cllm/core'
 import { z } from 'zod'
-import { parseNested } from '../../body/parse-nested.js'
+import { parseNested } from '../../body/read-json-body.js'
 import { list, object } from '../../fields/fields.js'
 import {
   asSchema,
