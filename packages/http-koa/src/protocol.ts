@@ -34,5 +34,10 @@ export { chatFormatOf } from './chat/format/known-templates.js'
 export { learnChatFormat } from './chat/format/learn-chat-format.js'
 export type { RenderProbe } from './chat/format/probe.js'
 export { type StrictCalls, strictCalls } from './chat/calls/strict-calls.js'
-export { errorBody, errorField, errorMessage, statusElsewhere } from './errors/error-body.js'
-export * from './errors/public-error.js'
+export {
+  errorBody,
+  errorField,
+  errorMessage,
+  publicError,
+  statusElsewhere,
+} from './errors/error-body.js'

@@ -2,8 +2,7 @@ import { once } from 'node:events'
 import type { ParameterizedContext, Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
 import { CllmError } from '@cllm/core'
-import { errorHeaders } from './error-body.js'
-import { publicError } from './public-error.js'
+import { errorHeaders, publicError } from './error-body.js'
 
 /** Bytes of an unwanted body that are read and dropped, so that the client can read the answer. */
 const drainBytes = 64 * 1024 * 1024

@@ -1,4 +1,5 @@
 import type { EngineClient, EngineInfo, GenerateRequest, Prompt, TokenId } from '@cllm/core'
+import { unsupported } from './refusals.js'
 
 /** The text of a prompt, in whichever form it came. */
 export async function promptText(client: EngineClient, prompt: Prompt): Promise<string> {
@@ -69,4 +70,30 @@ export async function countPrompt(
   { prompt }: Pick<GenerateRequest, 'prompt'>,
 ): Promise<{ readonly input_tokens: number }> {
   return { input_tokens: (await promptTokens(client, prompt)).length }
+}
+
+/**
+ * A prompt whose continuation fills the gap between a text and a suffix, as the model was trained.
+ *
+ * @throws `unsupported` for a model that cannot fill gaps
+ */
+export async function gapPrompt(
+  client: EngineClient,
+  before: Prompt,
+  suffix: string,
+): Promise<Prompt> {
+  const { infill, model } = await client.info()
+  if (infill === undefined) {
+    throw unsupported(
+      'suffix',
+      `${model.id} does not support insert: it was not trained to fill gaps`,
+    )
+  }
+  if ('messages' in before) throw unsupported('suffix', 'not together with messages')
+  const encode = (text: string) => client.tokenize(text, { addBos: false, special: false })
+  const [bos, behind] = await Promise.all([client.tokenize(''), encode(suffix)])
+  const prefix = 'tokens' in before ? before.tokens : await encode(before.text)
+  return {
+    tokens: [...bos, infill.prefix, ...prefix, infill.suffix, ...behind, infill.middle],
+  }
 }

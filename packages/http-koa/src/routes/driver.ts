@@ -2,7 +2,7 @@ import { defined, type EngineDirectory, type Logger, type OpenOptions } from '@c
 import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
 import { readJsonBody } from '../body/read-json-body.js'
-import { publicError } from '../errors/public-error.js'
+import { publicError } from '../errors/error-body.js'
 import { type JsonObject, parseFields, readQuery, type UnknownFields } from '../fields/fields.js'
 import type { CommonFields } from '../fields/generation-fields.js'
 import { expectedField } from '../request/refusals.js'

@@ -1,6 +1,6 @@
 import type { Clock, Logger, Random } from '@cllm/core'
 import { requestId } from '@cllm/host'
-import { publicError } from '../../errors/public-error.js'
+import { publicError } from '../../errors/error-body.js'
 import { openAiErrorBody } from '../openai/openai-error.js'
 import { type BatchObject, isUnderWay, type Kept, keyIsGone, type Owner } from './batch-objects.js'
 import type {

@@ -34,6 +34,16 @@ const vllmFields = {
   return_token_ids: boolean.optional(),
 }
 
+/** Why each of them is refused where it would change the answer. */
+const whyNot: Readonly<Record<keyof typeof vllmFields, string>> = {
+  min_tokens: 'not kept to; ignore_eos goes on to max_tokens',
+  stop_token_ids: 'name texts in stop',
+  include_stop_str_in_output: 'an answer ends before its stop text',
+  return_token_ids: '/tokenize has the tokens of a text',
+  prompt_logprobs: '/v1/completions has them with echo and logprobs',
+  truncate_prompt_tokens: 'send the part of the prompt that is to be read',
+}
+
 /** The fields that chat and text completions share: OpenAI's, then those of other local servers. */
 export const sharedFields = {
   model: z.string('a name').optional(),
@@ -77,7 +87,13 @@ export async function sharedSettings(
   client: EngineClient,
 ): Promise<RequestSettings> {
   const { stop, logit_bias: bias, samplers } = fields
-  refuseVllmFields(fields)
+  for (const [name, why] of Object.entries(whyNot) as [keyof typeof vllmFields, string][]) {
+    const value = fields[name]
+    const isEmpty = Array.isArray(value) && value.length === 0
+    // values that mean "no" pass
+    const isNo = value === undefined || value === false || isEmpty
+    if (!isNo && !(name === 'min_tokens' && value === 0)) throw unsupported(name, why)
+  }
   return {
     ...commonSettings(fields),
     seed: fields.seed ?? fields.random_seed,
@@ -88,28 +104,5 @@ export async function sharedSettings(
     cache: fields.cache_prompt,
     slot: fields.id_slot,
     progress: fields.stream === true && fields.return_progress === true ? true : undefined,
-  }
-}
-
-const whyNot: Readonly<Record<keyof typeof vllmFields, string>> = {
-  min_tokens: 'not kept to; ignore_eos goes on to max_tokens',
-  stop_token_ids: 'name texts in stop',
-  include_stop_str_in_output: 'an answer ends before its stop text',
-  return_token_ids: '/tokenize has the tokens of a text',
-  prompt_logprobs: '/v1/completions has them with echo and logprobs',
-  truncate_prompt_tokens: 'send the part of the prompt that is to be read',
-}
-
-/**
- * Refuses what would change the answer; values that mean "no" pass.
- *
- * @throws `unsupported`
- */
-function refuseVllmFields(fields: z.output<typeof sharedSchema>): void {
-  for (const [name, why] of Object.entries(whyNot) as [keyof typeof vllmFields, string][]) {
-    const value = fields[name]
-    const isNo =
-      value === undefined || value === false || (Array.isArray(value) && value.length === 0)
-    if (!isNo && !(name === 'min_tokens' && value === 0)) throw unsupported(name, why)
   }
 }

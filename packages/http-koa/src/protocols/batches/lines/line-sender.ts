@@ -1,7 +1,6 @@
 import { CllmError, type Clock, type EngineDirectory, type Logger, type Random } from '@cllm/core'
 import { checkDepth } from '../../../body/read-json-body.js'
-import { errorHeaders } from '../../../errors/error-body.js'
-import { publicError } from '../../../errors/public-error.js'
+import { errorHeaders, publicError } from '../../../errors/error-body.js'
 import { UnknownFields } from '../../../fields/fields.js'
 import type { Call, IncomingBody } from '../../../routes/call.js'
 import { checkFields, openModel } from '../../../routes/driver.js'

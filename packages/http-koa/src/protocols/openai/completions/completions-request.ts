@@ -8,8 +8,8 @@ import {
   withModelDefaults,
 } from '../../../request/build-request.js'
 import { onlyConstraint } from '../../../request/constraint.js'
-import { gapPrompt } from '../../../request/gap-prompt.js'
 import { repeatRequest } from '../../../request/generation.js'
+import { gapPrompt } from '../../../request/prompt-text.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import { anyTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
 import { askedConstraints } from '../structured-output.js'

@@ -1,7 +1,7 @@
 import { CllmError, within } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
-import { publicError } from '../../../errors/public-error.js'
+import { publicError } from '../../../errors/error-body.js'
 import { withModelDefaults } from '../../../request/build-request.js'
 import { startGeneration } from '../../../request/generation.js'
 import { countPrompt } from '../../../request/prompt-text.js'
