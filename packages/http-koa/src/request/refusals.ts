@@ -8,6 +8,12 @@ export function unsupported(field: string, what: string): CllmError {
   return new CllmError('unsupported', `${field}: ${what}`, { details: { field } })
 }
 
+/** What a server may lack: `unsupported` with this message where it does. */
+export function orUnsupported<Part>(part: Part | undefined, message: string): Part {
+  if (part !== undefined) return part
+  throw new CllmError('unsupported', message)
+}
+
 /** The error for a field whose value cannot be used, and why. */
 export const invalidField = (field: string, problem: string): CllmError =>
   new CllmError('invalid_request', `${field}: ${problem}`, { details: { field } })

@@ -1,4 +1,4 @@
-import { CllmError, defined } from '@cllm/core'
+import { defined } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
 import { bindRoutes, type Route, get, put, post, del, patch } from '../../routes/route.js'
@@ -9,7 +9,6 @@ import {
   type LogLevelControl,
 } from '../../routes/define-protocol.js'
 import type { KeyStore } from '../../security/api-key.js'
-import type { AdminContext } from './admin-context.js'
 import {
   deleteCache,
   getCache,
@@ -21,10 +20,25 @@ import {
   warmCache,
   warmSchema,
 } from './engine.js'
-import { addKey, getKeys, keyQuery, keySchema, limitKey, limitsSchema, removeKey } from './keys.js'
-import { getLive } from './live.js'
+import {
+  addKey,
+  getKeys,
+  keyQuery,
+  type KeysContext,
+  keySchema,
+  limitKey,
+  limitsSchema,
+  removeKey,
+} from './keys.js'
+import { getLive, type LiveContext } from './live.js'
+import { orUnsupported } from '../../request/refusals.js'
 import { z } from 'zod'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
+
+/** What the handlers of the admin protocol share. */
+interface AdminContext extends KeysContext, LiveContext {
+  readonly log: LogLevelControl | undefined
+}
 
 const levels = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const
 
@@ -44,10 +58,8 @@ async function putLogLevel(call: CallOf<typeof logLevelSchema>, admin: AdminCont
   return getLogLevel(call, admin)
 }
 
-function ensure(control: LogLevelControl | undefined): LogLevelControl {
-  if (control !== undefined) return control
-  throw new CllmError('unsupported', 'The logger of this server has no level that can be changed')
-}
+const ensure = (control: LogLevelControl | undefined): LogLevelControl =>
+  orUnsupported(control, 'The logger of this server has no level that can be changed')
 
 /** Settings of {@link adminProtocol}. */
 export interface AdminProtocolOptions {

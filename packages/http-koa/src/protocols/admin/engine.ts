@@ -15,7 +15,7 @@ import {
 } from '../../engines/model-queries.js'
 import { boolean, list, name, object } from '../../fields/fields.js'
 import { collect, startGeneration } from '../../request/generation.js'
-import { expectedField } from '../../request/refusals.js'
+import { expectedField, orUnsupported } from '../../request/refusals.js'
 import { tenantOf } from '../../request/request-headers.js'
 
 /** The body of `PUT /admin/scheduler`. */
@@ -82,10 +82,7 @@ export async function getRecorder(call: Call<unknown, ModelQuery>): Promise<Answ
     throw neverLoaded(directory, model)
   }
   const recording = engine === undefined ? kept : await engine.recording?.()
-  if (recording === undefined) {
-    throw new CllmError('unsupported', 'The engine of this server has no flight recorder')
-  }
-  return recording
+  return orUnsupported(recording, 'The engine of this server has no flight recorder')
 }
 
 /** `GET /admin/cache`: what is kept of slots in RAM and in files, without any text. */
@@ -110,10 +107,7 @@ export const warmSchema = z.object({
  * shares of the tokens that were computed.
  */
 export async function getPrograms(call: Call<unknown, ModelQuery>): Promise<Answer> {
-  const { engines: directory, query } = call
-  const engine = engineInMemory(directory, query.model)
-  if (engine === undefined) throw neverLoaded(directory, query.model)
-  const list = await engine.programs()
+  const list = await loadedEngine(call.engines, call.query.model).programs()
   const all = list.reduce((sum, { servedTokens }) => sum + servedTokens, 0)
   const programs = list.map((program) => {
     return { ...program, share: all > 0 ? program.servedTokens / all : 0 }

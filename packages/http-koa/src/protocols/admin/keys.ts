@@ -1,10 +1,15 @@
 import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, name } from '../../fields/fields.js'
+import { orUnsupported } from '../../request/refusals.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
 import type { ApiKey, KeyStore } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
-import type { AdminContext } from './admin-context.js'
+
+/** What the handlers of keys need. */
+export interface KeysContext {
+  readonly keys: KeyStore | undefined
+}
 
 const limit = integer(1, largest).optional()
 
@@ -31,7 +36,7 @@ export const limitsSchema = z.object({
 export const keyQuery = z.object({ name: z.string('the name of a key') })
 
 /** `GET /admin/keys`: the keys without their secrets and hashes, and which one asks. */
-export async function getKeys(_call: Call, { keys }: AdminContext): Promise<Answer> {
+export async function getKeys(_call: Call, { keys }: KeysContext): Promise<Answer> {
   const all = await ensure(keys).list()
   const asking = requestScope.getStore()?.key.hash
   const data = all.map((key) => ({ ...describe(key), asks: key.hash === asking }))
@@ -39,7 +44,7 @@ export async function getKeys(_call: Call, { keys }: AdminContext): Promise<Answ
 }
 
 /** `POST /admin/keys`: makes a key. The answer has its secret, and no other one ever will. */
-export async function addKey(call: CallOf<typeof keySchema>, { keys }: AdminContext) {
+export async function addKey(call: CallOf<typeof keySchema>, { keys }: KeysContext) {
   const store = ensure(keys)
   const body = call.fields
   const key = {
@@ -55,7 +60,7 @@ export async function addKey(call: CallOf<typeof keySchema>, { keys }: AdminCont
 }
 
 /** `PATCH /admin/keys/:name`: other limits for a key, from its next request on; null takes one away. */
-export async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: AdminContext) {
+export async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: KeysContext) {
   const store = ensure(keys)
   const limits = call.fields
   const key = await store.limit(call.params['name'] ?? '', limitsOf(limits))
@@ -66,7 +71,7 @@ export async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: Admi
 /** `DELETE /admin/keys?name=`: a key that is valid no longer. The one that asks stays. */
 export async function removeKey(
   call: Call<unknown, z.output<typeof keyQuery>>,
-  { keys }: AdminContext,
+  { keys }: KeysContext,
 ): Promise<Answer> {
   const store = ensure(keys)
   const { name } = call.query
@@ -107,12 +112,10 @@ const describe = (key: Omit<ApiKey, 'hash'>) => ({
 })
 
 function ensure(store: KeyStore | undefined): KeyStore {
-  if (store !== undefined) return store
   const now =
     requestScope.getStore() === undefined
       ? 'This server asks for no keys, so whoever reaches it may do everything'
       : 'This server has the one key of --api-key and no file of others'
   const how = '`cllm keys add NAME --role admin --api-keys FILE` makes a file'
-  const message = `${now}. ${how}, and \`cllm serve --api-keys FILE\` takes its keys.`
-  throw new CllmError('unsupported', message)
+  return orUnsupported(store, `${now}. ${how}, and \`cllm serve --api-keys FILE\` takes its keys.`)
 }

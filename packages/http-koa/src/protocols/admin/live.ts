@@ -1,9 +1,120 @@
+import { type Clock, type EngineActivity, pause } from '@cllm/core'
 import { loadedEngine, type ModelQuery } from '../../engines/model-queries.js'
 import type { Call } from '../../routes/call.js'
 import { eventStream, StreamReply } from '../../routes/reply.js'
 import { errorBody } from '../../errors/error-body.js'
-import type { AdminContext } from './admin-context.js'
-import { LiveFeed } from './live-feed.js'
+
+/** Milliseconds between two messages while there is work, and while there is none. */
+const busyMs = 500
+const idleMs = 1000
+
+/** Who gets the messages of a {@link LiveFeed}. */
+export interface LiveReader {
+  /** Asks the engine, through this reader's client. */
+  readonly ask: (cursor: number | undefined) => Promise<EngineActivity>
+  /** Whether it has not taken what it was sent before. */
+  readonly isBehind: boolean
+  /** Whether it is there no more. */
+  readonly isGone: boolean
+  /** Takes a message, as JSON. */
+  send(activity: string): void
+}
+
+interface Seat {
+  readonly reader: LiveReader
+  /** Frames that it was too slow for. */
+  missed: number
+  leave(error?: unknown): void
+}
+
+/**
+ * Asks an engine what goes on and tells all readers, twice a second at most: one question and one message
+ * for all of them. While all are behind nothing is asked, so that it costs nothing.
+ */
+export class LiveFeed {
+  readonly #seats = new Set<Seat>()
+  #cursor: number | undefined
+  #isRunning = false
+  #wake: () => void = () => {}
+
+  constructor(private readonly clock: Clock) {}
+
+  /**
+   * Tells a reader what goes on from now on. Resolves when it is gone or the signal aborts; rejects with
+   * what asking rejects with.
+   */
+  async tell(reader: LiveReader, signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return
+    await new Promise<void>((resolve, reject) => {
+      const seat: Seat = {
+        reader,
+        missed: 0,
+        leave: (error) => {
+          signal.removeEventListener('abort', abort)
+          this.#seats.delete(seat)
+          if (this.#seats.size === 0) this.#wake()
+          if (error === undefined) resolve()
+          else reject(error)
+        },
+      }
+      const abort = (): void => seat.leave()
+      signal.addEventListener('abort', abort, { once: true })
+      this.#seats.add(seat)
+      if (!this.#isRunning) void this.#run()
+    })
+  }
+
+  async #run(): Promise<void> {
+    this.#isRunning = true
+    for (let isBusy = true; this.#seats.size > 0;) {
+      await this.#pause(isBusy ? busyMs : idleMs)
+      isBusy = await this.#round()
+      for (const seat of this.#seats) if (seat.reader.isGone) seat.leave()
+    }
+    this.#isRunning = false
+    this.#cursor = undefined
+  }
+
+  /** Tells those who are there and not behind; returns whether there is work. */
+  async #round(): Promise<boolean> {
+    const awake = [...this.#seats].filter(({ reader }) => !reader.isBehind && !reader.isGone)
+    const [first] = awake
+    if (first === undefined) return true
+    let activity: EngineActivity
+    try {
+      activity = await first.reader.ask(this.#cursor)
+    } catch (error) {
+      for (const seat of this.#seats) seat.leave(error)
+      return false
+    }
+    const { cursor, frames, lost } = activity
+    this.#cursor = cursor
+    const text = JSON.stringify(activity)
+    for (const seat of this.#seats) {
+      const { reader, missed } = seat
+      if (reader.isGone) continue
+      if (reader.isBehind) {
+        seat.missed += frames.length
+        continue
+      }
+      seat.missed = 0
+      reader.send(missed === 0 ? text : JSON.stringify({ ...activity, lost: lost + missed }))
+    }
+    return frames.length > 0
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const woken = new AbortController()
+    this.#wake = () => woken.abort()
+    await pause(this.clock, ms, woken.signal)
+  }
+}
+
+/** What the handler of the live view needs. */
+export interface LiveContext {
+  /** What goes on in engines that somebody watches, by model. */
+  readonly feeds: Map<string, LiveFeed>
+}
 
 /** A client with more unread bytes than this gets no further message until it has read them. */
 const mostUnread = 64 * 1024
@@ -12,7 +123,7 @@ const mostUnread = 64 * 1024
  * `GET /admin/live`: what goes on in an engine; as server-sent events for who accepts them, at most
  * two a second, otherwise once.
  */
-export async function getLive(call: Call<unknown, ModelQuery>, { feeds }: AdminContext) {
+export async function getLive(call: Call<unknown, ModelQuery>, { feeds }: LiveContext) {
   const { clock, engines, query } = call
   const engine = loadedEngine(engines, query.model)
   const first = await engine.activity()
@@ -20,9 +131,8 @@ export async function getLive(call: Call<unknown, ModelQuery>, { feeds }: AdminC
     return { success: true, data: first }
   }
   const { name } = engines.status(query.model)
-  let feed = feeds.get(name)
-  if (feed === undefined) feeds.set(name, (feed = new LiveFeed(clock)))
-  const told = feed
+  const feed = feeds.get(name) ?? new LiveFeed(clock)
+  feeds.set(name, feed)
   return new StreamReply(
     eventStream,
     async (writer) => {
@@ -37,7 +147,7 @@ export async function getLive(call: Call<unknown, ModelQuery>, { feeds }: AdminC
         send: (activity: string) => writer.write(`data: ${activity}\n\n`),
       }
       reader.send(JSON.stringify(first))
-      await told.tell(reader, call.signal)
+      await feed.tell(reader, call.signal)
     },
     (error, writer) => writer.write(`event: error\ndata: ${JSON.stringify(errorBody(error))}\n\n`),
   )

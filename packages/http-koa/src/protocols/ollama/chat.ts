@@ -4,12 +4,12 @@ import { z } from 'zod'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
 import { toTool } from '../../chat/format/chat-format.js'
-import { prepareChat } from '../../chat/prepare-chat.js'
+import { prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { list, object, text } from '../../fields/fields.js'
 import type { CallOf } from '../../routes/call.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
-import { imagesOf, sharedFields, thinkVariables, toolSchema } from './ollama-fields.js'
+import { imagesOf, sharedFields, toolSchema } from './ollama-fields.js'
 
 const roles = ['system', 'user', 'assistant', 'tool'] as const
 
@@ -83,7 +83,7 @@ export async function chat(call: CallOf<typeof chatSchema>, ollama: OllamaContex
   const chat = {
     messages: given,
     tools: tools.map((tool) => toTool(tool.function)),
-    template: { continueFinalMessage: isContinued, variables: thinkVariables(fields) },
+    template: { continueFinalMessage: isContinued, variables: thinkingVariables(fields.think) },
   }
   const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
   const { prompt, form } = await prepareChat(client, fits)

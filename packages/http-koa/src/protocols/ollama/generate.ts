@@ -1,7 +1,7 @@
 import { defined, type EngineClient, type Prompt, type TokenId } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
-import { prepareChat, type PreparedChat } from '../../chat/prepare-chat.js'
+import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { boolean, isTokenList, text } from '../../fields/fields.js'
 import { beginsWith, gapPrompt } from '../../request/prompt-text.js'
 import { noMedia } from '../../request/refusals.js'
@@ -9,7 +9,7 @@ import type { CallOf } from '../../routes/call.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { refuseTemplate } from './models/ollama-preset.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
-import { imagesOf, sharedFields, thinkVariables } from './ollama-fields.js'
+import { imagesOf, sharedFields } from './ollama-fields.js'
 
 /** The body of `POST /api/generate`. */
 export const generateSchema = z.object({
@@ -84,7 +84,7 @@ async function prepare(
     // a system of the request's goes before the preset's
     preamble: isFollowing ? {} : { ...preset, system: fields.system ?? preset?.system },
     tools: [],
-    template: { variables: thinkVariables(fields) },
+    template: { variables: thinkingVariables(fields.think) },
   }
   const prepared = await prepareChat(client, chat)
   return isFollowing ? await behind(client, fields.context!, prepared) : prepared

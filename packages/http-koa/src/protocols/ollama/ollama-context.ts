@@ -2,6 +2,7 @@ import { CllmError, type EngineClient, type EngineDirectory, type ModelPresets }
 import type { ModelStore } from '../../engines/model-store.js'
 import type { UnknownFields } from '../../fields/fields.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
+import { orUnsupported } from '../../request/refusals.js'
 import type { Call } from '../../routes/call.js'
 import { mayChangeServer } from '../../security/authenticate.js'
 import { z } from 'zod'
@@ -21,10 +22,8 @@ export interface OllamaContext {
 export const untagged = (name: string): string => name.replace(/:latest$/, '')
 
 /** The presets of the server. Throws `unsupported` where it keeps none. */
-export function presetsOf({ engines }: Call): ModelPresets {
-  if (engines.presets !== undefined) return engines.presets
-  throw new CllmError('unsupported', 'This server keeps no presets of its models')
-}
+export const presetsOf = ({ engines }: Call): ModelPresets =>
+  orUnsupported(engines.presets, 'This server keeps no presets of its models')
 
 /**
  * The engine of a model, or of a preset, whose name may end with Ollama's `:latest`.

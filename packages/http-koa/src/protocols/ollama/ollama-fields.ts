@@ -1,7 +1,6 @@
 import type { Logger, PromptMedia } from '@cllm/core'
 import { z } from 'zod'
 import { filePart } from '../../chat/message-content.js'
-import { thinkingVariables } from '../../chat/prepare-chat.js'
 import {
   anyStop,
   boolean,
@@ -90,10 +89,6 @@ export function ollamaConstraint({
   if (schema === undefined) throw expectedSchema(field)
   return { field, constraint: { type: 'json-schema', schema } }
 }
-
-/** Variables of the template: whether a thinking model thinks. */
-export const thinkVariables = ({ think }: SharedFields): Readonly<Record<string, unknown>> =>
-  thinkingVariables(think)
 
 /** What the options ask of the engine. */
 export function toSettings(

@@ -10,10 +10,18 @@ import { bindRoutes, type Route, get, post, del } from '../../routes/route.js'
 import { chat, chatSchema } from './chat.js'
 import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
 import { generate, generateSchema } from './generate.js'
-import { addBlob, hasBlob, push, pushSchema } from './models/blobs.js'
 import { copy, copySchema, create, createSchema } from './models/create.js'
 import { ps, show, showSchema, tags, version } from './models/models.js'
-import { deleteSchema, pull, pullSchema, remove } from './models/store.js'
+import {
+  addBlob,
+  deleteSchema,
+  hasBlob,
+  pull,
+  pullSchema,
+  push,
+  pushSchema,
+  remove,
+} from './models/store.js'
 import {
   type OllamaContext,
   ollamaDefaults,

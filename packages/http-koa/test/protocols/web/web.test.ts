@@ -17,7 +17,7 @@ import {
   webProtocol,
 } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
-import { LiveFeed } from '../../../src/protocols/admin/live-feed.js'
+import { LiveFeed } from '../../../src/protocols/admin/live.js'
 import { usage } from '../../../src/protocols/usage/usage-protocol.js'
 import { web } from '../../../src/protocols/web/web-protocol.js'
 import { serve, until } from '../../serve.js'

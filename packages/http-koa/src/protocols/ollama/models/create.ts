@@ -6,9 +6,9 @@ import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
 import { nameOfOllamaModel, type OllamaContext, presetsOf, untagged } from '../ollama-context.js'
 import { optionsSchema } from '../ollama-fields.js'
-import { blobsOf, ggufIn } from './blobs.js'
 import { type Modelfile, readModelfile } from './modelfile.js'
 import { parametersOf, refuseTemplate, withParameters } from './ollama-preset.js'
+import { blobsOf, ggufIn } from './store.js'
 
 const messageSchema = z.object({ role: text, content: text }, 'a message')
 
