@@ -5,6 +5,10 @@ import { z } from 'zod'
 export const snakeCase = (name: string): string =>
   name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
+/** The same members under the names of the APIs. */
+export const inSnakeCase = (object: object): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(object).map(([name, value]) => [snakeCase(name), value]))
+
 /** A JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 

@@ -1,16 +1,66 @@
-import type { DefaultOverrides } from '../../request/build-request.js'
-import { defaultsOptions, overridesFrom } from '../../request/protocol-defaults.js'
+import { collectAnswer } from '../../chat/answer/create-answer-parser.js'
+import { startThinking } from '../../request/limit-thinking.js'
+import type { Answer, CallOf } from '../../routes/call.js'
+import { encoded, eventStream } from '../../routes/reply.js'
+import { contentOf, messageHead, stopOf, usageOf } from './message-body.js'
+import { messageEvents } from './message-stream.js'
+import { countSchema, messageSchema, toMessageRequest, toPrompt } from './messages-request.js'
+import type { DefaultOverrides, ProtocolDefaults } from '../../request/build-request.js'
+import {
+  defaultsOptions,
+  eachWithOverrides,
+  overridesFrom,
+} from '../../request/protocol-defaults.js'
 import { bindRoutes, type Route, post } from '../../routes/route.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { type AnthropicContext, anthropicDefaults, countTokens, messages } from './messages.js'
 import { anthropicErrors } from './anthropic-error.js'
-import { countSchema, messageSchema } from './messages-request.js'
+
+/** Anthropic's documented defaults, by route; `max_tokens` is required. */
+const anthropicDefaults = Object.freeze({
+  '/v1/messages': { maxTokens: Infinity, sampling: Object.freeze({ temperature: 1 }) },
+})
 
 /** Settings of {@link anthropicProtocol}. */
 export interface AnthropicProtocolOptions {
   /** Values for omitted fields, in place of Anthropic's own defaults. */
   readonly defaults?: DefaultOverrides
+}
+
+/** What the handlers of Anthropic's API share. */
+interface AnthropicContext {
+  readonly defaults: Readonly<Record<keyof typeof anthropicDefaults, ProtocolDefaults>>
+}
+
+/** `POST /v1/messages`, whole or streamed. */
+async function messages(call: CallOf<typeof messageSchema>, anthropic: AnthropicContext) {
+  const { fields } = call
+  const { model, client } = call.open(fields.model)
+  const defaults = anthropic.defaults['/v1/messages']
+  const { request, form, limit, keptTokens } = await toMessageRequest(fields, client, defaults)
+  const generation = (await startThinking(call, client, [request], limit))[0]!
+  const head = messageHead(call, model)
+  if (fields.stream === true) {
+    return encoded(eventStream, generation.events, (write) =>
+      messageEvents(call, generation, form, { head, keptTokens }, write),
+    )
+  }
+  const answer = await collectAnswer(generation, form)
+  return {
+    ...head,
+    content: contentOf(call, answer),
+    ...stopOf(answer.end, answer.calls.length > 0),
+    usage: usageOf(answer.end.usage, keptTokens),
+  }
+}
+
+/** `POST /v1/messages/count_tokens` */
+async function countTokens(call: CallOf<typeof countSchema>): Promise<Answer> {
+  const { fields } = call
+  const { client } = call.open(fields.model)
+  const { prompt } = await toPrompt(fields, client)
+  const { tokens } = await client.applyTemplate(prompt.messages, prompt.template)
+  return { input_tokens: tokens.length }
 }
 
 const routes: readonly Route<AnthropicContext>[] = [
@@ -30,7 +80,9 @@ const routes: readonly Route<AnthropicContext>[] = [
 export function anthropicProtocol(options: AnthropicProtocolOptions = {}): KoaProtocol {
   return {
     name: 'anthropic',
-    routes: bindRoutes(routes, { overrides: options.defaults ?? {} }),
+    routes: bindRoutes(routes, {
+      defaults: eachWithOverrides(anthropicDefaults, options.defaults),
+    }),
     errors: anthropicErrors,
   }
 }

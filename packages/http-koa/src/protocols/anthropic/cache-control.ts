@@ -26,12 +26,6 @@ interface Marked {
   readonly messages: readonly { readonly content: unknown }[]
 }
 
-/** What is cut at a mark. */
-interface CutBody {
-  readonly system?: unknown
-  readonly messages: readonly { readonly content: unknown }[]
-}
-
 /** The last mark of a body, and the longest time that one asks for; undefined: it has none. */
 export function breakpointOf(body: Marked): Breakpoint | undefined {
   const marks = [
@@ -61,7 +55,7 @@ function marksIn(blocks: unknown): { readonly block: number; readonly keepMs: nu
 }
 
 /** The same body up to a mark; undefined where that is all of it. */
-export function upToMark<Body extends CutBody>(
+export function upToMark<Body extends Pick<Marked, 'system' | 'messages'>>(
   body: Body,
   { message, block }: Breakpoint,
 ): Body | undefined {

@@ -24,32 +24,6 @@ import { clientTool } from './client-tools.js'
 import { blocksSchema, messagesSchema, toChatMessages } from './to-chat-messages.js'
 import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
 
-/** What an answer is to look like: `output_config.format`, and `output_format` as it was called before. */
-const outputFields = {
-  output_config: z.looseObject({ format: object.nullish() }, 'an object').optional(),
-  output_format: object.optional(),
-}
-
-/** These fields of a body. */
-export type OutputFields = {
-  readonly [Name in keyof typeof outputFields]?: z.output<(typeof outputFields)[Name]>
-}
-
-/**
- * The schema that an answer is held to.
- *
- * @throws CllmError `invalid_request` for what is no JSON schema
- */
-function outputConstraint(fields: OutputFields): FieldConstraint | undefined {
-  const { output_config: config, output_format: older } = fields
-  const format = config?.format ?? older
-  if (format === undefined) return undefined
-  const field = format === older ? 'output_format' : 'output_config.format'
-  const schema = format['type'] === 'json_schema' ? asSchema(format['schema']) : undefined
-  if (schema === undefined) throw expectedSchema(`${field}.schema`)
-  return { field, constraint: { type: 'json-schema', schema } }
-}
-
 const toolSchema = z.object(
   {
     type: text.nullish(),
@@ -108,7 +82,9 @@ export const messageSchema = z.object({
   top_p: usualFields.top_p,
   metadata: object.optional(),
   cache_control: cacheControl,
-  ...outputFields,
+  output_config: z.looseObject({ format: object.nullish() }, 'an object').optional(),
+  // as it was called before
+  output_format: object.optional(),
   ...commonFields,
 })
 
@@ -175,6 +151,23 @@ export async function toMessageRequest(
     limit:
       budget === undefined || fields.thinking?.type === 'disabled' ? undefined : { budget, form },
   }
+}
+
+/**
+ * The schema that an answer is held to.
+ *
+ * @throws CllmError `invalid_request` for what is no JSON schema
+ */
+function outputConstraint({
+  output_config: config,
+  output_format: older,
+}: z.output<typeof messageSchema>): FieldConstraint | undefined {
+  const format = config?.format ?? older
+  if (format === undefined) return undefined
+  const field = format === older ? 'output_format' : 'output_config.format'
+  const schema = format['type'] === 'json_schema' ? asSchema(format['schema']) : undefined
+  if (schema === undefined) throw expectedSchema(`${field}.schema`)
+  return { field, constraint: { type: 'json-schema', schema } }
 }
 
 /** The last mark of what is to be kept, where there is a place to keep it. */

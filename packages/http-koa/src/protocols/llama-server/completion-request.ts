@@ -12,7 +12,6 @@ import {
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import {
   buildRequest,
-  type DefaultOverrides,
   type ProtocolDefaults,
   withModelDefaults,
 } from '../../request/build-request.js'
@@ -22,7 +21,8 @@ import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 
 /** What the handlers of llama-server's API share. */
 export interface LlamaServerContext {
-  readonly overrides: DefaultOverrides
+  /** The values of fields that requests leave out, by route. */
+  readonly defaults: Readonly<Record<keyof typeof llamaServerDefaults, ProtocolDefaults>>
   /** Whether `GET /slots` shows them. */
   readonly showsSlots: boolean
 }

@@ -15,7 +15,6 @@ import {
   startGenerations,
 } from '../../request/generation.js'
 import { promptTextWithBos } from '../../request/prompt-text.js'
-import { withOverrides } from '../../request/protocol-defaults.js'
 import { expectedField } from '../../request/refusals.js'
 import { promptProgress, StreamTimings, timingsOf } from '../../request/usage.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
@@ -25,7 +24,6 @@ import {
   type completionSchema,
   isListed,
   type LlamaServerContext,
-  llamaServerDefaults,
   mostTokens,
   toCompletionRequests,
 } from './completion-request.js'
@@ -45,8 +43,7 @@ export async function complete(
   client: EngineClient,
   fields: CompletionFields,
 ): Promise<Answer> {
-  const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
-  const requests = await toCompletionRequests(fields, client, defaults)
+  const requests = await toCompletionRequests(fields, client, llama.defaults['/completion'])
   const isList = isListed(fields)
   if (requests.length > 128) {
     throw expectedField('prompt', 'at most 128 answers to all prompts together')

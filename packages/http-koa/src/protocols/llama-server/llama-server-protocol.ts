@@ -4,25 +4,38 @@ import { modelQuery } from '../../engines/model-queries.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, post, get } from '../../routes/route.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
-import { defaultsOptions, overridesFrom } from '../../request/protocol-defaults.js'
+import {
+  defaultsOptions,
+  eachWithOverrides,
+  overridesFrom,
+} from '../../request/protocol-defaults.js'
 import { completion } from './completion.js'
 import {
   completionSchema,
   type LlamaServerContext,
   llamaServerDefaults,
 } from './completion-request.js'
-import { embedding, embeddingSchema } from './embedding.js'
-import { loraAdapters, setLoraAdapters } from './lora-adapters.js'
 import { infill, infillSchema } from './infill.js'
 import { boolean } from '../../fields/fields.js'
 import { llamaServerErrorBody, llamaServerErrorSchema } from './llama-server-error.js'
 import { openAiErrors } from '../openai/openai-error.js'
-import { health, props, slotAction, slotActionQuery, slots, slotsQuery } from './state-routes.js'
+import {
+  health,
+  loraAdapters,
+  props,
+  setLoraAdapters,
+  slotAction,
+  slotActionQuery,
+  slots,
+  slotsQuery,
+} from './state-routes.js'
 import {
   applyTemplate,
   applyTemplateSchema,
   detokenize,
   detokenizeSchema,
+  embedding,
+  embeddingSchema,
   tokenize,
   tokenizeSchema,
 } from './text-routes.js'
@@ -86,7 +99,7 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
   return {
     name: 'llama-server',
     routes: bindRoutes(routes, {
-      overrides: options.defaults ?? {},
+      defaults: eachWithOverrides(llamaServerDefaults, options.defaults),
       showsSlots: options.slots ?? true,
     }),
     errors: {

@@ -1,13 +1,19 @@
-import { CllmError, type EngineDirectory } from '@cllm/core'
+import { type AdapterChoice, type AdapterInfo, CllmError, type EngineDirectory } from '@cllm/core'
 import { z } from 'zod'
 import type { Answer, Call } from '../../routes/call.js'
 import { failureOf } from '../../engines/answering.js'
-import { infoOf, type ModelQuery, modelQuery, peekInfo } from '../../engines/model-queries.js'
-import { withOverrides } from '../../request/protocol-defaults.js'
+import {
+  engineInMemory,
+  infoOf,
+  type ModelQuery,
+  modelQuery,
+  peekInfo,
+} from '../../engines/model-queries.js'
+import { adapterChoices } from '../../fields/adapters-field.js'
 import { parseFields } from '../../fields/fields.js'
 import { mediaMarker } from '../../fields/mixed-prompts.js'
 import { generationSettings } from './generation-settings.js'
-import { type LlamaServerContext, llamaServerDefaults } from './completion-request.js'
+import type { LlamaServerContext } from './completion-request.js'
 
 /** In the form that llama-server's clients read; what is built is node-llama-cpp's business. */
 const unknownBuild = 'b0-cllm'
@@ -31,7 +37,7 @@ export async function props(call: Call<unknown, ModelQuery>, llama: LlamaServerC
   }
   const info = await infoOf(directory, asked)
   const { model, limits } = info
-  const defaults = withOverrides(llamaServerDefaults['/completion'], llama.overrides)
+  const defaults = llama.defaults['/completion']
   const { details = {} } = model
   return {
     default_generation_settings: {
@@ -125,10 +131,8 @@ export async function slots(
   if (!llama.showsSlots)
     throw new CllmError('not_implemented', 'This server does not show its slots')
   const { model, fail_on_no_slot: fail } = call.query
-  if (directory.status(model).state !== 'loaded') {
-    return []
-  }
-  const client = directory.open(model, { peek: true })
+  const client = engineInMemory(directory, model)
+  if (client === undefined) return []
   const [{ limits }, statistics] = await Promise.all([client.info(), client.statistics()])
   const busy = statistics.slots.filter(({ state }) => state !== 'idle').length
   if (fail === '1' && busy >= limits.slots) {
@@ -143,4 +147,37 @@ export async function slots(
     state,
     n_past: tokens,
   }))
+}
+
+/** `GET /lora-adapters`: the adapters, with what is applied to requests that name none. Never loads a model. */
+export async function loraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
+  const { engines: directory } = call
+  const { model } = call.query
+  const engine = engineInMemory(directory, model)
+  const all = engine ? await engine.adapters() : (directory.status(model).info?.adapters ?? [])
+  const defaults = directory.defaultAdapters?.(model) ?? []
+  return all.map((info) => ({
+    id: info.id,
+    name: info.name,
+    path: info.path,
+    scale: scaleIn(defaults, info),
+  }))
+}
+
+/** `POST /lora-adapters`: what is applied to requests that name no adapters; others get 0. */
+export async function setLoraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
+  const { adapters } = parseFields(adaptersSchema, { adapters: await call.body.list() })
+  const { engines: directory } = call
+  if (directory.setDefaultAdapters === undefined) {
+    throw new CllmError('unsupported', 'This server applies no adapters to all requests')
+  }
+  directory.setDefaultAdapters(adapters, call.query.model)
+  return { success: true }
+}
+
+const adaptersSchema = z.object({ adapters: adapterChoices })
+
+function scaleIn(choices: readonly AdapterChoice[], { id, name, scale }: AdapterInfo): number {
+  const chosen = choices.find(({ adapter }) => adapter === id || adapter === name)
+  return chosen === undefined ? 0 : (chosen.scale ?? scale)
 }

@@ -1,12 +1,14 @@
-import type { EngineClient, TokenId } from '@cllm/core'
+import type { Embedding, EngineClient, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import { messagesSchema, toChatMessages, turnOptions } from '../../chat/chat-messages.js'
 import { toTool } from '../../chat/format/chat-format.js'
 import { efforts, prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
-import { boolean, name, object, text, tokenIds } from '../../fields/fields.js'
+import { boolean, integer, name, object, text, tokenIds } from '../../fields/fields.js'
+import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
+import { embedAll, isUnpooled } from '../../request/embeddings.js'
 import { functionsOfChat, toolsSchema } from '../openai/tools/openai-tools.js'
-import { missingField } from '../../request/refusals.js'
+import { missingField, unsupported } from '../../request/refusals.js'
 import { bosText } from '../../request/prompt-text.js'
 
 /** What makes a prompt of a conversation. */
@@ -144,4 +146,38 @@ async function renderChat(
     },
   })
   return await client.applyTemplate(prompt.messages, prompt.template)
+}
+
+/** The body of `POST /embedding`. */
+export const embeddingSchema = z.object({
+  content: mixedPrompts(2048).optional(),
+  input: mixedPrompts(2048).optional(),
+  model: z.string('a name').optional(),
+  embd_normalize: integer(-1, 2).optional(),
+})
+
+/** `POST /embedding`: one vector for each input. */
+export async function embedding(call: CallOf<typeof embeddingSchema>): Promise<Answer> {
+  const { fields } = call
+  const { client } = call.open(fields.model)
+  const eachToken = await isUnpooled(client)
+  if ((fields.embd_normalize ?? 2) !== 2 && !eachToken) {
+    throw unsupported('embd_normalize', 'vectors always have the Euclidean length 1')
+  }
+  const given = fields.input ?? fields.content
+  if (given === undefined) throw missingField('input')
+  const prompts = await readPrompts(client, given)
+  const made = await embedAll(client, prompts, call.signal, { eachToken })
+  return made.map((one, index) => ({
+    index,
+    embedding: eachToken ? rowsOf(one) : [one.vector],
+  }))
+}
+
+/** The vectors of an input's tokens. */
+function rowsOf({ vector, promptTokens }: Embedding): number[][] {
+  const size = vector.length / promptTokens
+  return Array.from({ length: promptTokens }, (_, row) =>
+    vector.slice(row * size, (row + 1) * size),
+  )
 }

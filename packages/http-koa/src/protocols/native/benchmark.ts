@@ -2,7 +2,8 @@ import { batchPriority, CllmError, type EngineClient, type GenerateRequest } fro
 import { z } from 'zod'
 import type { CallOf } from '../../routes/call.js'
 import { integer, largest, name, number, text } from '../../fields/fields.js'
-import type { NativeContext } from './native-context.js'
+import { sum } from '../../request/usage.js'
+import type { NativeContext } from './generate.js'
 
 /** The body of `POST /benchmark`. */
 export const benchmarkSchema = z.object({
@@ -87,8 +88,6 @@ function summarize(finished: readonly Finished[], requests: number, totalSeconds
     total_time: totalSeconds,
   }
 }
-
-const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
 
 const average = (values: readonly number[]) =>
   values.length === 0 ? 0 : sum(values) / values.length

@@ -5,7 +5,7 @@ import { Reply } from '../../routes/reply.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { answered, failureOf, unusable } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
-import type { NativeContext } from './native-context.js'
+import type { NativeContext } from './generate.js'
 
 /** The query of `GET /health`. */
 export const healthQuery = z.object({

@@ -1,7 +1,7 @@
 import type { EngineInfo } from '@cllm/core'
 import type { Answer, Call } from '../../routes/call.js'
 import { infoOf, type ModelQuery } from '../../engines/model-queries.js'
-import { snakeCase } from '../../fields/fields.js'
+import { inSnakeCase } from '../../fields/fields.js'
 
 const families = [
   'qwen',
@@ -54,15 +54,9 @@ function describeModel({ model, limits }: EngineInfo) {
     size_bytes: model.sizeBytes,
     training_context: model.trainingContext,
     slots: limits.slots,
-    sampling: inSnakeCase(model.sampling),
+    // what its file, or the catalog, recommends for what requests leave out
+    sampling: inSnakeCase(model.sampling ?? {}),
   }
-}
-
-/** What its file, or the catalog, recommends for what requests leave out. */
-function inSnakeCase(sampling: EngineInfo['model']['sampling'] = {}): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(sampling).map(([name, value]) => [snakeCase(name), value]),
-  )
 }
 
 /** By name first: a model may use another family's architecture. */

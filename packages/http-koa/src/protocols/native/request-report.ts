@@ -6,7 +6,7 @@ import {
   type Usage,
 } from '@cllm/core'
 import type { Answer, Call } from '../../routes/call.js'
-import { snakeCase } from '../../fields/fields.js'
+import { inSnakeCase } from '../../fields/fields.js'
 import { loadedModels } from '../../engines/model-queries.js'
 import { requestSentences } from './request-sentences.js'
 
@@ -20,10 +20,10 @@ export async function requestReport(call: Call): Promise<Answer> {
     data: {
       ...rest,
       ...(queuePosition === undefined ? {} : { queue_position: queuePosition }),
-      ...(forecast === undefined ? {} : { forecast: toSnakeCase(forecast) }),
-      ...(parting === undefined ? {} : { parting: toSnakeCase(parting) }),
+      ...(forecast === undefined ? {} : { forecast: inSnakeCase(forecast) }),
+      ...(parting === undefined ? {} : { parting: inSnakeCase(parting) }),
       timings: describeTimings(timings, usage),
-      timeline: timeline.map(toSnakeCase),
+      timeline: timeline.map(inSnakeCase),
       sentences: requestSentences(report),
     },
   }
@@ -42,9 +42,6 @@ async function find(directory: EngineDirectory, id: string): Promise<RequestRepo
   }
   throw failure
 }
-
-const toSnakeCase = (entry: object): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(entry).map(([name, value]) => [snakeCase(name), value]))
 
 /** A request's timings, for `"timings": true` and `GET /requests/{id}`. */
 export function describeTimings(timings: Timings, usage: Usage) {

@@ -22,7 +22,6 @@ import {
   startGeneration,
 } from '../../request/generation.js'
 import { promptTokens } from '../../request/prompt-text.js'
-import { withOverrides } from '../../request/protocol-defaults.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { encoded, type Encoder, jsonLines, Reply } from '../../routes/reply.js'
 import { parametersOf } from './models/ollama-preset.js'
@@ -30,7 +29,6 @@ import {
   chunkHead,
   nameOfOllamaModel,
   type OllamaContext,
-  ollamaDefaults,
   ollamaErrorBody,
 } from './ollama-context.js'
 import {
@@ -88,8 +86,7 @@ export async function answer(
   }
   const warning = optionsWarning(said, limits.contextSize)
   if (warning !== undefined) call.set({ 'X-Cllm-Warning': warning })
-  const defaults = withOverrides(ollamaDefaults[route], ollama.overrides)
-  const own = withModelDefaults(client, defaults)
+  const own = withModelDefaults(client, ollama.defaults[route])
   const request = buildRequest(prompt, { ...settings, constraint, marks }, own)
   const generation = await startGeneration(call, client, request)
   const before = hasContext ? await promptTokens(client, prompt) : undefined

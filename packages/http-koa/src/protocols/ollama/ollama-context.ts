@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type EngineDirectory, type ModelPresets } from '@cllm/core'
 import type { ModelStore } from '../../engines/model-store.js'
 import type { UnknownFields } from '../../fields/fields.js'
-import type { DefaultOverrides } from '../../request/build-request.js'
+import type { ProtocolDefaults } from '../../request/build-request.js'
 import { orUnsupported } from '../../request/refusals.js'
 import type { Call } from '../../routes/call.js'
 import { mayChangeServer } from '../../security/authenticate.js'
@@ -11,7 +11,8 @@ import { errorMessage } from '../../errors/error-body.js'
 /** What the handlers of Ollama's API share. */
 export interface OllamaContext {
   readonly version: string
-  readonly overrides: DefaultOverrides
+  /** The values of fields that requests leave out, by route. */
+  readonly defaults: Readonly<Record<keyof typeof ollamaDefaults, ProtocolDefaults>>
   readonly unknownOptions: UnknownFields
   /** When the server started, in milliseconds since the epoch. */
   readonly started: number

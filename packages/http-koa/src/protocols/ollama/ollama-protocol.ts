@@ -3,7 +3,11 @@ import type { ModelStore } from '../../engines/model-store.js'
 import { statusElsewhere } from '../../errors/error-body.js'
 import { UnknownFields } from '../../fields/fields.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
-import { defaultsOptions, overridesFrom } from '../../request/protocol-defaults.js'
+import {
+  defaultsOptions,
+  eachWithOverrides,
+  overridesFrom,
+} from '../../request/protocol-defaults.js'
 import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { bindRoutes, type Route, get, post, del } from '../../routes/route.js'
@@ -87,7 +91,7 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
     name: 'ollama',
     routes: bindRoutes(routes, {
       version: options.version ?? spokenVersion,
-      overrides: options.defaults ?? {},
+      defaults: eachWithOverrides(ollamaDefaults, options.defaults),
       unknownOptions: new UnknownFields(),
       started: options.started ?? 0,
       store: options.store,
