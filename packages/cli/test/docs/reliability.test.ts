@@ -134,7 +134,7 @@ const proofs: Readonly<Record<string, Readonly<Record<string, readonly string[]>
     'cli/test/commands/cluster/cluster.test.ts': ['Redis dies and comes back empty'],
   },
   'foreign messages in mailboxes': {
-    'cluster/test/cluster.test.ts': ['TLS, and users with the rights of docs/cluster.md'],
+    'cluster/test/cluster.test.ts': ['TLS, and users with the rights of deploy/redis'],
   },
   'rolling restart': {
     'cli/test/commands/serve/serve.test.ts': [
