@@ -36,6 +36,7 @@ import {
   WorkerHost,
 } from '@cllm/cluster'
 import { FakeServer } from './fake-bus.js'
+import { freePort } from './free-port.js'
 import { RedisServer, whyNoRedis } from './redis-server.js'
 import { StoppableClock } from './stoppable-clock.js'
 import { TcpRelay } from './tcp-relay.js'
@@ -679,6 +680,47 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     await old.restart()
     t.equal(await ask(old, 'KEYS', '*'), '', 'a new one loads nothing')
     t.same(await stream(), undisturbed)
+  })
+
+  void t.test('a queue that ends while its connection is lost leaves none', together, async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    const relay = await TcpRelay.start(server.port)
+    t.teardown(() => relay.close())
+    const bus = await RedisBus.connect({ url: relay.url })
+    t.teardown(async () => await bus.close())
+    const another = bus.another.bind(bus)
+    const copies: { readonly isOpen: boolean }[] = []
+    bus.another = async (options) => {
+      const client = await another(options)
+      const copy = client.duplicate.bind(client)
+      client.duplicate = () => {
+        const made = copy()
+        copies.push(made)
+        return made as never
+      }
+      return client
+    }
+    let onError = (): void => {}
+    const logger = { ...silentLogger, debug: () => onError() }
+    const queue = await JobQueue.open<number>(bus, 'batch', logger)
+    await queue.process(1, async () => undefined)
+    const waiting = async (): Promise<string | undefined> =>
+      /id=(\d+).* cmd=bzpopmin/.exec(await ask(server, 'CLIENT', 'LIST'))?.[1]
+    while ((await waiting()) === undefined) continue
+    const lost = new Promise<void>((resolve) => (onError = resolve))
+    relay.stayAndGo(await freePort())
+    await ask(server, 'CLIENT', 'KILL', 'ID', (await waiting()) ?? '')
+    await lost
+    await new Promise(setImmediate)
+    await ask(server, 'REPLICAOF', '127.0.0.1', '1')
+    await t.rejects(queue.add([{ id: 'job', data: 1 }]), {
+      code: 'cluster_unavailable',
+      message: /refuses a command: READONLY/,
+    })
+    await queue.close()
+    await new Promise(setImmediate)
+    t.match(copies, [{ isOpen: false }])
   })
 
   void t.test('one whose long answer is on its way is no silent one', together, async (t) => {

@@ -1,6 +1,8 @@
-import { CllmError, type Logger, systemClock, pause } from '@cllm/core'
+import { type Logger, systemClock, pause } from '@cllm/core'
+import { MultiErrorReply } from '@redis/client'
 import type { createNodeRedisClient as CreateConnection, Queue, Worker } from 'bullmq'
 import type { RedisBus } from '../bus/redis-bus.js'
+import { unanswered } from '../bus/redis-client.js'
 import { isOfOldPrimary } from '../bus/refusals.js'
 
 /** Something that one of several processes does. */
@@ -18,6 +20,8 @@ export interface Job<Data> {
  */
 export type DoJob<Data> = (job: Job<Data>, signal: AbortSignal) => Promise<number | undefined>
 
+type Connection = ReturnType<typeof CreateConnection>
+
 /** Without a sign of life for so long, the process that does a job is taken for dead. */
 const lockMs = 5000
 /** A job is done again after a failure, or the death of its process, so often. */
@@ -34,7 +38,9 @@ const socketTimeoutMs = 20_000
  */
 export class JobQueue<Data> {
   #queue!: Queue
-  #connection!: ReturnType<typeof CreateConnection>
+  #connection!: Connection
+  /** The worker's own, which it waits for jobs on. */
+  #waiting: Connection | undefined
   #worker: Worker | undefined
   #start: () => void = () => {}
   #isMoving = false
@@ -79,9 +85,10 @@ export class JobQueue<Data> {
     try {
       await this.#queue.addBulk(all)
     } catch (error) {
-      this.#onError(error as Error)
-      const message = `The cluster does not answer: ${(error as Error).message}`
-      throw new CllmError('cluster_unavailable', message, { cause: error })
+      // They are one transaction, whose failure says why in what it is made of.
+      const [cause = error] = error instanceof MultiErrorReply ? error.errors() : []
+      this.#onError(cause as Error)
+      throw unanswered(cause)
     }
   }
 
@@ -130,15 +137,20 @@ export class JobQueue<Data> {
     const { bus } = this.parts
     // Servers without jobs need not load it.
     const { createNodeRedisClient, Queue } = await import('bullmq')
-    this.#connection = createNodeRedisClient(await bus.another({ socketTimeoutMs }))
+    const connection = createNodeRedisClient(await bus.another({ socketTimeoutMs }))
     // Without a listener, what is said between two owners of it would end the process.
-    this.#connection.on('error', (error: Error) => this.#onError(error))
-    const options = { connection: this.#connection, prefix: prefixOf(bus), skipMetasUpdate: true }
+    const heard = (one: Connection) => one.on('error', (error: Error) => this.#onError(error))
+    const copy = connection.duplicate.bind(connection)
+    connection.duplicate = (...given) => (this.#waiting = heard(copy(...given)))
+    this.#connection = heard(connection)
+    const options = { connection, prefix: prefixOf(bus), skipMetasUpdate: true }
     this.#queue = new Queue(this.name, options)
     this.#queue.on('error', (error) => this.#onError(error))
   }
 
   async #disconnect(): Promise<void> {
+    // A worker that has lost it, and waits for it, would connect it again after its own end.
+    if (this.#waiting !== undefined) this.#waiting.connect = async () => {}
     await this.#worker?.close(true)
     await this.#queue.close()
     this.#connection.disconnect()
