@@ -19,21 +19,22 @@ const socketOf = (folder: string): string => `${folder}.sock`
 
 /** Makes a folder; undefined where the operating system has no files in memory. */
 export function openUnloadedStates(inMemory = memoryFolder): UnloadedStates | undefined {
+  const folder = join(inMemory, `${prefix}${randomUUID()}`)
+  // Without one it is taken for left: no more than its states is lost.
+  const alive = createServer((socket) => socket.destroy()).on('error', () => {})
+  const close = (): void => {
+    alive.close()
+    remove(folder)
+  }
   try {
     for (const name of readdirSync(inMemory)) {
       if (name.startsWith(prefix) && !name.endsWith('.sock')) removeLeft(join(inMemory, name))
     }
-    const folder = join(inMemory, `${prefix}${randomUUID()}`)
-    // Without one it is taken for left: no more than its states is lost.
-    const alive = createServer((socket) => socket.destroy()).on('error', () => {})
     alive.listen(socketOf(folder)).unref()
     mkdirSync(folder, { mode: 0o700 })
-    const close = (): void => {
-      alive.close()
-      remove(folder)
-    }
     return { folder, remove: close }
   } catch {
+    close()
     return undefined
   }
 }

@@ -113,6 +113,14 @@ t.test('the engine ignores the Ctrl-C that a terminal sends it too', async (t) =
   t.same(await exit, [0, null])
 })
 
+t.test('one Ctrl-C lets what runs finish', async (t) => {
+  const { child, generate, exit } = await serve(t, {}, ...quickModel, ...drain)
+  const stream = await generate(saga)
+  child.kill('SIGINT')
+  t.match(await stream.text(), /"done":true,"generated_tokens":5000/)
+  t.same(await exit, [0, null])
+})
+
 // SIGTERM: see the rolling restart in serve.test.ts.
 t.test('a second Ctrl-C ends it at once, the engine too', async (t) => {
   const { child, url, generate, exit } = await serve(t, {}, ...quickModel, ...drain)

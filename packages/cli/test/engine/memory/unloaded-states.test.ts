@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import {
+import fs, {
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -8,6 +8,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
@@ -44,3 +45,19 @@ t.test(
     t.equal(openUnloadedStates(join(memory, 'none')), undefined)
   },
 )
+
+t.test('where its folder cannot be made, nothing stays', onLinux, (t) => {
+  const memory = mkdtempSync(join(tmpdir(), 'cllm-memory-'))
+  const make = t.capture(fs, 'mkdirSync', () => {
+    t.match(readdirSync(memory), [/^cllm-states-.*\.sock$/], 'its socket is there')
+    throw new Error('ENOSPC')
+  })
+  syncBuiltinESMExports()
+  const states = openUnloadedStates(memory)
+  make.restore()
+  syncBuiltinESMExports()
+  t.equal(states, undefined)
+  t.same(readdirSync(memory), [])
+  rmSync(memory, { recursive: true })
+  t.end()
+})
