@@ -38,8 +38,7 @@ import t from 'tap'
 import { mergeActivities } from '../src/front/calls/merge-activity.js'
 import { mergeStatistics } from '../src/front/calls/last-statistics.js'
 import { LastStatistics } from '../src/front/calls/last-statistics.js'
-import { PlacedRequest } from '../src/front/placing/placed-request.js'
-import { PlacedRequests } from '../src/front/placing/placed-requests.js'
+import { PlacedRequest, PlacedRequests } from '../src/front/placing/placed-requests.js'
 
 /** After this time nothing goes wrong any more, so that everything can end. */
 const calmMs = 20_000

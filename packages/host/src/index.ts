@@ -4,26 +4,30 @@ export * from './server/static-directory.js'
 export * from './client/local-engine-client.js'
 
 // Several models.
-export { defaultModelPoolOptions, type ModelPoolOptions } from './models/model-pool-options.js'
 export * from './models/model-pool.js'
 export * from './models/named-models.js'
 export * from './models/adapter-set.js'
-export type { LoadContext, LoadableModel, LoadedModel } from './models/pooled-model.js'
+export {
+  defaultModelPoolOptions,
+  type LoadContext,
+  type LoadableModel,
+  type LoadedModel,
+  type ModelPoolOptions,
+} from './models/pooled-model.js'
 
 // Engines in other processes.
 export * from './remote/channel.js'
 export { type CallForwarder, type EngineCallName } from './remote/engine-calls.js'
 export * from './remote/engine-host.js'
 export * from './remote/remote-engine-client.js'
-export { pastOf } from './statistics/past-of.js'
-export { sumStatistics } from './statistics/sum-statistics.js'
-export * from './recorder/recorder-options.js'
+export { pastOf, sumStatistics } from './statistics/sum-statistics.js'
+export { defaultRecorderOptions, type RecorderOptions } from './recorder/flight-recorder.js'
 export * from './recorder/write-recording.js'
 export * from './fleet/in-flight-request.js'
 export * from './fleet/waiting.js'
 export * from './state-files/slot-folder.js'
 export * from './state-files/state-folder.js'
-export * from './state-files/touched-memory.js'
+export { TouchedMemory } from './state-files/thread/state-thread.js'
 export type { SupervisorState } from './supervisor/engine-supervisor.js'
 export * from './supervisor/supervised-engine-client.js'
 export * from './supervisor/supervisor-options.js'

@@ -1,7 +1,6 @@
 import { type Clock, type Logger, pause } from '@cllm/core'
 import { reachableMs } from './connection-watch.js'
-import type { RedisClient } from './redis-client.js'
-import { isOfOldPrimary, refusalOf } from './refusals.js'
+import { isOfOldPrimary, type RedisClient, refusalOf } from './redis-client.js'
 
 /** What a {@link MailboxReader} is made of. */
 export interface MailboxReaderParts {
@@ -12,8 +11,6 @@ export interface MailboxReaderParts {
   readonly writer: RedisClient
   readonly clock: Clock
   readonly logger: Logger
-  /** A read waits so long for an envelope, in milliseconds. */
-  readonly blockMs: number
   /** Milliseconds until a read that failed is tried again. */
   readonly retryMs: number
   /** The server is no primary any more. */
@@ -21,6 +18,8 @@ export interface MailboxReaderParts {
   readonly onEnvelope: (envelope: string) => void
 }
 
+/** A read waits so long for an envelope, in milliseconds. */
+const blockMs = 500
 /** Envelopes that one read returns at most. */
 const mostRead = 1024
 /** Envelopes that were read leave the server this many milliseconds later. */
@@ -51,7 +50,7 @@ export class MailboxReader {
   }
 
   async run(): Promise<void> {
-    const { key, reader, logger, blockMs, retryMs, onMoved, clock } = this.parts
+    const { key, reader, logger, retryMs, onMoved, clock } = this.parts
     const command = ['XREAD', 'COUNT', String(mostRead), 'BLOCK', String(blockMs), 'STREAMS', key]
     let isRefused = false
     while (!this.#isClosed) {

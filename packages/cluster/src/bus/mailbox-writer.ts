@@ -1,8 +1,7 @@
 import type { Clock, Logger } from '@cllm/core'
 import { ErrorReply } from '@redis/client'
 import type { OutgoingEnvelope } from './outbox.js'
-import type { RedisClient } from './redis-client.js'
-import { isOfOldPrimary, isTemporary, refusalOf } from './refusals.js'
+import { isOfOldPrimary, isTemporary, type RedisClient, refusalOf } from './redis-client.js'
 
 /** A mailbox that nobody reads any more goes after this time; its end is put off so often. */
 export const mailboxMs = 60_000

@@ -6,12 +6,9 @@ import { Connections, type RedisBusOptions } from './connections.js'
 import { after, MailboxReader } from './mailbox-reader.js'
 import { Outbox } from './outbox.js'
 import { mailboxMs, MailboxWriter, mostRefusedMs } from './mailbox-writer.js'
-import { type RedisClient as Client, unanswered } from './redis-client.js'
+import { isOfOldPrimary, type RedisClient as Client, unanswered } from './redis-client.js'
 import { RedisPresence } from './redis-presence.js'
-import { isOfOldPrimary } from './refusals.js'
 
-/** A read waits so long for an envelope. */
-const blockMs = 500
 const retryMs = 100
 /** Characters of envelopes that wait for the server, at most. */
 const outboxLimit = 64 * 2 ** 20
@@ -156,7 +153,6 @@ export class RedisBus implements ClusterBus {
       writer: this.connections.writer,
       clock: this.#clock,
       logger: this.#logger,
-      blockMs,
       retryMs,
       onMoved: () => void this.connections.renew(),
       onEnvelope,

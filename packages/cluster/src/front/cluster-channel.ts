@@ -1,10 +1,18 @@
-import type { Channel, FromEngine, ToEngine } from '@cllm/host'
+import {
+  type Channel,
+  type FromEngine,
+  type RecordingParts,
+  RemoteEngineClient,
+  type ToEngine,
+  writeRecording,
+} from '@cllm/host'
 import {
   CllmError,
   type Clock,
   failureOf,
   type Logger,
   type Random,
+  type Recording,
   type RouterPolicy,
 } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
@@ -45,7 +53,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
   #onClose: (reason: string) => void = () => {}
 
   constructor(private readonly parts: ClusterChannelParts) {
-    const { sleep = sleepless } = parts
+    const { sleep = sleepless, refusedMessages = () => 0 } = parts
     this.#members = new Members(parts.front, parts.clock, parts.incompatible)
     this.#placing = new Placing({
       ...parts,
@@ -54,11 +62,10 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
       publish: (events) => this.#onMessage({ type: 'events', events }),
     })
     this.#calls = new WorkerCalls(this.#members, this.#placing, {
-      answer: (answer) => this.#onMessage(answer),
-      refusedMessages: parts.refusedMessages ?? (() => 0),
-      clock: parts.clock,
-      patienceMs: parts.options.patienceMs,
+      ...parts,
       sleep,
+      refusedMessages,
+      answer: (answer) => this.#onMessage(answer),
     })
   }
 
@@ -162,3 +169,30 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
 }
 
 const isStep = (message: FromWorker): message is StepEvents => Array.isArray(message)
+
+/**
+ * The workers of a cluster that serve one model, as one engine. Each request goes to the worker that the
+ * router names. When a worker dies, drains to its end or is cut off, its requests go on at another one
+ * after the last token that their clients have: no token is lost, repeated or, on a worker of the same
+ * fingerprint, changed. Draining and closing end the client and no worker.
+ */
+export class ClusterEngineClient extends RemoteEngineClient {
+  /** The workers behind it. */
+  readonly workers: ClusterChannel
+
+  constructor(parts: ClusterChannelParts) {
+    const workers = new ClusterChannel(parts)
+    super(workers, parts.random)
+    this.workers = workers
+  }
+
+  /** What the flight recorders of all workers have. Throws `unsupported` where they are off. */
+  async recording(): Promise<Recording> {
+    return writeRecording(await this.recordingParts())
+  }
+
+  /** What {@link recording} is made of: it may be put together with others. */
+  async recordingParts(): Promise<RecordingParts> {
+    return (await this.forward('recordingParts', [])) as RecordingParts
+  }
+}

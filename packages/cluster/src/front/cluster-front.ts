@@ -16,7 +16,7 @@ import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { PresenceWatch } from './presence-watch.js'
 import { type IncompatibleWorker, readRecord, whyIncompatible } from './read-record.js'
 import { SleepWatch } from './sleep-watch.js'
-import { ClusterEngineClient } from './cluster-engine-client.js'
+import { ClusterEngineClient } from './cluster-channel.js'
 import { defaultPlacingOptions, type PlacingOptions } from './placing/placing-options.js'
 
 /** What a front is made of; all but the bus and the id have defaults. */

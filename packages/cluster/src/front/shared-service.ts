@@ -38,9 +38,7 @@ export class SharedService {
     this.#arm()
     const tenants = this.#done.get(worker) ?? new Map<string, Service>()
     this.#done.set(worker, tenants)
-    const sum = tenants.get(tenant) ?? { promptTokens: 0, generatedTokens: 0 }
-    tenants.set(tenant, sum)
-    return sum
+    return sumIn(tenants, tenant)
   }
 
   #arm(): void {
@@ -56,8 +54,7 @@ export class SharedService {
       for (const [other, tenants] of this.#done) {
         if (other === worker) continue
         for (const [tenant, { promptTokens, generatedTokens }] of tenants) {
-          const sum = elsewhere.get(tenant) ?? { promptTokens: 0, generatedTokens: 0 }
-          elsewhere.set(tenant, sum)
+          const sum = sumIn(elsewhere, tenant)
           sum.promptTokens += promptTokens
           sum.generatedTokens += generatedTokens
         }
@@ -70,4 +67,11 @@ export class SharedService {
     }
     this.#done.clear()
   }
+}
+
+/** What was done for a tenant, to be added to. */
+function sumIn(tenants: Map<string, Service>, tenant: string): Service {
+  const sum = tenants.get(tenant) ?? { promptTokens: 0, generatedTokens: 0 }
+  tenants.set(tenant, sum)
+  return sum
 }

@@ -11,7 +11,7 @@ import {
   systemRandom,
 } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
-import { ClusterEngineClient } from '../front/cluster-engine-client.js'
+import { ClusterEngineClient } from '../front/cluster-channel.js'
 import { defaultPlacingOptions } from '../front/placing/placing-options.js'
 import { directLinks } from '../link/direct-link.js'
 import { protocol } from '../link/envelope.js'

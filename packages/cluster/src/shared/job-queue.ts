@@ -2,8 +2,7 @@ import { type Logger, systemClock, pause } from '@cllm/core'
 import { MultiErrorReply } from '@redis/client'
 import type { createNodeRedisClient as CreateConnection, Queue, Worker } from 'bullmq'
 import type { RedisBus } from '../bus/redis-bus.js'
-import { unanswered } from '../bus/redis-client.js'
-import { isOfOldPrimary } from '../bus/refusals.js'
+import { isOfOldPrimary, unanswered } from '../bus/redis-client.js'
 
 /** Something that one of several processes does. */
 export interface Job<Data> {

@@ -28,7 +28,7 @@ export class SharedText {
    * @throws `cluster_unavailable`
    */
   async read(): Promise<string | null> {
-    return await this.#ask(async ({ client }) => await client.get(this.#key))
+    return await this.#get(this.#key)
   }
 
   /**
@@ -63,7 +63,7 @@ export class SharedText {
     let isClosed = false
     const look = async (): Promise<void> => {
       const [known, own] = [this.#version, this.#text]
-      const version = await this.#ask(async ({ client }) => await client.get(this.#versionKey))
+      const version = await this.#get(this.#versionKey)
       if (version === null && own !== null) return await this.#restore(null, own)
       if (version === known) return
       // Read behind its version, so that a change in between is seen next time.
@@ -114,22 +114,12 @@ local now = redis.call('time')
 local count = string.format('%.0f', math.max(last, tonumber(ARGV[3])) + 1)
 redis.call('set', KEYS[2], count .. '-' .. now[1] .. '.' .. now[2])
 return 1`
-    const keys = [this.#key, this.#versionKey]
-    const done = await this.#ask(
-      async ({ client }) =>
-        await client.eval(script, { keys, arguments: [before ?? '', after, String(least)] }),
-    )
-    return done === 1
+    const words = [script, '2', this.#key, this.#versionKey, before ?? '', after, String(least)]
+    return (await this.bus.command('EVAL', ...words)) === 1
   }
 
-  async #ask<T>(ask: (store: RedisBus['store']) => Promise<T>): Promise<T> {
-    try {
-      return await ask(this.bus.store)
-    } catch (error) {
-      const why = error instanceof Error ? error.message : String(error)
-      const message = `The cluster does not answer: ${why}`
-      throw new CllmError('cluster_unavailable', message, { cause: error })
-    }
+  async #get(key: string): Promise<string | null> {
+    return (await this.bus.command('GET', key)) as string | null
   }
 }
 

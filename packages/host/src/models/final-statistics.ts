@@ -1,7 +1,6 @@
 import { overriding } from '../client/wrapping.js'
 import { within, type Clock, type EngineStatistics } from '@cllm/core'
-import { pastOf } from '../statistics/past-of.js'
-import { sumStatistics } from '../statistics/sum-statistics.js'
+import { pastOf, sumStatistics } from '../statistics/sum-statistics.js'
 import type { LoadedModel, PooledModel } from './pooled-model.js'
 
 /** Milliseconds that an engine may take to say what is kept of it before it is ended. */

@@ -1,7 +1,13 @@
 import { type Clock, type Logger, type ModelScheduler, CllmError } from '@cllm/core'
 import { continuing, keepFinalStatistics } from './final-statistics.js'
-import type { HoldOptions, Lease, LoadedModel, PooledModel, Waiter } from './pooled-model.js'
-import type { ModelPoolOptions } from './model-pool-options.js'
+import type {
+  HoldOptions,
+  Lease,
+  LoadedModel,
+  ModelPoolOptions,
+  PooledModel,
+  Waiter,
+} from './pooled-model.js'
 import {
   explainMemory,
   mayFit,

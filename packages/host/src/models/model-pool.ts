@@ -13,9 +13,14 @@ import {
   type OpenOptions,
 } from '@cllm/core'
 import { ModelLoader } from './model-loader.js'
-import { defaultModelPoolOptions, type ModelPoolOptions } from './model-pool-options.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
-import { type HoldOptions, PooledModel, type LoadableModel } from './pooled-model.js'
+import {
+  defaultModelPoolOptions,
+  type HoldOptions,
+  type LoadableModel,
+  type ModelPoolOptions,
+  PooledModel,
+} from './pooled-model.js'
 import { aliasesOf, type ClosableDirectory, resolveModelName } from '../server/static-directory.js'
 
 /** Parts of a {@link ModelPool}. */

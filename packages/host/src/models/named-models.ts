@@ -135,12 +135,7 @@ export class NamedModels implements ClosableDirectory, ServedNames {
   }
 
   isThere(name: string): boolean {
-    try {
-      this.models.nameOf(this.#withAdapter(name).model)
-      return true
-    } catch {
-      return false
-    }
+    return this.#known(this.#withAdapter(name).model) !== undefined
   }
 
   servedNames(): ReadonlySet<string> {
@@ -184,7 +179,7 @@ export class NamedModels implements ClosableDirectory, ServedNames {
     return only !== undefined && others.length === 0 ? { model: only, adapter: id } : { model: id }
   }
 
-  #known(id: string): string | undefined {
+  #known(id: string | undefined): string | undefined {
     try {
       return this.models.nameOf(id)
     } catch {

@@ -188,14 +188,10 @@ async function unlessAborted(
     if (signal.aborted) onAbort()
     signal.addEventListener('abort', onAbort, { once: true })
     const settle = (lease: Lease): void => {
-      signal.removeEventListener('abort', onAbort)
       if (signal.aborted) lease.release?.()
       resolve(lease)
     }
-    leasing.then(settle, (error: unknown) => {
-      signal.removeEventListener('abort', onAbort)
-      reject(error)
-    })
+    void leasing.then(settle, reject).finally(() => signal.removeEventListener('abort', onAbort))
   })
 }
 

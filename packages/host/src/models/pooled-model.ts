@@ -14,6 +14,26 @@ import type {
   CllmError,
 } from '@cllm/core'
 
+/** Limits on models in memory. */
+export interface ModelPoolOptions {
+  /** Models in memory at a time; default: as many as fit. */
+  readonly maxLoaded: number
+  /** Milliseconds that a model stays after its last use; default Infinity. */
+  readonly keepAliveMs: number
+  /** Whether a request loads its model; default true. Otherwise only who asks for the load itself does. */
+  readonly autoload: boolean
+  /** Requests that may wait for a model to be loaded; default 1,024. */
+  readonly maxWaiting: number
+}
+
+/** The defaults of {@link ModelPoolOptions}. */
+export const defaultModelPoolOptions: ModelPoolOptions = Object.freeze({
+  maxLoaded: Infinity,
+  keepAliveMs: Infinity,
+  autoload: true,
+  maxWaiting: 1024,
+})
+
 /** What a load has to reckon with. */
 export interface LoadContext {
   /** Bytes of RAM that the models in memory hold. */
@@ -121,23 +141,10 @@ export class PooledModel {
   }
 
   get status(): ModelStatus {
-    const { name, state, users, waiters, info, scheduler, recording, past, expiresAt, error } = this
-    const waiting = waiters.size
-    const { loads, swaps } = this
-    return {
-      name,
-      state,
-      users,
-      waiting,
-      info,
-      scheduler,
-      recording,
-      past,
-      expiresAt,
-      error,
-      loads,
-      swaps,
-    }
+    const { name, state, users, waiters, loads, swaps, expiresAt, error } = this
+    const { info, scheduler, recording, past } = this
+    const now = { name, state, users, waiting: waiters.size, expiresAt, error }
+    return { ...now, info, scheduler, recording, past, loads, swaps }
   }
 
   /** What a scheduler is shown of it. */

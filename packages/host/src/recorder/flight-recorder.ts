@@ -10,8 +10,24 @@ import {
   type PolicySetting,
 } from '@cllm/core'
 import type { QueuedRequest } from '../remote/channel.js'
-import type { RecorderOptions } from './recorder-options.js'
 import { type Arrival, type RecordingParts, writeRecording } from './write-recording.js'
+
+/** Limits of the flight recorder. */
+export interface RecorderOptions {
+  /** Period to keep, in milliseconds; default 600,000 (10 minutes), 0 disables the recorder. */
+  readonly windowMs: number
+  /** Approximate memory limit in bytes; beyond it, the oldest entries are dropped. Default 16 MiB. */
+  readonly maxBytes: number
+  /** Called with the recording when an engine crashes; default: not set. */
+  readonly onCrash: (recording: Recording) => void
+}
+
+/** The defaults of {@link RecorderOptions}. */
+export const defaultRecorderOptions: RecorderOptions = Object.freeze({
+  windowMs: 600_000,
+  maxBytes: 16 * 1024 * 1024,
+  onCrash: () => {},
+})
 
 /** Bytes that entries take in memory, measured in Node 22 and rounded up. */
 const arrivalBytes = 400

@@ -9,8 +9,7 @@ import {
   Counters,
   endState,
 } from '@cllm/core'
-import { pastParts } from '../statistics/past-of.js'
-import { sumStatistics } from '../statistics/sum-statistics.js'
+import { pastParts, sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'
 import type { Arrival } from './write-recording.js'
 

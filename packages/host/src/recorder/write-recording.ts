@@ -61,14 +61,13 @@ export function writeRecording(parts: RecordingParts): Recording {
   const since = (atMs: number) => rounded(atMs - beginsAt)
   const arrivals = parts.arrivals.map(({ asked, blocks, had = 0, ...arrival }): ArrivalRecord => {
     const { session, ...rest } = asked
+    const { firstTokenMs, endMs } = arrival
     return {
       ...arrival,
       ...defined(rest),
-      ...(session === undefined ? {} : { session: sessionOf(session) }),
-      ...(arrival.firstTokenMs === undefined
-        ? {}
-        : { firstTokenMs: rounded(arrival.firstTokenMs) }),
-      ...(arrival.endMs === undefined ? {} : { endMs: rounded(arrival.endMs) }),
+      ...(session !== undefined && { session: sessionOf(session) }),
+      ...(firstTokenMs !== undefined && { firstTokenMs: rounded(firstTokenMs) }),
+      ...(endMs !== undefined && { endMs: rounded(endMs) }),
       tokens: had + arrival.tokens,
       atMs: since(arrival.atMs),
       blocks: blocks.map(blockOf),

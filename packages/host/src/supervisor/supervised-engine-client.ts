@@ -9,8 +9,11 @@ import {
   type Recording,
 } from '@cllm/core'
 import { TelemetryTap } from '../recorder/telemetry-tap.js'
-import { FlightRecorder } from '../recorder/flight-recorder.js'
-import { defaultRecorderOptions, type RecorderOptions } from '../recorder/recorder-options.js'
+import {
+  defaultRecorderOptions,
+  FlightRecorder,
+  type RecorderOptions,
+} from '../recorder/flight-recorder.js'
 import { noRecorder, type RecordingParts, writeRecording } from '../recorder/write-recording.js'
 import { EngineSupervisor, type SupervisorState } from './engine-supervisor.js'
 import { RemoteEngineClient } from '../remote/remote-engine-client.js'

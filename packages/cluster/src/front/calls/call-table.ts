@@ -4,12 +4,52 @@ import {
   type EngineStatistics,
   type RequestReport,
 } from '@cllm/core'
-import type { EngineCallName, RecordingParts } from '@cllm/host'
-import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
+import type { EngineCallName, RecordingParts, ToEngine } from '@cllm/host'
+import type { Member, Members } from '../members.js'
+import type { Placing } from '../placing/placing.js'
 import { mergeRecordings } from './merge-recordings.js'
-import { mergeActivities } from './merge-activity.js'
-import { mergeStatistics } from './last-statistics.js'
+import { type ActivityCursors, mergeActivities } from './merge-activity.js'
+import { type LastStatistics, mergeStatistics } from './last-statistics.js'
 import { idThere } from '../../link/request-ids.js'
+
+/** A call of a client. */
+export type CallMessage = ToEngine & { readonly type: 'call' }
+
+/** What calls are planned and answered with. */
+export interface CallContext {
+  readonly members: Members
+  readonly placing: Placing
+  readonly statistics: LastStatistics
+  readonly cursors: ActivityCursors
+  /** Messages that the front has refused so far. */
+  readonly refusedMessages: () => number
+}
+
+/** Who gets a call, and what becomes of the answers. */
+export interface CallPlan {
+  readonly to: readonly Member[]
+  /** What a worker gets; default: the call as it is. */
+  readonly messageTo?: (member: Member) => CallMessage
+  /** The client's answer, from those of the workers by their names, in the order in which they came. */
+  readonly merge: (answers: ReadonlyMap<string, unknown>) => unknown
+}
+
+/** What becomes of the calls of a name. */
+export interface CallKind {
+  /** Throws where it cannot be made, `engine_unavailable` where there is no worker for it. */
+  readonly plan: (message: CallMessage, context: CallContext) => CallPlan
+  /** Any worker's answer is the same: it can wait for one, and is made again where one is lost. */
+  readonly isPatient?: boolean
+  /** Its answer names requests, by the ids that they have at the worker. */
+  readonly tellsIds?: boolean
+  /**
+   * The answer does without a worker that cannot give any: one whose engine stands still must not take the others out of
+   * the service. Milliseconds from the call on, after which one answer is enough; default: it needs all of them.
+   */
+  readonly partialMs?: number
+  /** A worker answered. */
+  readonly onAnswer?: (worker: string, value: unknown, context: CallContext) => void
+}
 
 const first: CallPlan['merge'] = (answers) => answers.values().next().value
 
@@ -128,13 +168,8 @@ function planActivity(message: CallMessage, { members, cursors }: CallContext): 
 }
 
 /** Of all workers. Those of a worker that cannot answer now are as they were, so that no counter goes back. */
-function lastOfAll({
-  members,
-  placing,
-  statistics,
-  refusedMessages,
-}: CallContext): EngineStatistics {
-  const { placed, movedExactly, movedInexactly } = placing.counts
+function lastOfAll(context: CallContext): EngineStatistics {
+  const { members, placing, statistics, refusedMessages } = context
   const waits: number[] = []
   const all = members.all.flatMap(({ record, state }) => {
     const last = statistics.get(record.id)
@@ -142,7 +177,6 @@ function lastOfAll({
     return last === undefined ? [] : [last]
   })
   const list = members.statistics
-  const counts = { placed, movedExactly, movedInexactly }
-  const workers = { list, ...counts, refusedMessages: refusedMessages() }
+  const workers = { list, ...placing.counts, refusedMessages: refusedMessages() }
   return { ...mergeStatistics([...all, ...statistics.gone], waits), workers }
 }

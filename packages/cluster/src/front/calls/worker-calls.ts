@@ -2,10 +2,16 @@ import { CllmError, type Clock } from '@cllm/core'
 import { type FromEngine, Waiting, type Waits } from '@cllm/host'
 import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
 import type { Placing } from '../placing/placing.js'
+import type { PlacingOptions } from '../placing/placing-options.js'
 import type { Sleep } from '../sleep-watch.js'
 import { ActivityCursors } from './merge-activity.js'
-import type { CallContext, CallKind, CallMessage, CallPlan } from './call-kind.js'
-import { kindOf } from './call-table.js'
+import {
+  type CallContext,
+  type CallKind,
+  type CallMessage,
+  type CallPlan,
+  kindOf,
+} from './call-table.js'
 import { LastStatistics } from './last-statistics.js'
 import { withOwnIds } from '../../link/request-ids.js'
 
@@ -38,8 +44,7 @@ export interface CallingFront {
   /** Messages that it has refused so far. */
   readonly refusedMessages: () => number
   readonly clock: Clock
-  /** Milliseconds for which a call waits for a worker while there is none. */
-  readonly patienceMs: number
+  readonly options: PlacingOptions
   readonly sleep: Sleep
 }
 
@@ -76,7 +81,7 @@ export class WorkerCalls {
     const call = new Call(message, deaths)
     this.#open.set(message.call, call)
     if (!this.#isAnyThere && call.kind.isPatient) {
-      return this.#waiting.add(call, Infinity, this.front.patienceMs)
+      return this.#waiting.add(call, Infinity, this.front.options.patienceMs)
     }
     try {
       this.#send(call, call.kind.plan(message, this.#context))

@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads'
+import type { StateMemorySource } from '@cllm/core'
 import type { stateJobs } from './state-jobs.js'
 
 type Jobs = typeof stateJobs
@@ -79,3 +80,18 @@ export const writeThread = new StateThread(10)
 export const readThread = new StateThread(0)
 /** That for reading those which clients name: they may be large, and no request waits for them. */
 export const slotThread = new StateThread(0)
+
+/** Memory for states that a thread of its own makes ready, and that the thread of files shares. */
+export class TouchedMemory implements StateMemorySource {
+  readonly #thread = new StateThread(5)
+
+  make(bytes: number): ArrayBufferLike {
+    return new SharedArrayBuffer(bytes)
+  }
+
+  async makeReady(bytes: number): Promise<ArrayBufferLike> {
+    const memory = new SharedArrayBuffer(bytes)
+    await this.#thread.run('touch', memory)
+    return memory
+  }
+}
