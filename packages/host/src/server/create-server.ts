@@ -7,7 +7,6 @@ import {
   createEngine,
   type EngineParts,
   checkServerParts,
-  within,
   type Clock,
   type Random,
   type EngineClient,
@@ -109,9 +108,10 @@ export function createServer(parts: ServerOnDirectory | ServerOnEngines | Server
       return await Promise.all(transports.map((transport) => transport.listen()))
     },
     async close(graceMs = 0) {
+      const deadline = clock.now() + graceMs
       for (const transport of transports) transport.drain?.()
       const drained = Promise.allSettled([directory.drain()])
-      if (graceMs > 0) await within(clock, graceMs, drained, () => {})
+      if (graceMs > 0) await settledBy(clock, deadline, drained)
       const ended = directory.close()
       // Streams that are cut short have an error event to send yet.
       const cut = clock.now() + (graceMs > 0 ? flushMs : 0)
@@ -140,4 +140,14 @@ function engines(
   const registry = parts.registry ?? new PluginRegistry()
   const client = new LocalEngineClient(createEngine(parts), registry, random)
   return [[parts.backend.model.id, client]]
+}
+
+async function settledBy(clock: Clock, deadline: number, work: Promise<unknown>): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const cancel = clock.at(deadline, resolve)
+    void work.then(() => {
+      cancel()
+      resolve()
+    })
+  })
 }
