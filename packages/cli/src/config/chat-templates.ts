@@ -34,7 +34,7 @@ export const resolveTemplate = (template: string | null, folder: string): string
  *
  * @throws `invalid_configuration` when the file cannot be read.
  */
-export const readChatTemplate = (template: string | null): string | undefined => {
+export const readChatTemplate = (template: string | null = null): string | undefined => {
   if (template === null || isInlineTemplate(template) || isPlainTemplate(template))
     return template ?? undefined
   return (

@@ -14,7 +14,7 @@ import {
 
 /** Settings of one of several models. */
 export interface OwnSettings {
-  readonly chat_template?: string
+  readonly chat_template?: string | null
   readonly keep_alive?: string | number
   readonly backend?: string
   readonly backend_options?: Readonly<Record<string, unknown>>
@@ -47,38 +47,29 @@ export const servedModels = (): ValueFormat<Readonly<Record<string, ServedModel>
     { parse: parsePairs, placeholder: 'NAME=SPEC,…' },
   )
 
+/** The same names with other values. */
+const changed = <From, To>(values: Readonly<Record<string, From>>, change: (value: From) => To) =>
+  Object.fromEntries(Object.entries(values).map(([name, value]) => [name, change(value)]))
+
 /** Expands a spec to a model without settings of its own. */
 export const normalizeServed = (value: unknown): unknown =>
-  isRecord(value)
-    ? Object.fromEntries(
-        Object.entries(value).map(([name, one]) => [
-          name,
-          typeof one === 'string' ? { spec: one } : one,
-        ]),
-      )
-    : value
+  isRecord(value) ? changed(value, (one) => (typeof one === 'string' ? { spec: one } : one)) : value
 
-/** Makes the paths in the models absolute. */
+/** Makes the paths in the models absolute. What has the wrong type stays, to be told of. */
 export const resolveServed = (
   models: Readonly<Record<string, ServedModel>>,
   folder: string,
 ): Readonly<Record<string, ServedModel>> =>
-  Object.fromEntries(
-    Object.entries(models).map(([name, { spec, chat_template: template, lora, ...settings }]) => [
-      name,
-      {
-        spec: resolveModelSpec(spec, folder),
-        ...(typeof template === 'string'
-          ? { chat_template: resolveTemplate(template, folder)! }
-          : {}),
-        ...(Array.isArray(lora) ? { lora: resolveAdapters(lora.map(String), folder) } : {}),
-        ...settings,
-        ...(typeof settings['mmproj'] === 'string'
-          ? { mmproj: resolveProjector(settings['mmproj'], folder) }
-          : {}),
-      },
-    ]),
-  )
+  changed(models, (model) => {
+    const { spec, chat_template: template, lora, mmproj } = model
+    return {
+      ...model,
+      spec: resolveModelSpec(spec, folder),
+      ...(typeof template === 'string' && { chat_template: resolveTemplate(template, folder) }),
+      ...(Array.isArray(lora) && { lora: resolveAdapters(lora.map(String), folder) }),
+      ...(typeof mmproj === 'string' && { mmproj: resolveProjector(mmproj, folder) }),
+    }
+  })
 
 /** Model names by alias; null is the default model. */
 export const aliases = (): ValueFormat<Readonly<Record<string, string | null>>> =>

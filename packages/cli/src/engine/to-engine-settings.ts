@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import type { SupervisorOptions } from '@cllm/host'
 import { policyOptionsOf } from '../config/resolve-policy.js'
 import type { LoadedConfig } from '../config/load-config.js'
@@ -70,9 +71,9 @@ function toCacheSettings({ cache }: CllmConfig): CacheSettings {
   const limits = { limitBytes: size * 2 ** 20, maxAgeMs: days * 24 * 3_600_000 }
   return {
     ram,
-    ...(folder === null ? {} : { disk: { folder, ...limits } }),
-    ...(saved === null ? {} : { slotFolder: saved }),
-    ...(key === null ? {} : { key }),
+    ...(folder !== null && { disk: { folder, ...limits } }),
+    ...(saved !== null && { slotFolder: saved }),
+    ...(key !== null && { key }),
   }
 }
 
@@ -105,12 +106,11 @@ function toBackendOptions(
   config: CllmConfig,
   { name, path, projector, draftPath, settings }: ModelToServe,
 ): EngineSettings['backend'] {
-  const { chat_template: template } = settings
   const engine = ownEngine(config, settings)
   const isLlamaCpp = engine.backend === llamaCpp
   return {
     ...backendOptions(engine, isLlamaCpp),
-    ...(template === undefined ? {} : { chatTemplate: readChatTemplate(template) }),
+    ...defined({ chatTemplate: readChatTemplate(settings.chat_template) }),
     ...(sleepsBetweenPasses(engine, draftPath) ? { poll: 0 } : {}),
     ...(isLlamaCpp && engine.mmproj === 'auto' && projector !== undefined
       ? { mmprojPath: projector, mmprojOptional: true }

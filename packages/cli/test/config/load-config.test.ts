@@ -435,6 +435,10 @@ t.test('several models', async (t) => {
     '/etc/cllm.yaml:4: model.id: has no effect together with /etc/cllm.yaml:2: models.served',
     '/etc/cllm.yaml:3: models.aliases: expected one of a, got c',
   ])
+  t.same(problemsOf({ yaml: 'models: { a: { spec: b, chat_template: 5, lora: x=y.gguf } }' }), [
+    '/etc/cllm.yaml:1: models.served: a: chat_template: expected a file or a template, got 5',
+    '/etc/cllm.yaml:1: models.served: a: lora: expected a list of NAME=PATH[:SCALE], each name once, got "x=y.gguf"',
+  ])
   t.match(problemsOf({ yaml: 'models: { keep_alve: 5m }' }), [/did you mean models\.keep_alive/])
   t.match(problemsOf({ flags: ['--keep-alive', 'soon'] }), [/expected a number of seconds or a/])
 })

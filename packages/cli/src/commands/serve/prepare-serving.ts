@@ -55,11 +55,10 @@ export async function prepareServing(
  */
 function checkFiles({ config }: LoadedConfig): void {
   const { model, models, engine } = config
-  const single: OwnSettings =
-    model.chat_template === null ? {} : { chat_template: model.chat_template }
+  const single: OwnSettings = { chat_template: model.chat_template }
   const served: readonly OwnSettings[] = Object.values(models.served)
   for (const settings of served.length > 0 ? served : [single]) {
-    readChatTemplate(settings.chat_template ?? null)
+    readChatTemplate(settings.chat_template)
     if (backendNameOf(config, settings) !== llamaCpp) continue
     const { lora = engine.lora } = settings
     for (const { name, path } of adaptersOf(lora as readonly string[])) checkAdapter(name, path)

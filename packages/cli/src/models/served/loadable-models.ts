@@ -6,10 +6,9 @@ import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { adaptersOf } from '../../config/adapters.js'
 import type { OwnSettings, ServedModel } from '../../config/served-models.js'
-import { asLoaded } from '../../engine/as-loaded.js'
 import { type EngineSettings, llamaCpp } from '../../engine/engine-settings.js'
 import type { CrashFiles } from '../../engine/crash-files.js'
-import { spawnEngine, type EngineProcess } from '../../engine/spawn-engine.js'
+import { asLoaded, type EngineProcess, spawnEngine } from '../../engine/spawn-engine.js'
 import {
   backendNameOf,
   type ModelToServe,
@@ -90,7 +89,7 @@ export class LoadableModels {
   single(): LoadableModel {
     const { spec, id, chat_template: template } = this.loaded.config.model
     const name = modelName(spec, this.findOptions({}))
-    return this.of(id ?? name, { spec, ...(template === null ? {} : { chat_template: template }) })
+    return this.of(id ?? name, { spec, chat_template: template })
   }
 
   /** Makes a model loadable under this name. */
