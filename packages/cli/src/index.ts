@@ -1,5 +1,5 @@
 export type * from './engine/engine-settings.js'
 export * from './api/create-server.js'
-export * from './engine/spawn-engine.js'
+export { type EngineProcess, spawnEngine, type SpawnOptions } from './engine/spawn-engine.js'
 export * from './models/resolve-model.js'
 export * from './api/serve.js'

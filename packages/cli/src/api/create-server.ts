@@ -11,9 +11,8 @@ import {
   type ServerParts,
 } from '@cllm/host'
 import { defaultPolicyName, fallbackPolicy } from '@cllm/scheduler'
-import { asLoaded } from '../engine/as-loaded.js'
 import { hasMediaLibrary } from '../engine/native-library.js'
-import { spawnEngine } from '../engine/spawn-engine.js'
+import { asLoaded, spawnEngine } from '../engine/spawn-engine.js'
 import { llamaCpp } from '../engine/engine-settings.js'
 import { catalogSampling } from '../models/catalog/catalog.js'
 import { modelName, resolveModel } from '../models/resolve-model.js'

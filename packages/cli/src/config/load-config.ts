@@ -2,10 +2,9 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { CllmError } from '@cllm/core'
 import convict from 'convict'
-import { checkCluster, checkEngine, checkServer } from './checks/check-together.js'
+import { checkCluster, checkEngine, checkSecurity, checkServer } from './checks/check-together.js'
 import { checkModels, warnOfModels } from './checks/check-models.js'
 import { checkBuiltIns } from './checks/check-built-ins.js'
-import { checkSecurity } from './checks/check-security.js'
 import { configVariable, readEnvironmentLayer } from './layers/environment-layer.js'
 import { readFileLayer } from './layers/file-layer.js'
 import { readFlagsLayer } from './layers/flags-layer.js'
@@ -76,19 +75,13 @@ const merge = (layers: readonly Layer[]) => {
   for (const setting of layers.flatMap((layer) => layer.settings)) {
     settings.set(setting.path, setting)
   }
-  const resolution = resolvePolicy(
-    layers.map((layer) => layer.settings),
-    {
-      batching: defaults.get(policyPaths.batching)!,
-      order: defaults.get(policyPaths.order)!,
-    },
-  )
-  const { batching, order, policy, problems } = resolution
+  const given = layers.map((layer) => layer.settings)
+  const { batching, order, policy, problems } = resolvePolicy(given, {
+    batching: defaults.get(policyPaths.batching)!,
+    order: defaults.get(policyPaths.order)!,
+  })
   for (const setting of [batching, order, policy]) settings.set(setting.path, setting)
-  const models = resolveModels(
-    layers.map((layer) => layer.settings),
-    defaults.get(modelPaths.served)!,
-  )
+  const models = resolveModels(given, defaults.get(modelPaths.served)!)
   settings.set(modelPaths.served, models.served)
   const hasPlugins = (settings.get('plugins')!.value as readonly unknown[]).length > 0
   return {

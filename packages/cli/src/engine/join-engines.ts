@@ -1,8 +1,7 @@
 import { joinLocalWorkers } from '@cllm/cluster'
 import type { LoadedModel } from '@cllm/host'
 import type { Logger, RouterPolicy } from '@cllm/core'
-import { asLoaded } from './as-loaded.js'
-import type { EngineProcess } from './spawn-engine.js'
+import { asLoaded, type EngineProcess } from './spawn-engine.js'
 
 /** How engines are joined. */
 export interface JoinOptions {

@@ -1,8 +1,15 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
-import { CllmError, type AdapterSource, type EngineInfo, type Logger } from '@cllm/core'
+import {
+  CllmError,
+  type AdapterSource,
+  type EngineInfo,
+  type Logger,
+  type ModelInfo,
+} from '@cllm/core'
 import {
   type EngineLink,
+  type LoadedModel,
   type RecorderOptions,
   SupervisedEngineClient,
   type SupervisorOptions,
@@ -114,6 +121,26 @@ function throwIfCancelled(signal: AbortSignal | undefined): void {
   if (signal?.aborted !== true) return
   const message = 'The start of the engine was cancelled'
   throw new CllmError('cancelled', message, { cause: signal.reason })
+}
+
+/** An engine's process as a model of a pool; closing it ends the process. */
+export function asLoaded({ client, info, ended, kill }: EngineProcess): LoadedModel {
+  const bytesOf = ({ details }: ModelInfo) => details?.memoryBytes ?? 0
+  const draftBytes = info.draftModel === undefined ? 0 : bytesOf(info.draftModel)
+  return {
+    client,
+    // Weights on a GPU take no RAM.
+    memoryBytes: info.capabilities.gpu === false ? bytesOf(info.model) + draftBytes : 0,
+    gone: ended,
+    async close() {
+      try {
+        await client.close()
+      } finally {
+        kill()
+        await ended
+      }
+    },
+  }
 }
 
 /** The limits that also apply while there is no engine. */

@@ -84,11 +84,12 @@ t.test('cllm run answers a prompt, and what is piped in', async (t) => {
 t.test('what a model thinks is shown dimmed in a terminal, and not at all in a pipe', (t) => {
   const shown = (showThinking: boolean): string => {
     let written = ''
-    const output = { write: (part: string) => void (written += part) }
-    const printer = new AnswerPrinter(output, { showThinking, colours: showThinking })
+    const output = { write: (part: string) => void (written += part), isTTY: showThinking }
+    const printer = new AnswerPrinter(output, showThinking)
     printer.show({ type: 'thinking', text: '\nHm' })
     printer.show({ type: 'thinking', text: ', four.' })
     printer.show({ type: 'text', text: '\n\n4' })
+    printer.end()
     printer.end()
     return written
   }

@@ -4,7 +4,7 @@ import { silentLogger } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
 import { resolveModel, spawnEngine } from 'cllm'
 import t from 'tap'
-import { asLoaded } from '../../src/engine/as-loaded.js'
+import { asLoaded } from '../../src/engine/spawn-engine.js'
 import { openLearned } from '../../src/engine/learned-file.js'
 import { quietSettings } from './test-settings.js'
 

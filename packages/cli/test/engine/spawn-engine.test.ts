@@ -6,7 +6,7 @@ import { policyNames } from '@cllm/scheduler'
 import { resolveModel, spawnEngine, type EngineProcess } from 'cllm'
 import { killAtExit } from '../../src/process/kill-at-exit.js'
 import t from 'tap'
-import { asLoaded } from '../../src/engine/as-loaded.js'
+import { asLoaded } from '../../src/engine/spawn-engine.js'
 import { quietSettings } from './test-settings.js'
 
 const words = 'the little dog ran to a big red house and saw his happy friend under one tall tree'

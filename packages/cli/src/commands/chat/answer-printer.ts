@@ -1,5 +1,6 @@
 import type { Output } from '../command-io.js'
-import type { AnswerPart } from './chat-stream.js'
+import type { AnswerEnd, AnswerPart } from './chat-stream.js'
+import type { Conversation } from './conversation.js'
 
 const dim = '\u001B[2m'
 const plain = '\u001B[22m'
@@ -8,8 +9,35 @@ const plain = '\u001B[22m'
 export interface PrintOptions {
   /** Whether to show the model's reasoning, dimmed. */
   readonly showThinking: boolean
-  /** Whether the output takes colours. */
-  readonly colours: boolean
+  readonly output: Output
+  /** Where it goes that an answer was cut off, and with `verbose` how fast it was. */
+  readonly notes: Output
+}
+
+/** Asks, writes the answer while it arrives, and after it what its reader should know. */
+export async function printAnswer(
+  conversation: Conversation,
+  question: string,
+  signal: AbortSignal,
+  { output, notes, showThinking }: PrintOptions,
+): Promise<void> {
+  const printer = new AnswerPrinter(output, showThinking)
+  const asked = performance.now()
+  let first: number | undefined
+  for await (const part of conversation.ask(question, signal)) {
+    const now = performance.now()
+    if (part.type !== 'end') {
+      first ??= now
+      printer.show(part)
+      continue
+    }
+    printer.end()
+    const { reason, tokens } = part
+    if (reason === 'length') notes.write(`\n(cut off after ${tokens} tokens)\n`)
+    if (!conversation.settings.verbose) continue
+    notes.write(`\n${figuresOf(part, (first ?? now) - asked, now - asked)}`)
+  }
+  printer.end()
 }
 
 /** Writes an answer while it arrives. */
@@ -19,26 +47,26 @@ export class AnswerPrinter {
 
   constructor(
     private readonly output: Output,
-    private readonly options: PrintOptions,
+    private readonly showThinking: boolean,
   ) {}
 
   /** Writes a piece of the answer. */
   show(part: AnswerPart): void {
-    if (part.type === 'end' || part.type === 'call') return
     if (part.type === 'thinking') this.#thinking(part.text)
-    else this.#text(part.text)
+    else if (part.type === 'text') this.#text(part.text)
   }
 
   /** Ends the line, also of an answer that was stopped. */
   end(): void {
     this.#leaveThinking()
     if (this.#last !== '\n') this.output.write('\n')
+    this.#last = '\n'
   }
 
   #thinking(text: string): void {
-    const { showThinking, colours } = this.options
-    if (!showThinking) return
-    if (this.#shown !== 'thinking' && colours && text.trim() !== '') this.output.write(dim)
+    if (!this.showThinking) return
+    const { isTTY } = this.output
+    if (this.#shown !== 'thinking' && isTTY === true && text.trim() !== '') this.output.write(dim)
     this.#write('thinking', text)
   }
 
@@ -53,7 +81,7 @@ export class AnswerPrinter {
 
   #leaveThinking(): void {
     if (this.#shown !== 'thinking') return
-    if (this.options.colours) this.output.write(plain)
+    if (this.output.isTTY === true) this.output.write(plain)
     this.#shown = 'nothing'
   }
 
@@ -65,4 +93,16 @@ export class AnswerPrinter {
     this.output.write(shown)
     this.#last = shown.at(-1)!
   }
+}
+
+/** The figures of an answer; times in milliseconds. */
+function figuresOf(end: AnswerEnd, firstMs: number, totalMs: number): string {
+  const { promptTokens, cachedTokens, tokens, promptMs, answerMs } = end
+  const rate = (count: number, ms: number) => (ms > 0 ? ((count * 1000) / ms).toFixed(1) : '–')
+  const seconds = (ms: number) => (ms / 1000).toFixed(2)
+  const computed = promptTokens - cachedTokens
+  return `first token  ${seconds(firstMs)} s, whole answer ${seconds(totalMs)} s
+prompt       ${promptTokens} tokens, ${cachedTokens} of them kept, ${rate(computed, promptMs)} tokens/s
+answer       ${tokens} tokens, ${rate(tokens - 1, answerMs)} tokens/s
+`
 }

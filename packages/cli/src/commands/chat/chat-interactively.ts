@@ -1,12 +1,11 @@
 import { CllmError } from '@cllm/core'
 import type { CommandIo } from '../command-io.js'
 import type { ServerClient } from '../server/server-client.js'
-import { AnswerPrinter } from './answer-printer.js'
+import { printAnswer } from './answer-printer.js'
 import { runChatCommand } from './chat-commands.js'
 import { type ChatTerminal, chatTerminal } from './chat-terminal.js'
 import type { Conversation } from './conversation.js'
 import { mcpTools } from './mcp-tools.js'
-import { tellFigures } from './tell-figures.js'
 
 const prompt = '>>> '
 const going = '... '
@@ -47,15 +46,9 @@ export async function chatInteractively(
 
   async function answer(question: string, terminal: ChatTerminal): Promise<void> {
     const { showThinking } = io
-    const printer = new AnswerPrinter(output, { showThinking, colours: output.isTTY === true })
-    const figures = tellFigures(conversation, output)
     await terminal.stoppable(async (stopped) => {
-      for await (const part of conversation.ask(question, AbortSignal.any([signal, stopped]))) {
-        if (part.type === 'end') printer.end()
-        printer.show(part)
-        figures(part)
-      }
-      printer.end()
+      const either = AbortSignal.any([signal, stopped])
+      await printAnswer(conversation, question, either, { output, notes: output, showThinking })
     })
     output.write('\n')
   }

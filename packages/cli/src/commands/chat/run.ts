@@ -5,12 +5,11 @@ import { defineCommand } from '../flags/define-command.js'
 import { many, one, toggle, wrong } from '../flags/flags.js'
 import { openServer } from '../server/open-server.js'
 import { serverFlags } from '../server/server-flags.js'
-import { AnswerPrinter } from './answer-printer.js'
+import { printAnswer } from './answer-printer.js'
 import { readParameter } from './chat-parameters.js'
 import { Conversation } from './conversation.js'
 import { chatInteractively } from './chat-interactively.js'
 import { readMedia } from './read-media.js'
-import { tellFigures } from './tell-figures.js'
 
 const interrupted = 130
 
@@ -112,13 +111,8 @@ async function answer(
   showThinking: boolean,
 ): Promise<number> {
   const signal = AbortSignal.any([io.signal, brokenPipe(io.stdout)])
-  const printer = new AnswerPrinter(io.stdout, { showThinking, colours: io.stdout.isTTY === true })
-  const figures = tellFigures(conversation, io.stderr)
-  for await (const part of conversation.ask(question, signal)) {
-    printer.show(part)
-    figures(part)
-  }
-  printer.end()
+  const shown = { output: io.stdout, notes: io.stderr, showThinking }
+  await printAnswer(conversation, question, signal, shown)
   return io.signal.aborted ? interrupted : 0
 }
 

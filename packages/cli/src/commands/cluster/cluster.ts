@@ -47,17 +47,17 @@ Tells a worker to take no new requests and to stop after its last one. Requests 
   async run({ flags, words: [id = ''] }, io) {
     await withBus(flags, io, async (bus) => {
       const workers = await workersOn(bus)
-      const ids = workers.map((worker) => worker.id)
-      if (!ids.includes(id)) {
+      const found = workers.find((worker) => worker.id === id)
+      if (found === undefined) {
+        const ids = workers.map((worker) => worker.id)
         const known =
           ids.length === 0 ? 'there are no workers' : `expected one of ${ids.join(', ')}`
         throw wrong(`worker: ${known}, instead got "${id}"${didYouMean(id, ids)}`)
       }
-      const its = workers.find((worker) => worker.id === id)?.protocol
-      if (its !== protocol) {
+      if (found.protocol !== protocol) {
         throw wrong(`worker: ${id} is of another version of cllm, and does not understand this one`)
       }
-      if (workers.find((worker) => worker.id === id)?.state === 'lost') {
+      if (found.state === 'lost') {
         throw wrong(
           `worker: ${id} is lost: its process has ended, and its requests go on elsewhere`,
         )

@@ -16,7 +16,7 @@ import { SharedBatchStore } from '../../batches/shared-batch-store.js'
 import { openClusterKeys } from '../../keys/cluster-keys.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { connectBus } from './connect-bus.js'
-import type { Served } from '../../models/served/served.js'
+import type { Served } from '../../models/served/served-pool.js'
 
 /** A name that no other process has or had. */
 export const processName = (): string => `${hostname()}-${randomBytes(4).toString('hex')}`

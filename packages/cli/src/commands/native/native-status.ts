@@ -9,7 +9,7 @@ import { silentLogger } from '@cllm/core'
 import { configFrom } from '../model/models-folder.js'
 import { thisMachine } from '../../engine/native-library.js'
 import { gpuFolder, nativeFolder } from '../../models/cache-folder.js'
-import type { CommandIo } from '../command-io.js'
+import { type CommandIo, tell } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, toggle, type Values } from '../flags/flags.js'
 import { mkdir } from 'node:fs/promises'
@@ -40,32 +40,21 @@ async function showStatus({ json, config }: Values<typeof flags>, io: CommandIo)
   const isBuiltUsed = gpu === false && engine.native === 'ffi' && build?.library !== undefined
   const runs = engine.native === 'addon' ? 'addon' : isBuiltUsed ? build.info.fastest : 'prebuilt'
   const library = isBuiltUsed ? build.library : null
-  if (json) {
-    const status = {
-      runs,
-      library,
-      gpu,
-      misfit: misfit ?? null,
-      build: build?.info ?? null,
-      folder,
+  const known = { misfit: misfit ?? null, build: build?.info ?? null }
+  const figures = build === undefined ? '' : figuresTable(build.info)
+  const status = { runs, library, gpu, ...known, folder }
+  return tell(io, json, status, () => `${inUse().join('\n')}\n${figures}`)
+
+  function inUse(): readonly [string, string] {
+    if (isBuiltUsed) {
+      const { compiler, flags, builtAt, llamaVersion } = build.info
+      const made = `built on ${builtAt.slice(0, 10)} with ${compiler} (${flags}), ${runs}`
+      return [`llama.cpp ${llamaVersion} computes in ${build.library}`, made]
     }
-    io.stdout.write(`${JSON.stringify(status, undefined, 2)}\n`)
-    return 0
-  }
-  const write = (text: string) => io.stdout.write(`${text}\n`)
-  if (isBuiltUsed) {
-    const { compiler, flags, builtAt, llamaVersion } = build.info
-    write(`llama.cpp ${llamaVersion} computes in ${build.library}`)
-    write(`built on ${builtAt.slice(0, 10)} with ${compiler} (${flags}), ${runs}`)
-  } else {
+    const what = runs === 'addon' ? 'addon' : 'library'
     const where = gpu === false ? 'on the CPU' : `on the GPU (${gpu})`
-    write(
-      `the prebuilt ${runs === 'addon' ? 'addon' : 'library'} of node-llama-cpp computes ${where}`,
-    )
-    write(reason())
+    return [`the prebuilt ${what} of node-llama-cpp computes ${where}`, reason()]
   }
-  if (build !== undefined) io.stdout.write(figuresTable(build.info))
-  return 0
 
   /** Why nothing that was built computes. */
   function reason(): string {

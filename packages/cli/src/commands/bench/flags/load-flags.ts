@@ -7,6 +7,17 @@ function url(value: string): URL {
   throw new Error('expected a URL such as http://127.0.0.1:8080')
 }
 
+/** The flags that say what of a dataset is asked for, and by whom; those of simulations, too. */
+export const datasetFlags = {
+  'shared-prefix': one('SHARE', 'Share of each prompt that is common to its group', share, '0'),
+  'prefix-groups': one('N', 'Number of groups with a common prefix', integer(1), '1'),
+  'time-scale': one('F', "Factor on a trace's times; 0.5 is twice as fast", positive, '1'),
+  'length-scale': one('F', "Factor on a dataset's lengths", positive, '1'),
+  'max-input': one('N', 'Most tokens of a prompt; longer ones are cut', integer(1)),
+  'max-output': one('N', 'Most tokens of an answer; longer ones are cut', integer(1)),
+  tenants: one('SPEC', 'Tenants: a number, or weights such as big=3,small=1', parseTenants),
+} as const
+
 /** The flags that describe a load and its report, for every command that generates load. */
 export const loadFlags = {
   api: many('NAME', `${[...apis.keys()].join(', ')} (default cllm)`),
@@ -31,13 +42,7 @@ export const loadFlags = {
     '128',
   ),
   'output-len': one('LENGTHS', 'Answer tokens, in the same form', parseLengths, '64'),
-  'shared-prefix': one('SHARE', 'Share of each prompt that is common to its group', share, '0'),
-  'prefix-groups': one('N', 'Number of groups with a common prefix', integer(1), '1'),
-  'time-scale': one('F', "Factor on a trace's times; 0.5 is twice as fast", positive, '1'),
-  'length-scale': one('F', "Factor on a dataset's lengths", positive, '1'),
-  'max-input': one('N', 'Most tokens of a prompt; longer ones are cut', integer(1)),
-  'max-output': one('N', 'Most tokens of an answer; longer ones are cut', integer(1)),
-  tenants: one('SPEC', 'Tenants: a number, or weights such as big=3,small=1', parseTenants),
+  ...datasetFlags,
   'cancel-rate': one('SHARE', 'Share of requests that the client cancels midway', share, '0'),
   'slow-readers': one('SHARE', 'Share of requests that are read slowly', share, '0'),
   'slow-read': one('TIME', 'How long a slow reader pauses after each chunk', duration, '200ms'),

@@ -8,22 +8,12 @@ import {
   openDataset,
 } from '@cllm/bench'
 import { wrong, type Values } from '../../flags/flags.js'
-import type { loadFlags } from './load-flags.js'
+import type { datasetFlags, loadFlags } from './load-flags.js'
 
 /** The values of the flags that describe a load. */
 export type LoadFlagValues = Values<typeof loadFlags>
 
-type DatasetFlags = Pick<
-  LoadFlagValues,
-  | 'input-len'
-  | 'output-len'
-  | 'shared-prefix'
-  | 'prefix-groups'
-  | 'time-scale'
-  | 'length-scale'
-  | 'max-input'
-  | 'max-output'
->
+type DatasetFlags = Values<typeof datasetFlags> & Pick<LoadFlagValues, 'input-len' | 'output-len'>
 
 /**
  * The loads that the flags describe, one per level of concurrency or rate.

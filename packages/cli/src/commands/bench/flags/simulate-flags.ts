@@ -3,7 +3,7 @@ import { defaultRouterName } from '@cllm/scheduler'
 import { builtInMachines } from '@cllm/simulation'
 import { many, one } from '../../flags/flags.js'
 import { drain, images, integer, list, positive, share } from '../../flags/values.js'
-import { loadFlags, parseTenants } from './load-flags.js'
+import { datasetFlags, loadFlags, parseTenants } from './load-flags.js'
 
 const machineNames = [...builtInMachines.keys()]
 
@@ -23,13 +23,7 @@ export const simulationFlags = {
   requests: one('N', 'Number of requests (default: all of a trace, else 1,000)', integer(1)),
   'input-len': one('LENGTHS', 'Prompt tokens', parseLengths, '512'),
   'output-len': one('LENGTHS', 'Answer tokens', parseLengths, '128'),
-  'shared-prefix': loadFlags['shared-prefix'],
-  'prefix-groups': loadFlags['prefix-groups'],
-  'time-scale': loadFlags['time-scale'],
-  'length-scale': loadFlags['length-scale'],
-  'max-input': loadFlags['max-input'],
-  'max-output': loadFlags['max-output'],
-  tenants: loadFlags.tenants,
+  ...datasetFlags,
   plugin: many('FILE', 'A plugin with policies, by path or package name'),
   slots: one('N', 'Slots: sequences in memory per machine (default 16)', integer(1, 4096)),
   'ctx-size': one('N', 'Tokens per slot (default: enough for the longest request)', integer(1)),
