@@ -360,7 +360,8 @@ t.test('a call waits for a worker, as a request does', async (t) => {
     void new WorkerHost({ id: 'one', bus: server.connect(), client: own, ...about }).start()
   })
   t.same(await drive(clock, early), await own.tokenize('x'))
-  const directory = new ClusterDirectory(front, { chat: 'fake', '*': 'fake', other: 'none' })
+  const directory = new ClusterDirectory(front, { chat: 'fake', '*': null, other: 'none' })
+  t.equal(directory.nameOf('any'), 'fake', 'which is the default one')
   t.match(directory.status('chat'), { name: 'fake', state: 'loaded', aliases: ['chat'] })
   t.same(directory.status().aliases, ['chat'])
 

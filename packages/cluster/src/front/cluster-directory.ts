@@ -6,12 +6,12 @@ import { whyIncompatible } from './read-record.js'
 
 /** The models of a cluster, as the transports of a front see them; they come with their workers. */
 export class ClusterDirectory implements ClosableDirectory {
-  readonly #aliases: ReadonlyMap<string, string>
+  readonly #aliases: ReadonlyMap<string, string | null>
 
   constructor(
     private readonly front: ClusterFront,
-    /** The names of models by their other names. */
-    aliases: Readonly<Record<string, string>> = {},
+    /** The names of models by their other names; null: of the default one. */
+    aliases: Readonly<Record<string, string | null>> = {},
   ) {
     this.#aliases = new Map(Object.entries(aliases))
   }
@@ -48,7 +48,7 @@ export class ClusterDirectory implements ClosableDirectory {
       users: 0,
       waiting: 0,
       info,
-      aliases: aliasesOf(name, this.#aliases),
+      aliases: aliasesOf(name, this.list(), this.#aliases),
       expiresAt: undefined,
       error: this.#whyNone(name),
     }

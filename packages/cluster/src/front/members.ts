@@ -45,14 +45,8 @@ export class Members {
 
   add(record: WorkerRecord, link: NamedChannel<ToWorker, FromWorker>): Member {
     const { state } = record
-    const member: Member = {
-      record,
-      link,
-      state,
-      isMigrating: false,
-      clients: 0,
-      report: undefined,
-    }
+    const unknown = { isMigrating: false, clients: 0, report: undefined }
+    const member: Member = { record, link, state, ...unknown }
     this.#members.set(record.id, member)
     return member
   }

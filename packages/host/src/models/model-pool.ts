@@ -27,8 +27,8 @@ import { aliasesOf, type ClosableDirectory, resolveModelName } from '../server/s
 export interface ModelPoolParts {
   /** The first one is the default. */
   readonly models: readonly LoadableModel[]
-  /** Further names of models; `*` matches every unknown name. */
-  readonly aliases?: Readonly<Record<string, string>>
+  /** Further names of models, null for the default one; `*` matches every unknown name. */
+  readonly aliases?: Readonly<Record<string, string | null>>
   /** Decides which models are in memory. Default: {@link lru}. */
   readonly scheduler?: { readonly name: string; readonly policy: ModelScheduler }
   /** Words that the status of each model has; default: none. */
@@ -50,7 +50,7 @@ export interface ModelPoolParts {
  */
 export class ModelPool implements ClosableDirectory {
   readonly #models = new Map<string, PooledModel>()
-  readonly #aliases: ReadonlyMap<string, string>
+  readonly #aliases: ReadonlyMap<string, string | null>
   readonly #tags: readonly string[]
   readonly #loader: ModelLoader
   readonly #clock: Clock
@@ -88,7 +88,8 @@ export class ModelPool implements ClosableDirectory {
 
   status(id?: string): ModelStatus {
     const { status } = this.#find(id)
-    return { ...status, aliases: aliasesOf(status.name, this.#aliases), tags: this.#tags }
+    const aliases = aliasesOf(status.name, this.list(), this.#aliases)
+    return { ...status, aliases, tags: this.#tags }
   }
 
   async unload(id: string): Promise<void> {

@@ -57,17 +57,20 @@ const anyName = '*'
 /**
  * The name of the model that is meant: by default the first. A name may end with `:latest`, as Ollama's
  * lists have it. Throws `model_not_found`.
+ *
+ * @param aliases - names by other names; null: the first
  */
 export function resolveModelName(
   names: readonly string[],
-  aliases: ReadonlyMap<string, string>,
+  aliases: ReadonlyMap<string, string | null>,
   id: string | undefined,
 ): string {
   const name = id ?? names[0] ?? ''
   if (names.includes(name)) return name
   const untagged = name.replace(/:latest$/, '')
   if (names.includes(untagged)) return untagged
-  const meant = aliases.get(name) ?? aliases.get(untagged) ?? aliases.get(anyName)
+  const alias = [name, untagged, anyName].find((one) => aliases.has(one))
+  const meant = alias === undefined ? undefined : (aliases.get(alias) ?? names[0])
   if (meant !== undefined && names.includes(meant)) return meant
   const known = [...names, ...aliases.keys()].join(', ')
   const message = `model: expected one of ${known}, instead got "${name.slice(0, 100)}"`
@@ -75,7 +78,11 @@ export function resolveModelName(
 }
 
 /** The other names of a model; not those that match every unknown name. */
-export const aliasesOf = (name: string, aliases: ReadonlyMap<string, string>): string[] =>
+export const aliasesOf = (
+  name: string,
+  [first]: readonly string[],
+  aliases: ReadonlyMap<string, string | null>,
+): string[] =>
   [...aliases]
-    .filter(([alias, meant]) => meant === name && alias !== anyName)
+    .filter(([alias, meant]) => (meant ?? first) === name && alias !== anyName)
     .map(([alias]) => alias)

@@ -460,13 +460,17 @@ t.test('memory', async (t) => {
 t.test('aliases', async (t) => {
   const clock = new SimulatedClock()
   const models = ['a', 'b'].map((name) => new FakeModel(name, { clock, inMemory: [] }))
-  const aliased = new ModelPool({ models, clock, aliases: { small: 'b' } })
+  const aliased = new ModelPool({ models, clock, aliases: { small: 'b', usual: null } })
+  t.equal(aliased.nameOf('usual'), 'a')
+  t.same(aliased.status('a').aliases, ['usual'])
   t.equal(aliased.nameOf('small'), 'b')
   t.equal(aliased.nameOf(), 'a')
   t.equal(aliased.nameOf('b:latest'), 'b', 'as lists of Ollama have it')
   t.equal(aliased.nameOf('small:latest'), 'b')
   t.throws(() => aliased.nameOf('large:latest'), { message: /instead got "large:latest"/ })
-  t.throws(() => aliased.nameOf('large'), { message: /one of a, b, small, instead got "large"/ })
+  t.throws(() => aliased.nameOf('large'), {
+    message: /one of a, b, small, usual, instead got "large"/,
+  })
   const any = new ModelPool({ models, clock, aliases: { '*': 'b' } })
   t.same(
     ['a', 'large', undefined].map((name) => any.nameOf(name)),

@@ -40,10 +40,7 @@ export async function servedByCluster(
   const bus = await connectBus(config.cluster, logger)
   const batches = config.cluster.batches ? await openSharedBatches(bus, logger) : undefined
   const front = new ClusterFront({ id: processName(), bus, router: createRouter, logger })
-  const aliases = Object.fromEntries(
-    Object.entries(config.models.aliases).map(([alias, name]) => [alias, name ?? alias]),
-  )
-  const models = new ClusterDirectory(front, aliases)
+  const models = new ClusterDirectory(front, config.models.aliases)
   const directory = new NamedModels(models, {
     adapterSetOf: (name) => new AdapterSet(models.status(name).info?.adapters),
     fixed: 'the workers of a cluster have the adapters that each is started with: --lora',

@@ -57,7 +57,7 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
   const death = new Promise<string>((resolve) => (die = resolve))
   const pool = new ModelPool({
     models,
-    aliases: aliasesOf(config, names),
+    aliases: config.models.aliases,
     tags: config.models.tags,
     scheduler: { name: scheduler, policy },
     options: optionsOf(config, isSingle),
@@ -83,12 +83,6 @@ export function servedPool(loaded: LoadedConfig, io: CommandIo, parts: LoadingPa
     },
     setLogLevel: (level) => sources.setLogLevel(level),
   }
-}
-
-function aliasesOf({ models }: CllmConfig, [first = '']: readonly string[]) {
-  return Object.fromEntries(
-    Object.entries(models.aliases).map(([alias, name]) => [alias, name ?? first]),
-  )
 }
 
 function optionsOf({ models, scheduler, engine }: CllmConfig, isSingle: boolean) {
