@@ -76,7 +76,7 @@ async function start(settings: EngineSettings): Promise<void> {
     const cacheRamBytes = cacheSize(cache.ram, availableMemory(settings.heldBytes), sharers)
     const options = { ...settings.options, cacheRamBytes }
     const { logger: _, ...parts } = use
-    const made = {
+    const engine = createEngine({
       backend,
       learned,
       ...draftBackend,
@@ -86,9 +86,6 @@ async function start(settings: EngineSettings): Promise<void> {
       options,
       registry,
       use: parts,
-    }
-    const engine = createEngine({
-      ...made,
       ...stateFilesOf(cache, cacheRamBytes, logger),
       counts: false,
     })

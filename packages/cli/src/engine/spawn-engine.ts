@@ -2,6 +2,7 @@ import { fork, type ChildProcess } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import {
   CllmError,
+  defined,
   type AdapterSource,
   type EngineInfo,
   type Logger,
@@ -87,8 +88,7 @@ export async function spawnEngine(
   const client = new SupervisedEngineClient({
     start,
     options: { ...limitsOf(settings), ...supervisor },
-    ...(logger === undefined ? {} : { logger }),
-    ...(recorder === undefined ? {} : { recorder }),
+    ...defined({ logger, recorder }),
   })
   // The child ends when its parent ends, but not while it hangs.
   const hasEnded = killAtExit(() => void child?.kill('SIGKILL'))
@@ -146,10 +146,7 @@ export function asLoaded({ client, info, ended, kill }: EngineProcess): LoadedMo
 /** The limits that also apply while there is no engine. */
 function limitsOf({ options }: EngineSettings): Partial<SupervisorOptions> {
   const { maxQueuedRequests, requestTimeoutMs } = options
-  return {
-    ...(maxQueuedRequests === undefined ? {} : { maxQueuedRequests }),
-    ...(requestTimeoutMs === undefined ? {} : { requestTimeoutMs }),
-  }
+  return defined({ maxQueuedRequests, requestTimeoutMs })
 }
 
 /** Other backends have Node's usual thread pool. */

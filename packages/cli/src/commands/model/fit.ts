@@ -2,7 +2,13 @@ import { gpuDevices, type GpuDevices, type ModelShape } from '@cllm/backend-llam
 import { CllmError, silentLogger } from '@cllm/core'
 import { textTable } from '../../process/text-table.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
-import { memoryFor, fitsOn, layersOf, mostLayers } from '../../models/catalog/memory-of.js'
+import {
+  memoryFor,
+  fitsOn,
+  layersOf,
+  mostLayers,
+  type Sizes,
+} from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { tell } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
@@ -114,11 +120,6 @@ function legend(available: number, devices: GpuDevices | undefined): string {
     `layers that fit on ${names.join(' and ') || 'the GPU'} (${kind}, ${formatBytes(free.vram)} ` +
     `free; the rest in the ${memory}), for \`--gpu-layers\`; ✗ does not fit`
   )
-}
-
-interface Sizes {
-  readonly contextSize: number
-  readonly slots: number
 }
 
 /** A command with sizes that fit and that most people need: up to 8 slots of up to 8,192 tokens. */

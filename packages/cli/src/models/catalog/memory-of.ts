@@ -30,6 +30,13 @@ export function shapeOf({ shape, bytes, projector }: CatalogEntry): ModelShape |
   }
 }
 
+/** How large a server is. */
+export interface Sizes {
+  readonly slots: number
+  /** Tokens of each slot. */
+  readonly contextSize: number
+}
+
 /** Bytes of a model with this many slots of this many tokens each. */
 export function memoryFor(shape: ModelShape, slots: number, contextSize: number): number {
   return planMemory(shape, { ...usualMemory, slots, contextSize }).total
@@ -55,7 +62,7 @@ export const layersOf = ({ layers }: ModelShape): number => layers + 1
 export function memoryOn(
   shape: ModelShape,
   gpuLayers: number,
-  settings: { readonly slots: number; readonly contextSize: number },
+  settings: Sizes,
 ): { readonly gpu: number; readonly ram: number } {
   const { weights, slots, compute } = planMemory(shape, { ...usualMemory, ...settings })
   const onGpu =
@@ -69,7 +76,7 @@ export function memoryOn(
 export function fitsOn(
   shape: ModelShape,
   gpuLayers: number,
-  settings: { readonly slots: number; readonly contextSize: number },
+  settings: Sizes,
   { ram, gpu }: Place,
 ): boolean {
   const needed = memoryOn(shape, gpuLayers, settings)
@@ -79,11 +86,7 @@ export function fitsOn(
 }
 
 /** The most layers with which it fits; undefined: it does not, however many. */
-export function mostLayers(
-  shape: ModelShape,
-  settings: { readonly slots: number; readonly contextSize: number },
-  place: Place,
-): number | undefined {
+export function mostLayers(shape: ModelShape, settings: Sizes, place: Place): number | undefined {
   for (let layers = layersOf(shape); layers >= 0; layers--) {
     if (fitsOn(shape, layers, settings, place)) return layers
   }

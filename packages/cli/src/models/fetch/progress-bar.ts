@@ -2,6 +2,7 @@ import type { Output } from '../../commands/command-io.js'
 import { meterOn } from '../../process/terminal-bar.js'
 import type { FetchProgress } from './fetch-progress.js'
 import { formatBytes } from '../format-bytes.js'
+import { resolveModel, type ResolvedModel, type ResolveModelOptions } from '../resolve-model.js'
 
 /** Shows the progress of fetching a model. */
 export interface ProgressDisplay {
@@ -54,5 +55,23 @@ export function progressDisplay(output: Output): ProgressDisplay {
           break
       }
     },
+  }
+}
+
+/**
+ * Calls {@link resolveModel} and shows its progress on `output`.
+ *
+ * @throws the errors of `resolveModel`
+ */
+export async function pullModel(
+  spec: string,
+  output: Output,
+  options: Omit<ResolveModelOptions, 'onProgress'> = {},
+): Promise<ResolvedModel> {
+  const { show, close } = progressDisplay(output)
+  try {
+    return await resolveModel(spec, { ...options, onProgress: show })
+  } finally {
+    close()
   }
 }

@@ -18,7 +18,7 @@ import {
 import { hasMediaLibrary } from '../../engine/native-library.js'
 import { openUnloadedStates, type UnloadedStates } from '../../engine/memory/unloaded-states.js'
 import { isDraftModel } from '../../plugins/check-choices.js'
-import { pullModel } from '../pull-model.js'
+import { pullModel } from '../fetch/progress-bar.js'
 import {
   mayHaveProjector,
   modelName,
