@@ -37,17 +37,6 @@ export const twoCores: UniformCosts = {
   perLonePair: 0.0146,
 }
 
-/** A guess at the same model on a large GPU. */
-export const gpu: UniformCosts = {
-  single: 4,
-  base: 5,
-  perToken: 0.03,
-  perSequence: 0.1,
-  perRead: 0.0001,
-  perPair: 0.00001,
-  perLonePair: 0.00001,
-}
-
 /** Tokens that attention computes at once. */
 export const tile = 64
 

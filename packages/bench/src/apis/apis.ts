@@ -220,7 +220,7 @@ function readChunk(
   return {
     // The first chunk of a chat has a role and no text: no token.
     ...(text === undefined || text === '' ? {} : { text, tokens: 1 }),
-    ...(usage === undefined ? {} : { usage }),
+    ...defined({ usage }),
   }
 }
 

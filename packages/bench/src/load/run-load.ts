@@ -48,11 +48,11 @@ export async function runLoad(
   const loadRun = new LoadRun(target, load, run)
   await loadRun.done()
   delay.disable()
-  const stopped = loadRun.stopped
+  const { records, stopped, laps } = loadRun
   return {
-    records: loadRun.records.sort((a, b) => a.index - b.index),
-    ...(stopped === undefined ? {} : { stopped }),
-    laps: loadRun.laps,
+    records: records.sort((a, b) => a.index - b.index),
+    ...defined({ stopped }),
+    laps,
     eventLoopP99Ms: Math.max(0, delay.percentile(99) / 1e6 - 1),
   }
 }
@@ -191,7 +191,7 @@ class LoadRun {
       signal: this.#interrupt.signal,
       timeoutMs,
       slowReadMs,
-      ...(cancelAfter === undefined ? {} : { cancelAfter }),
+      ...defined({ cancelAfter }),
     })
     this.records.push({
       index,

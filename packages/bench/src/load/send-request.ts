@@ -1,5 +1,6 @@
-import { request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
+import { defined } from '@cllm/core'
 import type { Ask } from '../apis/apis.js'
 import type { Outcome, RequestFailure } from '../metrics/run-record.js'
 import { Answer } from './answer.js'
@@ -19,12 +20,15 @@ export interface SendOptions {
   readonly slowReadMs?: number
 }
 
-/** The outcome of a request. */
-export interface SendResult {
-  readonly sentMs: number
-  readonly endMs: number
+interface Ending {
   readonly outcome: Outcome
   readonly failure?: RequestFailure
+}
+
+/** The outcome of a request. */
+export interface SendResult extends Ending {
+  readonly sentMs: number
+  readonly endMs: number
   readonly answer: Answer
 }
 
@@ -50,44 +54,42 @@ function sendOnce(target: Target, ask: Ask, options: SendOptions): Promise<SendR
   return new Promise((resolve) => {
     const sentMs = now()
     let settled = false
-    const settle = (result: 'stale' | (() => Omit<SendResult, 'sentMs' | 'endMs' | 'answer'>)) => {
+    const settle = (result: 'stale' | Ending) => {
       if (settled) return
       settled = true
       clearTimeout(timer)
       signal.removeEventListener('abort', interrupt)
-      if (result === 'stale') resolve(result)
-      else resolve({ sentMs, endMs: now(), answer, ...result() })
+      resolve(result === 'stale' ? result : { sentMs, endMs: now(), answer, ...result })
     }
     const leave = (outcome: Outcome, failure?: RequestFailure) => {
-      settle(() => ({ outcome, ...(failure === undefined ? {} : { failure }) }))
+      settle({ outcome, ...defined({ failure }) })
       request.destroy()
     }
     const interrupt = () => leave('interrupted')
     const fail = (kind: string, message: string) => leave('failed', { kind, message })
 
-    const request = start(target, {
-      path: urlOf(target, api.path),
-      headers: {
-        ...headers,
-        ...(ask.tenant === '' ? {} : { 'x-cllm-tenant': ask.tenant }),
-        'content-length': Buffer.byteLength(body),
-      },
-      agent,
-      onResponse(response) {
-        if (response.statusCode !== 200) {
-          readFailure(response, (message) => fail(`http_${response.statusCode}`, message))
-          return
-        }
-        response.setEncoding('utf8')
-        response.on('data', (text: string) => {
-          answer.feed(text)
-          if (answer.failure !== undefined) leave('failed', answer.failure)
-          else if (answer.arrivalsMs.length >= cancelAfter && !answer.ended) leave('cancelled')
-          else if (slowReadMs > 0) rest(response, slowReadMs)
-        })
-        response.on('end', () => settle(() => ending(answer, response)))
-        response.on('error', (error) => fail('disconnected', error.message))
-      },
+    const send = target.url.protocol === 'https:' ? httpsRequest : httpRequest
+    const all = {
+      'content-type': 'application/json',
+      ...headers,
+      ...(ask.tenant === '' ? {} : { 'x-cllm-tenant': ask.tenant }),
+      'content-length': Buffer.byteLength(body),
+    }
+    const request = send(urlOf(target, api.path), { method: 'POST', headers: all, agent })
+    request.on('response', (response) => {
+      response.setEncoding('utf8')
+      if (response.statusCode !== 200) {
+        readFailure(response, (message) => fail(`http_${response.statusCode}`, message))
+        return
+      }
+      response.on('data', (text: string) => {
+        answer.feed(text)
+        if (answer.failure !== undefined) leave('failed', answer.failure)
+        else if (answer.arrivalsMs.length >= cancelAfter && !answer.ended) leave('cancelled')
+        else if (slowReadMs > 0) rest(response, slowReadMs)
+      })
+      response.on('end', () => settle(ending(answer, response)))
+      response.on('error', (error) => fail('disconnected', error.message))
     })
     const timer = setTimeout(() => fail('timeout', `no end after ${timeoutMs} ms`), timeoutMs)
     signal.addEventListener('abort', interrupt)
@@ -101,23 +103,7 @@ function sendOnce(target: Target, ask: Ask, options: SendOptions): Promise<SendR
   })
 }
 
-interface Start {
-  readonly path: URL
-  readonly headers: Readonly<Record<string, string | number>>
-  readonly agent: Target['agent']
-  readonly onResponse: (response: IncomingMessage) => void
-}
-
-function start(target: Target, { path, headers, agent, onResponse }: Start): ClientRequest {
-  const request = target.url.protocol === 'https:' ? httpsRequest : httpRequest
-  const all = { 'content-type': 'application/json', ...headers }
-  return request(path, { method: 'POST', headers: all, agent }, onResponse)
-}
-
-function ending(
-  answer: Answer,
-  response: IncomingMessage,
-): { outcome: Outcome; failure?: RequestFailure } {
+function ending(answer: Answer, response: IncomingMessage): Ending {
   const failed = (kind: string, message: string) =>
     ({ outcome: 'failed', failure: { kind, message } }) as const
   const type = response.headers['content-type'] ?? 'no content type'
@@ -131,7 +117,6 @@ function ending(
 /** Reads the body of a refusal, at most 2,000 characters. */
 function readFailure(response: IncomingMessage, onMessage: (message: string) => void): void {
   let text = ''
-  response.setEncoding('utf8')
   response.on('data', (chunk: string) => (text = (text + chunk).slice(0, 2000)))
   const end = () => onMessage(text.trim() === '' ? 'no explanation' : text.trim())
   response.on('end', end)

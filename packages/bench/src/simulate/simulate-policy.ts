@@ -130,7 +130,7 @@ function recordOf(
     endMs: endedAt ?? tokenTimes.at(-1) ?? request.arrival,
     ...endOf(result),
     arrivedTokens: tokenTimes.length,
-    ...(usage === undefined ? {} : { usage }),
+    ...defined({ usage }),
     asked: { inputTokens, outputTokens },
     slowReader: false,
   }

@@ -26,8 +26,8 @@ export const random = defineOrder({
   create: ({ seed, patience }) => boundedOvertaking(new WaitingHeap(drawing(seed)), patience),
 })
 
-/** Mulberry32 by Tommy Ettinger (public domain): numbers from 0 to 2³². */
-function drawing(seed: number): () => number {
+/** Draws whole numbers from 0 to below 2³² that depend on the seed alone: Mulberry32 by Tommy Ettinger (public domain). */
+export function drawing(seed: number): () => number {
   let state = seed | 0
   return () => {
     state = (state + 0x6d2b79f5) | 0

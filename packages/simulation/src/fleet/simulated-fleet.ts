@@ -159,9 +159,8 @@ export class SimulatedFleet implements RequestService {
     const { media, messages, model: _, ...request } = placed.request
     placed.machine = machine
     const elapsedMs = this.parts.clock.now() - arrival
-    const first = firstTokenMs === undefined ? {} : { firstTokenMs }
     const progress = isAccepted
-      ? { continued: { tokens: [...answer], elapsedMs, ...first } }
+      ? { continued: { tokens: [...answer], elapsedMs, ...defined({ firstTokenMs }) } }
       : elapsedMs > 0
         ? { arrivedMsAgo: elapsedMs }
         : {}

@@ -16,7 +16,7 @@ import {
   serveIntruder,
   throughput,
 } from '../../loads.js'
-import { equalPasses, gpu, type Machine, twoCores } from '@cllm/simulation'
+import { equalPasses, type Machine, twoCores } from '@cllm/simulation'
 
 /** What llama-server does: every step computes every prompt there is, up to the batch size. */
 const allAtOnce = defineBatching({
@@ -127,7 +127,16 @@ t.test('a long prompt among four streams', async (t) => {
 })
 
 t.test('a GPU: longer chunks, no stall', async (t) => {
-  const fast = equalPasses(gpu)
+  // A guess at the same model on a large one.
+  const fast = equalPasses({
+    single: 4,
+    base: 5,
+    perToken: 0.03,
+    perSequence: 0.1,
+    perRead: 0.0001,
+    perPair: 0.00001,
+    perLonePair: 0.00001,
+  })
   const longest = { tokens: 0 }
   const onPlan = ({ run }: Plan): void => {
     const chunk = run.find(({ id }) => id === 'intruder')

@@ -39,35 +39,7 @@ export interface Notice {
 }
 
 /** The chat: the conversation that is shown, the others, and what can be done with them. */
-export interface Chat {
-  readonly conversation: Conversation
-  readonly others: readonly Conversation[]
-  /** The turns whose answers are coming. */
-  readonly coming: ReadonlySet<string>
-  /** Whether any is, so that nothing else can be asked. */
-  readonly isBusy: boolean
-  readonly notice: Notice | undefined
-  readonly dismiss: () => void
-  readonly send: (text: string, files?: readonly Attachment[]) => void
-  /** Another question in the place of this one. */
-  readonly edit: (turn: Turn, text: string) => void
-  /** What the calls of a turn gave; given once more, it takes the place of what it was. */
-  readonly giveResults: (calls: string, results: readonly ToolResult[]) => void
-  /** Another answer in the place of this one. */
-  readonly regenerate: (turn: Turn) => void
-  /** Goes on with an answer that was cut off. */
-  readonly goOn: (turn: Turn) => void
-  readonly stop: () => void
-  readonly show: (branch: Turn) => void
-  readonly open: (conversation: Conversation | undefined) => void
-  readonly mark: (
-    conversation: Conversation,
-    change: Pick<Partial<Conversation>, 'title' | 'pinned'>,
-  ) => void
-  readonly remove: (conversation: Conversation) => void
-  /** Takes in files that conversations were saved in. */
-  readonly take: (files: readonly File[]) => Promise<void>
-}
+export type Chat = ReturnType<typeof useChat>
 
 /**
  * The state of the chat.
@@ -75,11 +47,7 @@ export interface Chat {
  * @param all - what each question is asked with: once, or twice to compare
  * @param models - the names of the models, the default first
  */
-export function useChat(
-  server: Server,
-  all: readonly ChatSettings[],
-  models: readonly string[],
-): Chat {
+export function useChat(server: Server, all: readonly ChatSettings[], models: readonly string[]) {
   const [conversation, setShown] = useState(() => emptyConversation(newId(), Date.now()))
   const [others, setOthers] = useState<readonly Conversation[]>([])
   const [coming, setComing] = useState<ReadonlySet<string>>(new Set())
@@ -165,25 +133,33 @@ export function useChat(
   return {
     conversation,
     others,
+    /** The turns whose answers are coming. */
     coming,
+    /** Whether any is, so that nothing else can be asked. */
     isBusy,
     notice,
-    dismiss: () => setNotice(undefined),
-    send: (text, files = []) => question(current.current.leaf, text, files),
-    edit: (turn, text) => question(turn.parent, text, turn.files ?? []),
-    giveResults: (parent, results) => tell({ parent, role: 'tool', content: '', results }),
-    regenerate(turn) {
+    dismiss: (): void => setNotice(undefined),
+    send: (text: string, files: readonly Attachment[] = []): void =>
+      question(current.current.leaf, text, files),
+    /** Another question in the place of this one. */
+    edit: (turn: Turn, text: string): void => question(turn.parent, text, turn.files ?? []),
+    /** What the calls of a turn gave; given once more, it takes the place of what it was. */
+    giveResults: (calls: string, results: readonly ToolResult[]): void =>
+      tell({ parent: calls, role: 'tool', content: '', results }),
+    /** Another answer in the place of this one. */
+    regenerate(turn: Turn): void {
       if (!isBusy) answer({ ...current.current, leaf: turn.parent }, all)
     },
-    goOn(turn) {
+    /** Goes on with an answer that was cut off. */
+    goOn(turn: Turn): void {
       const [settings] = all
       if (isBusy || settings === undefined) return
       const model = turn.model ?? settings.model
       void run(current.current, turn.id, models.includes(model) ? { ...settings, model } : settings)
     },
     stop,
-    show: (turn) => change(withBranch(current.current, turn.id)),
-    open(other) {
+    show: (branch: Turn): void => change(withBranch(current.current, branch.id)),
+    open(other: Conversation | undefined): void {
       stop()
       const before = current.current
       if (other === undefined) change(emptyConversation(newId(), Date.now()))
@@ -193,11 +169,11 @@ export function useChat(
         })
       }
     },
-    mark(other, changed) {
+    mark(other: Conversation, changed: Pick<Partial<Conversation>, 'title' | 'pinned'>): void {
       if (other.id === current.current.id) change({ ...current.current, ...changed })
       void store({ ...other, ...changed })
     },
-    remove(other) {
+    remove(other: Conversation): void {
       void forget(other.id).then(refresh)
       if (other.id === current.current.id) change(emptyConversation(newId(), Date.now()))
       const undo = (): void => {
@@ -206,7 +182,8 @@ export function useChat(
       }
       setNotice({ text: `“${other.title}” is deleted`, undo })
     },
-    async take(files) {
+    /** Takes in files that conversations were saved in. */
+    async take(files: readonly File[]): Promise<void> {
       for (const file of files) {
         try {
           for (const each of parseConversations(await file.text())) await store(each)

@@ -3,20 +3,11 @@ import type { LabMessage } from './lab-worker.js'
 import type { LabJob } from './lab-job.js'
 import type { LabResult } from './run-lab.js'
 
-/** The lab's work: what is done, and what came of it. */
-export interface Lab {
-  readonly results: readonly LabResult[]
-  readonly problems: readonly string[]
-  readonly isRunning: boolean
-  readonly run: (job: LabJob) => void
-  readonly stop: () => void
-}
-
 const notLoaded =
   'The lab could not be loaded: the server is away, or is another version. Reload the page.'
 
-/** Runs jobs in a worker, so that the page goes on meanwhile. */
-export function useLab(): Lab {
+/** Runs jobs in a worker, so that the page goes on meanwhile, and has what came of them. */
+export function useLab() {
   const [results, setResults] = useState<readonly LabResult[]>([])
   const [problems, setProblems] = useState<readonly string[]>([])
   const [isRunning, setRunning] = useState(false)

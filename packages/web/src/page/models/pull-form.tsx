@@ -14,15 +14,10 @@ interface Progress {
 }
 
 /** The model that is being fetched, or was last. */
-export interface Pull {
-  readonly name: string
-  readonly progress: Progress
-  readonly isRunning: boolean
-  readonly start: (name: string) => void
-}
+export type Pull = ReturnType<typeof usePull>
 
 /** Fetches models, one at a time; it goes on while another page is shown. */
-export function usePull(server: Server): Pull {
+export function usePull(server: Server) {
   const [name, setName] = useState('')
   const [progress, setProgress] = useState<Progress>({})
   const [isRunning, setRunning] = useState(false)
@@ -40,7 +35,7 @@ export function usePull(server: Server): Pull {
     }
     setRunning(false)
   }
-  return { name, progress, isRunning, start: (model) => void pull(model) }
+  return { name, progress, isRunning, start: (model: string) => void pull(model) }
 }
 
 /** Fetches a model by its name, and shows how far that is. */

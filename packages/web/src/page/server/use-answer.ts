@@ -2,7 +2,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { isRefusal, ServerError, useServer } from './server.js'
 
 /** When a route is asked again. */
-export interface Looks<T> {
+interface Looks<T> {
   /** Milliseconds from the end of a look to the next one. Default: it is asked once. */
   readonly everyMs?: number
   /** Whether there will be something new after this answer. Default: always. */
@@ -11,22 +11,17 @@ export interface Looks<T> {
   readonly again?: unknown
 }
 
-/** What a route answered last, and why it does not now. */
-export interface Answer<T> {
-  readonly answer: T | undefined
-  readonly problem: string | undefined
-}
-
 /**
  * Asks a route of the server at once and, while this part of the page is shown, again and again, until the
  * server refuses or knows nothing of it.
  *
  * @param path - undefined: nothing is asked
+ * @returns what it answered last, and why it does not now
  */
 export function useAnswer<T>(
   path: string | undefined,
   { everyMs, goesOn = () => true, again }: Looks<T> = {},
-): Answer<T> {
+) {
   const server = useServer()
   const [answer, setAnswer] = useState<T>()
   const [problem, setProblem] = useState<string>()

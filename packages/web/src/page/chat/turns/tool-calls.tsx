@@ -6,34 +6,31 @@ import { useServer } from '../../server/server.js'
 import type { ToolCall, ToolResult } from '../conversation.js'
 
 /** A call that a model made, as far as it has come. */
-export function Call({ call }: { readonly call: ToolCall }): JSX.Element {
+export const Call = ({ call: { name, arguments: given } }: { readonly call: ToolCall }) => (
+  <Part what="Calls" name={name} label={`Arguments of ${name}`} text={pretty(given)} />
+)
+
+/** What calls gave, as it was typed in. */
+export const Results = ({ results }: { readonly results: readonly ToolResult[] }) =>
+  results.map(({ name, content }, index) => (
+    <Part key={index} what="Result of" name={name} label={`Result of ${name}`} text={content} />
+  ))
+
+function Part({
+  what,
+  name,
+  label,
+  text,
+}: Readonly<Record<'what' | 'name' | 'label' | 'text', string>>): JSX.Element {
   return (
     <details class="call" open>
       <summary>
-        Calls <code>{call.name}</code>
+        {what} <code>{name}</code>
       </summary>
-      <pre tabIndex={0} role="region" aria-label={`Arguments of ${call.name}`}>
-        {pretty(call.arguments)}
+      <pre tabIndex={0} role="region" aria-label={label}>
+        {text}
       </pre>
     </details>
-  )
-}
-
-/** What calls gave, as it was typed in. */
-export function Results({ results }: { readonly results: readonly ToolResult[] }): JSX.Element {
-  return (
-    <>
-      {results.map(({ name, content }, index) => (
-        <details class="call" key={index} open>
-          <summary>
-            Result of <code>{name}</code>
-          </summary>
-          <pre tabIndex={0} role="region" aria-label={`Result of ${name}`}>
-            {content}
-          </pre>
-        </details>
-      ))}
-    </>
   )
 }
 

@@ -1,3 +1,4 @@
+import { drawing } from '@cllm/scheduler'
 import { promptIds, type SimulatedRequest } from '@cllm/simulation'
 
 /** A load to try policies with. */
@@ -28,7 +29,8 @@ export const usualLoad: MadeLoad = {
 /** The requests of a made load. The same load makes the same requests. */
 export function madeRequests(load: MadeLoad): SimulatedRequest[] {
   const { promptTokens, answerTokens, sharedTokens, tenants, rate } = load
-  const random = randomNumbers(load.seed)
+  const draw = drawing(load.seed)
+  const random = (): number => draw() / 2 ** 32
   let arrival = 0
   return Array.from({ length: load.requests }, (_, index) => {
     arrival += (-Math.log(1 - random()) / rate) * 1000
@@ -47,15 +49,4 @@ export function madeRequests(load: MadeLoad): SimulatedRequest[] {
       tenant: `tenant ${Math.floor(random() ** 2 * tenants) + 1}`,
     }
   })
-}
-
-/** Mulberry32: numbers from 0 to 1 that depend on the seed alone. */
-function randomNumbers(seed: number): () => number {
-  let state = seed >>> 0
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
-  }
 }
