@@ -81,8 +81,6 @@ export class KnownWorker implements WorkerView {
   constructor(
     readonly id: string,
     private readonly table: WorkerGroup,
-    /** Its place among all workers, in the order in which they came. */
-    public index: number,
     report: WorkerReport,
     now: number,
   ) {

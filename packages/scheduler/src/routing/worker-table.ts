@@ -16,8 +16,6 @@ export class WorkerTable {
   question = 1
   #isAnswered = false
   readonly #workers = new Map<string, KnownWorker>()
-  /** The reported costs, one list for each cost in the order of the workers; NaN: not measured. */
-  readonly #costs = new Map<Cost, number[]>(costNames.map((cost) => [cost, []]))
   #eligible: readonly KnownWorker[] | undefined
   #sorted: KnownWorker[] | undefined
   #placements = 0
@@ -52,13 +50,9 @@ export class WorkerTable {
     this.#fronts = undefined
     this.unseen.onReport(id, report.seen, now)
     const known = this.#workers.get(id)
-    if (known !== undefined) {
-      this.#noteCosts(known.index, report)
-      return known.update(report, now, report.seen[this.front] ?? 0)
-    }
-    const index = this.#workers.size
-    this.#workers.set(id, new KnownWorker(id, this, index, report, now))
-    this.#noteCosts(index, report)
+    this.#noteCosts(known?.report, report)
+    if (known !== undefined) return known.update(report, now, report.seen[this.front] ?? 0)
+    this.#workers.set(id, new KnownWorker(id, this, report, now))
     this.#changed()
   }
 
@@ -69,13 +63,7 @@ export class WorkerTable {
     if (gone === undefined) return
     gone.hold([])
     this.#workers.delete(id)
-    for (const list of this.#costs.values()) list.length = 0
-    for (const [index, worker] of [...this.#workers.values()].entries()) {
-      worker.index = index
-      this.#noteCosts(index, worker.report)
-    }
-    this.#usual = {}
-    this.version++
+    this.#noteCosts(gone.report, undefined)
     this.#isAnswered = false
     this.#fronts = undefined
     this.#changed()
@@ -149,20 +137,18 @@ export class WorkerTable {
     const known = this.#usual[cost]
     if (known !== undefined) return known
     let [sum, count] = [0, 0]
-    for (const value of this.#costs.get(cost)!) {
-      if (Number.isNaN(value)) continue
+    for (const { report } of this.#workers.values()) {
+      const value = report[cost]
+      if (value === undefined) continue
       sum += value
       count++
     }
     return (this.#usual[cost] = count === 0 ? prior[cost] : sum / count)
   }
 
-  #noteCosts(index: number, report: WorkerReport): void {
+  #noteCosts(before: WorkerReport | undefined, after: WorkerReport | undefined): void {
     for (const cost of costNames) {
-      const list = this.#costs.get(cost)!
-      const value = report[cost] ?? NaN
-      if (Object.is(list[index], value)) continue
-      list[index] = value
+      if (before?.[cost] === after?.[cost]) continue
       this.#usual[cost] = undefined
       this.version++
     }
