@@ -115,11 +115,15 @@ export async function simulateLoad(options: SimulationOptions): Promise<Simulati
   return await new SimulatedService(options).run()
 }
 
+/** What is not named. */
+const usual = { slots: 16, contextSize: 4096, batchSize: 2048, seed: 1 }
+
 type Open = { -readonly [Key in keyof SimulatedAnswer]: SimulatedAnswer[Key] } & {
   tokenTimes: number[]
 }
 
 class SimulatedService {
+  readonly #options: SimulationOptions & typeof usual
   readonly #clock = new SimulatedClock()
   readonly #fleet: RequestService
   readonly #results: Open[] = []
@@ -129,13 +133,12 @@ class SimulatedService {
   /** What a callback threw first. */
   #failure: { readonly error: unknown } | undefined
 
-  constructor(private readonly options: SimulationOptions) {
-    const { slots = 16, seed = 1, policy: _, serve, ...fleet } = options
+  constructor(options: SimulationOptions) {
+    this.#options = { ...usual, ...options }
+    const { policy: _, serve, ...fleet } = this.#options
     this.#registry.registerProposer(simulatedProposer)
     const parts: FleetParts = {
       ...fleet,
-      slots,
-      seed,
       clock: this.#clock,
       createEngine: (index) => this.#createEngine(index),
       onEvent: (id, event) => this.#take(id, event),
@@ -145,7 +148,7 @@ class SimulatedService {
   }
 
   async run(): Promise<SimulationReport> {
-    const { requests, successors = [], signal } = this.options
+    const { requests, successors = [], signal } = this.#options
     for (const { at, policy } of successors) {
       this.#clock.at(at, () => {
         for (const engine of this.#fleet.engines) engine.setPolicy(policy)
@@ -172,11 +175,8 @@ class SimulatedService {
   }
 
   #createEngine(index: number): Engine {
-    const { policy, machine, onStep, createBackend, seed = 1 } = this.options
-    const { slots = 16, contextSize = 4096, batchSize = 2048 } = this.options
-    const { acceptance, draftShare, kvTokens, encodes, tools } = this.options
-    const more = defined({ acceptance, kvTokens, encodes, tools })
-    const limits = { slots, contextSize, batchSize, ...more }
+    const { policy, machine, onStep, createBackend, seed, acceptance, draftShare } = this.#options
+    const { slots, contextSize, batchSize } = this.#options
     const tell = onStep && ((step: SimulatedStep) => this.#call(() => onStep(step, index)))
     const model = typeof machine === 'function' ? machine(index) : machine
     const guessing = draftShare !== undefined && acceptance !== undefined
@@ -184,7 +184,8 @@ class SimulatedService {
     const speculative = guessing ? 'draft' : simulatedProposer.name
     return createEngine({
       backend:
-        createBackend?.(this.#clock) ?? new SimulatedBackend(this.#clock, model, limits, tell),
+        createBackend?.(this.#clock) ??
+        new SimulatedBackend(this.#clock, model, this.#options, tell),
       ...(guessing && {
         draftBackend: new SimulatedBackend(this.#clock, slower(model, draftShare), small),
       }),
@@ -232,7 +233,7 @@ class SimulatedService {
     if (event.type === 'start' && event.forecast !== undefined) result.forecast = event.forecast
     if (event.type === 'token') {
       result.tokenTimes.push(this.#clock.now())
-      this.#call(() => this.options.onToken?.(id, event.token))
+      this.#call(() => this.#options.onToken?.(id, event.token))
     }
     if (event.type === 'error') {
       result.error = event.error.code
@@ -242,7 +243,7 @@ class SimulatedService {
     if (event.type !== 'end' && event.type !== 'error') return
     result.endedAt = this.#clock.now()
     this.#open.delete(id)
-    const next = this.#call(() => this.options.after?.(result, this.#clock.now()))
+    const next = this.#call(() => this.#options.after?.(result, this.#clock.now()))
     if (next !== undefined) this.#schedule(next)
   }
 
@@ -255,7 +256,7 @@ class SimulatedService {
       (latest, { endedAt = this.#clock.now() }) => Math.max(latest, endedAt),
       0,
     )
-    const duration = end - (this.options.requests[0]?.arrival ?? 0)
+    const duration = end - (this.#options.requests[0]?.arrival ?? 0)
     return {
       results: this.#results,
       steps: sum(({ steps }) => steps),

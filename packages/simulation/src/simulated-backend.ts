@@ -15,6 +15,7 @@ import {
   type Tokenizer,
   CellPool,
   CllmError,
+  defined,
   mixBits,
   pause,
 } from '@cllm/core'
@@ -113,29 +114,26 @@ export class SimulatedBackend implements Backend {
   constructor(
     private readonly clock: Clock,
     private readonly machine: MachineModel,
-    { acceptance, encodes, tools = [], ...limits }: SimulatedLimits,
+    { slots, contextSize, batchSize, kvTokens, acceptance, encodes, tools = [] }: SimulatedLimits,
     private readonly onStep?: (step: SimulatedStep) => void,
   ) {
-    this.limits = Object.freeze({ ...limits, chunkMultiple: machine.chunkMultiple })
+    const { chunkMultiple } = machine
+    const limits = { slots, contextSize, batchSize, chunkMultiple, ...defined({ kvTokens }) }
+    this.limits = Object.freeze(limits)
     this.#tools = new Map(tools.map((tool) => [callToken(tool), tool]))
     this.tokenizer = tokenizerOf(this.#tools)
     this.#acceptance = acceptance ?? 1
     if (encodes !== undefined) this.media = new SimulatedEncoder(clock, encodes)
     if (machine.layoutMs !== undefined) this.layoutMs = machine.layoutMs
-    this.capabilities = {
-      logprobs: false,
-      drafts: acceptance !== undefined,
-      gpu: false,
-    }
-    const { slots, kvTokens } = limits
+    this.capabilities = { logprobs: false, drafts: acceptance !== undefined, gpu: false }
     this.#pool = kvTokens === undefined ? undefined : new CellPool(kvTokens, slots)
-    this.#lengths = Array.from({ length: limits.slots }, () => 0)
+    this.#lengths = Array.from({ length: slots }, () => 0)
     this.model = Object.freeze({
       id: machine.name,
       architecture: 'simulated',
       parameters: 0,
       vocabularySize,
-      trainingContext: limits.contextSize,
+      trainingContext: contextSize,
       quantization: 'none',
       sizeBytes: 0,
     })
