@@ -58,16 +58,14 @@ function parse(data: string): Readonly<Record<string, unknown>> {
   }
 }
 
-/** Consumes a stream's text in pieces and emits the data of each event. */
-export interface EventDecoder {
-  feed(text: string): void
-}
-
-/** A decoder for server-sent events or for one JSON object per line. */
+/**
+ * A decoder for server-sent events or for one JSON object per line: consumes a stream's text in pieces and
+ * emits the data of each event.
+ */
 export function eventDecoder(
   framing: 'sse' | 'ndjson',
   onData: (data: string) => void,
-): EventDecoder {
+): { feed(text: string): void } {
   if (framing === 'sse') return createParser({ onEvent: ({ data }) => onData(data) })
   let rest = ''
   return {

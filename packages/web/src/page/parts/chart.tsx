@@ -2,7 +2,6 @@ import { areaChart, type ChartOptions, type Series, stepChart } from '@cllm/benc
 import type { JSX } from 'preact'
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { download, downloadBlob } from './download.js'
-import { toPng } from './to-png.js'
 
 /** Where a pointer is in a chart, in its own terms. */
 interface Place {
@@ -11,6 +10,9 @@ interface Place {
   readonly height: number
   readonly x: number
 }
+
+/** Writes a value of each axis. */
+type Format = Readonly<Record<'x' | 'y', (value: number) => string>>
 
 const steps: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1 }
 
@@ -27,8 +29,7 @@ export function Chart({
   readonly kind: 'steps' | 'areas'
   readonly options: ChartOptions
   readonly series: readonly Series[]
-  /** Writes a value of each axis. */
-  readonly format: { readonly x: (value: number) => string; readonly y: (value: number) => string }
+  readonly format: Format
 }): JSX.Element {
   const plot = useRef<HTMLDivElement>(null)
   const [place, setPlace] = useState<Place>()
@@ -36,11 +37,12 @@ export function Chart({
     () => (kind === 'steps' ? stepChart : areaChart)(options, series),
     [kind, options, series],
   )
+  const drawing = () => plot.current?.querySelector<SVGSVGElement>('svg[data-plot]')
   /** The place at this share of the drawing's width; nowhere outside of the axes. */
   const go = (share: number): void => {
-    const svg = plot.current?.querySelector<SVGElement>('svg[data-plot]')
+    const svg = drawing()
     const [from = 0, to = 1, max = 1] = (svg?.dataset['plot'] ?? '').split(' ').map(Number)
-    if (svg === null || svg === undefined || share < from || share > to) return setPlace(undefined)
+    if (!svg || share < from || share > to) return setPlace(undefined)
     const { width, height } = svg.getBoundingClientRect()
     setPlace({ left: share * width, height, x: (max * (share - from)) / (to - from) })
   }
@@ -57,7 +59,7 @@ export function Chart({
           class="bare"
           aria-label={`Save ${caption} as PNG`}
           onClick={() => {
-            const svg = plot.current?.querySelector<SVGSVGElement>('svg[data-plot]')
+            const svg = drawing()
             if (svg) void toPng(svg).then((blob) => downloadBlob(`${caption}.png`, blob))
           }}
         >
@@ -105,7 +107,7 @@ function Values({
 }: {
   readonly place: Place
   readonly series: readonly Series[]
-  readonly format: { readonly x: (value: number) => string; readonly y: (value: number) => string }
+  readonly format: Format
   readonly isRight: boolean
 }): JSX.Element {
   const side = isRight ? { right: `calc(100% - ${left - 8}px)` } : { left: `${left + 8}px` }
@@ -134,4 +136,48 @@ function toCsv(x: string, series: readonly Series[]): string {
     points.map(([at, value]) => `${quoted(name)},${at},${value}`),
   )
   return [`series,${quoted(x)},value`, ...rows, ''].join('\n')
+}
+
+/** Twice as many pixels as units, for screens and papers. */
+const scale = 2
+
+const properties = [
+  'color',
+  'fill',
+  'stroke',
+  'stroke-width',
+  'stroke-dasharray',
+  'opacity',
+  'font',
+]
+
+/** A drawing of the page as a picture, in the colours that it has there. */
+async function toPng(svg: SVGSVGElement): Promise<Blob> {
+  const { width, height } = svg.viewBox.baseVal
+  const copy = svg.cloneNode(true) as SVGSVGElement
+  const originals = [svg, ...svg.querySelectorAll<SVGElement>('*')]
+  const copies = [copy, ...copy.querySelectorAll<SVGElement>('*')]
+  for (const [index, original] of originals.entries()) {
+    const style = getComputedStyle(original)
+    for (const name of properties) {
+      copies[index]?.style.setProperty(name, style.getPropertyValue(name))
+    }
+  }
+  copy.setAttribute('width', String(width * scale))
+  copy.setAttribute('height', String(height * scale))
+  const image = new Image()
+  const source = new XMLSerializer().serializeToString(copy)
+  image.src = `data:image/svg+xml,${encodeURIComponent(source)}`
+  await image.decode()
+  const canvas = document.createElement('canvas')
+  canvas.width = width * scale
+  canvas.height = height * scale
+  const context = canvas.getContext('2d')
+  if (context === null) throw new Error('This browser draws no pictures')
+  context.fillStyle = getComputedStyle(document.body).backgroundColor
+  context.fillRect(0, 0, canvas.width, canvas.height)
+  context.drawImage(image, 0, 0)
+  return await new Promise((resolve, reject) =>
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error('There is no picture')))),
+  )
 }
