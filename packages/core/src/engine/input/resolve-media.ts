@@ -40,7 +40,10 @@ export function hasMedia(prompt: Prompt): boolean {
  * Refuses what does not go with images.
  * @throws CllmError `unsupported`
  */
-export function checkMixed({ promptLogprobs }: GenerateRequest, shifts: boolean): void {
+export function checkMixed(
+  { promptLogprobs }: Pick<GenerateRequest, 'promptLogprobs'>,
+  shifts: boolean,
+): void {
   if (promptLogprobs !== undefined) {
     throw unsupported('promptLogprobs', 'media', 'it is not known for prompts with images')
   }

@@ -17,6 +17,7 @@ import {
   invalidField,
   unsupported,
 } from './check-request.js'
+import { defined } from '../../defined.js'
 import * as tokens from '../../tokens.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { describeLogprobs } from '../requests/output-processor.js'
@@ -47,7 +48,8 @@ export class InputContext implements MediaContext {
 
   /** Whose the images and sounds of a request are. */
   ownerOf(id: string, request: GenerateRequest, arrival: number, signal: AbortSignal) {
-    const { priority = 0, deadlineMs, tenant = 'default', session, continued } = request
+    const { priority = defaults.priority, tenant = defaults.tenant, session } = request
+    const { deadlineMs, continued } = request
     const scope = this.options.isolateTenants ? tenant : ''
     const deadline = deadlineMs === undefined ? undefined : arrival + deadlineMs
     const isNew = continued === undefined
@@ -55,7 +57,17 @@ export class InputContext implements MediaContext {
   }
 }
 
-const defaultMaxTokens = 100
+/** What a request has where it says nothing. */
+const defaults = {
+  maxTokens: 100,
+  priority: 0,
+  tenant: 'default',
+  cache: true,
+  forecast: false,
+  progress: false,
+  pin: false,
+  speculative: true,
+} as const satisfies Partial<GenerateRequest>
 
 /** Checks all of a request but its prompt, and says what it is with the prompt's tokens. */
 export function resolveRequest(
@@ -71,62 +83,42 @@ export function resolveRequest(
   }
   checkFields(request, backend)
   // What the function below keeps alive must not hold the prompt, which is long.
-  const { maxTokens = defaultMaxTokens, priority = 0, stop = [], tenant = 'default' } = request
-  const { session, cache = true, forecast = false, logprobs, drawLogprobs, marks = [] } = request
-  const { sample, continued, deadlineMs, modelWait, speculative = true, progress = false } = request
-  const {
-    pin = false,
-    keepMs,
-    retainMs = keepMs,
-    slot,
-    timeoutMs = options.requestTimeoutMs,
-  } = request
-  if (continued !== undefined) checkContinuation(continued, maxTokens, tokenizer)
+  const { prompt: asked, ...fields } = request
+  const given = { ...defaults, ...defined(fields), id }
+  const { continued, tenant, stepGroup: group, stop = [], marks = [] } = given
+  const { keepMs, retainMs = keepMs, deadlineMs, timeoutMs = options.requestTimeoutMs } = given
+  if (continued !== undefined) checkContinuation(continued, given.maxTokens, tokenizer)
   // Those of a request that is continued went with its first token.
   const isBegun = (continued?.tokens.length ?? 0) > 0
-  const promptLogprobs = isBegun ? undefined : request.promptLogprobs
+  const promptLogprobs = isBegun ? undefined : given.promptLogprobs
   // Of one group are only requests with the same adapters.
-  const { stepGroup: group } = request
   const stepGroup = adapters.key === '' ? group : JSON.stringify([group ?? '', adapters.key])
-  const { contextShift = options.contextShift ? {} : false } = request
-  const shiftOf = contextShift === false ? undefined : resolveShift(contextShift, request, context)
-  const sampling = resolveSampling(request, context)
+  const { contextShift = options.contextShift ? {} : false } = given
+  const shiftOf = contextShift === false ? undefined : resolveShift(contextShift, given, context)
+  const sampling = resolveSampling(given, context)
   const { samplers, seed } = sampling
   const processors =
     samplers === undefined ? [] : context.samplers.create(samplers, { tokenizer, seed })
-  const isMixed = backend.media !== undefined && hasMedia(request.prompt)
-  if (isMixed) checkMixed(request, shiftOf !== undefined)
+  const isMixed = backend.media !== undefined && hasMedia(asked)
+  if (isMixed) checkMixed(given, shiftOf !== undefined)
   return (prompt, media) => ({
-    id,
-    maxTokens,
+    ...given,
     sampling,
     processors,
-    priority,
     deadline: deadlineMs === undefined ? undefined : now + deadlineMs,
     expires: timeoutMs === undefined ? undefined : now + timeoutMs,
-    modelWait,
-    tenant,
-    session,
     stepGroup,
     adapters,
     // What is found in a slot has no probabilities.
-    cache: cache && promptLogprobs === undefined,
-    slot,
-    sample,
-    forecast,
-    progress,
-    pin,
-    keepMs,
+    cache: given.cache && promptLogprobs === undefined,
     retainMs,
-    logprobs: drawLogprobs === undefined ? logprobs : undefined,
-    drawLogprobs,
+    logprobs: given.drawLogprobs === undefined ? given.logprobs : undefined,
     promptLogprobs,
     // Drafts would have to be taken off before others are dropped.
-    speculative: speculative && shiftOf === undefined && !isMixed,
+    speculative: given.speculative && shiftOf === undefined && !isMixed,
     shift: shiftOf?.(prompt),
     contextSize: context.limits.contextSize,
     describe: (token, drawn) => describeLogprobs(tokenizer, token, drawn),
-    continued,
     // With another adapter, which is another step group, the same tokens have other keys.
     scope: JSON.stringify([options.isolateTenants ? tenant : '', stepGroup ?? '']),
     // A copy, since the sequence goes on writing into the prompt's list.
@@ -138,7 +130,7 @@ export function resolveRequest(
 }
 
 function resolveSampling(
-  { sampling: given = {}, fallbackSampling = {} }: GenerateRequest,
+  { sampling: given = {}, fallbackSampling = {} }: Omit<GenerateRequest, 'prompt'>,
   { backend, tokenizer, random, options }: InputContext,
 ): SamplingParams {
   for (const [field, value] of Object.entries({ sampling: given, fallbackSampling })) {
@@ -175,7 +167,7 @@ const leastMoving = 4
  */
 function resolveShift(
   contextShift: ContextShift,
-  { promptLogprobs }: GenerateRequest,
+  { promptLogprobs }: Pick<GenerateRequest, 'promptLogprobs'>,
   { tokenizer, backend, limits }: InputContext,
 ): (prompt: readonly TokenId[]) => ShiftPlan {
   if (typeof contextShift !== 'object' || contextShift === null) {

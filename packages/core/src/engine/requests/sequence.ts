@@ -24,50 +24,49 @@ export interface ShiftPlan {
   readonly discard: number
 }
 
+/** What a request has once the defaults are filled in. */
+type Filled =
+  | 'id'
+  | 'maxTokens'
+  | 'priority'
+  | 'tenant'
+  | 'cache'
+  | 'pin'
+  | 'forecast'
+  | 'progress'
+  | 'speculative'
+
+/** What becomes something else when it is resolved. */
+type Resolved =
+  | 'prompt'
+  | 'sampling'
+  | 'adapters'
+  | 'stepGroup'
+  | 'retainMs'
+  | 'logprobs'
+  | 'promptLogprobs'
+
 /** A valid request with its defaults filled in; its prompt is the {@link Sequence}'s. */
-export interface SequenceRequest {
-  readonly id: string
-  readonly maxTokens: number
+export interface SequenceRequest
+  extends Required<Pick<GenerateRequest, Filled>>, Omit<GenerateRequest, Filled | Resolved> {
   readonly sampling: SamplingParams
   /** The samplers of plug-ins that it names. */
   readonly processors: readonly LogitProcessor[]
-  readonly priority: number
   readonly deadline: number | undefined
   readonly expires: number | undefined
-  /** For its report. */
-  readonly modelWait?: GenerateRequest['modelWait']
-  readonly tenant: string
-  readonly session: string | undefined
-  readonly stepGroup: string | undefined
   readonly adapters: RequestAdapters
-  readonly cache: boolean
-  /** Whether what its slot holds at its end is saved for good. */
-  readonly pin: boolean
-  /** The same for this many milliseconds after its end. */
-  readonly keepMs: number | undefined
+  /** The same for requests with the same adapters only. */
+  readonly stepGroup: string | undefined
   /** When its program's next request is to be expected. */
   readonly retainMs: number | undefined
-  /** Which of several samples it is, from 0; undefined: there is one. */
-  readonly sample: number | undefined
-  /** The slot that it should have, if that is idle. */
-  readonly slot: number | undefined
-  /** Whether its `start` event has a forecast. */
-  readonly forecast: boolean
-  /** Whether its prompt is reported while it is computed. */
-  readonly progress: boolean
-  /** Number of likeliest tokens reported with each token; undefined: no probabilities. */
+  /** Number of likeliest tokens reported with each token; undefined: no probabilities, or those of the draw. */
   readonly logprobs: number | undefined
-  /** The same of the draw itself. */
-  readonly drawLogprobs: number | undefined
-  /** The same for each token of the prompt. */
+  /** The same for each token of the prompt, where its first token is yet to come. */
   readonly promptLogprobs: number | undefined
-  /** Whether drafts may be verified for it. */
-  readonly speculative: boolean
   /** What leaves its slot when that is full; undefined: the request ends. */
   readonly shift: ShiftPlan | undefined
   /** Adds the texts of tokens to probabilities. */
   readonly describe: (token: TokenId, logprobs: OutputLogprobs) => TokenLogprobs
-  readonly continued: Continuation | undefined
   /** Tokens that its slot can hold. */
   readonly contextSize: number
   /** Only requests of one scope share computed tokens. */
