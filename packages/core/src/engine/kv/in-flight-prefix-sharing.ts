@@ -4,7 +4,7 @@ import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import type { Sequence } from '../requests/sequence.js'
 import { WaitingQueue } from '../requests/request-sets.js'
-import { blockSize, minimumWait } from './block-chain.js'
+import { BlockIndex, blockSize, minimumWait } from './block-chain.js'
 
 interface Group {
   /** When the consumers are released though the producer is not there yet. */
@@ -32,8 +32,8 @@ const watchedBlocks = minimumWait / blockSize
 export class InFlightPrefixSharing {
   readonly #groups = new Map<Sequence, Group>()
   readonly #producers = new Map<Sequence, Sequence>()
-  /** Waiting requests by their first blocks. */
-  readonly #alike = new Map<number, Set<Sequence>>()
+  /** Waiting requests by their first blocks: by the last of these alone. */
+  readonly #alike = new BlockIndex<Sequence>()
   /** How often a request was held back. */
   readonly #waits = new WeakMap<Sequence, number>()
 
@@ -46,21 +46,15 @@ export class InFlightPrefixSharing {
 
   /** A request waits from now on. */
   onWaiting(sequence: Sequence, now: number): void {
-    const key = keyOf(sequence)
-    if (key === undefined) return
-    const alike = this.#alike.get(key)
-    if (alike === undefined) this.#alike.set(key, new Set([sequence]))
-    else alike.add(sequence)
+    if (!isWatched(sequence)) return
+    this.#alike.add(sequence, sequence.chain.hashes, watchedBlocks - 1, watchedBlocks)
     this.defer(sequence, now)
   }
 
   /** A request no longer waits. */
   onLeft(sequence: Sequence): void {
-    const key = keyOf(sequence)
-    if (key === undefined) return
-    const alike = this.#alike.get(key)
-    alike?.delete(sequence)
-    if (alike?.size === 0) this.#alike.delete(key)
+    if (!isWatched(sequence)) return
+    this.#alike.remove(sequence, sequence.chain.hashes, watchedBlocks - 1, watchedBlocks)
     const producer = this.#producers.get(sequence)
     if (producer !== undefined) this.#groups.get(producer)?.consumers.delete(sequence)
     this.#producers.delete(sequence)
@@ -90,9 +84,9 @@ export class InFlightPrefixSharing {
 
   /** A request got a slot and begins to compute: others may wait for it. */
   onAdmitted(producer: Sequence, now: number): void {
-    if (producer.remainingTokens < minimumWait) return
+    if (producer.remainingTokens < minimumWait || !isWatched(producer)) return
     let looks = mostLooks
-    for (const sequence of this.#alike.get(keyOf(producer) ?? NaN) ?? []) {
+    for (const sequence of this.#alike.holders(producer.chain.hashes, watchedBlocks)) {
       if (looks-- === 0) return
       this.defer(sequence, now)
     }
@@ -131,5 +125,6 @@ export class InFlightPrefixSharing {
   }
 }
 
-const keyOf = (sequence: Sequence): number | undefined =>
-  sequence.request.cache ? sequence.chain.hashes[watchedBlocks - 1] : undefined
+/** Whether it may share its first blocks. */
+const isWatched = ({ request, chain }: Sequence): boolean =>
+  request.cache && chain.hashes.length >= watchedBlocks

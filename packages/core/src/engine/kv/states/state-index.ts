@@ -25,24 +25,19 @@ interface StateMatch<State> {
  */
 export class StateIndex<State extends IndexedState> {
   readonly #blocks = new BlockIndex<State>()
-  readonly #ends = new Map<number, Set<State>>()
+  /** By the last whole block alone. */
+  readonly #ends = new BlockIndex<State>()
 
   add(state: State): void {
     const { hashes } = state.chain
     if (!state.partial) this.#blocks.add(state, hashes, 0, hashes.length)
-    const end = hashes.at(-1) ?? NaN
-    const others = this.#ends.get(end)
-    if (others === undefined) this.#ends.set(end, new Set([state]))
-    else others.add(state)
+    this.#ends.add(state, hashes, hashes.length - 1, hashes.length)
   }
 
   remove(state: State): void {
     const { hashes } = state.chain
     if (!state.partial) this.#blocks.remove(state, hashes, 0, hashes.length)
-    const end = hashes.at(-1) ?? NaN
-    const others = this.#ends.get(end)
-    others?.delete(state)
-    if (others?.size === 0) this.#ends.delete(end)
+    this.#ends.remove(state, hashes, hashes.length - 1, hashes.length)
   }
 
   /** The whole states that share the most with the sequence. */
@@ -101,8 +96,9 @@ export class StateIndex<State extends IndexedState> {
 
   /** The states of a kind that these tokens go on from. */
   *within(chain: BlockChain, partial = false): Iterable<State> {
-    for (const hash of chain.hashes) {
-      for (const state of this.#ends.get(hash) ?? []) {
+    const { hashes } = chain
+    for (let blocks = 1; blocks <= hashes.length; blocks++) {
+      for (const state of this.#ends.holders(hashes, blocks)) {
         const length = lengthOf(state)
         if (state.partial !== partial || length >= chain.tokens.length) continue
         if (commonLength(state.chain, chain, length) === length) yield state
@@ -119,7 +115,7 @@ export class StateIndex<State extends IndexedState> {
     const { hashes } = chain
     for (let blocks = Math.floor(limit / blockSize); blocks >= atLeast; blocks--) {
       let best: State | undefined
-      for (const state of this.#ends.get(hashes[blocks - 1] ?? NaN) ?? []) {
+      for (const state of this.#ends.holders(hashes, blocks)) {
         const length = lengthOf(state)
         if (length > limit || !isWanted(state) || length <= (best?.chain.tokens.length ?? 0))
           continue
