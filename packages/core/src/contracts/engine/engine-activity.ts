@@ -1,5 +1,6 @@
 import type { CacheStatistics, KvPoolStatistics, SlotStatistics } from './engine-statistics.js'
 import type { CacheOrigin, WaitReason } from './request-report.js'
+import type { Usage } from './usage.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 
 /**
@@ -30,13 +31,10 @@ export interface ActivitySteps {
 }
 
 /** A request that ended, without its content. */
-export interface EndedActivity {
+export interface EndedActivity extends Usage {
   readonly id: string
   readonly tenant: string
   readonly state: RequestState
-  readonly promptTokens: number
-  readonly cachedTokens: number
-  readonly generatedTokens: number
   /** Where its slot had the cached tokens from; absent without tiers behind the slots. */
   readonly cache?: CacheOrigin
   /** Milliseconds that it waited for its first slot. */

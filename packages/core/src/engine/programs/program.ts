@@ -1,3 +1,4 @@
+import type { Usage } from '../../contracts/engine/usage.js'
 import type { ProgramReport, ProgramView } from '../../contracts/scheduling/programs.js'
 import { type Expectation, longestPause, PauseModel, type Pauses } from './pause-model.js'
 
@@ -50,7 +51,7 @@ export class Program implements ProgramView {
   }
 
   /** One of its requests has ended. */
-  end(served: Served, now: number, { tool, retainMs }: PauseHints = {}): void {
+  end(served: Usage, now: number, { tool, retainMs }: PauseHints = {}): void {
     this.open--
     this.account(served)
     if (this.open > 0) return
@@ -69,7 +70,7 @@ export class Program implements ProgramView {
     for (const model of [ofAll, own]) if (!this.#counted.has(model)) this.#counted.set(model, 0)
   }
 
-  account({ promptTokens, cachedTokens, generatedTokens }: Served): void {
+  account({ promptTokens, cachedTokens, generatedTokens }: Usage): void {
     this.promptTokens += promptTokens
     this.cachedTokens += cachedTokens
     this.generatedTokens += generatedTokens
@@ -131,11 +132,4 @@ export interface PauseHints {
   readonly tool?: string | undefined
   /** See `RequestScheduling`. */
   readonly retainMs?: number | undefined
-}
-
-/** The tokens of a request that has ended. */
-export interface Served {
-  readonly promptTokens: number
-  readonly cachedTokens: number
-  readonly generatedTokens: number
 }

@@ -1,6 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
+import type { Usage } from '../../contracts/engine/usage.js'
 import type {
   PausedProgram,
   ProgramReport,
@@ -13,7 +14,7 @@ import type { Slot } from '../engine-parts.js'
 import { blockSize } from '../kv/block-chain.js'
 import type { Sequence } from '../requests/sequence.js'
 import { Pauses } from './pause-model.js'
-import { Program, type Served } from './program.js'
+import { Program } from './program.js'
 
 /** The `Programs` of an engine. */
 export const PROGRAMS = tokens.token<Programs>('Programs')
@@ -22,7 +23,7 @@ export const PROGRAMS = tokens.token<Programs>('Programs')
 const remembered = 1000
 
 /** A request with which a program may begin: another prompt begins with its prompt and first token. */
-interface Beginning extends Served {
+interface Beginning extends Usage {
   readonly id: string
   readonly tenant: string
   readonly arrival: number

@@ -11,11 +11,8 @@ import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.j
 import type { CllmError } from '../../errors/cllm-error.js'
 import { defined } from '../../defined.js'
 
-/** How a request can end. */
-export type EndState = 'done' | 'cancelled' | 'failed' | 'timed_out'
-
 /** The state of a request that ended with this error, or with none. */
-export function endState(error: Pick<CllmError, 'code'> | undefined): EndState {
+export function endState(error: Pick<CllmError, 'code'> | undefined): RequestEnd['state'] {
   if (error === undefined) return 'done'
   if (error.code === 'cancelled') return 'cancelled'
   return error.code === 'timeout' ? 'timed_out' : 'failed'
@@ -56,7 +53,12 @@ const sequenceBounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
 /** Counts the work of an engine since its start, or of those that replaced each other. */
 @injectable()
 export class Counters implements EngineObserver {
-  readonly requests: Record<EndState, number> = { done: 0, cancelled: 0, failed: 0, timed_out: 0 }
+  readonly requests: Record<RequestEnd['state'], number> = {
+    done: 0,
+    cancelled: 0,
+    failed: 0,
+    timed_out: 0,
+  }
   busyMs = 0
   readonly #totals = {
     promptTokens: 0,
@@ -124,7 +126,7 @@ export class Counters implements EngineObserver {
   }
 
   /** Each request is counted once, with its last event. */
-  countRequest(state: EndState, usage: Usage, preemptions: number): void {
+  countRequest(state: RequestEnd['state'], usage: Usage, preemptions: number): void {
     const totals = this.#totals
     this.requests[state]++
     totals.promptTokens += usage.promptTokens

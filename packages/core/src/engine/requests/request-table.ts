@@ -10,7 +10,7 @@ import { createSampler } from '../backend-calls.js'
 import { AdapterTable } from '../features/adapters.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
 import * as parts from '../engine-parts.js'
-import type { EndState } from '../report/counters.js'
+import type { RequestEnd } from '../../contracts/engine/engine-observer.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import type { StepPart } from '../loop/run-step.js'
 import { Expiry, RunningSet, WaitingQueue } from './request-sets.js'
@@ -189,7 +189,7 @@ export class RequestTable {
   }
 
   /** Ends a request: its id and its slot are free. */
-  remove(sequence: Sequence, state: EndState, now: number): void {
+  remove(sequence: Sequence, state: RequestEnd['state'], now: number): void {
     this.waiting.remove(sequence)
     if (sequence.request.sample !== undefined) this.samples.remove(sequence)
     this.sharing.onLeft(sequence)
