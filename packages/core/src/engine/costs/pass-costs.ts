@@ -53,12 +53,7 @@ export class StepCostModel {
    * drafts beside them; 0 for none.
    */
   decodeMs(contexts: readonly number[], verifying: readonly Chunk[] = []): number {
-    if (verifying.length > 0) return this.predict({ decoding: contexts, verifying, chunks: [] })
-    if (contexts.length === 0) return 0
-    let reads = 0
-    for (const context of contexts) reads += context
-    const [base = 0, each = 0, read = 0] = this.fit.coefficients
-    return base + each * contexts.length + read * reads
+    return this.fit.predict(stepFeatures({ decoding: contexts, verifying, chunks: [] }))
   }
 
   /** Milliseconds of a step's prompt chunks; 0 for none. */

@@ -188,11 +188,9 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     const { batchSize } = state.limits
     let plan: Plan
     try {
-      const { now, freeSlots, limits, programs } = state
+      const { now, freeSlots } = state
       // A copy: what a policy in plain JavaScript takes out of it is not lost to the engine.
-      const { waiting: queue } = state
-      const given = { now, waiting: queue, running: running.list, freeSlots, limits, programs }
-      plan = synchronous(policy.plan(given), 'plan')
+      plan = synchronous(policy.plan({ ...state, running: running.list }), 'plan')
       checkPlan(policy, plan, { now, freeSlots, waiting, running, batchSize })
     } catch (error) {
       if (CllmError.isInstance(error) && error.details.policy === policy.name) throw error

@@ -64,20 +64,20 @@ export class RequestTracker implements EngineObserver {
   }
 
   onAdmitted(sequence: Sequence, now: number): void {
-    this.#timelineOf(sequence)?.admitted(this.#steps, now)
+    this.#live.get(sequence.id)?.admitted(this.#steps, now)
     this.#waits.onAdmitted(sequence.arrival, sequence.deadline, now)
   }
 
   onPreempted(sequence: Sequence, now: number): void {
-    this.#timelineOf(sequence)?.preempted(now)
+    this.#live.get(sequence.id)?.preempted(now)
   }
 
   onHeld(sequence: Sequence, now: number): void {
-    this.#timelineOf(sequence)?.hold(now)
+    this.#live.get(sequence.id)?.hold(now)
   }
 
   onReleased(sequence: Sequence, now: number): void {
-    this.#timelineOf(sequence)?.release(now)
+    this.#live.get(sequence.id)?.release(now)
   }
 
   /** The requests that still wait do so because of this plan. */
@@ -100,9 +100,10 @@ export class RequestTracker implements EngineObserver {
   }
 
   onEnded(sequence: Sequence, ended: RequestEnd, now: number): void {
-    const timeline = this.#timelineOf(sequence)
-    if (timeline === undefined) return
     const { id, arrival, finish = 'stop' } = sequence
+    const timeline = this.#live.get(id)
+    // The next one of its id may be queued before its last event is told of.
+    if (timeline?.sequence !== sequence) return
     this.#live.delete(id)
     const { code: reason = finish, message } = ended.error ?? {}
     const end: TimelineEntry = {
@@ -115,11 +116,6 @@ export class RequestTracker implements EngineObserver {
     this.#ended.set(id, timeline.report(ended, now, end))
     const [oldest] = this.#ended.keys()
     if (this.#ended.size > mostEnded && oldest !== undefined) this.#ended.delete(oldest)
-  }
-
-  #timelineOf(sequence: Sequence): Timeline | undefined {
-    const timeline = this.#live.get(sequence.id)
-    return timeline?.sequence === sequence ? timeline : undefined
   }
 }
 
