@@ -2,7 +2,6 @@ import type { EngineClient, OutputConstraint, Prompt, SurroundedJson } from '@cl
 import { type FieldConstraint, onlyConstraint } from '../request/constraint.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import {
-  escaped,
   fewSpaces,
   shownTools,
   type StrictCalls,
@@ -12,6 +11,7 @@ import {
 import { writtenCalls } from './calls/written-calls.js'
 import { marksOf, type ToolDefinition } from './format/chat-format.js'
 import { areText } from './format/known-templates.js'
+import { escaped } from './format/segments.js'
 import type { PreparedChat } from './prepare-chat.js'
 
 /** All that an engine's request has of a conversation, and how its answer is read. */

@@ -1,4 +1,5 @@
 import { anyText, type CallFormat, type ChatFormat, toolName } from '../format/chat-format.js'
+import { escaped } from '../format/segments.js'
 import type { Tools } from './call/open-call.js'
 
 /** The marks of a format that an answer is searched for. */
@@ -78,5 +79,3 @@ const isInline = ({ section, head, startsOnly }: CallFormat): boolean =>
 /** A mark up to what differs from call to call. */
 const firstLiteral = (mark: string): string => literal.exec(mark)?.[0] ?? ''
 const literal = new RegExp(`^[^\\s\\d${anyText}${toolName}]*`)
-
-const escaped = (text: string): string => text.replace(/[\\^$.*+?()[\]{}|/-]/g, String.raw`\$&`)

@@ -1,19 +1,18 @@
 import type { EitherJson, JsonSchema, OutputConstraint } from '@cllm/core'
 import { longestAny } from '../answer/call/match-mark.js'
 import type { AnswerForm } from '../answer/create-answer-parser.js'
-import { anyText, type CallFormat, type ToolDefinition, toolName } from '../format/chat-format.js'
-import { isTag, segmentsOf } from '../format/segments.js'
-
-/** How a model names the parts of a call. */
-export interface CallKeys {
-  readonly nameKey: string
-  readonly argumentsKey: string
-}
-
-const usual: CallKeys = { nameKey: 'name', argumentsKey: 'arguments' }
+import {
+  anyText,
+  type CallFormat,
+  type CallObject,
+  callObject,
+  type ToolDefinition,
+  toolName,
+} from '../format/chat-format.js'
+import { escaped, isTag, segmentsOf } from '../format/segments.js'
 
 /** The schema of a call of one of these tools. */
-export function callsSchema(tools: readonly ToolDefinition[], keys: CallKeys = usual): JsonSchema {
+export function callsSchema(tools: readonly ToolDefinition[], keys = callObject): JsonSchema {
   const [only] = tools
   if (only !== undefined && tools.length === 1) return callSchema(only, keys)
   return { anyOf: tools.map((tool) => callSchema(tool, keys)) }
@@ -21,7 +20,7 @@ export function callsSchema(tools: readonly ToolDefinition[], keys: CallKeys = u
 
 function callSchema(
   { function: { name, parameters } }: ToolDefinition,
-  { nameKey, argumentsKey }: CallKeys,
+  { nameKey, argumentsKey }: CallObject,
 ): JsonSchema {
   // an address of its own: its references are meant from its own root
   const { $id } = (parameters ?? {}) as { readonly $id?: unknown }
@@ -91,12 +90,6 @@ export function schemaIn(
   return { type: 'array', items, minItems: 1, ...(several ? {} : { maxItems: 1 }) }
 }
 
-const object: Extract<CallFormat['arguments'], { kind: 'object' }> = {
-  kind: 'object',
-  nameKey: 'name',
-  argumentsKey: 'arguments',
-}
-
 /** The format of calls whose mark holds the tool's name: behind it there is JSON. */
 function namedForm({ own }: AnswerForm['format']): CallFormat | undefined {
   if (own === undefined || !own.head.includes(toolName)) return undefined
@@ -132,12 +125,12 @@ function namedCalls(
 }
 
 /** How a call's object names its parts. */
-const objectKeys = (call: CallFormat): typeof object =>
-  call.arguments.kind === 'object' ? call.arguments : object
+const objectKeys = (call: CallFormat): CallObject =>
+  call.arguments.kind === 'object' ? call.arguments : callObject
 
 /** The format in which calls are JSON objects behind a mark that nothing else in an answer has. */
 export function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat {
-  const bare = { section: '', head: '', arguments: object, closings: [] }
+  const bare = { section: '', head: '', arguments: callObject, closings: [] }
   if (own === undefined || own.arguments.kind === 'object') return own ?? bare
   const others = [thinking?.open ?? '', thinking?.close ?? '', frame.open, ...frame.closings].join(
     '',
@@ -181,10 +174,6 @@ export const fewSpaces = String.raw`\s{0,3}`
 /** A mark of a call as part of a regular expression, as narrow as what reads calls. */
 export const patternOf = (mark: string, spaces = String.raw`\s*`): string =>
   escaped(mark).replaceAll(/\s+/g, spaces).replaceAll(anyText, `[^<\\n]{0,${longestAny}}?`)
-
-/** A text as part of a regular expression. */
-export const escaped = (text: string): string =>
-  text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
 
 /** The tools with the schemas of those that are strict alone. */
 export const shownTools = (

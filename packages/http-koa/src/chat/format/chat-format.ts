@@ -5,16 +5,25 @@ export const toolName = '\u0002'
 /** In a mark: the name of an argument. */
 export const argumentName = '\u0003'
 
+/** The call is a JSON object that holds its name and its arguments. */
+export interface CallObject {
+  readonly kind: 'object'
+  readonly nameKey: string
+  readonly argumentsKey: string
+  /** Whether the template puts even one call into a list. */
+  readonly isList?: boolean
+}
+
+/** As most models write it. */
+export const callObject: CallObject = {
+  kind: 'object',
+  nameKey: 'name',
+  argumentsKey: 'arguments',
+}
+
 /** How the arguments of a call are written. */
 export type ArgumentsFormat =
-  /** The call is a JSON object that holds its name and its arguments. */
-  | {
-      readonly kind: 'object'
-      readonly nameKey: string
-      readonly argumentsKey: string
-      /** Whether the template puts even one call into a list. */
-      readonly isList?: boolean
-    }
+  | CallObject
   /** The call is a JSON object whose only key is the name: `{"add": {"a": 1}}`. */
   | { readonly kind: 'keyed' }
   /** A JSON object behind the name. */

@@ -1,12 +1,12 @@
 import {
   anyText,
   type ArgumentsFormat,
+  callObject,
   type CallFormat,
   type ChatFormat,
   toolName,
 } from './chat-format.js'
 
-const object = { kind: 'object', nameKey: 'name', argumentsKey: 'arguments' } as const
 const json = { kind: 'json' } as const
 
 /** Calls that begin with this mark; `next` stands before further ones. */
@@ -22,23 +22,23 @@ const calls = (
  * none: the history in the template does not show these.
  */
 export const commonCalls: readonly CallFormat[] = [
-  calls('<tool_call>', object, ['</tool_call>']),
-  calls('[TOOL_CALLS]', { ...object, isList: true }),
+  calls('<tool_call>', callObject, ['</tool_call>']),
+  calls('[TOOL_CALLS]', { ...callObject, isList: true }),
   calls(`[TOOL_CALLS]${toolName}[ARGS]`, json),
   calls(`[TOOL_CALLS]${toolName}`, json),
-  calls('<|tool_call|>', object),
+  calls('<|tool_call|>', callObject),
   {
     ...calls(toolName, { kind: 'literal', ends: ')' }, [']<|tool_call_end|>', '<|tool_call_end|>']),
     section: '<|tool_call_start|>[',
   },
-  calls('<|python_tag|>', object, [';'], ';'),
+  calls('<|python_tag|>', callObject, [';'], ';'),
 ]
 
 /** The same where a whole answer is a call, and nothing stands before it. */
 export const bareCalls: readonly CallFormat[] = [
-  calls('', object, [';'], ';'),
-  calls('```json', object, ['```']),
-  calls('```', object, ['```']),
+  calls('', callObject, [';'], ';'),
+  calls('```json', callObject, ['```']),
+  calls('```', callObject, ['```']),
   calls(`${toolName}[ARGS]`, json),
   calls(toolName, json),
 ].map((call) => ({ ...call, startsOnly: true }))
@@ -71,7 +71,7 @@ export const harmonyFormat: ChatFormat = {
   own: {
     section: '',
     head: `<|channel|>${anyText} to=functions.`,
-    arguments: { kind: 'object', nameKey: 'name', argumentsKey: 'arguments' },
+    arguments: callObject,
     closings: [],
   },
   calls: [

@@ -1,5 +1,6 @@
 import type { ChatMessage } from '@cllm/core'
 import type { ThinkingFormat } from './chat-format.js'
+import { harmonyFormat } from './known-formats.js'
 import type { Turn } from './learn-turn.js'
 import { probe, probeCalls, probeStyles } from './probe.js'
 import { hasTag, segmentsOf, withoutEnd, withoutStart } from './segments.js'
@@ -11,8 +12,6 @@ const wishes = [
   {},
   { enable_thinking: true, thinking: true, preserve_thinking: true, keep_reasoning: true },
 ]
-
-const channels: ThinkingFormat = { open: '<|channel|>analysis<|message|>', close: '<|end|>' }
 
 /** Marks that a template's text alone gives away: `</think>`, `</seed:think>`, `[/THINK]` … */
 const closings: readonly RegExp[] = [
@@ -83,7 +82,7 @@ export function thinkingInSource(source: string): ThinkingFormat | undefined {
     const [close, name = ''] = pattern.exec(source) ?? []
     if (close === undefined) continue
     if (close === '[BEGIN FINAL RESPONSE]') return { open: 'Here are my reasoning steps:', close }
-    if (close.startsWith('<|channel')) return channels
+    if (close.startsWith('<|channel')) return harmonyFormat.thinking
     if (close === `<${name}>`) return { open: close, close: `</${name}>` }
     if (close.startsWith('</')) return { open: `<${name}>`, close }
     if (close.startsWith('[')) return { open: `[${name}]`, close }

@@ -16,6 +16,10 @@ export const isTag = (piece: string): boolean => tag.test(piece)
 /** Whether a text holds a tag or a fence. */
 export const hasTag = (text: string): boolean => segmentsOf(text).some(isTag)
 
+/** A text as part of a regular expression. */
+export const escaped = (text: string): string =>
+  text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
+
 /** What both texts begin with, in whole pieces. */
 export function commonStart(one: string, other: string): string {
   const [left, right] = [segmentsOf(one), segmentsOf(other)]

@@ -45,7 +45,7 @@ export function openCall(
     if (head === 'maybe') best = 'maybe'
     if (typeof head === 'string') continue
     const found = isObject
-      ? openObject(text, head.end, kind, tools, longestHead)
+      ? openObject(text, head.end, kind, tools)
       : openNamed(format, text, head.end, head.name ?? '', tools)
     if (typeof found !== 'string') return found
     if (found === 'maybe') best = 'maybe'
@@ -101,20 +101,14 @@ const objectHead = new RegExp(
 )
 const keyedHead = /^\{\s*"(?<name>[^"\\]+)"\s*:\s*(?=\{)/
 
-function openObject(
-  text: string,
-  from: number,
-  kind: 'object' | 'keyed',
-  tools: Tools,
-  most: number,
-): CallMatch {
+function openObject(text: string, from: number, kind: 'object' | 'keyed', tools: Tools): CallMatch {
   const lead = /^\s*(\[)?\s*/.exec(text.slice(from))![0]
   const start = from + lead.length
   const inList = lead.includes('[')
   if (start >= text.length) return 'maybe'
   if (text[start] !== '{') return 'no'
   const body = text.slice(start)
-  const head = (kind === 'keyed' ? keyedHead : objectHead).exec(body.slice(0, most))
+  const head = (kind === 'keyed' ? keyedHead : objectHead).exec(body.slice(0, longestHead))
   const { before = '', inner = '', name: key } = head?.groups ?? {}
   const name = key ?? nameOf(inner) ?? nameOf(before)
   if (head !== null && name !== undefined) {
