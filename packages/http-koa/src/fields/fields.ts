@@ -91,8 +91,8 @@ export const stop = z
 /** Values to add to the logits of tokens, by token id. */
 export const logitBias = z
   .custom<Readonly<Record<string, number>>>((value) => {
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
-    const entries = Object.entries(value as Readonly<Record<string, unknown>>)
+    if (!isObject(value)) return false
+    const entries = Object.entries(value)
     return entries.length <= 1024 && entries.every(isBias)
   }, 'an object of up to 1024 token ids with numbers from -100 to 100')
   .meta({ type: 'object', additionalProperties: { type: 'number', minimum: -100, maximum: 100 } })
@@ -199,7 +199,7 @@ function describe(value: unknown): string {
     return value.length > 40 ? `a string of ${value.length} characters` : JSON.stringify(value)
   }
   if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
-  if (typeof value === 'object' && value !== null) return 'an object'
+  if (isObject(value)) return 'an object'
   return String(value)
 }
 

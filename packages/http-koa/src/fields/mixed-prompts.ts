@@ -1,6 +1,7 @@
 import type { EngineClient, ModelInfo, Prompt, TokenId } from '@cllm/core'
 import { z } from 'zod'
 import { checkMedia, filePart } from '../chat/message-content.js'
+import { isObject } from './fields.js'
 import { expectedField, noMedia } from '../request/refusals.js'
 
 /** A part of a prompt: a text, a token, or llama-server's object for a text, with files where it is the whole prompt. */
@@ -17,10 +18,7 @@ export type MixedPrompt = PromptPart | readonly PromptPart[]
 const isToken = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 0
 
 const isText = (value: unknown): boolean =>
-  typeof value === 'string' ||
-  (typeof value === 'object' &&
-    value !== null &&
-    typeof (value as { prompt_string?: unknown }).prompt_string === 'string')
+  typeof value === 'string' || (isObject(value) && typeof value['prompt_string'] === 'string')
 
 const isPart = (value: unknown): boolean => isText(value) || isToken(value)
 

@@ -1,5 +1,6 @@
 import { CllmError, type Embedding, type EngineClient, type Prompt } from '@cllm/core'
 import { unsupported } from './refusals.js'
+import { sum } from './usage.js'
 
 /** A prompt, or what makes it when its turn has come. */
 export type EmbeddingInput = Prompt | (() => Promise<Prompt>)
@@ -80,4 +81,4 @@ const orBlank = (input: Prompt): Prompt =>
 
 /** Tokens of all inputs together. */
 export const countTokens = (embeddings: readonly Embedding[]): number =>
-  embeddings.reduce((sum, { promptTokens }) => sum + promptTokens, 0)
+  sum(embeddings.map(({ promptTokens }) => promptTokens))

@@ -4,14 +4,7 @@ import { type Route, post, get } from '../../routes/route.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
 import { messagesEndpoint } from './lines/check-lines.js'
 import { type BatchObject, newId } from './batch-objects.js'
-import {
-  askingOwner,
-  type BatchesContext,
-  findBatch,
-  findFile,
-  maySee,
-  pageOf,
-} from './batches-context.js'
+import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batches-context.js'
 
 const windowSeconds = 24 * 60 * 60
 
@@ -56,7 +49,7 @@ export const batchRoutes: readonly Route<BatchesContext>[] = [
     'user',
     'One batch, and how far it is',
     async (call, { store, runner }) => {
-      return await runner.live((await findBatch(store, call.params['id'] ?? '')).object)
+      return await runner.live((await find(store, 'batches', call.params['id'] ?? '')).object)
     },
   ),
   post('/v1/batches/:id/cancel', 'user', 'End a batch; what is answered stays', cancel),
@@ -65,7 +58,7 @@ export const batchRoutes: readonly Route<BatchesContext>[] = [
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
   const { store, runner } = batches
   const { fields } = call
-  const { object: file } = await findFile(store, fields.input_file_id)
+  const { object: file } = await find(store, 'files', fields.input_file_id)
   const { endpoint, completion_window, metadata = null } = fields
   const chosen = { endpoint, completion_window, metadata }
   const batch = newBatch(call, { ...chosen, input_file_id: file.id })
@@ -104,7 +97,7 @@ export function newBatch(
 }
 
 async function cancel(call: Call, { store, runner }: BatchesContext): Promise<Answer> {
-  const { object: batch } = await findBatch(store, call.params['id'] ?? '')
+  const { object: batch } = await find(store, 'batches', call.params['id'] ?? '')
   const { id } = batch
   const cancelled = await runner.cancel(id)
   if (cancelled?.wasUnderWay !== true) {

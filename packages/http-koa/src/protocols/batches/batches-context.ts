@@ -2,8 +2,8 @@ import { CllmError } from '@cllm/core'
 import { expectedField } from '../../request/refusals.js'
 import { requestScope } from '../../security/authenticate.js'
 import type { BatchRunner } from './batch-runner.js'
-import type { BatchStore } from './batch-store.js'
-import type { BatchObject, FileObject, Kept, Owner } from './batch-objects.js'
+import type { BatchKind, BatchStore, Stored } from './batch-store.js'
+import type { Kept, Owner } from './batch-objects.js'
 
 /** What the handlers of files and batches share. */
 export interface BatchesContext {
@@ -27,18 +27,16 @@ export function maySee({ owner }: Kept<unknown>): boolean {
   return key === undefined || key.role === 'admin' || key.tenant === owner?.tenant
 }
 
-/** @throws `not_found` */
-export async function findFile(store: BatchStore, id: string): Promise<Kept<FileObject>> {
-  const kept = await store.get('files', id)
+/** A file or a batch that who asks may see. @throws `not_found` */
+export async function find<K extends BatchKind>(
+  store: BatchStore,
+  kind: K,
+  id: string,
+): Promise<Stored<K>> {
+  const kept = await store.get(kind, id)
   if (kept !== undefined && maySee(kept)) return kept
-  throw new CllmError('not_found', `There is no file "${id.slice(0, 64)}"`, { details: { id } })
-}
-
-/** @throws `not_found` */
-export async function findBatch(store: BatchStore, id: string): Promise<Kept<BatchObject>> {
-  const kept = await store.get('batches', id)
-  if (kept !== undefined && maySee(kept)) return kept
-  throw new CllmError('not_found', `There is no batch "${id.slice(0, 64)}"`, { details: { id } })
+  const message = `There is no ${kind === 'files' ? 'file' : 'batch'} "${id.slice(0, 64)}"`
+  throw new CllmError('not_found', message, { details: { id } })
 }
 
 /**

@@ -7,7 +7,7 @@ import { Reply } from '../../routes/reply.js'
 import { expectedField } from '../../request/refusals.js'
 import { isAnthropic } from '../../request/request-headers.js'
 import { type FileObject, isUnderWay, newFile, timeOf } from './batch-objects.js'
-import { askingOwner, type BatchesContext, findFile, maySee, pageOf } from './batches-context.js'
+import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batches-context.js'
 
 const querySchema = z.object({
   purpose: z.string().optional(),
@@ -33,7 +33,7 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
     { query: querySchema },
   ),
   get('/v1/files/:id', 'user', 'One file, without its content', async (call, { store }) => {
-    const { object } = await findFile(store, call.params['id'] ?? '')
+    const { object } = await find(store, 'files', call.params['id'] ?? '')
     return isAnthropic(call) ? anthropicForm(object) : object
   }),
   get(
@@ -41,7 +41,7 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
     'user',
     'The content of a file',
     async (call, { store }) => {
-      const { object } = await findFile(store, call.params['id'] ?? '')
+      const { object } = await find(store, 'files', call.params['id'] ?? '')
       return new Reply(store.content(object.id), {
         type: 'application/jsonl',
         headers: { 'Content-Length': String(await store.sizeOf(object.id)) },
@@ -50,7 +50,7 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
     { answers: ['application/jsonl'] },
   ),
   del('/v1/files/:id', 'user', 'Delete a file', async (call, { store }) => {
-    const { object } = await findFile(store, call.params['id'] ?? '')
+    const { object } = await find(store, 'files', call.params['id'] ?? '')
     const { id } = object
     const batches = await store.list('batches')
     const user = batches.find(
