@@ -8,11 +8,11 @@ import {
   samplersLeftOut,
   usualFields,
 } from '../../fields/generation-fields.js'
-import { anyStop, boolean, integer, largest, list, object, seed } from '../../fields/fields.js'
+import { anyStop, boolean, integer, largest, list, seed } from '../../fields/fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 import { unsupported } from '../../request/refusals.js'
-import { guidedFields } from './structured-output.js'
+import { askingFields } from './structured-output.js'
 
 /** −1 is as many as fit. */
 export const anyTokensField = integer(-1, largest).transform((count) =>
@@ -68,10 +68,7 @@ export const sharedFields = {
   timings_per_token: boolean.optional(),
   return_progress: boolean.optional(),
   verbose: boolean.optional(),
-  grammar: z.string('a string').optional(),
-  json_schema: object.optional(),
-  response_format: object.optional(),
-  ...guidedFields,
+  ...askingFields,
   ...vllmFields,
 }
 

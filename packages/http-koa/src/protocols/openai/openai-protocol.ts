@@ -49,11 +49,12 @@ export interface OpenAiProtocolOptions {
 
 const streams = ['application/json', 'text/event-stream']
 
-/** A route that llama-server has without `/v1`, too. */
-const both = (route: Route<OpenAiContext>): Route<OpenAiContext>[] => [
-  route,
-  { ...route, path: route.path.slice('/v1'.length), summary: `The same as ${route.path}` },
-]
+/** Routes that llama-server has without `/v1`, too. */
+const both = (...routes: readonly Route<OpenAiContext>[]): Route<OpenAiContext>[] =>
+  routes.flatMap((route) => [
+    route,
+    { ...route, path: route.path.slice('/v1'.length), summary: `The same as ${route.path}` },
+  ])
 
 const routes: readonly Route<OpenAiContext>[] = [
   get('/v1/models', 'user', 'The models that are served', listModels),
@@ -63,8 +64,6 @@ const routes: readonly Route<OpenAiContext>[] = [
       body: chatSchema,
       answers: streams,
     }),
-  ),
-  ...both(
     post(
       '/v1/chat/completions/input_tokens',
       'user',
@@ -72,7 +71,36 @@ const routes: readonly Route<OpenAiContext>[] = [
       countChatTokens,
       { body: chatSchema },
     ),
+    post(
+      '/v1/responses',
+      'user',
+      'Answer a conversation, in the format of the Responses API',
+      responses,
+      { body: responsesSchema, answers: streams },
+    ),
+    post(
+      '/v1/responses/input_tokens',
+      'user',
+      'Count the tokens of an input',
+      countResponseTokens,
+      {
+        body: responsesSchema,
+      },
+    ),
+    post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
+      body: rerankSchema,
+    }),
+    post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
+    post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema }),
+    post(
+      '/v1/audio/transcriptions',
+      'user',
+      'Write what is said in a sound, as multipart/form-data',
+      transcription('transcribe'),
+      { answers: streams },
+    ),
   ),
+  post('/v2/rerank', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
   post('/v1/completions', 'user', 'Continue a text', completions, {
     body: completionsSchema,
     answers: streams,
@@ -84,46 +112,7 @@ const routes: readonly Route<OpenAiContext>[] = [
     fimCompletions,
     { body: fimSchema, answers: streams },
   ),
-  ...both(
-    post(
-      '/v1/responses',
-      'user',
-      'Answer a conversation, in the format of the Responses API',
-      responses,
-      { body: responsesSchema, answers: streams },
-    ),
-  ),
-  ...both(
-    post(
-      '/v1/responses/input_tokens',
-      'user',
-      'Count the tokens of an input',
-      countResponseTokens,
-      {
-        body: responsesSchema,
-      },
-    ),
-  ),
-  ...both(
-    post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
-      body: rerankSchema,
-    }),
-  ),
-  post('/v2/rerank', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
-  ...both(post('/v1/reranking', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema })),
-  ...both(post('/v1/score', 'user', 'Say how well texts fit', score, { body: scoreSchema })),
   post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
-  ...both(
-    post(
-      '/v1/audio/transcriptions',
-      'user',
-      'Write what is said in a sound, as multipart/form-data',
-      transcription('transcribe'),
-      {
-        answers: streams,
-      },
-    ),
-  ),
   post('/v1/audio/translations', 'user', 'The same in English', transcription('translate'), {
     answers: streams,
   }),
@@ -132,15 +121,18 @@ const routes: readonly Route<OpenAiContext>[] = [
 
 /** OpenAI's API: chats, responses, completions, embeddings and models under `/v1`; see `docs/api-openai.md`. */
 export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol {
+  const kept = options.responses && new KeptItems(options.responses)
+  const own: OpenAiContext = {
+    defaults: eachWithOverrides(openAiDefaults, options.defaults),
+    started: Math.floor((options.started ?? 0) / 1000),
+    kept,
+    log: options.log,
+    mcp: options.mcp,
+  }
+  const ofKept = kept === undefined ? [] : bindRoutes(keptRoutes, { ...own, kept })
   return {
     name: 'openai',
-    routes: bindRoutes(options.responses === undefined ? routes : [...routes, ...keptRoutes], {
-      defaults: eachWithOverrides(openAiDefaults, options.defaults),
-      started: Math.floor((options.started ?? 0) / 1000),
-      kept: options.responses && new KeptItems(options.responses),
-      log: options.log,
-      mcp: options.mcp,
-    }),
+    routes: [...bindRoutes(routes, own), ...ofKept],
     errors: openAiErrors,
     under: ['/v1', '/chat/completions'],
   }

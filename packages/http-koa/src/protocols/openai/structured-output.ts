@@ -1,7 +1,7 @@
 import type { OutputConstraint } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../../body/read-json-body.js'
-import { list, object } from '../../fields/fields.js'
+import { isObject, list, object } from '../../fields/fields.js'
 import {
   asSchema,
   expectedSchema,
@@ -19,8 +19,14 @@ const schemaField = z
   .custom<unknown>((value) => value !== undefined, 'a JSON schema')
   .meta({ anyOf: [{ type: 'object' }, { type: 'string' }, { type: 'boolean' }] })
 
-/** vLLM's fields for constrained output, the older ones and `structured_outputs`. */
-export const guidedFields = {
+/**
+ * The fields that may ask for a form of the answer: OpenAI's, llama-server's, and vLLM's, the older ones and
+ * `structured_outputs`.
+ */
+export const askingFields = {
+  grammar: text.optional(),
+  json_schema: object.optional(),
+  response_format: object.optional(),
   guided_json: schemaField.optional(),
   guided_regex: text.optional(),
   guided_choice: choices.optional(),
@@ -41,15 +47,9 @@ export const guidedFields = {
   structural_tag: object.optional(),
 }
 
-/** The fields that may ask for a form of the answer. */
-export interface AskingFields extends GuidedFields {
-  readonly response_format?: Readonly<Record<string, unknown>> | undefined
-  readonly grammar?: string | undefined
-  readonly json_schema?: Readonly<Record<string, unknown>> | undefined
-}
-
-type GuidedFields = {
-  readonly [Name in keyof typeof guidedFields]?: z.output<(typeof guidedFields)[Name]>
+/** These fields of a body. */
+export type AskingFields = {
+  readonly [Name in keyof typeof askingFields]?: z.output<(typeof askingFields)[Name]>
 }
 
 /**
@@ -73,11 +73,11 @@ export function askedConstraints(fields: AskingFields): readonly FieldConstraint
   return asked.filter((one) => one !== undefined)
 }
 
-type GuidedOutputs = NonNullable<GuidedFields['structured_outputs']>
+type GuidedOutputs = NonNullable<AskingFields['structured_outputs']>
 
 function guidedConstraints(
   at: string,
-  { json, regex = '', choice, grammar = '', json_object: isObject }: Partial<GuidedOutputs>,
+  { json, regex = '', choice, grammar = '', json_object: isJson }: Partial<GuidedOutputs>,
 ): (FieldConstraint | undefined)[] {
   const asks = (name: string, constraint: OutputConstraint) => ({
     field: `${at}${name}`,
@@ -88,7 +88,7 @@ function guidedConstraints(
     regex === '' ? undefined : asks('regex', { type: 'regex', pattern: regex }),
     choice && asks('choice', ofChoice(choice)),
     grammar === '' ? undefined : asks('grammar', { type: 'gbnf', grammar }),
-    isObject === true ? asks('json_object', { type: 'json' }) : undefined,
+    isJson === true ? asks('json_object', { type: 'json' }) : undefined,
   ]
 }
 
@@ -133,8 +133,8 @@ export function formatConstraint(
       return { field, constraint: { type: 'regex', pattern } }
     }
     case 'json_schema': {
-      const inner = asSchema(format['json_schema'])
-      const schema = typeof inner === 'object' ? inner['schema'] : undefined
+      const inner = format['json_schema']
+      const schema = isObject(inner) ? inner['schema'] : undefined
       return ofSchema(schema, `${field}.json_schema.schema`)
     }
     default:

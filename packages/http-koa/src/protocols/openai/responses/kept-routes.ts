@@ -30,27 +30,28 @@ const updateSchema = z.object({ metadata })
 const addSchema = z.object({ items: itemsSchema })
 
 /** These routes are there only where something is kept. */
-const keptBy = ({ kept }: OpenAiContext): KeptItems => kept!
+interface KeptContext extends OpenAiContext {
+  readonly kept: KeptItems
+}
 
 const idIn = ({ params }: Pick<Call, 'params'>): string => params['id'] ?? ''
 
 /** OpenAI's routes of responses and conversations that are kept, for the API key that made them. */
-export const keptRoutes: readonly Route<OpenAiContext>[] = [
+export const keptRoutes: readonly Route<KeptContext>[] = [
   get('/v1/responses/:id', 'user', 'A response that is kept, or its events', readResponse, {
     query: readSchema,
     answers: ['application/json', 'text/event-stream'],
   }),
-  del('/v1/responses/:id', 'user', 'Forget a response', async (call, openAi) => {
+  del('/v1/responses/:id', 'user', 'Forget a response', async (call, { kept }) => {
     const id = idIn(call)
-    await keptBy(openAi).remove(ownerOf(call), id, 'response')
+    await kept.remove(ownerOf(call), id, 'response')
     return { id, object: 'response', deleted: true }
   }),
   get(
     '/v1/responses/:id/input_items',
     'user',
     'What a response answers',
-    async (call, openAi) =>
-      pageIn(call, (await keptBy(openAi).response(ownerOf(call), idIn(call))).items),
+    async (call, { kept }) => pageIn(call, (await kept.response(ownerOf(call), idIn(call))).items),
     { query: pageSchema },
   ),
   post('/v1/responses/:id/cancel', 'user', 'End a response in the background', cancel),
@@ -58,13 +59,13 @@ export const keptRoutes: readonly Route<OpenAiContext>[] = [
     '/v1/conversations',
     'user',
     'Begin a conversation',
-    async (call, openAi) => {
+    async (call, { kept }) => {
       const { items, metadata: given = {} } = call.fields
       const id = `conv_${requestId(call.random)}`
       const created_at = secondsNow(call)
       const begun: ConversationObject = { id, object: 'conversation', created_at, metadata: given }
-      const kept = { object: begun, items: keptInput(call, items ?? []) }
-      if (await keptBy(openAi).put(ownerOf(call), kept)) return begun
+      const turns = { object: begun, items: keptInput(call, items ?? []) }
+      if (await kept.put(ownerOf(call), turns)) return begun
       throw new CllmError('storage_failed', 'The conversation cannot be kept; the log says why')
     },
     { body: createSchema },
@@ -86,9 +87,9 @@ export const keptRoutes: readonly Route<OpenAiContext>[] = [
     },
     { body: updateSchema },
   ),
-  del('/v1/conversations/:id', 'user', 'Forget a conversation', async (call, openAi) => {
+  del('/v1/conversations/:id', 'user', 'Forget a conversation', async (call, { kept }) => {
     const id = idIn(call)
-    await keptBy(openAi).remove(ownerOf(call), id, 'conversation')
+    await kept.remove(ownerOf(call), id, 'conversation')
     return { id, object: 'conversation.deleted', deleted: true }
   }),
   get(
@@ -123,14 +124,14 @@ export const keptRoutes: readonly Route<OpenAiContext>[] = [
 
 const conversationOf = async (
   call: Call,
-  openAi: OpenAiContext,
-): Promise<Kept<ConversationObject>> => await keptBy(openAi).conversation(ownerOf(call), idIn(call))
+  { kept }: KeptContext,
+): Promise<Kept<ConversationObject>> => await kept.conversation(ownerOf(call), idIn(call))
 
 const change = async (
   call: Call,
-  openAi: OpenAiContext,
+  { kept }: KeptContext,
   how: (kept: Kept<ConversationObject>) => Kept<ConversationObject>,
-): Promise<Kept<ConversationObject>> => await keptBy(openAi).change(ownerOf(call), idIn(call), how)
+): Promise<Kept<ConversationObject>> => await kept.change(ownerOf(call), idIn(call), how)
 
 function itemIn({ params }: Call, { items }: Kept<unknown>): KeptItem {
   const found = items.find(({ id }) => id === params['item'])
@@ -144,10 +145,10 @@ const pageIn = ({ query: { order, ...page } }: PageCall, items: readonly KeptIte
 /** Of one whose events are kept no longer, the last one is left. */
 async function readResponse(
   call: Call<unknown, z.output<typeof readSchema>>,
-  openAi: OpenAiContext,
+  openAi: KeptContext,
 ): Promise<Answer> {
-  const id = idIn(call)
-  const [kept, owner] = [keptBy(openAi), ownerOf(call)]
+  const { kept } = openAi
+  const [id, owner] = [idIn(call), ownerOf(call)]
   const found = await kept.response(owner, id)
   const isLost = found.fields !== undefined
   if (isLost) await answerAgain(call, openAi, found)
@@ -167,9 +168,8 @@ async function readResponse(
   })
 }
 
-async function cancel(call: Call, openAi: OpenAiContext): Promise<Answer> {
+async function cancel(call: Call, { kept }: KeptContext): Promise<Answer> {
   const [owner, id] = [ownerOf(call), idIn(call)]
-  const kept = keptBy(openAi)
   const { object: response, items, fields } = await kept.response(owner, id)
   if (response.background !== true) {
     throw new CllmError('invalid_request', 'Only responses in the background can be cancelled')

@@ -2,8 +2,7 @@ import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import { type ToolDefinition, toTool } from '../../../chat/format/chat-format.js'
 import type { ForcedTools } from '../../../chat/plan-answer.js'
-import { list, object } from '../../../fields/fields.js'
-import { asSchema } from '../../../request/constraint.js'
+import { isObject, list, object } from '../../../fields/fields.js'
 import { expectedField } from '../../../request/refusals.js'
 import { customSchema } from './custom-tools.js'
 
@@ -108,19 +107,16 @@ export const functionsOfChat = (tools: ToolsOfChat, logger: Logger): readonly Cl
     throw expectedField(`tools.${index}.${type}`, 'an object with a name')
   })
 
+/** `any` is Mistral's word for `required`. */
+const choices: readonly unknown[] = ['none', 'auto', 'required', 'any']
+
 /** Which tools may or must be called. */
 export const toolChoiceSchema = z
   .custom<ToolChoice>(
-    (value) =>
-      value === 'none' ||
-      value === 'auto' ||
-      value === 'required' ||
-      // Mistral's word for it
-      value === 'any' ||
-      (typeof value === 'object' && value !== null),
+    (value) => choices.includes(value) || (typeof value === 'object' && value !== null),
     'none, auto, required or a tool',
   )
-  .meta({ anyOf: [{ enum: ['none', 'auto', 'required', 'any'] }, { type: 'object' }] })
+  .meta({ anyOf: [{ enum: choices }, { type: 'object' }] })
 
 /** `none`, `auto`, `required` (or `any`) or a tool. */
 export type ToolChoice = string | Readonly<Record<string, unknown>>
@@ -170,12 +166,10 @@ export function offerTools(
 function allowedTools(choice: ToolChoice, offered: readonly ClientFunction[]) {
   if (typeof choice !== 'object' || choice['type'] !== 'allowed_tools') return { offered, choice }
   // chats have them in a member of their own
-  const inner = asSchema(choice['allowed_tools'])
-  const given = typeof inner === 'object' ? inner : choice
+  const inner = choice['allowed_tools']
+  const given = isObject(inner) ? inner : choice
   const tools: readonly unknown[] = Array.isArray(given['tools']) ? given['tools'] : []
-  const names = tools.map((tool) =>
-    nameOf((asSchema(tool) || {}) as Readonly<Record<string, unknown>>),
-  )
+  const names = tools.map((tool) => nameOf(isObject(tool) ? tool : {}))
   const mode = given['mode'] === 'required' ? 'required' : 'auto'
   return { offered: offered.filter(({ name }) => names.includes(name)), choice: mode }
 }
@@ -192,19 +186,17 @@ function forcedTools(
   isParallel: boolean | undefined,
 ): ForcedTools | undefined {
   if (choice === 'none' || choice === 'auto') return undefined
-  const chosen =
-    typeof choice === 'string'
-      ? tools
-      : tools.filter((tool) => tool.function.name === nameOf(choice))
+  const isNamed = typeof choice !== 'string'
+  const chosen = isNamed ? tools.filter((tool) => tool.function.name === nameOf(choice)) : tools
   if (chosen.length === 0) {
     throw expectedField('tool_choice', 'none, auto, required or one of the tools')
   }
   // a named tool is called once
-  return { tools: chosen, several: typeof choice === 'string' ? isParallel : false }
+  return { tools: chosen, several: isNamed ? false : isParallel }
 }
 
 /** Chats name a tool inside `function` or `custom`, responses beside `type`. */
 function nameOf(choice: Readonly<Record<string, unknown>>): unknown {
-  const inner = asSchema(choice['function'] ?? choice['custom'])
-  return typeof inner === 'object' ? inner['name'] : choice['name']
+  const inner = choice['function'] ?? choice['custom']
+  return isObject(inner) ? inner['name'] : choice['name']
 }
