@@ -3,10 +3,8 @@ import { z } from 'zod'
 import { boolean, integer, largest, list, object, seed, text } from '../../fields/fields.js'
 import {
   commonFields,
-  commonSettings,
   llamaFields,
   samplersField,
-  samplersLeftOut,
   slotField,
 } from '../../fields/generation-fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
@@ -17,7 +15,8 @@ import {
 } from '../../request/build-request.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
 import { repeatRequest } from '../../request/generation.js'
-import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
+import { logitBiasField } from '../../request/logit-bias.js'
+import { sharedSettings } from '../openai/openai-fields.js'
 
 /** What the handlers of llama-server's API share. */
 export interface LlamaServerContext {
@@ -88,18 +87,11 @@ export async function toCompletionRequests(
   ])
   const most = mostTokens(fields)
   const settings = {
-    ...commonSettings(fields),
-    ...(fields.samplers !== undefined && samplersLeftOut(fields.samplers)),
+    ...(await sharedSettings(fields, client)),
     maxTokens: most === -1 ? Infinity : most === 0 ? 1 : most,
     constraint,
     [fields.post_sampling_probs === true ? 'drawLogprobs' : 'logprobs']:
       logprobs > 0 ? logprobs : undefined,
-    stop:
-      typeof fields.stop === 'string' ? fields.stop : fields.stop?.filter((text) => text !== ''),
-    logitBias: fields.logit_bias && (await readLogitBias(client, fields.logit_bias)),
-    cache: fields.cache_prompt,
-    slot: fields.id_slot,
-    progress: fields.stream === true && fields.return_progress === true ? true : undefined,
   }
   const prompts = await readPrompts(client, fields.prompt)
   const times = fields.n_cmpl ?? fields.n ?? 1

@@ -3,20 +3,7 @@ import { largest } from '../../fields/fields.js'
 import { samplerSteps, samplingEcho } from '../../fields/generation-fields.js'
 
 /** What a request is generated with, in llama-server's names; what this server has not is off. */
-export function generationSettings(
-  request: Pick<
-    GenerateRequest,
-    | 'maxTokens'
-    | 'sampling'
-    | 'fallbackSampling'
-    | 'stop'
-    | 'logprobs'
-    | 'drawLogprobs'
-    | 'adapters'
-    | 'contextShift'
-  >,
-  info?: EngineInfo,
-) {
+export function generationSettings(request: Partial<GenerateRequest>, info?: EngineInfo) {
   const recommended = info?.model.sampling
   const { contextShift, fallbackSampling } = request
   const given = { ...fallbackSampling, ...recommended, ...request.sampling }

@@ -75,12 +75,12 @@ export const sharedFields = {
 const sharedSchema = z.object(sharedFields)
 
 /**
- * The settings from the shared fields.
+ * The settings from the shared fields, of which llama-server's routes have some.
  *
  * @throws `invalid_request`; `unsupported` for samplers in another order and fields of vLLM's
  */
 export async function sharedSettings(
-  fields: z.output<typeof sharedSchema>,
+  fields: Partial<z.output<typeof sharedSchema>>,
   client: EngineClient,
 ): Promise<RequestSettings> {
   const { stop, logit_bias: bias, samplers } = fields

@@ -85,6 +85,7 @@ testEach('the routes of llama-server', async (t) => {
     stop_type: 'limit',
   })
   const warm = { prompt: 'a prompt that is to be computed', n_predict: 0, temperature: 0 }
+  t.match((await ask('/completion', { ...warm, stop: '' })).json, { stop_type: 'limit' })
   t.match((await ask('/completion', { ...warm, stop: ['X'] })).json, {
     content: '',
     tokens: [],
