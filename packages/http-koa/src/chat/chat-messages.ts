@@ -1,7 +1,7 @@
 import { type ChatMessage, type ChatRenderOptions, type ChatToolCall, defined } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../body/read-json-body.js'
-import { isObject, list } from '../fields/fields.js'
+import { isObject, list, type JsonObject } from '../fields/fields.js'
 import { expectedField } from '../request/refusals.js'
 import { contentOf } from './message-content.js'
 
@@ -28,7 +28,7 @@ const toolCall = z.object(
         {
           name: z.string('a name').min(1, 'a name'),
           arguments: z
-            .custom<string | Readonly<Record<string, unknown>>>(
+            .custom<string | JsonObject>(
               (value) => typeof value === 'string' || isObject(value),
               'a JSON object as a string',
             )
@@ -135,10 +135,7 @@ function toToolCall(call: z.output<typeof toolCall>, index: number, nth: number)
  *
  * @throws `invalid_request`
  */
-export function argumentsOf(
-  given: string | Readonly<Record<string, unknown>>,
-  field: string,
-): Readonly<Record<string, unknown>> {
+export function argumentsOf(given: string | JsonObject, field: string): JsonObject {
   const what = 'a JSON object as a string'
   const value =
     typeof given === 'string' ? parseNested(given === '' ? '{}' : given, field, what) : given

@@ -6,7 +6,7 @@ import {
   type PromptMedia,
 } from '@cllm/core'
 import { isUrl } from '../engines/media-urls.js'
-import { isObject } from '../fields/fields.js'
+import { isObject, type JsonObject } from '../fields/fields.js'
 import { expectedField, noMedia } from '../request/refusals.js'
 
 /** A part of a content: a text, an image or a sound. */
@@ -62,7 +62,7 @@ function partOf(part: unknown, field: string): ContentPart {
     audio_url: sound,
     input_audio: given = image ?? sound,
     detail,
-  }: Readonly<Record<string, unknown>> = isObject(part) ? part : {}
+  }: JsonObject = isObject(part) ? part : {}
   if (typeof text === 'string' && isTextType(type)) return text
   const media = mediaTypes[String(type)]
   if (media !== undefined) {

@@ -59,9 +59,7 @@ export const milliseconds = z.number('a number above 0').positive('a number abov
 export const seed = z.int('an integer')
 
 /** Any object. */
-export const object = z
-  .custom<Readonly<Record<string, unknown>>>(isObject, 'an object')
-  .meta({ type: 'object' })
+export const object = z.custom<JsonObject>(isObject, 'an object').meta({ type: 'object' })
 
 // zod would check, and report, every element of a list of a million before its length
 const isText = (value: unknown) => typeof value === 'string' && value !== ''

@@ -13,6 +13,7 @@ import {
   milliseconds,
   name,
   parsedJson,
+  type JsonObject,
 } from './fields.js'
 import { adaptersField } from './adapters-field.js'
 
@@ -82,7 +83,7 @@ export const defaultsFields = Object.fromEntries(
  * @throws `invalid_request` for mirostat 1, which only llama.cpp has
  */
 export function samplingSettings(fields: object): Omit<RequestSettings, 'logitBias'> {
-  const given = fields as Readonly<Record<string, unknown>>
+  const given = fields as JsonObject
   if (given['mirostat'] === 1) throw expectedField('mirostat', '0 or 2, instead got 1')
   const settings: Record<string, unknown> = {
     seed: given['seed'],

@@ -1,6 +1,6 @@
 import { defaultSampling, defined, type ModelPreset, type SamplingParams } from '@cllm/core'
 import { z } from 'zod'
-import { integer, largest, stop, parseFields } from '../fields/fields.js'
+import { integer, largest, stop, parseFields, type JsonObject } from '../fields/fields.js'
 import type { DefaultOverrides, ProtocolDefaults } from './build-request.js'
 import { API_DEFAULTS, Services } from '../routes/define-protocol.js'
 import { defaultsFields, samplingSettings } from '../fields/generation-fields.js'
@@ -62,7 +62,7 @@ const parametersSchema = z.object({ ...defaultsOptions.shape, stop: stop.optiona
  * @throws `invalid_request` for the first wrong one
  */
 export function presetParameters(
-  parameters: Readonly<Record<string, unknown>>,
+  parameters: JsonObject,
 ): Pick<ModelPreset, 'maxTokens' | 'sampling' | 'stop'> {
   const { stop, ...given } = parseFields(parametersSchema, parameters)
   return { ...overridesFrom(given), ...(stop && { stop: [stop].flat() }) }

@@ -101,13 +101,9 @@ export class AnswerReader {
     const blank = this.#lead + this.#held.slice(0, this.#held.length - text.length)
     this.#lead = ''
     if (text === '') {
-      if (!this.#isOver) {
-        this.#lead = blank
-        this.#held = ''
-        return false
-      }
       this.#held = ''
-      if (this.#keepsBlank) this.#say(blank)
+      if (!this.#isOver) this.#lead = blank
+      else if (this.#keepsBlank) this.#say(blank)
       else this.#drop(blank)
       return false
     }
@@ -128,10 +124,7 @@ export class AnswerReader {
     const drop = this.#dropAt(text, isStart)
     if (!this.#isOver && [open, call.match, drop].includes('maybe') && typeof open !== 'number') {
       this.#lead = blank
-      this.#held = text
-      // what is long is not looked at again with each letter
-      if (text.length > longestHead) this.#nextTry = text.length * 1.25
-      return false
+      return this.#wait(text)
     }
     this.#nextTry = 0
     const length = typeof open === 'number' ? open : drop
@@ -152,6 +145,13 @@ export class AnswerReader {
     this.#say(first)
     this.#held = text.slice(first.length)
     return true
+  }
+
+  /** Holds a text until there is more of it; what is long is not looked at again with each letter. */
+  #wait(text: string): boolean {
+    this.#held = text
+    if (text.length > longestHead) this.#nextTry = text.length * 1.25
+    return false
   }
 
   #call(
@@ -267,9 +267,7 @@ export class AnswerReader {
     const match = own === undefined ? 'no' : openCall(own, text, this.reading.tools)
     if (match === 'maybe' && !this.#isOver) {
       this.#reason(before, false)
-      this.#held = text
-      if (text.length > longestHead) this.#nextTry = text.length * 1.25
-      return false
+      return this.#wait(text)
     }
     this.#nextTry = 0
     if (typeof match !== 'string') {

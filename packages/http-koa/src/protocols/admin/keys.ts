@@ -1,6 +1,6 @@
 import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
-import { integer, largest, name } from '../../fields/fields.js'
+import { integer, largest, name, type JsonObject } from '../../fields/fields.js'
 import { orUnsupported } from '../../request/refusals.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
 import type { ApiKey, KeyStore } from '../../security/api-key.js'
@@ -97,7 +97,7 @@ function limitsOf<Limit extends number | null>(
   })
 }
 
-function tellLog(call: Call, message: string, about: Readonly<Record<string, unknown>>): void {
+function tellLog(call: Call, message: string, about: JsonObject): void {
   const by = call.keyName ?? null
   call.logger.warn({ ...about, by }, message)
 }

@@ -2,7 +2,7 @@ import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import { z } from 'zod'
 import { partsSchema } from '../../chat/chat-messages.js'
 import { behind, type ContentPart, filePart, joined } from '../../chat/message-content.js'
-import { boolean, isObject, list, object } from '../../fields/fields.js'
+import { boolean, isObject, list, object, type JsonObject } from '../../fields/fields.js'
 import { expectedField, noMedia } from '../../request/refusals.js'
 
 /** A text, or a list of blocks whose types are looked at one by one. */
@@ -182,13 +182,9 @@ function blocksOf(
 }
 
 function blockOf(block: unknown, field: string, { isPast, sees }: Sight): ShownBlock {
-  const { type, source }: Readonly<Record<string, unknown>> = isObject(block) ? block : {}
+  const { type, source }: JsonObject = isObject(block) ? block : {}
   if (type === 'image' && sees) {
-    const {
-      type: kind,
-      data,
-      url,
-    }: Readonly<Record<string, unknown>> = isObject(source) ? source : {}
+    const { type: kind, data, url }: JsonObject = isObject(source) ? source : {}
     return {
       type,
       image: filePart(type, kind === 'base64' ? data : kind === 'url' ? url : '', field),

@@ -42,33 +42,34 @@ const querySchema = z.object({
 })
 
 const errors = anthropicErrors
+const path = `${messagesEndpoint}/batches`
 
 /** Anthropic's routes of batches: the same batches as OpenAI's, with lines for `/v1/messages`. */
 export const messageBatchRoutes: readonly Route<BatchesContext>[] = [
   post(
-    messagesBatches(),
+    path,
     'user',
     'Answer conversations when nobody else is waiting, in the format of Anthropic',
     create,
     { body: createSchema, errors },
   ),
-  get(messagesBatches(), 'user', "Anthropic's batches, the newest first", listed, {
+  get(path, 'user', "Anthropic's batches, the newest first", listed, {
     query: querySchema,
     errors,
   }),
   get(
-    messagesBatches(':id'),
+    `${path}/:id`,
     'user',
     'One batch of messages, and how far it is',
     async (call, { store, runner }) => shown(await runner.live((await found(call, store)).object)),
     { errors },
   ),
-  get(messagesBatches(':id/results'), 'user', 'What came of each request', results, {
+  get(`${path}/:id/results`, 'user', 'What came of each request', results, {
     answers: ['application/x-jsonl'],
     errors,
   }),
   post(
-    messagesBatches(':id/cancel'),
+    `${path}/:id/cancel`,
     'user',
     'End a batch of messages; what is answered stays',
     async (call, { store, runner }) => {
@@ -78,12 +79,8 @@ export const messageBatchRoutes: readonly Route<BatchesContext>[] = [
     },
     { errors },
   ),
-  del(messagesBatches(':id'), 'user', 'Delete an ended batch of messages', remove, { errors }),
+  del(`${path}/:id`, 'user', 'Delete an ended batch of messages', remove, { errors }),
 ]
-
-function messagesBatches(more?: string): string {
-  return `${messagesEndpoint}/batches${more === undefined ? '' : `/${more}`}`
-}
 
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
   const { store, runner } = batches
@@ -212,7 +209,7 @@ function shown(batch: BatchObject) {
     cancel_initiated_at: timeOf(cancelling_at),
     archived_at: null,
     // A path: which address clients reach the server by is theirs to know.
-    results_url: hasEnded ? messagesBatches(`${shownId(batch)}/results`) : null,
+    results_url: hasEnded ? `${path}/${shownId(batch)}/results` : null,
   }
 }
 

@@ -9,6 +9,7 @@ import {
   object,
   seed,
   type UnknownFields,
+  type JsonObject,
 } from '../../fields/fields.js'
 import { keepAliveField } from '../../fields/keep-alive-field.js'
 import { llamaFields, samplingSettings } from '../../fields/generation-fields.js'
@@ -52,7 +53,7 @@ export const sharedFields = {
   stream: boolean.optional(),
   options: optionsSchema.optional(),
   format: z
-    .custom<string | Readonly<Record<string, unknown>>>(
+    .custom<string | JsonObject>(
       (value) => value === '' || value === 'json' || (typeof value === 'object' && value !== null),
       'json or a JSON schema',
     )

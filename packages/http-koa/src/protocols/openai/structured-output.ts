@@ -1,7 +1,7 @@
 import type { OutputConstraint } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../../body/read-json-body.js'
-import { isObject, list, object } from '../../fields/fields.js'
+import { isObject, list, object, type JsonObject } from '../../fields/fields.js'
 import {
   asSchema,
   expectedSchema,
@@ -115,9 +115,7 @@ const literal = (text: string): string =>
  * What `response_format` asks for. llama-server's clients put the schema beside `json_object`, those of
  * Hugging Face send it as the `value` of `json`, and a pattern as that of `regex`.
  */
-export function formatConstraint(
-  format: Readonly<Record<string, unknown>>,
-): FieldConstraint | undefined {
+export function formatConstraint(format: JsonObject): FieldConstraint | undefined {
   const field = 'response_format'
   switch (format['type']) {
     case 'text':

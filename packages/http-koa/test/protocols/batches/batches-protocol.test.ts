@@ -485,7 +485,7 @@ t.test('a batch leaves the engine when a client comes, and goes on the same', as
   const backend = new FakeBackend({ clock, stepMs: () => 10, slots: 4 })
   const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
   const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
-  const throttle = new BatchThrottle()
+  const throttle = new BatchThrottle({ clock, share: 0 })
   const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
   const watched = watchEngines(directory, { observers: [throttle], clock })
   const lines = yieldingEngines(watched, throttle, { clock, random: systemRandom }).open()
@@ -536,7 +536,7 @@ t.test('clients have their first tokens as soon beside a batch as without one', 
     const backend = new FakeBackend({ clock, stepMs, slots: 2, batchSize: 256 })
     const engine = createEngine({ backend, policy: firstComeFirstServed, clock })
     const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
-    const throttle = new BatchThrottle()
+    const throttle = new BatchThrottle({ clock, share: 0 })
     const directory = { open: () => client, list: () => ['fake'], nameOf: () => 'fake' } as never
     const watched = watchEngines(directory, { observers: [throttle], clock })
     const lines = yieldingEngines(watched, throttle, { clock, random: systemRandom }).open()

@@ -32,13 +32,10 @@ export function openCall(
   tools: Tools,
   isNext = false,
 ): CallMatch {
-  const {
-    section,
-    arguments: { kind },
-  } = format
+  const { kind } = format.arguments
   const isObject = kind === 'object' || kind === 'keyed'
   const names = [...tools.keys()]
-  const marks = isNext ? [isObject ? '' : format.head] : headsOf(format, section)
+  const marks = isNext ? [isObject ? '' : format.head] : headsOf(format)
   let best: CallMatch = 'no'
   for (const mark of marks) {
     const head = matchMark(mark, text, 0, names)
@@ -54,7 +51,7 @@ export function openCall(
 }
 
 /** Python's calls begin like text: they need what stands before them. */
-function headsOf({ head, arguments: { kind } }: CallFormat, section: string): string[] {
+function headsOf({ section, head, arguments: { kind } }: CallFormat): string[] {
   if (section === '') return [head]
   return kind === 'literal' && !/[<[]/.test(head)
     ? [`${section} ${head}`]
@@ -83,13 +80,8 @@ function openNamed(
     if (/^\{\s*$/.test(text.slice(start))) return 'maybe'
     return { end: start, name, reader: new JsonArguments(), inList: false }
   }
-  const { ends, quote } =
-    written.kind === 'literal' ? written : { ends: '}' as const, quote: undefined }
-  const found = readLiteral(text.slice(start), ends, [
-    ...(quote === undefined ? [] : [quote]),
-    '"',
-    "'",
-  ])
+  const { ends, quote = '"' } = written.kind === 'literal' ? written : ({ ends: '}' } as const)
+  const found = readLiteral(text.slice(start), ends, [quote, '"', "'"])
   if (found === undefined) return 'maybe'
   return { end: start + found.end, calls: [{ name, arguments: found.json }], inList: ends === ')' }
 }

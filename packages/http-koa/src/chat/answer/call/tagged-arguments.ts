@@ -3,9 +3,7 @@ import type { CallProgress, CallReader } from './json-arguments.js'
 import { matchMark } from './match-mark.js'
 import { constants } from './read-literal.js'
 import { anyText, type ArgumentMarks, argumentName } from '../../format/chat-format.js'
-import { isObject, parsedJson } from '../../../fields/fields.js'
-
-type Schema = Readonly<Record<string, unknown>>
+import { isObject, parsedJson, type JsonObject } from '../../../fields/fields.js'
 
 /** Whether a schema allows texts and nothing else. */
 function takesOnlyText(schema: unknown): boolean {
@@ -33,7 +31,7 @@ function argumentJson(text: string, schema: unknown, isTyped = false): string {
 }
 
 /** The schemas of a tool's arguments, by name. */
-export function argumentSchemas(parameters: unknown): Schema {
+export function argumentSchemas(parameters: unknown): JsonObject {
   const properties = isObject(parameters) ? parameters['properties'] : undefined
   return isObject(properties) ? properties : {}
 }
@@ -53,7 +51,7 @@ export class TaggedArguments implements CallReader {
    */
   constructor(
     private readonly marks: ArgumentMarks,
-    private readonly schemas: Readonly<Record<string, unknown>>,
+    private readonly schemas: JsonObject,
     private readonly closings: readonly string[],
   ) {}
 

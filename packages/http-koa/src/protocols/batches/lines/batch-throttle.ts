@@ -52,12 +52,12 @@ export class BatchThrottle implements RequestObserver, Throttle {
   #insists = false
   #cancelTimer = () => {}
   readonly #changes = new EventTarget()
-  readonly #clock: Clock | undefined
+  readonly #clock: Clock
   readonly #pauseMs: number
 
-  constructor({ clock, share }: Partial<BatchShare> = {}) {
+  constructor({ clock, share }: BatchShare) {
     this.#clock = clock
-    this.#pauseMs = share === undefined || share === 0 ? Infinity : windowMs / share - windowMs
+    this.#pauseMs = share === 0 ? Infinity : windowMs / share - windowMs
   }
 
   onSubmit(): RequestWatch {
@@ -118,7 +118,7 @@ export class BatchThrottle implements RequestObserver, Throttle {
   }
 
   #openWindow(): void {
-    if (this.#leftMs <= 0 || this.#openedAt !== undefined || this.#clock === undefined) return
+    if (this.#leftMs <= 0 || this.#openedAt !== undefined) return
     if (this.#awaiting > 0 && !this.#insists) return
     this.#openedAt = this.#clock.now()
     this.#timer(this.#leftMs, () => {
@@ -130,7 +130,7 @@ export class BatchThrottle implements RequestObserver, Throttle {
 
   /** A window that a client interrupts goes on when that one has its first token. */
   #interrupt(): void {
-    if (this.#openedAt === undefined || this.#clock === undefined) return
+    if (this.#openedAt === undefined) return
     this.#leftMs -= this.#clock.now() - this.#openedAt
     this.#openedAt = undefined
     this.#cancelTimer()
@@ -148,7 +148,7 @@ export class BatchThrottle implements RequestObserver, Throttle {
 
   #timer(ms: number, callback: () => void): void {
     this.#cancelTimer()
-    if (this.#clock === undefined || ms === Infinity) return
+    if (ms === Infinity) return
     this.#cancelTimer = this.#clock.at(this.#clock.now() + ms, callback)
   }
 

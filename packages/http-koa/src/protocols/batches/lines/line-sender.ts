@@ -1,7 +1,7 @@
 import { CllmError, type Clock, type EngineDirectory, type Logger, type Random } from '@cllm/core'
 import { checkDepth } from '../../../body/read-json-body.js'
 import { errorHeaders, publicError } from '../../../errors/error-body.js'
-import { UnknownFields } from '../../../fields/fields.js'
+import { UnknownFields, type JsonObject } from '../../../fields/fields.js'
 import type { Call, IncomingBody } from '../../../routes/call.js'
 import { checkFields, openModel } from '../../../routes/driver.js'
 import type { KoaProtocol } from '../../../routes/koa-context.js'
@@ -15,7 +15,7 @@ export interface BatchLine {
   readonly custom_id: string
   readonly method: 'POST'
   readonly url: string
-  readonly body: Readonly<Record<string, unknown>>
+  readonly body: JsonObject
 }
 
 /** The answer to a line, as a client would have got it. */

@@ -6,14 +6,14 @@ import {
   samplingFields,
 } from '@cllm/core'
 import type { z } from 'zod'
-import { UnknownFields } from '../../../fields/fields.js'
+import { UnknownFields, type JsonObject } from '../../../fields/fields.js'
 import { buildRequest } from '../../../request/build-request.js'
 import { unsupported } from '../../../request/refusals.js'
 import { type optionsSchema, toSettings } from '../ollama-fields.js'
 
 /** A preset that an Ollama client made, with the parameters in the client's words. */
 export interface OllamaPreset extends ModelPreset {
-  readonly parameters: Readonly<Record<string, unknown>>
+  readonly parameters: JsonObject
 }
 
 /** A preset whose parameters, which `parseFields` has checked, count in every protocol. */

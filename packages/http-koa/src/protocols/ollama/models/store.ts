@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import type { BlobStore, ModelStore, PullProgress } from '../../../engines/model-store.js'
-import { boolean, text } from '../../../fields/fields.js'
+import { boolean, text, type JsonObject } from '../../../fields/fields.js'
 import { expectedField, orUnsupported, unsupported } from '../../../request/refusals.js'
 import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
@@ -97,7 +97,7 @@ export const blobsOf = ({ store }: Pick<OllamaContext, 'store'>): BlobStore =>
  *
  * @throws `unsupported` for other files, `invalid_request` for a wrong digest
  */
-export function ggufIn(files: Readonly<Record<string, unknown>>): string {
+export function ggufIn(files: JsonObject): string {
   const names = Object.keys(files)
   if (names.some((name) => /\.(safetensors|bin|pth)$/i.test(name))) {
     const how = "llama.cpp's convert_hf_to_gguf.py makes one of a folder of safetensors"

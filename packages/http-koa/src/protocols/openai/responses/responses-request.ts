@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { fitConversation } from '../../../chat/fit-conversation.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
-import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
+import { boolean, integer, largest, list, object, type JsonObject } from '../../../fields/fields.js'
 import {
   buildRequest,
   type ProtocolDefaults,
@@ -131,7 +131,7 @@ function readCustom(tool: unknown, logger: Logger) {
 }
 
 /** The same formats as in a chat, with the schema in another place. */
-function textConstraint(format: Readonly<Record<string, unknown>> | undefined): FieldConstraint[] {
+function textConstraint(format: JsonObject | undefined): FieldConstraint[] {
   if (format === undefined) return []
   const given = format['type'] === 'json_schema' ? { ...format, json_schema: format } : format
   const found = formatConstraint(given)

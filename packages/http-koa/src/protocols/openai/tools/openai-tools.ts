@@ -2,7 +2,7 @@ import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import { type ToolDefinition, toTool } from '../../../chat/format/chat-format.js'
 import type { ForcedTools } from '../../../chat/plan-answer.js'
-import { isObject, list, object } from '../../../fields/fields.js'
+import { isObject, list, object, type JsonObject } from '../../../fields/fields.js'
 import { expectedField } from '../../../request/refusals.js'
 import { customSchema } from './custom-tools.js'
 
@@ -52,8 +52,8 @@ export function customAsFunction(
 }
 
 /** Chats have the grammar in a member of its own, responses beside the type. */
-function grammarOf(format: Readonly<Record<string, unknown>>) {
-  const { syntax, definition } = (format['grammar'] ?? format) as Readonly<Record<string, unknown>>
+function grammarOf(format: JsonObject) {
+  const { syntax, definition } = (format['grammar'] ?? format) as JsonObject
   return {
     syntax: typeof syntax === 'string' ? syntax.slice(0, 40) : '',
     definition: typeof definition === 'string' ? definition : '',
@@ -119,7 +119,7 @@ export const toolChoiceSchema = z
   .meta({ anyOf: [{ enum: choices }, { type: 'object' }] })
 
 /** `none`, `auto`, `required` (or `any`) or a tool. */
-export type ToolChoice = string | Readonly<Record<string, unknown>>
+export type ToolChoice = string | JsonObject
 
 /** What a client's tools come to, with its choice among them. */
 export interface OfferedTools {
@@ -196,7 +196,7 @@ function forcedTools(
 }
 
 /** Chats name a tool inside `function` or `custom`, responses beside `type`. */
-function nameOf(choice: Readonly<Record<string, unknown>>): unknown {
+function nameOf(choice: JsonObject): unknown {
   const inner = choice['function'] ?? choice['custom']
   return isObject(inner) ? inner['name'] : choice['name']
 }
