@@ -52,7 +52,7 @@ async function engine(sequences) {
   const { client, info, kill, ended } = await startEngine(backend, { policy })
   // Where the time goes is counted while all decode: from the last first token to the first last one.
   let [began, left] = [0, 0]
-  let [before, after] = []
+  const counts = []
   const one = async () => {
     const prompt = Array.from({ length: promptTokens }, () => {
       return Math.floor(random() * (info.model.vocabularySize - 1000))
@@ -64,8 +64,8 @@ async function engine(sequences) {
     for await (const event of client.submit(request)) {
       if (event.type !== 'token') continue
       times.push(performance.now())
-      if (times.length === 1 && ++began === sequences) before = client.statistics()
-      if (times.length === tokens && left++ === 0) after = client.statistics()
+      if (times.length === 1 && ++began === sequences) counts[0] = client.statistics()
+      if (times.length === tokens && left++ === 0) counts[1] = client.statistics()
     }
     return times
   }
@@ -76,7 +76,7 @@ async function engine(sequences) {
   const contexts = streams.flatMap((times) =>
     times.flatMap((time, nth) => (time > from && time <= to ? [promptTokens + nth] : [])),
   )
-  const [start, end] = await Promise.all([before, after])
+  const [start, end] = await Promise.all(counts)
   const [decodeMs, sampleMs, steps] = ['decodeMs', 'sampleMs', 'steps'].map(
     (name) => end[name] - start[name],
   )
