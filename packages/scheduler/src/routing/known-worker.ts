@@ -58,12 +58,11 @@ export interface WorkerGroup {
 
 /** A worker as its front knows it; see {@link WorkerView}. What depends on the request is computed when asked for. */
 export class KnownWorker implements WorkerView {
-  report: WorkerReport
   /** Fronts that it has seen. */
-  seenFronts: number
-  reportedAt: number
+  seenFronts = 0
+  reportedAt = 0
   isEligible = true
-  placedAt: number
+  placedAt = -Infinity
   #pending: Pending[] = []
   /** Requests that ended since the report, and their prompts. */
   #ended = 0
@@ -81,14 +80,10 @@ export class KnownWorker implements WorkerView {
   constructor(
     readonly id: string,
     private readonly table: WorkerGroup,
-    report: WorkerReport,
+    public report: WorkerReport,
     now: number,
   ) {
-    this.report = report
-    this.seenFronts = Object.keys(report.seen).length
-    this.reportedAt = now
-    this.placedAt = placedAt(report, now)
-    this.hold(report.chains)
+    this.update(report, now, 0)
   }
 
   get ageMs(): number {

@@ -1,26 +1,14 @@
 import type { PolicySetting } from '@cllm/core'
 import { createPolicy } from '@cllm/scheduler'
-import { simulateLoad, type SimulatedAnswer } from '@cllm/simulation'
+import { simulateLoad, type SimulatedAnswer, type SimulationReport } from '@cllm/simulation'
 import type { LabJob } from './lab-job.js'
 import { openJob } from './open-job.js'
 import { OwnPolicies } from './own-order.js'
 
 /** What a policy made of the load; times are milliseconds of simulated time. */
-export interface LabResult extends PolicySetting {
-  /** Of the requests that ended well, rising. */
-  readonly ttfts: readonly number[]
-  /** The longest pause between two tokens of each of them, rising. */
-  readonly longestPauses: readonly number[]
-  readonly itls: readonly number[]
-  readonly tokensPerSecond: number
-  readonly durationMs: number
-  readonly utilization: number
-  readonly preemptions: number
-  /** Requests that ended with an error; those whose client left are none of them. */
-  readonly failed: number
-  /** The longest mean TTFT of a tenant over the shortest: 1 is even. */
-  readonly unevenness: number | undefined
-}
+export type LabResult = PolicySetting &
+  ReturnType<typeof summarize> &
+  Pick<SimulationReport, 'utilization' | 'preemptions'>
 
 /**
  * Runs a load through a policy, as a server's engine would, on simulated time. Throws what a policy
@@ -58,12 +46,16 @@ function summarize(results: readonly SimulatedAnswer[]) {
   const durationMs = Math.max(0, ...results.map(({ endedAt = first }) => endedAt - first))
   const tokens = good.reduce((sum, { tokenTimes }) => sum + tokenTimes.length, 0)
   return {
+    /** Of the requests that ended well, rising. */
     ttfts: rising(good.map(ttftOf)),
+    /** The longest pause between two tokens of each of them, rising. */
     longestPauses: rising(pauses.map((each) => Math.max(0, ...each))),
     itls: rising(pauses.flat()),
     tokensPerSecond: durationMs === 0 ? 0 : (tokens / durationMs) * 1000,
     durationMs,
+    /** Requests that ended with an error; those whose client left are none of them. */
     failed: results.filter(({ error }) => error !== undefined && error !== 'cancelled').length,
+    /** The longest mean TTFT of a tenant over the shortest: 1 is even. */
     unevenness: unevenness(good, ttftOf),
   }
 }

@@ -4,10 +4,6 @@ import { useState } from 'preact/hooks'
 import { useTelling } from '../parts/form.js'
 import { useServer } from '../server/server.js'
 
-interface Answer {
-  readonly data: PolicySetting
-}
-
 /** Asks whether a policy is to be set on the running server, sets it, and takes that back. */
 export function PolicyChange({
   path,
@@ -26,7 +22,7 @@ export function PolicyChange({
   const { told, attempt } = useTelling()
   const set = async ({ policy, options }: PolicySetting): Promise<string> => {
     onEnd()
-    const { data } = await server.json<Answer>(path)
+    const { data } = await server.json<{ readonly data: PolicySetting }>(path)
     await server.json(path, { method: 'PUT', body: { policy, options } })
     setBefore({ policy: data.policy, options: data.options })
     return `${policy} is in force on the server.`

@@ -102,24 +102,7 @@ function percentilesOfCounts(
 }
 
 /** What frames have in all. */
-export interface LiveFigures {
-  readonly tokensPerSecond: number
-  /** Tokens and requests of a step, on average. */
-  readonly stepTokens: number
-  readonly stepMs: number
-  /** The share of prompt tokens that came from the cache, of the requests that ended. */
-  readonly cachedShare: number | undefined
-  readonly requests: number
-  /** Shares of the computed tokens, the largest first. */
-  readonly tenants: readonly (readonly [tenant: string, share: number])[]
-  /** For each tenant, which share of its prompt tokens came from the cache. */
-  readonly cachedBy: ReadonlyMap<string, number>
-  /** Cached tokens by where they were: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
-  readonly cachedFrom: ReadonlyMap<string, number>
-}
-
-/** The figures of frames. */
-export function figuresOf(frames: LiveState['frames'], now: number): LiveFigures {
+export function figuresOf(frames: LiveState['frames'], now: number) {
   const tenants = new Map<string, number>()
   const prompts = new Map<string, number>()
   const cachedOf = new Map<string, number>()
@@ -148,17 +131,22 @@ export function figuresOf(frames: LiveState['frames'], now: number): LiveFigures
   const seconds = Math.max(1, now - (frames[0]?.atMs ?? now)) / 1000
   return {
     tokensPerSecond: decoded / seconds,
+    /** Tokens and milliseconds of a step, on average. */
     stepTokens: tokens / Math.max(1, steps),
     stepMs: ms / Math.max(1, steps),
+    /** The share of prompt tokens that came from the cache, of the requests that ended. */
     cachedShare: all === 0 ? undefined : cached / all,
+    /** For each tenant, which share of its prompt tokens came from the cache. */
     cachedBy: new Map(
       Array.from(prompts, ([tenant, count]) => [
         tenant,
         (cachedOf.get(tenant) ?? 0) / Math.max(1, count),
       ]),
     ),
+    /** Cached tokens by where they were: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
     cachedFrom,
     requests,
+    /** Shares of the computed tokens, the largest first. */
     tenants: [...tenants]
       .map(([tenant, count]) => [tenant, count / sum] as const)
       .sort(([, a], [, b]) => b - a),
