@@ -9,7 +9,7 @@ import { configVariable, readEnvironmentLayer } from './layers/environment-layer
 import { readFileLayer } from './layers/file-layer.js'
 import { readFlagsLayer } from './layers/flags-layer.js'
 import { options, type PlacedOption, schema, type CllmConfig } from './options/schema.js'
-import { modelPaths, resolveModels, policyPaths, resolvePolicy } from './resolve-policy.js'
+import { resolveModels, resolvePolicy } from './resolve-policy.js'
 import type { Layer, Setting } from './layers/setting.js'
 import { describeValue } from './messages.js'
 import { accepts } from './options/value-format.js'
@@ -72,22 +72,13 @@ const defaults: ReadonlyMap<string, Setting> = new Map(
 
 const merge = (layers: readonly Layer[]) => {
   const settings = new Map(defaults)
-  for (const setting of layers.flatMap((layer) => layer.settings)) {
-    settings.set(setting.path, setting)
-  }
   const given = layers.map((layer) => layer.settings)
-  const { batching, order, policy, problems } = resolvePolicy(given, {
-    batching: defaults.get(policyPaths.batching)!,
-    order: defaults.get(policyPaths.order)!,
-  })
-  for (const setting of [batching, order, policy]) settings.set(setting.path, setting)
-  const models = resolveModels(given, defaults.get(modelPaths.served)!)
-  settings.set(modelPaths.served, models.served)
+  for (const setting of given.flat()) settings.set(setting.path, setting)
+  const resolved = [resolvePolicy(given, defaults), resolveModels(given, defaults)]
+  for (const setting of resolved.flatMap((one) => one.settings)) settings.set(setting.path, setting)
   const hasPlugins = (settings.get('plugins')!.value as readonly unknown[]).length > 0
-  return {
-    settings,
-    problems: [...problems, ...models.problems, ...(hasPlugins ? [] : checkBuiltIns(settings))],
-  }
+  const problems = resolved.flatMap((one) => one.problems)
+  return { settings, problems: [...problems, ...(hasPlugins ? [] : checkBuiltIns(settings))] }
 }
 
 /** Options with arbitrary keys. Convict would read a dot in a key, such as a tenant, as a path. */

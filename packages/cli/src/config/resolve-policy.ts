@@ -2,25 +2,23 @@ import type { Setting } from './layers/setting.js'
 import type { CllmConfig } from './options/schema.js'
 
 /** The options that name a policy. */
-export const policyPaths = {
+const policyPaths = {
   batching: 'scheduler.batching',
   order: 'scheduler.order',
   policy: 'scheduler.policy',
 } as const
+
+/** The settings that are in effect. */
+interface Resolution {
+  readonly settings: readonly Setting[]
+  readonly problems: readonly string[]
+}
 
 interface Choice {
   readonly batching?: Setting | undefined
   readonly order?: Setting | undefined
   /** The name of a plugin's policy, which is not a batching and an order. */
   readonly policy?: Setting | undefined
-}
-
-/** The settings of the effective policy. */
-export interface PolicyResolution {
-  readonly batching: Setting
-  readonly order: Setting
-  readonly policy: Setting
-  readonly problems: readonly string[]
 }
 
 const choiceOf = (settings: readonly Setting[]): Choice => {
@@ -55,8 +53,8 @@ const contradiction = (policy: Setting, said: Setting | undefined, half: Setting
  */
 export const resolvePolicy = (
   layers: readonly (readonly Setting[])[],
-  defaults: { readonly batching: Setting; readonly order: Setting },
-): PolicyResolution => {
+  defaults: ReadonlyMap<string, Setting>,
+): Resolution => {
   const problems: string[] = []
   let choice: Choice = {}
   for (const { policy, batching, order } of layers.map(choiceOf)) {
@@ -73,14 +71,10 @@ export const resolvePolicy = (
   if (choice.policy !== undefined) {
     const { policy } = choice
     const none = (path: string): Setting => ({ ...policy, path, value: null })
-    return {
-      batching: none(policyPaths.batching),
-      order: none(policyPaths.order),
-      policy,
-      problems,
-    }
+    return { settings: [none(policyPaths.batching), none(policyPaths.order), policy], problems }
   }
-  const { batching = defaults.batching, order = defaults.order } = choice
+  const { batching = defaults.get(policyPaths.batching)! } = choice
+  const { order = defaults.get(policyPaths.order)! } = choice
   const source =
     batching.source === order.source
       ? batching.source
@@ -88,10 +82,9 @@ export const resolvePolicy = (
   const given = [batching, order].filter((half) => half.source !== 'default')
   const labels = (given.length > 0 ? given : [batching]).map(({ label }) => label)
   const value = `${String(batching.value)}+${String(order.value)}`
+  const label = [...new Set(labels)].join(' and ')
   return {
-    batching,
-    order,
-    policy: { path: policyPaths.policy, value, source, label: [...new Set(labels)].join(' and ') },
+    settings: [batching, order, { path: policyPaths.policy, value, source, label }],
     problems,
   }
 }
@@ -117,8 +110,9 @@ const isEmpty = (models: unknown): boolean =>
  */
 export const resolveModels = (
   layers: readonly (readonly Setting[])[],
-  none: Setting,
-): { readonly served: Setting; readonly problems: readonly string[] } => {
+  defaults: ReadonlyMap<string, Setting>,
+): Resolution => {
+  const none = defaults.get(modelPaths.served)!
   const problems: string[] = []
   let served = none
   for (const layer of layers) {
@@ -133,5 +127,5 @@ export const resolveModels = (
     if (several !== undefined) served = several
     else if (one !== undefined) served = none
   }
-  return { served, problems }
+  return { settings: [served], problems }
 }
