@@ -1,20 +1,17 @@
 import { type Clock, type Logger, pause } from '@cllm/core'
 import { reachableMs } from './connection-watch.js'
-import { isOfOldPrimary, type RedisClient, refusalOf } from './redis-client.js'
+import type { Connections } from './connections.js'
+import { isOfOldPrimary, refusalOf } from './redis-client.js'
 
 /** What a {@link MailboxReader} is made of. */
 export interface MailboxReaderParts {
   /** The mailbox's key. */
   readonly key: string
-  /** A connection of its own, as its commands block. */
-  readonly reader: RedisClient
-  readonly writer: RedisClient
+  readonly connections: Connections
   readonly clock: Clock
   readonly logger: Logger
   /** Milliseconds until a read that failed is tried again. */
   readonly retryMs: number
-  /** The server is no primary any more. */
-  readonly onMoved: () => void
   readonly onEnvelope: (envelope: string) => void
 }
 
@@ -37,7 +34,7 @@ export class MailboxReader {
   constructor(private readonly parts: MailboxReaderParts) {
     this.#answeredAt = parts.clock.now()
     // Ids are the time of a server, and another one's clock may be behind. Who gets an envelope twice drops it.
-    parts.reader.on('ready', () => (this.#last = '0-0'))
+    parts.connections.reader.on('ready', () => (this.#last = '0-0'))
   }
 
   /** Whether it was read within the last 1.5 s: without that, the silence of others says nothing. */
@@ -50,19 +47,19 @@ export class MailboxReader {
   }
 
   async run(): Promise<void> {
-    const { key, reader, logger, retryMs, onMoved, clock } = this.parts
+    const { key, connections, logger, retryMs, clock } = this.parts
     const command = ['XREAD', 'COUNT', String(mostRead), 'BLOCK', String(blockMs), 'STREAMS', key]
     let isRefused = false
     while (!this.#isClosed) {
       try {
-        const streams = await reader.sendCommand<Streams>([...command, this.#last])
+        const streams = await connections.reader.sendCommand<Streams>([...command, this.#last])
         this.#answeredAt = clock.now()
         isRefused = false
         this.#take(streams?.[0]?.[1] ?? [])
       } catch (error) {
         if (this.#isClosed) return
         const refusal = refusalOf(error)
-        if (isOfOldPrimary(error)) onMoved()
+        if (isOfOldPrimary(error)) void connections.renew()
         if (refusal !== undefined && !isRefused) {
           logger.error({ refusal }, 'the cluster does not let this process read')
         }
@@ -91,7 +88,7 @@ export class MailboxReader {
     this.#isTrimDue = false
     if (this.#isClosed) return
     const words = ['XTRIM', this.parts.key, 'MINID', after(this.#last)]
-    await this.parts.writer.sendCommand(words).catch(() => {})
+    await this.parts.connections.writer.sendCommand(words).catch(() => {})
   }
 }
 

@@ -1,7 +1,8 @@
 import type { Clock, Logger } from '@cllm/core'
 import { ErrorReply } from '@redis/client'
+import type { Connections } from './connections.js'
 import type { OutgoingEnvelope } from './outbox.js'
-import { isOfOldPrimary, isTemporary, type RedisClient, refusalOf } from './redis-client.js'
+import { isOfOldPrimary, isTemporary, refusalOf } from './redis-client.js'
 
 /** A mailbox that nobody reads any more goes after this time; its end is put off so often. */
 export const mailboxMs = 60_000
@@ -26,14 +27,12 @@ export class MailboxWriter {
   #isTold = false
 
   constructor(
-    private readonly writer: RedisClient,
+    private readonly connections: Connections,
     private readonly clock: Clock,
     private readonly logger: Logger,
-    /** The server is no primary any more. */
-    private readonly onMoved: () => void,
   ) {
     // A server that was restarted, or is another one, knows of no end.
-    writer.on('ready', () => this.#putOff.clear())
+    connections.writer.on('ready', () => this.#putOff.clear())
   }
 
   /** Whether envelopes wait until the server takes any again. */
@@ -66,7 +65,7 @@ export class MailboxWriter {
 
   async #append(command: readonly string[]): Promise<void> {
     try {
-      await this.writer.sendCommand(command)
+      await this.connections.writer.sendCommand(command)
       if (this.#refusedMs !== undefined) this.logger.info({}, 'the cluster takes messages again')
       this.#refusedMs = this.#refusedAt = undefined
       this.#isTold = false
@@ -78,7 +77,7 @@ export class MailboxWriter {
       const refusal = refusalOf(error)
       if (!this.#isTold) this.logger.error({ refusal }, 'the cluster refuses a message')
       this.#isTold = true
-      if (isOfOldPrimary(error)) this.onMoved()
+      if (isOfOldPrimary(error)) void this.connections.renew()
       if (isTemporary(error) && this.#refusedFor() < mostRefusedMs) throw error
       // It is lost: its link will break.
     }
@@ -103,7 +102,7 @@ export class MailboxWriter {
   /** What nobody reads, as its owner is gone, goes in the end. */
   async #putOffEnd(key: string): Promise<void> {
     try {
-      await this.writer.sendCommand(['PEXPIRE', key, String(mailboxMs)])
+      await this.connections.writer.sendCommand(['PEXPIRE', key, String(mailboxMs)])
     } catch (error) {
       this.#putOff.delete(key)
       throw error

@@ -47,7 +47,7 @@ export class RedisBus implements ClusterBus {
     const { writer } = connections
     const connect = async () => await this.connections.another({ follows: true })
     this.#presence = new RedisPresence(prefix, writer, connect)
-    const mailboxWriter = new MailboxWriter(writer, clock, logger, () => void connections.renew())
+    const mailboxWriter = new MailboxWriter(connections, clock, logger)
     this.#mailboxWriter = mailboxWriter
     this.#watch = new ConnectionWatch({
       client: writer,
@@ -149,12 +149,10 @@ export class RedisBus implements ClusterBus {
     const key = this.#prefix + mailbox
     const reader = new MailboxReader({
       key,
-      reader: this.connections.reader,
-      writer: this.connections.writer,
+      connections: this.connections,
       clock: this.#clock,
       logger: this.#logger,
       retryMs,
-      onMoved: () => void this.connections.renew(),
       onEnvelope,
     })
     this.#mailboxes.set(key, reader)

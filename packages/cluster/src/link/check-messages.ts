@@ -35,13 +35,46 @@ function wrongWith(message: unknown, checks: Checks): string | undefined {
 }
 
 const isNumber: Check = (value) => typeof value === 'number'
+const isString: Check = (value) => typeof value === 'string'
 const isCount: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0
-const isText: Check = (value) => typeof value === 'string' && value !== ''
+const isText: Check = (value) => isString(value) && value !== ''
 const areNumbers: Check = (value) => Array.isArray(value) && value.every(isNumber)
 const isAbsentOr =
   (isRight: Check): Check =>
   (value) =>
     value === undefined || isRight(value)
+/** A figure that a worker may not have measured yet: absent then, or null. */
+const isMeasured: Check = (value) => isNumber(value ?? 0)
+
+/** An object with these fields. */
+const has =
+  (checks: Readonly<Record<string, Check>>): Check =>
+  (value) =>
+    isObject(value) && Object.entries(checks).every(([name, isRight]) => isRight(value[name]))
+
+const isError = has({ code: isString })
+const isService = has({ tenant: isText, promptTokens: isNumber, generatedTokens: isNumber })
+const isRouted = has({
+  promptTokens: isNumber,
+  blocks: areNumbers,
+  blockTokens: isNumber,
+  continuedTokens: isAbsentOr(isNumber),
+})
+const isReport = has({
+  slots: isNumber,
+  open: isNumber,
+  openTokens: isNumber,
+  backlogTokens: isNumber,
+  backlogPairs: isNumber,
+  idleMs: isMeasured,
+  tokenMs: isMeasured,
+  besideMs: isMeasured,
+  pairMs: isMeasured,
+  stepMs: isMeasured,
+  serviceMs: isMeasured,
+  chains: (chains) => Array.isArray(chains) && chains.every(areNumbers),
+  seen: (seen) => isObject(seen) && Object.values(seen).every(isNumber),
+})
 
 const toWorker: Checks = {
   hello: { front: isText },
@@ -50,10 +83,10 @@ const toWorker: Checks = {
     routed: isRouted,
     request: (request) => isObject(request) && isObject(request['prompt']),
   },
-  cancel: { placement: isCount, reason: isAbsentOr((reason) => typeof reason === 'string') },
+  cancel: { placement: isCount, reason: isAbsentOr(isString) },
   served: { services: (services) => Array.isArray(services) && services.every(isService) },
   leave: { call: isCount },
-  call: { call: isCount, name: (name) => typeof name === 'string', arguments: Array.isArray },
+  call: { call: isCount, name: isString, arguments: Array.isArray },
 }
 
 const states: ReadonlySet<unknown> = new Set(['up', 'draining', 'restarting'])
@@ -62,40 +95,6 @@ const fromWorker: Checks = {
   report: { state: (state) => states.has(state), clients: isCount, report: isReport },
   result: { call: isCount },
   error: { call: isCount, error: isError },
-}
-
-/** Figures that a worker may not have measured yet: absent then, or null. */
-const measured = ['idleMs', 'tokenMs', 'besideMs', 'pairMs', 'stepMs', 'serviceMs']
-const counted = ['slots', 'open', 'openTokens', 'backlogTokens', 'backlogPairs']
-
-function isReport(report: unknown): boolean {
-  if (!isObject(report)) return false
-  const { chains, seen } = report
-  return (
-    counted.every((name) => isNumber(report[name])) &&
-    measured.every((name) => isAbsentOr(isNumber)(report[name] ?? undefined)) &&
-    Array.isArray(chains) &&
-    chains.every(areNumbers) &&
-    isObject(seen) &&
-    Object.values(seen).every(isNumber)
-  )
-}
-
-function isRouted(routed: unknown): boolean {
-  if (!isObject(routed)) return false
-  const { promptTokens, blocks, blockTokens, continuedTokens } = routed
-  const areCounts = isNumber(promptTokens) && isNumber(blockTokens)
-  return areCounts && isAbsentOr(isNumber)(continuedTokens) && areNumbers(blocks)
-}
-
-function isService(value: unknown): boolean {
-  if (!isObject(value)) return false
-  const { tenant, promptTokens, generatedTokens } = value
-  return isText(tenant) && isNumber(promptTokens) && isNumber(generatedTokens)
-}
-
-function isError(error: unknown): boolean {
-  return isObject(error) && typeof error['code'] === 'string'
 }
 
 const eventTypes: ReadonlySet<unknown> = new Set(['start', 'progress', 'token', 'end', 'error'])
