@@ -7,6 +7,9 @@ import { type KeySources, openKeyRing, type OpenKeyRing } from './open-key-ring.
 /** The name of the keys on the cluster's server. */
 const sharedKeys = 'keys'
 
+const keysIn = (text: string | null): readonly ApiKey[] =>
+  text === null ? [] : parseKeys(text, sharedKeys)
+
 /**
  * Opens the keys of a cluster, beside those of this front. They stay valid while its server is away.
  *
@@ -21,7 +24,7 @@ export async function openClusterKeys(
   let shared: readonly ApiKey[] = []
   const close = await new SharedText(bus, sharedKeys).watch(systemClock, logger, (text) => {
     try {
-      shared = text === null ? [] : parseKeys(text, sharedKeys)
+      shared = keysIn(text)
       logger.info({ keys: shared.length }, "read the cluster's API keys")
     } catch (error) {
       logger.error({ err: error }, "the cluster's API keys cannot be read; they stay as they were")
@@ -42,7 +45,6 @@ export async function openClusterKeys(
 /** The keys of a cluster; its methods throw `cluster_unavailable`, too. */
 export function clusterKeys(bus: RedisBus): KeyStore {
   const shared = new SharedText(bus, sharedKeys)
-  const keysIn = (text: string | null) => (text === null ? [] : parseKeys(text, sharedKeys))
   return keyStore({
     read: async () => keysIn(await shared.read()),
     update: async (change) =>

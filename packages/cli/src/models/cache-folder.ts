@@ -1,5 +1,6 @@
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
+import type { LoadedConfig } from '../config/load-config.js'
 
 /** The inputs that determine the cache's location. */
 export interface CacheFolderOptions {
@@ -20,6 +21,10 @@ export function cacheFolder(options: CacheFolderOptions): string {
   const { CLLM_CACHE: own } = options.env
   return own ? resolve(own) : join(userFolder(options), 'models')
 }
+
+/** The folder for downloaded models with this configuration. */
+export const modelsFolder = ({ config }: LoadedConfig, env: NodeJS.ProcessEnv): string =>
+  config.models.cache ?? cacheFolder({ env })
 
 /**
  * The folder for libraries that `cllm native build` has built: `native` in `$CLLM_CACHE` if that is

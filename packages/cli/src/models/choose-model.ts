@@ -9,7 +9,7 @@ import { llamaCpp } from '../engine/engine-settings.js'
 import { backendNameOf } from '../engine/to-engine-settings.js'
 import { exists } from './fetch/check-file.js'
 import { askHub, hubEndpoint } from './fetch/published-hash.js'
-import { cacheFolder } from './cache-folder.js'
+import { modelsFolder } from './cache-folder.js'
 
 /** What a choice depends on. */
 export interface ChoiceOptions {
@@ -117,12 +117,12 @@ export async function withChosenModel(loaded: LoadedConfig, io: CommandIo): Prom
 
 async function choose(loaded: LoadedConfig, io: CommandIo): Promise<LoadedConfig> {
   const { config } = loaded
-  const { model, models, engine } = config
+  const { model, engine } = config
   const isLlamaCpp = backendNameOf(config, {}) === llamaCpp
   const { spec, reason } = isLlamaCpp
     ? await chooseModel({
         env: io.env,
-        cacheFolder: models.cache ?? cacheFolder({ env: io.env }),
+        cacheFolder: modelsFolder(loaded, io.env),
         available: availableMemory(),
         slots: engine.slots,
         contextSize: engine.ctx_size === auto ? undefined : engine.ctx_size,

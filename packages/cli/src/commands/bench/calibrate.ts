@@ -126,16 +126,15 @@ function calibrationTable(
 function describe({ kind, shares }: CheckedStep): string {
   const decoding = shares.filter(({ tokens }) => tokens === 1)
   const chunks = shares.filter(({ tokens }) => tokens > 1)
-  const parts = [
-    ...(decoding.length > 0
-      ? [
-          `${decoding.length} decode at ${decoding[0]?.context}${hasGaps(decoding) ? ', every second slot' : ''}`,
-        ]
-      : []),
-    ...(chunks.length > 0
-      ? [`prefill ${chunks.map(({ tokens }) => tokens).join('+')} at ${chunks[0]?.context}`]
-      : []),
-  ]
+  const parts: string[] = []
+  if (decoding.length > 0) {
+    const gaps = hasGaps(decoding) ? ', every second slot' : ''
+    parts.push(`${decoding.length} decode at ${decoding[0]?.context}${gaps}`)
+  }
+  if (chunks.length > 0) {
+    const sizes = chunks.map(({ tokens }) => tokens).join('+')
+    parts.push(`prefill ${sizes} at ${chunks[0]?.context}`)
+  }
   return `${kind === 'mixed' ? 'mixed: ' : ''}${parts.join(', ')}`
 }
 

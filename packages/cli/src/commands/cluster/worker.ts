@@ -1,4 +1,6 @@
+import { rmSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
+import { setTimeout as delay } from 'node:timers/promises'
 import { type RedisBus, WorkerHost } from '@cllm/cluster'
 import { type LoadedModel, SupervisedEngineClient } from '@cllm/host'
 import type { Logger } from '@cllm/core'
@@ -12,7 +14,6 @@ import { prepareServing } from '../serve/prepare-serving.js'
 import { stopped } from '../../process/stop-signal.js'
 import { connectBus } from './connect-bus.js'
 import { processName } from './served-by-cluster.js'
-import { rmSync, writeFileSync } from 'node:fs'
 
 /** The output of `cllm worker --help`, or with `all` flags. */
 export const help = (all: boolean): string => `Usage: cllm worker --cluster URL --model SPEC [flags]
@@ -90,11 +91,11 @@ async function host(
     logger.info({ seconds }, 'draining: running requests may finish')
     await Promise.race([
       served.drain({ migrate: config.cluster.drain_migrate }),
-      expired(seconds * 1000),
+      delay(seconds * 1000, undefined, { ref: false }),
     ])
   } else io.stderr.write(`error: The engine died and cannot be restarted: ${reason}\n`)
   await served.close()
-  await flushed()
+  await delay(100) // the last messages leave in a turn of their own
   return reason === undefined ? 0 : 1
 }
 
@@ -107,15 +108,6 @@ async function makeReadyFile(file: string | null, served: WorkerHost): Promise<(
     await served.close()
     throw error
   }
-}
-
-async function expired(ms: number): Promise<void> {
-  await new Promise((resolve) => void setTimeout(resolve, ms).unref())
-}
-
-/** The last messages leave in a turn of their own. */
-async function flushed(): Promise<void> {
-  await new Promise((resolve) => void setTimeout(resolve, 100))
 }
 
 /** Milliseconds between two writes. */

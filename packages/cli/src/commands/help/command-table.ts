@@ -19,6 +19,15 @@ function command<Name extends string = 'run'>(
   return { summary, load: async () => (await load())[name] }
 }
 
+// Modules with several commands.
+const keys = async () => await import('../keys.js')
+const running = async () => await import('../server/running.js')
+const measuring = async () => await import('../hosted/bench-model.js')
+const cluster = async () => await import('../cluster/cluster.js')
+const native = async () => await import('../native/native-status.js')
+const gpu = async () => await import('../native/gpu.js')
+const list = async () => await import('../model/list.js')
+
 /** The commands by what they are for, in the order of the help; each by its name on the command line. */
 export const commandGroups: Readonly<Record<string, Readonly<Record<string, Command>>>> = {
   'Use a model': {
@@ -27,7 +36,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       () => import('../chat/run.js'),
     ),
     launch: command('Start a coding agent against a server', () => import('../launch/launch.js')),
-    list: command('List the downloaded models', () => import('../model/list.js')),
+    list: command('List the downloaded models', list),
     show: command(
       "Show a model's shape, size, memory and sampling defaults",
       () => import('../model/show.js'),
@@ -36,7 +45,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       'Show the context sizes and slot counts of a model that fit into memory',
       () => import('../model/fit.js'),
     ),
-    models: command('List the models of the catalog', () => import('../model/list.js'), 'models'),
+    models: command('List the models of the catalog', list, 'models'),
     pull: command('Download a model', () => import('../model/pull.js')),
     rm: command('Delete a downloaded model', () => import('../model/rm.js')),
   },
@@ -49,25 +58,13 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       },
       help: async (all) => (await import('./config-help.js')).help(all),
     },
-    ps: command(
-      'List the loaded models of a running server',
-      () => import('../server/running.js'),
-      'ps',
-    ),
+    ps: command('List the loaded models of a running server', running, 'ps'),
     top: command(
       'Watch the slots, queues and speed of a running server',
       () => import('../server/top.js'),
     ),
-    why: command(
-      'Tell what happened to a request, and why it waited',
-      () => import('../server/running.js'),
-      'why',
-    ),
-    stop: command(
-      'Unload a model from a running server',
-      () => import('../server/running.js'),
-      'stop',
-    ),
+    why: command('Tell what happened to a request, and why it waited', running, 'why'),
+    stop: command('Unload a model from a running server', running, 'stop'),
     config: {
       ...command(
         'Show the effective configuration and the source of each value',
@@ -75,14 +72,10 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       ),
       help: async (all) => (await import('../serve/config.js')).help(all),
     },
-    'keys add': command('Create an API key', () => import('../keys.js'), 'addKey'),
-    'keys list': command('List the API keys', () => import('../keys.js'), 'listKeys'),
-    'keys limit': command(
-      'Change the limits of an API key',
-      () => import('../keys.js'),
-      'limitKey',
-    ),
-    'keys revoke': command('Revoke an API key', () => import('../keys.js'), 'revokeKey'),
+    'keys add': command('Create an API key', keys, 'addKey'),
+    'keys list': command('List the API keys', keys, 'listKeys'),
+    'keys limit': command('Change the limits of an API key', keys, 'limitKey'),
+    'keys revoke': command('Revoke an API key', keys, 'revokeKey'),
   },
   'Measure and simulate scheduling': {
     'bench serve': command(
@@ -97,17 +90,17 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
     ),
     'bench policies': command(
       'Measure scheduling policies on a model and compare them',
-      () => import('../hosted/bench-model.js'),
+      measuring,
       'policies',
     ),
     'bench engine': command(
       'Measure the engine the way llama-bench measures llama.cpp',
-      () => import('../hosted/bench-model.js'),
+      measuring,
       'engine',
     ),
     'bench calibrate': command(
       'Measure step durations and fit a cost model for cllm simulate',
-      () => import('../hosted/bench-model.js'),
+      measuring,
       'calibrate',
     ),
     simulate: command(
@@ -116,7 +109,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
     ),
     tune: command(
       'Find the best scheduling policy for a load and SLO, in simulation',
-      () => import('../hosted/bench-model.js'),
+      measuring,
       'tune',
     ),
   },
@@ -139,41 +132,21 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
       },
       help: async (all) => (await import('../cluster/worker.js')).help(all),
     },
-    cluster: command(
-      'List the workers of a cluster with their load',
-      () => import('../cluster/cluster.js'),
-      'list',
-    ),
-    'cluster drain': command(
-      'Stop a worker after its running requests',
-      () => import('../cluster/cluster.js'),
-      'drain',
-    ),
+    cluster: command('List the workers of a cluster with their load', cluster, 'list'),
+    'cluster drain': command('Stop a worker after its running requests', cluster, 'drain'),
   },
   'This machine': {
     native: command(
       'Show the llama.cpp library in use, and the measured speed of local builds',
-      () => import('../native/native-status.js'),
+      native,
     ),
     'native build': command(
       'Compile llama.cpp for this machine; it is used if it is faster',
       () => import('../native/native-build.js'),
     ),
-    'native remove': command(
-      'Delete local builds and use the prebuilt library',
-      () => import('../native/native-status.js'),
-      'remove',
-    ),
-    'gpu add': command(
-      'Fetch the library for a GPU: cuda or vulkan',
-      () => import('../native/gpu.js'),
-      'add',
-    ),
-    'gpu remove': command(
-      'Delete fetched libraries for GPUs',
-      () => import('../native/gpu.js'),
-      'remove',
-    ),
+    'native remove': command('Delete local builds and use the prebuilt library', native, 'remove'),
+    'gpu add': command('Fetch the library for a GPU: cuda or vulkan', gpu, 'add'),
+    'gpu remove': command('Delete fetched libraries for GPUs', gpu, 'remove'),
     'model synth': command(
       "Write a model with another model's shape and random weights",
       () => import('../model/model-synth.js'),

@@ -53,9 +53,8 @@ async function flagsOf(name: string, { env, signal }: CommandIo): Promise<readon
   const stdout = { write: (part: string) => void (text += part) }
   const command = commands.get(name)!
   if (command.help === undefined) {
-    await (
-      await command.load()
-    )(['--help'], { stdout, stderr: stdout, env, signal })
+    const run = await command.load()
+    await run(['--help'], { stdout, stderr: stdout, env, signal })
   } else text = await command.help(true)
   return [...new Set([...text.matchAll(/(?<=^ {2}|^ {2}--[\w-]+, )--[\w-]+/gm)].map(String))]
 }

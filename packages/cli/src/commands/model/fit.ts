@@ -14,9 +14,9 @@ import { tell } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, toggle } from '../flags/flags.js'
 import { integer } from '../flags/values.js'
-import { gpuFolder } from '../../models/cache-folder.js'
+import { gpuFolder, modelsFolder } from '../../models/cache-folder.js'
 import { knownModel } from '../../models/catalog/known-model.js'
-import { configFlag, configFrom, modelsFolder } from './models-folder.js'
+import { configFlag, configFrom } from './models-folder.js'
 
 const slotCounts = [1, 2, 4, 8, 16] as const
 const least = 2048

@@ -1,5 +1,5 @@
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
-import { cacheFolder } from '../../models/cache-folder.js'
+import { modelsFolder } from '../../models/cache-folder.js'
 import type { CommandIo } from '../command-io.js'
 import { one } from '../flags/flags.js'
 
@@ -21,10 +21,6 @@ export function configFrom(
   )
   return loadConfig({ argv, env, listens: false })
 }
-
-/** The folder for downloaded models, as `cllm serve` uses it with this configuration. */
-export const modelsFolder = ({ config }: LoadedConfig, env: NodeJS.ProcessEnv): string =>
-  config.models.cache ?? cacheFolder({ env })
 
 /** {@link modelsFolder} of the file that a flag names. */
 export const folderFrom = (

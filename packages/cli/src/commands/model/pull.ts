@@ -2,12 +2,13 @@ import { loadConfig } from '../../config/load-config.js'
 import { schemeOf } from '../../config/paths.js'
 import { llamaCpp } from '../../engine/engine-settings.js'
 import { backendNameOf } from '../../engine/to-engine-settings.js'
+import { modelsFolder } from '../../models/cache-folder.js'
 import { pullModel } from '../../models/fetch/progress-bar.js'
 import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand, type Given } from '../flags/define-command.js'
 import { many } from '../flags/flags.js'
-import { configFlag, modelsFolder } from './models-folder.js'
+import { configFlag } from './models-folder.js'
 
 const flags = {
   plugin: many('NAME', "Plug-in, by package name or path (default: the configuration's)"),

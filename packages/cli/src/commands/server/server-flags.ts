@@ -35,16 +35,8 @@ export function serverAddress(
 
 /** The address of a server: an http or https URL, without a `/v1` behind it. */
 function serverUrl(text: string): URL {
-  const url = parseUrl(text)
-  if (url === null || !/^https?:$/.test(url.protocol)) throw new Error('expected an http URL')
+  const url = URL.canParse(text) ? new URL(text) : undefined
+  if (url === undefined || !/^https?:$/.test(url.protocol)) throw new Error('expected an http URL')
   url.pathname = url.pathname.replace(/\/(v1\/?)?$/, '')
   return url
-}
-
-function parseUrl(text: string): URL | null {
-  try {
-    return new URL(text)
-  } catch {
-    return null
-  }
 }

@@ -5,7 +5,7 @@ import type { ModelPool } from '@cllm/host'
 import type { ModelMemory, ModelStore, PullProgress } from '@cllm/http-koa'
 import type { CommandIo } from '../../commands/command-io.js'
 import type { LoadedConfig } from '../../config/load-config.js'
-import { cacheFolder } from '../cache-folder.js'
+import { modelsFolder } from '../cache-folder.js'
 import { catalog, type CatalogEntry, findEntry } from './catalog.js'
 import type { FetchProgress } from '../fetch/fetch-progress.js'
 import { projectorName } from '../projector.js'
@@ -33,7 +33,7 @@ export class CatalogStore implements ModelStore {
     private readonly loaded: LoadedConfig,
     private readonly io: CommandIo,
   ) {
-    this.#folder = loaded.config.models.cache ?? cacheFolder({ env: io.env })
+    this.#folder = modelsFolder(loaded, io.env)
     this.blobs = new BlobFiles(join(this.#folder, 'blobs'), (name, path) => {
       const model = sources.of(name, { spec: path })
       pool.add({

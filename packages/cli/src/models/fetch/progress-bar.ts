@@ -20,7 +20,6 @@ export function progressDisplay(output: Output): ProgressDisplay {
     10,
     (percent, total) => `${percent} % of ${formatBytes(total)}`,
   )
-  const line = (text: string) => output.write(`${text}\n`)
   return {
     close: meter.stop,
     show(progress) {
@@ -31,30 +30,28 @@ export function progressDisplay(output: Output): ProgressDisplay {
         return
       }
       meter.stop()
-      switch (progress.kind) {
-        case 'waiting':
-          line(`another process is fetching ${progress.model}: waiting for it`)
-          break
-        case 'start': {
-          const { model, source, totalBytes } = progress
-          const size = totalBytes === undefined ? '' : ` (${formatBytes(totalBytes)})`
-          line(`fetching ${model}${size} from ${source}`)
-          break
-        }
-        case 'checking':
-          line('checking the file')
-          break
-        case 'unchecked':
-          line(`${progress.model} has no known checksum: the file was not checked`)
-          break
-        case 'failed':
-          line(`failed from ${progress.source}: ${progress.reason}`)
-          break
-        case 'done':
-          line(`${progress.model} is at ${progress.path}`)
-          break
-      }
+      output.write(`${textOf(progress)}\n`)
     },
+  }
+}
+
+function textOf(progress: Exclude<FetchProgress, { readonly kind: 'bytes' }>): string {
+  switch (progress.kind) {
+    case 'waiting':
+      return `another process is fetching ${progress.model}: waiting for it`
+    case 'start': {
+      const { model, source, totalBytes } = progress
+      const size = totalBytes === undefined ? '' : ` (${formatBytes(totalBytes)})`
+      return `fetching ${model}${size} from ${source}`
+    }
+    case 'checking':
+      return 'checking the file'
+    case 'unchecked':
+      return `${progress.model} has no known checksum: the file was not checked`
+    case 'failed':
+      return `failed from ${progress.source}: ${progress.reason}`
+    case 'done':
+      return `${progress.model} is at ${progress.path}`
   }
 }
 

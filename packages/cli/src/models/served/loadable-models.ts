@@ -18,6 +18,7 @@ import {
 import { hasMediaLibrary } from '../../engine/native-library.js'
 import { openUnloadedStates, type UnloadedStates } from '../../engine/memory/unloaded-states.js'
 import { isDraftModel } from '../../plugins/check-choices.js'
+import { modelsFolder } from '../cache-folder.js'
 import { pullModel } from '../fetch/progress-bar.js'
 import {
   mayHaveProjector,
@@ -126,14 +127,12 @@ export class LoadableModels {
 
   async #fetch(spec: string, settings: OwnSettings, closing: AbortSignal, textOnly = false) {
     const { io, loaded } = this
-    const { cache } = loaded.config.models
-    const folder = cache === null ? {} : { cacheFolder: cache }
     return await pullModel(spec, io.stderr, {
       env: io.env,
       signal: closing,
       textOnly,
       ...this.findOptions(settings),
-      ...folder,
+      cacheFolder: modelsFolder(loaded, io.env),
     })
   }
 

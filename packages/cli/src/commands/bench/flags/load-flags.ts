@@ -1,4 +1,5 @@
 import { apis, datasetNames, parseLengths, type Slo, type TenantShare } from '@cllm/bench'
+import { format, isRecord, parseJson } from '../../../config/options/value-format.js'
 import { many, one, toggle } from '../../flags/flags.js'
 import { duration, integer, list, number, positive, share, word } from '../../flags/values.js'
 
@@ -6,6 +7,10 @@ function url(value: string): URL {
   if (URL.canParse(value) && /^https?:/.test(value)) return new URL(value)
   throw new Error('expected a URL such as http://127.0.0.1:8080')
 }
+
+const parseObject = format<Readonly<Record<string, unknown>>>('a JSON object', isRecord, {
+  parse: parseJson,
+}).read
 
 /** The flags that say what of a dataset is asked for, and by whom; those of simulations, too. */
 export const datasetFlags = {
@@ -79,18 +84,6 @@ export const compareFlags = {
   rounds: one('N', 'Runs of each load per target', integer(1, 1000), '5'),
   'start-timeout': one('TIME', 'Time limit for a started command to answer', duration, '2m'),
 } as const
-
-function parseObject(value: string): Readonly<Record<string, unknown>> {
-  const problem = new Error('expected a JSON object')
-  let result: unknown
-  try {
-    result = JSON.parse(value)
-  } catch {
-    throw problem
-  }
-  if (typeof result !== 'object' || result === null || Array.isArray(result)) throw problem
-  return result as Record<string, unknown>
-}
 
 const figure = word('ttft', 'itl', 'tpot', 'e2e')
 
