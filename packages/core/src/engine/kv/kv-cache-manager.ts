@@ -99,7 +99,10 @@ export class SlotCacheManager extends BaseCacheManager {
     // What was passed over is thought of as cheaper from now on.
     if (choice.passesOverCopy) costs.onCopyPassedOver()
     if (choice.passesOverState) costs.states.onPassedOver()
-    const known = states.isOn ? Math.max(choice.known, states.known(sequence)) : 0
+    // Where slots can be cut, what was found is all that is known.
+    const known = states.cutsAnywhere
+      ? choice.known
+      : Math.max(choice.known, states.known(sequence))
     const needed = [found?.state, found?.checkpoint, checkpoint]
     // Saving and reading states make room, and not among these.
     for (const state of needed) if (state !== undefined && 'holds' in state) state.holds++

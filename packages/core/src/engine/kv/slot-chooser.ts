@@ -23,7 +23,7 @@ interface Way {
 
 /** A slot for a sequence, and how it gets its first tokens. */
 export interface SlotChoice extends Way {
-  /** How many tokens it begins with that some slot has, of which maybe none can be used. */
+  /** How many tokens it begins with that a slot or a state has, of which maybe none can be used. */
   readonly known: number
   /** Whether a copy, or a saved state, had more of its tokens and seemed to cost more. */
   readonly passesOverCopy: boolean
@@ -100,7 +100,7 @@ export class SlotChooser {
     for (const { shared } of sources) reached = Math.max(reached, shared)
     return {
       ...best,
-      known,
+      known: Math.max(known, found?.shared ?? 0),
       passesOverCopy: best.slot === best.source && reached > best.shared,
       passesOverState: best.found === undefined && (found?.shared ?? 0) > best.shared,
     }

@@ -477,6 +477,23 @@ t.test('conversations survive a restart', async (t) => {
   await other.run(other.engine.close())
 })
 
+t.test('what is in a file alone and takes longer to read than to compute is known', async (t) => {
+  const folder = join(t.testdir(), 'states')
+  const first = caching({ stateFiles: folderOf(folder).files })
+  const { said } = await ask(t, first, promptOf(100))
+  await first.run(first.engine.close())
+  const second = caching({ stateFiles: folderOf(folder).files, stepMs: () => 0.01 })
+  await ask(t, second, promptOf(200, 2))
+  t.equal((await ask(t, second, [...said, 5], { id: 'again' })).cached, 0)
+  const { timeline } = await second.client.explain('again')
+  const cache = { from: 'none', why: 'computing_is_faster' }
+  t.match(
+    timeline.find(({ type }) => type === 'admitted'),
+    { cache },
+  )
+  await second.run(second.engine.close())
+})
+
 t.test('of a conversation that is saved faster than it is written, the last is', async (t) => {
   const { files } = folderOf(join(t.testdir(), 'states'))
   let writes = 0
