@@ -20,6 +20,7 @@ export async function checkSlots(
 ): Promise<void> {
   const { backend, prompt } = driver
   const { slots, contextSize, batchSize } = backend.limits
+  const full = Array.from({ length: contextSize }, (_, at) => prompt[at % prompt.length] ?? 0)
   const inTurn = async (name: string, body: () => void | Promise<void>) =>
     await driver.check(t, name, body)
   const same = (actual: unknown, expected: unknown, message: string) => {
@@ -143,7 +144,6 @@ export async function checkSlots(
 
   await inTurn('a full slot goes on when tokens were taken out of it', async () => {
     if (backend.shift === undefined || contextSize > fillableContext) return
-    const full = Array.from({ length: contextSize }, (_, at) => prompt[at % prompt.length] ?? 0)
     const [keep, discard] = [2, Math.floor((contextSize - 2) / 2)]
     const goOn = async (slot: number): Promise<number[]> => {
       const next = prompt[0] ?? 0
@@ -196,10 +196,6 @@ export async function checkSlots(
   await inTurn('a slot takes contextSize tokens; a step that fails changes nothing', async () => {
     if (contextSize > fillableContext || slots < 2 || batchSize < 3) return
     const expected = await driver.generate(1, prompt, greedy, 2)
-    const full = Array.from(
-      { length: contextSize },
-      (_, index) => prompt[index % prompt.length] ?? 0,
-    )
     await driver.compute(0, full.slice(0, -1), greedy)
     backend.release(1)
     await driver.compute(1, prompt.slice(0, -1), greedy)
