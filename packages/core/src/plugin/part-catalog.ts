@@ -1,6 +1,5 @@
 import type { PartFactory, PartToken } from '../contracts/plugin.js'
 import * as parts from '../engine/engine-parts.js'
-import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import { CllmError } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
 import { didYouMean } from '../errors/did-you-mean.js'
@@ -64,11 +63,6 @@ export class PartCatalog {
     const create = named?.get(name)
     if (create !== undefined) return create as PartFactory<T>
     throw unknown(`use.${part}`, name, [...(named?.keys() ?? [])])
-  }
-
-  /** All observers that are provided: none replaces another. */
-  observers(): PartFactory<EngineObserver>[] {
-    return [...this.named(tokens.ENGINE_OBSERVER).values()]
   }
 
   /** All that is provided for a token, by name. */

@@ -142,7 +142,7 @@ function useProvided(container: DependencyContainer, { registry, use = {} }: Eng
     const useFactory = instanceCachingFactory(() => create({ get, original }))
     container.register(token, { useFactory })
   }
-  for (const create of parts.observers()) {
+  for (const create of parts.named(tokens.ENGINE_OBSERVER).values()) {
     const useFactory = instanceCachingFactory(() => create({ get, original: () => ({}) }))
     container.register(tokens.ENGINE_OBSERVER, { useFactory })
   }

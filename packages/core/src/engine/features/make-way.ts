@@ -17,7 +17,8 @@ export class MakeWay implements EngineObserver {
   /** Of the step under way; none: between steps. */
   #parts: readonly ComputedPart[] = []
   #hasAsked = false
-  #interruptedSteps = 0
+  /** Steps that were interrupted; one that ended before it heard of it is not. */
+  interruptedSteps = 0
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
@@ -26,17 +27,12 @@ export class MakeWay implements EngineObserver {
     @inject(RequestFinisher) private readonly finisher: RequestFinisher,
   ) {}
 
-  /** Steps that were interrupted; one that ended before it heard of it is not. */
-  get interruptedSteps(): number {
-    return this.#interruptedSteps
-  }
-
   onStepStart(parts: readonly ComputedPart[]): void {
     this.#parts = parts
   }
 
   onTurn(_durationMs: number, step: StepRecord | undefined): void {
-    if (this.#hasAsked && step === undefined) this.#interruptedSteps++
+    if (this.#hasAsked && step === undefined) this.interruptedSteps++
     this.#hasAsked = false
     this.#parts = []
   }

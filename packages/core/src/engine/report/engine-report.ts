@@ -10,6 +10,7 @@ import type { EncodeOwner } from '../input/encode-lane.js'
 import { InputContext } from '../input/resolve-request.js'
 import { MakeWay } from '../features/make-way.js'
 import { PolicyRunner } from '../loop/policy-runner.js'
+import { Partings } from '../programs/partings.js'
 import { RequestTable } from '../requests/request-table.js'
 import { Speculator } from '../speculation/speculator.js'
 import { Counters } from './counters.js'
@@ -28,6 +29,7 @@ export class EngineReport {
     @inject(MakeWay) private readonly makeWay: MakeWay,
     @inject(Counters) private readonly counters: Counters,
     @inject(RequestTracker) private readonly tracker: RequestTracker,
+    @inject(Partings) private readonly partings: Partings,
   ) {}
 
   /** What it serves; the model with the sampling that requests get for what they leave out. */
@@ -50,7 +52,7 @@ export class EngineReport {
       waitMs: this.predictor.waitMs(this.table.waiting.total, clock.now()),
       policyFaults: this.policy.faults,
       interruptedSteps: this.makeWay.interruptedSteps,
-      partings: this.tracker.partings,
+      partings: this.partings.counts,
       ...defined({ encodes: lane.statistics() }),
       ...this.counters.snapshot(),
     }

@@ -17,7 +17,6 @@ import type {
 } from '../../contracts/scheduling/scheduler-policy.js'
 import * as tokens from '../../tokens.js'
 import type { Sequence } from '../requests/sequence.js'
-import { Partings } from '../programs/partings.js'
 import { type CommonReason, Timeline, WaitAttribution } from './timeline.js'
 
 /** Requests that ended and can still be asked about. */
@@ -35,15 +34,7 @@ export class RequestTracker implements EngineObserver {
   readonly #waits = new WaitAttribution()
   #steps = 0
 
-  constructor(
-    @inject(tokens.CLOCK) private readonly clock: Clock,
-    @inject(Partings) private readonly parted: Partings,
-  ) {}
-
-  /** How many prompts parted from the call before, and what that cost. */
-  get partings(): Partings['counts'] {
-    return this.parted.counts
-  }
+  constructor(@inject(tokens.CLOCK) private readonly clock: Clock) {}
 
   /** A request that is under way or was one of the last 1,000 that ended. */
   find(id: string): RequestReport | undefined {

@@ -1,5 +1,4 @@
 import type { Clock } from '../../../contracts/clock.js'
-import type { BlockChain } from '../block-chain.js'
 import type { StateMemorySource } from '../../../contracts/engine/state-files.js'
 import { type KeptState, type SavedState, memoryOf, tokenBytes, lengthOf } from './saved-state.js'
 import { StateIndex } from './state-index.js'
@@ -111,11 +110,6 @@ export class StateStore {
   expect(bytes: number): void {
     this.#giveBack()
     if (this.hasRoom(bytes + this.memory.freeBytes)) this.memory.isReady(bytes)
-  }
-
-  /** The states that one of these tokens goes on from and can be cut to. */
-  within(chain: BlockChain): SavedState[] {
-    return [...this.index.within(chain)]
   }
 
   /** Adds a state, in place of older ones. */

@@ -85,7 +85,7 @@ export class StateTransfer {
     if (states === undefined || chain === undefined) return false
     const began = this.clock.now()
     const own = new BlockChain(chain.tokens.slice(0, length), chain.scope)
-    const older = states.cutsAnywhere && !partial ? this.store.within(own) : []
+    const older = states.cutsAnywhere && !partial ? [...this.store.index.within(own)] : []
     let room: Uint8Array | undefined
     const allocate = (bytes: number) => (room = this.store.room(bytes, length, older))
     const data = await states.save(id, { allocate, partial }).catch(() => undefined)
@@ -152,7 +152,7 @@ export class StateReader {
   /** Whether what was found is in RAM, or cannot be; otherwise it is on its way there. */
   isAtHand(sequence: Sequence, found: FoundState): boolean {
     if (filesOf(found).length === 0) return true
-    if (this.isBeingRead(found)) return false
+    if (filesOf(found).some((file) => this.#reading.has(file))) return false
     // What was read for it and is gone again is read when it is admitted.
     if (this.#readFor.has(sequence)) return true
     this.readAhead(sequence, found)
@@ -162,11 +162,6 @@ export class StateReader {
   /** Whether what was found for a sequence is in a file, or was read for it. */
   isFromFile(found: FoundState, sequence: Sequence): boolean {
     return filesOf(found).length > 0 || this.#readFor.has(sequence)
-  }
-
-  /** Whether what was found is on its way into RAM. */
-  isBeingRead(found: FoundState): boolean {
-    return filesOf(found).some((file) => this.#reading.has(file))
   }
 
   /** Whether this many bytes fit beside all that is in RAM, and on its way there. */
