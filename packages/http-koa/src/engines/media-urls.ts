@@ -1,7 +1,6 @@
 import {
   cancelled,
   type ChatMessage,
-  CllmError,
   type EngineClient,
   type EngineDirectory,
   type GenerateEvent,
@@ -10,7 +9,7 @@ import {
 } from '@cllm/core'
 import { overriding } from '@cllm/host'
 import type { BodyBudget, CountedBody } from '../body/body-budget.js'
-import { expectedField } from '../request/refusals.js'
+import { expectedField, unsupported } from '../request/refusals.js'
 import type { MediaFetcher } from '../security/media-fetcher.js'
 import { wrapEngines } from './watch-engines.js'
 
@@ -120,10 +119,11 @@ class MediaFiles {
   async #fetched({ data: url, field = 'prompt' }: PromptMedia): Promise<string> {
     if (!isUrl(url)) return url
     if (this.fetcher === undefined) {
-      const message =
-        `${field}: no URL is fetched here: send the file in base64 (data:image/png;base64,…), or start the ` +
-        'server with --media-urls HOST,… or --media-urls "*"'
-      throw new CllmError('unsupported', message, { details: { field } })
+      throw unsupported(
+        field,
+        'no URL is fetched here: send the file in base64 (data:image/png;base64,…), or start the ' +
+          'server with --media-urls HOST,… or --media-urls "*"',
+      )
     }
     const known = this.#files.get(url)
     if (known !== undefined) return await known

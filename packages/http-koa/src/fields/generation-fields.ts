@@ -1,7 +1,7 @@
 import { CllmError, type samplingFields, type SamplingNumber, samplingRows } from '@cllm/core'
 import { z } from 'zod'
 import type { RequestSettings } from '../request/build-request.js'
-import { expectedField } from '../request/refusals.js'
+import { expectedField, unsupported } from '../request/refusals.js'
 import {
   integer,
   largest,
@@ -137,19 +137,16 @@ export const samplersField = texts('the names of samplers')
  */
 export function samplersLeftOut(given: string | readonly string[]): RequestSettings {
   const names = typeof given === 'string' ? Array.from(given) : given
-  const details = { field: 'samplers' }
+  const order = samplerSteps.join(', ')
   const places = names
     .filter((name) => !ignored.has(name))
     .map((name) => {
       const place = steps.findIndex((known) => known.includes(name))
       if (place >= 0) return place
-      const expected = samplerSteps.join(', ')
-      const message = `samplers: expected ${expected}, instead got ${name.slice(0, 40)}`
-      throw new CllmError('invalid_request', message, { details })
+      throw expectedField('samplers', `${order}, instead got ${name.slice(0, 40)}`)
     })
   if (places.some((place, index) => index > 0 && place < places[index - 1]!)) {
-    const order = samplerSteps.join(', ')
-    throw new CllmError('unsupported', `samplers: they run in the order ${order}`, { details })
+    throw unsupported('samplers', `they run in the order ${order}`)
   }
   const left = samplerSteps.filter((_, place) => !places.includes(place))
   const off = samplingRows.filter(([, { step = '' }]) => left.includes(step))

@@ -9,7 +9,7 @@ import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { boolean, integer, isObject, largest, name, text, texts } from '../fields/fields.js'
 import { embedAll } from './embeddings.js'
-import { missingField } from './refusals.js'
+import { expectedField, missingField } from './refusals.js'
 import { sum } from './usage.js'
 import type { Answer, CallOf } from '../routes/call.js'
 
@@ -108,9 +108,7 @@ export const rerankSchema = z.object({
 export async function rerank(call: CallOf<typeof rerankSchema>): Promise<Answer> {
   const { fields } = call
   const documents = (fields.documents ?? fields.texts)?.map(textOf)
-  if (documents === undefined) {
-    throw missingField('documents')
-  }
+  if (documents === undefined) throw missingField('documents')
   const { model, client } = call.open(fields.model)
   const pairs = documents.map((document) => [fields.query, document] as const)
   const scored = await scorePairs(client, pairs, call.signal)
@@ -155,8 +153,7 @@ export async function score(call: CallOf<typeof scoreSchema>): Promise<Answer> {
     typeof given === 'string' ? [given] : given,
   ) as [readonly string[], readonly string[]]
   if (first.length !== second.length && first.length !== 1) {
-    const message = 'text_1: expected one text, or as many as in text_2'
-    throw new CllmError('invalid_request', message, { details: { field: 'text_1' } })
+    throw expectedField('text_1', 'one text, or as many as in text_2')
   }
   const pairs = second.map((other, index) => [first[index] ?? first[0]!, other] as const)
   const scored = await scorePairs(client, pairs, call.signal)

@@ -77,8 +77,7 @@ export function secure(
   if (keys === undefined) return { middleware, observers: [] }
   const rates = new RateLimits(limits ?? {}, clock, limitCounters)
   middleware.push(authenticate(keys), rates.middleware)
-  const limit: KeyAccess['limit'] = async (key, tell) => await rates.count(key, tell)
-  return { middleware, observers: [rates], access: { keys, limit } }
+  return { middleware, observers: [rates], access: { keys, limit: rates.count.bind(rates) } }
 }
 
 const exposedHeaders = [

@@ -1,8 +1,8 @@
-import { CllmError, defined } from '@cllm/core'
+import { defined } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, name, type JsonObject } from '../../fields/fields.js'
-import { orUnsupported } from '../../request/refusals.js'
-import type { Answer, Call, CallOf } from '../../routes/call.js'
+import { invalidField, orUnsupported } from '../../request/refusals.js'
+import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
 import type { ApiKey, KeyStore } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
 
@@ -70,7 +70,7 @@ export async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: Keys
 
 /** `DELETE /admin/keys?name=`: a key that is valid no longer. The one that asks stays. */
 export async function removeKey(
-  call: Call<unknown, z.output<typeof keyQuery>>,
+  call: QueryCallOf<typeof keyQuery>,
   { keys }: KeysContext,
 ): Promise<Answer> {
   const store = ensure(keys)
@@ -78,8 +78,7 @@ export async function removeKey(
   const asking = requestScope.getStore()?.key.hash
   const all = await store.list()
   if (all.some((key) => key.name === name && key.hash === asking)) {
-    const message = `name: ${name} is the key that asks; another admin's can revoke it`
-    throw new CllmError('invalid_request', message, { details: { field: 'name' } })
+    throw invalidField('name', `${name} is the key that asks; another admin's can revoke it`)
   }
   await store.remove(name)
   tellLog(call, 'an API key was revoked', { name })

@@ -4,7 +4,7 @@ import { z } from 'zod'
 import { list, object } from '../../fields/fields.js'
 import { invalidField } from '../../request/refusals.js'
 import { Reply } from '../../routes/reply.js'
-import type { Answer, Call, CallOf } from '../../routes/call.js'
+import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
 import { del, get, post, type Route } from '../../routes/route.js'
 import { anthropicErrorBody, anthropicErrors } from '../anthropic/anthropic-error.js'
 import { askingOwner, type BatchesContext, find, maySee, placeOf } from './batches-context.js'
@@ -112,7 +112,7 @@ async function create(call: CallOf<typeof createSchema>, batches: BatchesContext
 }
 
 async function listed(
-  { query }: Call<unknown, z.output<typeof querySchema>>,
+  { query }: QueryCallOf<typeof querySchema>,
   { store, runner }: BatchesContext,
 ): Promise<Answer> {
   const { before_id: before, after_id: after, limit } = query

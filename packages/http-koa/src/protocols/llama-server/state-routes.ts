@@ -1,6 +1,6 @@
 import { type AdapterChoice, type AdapterInfo, CllmError, type EngineDirectory } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call, QueryCallOf } from '../../routes/call.js'
 import { failureOf } from '../../engines/answering.js'
 import {
   engineInMemory,
@@ -95,7 +95,7 @@ export async function slotAction({
   engines,
   params,
   query: { model, action },
-}: Call<unknown, z.output<typeof slotActionQuery>>): Promise<Answer> {
+}: QueryCallOf<typeof slotActionQuery>): Promise<Answer> {
   const { id = '' } = params
   const slot = /^\d{1,6}$/.test(id) ? Number(id) : -1
   const client = engines.open(model, { peek: true })
@@ -124,7 +124,7 @@ export const slotsQuery = modelQuery.extend({
  * @throws `not_implemented` where the operator does not want them shown
  */
 export async function slots(
-  call: Call<unknown, z.output<typeof slotsQuery>>,
+  call: QueryCallOf<typeof slotsQuery>,
   llama: LlamaServerContext,
 ): Promise<Answer> {
   const { engines: directory } = call

@@ -1,6 +1,6 @@
 import { CllmError, type ModelStatus } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call, CallOf } from '../../routes/call.js'
+import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol, MODEL_STORE } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, get, post } from '../../routes/route.js'
@@ -24,7 +24,7 @@ const memoryQuery = sizeQuery.extend({ model })
 
 /** `GET /models/catalog`: what `POST /api/pull` can fetch, and how much memory each would take. */
 async function catalog(
-  call: Call<unknown, z.output<typeof sizeQuery>>,
+  call: QueryCallOf<typeof sizeQuery>,
   { store }: ModelsContext,
 ): Promise<Answer> {
   const { slots, ctx_size: contextSize } = call.query
@@ -39,7 +39,7 @@ async function catalog(
 }
 
 /** `GET /models/memory`: how much memory a model would take, without loading it. */
-async function memory(call: Call<unknown, z.output<typeof memoryQuery>>, { store }: ModelsContext) {
+async function memory(call: QueryCallOf<typeof memoryQuery>, { store }: ModelsContext) {
   const { model, slots, ctx_size: contextSize } = call.query
   if (store?.memory === undefined) {
     const message = 'This server does not know how much memory models take before they are loaded'

@@ -2,7 +2,7 @@ import type { CllmError, Clock, EngineClient, EngineStatistics } from '@cllm/cor
 import { z } from 'zod'
 import { errorBody } from '../../errors/error-body.js'
 import { Reply } from '../../routes/reply.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call, QueryCallOf } from '../../routes/call.js'
 import { answered, failureOf, unusable } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
 import type { NativeContext } from './generate.js'
@@ -14,7 +14,7 @@ export const healthQuery = z.object({
 
 /** `GET /health[?level=basic|detailed|full]`; 503 when something does not answer. */
 export async function health(
-  call: Call<unknown, z.output<typeof healthQuery>>,
+  call: QueryCallOf<typeof healthQuery>,
   native: NativeContext,
 ): Promise<Answer> {
   const { level } = call.query

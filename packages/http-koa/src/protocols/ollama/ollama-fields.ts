@@ -98,14 +98,12 @@ export function toSettings(
   unknownOptions: UnknownFields,
   logger: Logger,
 ): RequestSettings {
-  for (const name of Object.keys(options)) {
+  const known: Record<string, unknown> = {}
+  for (const [name, value] of Object.entries(options)) {
     if (!Object.hasOwn(knownOptions.shape, name)) unknownOptions.warn(name, logger)
+    else if (value !== null) known[name] = value
   }
-  const said = Object.fromEntries(
-    Object.entries(options).filter(
-      ([key, value]) => value !== null && Object.hasOwn(knownOptions.shape, key),
-    ),
-  ) as { [Key in keyof typeof options]?: Exclude<(typeof options)[Key], null> }
+  const said = known as { [Key in keyof typeof options]?: Exclude<(typeof options)[Key], null> }
   if (isClamped(said.num_ctx, contextSize)) {
     logger.info(
       { num_ctx: said.num_ctx, contextSize },

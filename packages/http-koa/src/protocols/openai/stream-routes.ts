@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { list } from '../../fields/fields.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, QueryCallOf } from '../../routes/call.js'
 import { eventStream, Reply, StreamReply } from '../../routes/reply.js'
 import { type Route, get, del, post } from '../../routes/route.js'
 
@@ -60,7 +60,7 @@ export const streamRoutes: readonly Route<unknown>[] = [
   ),
 ]
 
-function readAgain(call: Call<unknown, z.output<typeof querySchema>>): Answer {
+function readAgain(call: QueryCallOf<typeof querySchema>): Answer {
   const { conv_id: id, from = '0' } = call.query
   const session = call.streams?.find(call.keyName, id)
   if (session === undefined) {

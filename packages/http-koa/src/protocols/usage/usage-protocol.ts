@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { snakeCase } from '../../fields/fields.js'
 import { expectedField } from '../../request/refusals.js'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, QueryCallOf } from '../../routes/call.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { Reply } from '../../routes/reply.js'
@@ -34,10 +34,7 @@ const routes: readonly Route<UsageContext>[] = [
   }),
 ]
 
-function show(
-  call: Call<unknown, z.output<typeof querySchema>>,
-  { journal }: UsageContext,
-): Answer {
+function show(call: QueryCallOf<typeof querySchema>, { journal }: UsageContext): Answer {
   const { query } = call
   const today = dayOf(call.clock.now())
   const { from = `${today.slice(0, 7)}-01`, to = today } = query

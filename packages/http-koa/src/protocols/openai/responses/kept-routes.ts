@@ -2,7 +2,7 @@ import { CllmError } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { object } from '../../../fields/fields.js'
-import type { Answer, Call, CallOf } from '../../../routes/call.js'
+import type { Answer, Call, CallOf, QueryCallOf } from '../../../routes/call.js'
 import { eventStream, StreamReply } from '../../../routes/reply.js'
 import { del, get, post, type Route } from '../../../routes/route.js'
 import { pageOf } from '../../batches/batches-context.js'
@@ -22,7 +22,7 @@ const pageSchema = z.object({
   order: z.enum(['asc', 'desc'], 'asc or desc').default('desc'),
 })
 
-type PageCall = Call<unknown, z.output<typeof pageSchema>>
+type PageCall = QueryCallOf<typeof pageSchema>
 
 const metadata = object.optional()
 const createSchema = z.object({ items: itemsSchema.optional(), metadata })
@@ -144,7 +144,7 @@ const pageIn = ({ query: { order, ...page } }: PageCall, items: readonly KeptIte
 
 /** Of one whose events are kept no longer, the last one is left. */
 async function readResponse(
-  call: Call<unknown, z.output<typeof readSchema>>,
+  call: QueryCallOf<typeof readSchema>,
   openAi: KeptContext,
 ): Promise<Answer> {
   const { kept } = openAi
