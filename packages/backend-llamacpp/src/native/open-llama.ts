@@ -4,8 +4,7 @@ import { addonDoor } from './addon/addon-door.js'
 import type { FfiDoor } from './ffi/ffi-door.js'
 import type { FreeMemory, GpuKind, LlamaRuntime, LoadModelOptions, NativeDoor } from './native.js'
 import { gpuKinds } from './open/binaries.js'
-import { hasNoGpu } from './open/cpu-addon.js'
-import { type OpenedLlama, openForCpu, openForGpu } from './open/opened-llama.js'
+import { hasNoGpu, type OpenedLlama, openForCpu, openForGpu } from './open/opened-llama.js'
 
 /** llama.cpp is opened once per process. */
 const opened = new Map<string, Promise<OpenedLlama>>()

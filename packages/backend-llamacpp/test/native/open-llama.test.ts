@@ -8,7 +8,7 @@ import t from 'tap'
 import { loadModel } from '../open-tiny.js'
 import { openLlama } from '../../src/native/open-llama.js'
 import { checkBindings } from '../../src/native/open/addon-bindings.js'
-import { hasNoGpu, openCpuAddon } from '../../src/native/open/cpu-addon.js'
+import { hasNoGpu, openForCpu } from '../../src/native/open/opened-llama.js'
 import { binaryPackages, findBinary, gpuKinds } from '../../src/native/open/binaries.js'
 import { quantizationOf, readGgufFile } from '../../src/native/gguf/gguf-file.js'
 import { readGgufFileInfo } from '../../src/native/node-llama-cpp.js'
@@ -121,9 +121,9 @@ t.test('the addon alone', async (t) => {
   t.ok(hasNoGpu('linux', () => false))
   t.notOk(hasNoGpu('linux', (path) => path === '/dev/dri'))
   t.notOk(hasNoGpu('darwin', () => false))
-  const addon = await openCpuAddon(findBinary('cpu')!, () => {})
+  const addon = await openForCpu(() => {})
   t.ok(addon.mathCores >= 1)
-  t.ok((await addon.freeRam())! > 1e8, 'in bytes')
+  t.ok((await addon.freeMemory()).ram > 1e8, 'in bytes')
   t.ok(checkBindings(addon.bindings))
 })
 

@@ -1,8 +1,11 @@
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { freemem, platform } from 'node:os'
+import { dirname } from 'node:path'
+import process from 'node:process'
 import { CllmError } from '@cllm/core'
 import { type Bindings, changed, checkBindings } from './addon-bindings.js'
-import { binaryPackages, findBinary, gpuKinds } from './binaries.js'
-import { loadAddon, openCpuAddon } from './cpu-addon.js'
+import { type Binary, binaryPackages, findBinary, gpuKinds } from './binaries.js'
 import type { GpuKind, LlamaRuntime } from '../native.js'
 import type { Llama, LlamaLogLevel } from '../node-llama-cpp.js'
 import { nodeLlamaCppVersion } from '../versions.js'
@@ -20,30 +23,75 @@ export interface OpenedLlama extends Pick<
 /** Where a line of llama.cpp's log goes. */
 export type LlamaLog = (isError: boolean, message: string) => void
 
+/** What is called on node-llama-cpp's addon to open it. */
+interface AddonStart {
+  /** Whether it was before: a second logger would get nothing. */
+  markLoaded(): boolean
+  setLogger(log: (level: number, message: string) => void): void
+  setLoggerLogLevel(level: number): void
+  loadBackends(folder?: string): void
+  getGpuType(): string | false | null | undefined
+  ensureGpuDeviceIsSupported(): void
+  getMathCores(): number
+  getSystemMemoryInfo(): Promise<{ readonly total?: number; readonly wired?: number }>
+  init(): Promise<unknown>
+}
+
+/** What the kernel shows of a GPU: NVIDIA's (of Jetsons, too), DRM's, AMD's compute, that of WSL. */
+const devices = ['nvidiactl', 'nvidia0', 'nvhost-ctrl-gpu', 'dri', 'kfd', 'dxg']
+
+/** Of the addon's levels: none, fatal, error, warning, information, log, debug. */
+const information = 4
+const worstErrors = 2
+
+/** Whether this machine surely has no GPU; known on Linux alone. */
+export function hasNoGpu(platform = process.platform, exists = existsSync): boolean {
+  return platform === 'linux' && !devices.some((name) => exists(`/dev/${name}`))
+}
+
+/** Loads an addon. */
+const loadAddon = ({ file }: Binary): object => createRequire(import.meta.url)(file) as object
+
 /**
- * Opens llama.cpp for the CPU, without loading node-llama-cpp.
+ * Opens llama.cpp for the CPU by the addon alone: loading node-llama-cpp takes CPU time at each start of an
+ * engine, and is of use for GPUs.
  * @throws CllmError `invalid_configuration` where the library is missing or does not work
  */
 export async function openForCpu(log: LlamaLog): Promise<OpenedLlama> {
   const binary = findBinary('cpu')
   if (binary === undefined) throw noCpu()
-  const addon = await openCpuAddon(binary, log).catch((cause: unknown) => {
+  const addon = await startAddon(binary, log).catch((cause: unknown) => {
     throw noCpu(cause)
   })
   return {
     gpu: false,
-    mathCores: addon.mathCores,
-    bindings: checkBindings(addon.bindings),
-    freeMemory: async () => ({
-      ram: (await addon.freeRam()) ?? freemem(),
-      vram: 0,
-      unified: false,
-    }),
+    mathCores: Math.floor(addon.getMathCores()),
+    bindings: checkBindings(addon),
+    async freeMemory() {
+      const { total, wired = 0 } = await addon.getSystemMemoryInfo()
+      return { ram: total === undefined ? freemem() : total - wired, vram: 0, unified: false }
+    },
     gpuNames: async () => [],
     llama: async () =>
       // It was initialized, and a second logger would get nothing.
-      await createLlama({ bindings: addon.bindings, bindingPath: binary.file }, log, true),
+      await createLlama({ bindings: addon, bindingPath: binary.file }, log, true),
   }
+}
+
+/** @throws what Node.js says of a file that it cannot load */
+async function startAddon(binary: Binary, log: LlamaLog): Promise<AddonStart> {
+  const addon = loadAddon(binary) as AddonStart
+  if (!addon.markLoaded()) {
+    addon.setLogger((level, message) => log(level <= worstErrors, message))
+    addon.setLoggerLogLevel(information)
+  }
+  addon.loadBackends()
+  if (addon.getGpuType() === null || addon.getGpuType() === undefined) {
+    addon.loadBackends(dirname(binary.file))
+  }
+  addon.ensureGpuDeviceIsSupported()
+  await addon.init()
+  return addon
 }
 
 /**
