@@ -1,10 +1,7 @@
 import { type CodePointSet, includes } from './characters/code-point-set.js'
 import { wordCharacters } from './characters/pattern-characters.js'
-import { type Assertion, automataOf, type Nfa } from './nfa.js'
+import { type Assertion, automataOf, holds, type Nfa, type Side, sideOf } from './nfa.js'
 import type { Spend } from '../schema/schema-budget.js'
-
-/** What is around a place in a text: a character of a word, another one, or nothing. */
-type Side = 'word' | 'other' | 'none'
 
 /** How far a text was read by each automaton. */
 export interface Reading {
@@ -163,12 +160,4 @@ export class Automata {
       })
       .toSorted((a, b) => a - b)
   }
-}
-
-const sideOf = (code: number): Side => (includes(wordCharacters, code) ? 'word' : 'other')
-
-function holds(assertion: Assertion, before: Side, after: Side): boolean {
-  if (assertion === 'start') return before === 'none'
-  if (assertion === 'end') return after === 'none'
-  return ((before === 'word') !== (after === 'word')) === (assertion === 'word')
 }

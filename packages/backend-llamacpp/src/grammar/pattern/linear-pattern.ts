@@ -1,6 +1,5 @@
 import { includes } from './characters/code-point-set.js'
-import { wordCharacters } from './characters/pattern-characters.js'
-import { type Assertion, type NfaState, NfaStates } from './nfa.js'
+import { holds, type NfaState, NfaStates, sideOf } from './nfa.js'
 import { parsePattern } from './parse-pattern.js'
 import type { Spend } from '../schema/schema-budget.js'
 
@@ -76,20 +75,14 @@ class Search {
 
   #holds(state: number, at: number): boolean {
     const { assertion, ahead } = this.states[state]!
-    if (assertion !== undefined) return this.#isSo(assertion, at)
+    const { codes } = this
+    if (assertion !== undefined) return holds(assertion, sideOf(codes[at - 1]), sideOf(codes[at]))
     if (ahead === undefined) return true
-    const key = state * (this.codes.length + 1) + at
+    const key = state * (codes.length + 1) + at
     const before = this.#known.get(key)
     if (before !== undefined) return before
-    const holds = this.#leads(ahead.start, ahead.end, at, false) !== ahead.isNegated
-    this.#known.set(key, holds)
-    return holds
-  }
-
-  #isSo(assertion: Assertion, at: number): boolean {
-    if (assertion === 'start') return at === 0
-    if (assertion === 'end') return at === this.codes.length
-    const isWord = (index: number) => includes(wordCharacters, this.codes[index] ?? -1)
-    return (isWord(at - 1) !== isWord(at)) === (assertion === 'word')
+    const isAhead = this.#leads(ahead.start, ahead.end, at, false) !== ahead.isNegated
+    this.#known.set(key, isAhead)
+    return isAhead
   }
 }

@@ -1,6 +1,6 @@
 import type { AST } from '@eslint-community/regexpp'
-import type { CodePointSet } from './characters/code-point-set.js'
-import { charactersOf } from './characters/pattern-characters.js'
+import { type CodePointSet, includes } from './characters/code-point-set.js'
+import { charactersOf, wordCharacters } from './characters/pattern-characters.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
 import type { Spend } from '../schema/schema-budget.js'
 
@@ -9,6 +9,21 @@ const mostStates = 20_000
 
 /** What must be so at a place in a text. */
 export type Assertion = 'start' | 'end' | 'word' | 'no-word'
+
+/** What is at one side of a place in a text: a character of a word, another one, or nothing. */
+export type Side = 'word' | 'other' | 'none'
+
+export function sideOf(code: number | undefined): Side {
+  if (code === undefined) return 'none'
+  return includes(wordCharacters, code) ? 'word' : 'other'
+}
+
+/** Whether an assertion is so between these. */
+export function holds(assertion: Assertion, before: Side, after: Side): boolean {
+  if (assertion === 'start') return before === 'none'
+  if (assertion === 'end') return after === 'none'
+  return ((before === 'word') !== (after === 'word')) === (assertion === 'word')
+}
 
 /** What must follow a place, or must not: a way from the first state to the last one. */
 export interface Ahead {
@@ -162,14 +177,9 @@ export class NfaStates {
   /** The state that matches an element and leads on to `next`. */
   #before(element: AST.Element, next: number): number {
     this.spend(1)
+    const set = charactersOf(element, this.spend)
+    if (set !== undefined) return this.add({ set }, [next])
     switch (element.type) {
-      case 'Character':
-      case 'CharacterSet':
-      case 'CharacterClass': {
-        const set = charactersOf(element, this.spend)
-        if (set === undefined) break
-        return this.add({ set }, [next])
-      }
       case 'Group':
       case 'CapturingGroup':
         if (element.type === 'Group' && element.modifiers) break

@@ -1,6 +1,7 @@
 import type { AST } from '@eslint-community/regexpp'
 import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { characterRule } from './character-rule.js'
+import type { CodePointSet } from './characters/code-point-set.js'
 import { charactersOf } from './characters/pattern-characters.js'
 import { withoutAnchors } from './nfa.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
@@ -56,7 +57,7 @@ function fit(
 ): Part {
   const [only] = elements
   if (isAnchored && elements.length === 1 && only?.type === 'Quantifier') {
-    const set = setOf(only.element, target.spend)
+    const set = charactersOf(only.element, target.spend)
     const min = Math.max(only.min, lengths.min)
     const max = Math.min(only.max, lengths.max)
     if (set !== undefined) return repeated(target.writer, character(set, target.spend), min, max)
@@ -70,7 +71,7 @@ function fit(
 function convert(target: Target, element: AST.Element, depth: number): Part {
   if (depth > deepest) throw new PatternProblem(`it is nested deeper than ${deepest} levels`)
   const { writer, spend } = target
-  const set = setOf(element, spend)
+  const set = charactersOf(element, spend)
   if (set !== undefined) return character(set, spend)
   switch (element.type) {
     case 'Group':
@@ -108,18 +109,7 @@ function sequence(target: Target, elements: readonly AST.Element[], depth: numbe
   }
 }
 
-function setOf(element: AST.Element, spend: Spend) {
-  switch (element.type) {
-    case 'Character':
-    case 'CharacterSet':
-    case 'CharacterClass':
-      return charactersOf(element, spend)
-    default:
-      return undefined
-  }
-}
-
-function character(set: NonNullable<ReturnType<typeof setOf>>, spend: Spend): Part {
+function character(set: CodePointSet, spend: Spend): Part {
   spend(2 * set.length)
   const text = characterRule(set)
   if (text === undefined) throw new PatternProblem('a character of it cannot be written in JSON')
