@@ -1,7 +1,7 @@
 import { checkRecursion } from './check-recursion.js'
 import { GbnfReader, type Repetition } from './gbnf-reader.js'
 import { ElementKind, type GbnfRules } from './gbnf-rules.js'
-import { grammarLimits } from './grammar-limits.js'
+import { grammarLimits } from '../refuse.js'
 
 /** Elements as pairs of kind and value. */
 type Rule = number[]

@@ -1,7 +1,6 @@
 import type { CllmError } from '@cllm/core'
 import { ElementKind } from './gbnf-rules.js'
-import { grammarLimits } from './grammar-limits.js'
-import { refused } from '../refuse.js'
+import { grammarLimits, refused } from '../refuse.js'
 
 const nameCharacters = /[A-Za-z0-9-]+/y
 const number = /\d+/y

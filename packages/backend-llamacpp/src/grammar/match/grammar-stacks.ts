@@ -1,4 +1,3 @@
-import { grammarLimits } from '../gbnf/grammar-limits.js'
 import {
   afterElement,
   alternativesOf,
@@ -13,7 +12,7 @@ import {
   meets,
   union,
 } from '../pattern/characters/code-point-set.js'
-import { refused } from '../refuse.js'
+import { grammarLimits, refused } from '../refuse.js'
 
 /** The position of a reading: an entry of a {@link GrammarStacks}. 0 is a reading at its end. */
 export type Stack = number

@@ -5,8 +5,7 @@ import type { JsonLayout } from './json-layout.js'
 import { type Place, readByte } from './read-byte.js'
 import { bytesBehind, type TokenTrie } from './token-trie.js'
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
-import { grammarLimits } from '../gbnf/grammar-limits.js'
-import { refused } from '../refuse.js'
+import { grammarLimits, refused } from '../refuse.js'
 
 /** Where a text is in its grammar. */
 export interface GrammarState extends Place {
