@@ -5,6 +5,7 @@ import {
   type BatchItem,
   CllmError,
   type Clock,
+  defined,
   type LogitProcessor,
   type MediaEncoder,
   type ModelInfo,
@@ -25,6 +26,7 @@ import type { Embedder } from './model/embedder.js'
 import { computeVectors, undoVectors } from './media/compute-vectors.js'
 import type { FileEncoder } from './media/file-encoder.js'
 import type { LogitsContext, NativeContext, SequenceRun } from './native/native-context.js'
+import { ConstraintTrack } from './sampling/constraint-track.js'
 import { announceDraws, drawPass, prepareDraw } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
 import { BatchFiller } from './slots/batch-filler.js'
@@ -130,14 +132,11 @@ export class LlamaCppBackend implements Backend {
     processors?: readonly LogitProcessor[],
   ): TokenSampler {
     this.#checkOpen()
-    const { samplers, grammars } = this.parts
-    const { constraint } = params
-    return samplers.create(params, tokens, {
-      ...(processors !== undefined && { processors }),
-      ...(constraint !== undefined && {
-        constraint: { grammar: grammars.of(constraint), promptTokens },
-      }),
-    })
+    const { samplers, grammars, vocabulary } = this.parts
+    const constraint =
+      params.constraint &&
+      new ConstraintTrack(grammars.of(params.constraint), vocabulary, tokens, promptTokens)
+    return samplers.create(params, tokens, defined({ processors, constraint }))
   }
 
   checkConstraint(constraint: OutputConstraint): void {
@@ -180,7 +179,7 @@ export class LlamaCppBackend implements Backend {
   }
 
   async #step(batch: readonly BatchItem[], canLeave = true): Promise<StepResult> {
-    const { cells, vocabulary, clock, threads, samplers } = this.parts
+    const { cells, vocabulary, clock, threads, samplers, kvUnified } = this.parts
     if (batch.length === 0) return { outputs: [], decodeMs: 0, sampleMs: 0 }
     const outputs: (readonly StepOutput[])[] = []
     const scores: (readonly OutputLogprobs[])[] = []
@@ -192,7 +191,7 @@ export class LlamaCppBackend implements Backend {
     let [decodeMs, sampleMs] = [0, 0]
     this.#canLeave = canLeave && cells.canLeavePass
     try {
-      for (const pass of orderBatch(items, cells, vocabulary, this.limits, this.parts)) {
+      for (const pass of orderBatch(items, cells, vocabulary, this.limits, kvUnified)) {
         threads?.before(pass)
         const started = clock.now()
         const endsAt = started + this.#filler.forecastMs(items, pass)

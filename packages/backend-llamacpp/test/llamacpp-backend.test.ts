@@ -638,7 +638,7 @@ t.test('drafts are computed with decodes, and prompts apart', (t) => {
     ...(drafts > 0 && { drafts }),
   })
   const orders = (kvUnified: boolean, ...batch: readonly BatchItem[]) =>
-    orderBatch(batch, cells, vocabulary, { batchSize: 64, contextSize: 64 }, { kvUnified }).map(
+    orderBatch(batch, cells, vocabulary, { batchSize: 64, contextSize: 64 }, kvUnified).map(
       ({ order, isDecode }) => [order, isDecode],
     )
   const [decode, drafted, prompt] = [item(0, 1), item(1, 3, 2), item(2, 8)]

@@ -6,14 +6,7 @@ import {
   type SamplingParams,
   type TokenId,
 } from '@cllm/core'
-import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
-
-/** What a constrained sampler needs. */
-export interface SamplerConstraint {
-  readonly grammar: ConstraintGrammar
-  /** How many of the sequence's tokens came before the output. */
-  readonly promptTokens: number
-}
+import type { ConstraintTrack } from './constraint-track.js'
 
 /** Draws the tokens of one sequence from the logits of the context's last forward pass. */
 export abstract class TokenSampler implements Sampler {
@@ -42,7 +35,7 @@ export abstract class TokenSampler implements Sampler {
 
 /** What a sampler has beside its parameters. */
 export interface SamplerParts {
-  readonly constraint?: SamplerConstraint
+  readonly constraint?: ConstraintTrack
   /** Of plug-ins, in their order; default: none. */
   readonly processors?: readonly LogitProcessor[]
 }

@@ -1,4 +1,4 @@
-import { type BatchItem, CllmError, type TokenId } from '@cllm/core'
+import { type BackendLimits, type BatchItem, CllmError, type TokenId } from '@cllm/core'
 import type { SlotCells } from './slot-cells.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
@@ -13,18 +13,7 @@ export interface StepPass {
 }
 
 /** What a step must keep to. */
-export interface StepLimits {
-  readonly batchSize: number
-  readonly contextSize: number
-  /** Default: `batchSize`. */
-  readonly outputs?: number
-}
-
-/** How llama.cpp lays the cells of its sequences out. */
-export interface StepLayout {
-  /** All sequences share their cells, so prompts and decodes are one pass over the weights. */
-  readonly kvUnified: boolean
-}
+type StepLimits = Pick<BackendLimits, 'batchSize' | 'contextSize' | 'outputs'>
 
 /** The positions of an item whose logits are wanted, rising: to draw from, or to score a token with. */
 export function wantedPositions({ outputs, scores }: BatchItem): readonly number[] {
@@ -41,6 +30,7 @@ export function wantedPositions({ outputs, scores }: BatchItem): readonly number
  * flash attention on the CPU, which computes queries in tiles of 64, would be three times slower. With
  * a unified KV cache they are one pass, and so are sequences of equally many tokens. Drafts are short, and stay
  * with the decodes.
+ * @param kvUnified - whether all sequences share their cells
  * @throws CllmError `invalid_token` or `backend_failed`
  */
 export function orderBatch(
@@ -48,7 +38,7 @@ export function orderBatch(
   cells: SlotCells,
   vocabulary: Vocabulary,
   limits: StepLimits,
-  { kvUnified }: StepLayout,
+  kvUnified: boolean,
 ): readonly StepPass[] {
   let tokens = 0
   let outputs = 0

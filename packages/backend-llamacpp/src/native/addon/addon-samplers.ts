@@ -4,7 +4,7 @@ import { LogprobReader } from './logprob-reader.js'
 import { type PooledSampler, SamplerPool } from './sampler-pool.js'
 import { biasesOf, seedAt, topKOf } from '../../sampling/chain/sampling-chain.js'
 import {
-  ConstraintTrack,
+  type ConstraintTrack,
   listed,
   noneAllowed,
   withinGrammar,
@@ -75,9 +75,8 @@ class AddonSampler extends TokenSampler {
     this.#biases = biasesOf(params, vocabulary)
     this.#config = { ...configOf(params, vocabulary), ...biased(this.#biases) }
     if (constraint !== undefined) {
-      const { grammar, promptTokens } = constraint
-      this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
-      this.forced = this.#constraint.forced
+      this.#constraint = constraint
+      this.forced = constraint.forced
     }
     this.#seed = params.seed
     this.#isRandom = params.temperature > 0

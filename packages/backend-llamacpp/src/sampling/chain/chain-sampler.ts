@@ -20,7 +20,7 @@ import { addBiases } from './steps/logit-changes.js'
 import { DrawThreads, type PlainDrawSettings, type SharedDraw } from '../ahead/draw-threads.js'
 import {
   type Biases,
-  ConstraintTrack,
+  type ConstraintTrack,
   listed,
   noneAllowed,
   withinGrammar,
@@ -87,9 +87,8 @@ export class ChainSampler extends TokenSampler {
     const biases = biasesOf(params, vocabulary)
     if (biases.size > 0) this.#biases = listed(biases)
     if (constraint !== undefined) {
-      const { grammar, promptTokens } = constraint
-      this.#constraint = new ConstraintTrack(grammar, vocabulary, tokens, promptTokens)
-      this.forced = this.#constraint.forced
+      this.#constraint = constraint
+      this.forced = constraint.forced
       if (biases.size > 0) this.#bounded = listed(withinGrammar(biases, vocabulary))
     } else if (threads !== undefined && !needsHistory) {
       const settings: PlainDrawSettings = { params: { ...params, logitBias: [] } }
