@@ -203,9 +203,7 @@ export class FileEncoder implements MediaEncoder {
   }
 
   async #spawn(): Promise<ChildProcess> {
-    const { library, modelPath, mmprojPath, threads } = this.options
-    const options: MediaLibraryOptions = { library, modelPath, mmprojPath, threads }
-    const child = fork(this.entry, [JSON.stringify(options)], {
+    const child = fork(this.entry, [JSON.stringify(this.options)], {
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
     })

@@ -14,18 +14,18 @@ export interface PlacedRun {
 
 /** What a model's memory is like. */
 export interface CellOptions {
-  /** Tokens that sliding-window layers look back; default: no layer has a window. */
-  readonly slidingWindow?: number | undefined
-  /** Whether layers keep a state, from which no token can be taken off; default false. */
-  readonly isRecurrent?: boolean
-  /** Whether a copy's data is there only after the next forward pass; default false. */
-  readonly copiesLate?: boolean
+  /** Tokens that sliding-window layers look back; undefined: no layer has a window. */
+  readonly slidingWindow: number | undefined
+  /** Whether layers keep a state, from which no token can be taken off. */
+  readonly isRecurrent: boolean
+  /** Whether a copy's data is there only after the next forward pass. */
+  readonly copiesLate: boolean
   /** Cells of each slot. */
   readonly slotSize: number
   /** The cells that all slots share; default: each has its own. */
   readonly pool?: CellPool
-  /** The context, where tokens can be taken out of its sequences; default: they cannot. */
-  readonly shifting?: LogitsContext | undefined
+  /** The context, where tokens can be taken out of its sequences; undefined: they cannot. */
+  readonly shifting: LogitsContext | undefined
 }
 
 /**
@@ -37,11 +37,11 @@ export class SlotCells {
   /** Those of each slot, rising. */
   readonly #runs: PlacedRun[][]
   readonly #pool: CellPool | undefined
-  readonly #slotSize: number
-  readonly #slidingWindow: number
-  readonly #isRecurrent: boolean
-  readonly #copiesLate: boolean
-  readonly #shifting: LogitsContext | undefined
+  /**
+   * Whether what was computed last can be undone: a recurrent state would have changed, and behind a window
+   * older cells would be lost.
+   */
+  readonly #canUndo: boolean
   /** Whether the next forward pass moves tokens. */
   #isShifting = false
   /** Copies whose data the next forward pass moves. */
@@ -50,17 +50,12 @@ export class SlotCells {
   constructor(
     private readonly context: NativeContext,
     slots: number,
-    options: CellOptions,
+    private readonly options: CellOptions,
   ) {
-    const { slotSize, slidingWindow, isRecurrent = false, copiesLate = false } = options
     this.#lengths = Array.from({ length: slots }, () => 0)
     this.#runs = this.#lengths.map(() => [])
-    this.#slotSize = slotSize
-    this.#slidingWindow = slidingWindow ?? 0
-    this.#isRecurrent = isRecurrent
-    this.#copiesLate = copiesLate
     this.#pool = options.pool
-    this.#shifting = options.shifting
+    this.#canUndo = !options.isRecurrent && options.slidingWindow === undefined
   }
 
   /** How many more tokens fit where all slots share their cells. */
@@ -132,7 +127,7 @@ export class SlotCells {
    */
   shift(slot: SlotId, keep: number, discard: number): void {
     const held = this.length(slot)
-    const context = this.#shifting
+    const context = this.options.shifting
     const isWithin = keep >= 0 && discard > 0 && keep + discard <= held && this.canWrite(slot)
     if (
       context === undefined ||
@@ -147,12 +142,9 @@ export class SlotCells {
     this.#resize(slot, held - discard)
   }
 
-  /**
-   * Whether a forward pass can be left and undone. A recurrent state would have changed, behind a window
-   * older cells would be lost, and tokens would be moved by half.
-   */
+  /** Whether a forward pass can be left and undone: where it moves tokens, it would have by half. */
   get canLeavePass(): boolean {
-    return !this.#isRecurrent && this.#slidingWindow === 0 && !this.#isShifting
+    return this.#canUndo && !this.#isShifting
   }
 
   /** Undoes what a failed forward pass may have left in the slot. */
@@ -175,7 +167,7 @@ export class SlotCells {
     this.clear(to)
     if (held === 0 || length <= 0) return 0
     await this.context.copySequenceStateFromOtherSequence(to, from)
-    if (this.#copiesLate) this.#copies.push({ from, to })
+    if (this.options.copiesLate) this.#copies.push({ from, to })
     this.#lengths[to] = held
     this.#runs[to] = [...this.runs(from)]
     this.#pool?.copy(from, to, held)
@@ -192,15 +184,12 @@ export class SlotCells {
     return this.#copies.every(({ from, to }) => from !== slot && to !== slot)
   }
 
-  /**
-   * Whether `tokens` can be computed behind those of the slot and be taken off again, with all as it was.
-   * A recurrent state would change, and behind a window older cells would be lost.
-   */
+  /** Whether `tokens` can be computed behind those of the slot and be taken off again, with all as it was. */
   canSpare(slot: SlotId, tokens = 1): boolean {
-    if (this.#isRecurrent || this.#slidingWindow > 0 || this.#pool !== undefined) return false
+    if (!this.#canUndo || this.#pool !== undefined) return false
     const length = this.length(slot)
     const isBetween = this.#runAt(slot, length) === undefined
-    return length + tokens <= this.#slotSize && isBetween && this.canWrite(slot)
+    return length + tokens <= this.options.slotSize && isBetween && this.canWrite(slot)
   }
 
   /**
@@ -234,7 +223,7 @@ export class SlotCells {
   canCut(slot: SlotId, length: number): boolean {
     if (length >= this.length(slot)) return true
     const isBetween = this.#runAt(slot, length) === undefined
-    return length > 0 && isBetween && !this.#isRecurrent && this.#seesBack(slot, length)
+    return length > 0 && isBetween && !this.options.isRecurrent && this.#seesBack(slot, length)
   }
 
   /** The run that an index is within. */
@@ -262,9 +251,7 @@ export class SlotCells {
    */
   #seesBack(slot: SlotId, length: number): boolean {
     const first = this.context.getSequenceKvCacheMinPosition(slot)
-    const window = this.#slidingWindow
-    return (
-      first === 0 || (window > 0 && first > 0 && first <= this.positionOf(slot, length) - window)
-    )
+    const { slidingWindow: window = Infinity } = this.options
+    return first === 0 || (first > 0 && first <= this.positionOf(slot, length) - window)
   }
 }

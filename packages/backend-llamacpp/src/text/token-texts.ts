@@ -27,8 +27,6 @@ export class TokenTexts {
   #bytes: Uint8Array
   #count = 0
   #end = 0
-  /** Bytes of the text that was added last. */
-  lastLength = 0
 
   constructor(size: number) {
     this.#starts = new Uint32Array(size + 1)
@@ -39,30 +37,30 @@ export class TokenTexts {
     return { bytes: this.#bytes.slice(0, this.#end), starts: this.#starts }
   }
 
+  /** Returns how many bytes the text has. */
   add(text: Uint8Array): number {
     this.#reserve(text.length)
     this.#bytes.set(text, this.#end)
     return this.#close(text.length)
   }
 
-  /** Adds a text of which each character is one byte; false, and nothing is added, where one is not. */
-  addSpelled(text: string, byteOf: (code: number) => number): boolean {
+  /** The same with a text of which each character is one byte; undefined, and nothing is added, where one is not. */
+  addSpelled(text: string, byteOf: (code: number) => number): number | undefined {
     const { length } = text
     this.#reserve(length)
     const [bytes, end] = [this.#bytes, this.#end]
     for (let at = 0; at < length; at++) {
       const byte = byteOf(text.charCodeAt(at))
-      if (byte < 0) return false
+      if (byte < 0) return undefined
       bytes[end + at] = byte
     }
-    this.#close(length)
-    return true
+    return this.#close(length)
   }
 
   #close(length: number): number {
     this.#end += length
     this.#starts[++this.#count] = this.#end
-    return (this.lastLength = length)
+    return length
   }
 
   #reserve(more: number): void {

@@ -106,10 +106,10 @@ export class Vocabulary {
       if (isControl) controlTokens.push({ id, text, attributes })
       if (model.isEogToken(id)) endOfGeneration.add(id)
       const isPlain = attributes === TokenAttribute.Normal && this.#type < VocabularyType.Rwkv
+      const byteOf = this.#spellsBytes ? spelledByte : plainByte
       const length =
-        isPlain && texts.addSpelled(text, this.#spellsBytes ? spelledByte : plainByte)
-          ? texts.lastLength
-          : texts.add(this.#read(id, text, attributes))
+        (isPlain ? texts.addSpelled(text, byteOf) : undefined) ??
+        texts.add(this.#read(id, text, attributes))
       // no text has more bytes than three for each of its units
       const most =
         3 * text.length > maxTokenBytes && isControl ? encoder.encode(text).length : length

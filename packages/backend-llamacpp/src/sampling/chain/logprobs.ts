@@ -1,4 +1,5 @@
 import type { OutputLogprobs, TokenId, TokenLogprob } from '@cllm/core'
+import type { Candidates } from './candidates/candidates.js'
 import type { SamplerWorkspace } from './sampling-chain.js'
 
 /** Tokens this much less likely than the likeliest add nothing that a logarithm of the sum shows. */
@@ -20,15 +21,23 @@ export function rawLogprobs(
   candidates.begin()
   const { largest } = candidates
   const logOfAll = largest + Math.log(scan.weigh(largest - negligible, 1, largest))
-  const own = Math.min(0, logits[token]! - logOfAll)
-  if (count === 0) return { logprob: own, top: [] }
+  const logprobOf = (logit: number): number => Math.min(0, logit - logOfAll)
+  return { logprob: logprobOf(logits[token]!), top: topOf(candidates, count, logprobOf) }
+}
+
+/** The likeliest tokens. */
+function topOf(
+  candidates: Candidates,
+  count: number,
+  logprobOf: (logit: number) => number,
+): TokenLogprob[] {
+  if (count === 0) return []
   candidates.keepTop(count)
   const top: TokenLogprob[] = []
   for (let index = 0; index < candidates.size; index++) {
-    const logprob = Math.min(0, candidates.logits[index]! - logOfAll)
-    top.push({ token: candidates.ids[index]!, logprob })
+    top.push({ token: candidates.ids[index]!, logprob: logprobOf(candidates.logits[index]!) })
   }
-  return { logprob: own, top }
+  return top
 }
 
 /** A draw from these alone leaves nothing to chance. */
@@ -62,13 +71,6 @@ export function drawnLogprobs(
     : scan.weighListed(candidates.size, temperature, shift)
   const logprobOf = (logit: number): number =>
     Math.min(0, (logit - largest) / temperature - Math.log(total))
-  const logprob = Math.max(least, logprobOf(own))
-  if (count === 0) return { logprob, top: [] }
-  candidates.keepTop(count)
-  const top: TokenLogprob[] = []
-  for (let index = 0; index < candidates.size; index++) {
-    const logprob = logprobOf(candidates.logits[index]!)
-    if (logprob > least) top.push({ token: candidates.ids[index]!, logprob })
-  }
-  return { logprob, top }
+  const top = topOf(candidates, count, logprobOf).filter(({ logprob }) => logprob > least)
+  return { logprob: Math.max(least, logprobOf(own)), top }
 }

@@ -1,4 +1,5 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
+import { leastLogit } from '../scan/vocabulary-scan.js'
 import type { LogitChange } from './draws.js'
 
 const { fround } = Math
@@ -34,9 +35,6 @@ export class Penalties implements LogitChange {
   }
 }
 
-/** The largest number that a logit can be. */
-const mostLogit = 3.4028234663852886e38
-
 /**
  * Adds to the logits of single tokens.
  * @param biases - one for each of the tokens, which are in the vocabulary
@@ -48,6 +46,6 @@ export function addBiases(
 ): void {
   for (let index = 0; index < tokens.length; index++) {
     const token = tokens[index]!
-    logits[token] = Math.min(mostLogit, logits[token]! + Math.fround(biases[index]!))
+    logits[token] = Math.min(-leastLogit, logits[token]! + Math.fround(biases[index]!))
   }
 }
