@@ -1,11 +1,16 @@
 import { CllmError, type Clock, type Logger } from '@cllm/core'
 import { z } from 'zod'
 import { isQuantized, kvCacheTypes } from './model/kv-cache-type.js'
-import { poolingTypes } from './native/pooling-types.js'
 import type { CoreShare } from './threads/cores.js'
 
 /** The largest number of sequences in one llama.cpp context. */
 export const maxSlots = 256
+
+/** How the vectors of a text's tokens become one, in llama.cpp's numbers (`LLAMA_POOLING_TYPE_…`). */
+export const poolingTypes = { none: 0, mean: 1, cls: 2, last: 3 } as const
+
+/** A way to make one vector of a text's tokens; a model that compares texts says so itself. */
+export type PoolingType = keyof typeof poolingTypes
 
 const optional = <T extends z.ZodType>(type: T) => z.exactOptional(type)
 const listOf = <T extends z.ZodType>(type: T) => z.array(type).readonly()
@@ -97,7 +102,7 @@ const options = z.strictObject({
    * How the tokens of a text become its embedding; default: as the model says, else `last`. `none` gives
    * the vector of each token, of any length.
    */
-  pooling: optional(z.enum(poolingTypes)),
+  pooling: optional(z.enum(Object.keys(poolingTypes) as [PoolingType, ...PoolingType[]])),
   /** Default: as the model says. */
   rope: optional(rope),
   /** Default: all GPUs by layers. */
@@ -115,38 +120,38 @@ const options = z.strictObject({
 })
 
 /** Checks {@link LlamaCppOptions} and fills in defaults. */
-export const llamaCppOptionsSchema = options
-  .refine(({ batchSize, slots }) => batchSize >= slots, {
-    path: ['batchSize'],
-    error: ({ input }) => {
-      const { batchSize, slots } = input as { batchSize: number; slots: number }
-      return `expected at least one token per slot (${slots}), got ${batchSize}`
-    },
-  })
-  .refine((given) => !isQuantized(given.kvCacheType) || given.flashAttention !== false, {
-    path: ['flashAttention'],
-    error: ({ input }) => {
-      const { kvCacheType } = input as { kvCacheType: string }
-      return `kvCacheType '${kvCacheType}' needs flash attention: expected true or 'auto', got false`
-    },
-  })
-  .refine(({ kvTokens, kvUnified }) => kvTokens === undefined || kvUnified !== 'off', {
-    path: ['kvUnified'],
-    error: "kvTokens is one pool for all slots: expected kvUnified 'on', got 'off'",
-  })
-  .refine(({ kvTokens, contextSize }) => (contextSize ?? 0) <= (kvTokens ?? Infinity), {
-    path: ['kvTokens'],
-    error: ({ input }) => {
-      const { kvTokens, contextSize } = input as { kvTokens: number; contextSize: number }
-      return `expected at least contextSize (${contextSize}), got ${kvTokens}`
-    },
-  })
-  .refine((given) => given.native !== 'addon' || unknownToAddon(given).length === 0, {
-    path: ['native'],
-    error:
-      "ubatchSize, kvUnified, kvTokens, pooling, rope, placement, poll and kvCacheTypes other than 'f16' " +
+export const llamaCppOptionsSchema = options.superRefine((given, context) => {
+  const { batchSize, slots, contextSize, kvTokens, kvUnified, kvCacheType } = given
+  const refuseIf = (isWrong: boolean, option: keyof typeof given, message: string): void => {
+    if (isWrong) context.addIssue({ code: 'custom', path: [option], message })
+  }
+  refuseIf(
+    batchSize < slots,
+    'batchSize',
+    `expected at least one token per slot (${slots}), got ${batchSize}`,
+  )
+  refuseIf(
+    isQuantized(kvCacheType) && given.flashAttention === false,
+    'flashAttention',
+    `kvCacheType '${kvCacheType}' needs flash attention: expected true or 'auto', got false`,
+  )
+  refuseIf(
+    kvTokens !== undefined && kvUnified === 'off',
+    'kvUnified',
+    "kvTokens is one pool for all slots: expected kvUnified 'on', got 'off'",
+  )
+  refuseIf(
+    (contextSize ?? 0) > (kvTokens ?? Infinity),
+    'kvTokens',
+    `expected at least contextSize (${contextSize}), got ${kvTokens}`,
+  )
+  refuseIf(
+    given.native === 'addon' && unknownToAddon(given).length > 0,
+    'native',
+    "ubatchSize, kvUnified, kvTokens, pooling, rope, placement, poll and kvCacheTypes other than 'f16' " +
       "and 'q8_0' need native 'ffi', got 'addon'",
-  })
+  )
+})
 
 /** The names of given options that the addon does not have. */
 export function unknownToAddon(given: z.output<typeof options>): string[] {

@@ -1,6 +1,5 @@
 import { CllmError, type TokenId } from '@cllm/core'
-import type { LlamaCppDependencies } from '../llamacpp-options.js'
-import { checkPlan, paddedContext } from './memory-plan.js'
+import { checkPlan, type MemoryDependencies, paddedContext } from './memory-plan.js'
 import type { ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
 import type {
@@ -112,7 +111,7 @@ export async function openEmbeddings(
   loaded: LoadedModel,
   shape: ModelShape,
   settings: ContextSettings,
-  dependencies: Pick<LlamaCppDependencies, 'logger' | 'availableMemory'>,
+  dependencies: MemoryDependencies,
 ): Promise<EmbeddingContext> {
   const size = embeddingTokens(settings)
   const single = { ...settings, slots: 1, contextSize: size, kvTokens: size, batchSize: size }

@@ -1,10 +1,9 @@
-import { CllmError, type Logger } from '@cllm/core'
+import { CllmError } from '@cllm/core'
+import type { LlamaCppDependencies } from '../llamacpp-options.js'
 import { kvCacheFormats, type KvCacheType } from './kv-cache-type.js'
 import type { ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
 import type { FreeMemory, LlamaRuntime } from '../native/native.js'
-
-export type { FreeMemory }
 
 /** llama.cpp rounds the cells of a slot up to a multiple of this. */
 const cellPadding = 256
@@ -145,11 +144,7 @@ function computeBytes(model: ModelShape, settings: MemorySettings): number {
 }
 
 /** What is known of the memory besides what llama.cpp says, and who is told. */
-export interface MemoryDependencies {
-  readonly logger: Logger
-  /** Bytes of RAM that this process may still take; default: what is free. */
-  readonly availableMemory?: () => number
-}
+export type MemoryDependencies = Pick<LlamaCppDependencies, 'logger' | 'availableMemory'>
 
 /** Gives the slots one pool of KV cells where the memory does not suffice for cells of their own. */
 export async function shareCells(

@@ -1,9 +1,8 @@
 import type { MediaShape } from '@cllm/core'
 import type { KvCacheType } from '../model/kv-cache-type.js'
-import type { RopeOptions } from '../llamacpp-options.js'
+import type { PoolingType, RopeOptions } from '../llamacpp-options.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
 import type { Vocabulary } from '../text/vocabulary.js'
-import type { PoolingType } from './pooling-types.js'
 
 /** How a context is made. */
 export interface NativeContextOptions {

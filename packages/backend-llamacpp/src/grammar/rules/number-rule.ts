@@ -1,4 +1,5 @@
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
+import type { Facts } from '../schema/facts.js'
 import type { Spend } from '../schema/schema-budget.js'
 import {
   type Bounds,
@@ -11,20 +12,13 @@ import {
 import { DigitRules } from './digit-rules.js'
 import { jsonRule } from './json-rules.js'
 
-/** What numbers are allowed. */
-export interface NumberFacts extends Bounds {
-  readonly isInteger: boolean
-  /** Numbers are multiples of all of these. */
-  readonly multiples: readonly number[]
-}
-
 /** Further decimals allowed once a number is known to be in range. */
 const furtherDigits = 6
 
 /** The numbers that are allowed as GBNF, or undefined when there is none that can be written. */
 export function numberRule(
   writer: GbnfWriter,
-  facts: NumberFacts,
+  facts: Pick<Facts, 'isInteger' | 'minimum' | 'maximum' | 'multiples'>,
   spend: Spend,
 ): string | undefined {
   const { isInteger, minimum, maximum, multiples } = facts

@@ -7,8 +7,10 @@ export const variants = ['plain', 'openmp'] as const
 /** A way to build the library. */
 export type Variant = (typeof variants)[number]
 
+const candidate = z.enum([...variants, 'prebuilt'])
+
 /** What is measured: the libraries that were built, and node-llama-cpp's. */
-export type Candidate = Variant | 'prebuilt'
+export type Candidate = z.infer<typeof candidate>
 
 /** Sequences that decode side by side in the measurement. */
 export const measuredWidths = [1, 8, 16] as const
@@ -49,7 +51,7 @@ export const buildInfoSchema = z.object({
   media: z.string().optional(),
   /** How long the first is; builds of earlier versions do not say. */
   libraryBytes: z.int().min(1).optional(),
-  fastest: z.enum([...variants, 'prebuilt']),
+  fastest: candidate,
   llamaVersion: z.string(),
   nodeLlamaCppVersion: z.string(),
   machine: machineSchema,
@@ -61,7 +63,7 @@ export const buildInfoSchema = z.object({
   measured: z.object({
     model: z.string(),
     threads: z.int().min(1),
-    figures: z.partialRecord(z.enum([...variants, 'prebuilt']), figuresSchema),
+    figures: z.partialRecord(candidate, figuresSchema),
   }),
 })
 
@@ -92,7 +94,7 @@ export function fastestOf(
 ): Candidate {
   let fastest: Candidate = 'prebuilt'
   let gain = leastGain
-  for (const name of ['plain', 'openmp'] as const) {
+  for (const name of variants) {
     const own = figures[name]
     if (own === undefined || gainOver(own, figures.prebuilt) < gain) continue
     fastest = name

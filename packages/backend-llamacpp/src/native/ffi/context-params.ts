@@ -1,10 +1,9 @@
-import type { RopeOptions } from '../../llamacpp-options.js'
+import { poolingTypes, type RopeOptions } from '../../llamacpp-options.js'
 import { kvCacheFormats } from '../../model/kv-cache-type.js'
 import { encodeStruct, type NativeFunctions } from './bind-functions.js'
 import type { Pointer, Value } from './structs.js'
 import type { AbortFlag } from './token-batch.js'
 import type { NativeContextOptions } from '../native-context.js'
-import { poolingNumber } from '../pooling-types.js'
 
 /** `llama_flash_attn_type`. */
 const flashAttentionTypes = { auto: -1, off: 0, on: 1 } as const
@@ -37,7 +36,7 @@ export function contextParams(
     abort_callback: abort.callback,
     abort_callback_data: abort.data,
     ...ropeParams(rope),
-    ...(pooling !== undefined && { pooling_type: poolingNumber(pooling) }),
+    ...(pooling !== undefined && { pooling_type: poolingTypes[pooling] }),
   }
 }
 

@@ -5,7 +5,6 @@
 export type CType =
   | 'void'
   | 'bool'
-  | 'int8'
   | 'int32'
   | 'uint32'
   | 'int64'
@@ -141,7 +140,6 @@ export type Pointer = bigint | null
 interface Values {
   void: void
   bool: boolean
-  int8: number
   int32: number
   uint32: number
   int64: number | bigint
