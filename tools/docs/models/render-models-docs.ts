@@ -1,9 +1,10 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createTemplateCompiler, readKnownTemplates } from '@cllm/backend-llamacpp'
+import { createTemplateCompiler } from '@cllm/backend-llamacpp'
 import { silentLogger } from '@cllm/core'
 import { checkTemplate, type TemplateCheck } from './check-template.js'
+import { readKnownTemplates } from './known-templates.js'
 
 /** What works with each template that llama.cpp's source holds, by name. */
 export async function checkKnownTemplates(): Promise<ReadonlyMap<string, TemplateCheck>> {
