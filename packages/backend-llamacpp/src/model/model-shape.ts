@@ -148,6 +148,13 @@ function sum(value: unknown, layers: number): number {
 export type MemoryKind = Pick<ModelShape, 'slidingWindow' | 'isRecurrent'>
 
 /**
+ * Whether what was computed last can be taken off again: a recurrent state would have changed, and behind a
+ * window older cells would be lost.
+ */
+export const cutsAnywhere = ({ slidingWindow, isRecurrent }: MemoryKind): boolean =>
+  slidingWindow === undefined && !isRecurrent
+
+/**
  * What the file says and what llama.cpp does, whichever allows less: the windows of some (Gemma 2,
  * Llama 4) are in its code and not in the file.
  */

@@ -1,12 +1,12 @@
 import { type BackendLimits, CellPool, CllmError, type SlotStates } from '@cllm/core'
 import { ConstraintGrammars } from '../grammar/constraint-grammars.js'
 import { LlamaCppBackend, type LlamaCppBackendParts } from '../llamacpp-backend.js'
-import type { CheckedLlamaCppOptions, LlamaCppDependencies } from '../llamacpp-options.js'
+import type { LlamaCppDependencies } from '../llamacpp-options.js'
 import { LlamaCppAdapters } from './adapters.js'
 import { Embedder, embeddingTokens, openEmbeddings } from './embedder.js'
 import { cellsOf } from './memory-plan.js'
 import { modelInfo, type OpenModel } from './model-info.js'
-import type { ModelShape } from './model-shape.js'
+import { cutsAnywhere, type ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, openContext } from './open-context.js'
 import { stateKey } from './sample-file.js'
 import { FileEncoder } from '../media/file-encoder.js'
@@ -78,8 +78,7 @@ function assemble(
   const kvUnified = settings.kvUnified === 'on'
   const { slidingWindow, isRecurrent } = shape
   const generates = !shape.looksAhead && stateful?.hasMemory() !== false
-  // From other memories a few tokens cannot be taken off.
-  const isPlain = slidingWindow === undefined && !isRecurrent
+  const isPlain = cutsAnywhere(shape)
   // Slots that share their cells share their positions, too.
   const canShift = !kvUnified && isPlain && stateful?.canShift() === true
   const cells = new SlotCells(context, slots, {
@@ -159,20 +158,16 @@ async function openEncoder(
       { details: { field: 'mmproj' } },
     )
   }
-  const { vectorSize: width } = context
-  const { vocabularySize } = loaded
-  const threads = Math.max(1, Math.floor(settings.threads.most / 2))
   const { batchSize, ubatchSize = batchSize } = settings
-  const atOnce = Math.min(batchSize, ubatchSize)
   const encoder = new FileEncoder(
     {
       library,
       modelPath,
       mmprojPath,
-      threads,
-      width,
-      vocabularySize,
-      atOnce,
+      threads: Math.max(1, Math.floor(settings.threads.most / 2)),
+      width: context.vectorSize,
+      vocabularySize: loaded.vocabularySize,
+      atOnce: Math.min(batchSize, ubatchSize),
       cacheBytes: mediaCacheBytes,
     },
     logger,
@@ -220,10 +215,7 @@ function openStates(
   { stateful: context }: OpenContext,
   cells: SlotCells,
   shape: ModelShape,
-  settings: Pick<
-    CheckedLlamaCppOptions,
-    'modelPath' | 'mmprojPath' | 'kvCacheType' | 'flashAttention' | 'slots' | 'rope' | 'kvUnified'
-  >,
+  settings: ContextSettings,
   { gpuLayers }: LoadedModel,
 ): SlotStates | undefined {
   if (context === undefined) return undefined
@@ -234,7 +226,7 @@ function openStates(
   return new LlamaCppStates({
     context,
     cells,
-    cutsAnywhere: shape.slidingWindow === undefined && !shape.isRecurrent,
+    cutsAnywhere: cutsAnywhere(shape),
     checkpointNeedsPrefix: shape.cacheElementsPerToken > 0,
     placesRuns: mmprojPath !== undefined,
     key: () => stateKey(mmprojPath === undefined ? [modelPath] : [modelPath, mmprojPath], more),

@@ -5,10 +5,6 @@ import type { SlotCells } from './slot-cells.js'
 /** What a slot computes in a pass. */
 export type PassItem = Pick<BatchItem, 'slot' | 'position' | 'tokens'>
 
-const kinds = ['decode', 'drafts', 'chunk'] as const
-/** Passes whose tokens cost differently: a token of each sequence, drafts to verify, a chunk of one prompt. */
-export type PassKind = (typeof kinds)[number]
-
 /**
  * What a pass over the weights, each of its tokens, and a token and one that it reads are taken to cost at
  * first, each beside the others (a 0.6B model on two cores); in a chunk, the latter in whole tiles of queries
@@ -18,21 +14,21 @@ const fits = {
   decode: { prior: [1, 0.15, 0.0005], memory: 0.98, outlier: 3 },
   drafts: { prior: [20, 3, 0.003], memory: 0.95, outlier: 3 },
   chunk: { prior: [20, 2.2, 0.0025, 0.0146], memory: 0.98, outlier: 3 },
-} as const satisfies Record<PassKind, object>
+} as const
+
+/** Passes whose tokens cost differently: a token of each sequence, drafts to verify, a chunk of one prompt. */
+export type PassKind = keyof typeof fits
+
+const kinds = Object.keys(fits) as [PassKind, ...PassKind[]]
+const eachKind = <T>(make: (kind: PassKind) => T): Readonly<Record<PassKind, T>> =>
+  Object.fromEntries(kinds.map((kind) => [kind, make(kind)])) as Record<PassKind, T>
 
 /** What passes take, in milliseconds: learned from those that were computed. */
 export class PassCosts {
-  /** Queries in a tile of attention; undefined: it has none. */
-  readonly tile: number | undefined
-  readonly #fits = {
-    decode: new LinearFit(fits.decode),
-    drafts: new LinearFit(fits.drafts),
-    chunk: new LinearFit(fits.chunk),
-  }
+  readonly #fits = eachKind((kind) => new LinearFit(fits[kind]))
 
-  constructor(tile?: number) {
-    this.tile = tile
-  }
+  /** @param tile - queries in a tile of attention; default: it has none */
+  constructor(readonly tile?: number) {}
 
   /** Learns from a pass of these items, or from the passes that llama.cpp makes of them. */
   observe(kind: PassKind, items: readonly PassItem[], ms: number): void {
@@ -58,8 +54,7 @@ export class PassCosts {
 
   /** What passes of each kind cost, as JSON. */
   learned(): Readonly<Partial<Record<PassKind, unknown>>> {
-    const { decode, drafts, chunk } = this.#fits
-    return { decode: decode.learned(), drafts: drafts.learned(), chunk: chunk.learned() }
+    return eachKind((kind) => this.#fits[kind].learned())
   }
 
   /** @throws where it is not what {@link learned} returned */

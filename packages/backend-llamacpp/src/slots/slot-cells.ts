@@ -1,4 +1,5 @@
 import { type CellPool, CllmError, type SlotId } from '@cllm/core'
+import { cutsAnywhere, type MemoryKind } from '../model/model-shape.js'
 import type { LogitsContext, NativeContext } from '../native/native-context.js'
 
 /** Vectors in a slot that take other positions than as many tokens, or none without the others. */
@@ -13,11 +14,7 @@ export interface PlacedRun {
 }
 
 /** What a model's memory is like. */
-export interface CellOptions {
-  /** Tokens that sliding-window layers look back; undefined: no layer has a window. */
-  readonly slidingWindow: number | undefined
-  /** Whether layers keep a state, from which no token can be taken off. */
-  readonly isRecurrent: boolean
+export interface CellOptions extends MemoryKind {
   /** Whether a copy's data is there only after the next forward pass. */
   readonly copiesLate: boolean
   /** Cells of each slot. */
@@ -37,10 +34,6 @@ export class SlotCells {
   /** Those of each slot, rising. */
   readonly #runs: PlacedRun[][]
   readonly #pool: CellPool | undefined
-  /**
-   * Whether what was computed last can be undone: a recurrent state would have changed, and behind a window
-   * older cells would be lost.
-   */
   readonly #canUndo: boolean
   /** Whether the next forward pass moves tokens. */
   #isShifting = false
@@ -55,7 +48,7 @@ export class SlotCells {
     this.#lengths = Array.from({ length: slots }, () => 0)
     this.#runs = this.#lengths.map(() => [])
     this.#pool = options.pool
-    this.#canUndo = !options.isRecurrent && options.slidingWindow === undefined
+    this.#canUndo = cutsAnywhere(options)
   }
 
   /** How many more tokens fit where all slots share their cells. */

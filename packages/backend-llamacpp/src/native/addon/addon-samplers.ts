@@ -2,7 +2,7 @@ import { CllmError, type OutputLogprobs, type SamplingParams, type TokenId } fro
 import type { AddonContext, NativeSampler, NativeSamplerConfig } from './addon-types.js'
 import { LogprobReader } from './logprob-reader.js'
 import { type PooledSampler, SamplerPool } from './sampler-pool.js'
-import { biasesOf, seedAt, topKOf } from '../../sampling/chain/sampling-chain.js'
+import { biasesOf, hasPenalties, seedAt, topKOf } from '../../sampling/chain/sampling-chain.js'
 import {
   type ConstraintTrack,
   listed,
@@ -135,8 +135,7 @@ class AddonSampler extends TokenSampler {
 }
 
 function configOf(params: SamplingParams, vocabulary: Vocabulary): NativeSamplerConfig {
-  const { temperature, topP, minP, penaltyLastN } = params
-  const { repetitionPenalty, presencePenalty, frequencyPenalty } = params
+  const { temperature, topP, minP } = params
   const config: NativeSamplerConfig = { temperature, seed: 0 }
   const topK = topKOf(params, vocabulary.size)
   if (temperature > 0) {
@@ -144,12 +143,11 @@ function configOf(params: SamplingParams, vocabulary: Vocabulary): NativeSampler
     if (topP < 1) config.topP = topP
     if (minP > 0) config.minP = minP
   }
-  const hasPenalties = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
-  if (hasPenalties && penaltyLastN !== 0) {
-    config.repeatPenalty = repetitionPenalty
-    config.repeatPenaltyPresencePenalty = presencePenalty
-    config.repeatPenaltyFrequencyPenalty = frequencyPenalty
-    config.repeatPenaltyMaxTokens = Math.min(penaltyLastN, 2 ** 31 - 1)
+  if (hasPenalties(params)) {
+    config.repeatPenalty = params.repetitionPenalty
+    config.repeatPenaltyPresencePenalty = params.presencePenalty
+    config.repeatPenaltyFrequencyPenalty = params.frequencyPenalty
+    config.repeatPenaltyMaxTokens = Math.min(params.penaltyLastN, 2 ** 31 - 1)
     config.repeatPenaltyTokens = noTokens
   }
   return config

@@ -131,16 +131,11 @@ export class ChainSampler extends TokenSampler {
     const { scan, random, candidates, context } = this.#workspace
     const given = context.logits(index)
     if (given === undefined) return -1
-    const [chain, constraint, position, start] = [
-      this.#chain,
-      this.#constraint,
-      this.#position,
-      this.#start,
-    ]
+    const [chain, constraint, position] = [this.#chain, this.#constraint, this.#position]
     const history = this.#history
-      ? knownTokens(this.#history, position, start, this.#tokens)
+      ? knownTokens(this.#history, position, this.#start, this.#tokens)
       : noTokens
-    const holds = constraint?.prepare(position, start, this.#tokens)
+    const holds = constraint?.prepare(position, this.#start, this.#tokens)
     random.seed(seedAt(this.#seed, position))
     const { logits } = scan
     logits.set(given)

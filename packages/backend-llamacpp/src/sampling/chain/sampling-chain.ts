@@ -51,7 +51,7 @@ export function biasesOf(params: SamplingParams, vocabulary: Vocabulary): Map<To
  * In vocabularies larger than this a request with `top_p` and without `top_k` draws from the
  * likeliest {@link nucleusCandidates}.
  */
-export const largeVocabulary = 65_536
+const largeVocabulary = 65_536
 
 /**
  * How many tokens `top_p` looks at in a large vocabulary: sorting all of 151,936 takes up to
@@ -64,6 +64,13 @@ export const nucleusCandidates = 8192
 export function topKOf({ topK, topP }: SamplingParams, vocabularySize: number): number {
   if (topK > 0) return topK
   return topP < 1 && vocabularySize > largeVocabulary ? nucleusCandidates : 0
+}
+
+/** Whether tokens that came before are less likely. */
+export function hasPenalties(params: SamplingParams): boolean {
+  const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyLastN } = params
+  const isAny = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
+  return isAny && penaltyLastN !== 0
 }
 
 /** With a threshold above this XTC does nothing. */
@@ -87,9 +94,7 @@ export function createChain(
   breakers: BreakerVocabulary,
 ): SamplingChain {
   const changes: LogitChange[] = []
-  const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyLastN } = params
-  const hasPenalties = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0
-  if (hasPenalties && penaltyLastN !== 0) changes.push(new Penalties(params))
+  if (hasPenalties(params)) changes.push(new Penalties(params))
   if (params.dryMultiplier > 0 && params.dryPenaltyLastN > 0) {
     changes.push(new Dry(params, breakers))
   }
