@@ -1,5 +1,6 @@
 import { setImmediate } from 'node:timers/promises'
 import { type Logger, silentLogger } from '@cllm/core'
+import { entryOf } from '../entry-of.js'
 import { addonDoor } from './addon/addon-door.js'
 import type { FfiDoor } from './ffi/ffi-door.js'
 import type { FreeMemory, GpuKind, LlamaRuntime, LoadModelOptions, NativeDoor } from './native.js'
@@ -36,9 +37,7 @@ export async function openLlama(
   logger = lastLogger
   const kinds = gpu === 'off' || (gpu === 'auto' && hasNoGpu()) ? [] : gpuKinds()
   const key = gpu === 'auto' && kinds.length === 0 ? 'off' : gpu
-  const opening = opened.get(key) ?? openFirst(key, kinds, folder)
-  opened.set(key, opening)
-  const llama = await opening
+  const llama = await entryOf(opened, key, () => openFirst(key, kinds, folder))
   return {
     ...llama,
     compileJinja: (source) => new llama.bindings.AddonJinjaRenderer(source),

@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import { alternativesOf, ElementKind, endsAlternative, type GbnfRules } from './gbnf-rules.js'
 import { refused } from '../refuse.js'
 
@@ -51,9 +52,7 @@ function emptyRules(rules: GbnfRules): Uint8Array {
       if (end === start) found.push(rule)
       const waiter = { rule, left: end - start }
       for (const named of values.subarray(start, end)) {
-        const others = waiters.get(named)
-        if (others === undefined) waiters.set(named, [waiter])
-        else others.push(waiter)
+        entryOf(waiters, named, () => []).push(waiter)
       }
     }
   }

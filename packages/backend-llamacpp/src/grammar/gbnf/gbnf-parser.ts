@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import { checkRecursion } from './check-recursion.js'
 import { GbnfReader, type Repetition } from './gbnf-reader.js'
 import { ElementKind, type GbnfRules } from './gbnf-rules.js'
@@ -187,11 +188,7 @@ class GbnfParser {
   }
 
   #number(name: string): number {
-    const known = this.#numbers.get(name)
-    if (known !== undefined) return known
-    const number = this.#newRule(name)
-    this.#numbers.set(name, number)
-    return number
+    return entryOf(this.#numbers, name, () => this.#newRule(name))
   }
 
   #newRule(name: string): number {

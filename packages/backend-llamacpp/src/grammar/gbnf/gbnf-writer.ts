@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import { refused } from '../refuse.js'
 
 /** A larger repetition is no longer counted by llama.cpp (`MAX_REPETITION_THRESHOLD` is 2,000). */
@@ -37,12 +38,11 @@ export class GbnfWriter {
 
   /** The name of a rule with this body; the same body has one rule. */
   rule(body: string): string {
-    const known = this.#names.get(body)
-    if (known !== undefined) return known
-    const name = `r${this.#names.size}`
-    this.#names.set(body, name)
-    this.define(name, body)
-    return name
+    return entryOf(this.#names, body, () => {
+      const name = `r${this.#names.size}`
+      this.define(name, body)
+      return name
+    })
   }
 
   /** `min` to `max` (which may be infinite) of a rule. */

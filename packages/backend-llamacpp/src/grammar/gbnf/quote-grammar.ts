@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import { GbnfReader } from './gbnf-reader.js'
 import { ElementKind } from './gbnf-rules.js'
 import type { CodePointRange, GbnfWriter } from './gbnf-writer.js'
@@ -14,11 +15,7 @@ export function quoteGrammar(into: GbnfWriter, from: GbnfWriter, name: string): 
   while (into.has(`q${number}-${name}`)) number++
   const nameOf = (rule: string) => `q${number}-${rule}`
   const signs = new Map<number, string>()
-  const sign = (code: number): string => {
-    const text = signs.get(code) ?? one([[code, code]])
-    signs.set(code, text)
-    return text
-  }
+  const sign = (code: number): string => entryOf(signs, code, () => one([[code, code]]))
   for (const [rule, body] of from.rules()) into.define(nameOf(rule), quoted(body, nameOf, sign))
   return nameOf(name)
 }

@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import { type CodePointSet, includes } from './characters/code-point-set.js'
 import { wordCharacters } from './characters/pattern-characters.js'
 import { type Assertion, automataOf, holds, type Nfa, type Side, sideOf } from './nfa.js'
@@ -99,9 +100,8 @@ export class Automata {
     for (const [index, first] of sorted.entries()) {
       const last = (sorted[index + 1] ?? 0x110000) - 1
       const signature = distinct.map((set) => (includes(set, first) ? 1 : 0)).join('')
-      const group = groups.get(signature) ?? { characters: [], sample: first }
+      const group = entryOf(groups, signature, () => ({ characters: [], sample: first }))
       group.characters.push([first, last])
-      groups.set(signature, group)
     }
     return [...groups.values()]
   }

@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { Automata, type CharacterClass, type Reading } from './automata.js'
 import { characterRule } from './character-rule.js'
@@ -91,8 +92,8 @@ function explore(
   for (const state of states) {
     if (state.length >= max) continue
     const length = max === Infinity ? Math.min(state.length + 1, min) : state.length + 1
-    const own = moves.get(state.reading.key) ?? movesFrom(state.reading, automata, classes, textOf)
-    moves.set(state.reading.key, own)
+    const { reading } = state
+    const own = entryOf(moves, reading.key, () => movesFrom(reading, automata, classes, textOf))
     spend(stateSteps * (1 + own.length))
     for (const { text, reading } of own) state.next.push({ text, state: stateOf(reading, length) })
   }
@@ -109,9 +110,7 @@ function movesFrom(
   for (const [number, { sample }] of classes.entries()) {
     const reading = automata.after(from, sample)
     if (automata.isDead(reading)) continue
-    const move = moves.get(reading.key)
-    if (move === undefined) moves.set(reading.key, { taken: [number], reading })
-    else move.taken.push(number)
+    entryOf(moves, reading.key, () => ({ taken: [], reading })).taken.push(number)
   }
   return [...moves.values()].flatMap(({ taken, reading }) => {
     const text = textOf(taken)
@@ -140,11 +139,7 @@ function classTexts(
 function markAlive(states: readonly State[]): void {
   const before = new Map<State, State[]>()
   for (const state of states) {
-    for (const edge of state.next) {
-      const others = before.get(edge.state)
-      if (others === undefined) before.set(edge.state, [state])
-      else others.push(state)
-    }
+    for (const edge of state.next) entryOf(before, edge.state, () => []).push(state)
   }
   const alive = states.filter(({ isAlive }) => isAlive)
   // grows while it is read

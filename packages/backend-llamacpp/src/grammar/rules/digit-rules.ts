@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import type { Spend } from '../schema/schema-budget.js'
 import { choiceRule } from './json-rules.js'
@@ -147,7 +148,7 @@ export class DigitRules {
     const byRest = new Map<string, number[]>()
     for (let digit = first; digit <= last; digit++) {
       const rest = after((remainder * 10 + digit) % Number(this.step), digit)
-      if (rest !== undefined) byRest.set(rest, [...(byRest.get(rest) ?? []), digit])
+      if (rest !== undefined) entryOf(byRest, rest, () => []).push(digit)
     }
     return [...byRest].map(([rest, digits]) => {
       const [least, most] = [digits[0]!, digits.at(-1)!]

@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import { type GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
 import { plainCharacters } from '../pattern/character-rule.js'
 import { difference } from '../pattern/characters/code-point-set.js'
@@ -66,10 +67,7 @@ export function choiceRule(writer: GbnfWriter, texts: readonly string[]): string
 function rest(writer: GbnfWriter, texts: readonly (readonly string[])[], from: number): string {
   const groups = new Map<string, (readonly string[])[]>()
   for (const text of texts) {
-    const first = text[from] ?? ''
-    const others = groups.get(first)
-    if (others === undefined) groups.set(first, [text])
-    else others.push(text)
+    entryOf(groups, text[from] ?? '', () => []).push(text)
   }
   const parts = [...groups].map(([first, group]) => {
     if (first === '') return '""'

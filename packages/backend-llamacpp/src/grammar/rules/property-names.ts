@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import { type GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
 import { plainCharacters } from '../pattern/character-rule.js'
 import { type CodePointSet, difference, union } from '../pattern/characters/code-point-set.js'
@@ -111,10 +112,8 @@ function keyRule(writer: GbnfWriter, names: Iterable<string>): string {
 function grow(root: Branch, name: string): void {
   let branch = root
   for (const character of name) {
-    const code = character.codePointAt(0) ?? 0
-    const next = branch.next.get(code) ?? { next: new Map<number, Branch>(), isName: false }
-    branch.next.set(code, next)
-    branch = next
+    const code = character.codePointAt(0)!
+    branch = entryOf(branch.next, code, () => ({ next: new Map(), isName: false }))
   }
   branch.isName = true
 }

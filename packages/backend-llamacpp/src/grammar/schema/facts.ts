@@ -1,3 +1,4 @@
+import { entryOf } from '../../entry-of.js'
 import { canonicalJson } from './canonical-json.js'
 import type { Bound } from '../rules/decimals.js'
 import { type Conjunction, type Place, type SchemaDocument, whereOf } from './schema-document.js'
@@ -237,7 +238,7 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
     // what only negations ask for is in no object that names its properties
     const isMade =
       isClosed && !isNamed && !asked.has(name) && schemas.some((one) => hasHeld(one, name))
-    const never = isMade ? [document.made(`${places[0]!.pointer}^never`, false)] : []
+    const never = isMade ? [document.place(`${places[0]!.pointer}^never`, false)] : []
     const conjunction = places.flatMap((place) => {
       const isMerged = isNamed && areMerged && naming.includes(place.schema as SchemaObject)
       return memberOf(document, place, name, isMerged ? [] : ['additionalProperties'])
@@ -252,11 +253,11 @@ function patternedOf(
   document: SchemaDocument,
   places: Conjunction,
 ): ReadonlyMap<string, Conjunction> {
-  const found = new Map<string, Conjunction>()
+  const found = new Map<string, Place[]>()
   for (const place of places) {
     for (const pattern of Object.keys((place.schema as SchemaObject).patternProperties ?? {})) {
       const child = document.child(place, 'patternProperties', pattern)
-      found.set(pattern, [...(found.get(pattern) ?? []), child])
+      entryOf(found, pattern, () => []).push(child)
     }
   }
   return found

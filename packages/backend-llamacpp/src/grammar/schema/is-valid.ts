@@ -1,5 +1,6 @@
 import { formatPattern } from '../rules/formats.js'
 import { isMultiple, multipleSteps } from '../rules/decimals.js'
+import { entryOf } from '../../entry-of.js'
 import { canonicalJson } from './canonical-json.js'
 import { type Facts, memberOf, typeOf } from './facts.js'
 import type { Spend } from './schema-budget.js'
@@ -47,18 +48,16 @@ const isListed: Check = ({ budget }, { pointer }, { enum: list }, value) => {
 /** What the values of lists are, which are compared with many. */
 const listed = new WeakMap<readonly unknown[], ReadonlySet<string>>()
 
-function textsOf(list: readonly unknown[], spend: Spend): ReadonlySet<string> {
-  const known = listed.get(list)
-  if (known !== undefined) return known
-  const texts = new Set<string>()
-  for (const one of list) {
-    const text = canonicalJson(one)
-    spend(1 + (text.length >> 3))
-    texts.add(text)
-  }
-  listed.set(list, texts)
-  return texts
-}
+const textsOf = (list: readonly unknown[], spend: Spend): ReadonlySet<string> =>
+  entryOf(listed, list, () => {
+    const texts = new Set<string>()
+    for (const one of list) {
+      const text = canonicalJson(one)
+      spend(1 + (text.length >> 3))
+      texts.add(text)
+    }
+    return texts
+  })
 
 const hasType: Check = (_document, _place, { type }, value) =>
   type === undefined ||

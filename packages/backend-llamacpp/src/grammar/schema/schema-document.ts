@@ -1,4 +1,5 @@
 import type { JsonSchema } from '@cllm/core'
+import { entryOf } from '../../entry-of.js'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { LinearPattern } from '../pattern/linear-pattern.js'
 import { PatternProblem } from '../pattern/parse-pattern.js'
@@ -75,7 +76,8 @@ export class SchemaDocument {
    */
   matches(pattern: string, text: string, pointer: string): boolean {
     try {
-      return this.#pattern(pattern, pointer).test(text)
+      const spend = this.budget.at(pointer)
+      return entryOf(this.#patterns, pattern, () => new LinearPattern(pattern, spend)).test(text)
     } catch (error) {
       if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
       throw error
@@ -84,20 +86,16 @@ export class SchemaDocument {
 
   /** The whole schema. */
   get root(): Place {
-    return this.#place('#', this.#root)
+    return this.place('#', this.#root)
   }
 
   /** The schema inside another one that these names and indexes lead to. */
   child(parent: Place, ...path: readonly (string | number)[]): Place {
-    const children = this.#children.get(parent) ?? new Map<string, Place>()
-    this.#children.set(parent, children)
-    const key = path.join('\0')
-    const known = children.get(key)
-    if (known !== undefined) return known
-    const { pointer, value } = below({ pointer: parent.pointer, value: parent.schema }, path)!
-    const place = this.#place(pointer, value)
-    children.set(key, place)
-    return place
+    const children = entryOf(this.#children, parent, () => new Map<string, Place>())
+    return entryOf(children, path.join('\0'), () => {
+      const { pointer, value } = below({ pointer: parent.pointer, value: parent.schema }, path)!
+      return this.place(pointer, value)
+    })
   }
 
   /** The schema that a keyword of another one holds, if it has that keyword. */
@@ -109,47 +107,31 @@ export class SchemaDocument {
 
   /** The schemas that the references of a schema mean. */
   referred(place: Place): readonly Place[] {
-    const known = this.#referred.get(place)
-    if (known !== undefined) return known
-    const found = (['$ref', '$dynamicRef'] as const).flatMap((keyword) => {
-      const reference = (place.schema as SchemaObject)[keyword]
-      return reference === undefined ? [] : [this.#resolve(place, reference, keyword)]
-    })
-    this.#referred.set(place, found)
-    return found
+    return entryOf(this.#referred, place, () =>
+      (['$ref', '$dynamicRef'] as const).flatMap((keyword) => {
+        const reference = (place.schema as SchemaObject)[keyword]
+        return reference === undefined ? [] : [this.#resolve(place, reference, keyword)]
+      }),
+    )
   }
 
   #resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
     this.budget.spend(1 + (reference.length >> 3), place.pointer)
     this.#references ??= new SchemaReferences(this.#root, this.budget.at('#'))
     const { pointer, value } = this.#references.resolve(place.pointer, reference, keyword)
-    return this.#place(pointer, value)
+    return this.place(pointer, value)
   }
 
   /**
-   * A schema that another one implies.
-   * @param pointer - of that one, ^ and what nothing else is called
+   * A part of the schema, or one that a part implies, checked.
+   * @param pointer - of one that is implied: that of the part, ^ and what nothing else is called
    */
-  made(pointer: string, schema: unknown): Place {
-    return this.#place(pointer, schema)
-  }
-
-  #pattern(text: string, pointer: string): LinearPattern {
-    const known = this.#patterns.get(text)
-    if (known !== undefined) return known
-    const test = new LinearPattern(text, this.budget.at(pointer))
-    this.#patterns.set(text, test)
-    return test
-  }
-
-  #place(pointer: string, value: unknown): Place {
-    const known = this.#places.get(pointer)
-    if (known !== undefined) return known
-    const { size, steps } = sizeOf(value)
-    this.budget.spend(checkSteps + steps + (pointer.length >> 4), pointer)
-    const place = { pointer, schema: checked(pointer, value), size }
-    this.#places.set(pointer, place)
-    return place
+  place(pointer: string, value: unknown): Place {
+    return entryOf(this.#places, pointer, () => {
+      const { size, steps } = sizeOf(value)
+      this.budget.spend(checkSteps + steps + (pointer.length >> 4), pointer)
+      return { pointer, schema: checked(pointer, value), size }
+    })
   }
 }
 

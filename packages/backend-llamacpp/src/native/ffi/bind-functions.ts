@@ -10,6 +10,7 @@ import {
   registryFunctions,
 } from './functions.js'
 import { type CType, type Pointer, type StructName, structs, type Value } from './structs.js'
+import { entryOf } from '../../entry-of.js'
 
 type Signatures = Readonly<Record<string, readonly [CType, ...CType[]]>>
 type KoffiType = ReturnType<typeof koffi.type>
@@ -129,10 +130,8 @@ function bindDevice(
 function typeOf(type: CType): KoffiType {
   if (type === 'bool[512]') return koffi.array('bool', 512)
   if (!(type in structs)) return koffi.type(plain[type] ?? type)
-  const known = structTypes.get(type)
-  if (known !== undefined) return known
-  const fields = Object.entries<CType>(structs[type as StructName])
-  const made = koffi.struct(Object.fromEntries(fields.map(([name, of]) => [name, typeOf(of)])))
-  structTypes.set(type, made)
-  return made
+  return entryOf(structTypes, type, () => {
+    const fields = Object.entries<CType>(structs[type as StructName])
+    return koffi.struct(Object.fromEntries(fields.map(([name, of]) => [name, typeOf(of)])))
+  })
 }

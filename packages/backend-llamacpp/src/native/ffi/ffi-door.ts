@@ -4,6 +4,7 @@ import { FfiContext } from './ffi-context.js'
 import { FfiAdapter, FfiModel } from './ffi-model.js'
 import { openBuiltFfi, openFfi } from './open-ffi.js'
 import { placementOf } from './placement.js'
+import { entryOf } from '../../entry-of.js'
 import { ModelContexts } from '../native-calls.js'
 import type { GpuShare, LoadModelOptions, LogitsModel, NativeDoor } from '../native.js'
 
@@ -29,7 +30,7 @@ export interface FfiDoor extends NativeDoor {
  */
 export function ffiDoor(logger: Logger, library: string | undefined): FfiDoor {
   const built = library === undefined ? undefined : bindBuilt(library, logger)
-  const functions = built ?? bind(undefined, openFfi)
+  const functions = built ?? entryOf(bound, undefined, openFfi)
   return {
     name: built === undefined ? 'prebuilt' : 'built',
     isFull: true,
@@ -40,7 +41,7 @@ export function ffiDoor(logger: Logger, library: string | undefined): FfiDoor {
 
 function bindBuilt(library: string, logger: Logger): NativeFunctions | undefined {
   try {
-    return bind(library, () => openBuiltFfi(library))
+    return entryOf(bound, library, () => openBuiltFfi(library))
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
     logger.warn(
@@ -50,14 +51,6 @@ function bindBuilt(library: string, logger: Logger): NativeFunctions | undefined
     )
     return undefined
   }
-}
-
-function bind(library: string | undefined, open: () => NativeFunctions): NativeFunctions {
-  const known = bound.get(library)
-  if (known !== undefined) return known
-  const functions = open()
-  bound.set(library, functions)
-  return functions
 }
 
 /** Loads a model; `gpuLayers` -1: all of it on the GPU. */

@@ -1,5 +1,6 @@
 import type { AST } from '@eslint-community/regexpp'
 import { LRUCache } from 'lru-cache'
+import { entryOf } from '../../../entry-of.js'
 import type { CodePointRange } from '../../gbnf/gbnf-writer.js'
 import { type CodePointSet, complement, union } from './code-point-set.js'
 import type { Spend } from '../../schema/schema-budget.js'
@@ -98,19 +99,18 @@ const texts = new Map<number, string>()
  * @param raw - as `\p{L}`
  */
 function propertyCharacters(raw: string, spend: Spend): CodePointSet {
-  const before = knownProperties.get(raw)
-  if (before !== undefined) return before
-  spend(findSteps)
-  const found = union([
-    ...mixed.flatMap((plane) => runsOf(raw, plane)),
-    ...plain.flatMap((plane) => edgesOf(raw, plane * planeSize)),
-  ])
-  knownProperties.set(raw, found)
-  return found
+  return entryOf<string, CodePointSet>(knownProperties, raw, () => {
+    spend(findSteps)
+    return union([
+      ...mixed.flatMap((plane) => runsOf(raw, plane)),
+      ...plain.flatMap((plane) => edgesOf(raw, plane * planeSize)),
+    ])
+  })
 }
 
 function runsOf(raw: string, plane: number): readonly (readonly [number, number])[] {
-  return [...textOf(plane).matchAll(new RegExp(`${raw}+`, 'gu'))].flatMap(([run]) => {
+  const text = entryOf(texts, plane, () => textOf(plane))
+  return [...text.matchAll(new RegExp(`${raw}+`, 'gu'))].flatMap(([run]) => {
     const first = run.codePointAt(0)!
     const last = run.codePointAt(run.length - (first > 0xffff ? 2 : 1))!
     if (first > 0xd7ff || last < 0xe000) return [[first, last] as const]
@@ -119,8 +119,6 @@ function runsOf(raw: string, plane: number): readonly (readonly [number, number]
 }
 
 function textOf(plane: number): string {
-  const before = texts.get(plane)
-  if (before !== undefined) return before
   const start = plane * planeSize
   const codes: number[] = []
   for (let code = start; code < start + planeSize; code++) {
@@ -130,9 +128,7 @@ function textOf(plane: number): string {
   for (let at = 0; at < codes.length; at += 4096) {
     parts.push(String.fromCodePoint(...codes.slice(at, at + 4096)))
   }
-  const text = parts.join('')
-  texts.set(plane, text)
-  return text
+  return parts.join('')
 }
 
 function edgesOf(raw: string, start: number): readonly (readonly [number, number])[] {

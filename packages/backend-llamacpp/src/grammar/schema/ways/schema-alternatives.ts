@@ -39,7 +39,7 @@ function valuesOf(document: SchemaDocument, all: Conjunction): Conjunction[] | u
   const kept = listOf(listed.schema)!.filter((value) => accepts(document, all, value))
   if (kept.length === 0) return []
   const key = `${first.pointer}^${all.map(({ pointer }) => pointer).join(' ')}`
-  return [[document.made(key, { enum: kept })]]
+  return [[document.place(key, { enum: kept })]]
 }
 
 const listOf = (schema: boolean | SchemaObject): readonly unknown[] | undefined =>
@@ -97,7 +97,7 @@ function negatedWays(document: SchemaDocument, place: Place, trail: readonly str
   const before = schema.prefixItems?.length ?? 0
   document.budget.spend(place.size + ((before * before) >> 1), pointer)
   const direct = negationsOf(schema).flatMap((made, index) =>
-    waysOf(document, document.made(`${pointer}^${index}`, made), inner),
+    waysOf(document, document.place(`${pointer}^${index}`, made), inner),
   )
   const referred = document.referred(place).flatMap((one) => negatedWays(document, one, inner))
   return [...direct, ...referred]
@@ -148,7 +148,7 @@ function dependentWays(
   const none: Ways = [[]]
   const either = (name: string, required: readonly string[], then: Ways): Ways => {
     const made = (what: string, schema: unknown): Place =>
-      document.made(`${pointer}^${what} ${name}`, schema)
+      document.place(`${pointer}^${what} ${name}`, schema)
     const without = made('without', { ...lacking(name), type: undefined })
     const keyword = then === none ? 'dependentRequired' : 'dependentSchemas'
     const present = made(keyword, { required: [name, ...required] })
@@ -158,7 +158,7 @@ function dependentWays(
   const all = asking.flatMap(([, others]) => others)
   return [
     ...(asking.length > mostDependent
-      ? [[[document.made(`${pointer}^all`, { required: all })]]]
+      ? [[[document.place(`${pointer}^all`, { required: all })]]]
       : asking.map(([name, others]) => either(name, others, none))),
     ...Object.keys(dependentSchemas).map((name) => {
       const inner = document.child(place, 'dependentSchemas', name)
@@ -212,7 +212,7 @@ function without(
 ): Ways {
   const name = missingName(document, [branch], [other])
   if (name === undefined) return negatedWays(document, other, trail)
-  return [[document.made(`${other.pointer}^without ${name}`, lacking(name))]]
+  return [[document.place(`${other.pointer}^without ${name}`, lacking(name))]]
 }
 
 /** The pairs of alternatives that may both be valid. */
@@ -224,7 +224,7 @@ function overlapsOf(
   // what is required beside the alternatives is so in each
   const { required } = place.schema as SchemaObject
   const beside: Conjunction =
-    required === undefined ? [] : [document.made(`${place.pointer}^required`, { required })]
+    required === undefined ? [] : [document.place(`${place.pointer}^required`, { required })]
   const found: (readonly [number, number])[] = []
   const all = branches.map((branch) => [branch, ...beside])
   if (areTold(document, all)) return []

@@ -19,7 +19,7 @@ export function withUnevaluated(
   const add = (schema: unknown): Place => {
     const text = JSON.stringify(schema)
     document.budget.spend(text.length >> 3, pointer)
-    return document.made(`${pointer}^${text}`, schema)
+    return document.place(`${pointer}^${text}`, schema)
   }
   return [
     ...way,

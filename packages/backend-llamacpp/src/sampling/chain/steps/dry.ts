@@ -1,4 +1,5 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
+import { entryOf } from '../../../entry-of.js'
 import type { LogitChange } from './draws.js'
 
 /** The logarithm of the largest float. */
@@ -133,12 +134,7 @@ export class SequenceBreakers {
    * one when the token itself has a breaker in it. No list when none begins in it.
    */
   tailsOf(token: TokenId): readonly (readonly TokenId[])[] {
-    let tails = this.#tails.get(token)
-    if (tails === undefined) {
-      tails = this.#find(this.vocabulary.bytes(token))
-      this.#tails.set(token, tails)
-    }
-    return tails
+    return entryOf(this.#tails, token, () => this.#find(this.vocabulary.bytes(token)))
   }
 
   #find(word: Uint8Array): (readonly TokenId[])[] {
