@@ -7,6 +7,7 @@ import {
   deviceFunctions,
   ggmlFunctions,
   llamaFunctions,
+  mediaFunctions,
   registryFunctions,
 } from '../../../src/native/ffi/functions.js'
 import { structs } from '../../../src/native/ffi/structs.js'
@@ -14,6 +15,7 @@ import { structs } from '../../../src/native/ffi/structs.js'
 const headers = [
   'include/llama.h',
   ...['ggml', 'ggml-backend', 'ggml-cpu'].map((name) => `ggml/include/${name}.h`),
+  ...['mtmd', 'mtmd-helper'].map((name) => `tools/mtmd/${name}.h`),
 ]
 const root = dirname(dirname(createRequire(import.meta.url).resolve('node-llama-cpp')))
 const bundle = join(root, 'llama', 'gitRelease.bundle')
@@ -48,10 +50,11 @@ function nameOf(type: string): string {
     ggml_log_callback: 'pointer',
     ggml_backend_sched_eval_callback: 'pointer',
     llama_progress_callback: 'pointer',
+    mtmd_progress_callback: 'pointer',
   }
   if (known[plain] !== undefined) return known[plain]
   if (
-    /^(llama_\w+_type|llama_\w+_mode|llama_token_attr|ggml_type|ggml_sched_priority|ggml_backend_dev_type)$/.test(
+    /^((?:llama|mtmd)_\w+_type|llama_\w+_mode|llama_token_attr|ggml_type|ggml_sched_priority|ggml_backend_dev_type)$/.test(
       plain,
     )
   )
@@ -61,6 +64,18 @@ function nameOf(type: string): string {
 
 /** A parameter or field without its name. */
 const typeOf = (declaration: string) => nameOf(declaration.replace(/\w+\s*$/, ''))
+
+/** What a struct holds, and what the structs in it do. */
+function membersOf(source: string, struct: string): string[] {
+  const body = new RegExp(`struct ${struct} \\{([^}]*)\\}`).exec(source)?.[1] ?? ''
+  const members = body.split(';').map((field) => field.trim())
+  return members
+    .filter((field) => field !== '')
+    .flatMap((field) => {
+      const [, inner] = /^struct (\w+) \w+$/.exec(field) ?? []
+      return inner === undefined ? [field] : membersOf(source, inner)
+    })
+}
 
 /** A text may be passed as bytes. */
 const isSame = (found: string, ours: string) =>
@@ -75,22 +90,23 @@ t.test('the C API that is bound is that of the package', async (t) => {
   }
   const source = readHeaders(t.testdir())
   for (const [name, fields] of Object.entries(structs)) {
-    const body = new RegExp(`struct ${name} \\{([^}]*)\\}`).exec(source)?.[1] ?? ''
-    const found = body
-      .split(';')
-      .map((field) => field.trim())
-      .filter((field) => field !== '')
-      .map((field) => {
-        const [, type, list] = /^(.*?)(\w+)\s*\[\w+\]$/.exec(field) ?? []
-        if (list !== undefined) return [list, `${nameOf(type!)}[512]`]
-        return [/(\w+)\s*$/.exec(field)![1]!, typeOf(field)]
-      })
+    const found = membersOf(source, name).map((field) => {
+      const [, type, list] = /^(.*?)(\w+)\s*\[\w+\]$/.exec(field) ?? []
+      if (list !== undefined) return [list, `${nameOf(type!)}[512]`]
+      return [/(\w+)\s*$/.exec(field)![1]!, typeOf(field)]
+    })
     t.same(found, Object.entries(fields), name)
   }
-  const tables = { ...llamaFunctions, ...ggmlFunctions, ...registryFunctions, ...deviceFunctions }
+  const tables = {
+    ...llamaFunctions,
+    ...ggmlFunctions,
+    ...registryFunctions,
+    ...deviceFunctions,
+    ...mediaFunctions,
+  }
   for (const [name, [result, ...args]] of Object.entries<readonly string[]>(tables)) {
     const found = new RegExp(
-      `(?:LLAMA_API|GGML_API|GGML_BACKEND_API)\\s+([\\w\\s*]*?)\\b${name}\\s*\\(([^)]*)\\)`,
+      `(?:LLAMA_API|GGML_API|GGML_BACKEND_API|MTMD_API)\\s+([\\w\\s*]*?)\\b${name}\\s*\\(([^)]*)\\)`,
     ).exec(source)
     t.ok(found, `${name} is declared`)
     if (found === null) continue
