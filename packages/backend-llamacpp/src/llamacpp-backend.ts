@@ -195,7 +195,7 @@ export class LlamaCppBackend implements Backend {
         threads?.before(pass)
         const started = clock.now()
         const endsAt = started + this.#filler.forecastMs(items, pass)
-        const cancel = announceDraws(samplers, clock, pass.order.length, endsAt)
+        const cancel = announceDraws(samplers, clock, endsAt)
         const isComputed = await this.#decode(items, pass)
         cancel?.()
         if (!isComputed) {

@@ -134,7 +134,7 @@ class SimulatedService {
   #failure: { readonly error: unknown } | undefined
 
   constructor(options: SimulationOptions) {
-    this.#options = { ...usual, ...options }
+    this.#options = { ...usual, ...defined(options) }
     const { policy: _, serve, ...fleet } = this.#options
     this.#registry.registerProposer(simulatedProposer)
     const parts: FleetParts = {

@@ -6,7 +6,6 @@ import {
   type StepOutput,
   type TokenId,
 } from '@cllm/core'
-import { leastDraws } from './ahead/draw-threads.js'
 import { type PreparedDraw, type SamplerFactory, TokenSampler } from './token-sampler.js'
 import { isRefuted } from '../slots/step-batch.js'
 
@@ -25,11 +24,10 @@ const wakeMs = 2
  */
 export function announceDraws(
   { announceDraws: announce }: Pick<SamplerFactory, 'announceDraws'>,
-  clock: Clock,
-  draws: number,
+  clock: Pick<Clock, 'at'>,
   endsAt: number,
 ): (() => void) | undefined {
-  if (announce === undefined || draws < leastDraws || Number.isNaN(endsAt)) return undefined
+  if (announce === undefined || Number.isNaN(endsAt)) return undefined
   return clock.at(endsAt - wakeMs, announce)
 }
 

@@ -124,6 +124,8 @@ t.test('the addon alone', async (t) => {
   const addon = await openForCpu(() => {})
   t.ok(addon.mathCores >= 1)
   t.ok((await addon.freeMemory()).ram > 1e8, 'in bytes')
+  const { getSystemMemoryInfo } = addon.bindings as unknown as Record<string, () => Promise<object>>
+  t.match(await getSystemMemoryInfo!(), { total: Number }, 'of the addon itself')
   t.ok(checkBindings(addon.bindings))
 })
 

@@ -89,7 +89,7 @@ const hints: readonly (readonly [about: RegExp, hint: string])[] = [
   [/^OOM/, 'it has no memory left: raise its maxmemory'],
   [/^READONLY/, 'it is a replica: the URL must name the primary'],
   [/^MISCONF/, 'it cannot write to its disk'],
-  [/^NOPERM/, 'its user lacks a right that docs/cluster.md lists'],
+  [/^NOPERM/, 'its user lacks a right that deploy/redis/users.acl has'],
   [/^(WRONGPASS|NOAUTH|ERR AUTH)/, 'the URL has the wrong user or password, or none'],
   [/unknown command|syntax error/i, 'Redis 6.2 or later, or Valkey, is needed'],
 ]

@@ -73,5 +73,5 @@ export interface Call<Fields = unknown, Query = unknown> {
 /** A request whose body was checked by this schema. */
 export type CallOf<Body extends z.ZodType> = Call<z.output<Body>>
 
-/** A request without a body, whose query was checked by this schema. */
+/** A request whose query was checked by this schema, and whose body by none. */
 export type QueryCallOf<Query extends z.ZodType> = Call<unknown, z.output<Query>>

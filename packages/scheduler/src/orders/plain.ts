@@ -23,11 +23,11 @@ export const random = defineOrder({
     seed: z.int().default(1).describe('The same seed and the same load give the same order.'),
     ...patienceOption,
   }),
-  create: ({ seed, patience }) => boundedOvertaking(new WaitingHeap(drawing(seed)), patience),
+  create: ({ seed, patience }) => boundedOvertaking(new WaitingHeap(randomNumbers(seed)), patience),
 })
 
 /** Draws whole numbers from 0 to below 2³² that depend on the seed alone: Mulberry32 by Tommy Ettinger (public domain). */
-export function drawing(seed: number): () => number {
+export function randomNumbers(seed: number): () => number {
   let state = seed | 0
   return () => {
     state = (state + 0x6d2b79f5) | 0

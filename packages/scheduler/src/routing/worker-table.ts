@@ -138,8 +138,8 @@ export class WorkerTable {
     if (known !== undefined) return known
     let [sum, count] = [0, 0]
     for (const { report } of this.#workers.values()) {
-      const value = report[cost]
-      if (value === undefined) continue
+      const value = report[cost] ?? NaN
+      if (Number.isNaN(value)) continue
       sum += value
       count++
     }

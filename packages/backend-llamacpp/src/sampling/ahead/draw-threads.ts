@@ -3,7 +3,7 @@ import type { Logger, SamplingParams, TokenId } from '@cllm/core'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 
 /** Fewer draws are made sooner than another thread has woken. */
-export const leastDraws = 3
+const leastDraws = 3
 /** A draw takes a fraction of a millisecond. */
 const patienceMs = 5000
 
@@ -65,6 +65,8 @@ export class DrawThreads {
   /** Samplers that they were told of and that have been removed. */
   #removed: number[] = []
   #samplers = 0
+  /** Threads that the last draws woke; 0: they were made alone. */
+  #woken = 0
 
   constructor(private readonly options: DrawThreadsOptions) {}
 
@@ -79,19 +81,21 @@ export class DrawThreads {
     if (!this.#untold.delete(sampler)) this.#removed.push(sampler)
   }
 
-  /** Draws come soon: the threads wake up. */
+  /** Draws come soon: as many threads wake up as the draws before have woken. */
   announce(): void {
-    this.#board.announce()
+    if (this.#woken > 0) this.#board.announce(this.#woken)
   }
 
   /** Draws all; undefined where they are too few to be worth it. */
   draw(draws: readonly SharedDraw[]): TokenId[] | undefined {
     const { mostDraws } = SharedDrawQueue
+    this.#woken = 0
     if (draws.length < leastDraws || draws.length > mostDraws || this.#isBroken) return undefined
     this.#workers ??= this.#start()
     this.#tellOf(draws)
     const board = this.#board
-    board.begin(draws, Math.floor(draws.length / 2))
+    this.#woken = Math.floor(draws.length / 2)
+    board.begin(draws, this.#woken)
     board.drawAll((_, nth) => tryDraw(draws[nth]!))
     if (!board.waitForAll(patienceMs)) {
       this.#break(new Error(`a thread has not drawn after ${patienceMs} ms`))

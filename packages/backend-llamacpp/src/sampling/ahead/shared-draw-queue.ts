@@ -71,18 +71,18 @@ export class SharedDrawQueue {
     Atomics.notify(this.#control, signalAt, threads)
   }
 
-  /** Wakes the threads that sleep, as a round begins soon: waking takes longer than a draw. */
-  announce(): void {
-    Atomics.notify(this.#control, signalAt)
+  /** Wakes up to `threads` threads that sleep, as a round begins soon: waking takes as long as a draw. */
+  announce(threads: number): void {
+    Atomics.notify(this.#control, signalAt, threads)
   }
 
   /** Sleeps until a round begins that is not the round `known`; returns which one, or undefined at the end. */
   waitForRound(known: number): number | undefined {
-    const isOver = (): boolean => Atomics.load(this.#control, signalAt) === known
-    while (isOver()) {
+    const isKnown = (): boolean => Atomics.load(this.#control, signalAt) === known
+    while (isKnown()) {
       Atomics.wait(this.#control, signalAt, known)
       const end = performance.now() + watchMs
-      while (isOver() && performance.now() < end);
+      while (isKnown() && performance.now() < end);
     }
     const round = Atomics.load(this.#control, signalAt)
     return round === closed ? undefined : round

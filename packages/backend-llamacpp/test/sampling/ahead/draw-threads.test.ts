@@ -1,9 +1,10 @@
 import { MessagePort } from 'node:worker_threads'
-import type { SamplingParams, TokenId } from '@cllm/core'
+import { type SamplingParams, SimulatedClock, type TokenId } from '@cllm/core'
 import { addressOf } from '../../../src/native/ffi/bind-functions.js'
 import type { LogitsContext } from '../../../src/native/native-context.js'
 import { DrawThreads } from '../../../src/sampling/ahead/draw-threads.js'
 import { SharedDrawQueue } from '../../../src/sampling/ahead/shared-draw-queue.js'
+import { announceDraws } from '../../../src/sampling/pass-draws.js'
 import { ChainSamplers, ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
 import type { Vocabulary } from '../../../src/text/vocabulary.js'
 import { recordingLogger, sampling } from '../../open-tiny.js'
@@ -99,6 +100,23 @@ t.test('what cannot be drawn fails where it is drawn, and no other', (t) => {
     /no token can be drawn/,
   )
   t.equal(made[0]!.draw(0), rows[0]!.indexOf(Math.max(...rows[0]!)))
+  t.end()
+})
+
+t.test('draws are announced shortly before a pass ends, where that is known', (t) => {
+  const clock = new SimulatedClock()
+  let announced = 0
+  const samplers = { announceDraws: () => void announced++ }
+  const start = clock.now()
+  t.equal(announceDraws({ announceDraws: undefined }, clock, start + 10), undefined)
+  t.equal(announceDraws(samplers, clock, NaN), undefined)
+  announceDraws(samplers, clock, start + 10)
+  const cancel = announceDraws(samplers, clock, start + 10)
+  cancel?.()
+  clock.advance(1)
+  t.equal(announced, 0)
+  clock.advance(8.9)
+  t.equal(announced, 1)
   t.end()
 })
 

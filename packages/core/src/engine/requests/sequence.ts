@@ -55,7 +55,7 @@ export interface SequenceRequest
   readonly deadline: number | undefined
   readonly expires: number | undefined
   readonly adapters: RequestAdapters
-  /** The same for requests with the same adapters only. */
+  /** Only requests of one group share a step: those with the same adapters. */
   readonly stepGroup: string | undefined
   /** When its program's next request is to be expected. */
   readonly retainMs: number | undefined

@@ -159,13 +159,13 @@ export const embeddingSchema = z.object({
 /** `POST /embedding`: one vector for each input. */
 export async function embedding(call: CallOf<typeof embeddingSchema>): Promise<Answer> {
   const { fields } = call
+  const given = fields.input ?? fields.content
+  if (given === undefined) throw missingField('input')
   const { client } = call.open(fields.model)
   const eachToken = await isUnpooled(client)
   if ((fields.embd_normalize ?? 2) !== 2 && !eachToken) {
     throw unsupported('embd_normalize', 'vectors always have the Euclidean length 1')
   }
-  const given = fields.input ?? fields.content
-  if (given === undefined) throw missingField('input')
   const prompts = await readPrompts(client, given)
   const made = await embedAll(client, prompts, call.signal, { eachToken })
   return made.map((one, index) => ({

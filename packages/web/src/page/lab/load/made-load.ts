@@ -1,4 +1,4 @@
-import { drawing } from '@cllm/scheduler'
+import { randomNumbers } from '@cllm/scheduler'
 import { promptIds, type SimulatedRequest } from '@cllm/simulation'
 
 /** A load to try policies with. */
@@ -29,7 +29,7 @@ export const usualLoad: MadeLoad = {
 /** The requests of a made load. The same load makes the same requests. */
 export function madeRequests(load: MadeLoad): SimulatedRequest[] {
   const { promptTokens, answerTokens, sharedTokens, tenants, rate } = load
-  const draw = drawing(load.seed)
+  const draw = randomNumbers(load.seed)
   const random = (): number => draw() / 2 ** 32
   let arrival = 0
   return Array.from({ length: load.requests }, (_, index) => {
