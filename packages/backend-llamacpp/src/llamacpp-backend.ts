@@ -194,8 +194,13 @@ export class LlamaCppBackend implements Backend {
       for (const pass of orderBatch(items, cells, vocabulary, this.limits, kvUnified)) {
         threads?.before(pass)
         const started = clock.now()
-        const endsAt = started + this.#filler.forecastMs(items, pass)
-        const cancel = announceDraws(samplers, clock, endsAt)
+        const cancel =
+          samplers.announceDraws &&
+          announceDraws(
+            samplers.announceDraws,
+            clock,
+            started + this.#filler.forecastMs(items, pass),
+          )
         const isComputed = await this.#decode(items, pass)
         cancel?.()
         if (!isComputed) {

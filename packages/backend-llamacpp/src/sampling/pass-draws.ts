@@ -19,15 +19,15 @@ export interface PassResults {
 const wakeMs = 2
 
 /**
- * Where several threads draw, wakes them shortly before a pass ends; returns what cancels that.
+ * Wakes the threads that draw shortly before a pass ends; returns what cancels that.
  * @param endsAt - as forecast; NaN: not known
  */
 export function announceDraws(
-  { announceDraws: announce }: Pick<SamplerFactory, 'announceDraws'>,
+  announce: () => void,
   clock: Pick<Clock, 'at'>,
   endsAt: number,
 ): (() => void) | undefined {
-  if (announce === undefined || Number.isNaN(endsAt)) return undefined
+  if (Number.isNaN(endsAt)) return undefined
   return clock.at(endsAt - wakeMs, announce)
 }
 

@@ -106,12 +106,11 @@ t.test('what cannot be drawn fails where it is drawn, and no other', (t) => {
 t.test('draws are announced shortly before a pass ends, where that is known', (t) => {
   const clock = new SimulatedClock()
   let announced = 0
-  const samplers = { announceDraws: () => void announced++ }
+  const announce = () => void announced++
   const start = clock.now()
-  t.equal(announceDraws({ announceDraws: undefined }, clock, start + 10), undefined)
-  t.equal(announceDraws(samplers, clock, NaN), undefined)
-  announceDraws(samplers, clock, start + 10)
-  const cancel = announceDraws(samplers, clock, start + 10)
+  t.equal(announceDraws(announce, clock, NaN), undefined)
+  announceDraws(announce, clock, start + 10)
+  const cancel = announceDraws(announce, clock, start + 10)
   cancel?.()
   clock.advance(1)
   t.equal(announced, 0)
