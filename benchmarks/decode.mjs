@@ -50,9 +50,10 @@ async function engine(sequences) {
   }
   const { policy } = values
   const { client, info, kill, ended } = await startEngine(backend, { policy })
-  // Where the time goes is counted while all decode: from the last first token to the first last one.
+  // What is measured is while all decode: from the last first token to the first last one that is wanted.
   let [began, left] = [0, 0]
-  const counts = []
+  const marks = []
+  const mark = () => marks.push({ at: performance.now(), counts: client.statistics() })
   const one = async () => {
     const prompt = Array.from({ length: promptTokens }, () => {
       return Math.floor(random() * (info.model.vocabularySize - 1000))
@@ -64,19 +65,17 @@ async function engine(sequences) {
     for await (const event of client.submit(request)) {
       if (event.type !== 'token') continue
       times.push(performance.now())
-      if (times.length === 1 && ++began === sequences) counts[0] = client.statistics()
-      if (times.length === tokens && left++ === 0) counts[1] = client.statistics()
+      if (times.length === 1 && ++began === sequences) mark()
+      if (times.length === tokens && left++ === 0) mark()
     }
     return times
   }
   const streams = await Promise.all(Array.from({ length: sequences }, one))
-  // All decode between the last first token and the first last one.
-  const from = Math.max(...streams.map((times) => times[0]))
-  const to = Math.min(...streams.map((times) => times.at(-1)))
+  const [from, to] = marks.map(({ at }) => at)
   const contexts = streams.flatMap((times) =>
     times.flatMap((time, nth) => (time > from && time <= to ? [promptTokens + nth] : [])),
   )
-  const [start, end] = await Promise.all(counts)
+  const [start, end] = await Promise.all(marks.map(({ counts }) => counts))
   const [decodeMs, sampleMs, steps] = ['decodeMs', 'sampleMs', 'steps'].map(
     (name) => end[name] - start[name],
   )

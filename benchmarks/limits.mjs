@@ -40,9 +40,11 @@ const stepWith = (tokens, context) =>
 function inChunks(limitMs) {
   let [longest, whole] = [0, 0]
   for (let done = 0; done < prompt;) {
-    let tokens = Math.min(chunkMultiple, prompt - done)
-    const larger = () => Math.min(tokens + chunkMultiple, prompt - done)
-    while (larger() > tokens && stepWith(larger(), done) <= limitMs) tokens = larger()
+    const left = prompt - done
+    let tokens = chunkMultiple
+    while (tokens < left && stepWith(Math.min(tokens + chunkMultiple, left), done) <= limitMs)
+      tokens += chunkMultiple
+    tokens = Math.min(tokens, left)
     const ms = stepWith(tokens, done)
     longest = Math.max(longest, ms)
     whole += ms

@@ -194,16 +194,7 @@ export class LlamaCppBackend implements Backend {
       for (const pass of orderBatch(items, cells, vocabulary, this.limits, kvUnified)) {
         threads?.before(pass)
         const started = clock.now()
-        const cancel =
-          samplers.announceDraws &&
-          announceDraws(
-            samplers.announceDraws,
-            clock,
-            started + this.#filler.forecastMs(items, pass),
-          )
-        const isComputed = await this.#decode(items, pass)
-        cancel?.()
-        if (!isComputed) {
+        if (!(await this.#decode(items, pass, started))) {
           for (const { slot } of items) cells.rollBack(slot)
           return { outputs: [], decodeMs, sampleMs, isInterrupted: true }
         }
@@ -273,24 +264,30 @@ export class LlamaCppBackend implements Backend {
   }
 
   /** False: it was left. */
-  async #decode(batch: readonly BatchItem[], { order }: StepPass): Promise<boolean> {
+  async #decode(batch: readonly BatchItem[], pass: StepPass, started: number): Promise<boolean> {
+    const { cells, context, samplers, clock } = this.parts
     const runs: SequenceRun[] = []
-    for (const index of order) {
+    for (const index of pass.order) {
       const item = batch[index]!
       const { slot: sequence, position: first, tokens } = item
-      const position = this.parts.cells.positionOf(sequence, first)
+      const position = cells.positionOf(sequence, first)
       const wanted = wantedPositions(item)
       const outputs = position === first ? wanted : wanted.map((at) => at + position - first)
       runs.push({ sequence, position, tokens, outputs })
     }
-    const decoding = this.parts.context.decodeBatch(runs)
+    const decoding = context.decodeBatch(runs)
+    // while it computes
+    const announce = samplers.announceDraws
+    const cancel =
+      announce && announceDraws(announce, clock, started + this.#filler.forecastMs(batch, pass))
     try {
-      // while the threads compute
-      for (const index of order) prepareDraw(batch[index]!)
+      for (const index of pass.order) prepareDraw(batch[index]!)
+      return await decoding
     } catch (error) {
       await decoding
       throw error
+    } finally {
+      cancel?.()
     }
-    return await decoding
   }
 }

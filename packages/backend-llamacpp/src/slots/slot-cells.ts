@@ -33,7 +33,6 @@ export class SlotCells {
   readonly #lengths: number[]
   /** Those of each slot, rising. */
   readonly #runs: PlacedRun[][]
-  readonly #pool: CellPool | undefined
   readonly #canUndo: boolean
   /** Whether the next forward pass moves tokens. */
   #isShifting = false
@@ -47,13 +46,12 @@ export class SlotCells {
   ) {
     this.#lengths = Array.from({ length: slots }, () => 0)
     this.#runs = this.#lengths.map(() => [])
-    this.#pool = options.pool
     this.#canUndo = cutsAnywhere(options)
   }
 
   /** How many more tokens fit where all slots share their cells. */
   get freeTokens(): number | undefined {
-    return this.#pool?.free
+    return this.options.pool?.free
   }
 
   /** Tokens in the slot. */
@@ -163,7 +161,7 @@ export class SlotCells {
     if (this.options.copiesLate) this.#copies.push({ from, to })
     this.#lengths[to] = held
     this.#runs[to] = [...this.runs(from)]
-    this.#pool?.copy(from, to, held)
+    this.options.pool?.copy(from, to, held)
     return this.truncate(to, length)
   }
 
@@ -179,7 +177,7 @@ export class SlotCells {
 
   /** Whether `tokens` can be computed behind those of the slot and be taken off again, with all as it was. */
   canSpare(slot: SlotId, tokens = 1): boolean {
-    if (!this.#canUndo || this.#pool !== undefined) return false
+    if (!this.#canUndo || this.options.pool !== undefined) return false
     const length = this.length(slot)
     const isBetween = this.#runAt(slot, length) === undefined
     return length + tokens <= this.options.slotSize && isBetween && this.canWrite(slot)
@@ -229,7 +227,7 @@ export class SlotCells {
     if (runs !== undefined && runs.length > 0)
       this.#runs[slot] = runs.filter(({ start }) => start < length)
     this.#lengths[slot] = length
-    this.#pool?.resize(slot, length)
+    this.options.pool?.resize(slot, length)
   }
 
   #remove(slot: SlotId, length: number): boolean {

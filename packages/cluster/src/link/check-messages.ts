@@ -47,10 +47,10 @@ const isAbsentOr =
 const isMeasured: Check = (value) => isNumber(value ?? 0)
 
 /** An object with these fields. */
-const has =
-  (checks: Readonly<Record<string, Check>>): Check =>
-  (value) =>
-    isObject(value) && Object.entries(checks).every(([name, isRight]) => isRight(value[name]))
+const has = (checks: Readonly<Record<string, Check>>): Check => {
+  const fields = Object.entries(checks)
+  return (value) => isObject(value) && fields.every(([name, isRight]) => isRight(value[name]))
+}
 
 const isError = has({ code: isString })
 const isService = has({ tenant: isText, promptTokens: isNumber, generatedTokens: isNumber })

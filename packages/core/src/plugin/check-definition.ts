@@ -46,13 +46,12 @@ export function checkMade<Made extends object>(
   const has = (need: keyof Made & string): boolean =>
     typeof (made as Partial<Made> | undefined)?.[need] === (need === 'name' ? 'string' : 'function')
   if (needs.every(has)) return made
-  const what = needs.map((need) => {
-    if (need === 'name') return 'a name'
-    return `${/^[aeiou]/.test(need) ? 'an' : 'a'} ${need} method`
-  })
+  const what = needs.map((need) => withArticle(need === 'name' ? need : `${need} method`))
   const message = `${kind} "${name}": create made no ${kind}, which has ${what.join(' and ')}`
   throw new CllmError('plugin_invalid', message, { details: { [kind]: name } })
 }
 
+const withArticle = (what: string): string => `${/^[aeiou]/.test(what) ? 'an' : 'a'} ${what}`
+
 /** The kind with its article, as a sentence begins. */
-const a = (kind: string): string => (/^[aeiou]/.test(kind) ? `An ${kind}` : `A ${kind}`)
+const a = (kind: string): string => `A${withArticle(kind).slice(1)}`

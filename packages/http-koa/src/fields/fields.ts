@@ -25,9 +25,9 @@ export function parsedJson(text: string): unknown {
   }
 }
 
-/** The text of JSON that is an object, without white space between its parts; undefined of any other text. */
-export function objectText(text: string): string | undefined {
-  const value = parsedJson(text)
+/** The text of an object, or of the JSON of one, without white space between its parts; undefined of anything else. */
+export function objectText(given: unknown): string | undefined {
+  const value = typeof given === 'string' ? parsedJson(given) : given
   return isObject(value) ? JSON.stringify(value) : undefined
 }
 

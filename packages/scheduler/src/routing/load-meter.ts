@@ -166,9 +166,8 @@ export class LoadMeter {
       return false
     }
     if (event.type === 'progress') return false
-    if (event.type === 'token' && request.phase === 'decoding') return false
-    this.#prefilled(request, event.type === 'token', now)
-    if (event.type === 'token') return true
+    const isNews = this.#prefilled(request, event.type === 'token', now)
+    if (event.type === 'token') return isNews
     this.#open.delete(id)
     this.#chains.end(id)
     this.#openTokens -= request.promptTokens
@@ -202,17 +201,21 @@ export class LoadMeter {
     }
   }
 
-  /** Its prompt is computed, or it ended before that. Without a `start` nobody knows how long it took. */
-  #prefilled(request: OpenRequest, isComputed: boolean, now: number): void {
+  /**
+   * Its prompt is computed, or it ended before that; false: it was known. Without a `start` nobody knows how long
+   * it took.
+   */
+  #prefilled(request: OpenRequest, isComputed: boolean, now: number): boolean {
     const { phase, ahead, pairs } = request
-    if (phase === 'decoding') return
+    if (phase === 'decoding') return false
     this.#account(now)
     request.phase = 'decoding'
     this.#backlog -= ahead
     this.#pairs -= pairs
-    if (phase === 'arriving') return
+    if (phase === 'arriving') return true
     this.#prefilling--
     if (isComputed) this.#prompts.onPrompt(request, this.#prefilling === 0)
+    return true
   }
 
   #account(now: number): void {

@@ -69,12 +69,8 @@ const known = new WeakMap<Place, readonly Facts[]>()
 /** What is said in each way to fulfil all of these schemas at once. */
 export function waysOf(document: SchemaDocument, all: Conjunction): readonly Facts[] {
   document.budget.spend(1, whereOf(all))
-  const [only] = all
-  const before = all.length === 1 ? known.get(only!) : undefined
-  if (before !== undefined) return before
-  const ways = document.alternativesOf(document, all).map((way) => factsOf(document, way))
-  if (all.length === 1) known.set(only!, ways)
-  return ways
+  const make = () => document.alternativesOf(document, all).map((way) => factsOf(document, way))
+  return all.length === 1 ? entryOf(known, all[0]!, make) : make()
 }
 
 /** Merges what these schemas say, their references and alternatives aside. */

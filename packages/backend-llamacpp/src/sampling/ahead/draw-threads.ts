@@ -67,6 +67,7 @@ export class DrawThreads {
   #samplers = 0
   /** Threads that the last draws woke; 0: they were made alone. */
   #woken = 0
+  readonly #wake = (): void => this.#board.announce(this.#woken)
 
   constructor(private readonly options: DrawThreadsOptions) {}
 
@@ -81,9 +82,9 @@ export class DrawThreads {
     if (!this.#untold.delete(sampler)) this.#removed.push(sampler)
   }
 
-  /** Draws come soon: as many threads wake up as the draws before have woken. */
-  announce(): void {
-    if (this.#woken > 0) this.#board.announce(this.#woken)
+  /** Says that draws come soon: as many threads wake up as the last draws have woken. Undefined: those were made alone. */
+  get announce(): (() => void) | undefined {
+    return this.#woken > 0 ? this.#wake : undefined
   }
 
   /** Draws all; undefined where they are too few to be worth it. */

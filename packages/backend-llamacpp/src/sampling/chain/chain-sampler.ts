@@ -194,7 +194,6 @@ export interface ChainSamplersOptions {
 export class ChainSamplers implements SamplerFactory {
   readonly seesLogits = true
   readonly drawAhead: SamplerFactory['drawAhead']
-  readonly announceDraws: SamplerFactory['announceDraws']
   readonly #workspace: SamplerWorkspace
   readonly #threads: DrawThreads | undefined
 
@@ -209,7 +208,10 @@ export class ChainSamplers implements SamplerFactory {
     const threads = new DrawThreads({ threads: count, vocabularySize: vocabulary.size, logger })
     this.#threads = threads
     this.drawAhead = (prepared) => drawAhead(threads, prepared)
-    this.announceDraws = () => threads.announce()
+  }
+
+  get announceDraws(): SamplerFactory['announceDraws'] {
+    return this.#threads?.announce
   }
 
   create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): ChainSampler {

@@ -185,9 +185,9 @@ export class EncodeLane {
         this.#counts.failed++
         next.reject(inField(file, error))
         // What else these requests have is not needed. Who asks while it is stopped has not failed.
-        const alike = [...this.#waiting].filter(
-          (one) => !stop.signal.aborted && one.job.key === job.key,
-        )
+        const alike = stop.signal.aborted
+          ? []
+          : [...this.#waiting].filter((one) => one.job.key === job.key)
         const owners = new Set([owner, ...alike.map((one) => one.owner)])
         const isLost = (one: Waiting) => owners.has(one.owner)
         for (const lost of this.#take(isLost)) lost.reject(inField(lost.file, error))

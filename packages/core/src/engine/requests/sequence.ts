@@ -40,6 +40,11 @@ type Filled =
 type Resolved =
   | 'prompt'
   | 'sampling'
+  | 'fallbackSampling'
+  | 'stop'
+  | 'deadlineMs'
+  | 'timeoutMs'
+  | 'contextShift'
   | 'adapters'
   | 'stepGroup'
   | 'retainMs'

@@ -17,6 +17,7 @@ import { boolean, list, name, object } from '../../fields/fields.js'
 import { collect, startGeneration } from '../../request/generation.js'
 import { expectedField, orUnsupported } from '../../request/refusals.js'
 import { tenantOf } from '../../request/request-headers.js'
+import { sum } from '../../request/usage.js'
 
 /** The body of `PUT /admin/scheduler`. */
 export const schedulerSchema = z.object({
@@ -108,7 +109,7 @@ export const warmSchema = z.object({
  */
 export async function getPrograms(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const list = await loadedEngine(call.engines, call.query.model).programs()
-  const all = list.reduce((sum, { servedTokens }) => sum + servedTokens, 0)
+  const all = sum(list.map(({ servedTokens }) => servedTokens))
   const programs = list.map((program) => {
     return { ...program, share: all > 0 ? program.servedTokens / all : 0 }
   })

@@ -9,7 +9,7 @@ const busyMs = 500
 const idleMs = 1000
 
 /** Who gets the messages of a {@link LiveFeed}. */
-export interface LiveReader {
+interface LiveReader {
   /** Asks the engine, through this reader's client. */
   readonly ask: (cursor: number | undefined) => Promise<EngineActivity>
   /** Whether it has not taken what it was sent before. */

@@ -1,4 +1,4 @@
-import { parsedJson } from '../../fields/fields.js'
+import { isObject, parsedJson } from '../../fields/fields.js'
 import type { BatchFolder } from './batch-folder.js'
 import { type BatchObject, type Kept, outputIds } from './batch-objects.js'
 import type { Added, BatchAnswers, NumberedBatchLine } from './batch-store.js'
@@ -92,8 +92,8 @@ async function readIds(folder: BatchFolder, file: string): Promise<Set<string>> 
     await folder.mend(file)
     for await (const { text } of folder.lines(file)) {
       // undefined is the half of a line that a full disk has left
-      const answer = parsedJson(text) as { readonly custom_id?: unknown } | null | undefined
-      if (typeof answer?.custom_id === 'string') ids.add(answer.custom_id)
+      const answer = parsedJson(text)
+      if (isObject(answer) && typeof answer['custom_id'] === 'string') ids.add(answer['custom_id'])
     }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error

@@ -5,6 +5,7 @@ import { Reply } from '../../routes/reply.js'
 import type { Answer, Call, QueryCallOf } from '../../routes/call.js'
 import { answered, failureOf, unusable } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
+import { sum } from '../../request/usage.js'
 import type { NativeContext } from './generate.js'
 
 /** The query of `GET /health`. */
@@ -94,7 +95,7 @@ const idle = (error: CllmError | undefined): Findings => ({
 /** The server's, of its engines': a part works where that of any engine does, as one of them serves. */
 const together = (all: readonly Findings[]): Findings => ({
   components: componentsOf((part) => all.some(({ components }) => components[part])),
-  waiting: all.reduce((sum, { waiting }) => sum + waiting, 0),
+  waiting: sum(all.map(({ waiting }) => waiting)),
   // A front's models may list the same ones.
   workers: [
     ...new Map(all.flatMap(({ workers }) => workers.map((each) => [each.id, each]))).values(),

@@ -1,5 +1,6 @@
 import {
   CllmError,
+  defined,
   type EngineDirectory,
   type RequestReport,
   type Timings,
@@ -19,9 +20,11 @@ export async function requestReport(call: Call): Promise<Answer> {
     success: true,
     data: {
       ...rest,
-      ...(queuePosition === undefined ? {} : { queue_position: queuePosition }),
-      ...(forecast === undefined ? {} : { forecast: inSnakeCase(forecast) }),
-      ...(parting === undefined ? {} : { parting: inSnakeCase(parting) }),
+      ...defined({
+        queue_position: queuePosition,
+        forecast: forecast && inSnakeCase(forecast),
+        parting: parting && inSnakeCase(parting),
+      }),
       timings: describeTimings(timings, usage),
       timeline: timeline.map(inSnakeCase),
       sentences: requestSentences(report),

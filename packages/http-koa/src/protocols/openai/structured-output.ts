@@ -48,7 +48,7 @@ export const askingFields = {
 }
 
 /** These fields of a body. */
-export type AskingFields = {
+type AskingFields = {
   readonly [Name in keyof typeof askingFields]?: z.output<(typeof askingFields)[Name]>
 }
 

@@ -8,8 +8,8 @@ import {
   itlPercentiles,
   type LiveState,
   type Percentiles,
-  percentilesOf,
   tokensBySecond,
+  ttftPercentiles,
 } from './live-state.js'
 
 interface Props {
@@ -20,7 +20,7 @@ interface Props {
 export function Tiles({ state }: Props): JSX.Element {
   const { slots, waiting, frames, now, policy } = state
   const busy = slots.filter(({ request }) => request !== undefined).length
-  const ttft = percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
+  const ttft = ttftPercentiles(frames)
   const { tokensPerSecond } = figuresOf(frames, now)
   const tiles = [
     ['Busy slots', `${busy} of ${slots.length}`],
@@ -59,7 +59,7 @@ export function Tiles({ state }: Props): JSX.Element {
 export function Figures({ state }: Props): JSX.Element {
   const { frames, now, lost } = state
   const figures = figuresOf(frames, now)
-  const ttft = percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
+  const ttft = ttftPercentiles(frames)
   const percentile = (name: keyof Percentiles) => {
     type Row = readonly [string, Percentiles | undefined]
     const cell = ([, of]: Row): string => (of === undefined ? '–' : formatMs(of[name]))

@@ -79,6 +79,10 @@ export interface Percentiles {
 export const percentilesOf = (values: readonly number[]): Percentiles | undefined =>
   percentilesOfCounts(values.map((value) => [value, 1]))
 
+/** Percentiles of the times to first token. */
+export const ttftPercentiles = (frames: LiveState['frames']): Percentiles | undefined =>
+  percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
+
 /** Percentiles of the pauses between tokens, from their buckets: within 15 % of the true ones. */
 export function itlPercentiles(
   frames: readonly Pick<ActivityFrame, 'itl'>[],

@@ -1,5 +1,4 @@
 import type { SamplingParams, TokenId } from '@cllm/core'
-import { entryOf } from '../../../entry-of.js'
 import type { LogitChange } from './draws.js'
 
 /** The logarithm of the largest float. */
@@ -134,7 +133,12 @@ export class SequenceBreakers {
    * one when the token itself has a breaker in it. No list when none begins in it.
    */
   tailsOf(token: TokenId): readonly (readonly TokenId[])[] {
-    return entryOf(this.#tails, token, () => this.#find(this.vocabulary.bytes(token)))
+    // no closure: this is asked of each token of the history at each draw
+    const known = this.#tails.get(token)
+    if (known !== undefined) return known
+    const tails = this.#find(this.vocabulary.bytes(token))
+    this.#tails.set(token, tails)
+    return tails
   }
 
   #find(word: Uint8Array): (readonly TokenId[])[] {

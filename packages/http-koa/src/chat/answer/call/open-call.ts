@@ -140,6 +140,6 @@ function readCall(value: unknown, names: ReadonlySet<string>): ToolCall | undefi
   if (typeof name !== 'string' || !names.has(name)) return undefined
   const given = value['arguments'] ?? value['parameters'] ?? {}
   // some models write the arguments' JSON as a text
-  const text = objectText(typeof given === 'string' ? given : JSON.stringify(given))
+  const text = objectText(given)
   return text === undefined ? undefined : { name, arguments: text }
 }

@@ -76,8 +76,7 @@ export class KeptItems {
     const isWritten = await this.#inTurn(async (index) => {
       return this.#running.get(scope) === running && (await this.#write(index, scope, kept))
     })
-    this.#running.delete(scope)
-    running.finish()
+    this.leave(owner, kept.object.id)
     return isWritten
   }
 
@@ -152,6 +151,13 @@ export class KeptItems {
     const finished = new Promise<void>((resolve) => (finish = resolve))
     this.#running.set(scopeOf(owner, id), { ending, finish, finished })
     return true
+  }
+
+  /** Notes that it is computed no more, and stays as it is kept. */
+  leave(owner: string, id: string): void {
+    const scope = scopeOf(owner, id)
+    this.#running.get(scope)?.finish()
+    this.#running.delete(scope)
   }
 
   /** Ends a response that is computed now; resolves when it is. */

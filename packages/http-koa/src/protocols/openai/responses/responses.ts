@@ -167,8 +167,8 @@ export async function answerAgain(
     const end = shown.code === 'cancelled' ? { status: 'cancelled' } : failed
     // What is only refused for now stays as it is, for whoever asks next.
     const isForNow = shown.status === 429 || shown.status === 503
-    const left = isForNow ? { fields } : { object: { ...lost.object, ...end } }
-    await kept.finish(ownerOf(call), { ...lost, ...left })
+    if (isForNow) kept.leave(ownerOf(call), lost.object.id)
+    else await kept.finish(ownerOf(call), { ...lost, object: { ...lost.object, ...end } })
   }
 }
 

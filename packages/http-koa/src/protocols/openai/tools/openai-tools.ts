@@ -119,7 +119,7 @@ export const toolChoiceSchema = z
   .meta({ anyOf: [{ enum: choices }, { type: 'object' }] })
 
 /** `none`, `auto`, `required` (or `any`) or a tool. */
-export type ToolChoice = string | JsonObject
+type ToolChoice = string | JsonObject
 
 /** What a client's tools come to, with its choice among them. */
 export interface OfferedTools {
