@@ -1,5 +1,6 @@
 import { type Clock, defined } from '@cllm/core'
 import { z } from 'zod'
+import { entryOf } from '../entry-of.js'
 import type { LogitsContext } from '../native/native-context.js'
 import type { StepPass } from '../slots/step-batch.js'
 
@@ -51,11 +52,11 @@ export class AdaptiveThreads {
 
 /** A pass that takes this many times as long as those before it is slowed by something. */
 const slow = 1.5
-/** Slow passes in a row after which fewer threads are tried. */
-const slowPasses = 2
-/** Compared passes of a trial. */
-const trialPasses = 2
-/** A trial that took this many times as long ends at once. */
+/** Passes that show something: one alone may be late by chance. */
+const enoughPasses = 2
+/** Milliseconds that they take together at least: the shorter passes are, the more they differ by chance. */
+const enoughMs = 20
+/** A trial that took this many times as long, for a quarter of that time, ends at once. */
 const hopeless = 1.3
 /** What is tried must be this much quicker to be kept. */
 const better = 0.95
@@ -69,9 +70,11 @@ const unnoticed = 1.1
 /** What proved best holds while as many cores are free, but for this many. */
 const sameLoad = 0.5
 
-/** Weight of a pass in the moving average, when it is as expected and when it is not. */
+/** The most weight of a pass in the moving average, when it is as expected and when it is not. */
 const gradual = 1 / 8
 const sudden = 1 / 2
+/** Milliseconds of a pass that has as much; shorter ones have less. */
+const wholeMs = 30
 /** Passes that differ by more than this from the average show that something has changed. */
 const change = 0.3
 
@@ -102,10 +105,11 @@ export class ThreadTuner {
   /** What the last trial showed, here or in an earlier process; undefined: there was none. */
   best: z.output<typeof chosen> | undefined
   /** Milliseconds of a token in passes of each size on each number of threads: moving averages. */
-  readonly #costs = new Map<number, number>()
+  readonly #costs = new Map<number, { each: number; passes: number }>()
   #threads: number
   #hasBegun = false
-  #slow = 0
+  /** Slow passes in a row, and what they took. */
+  #slow = noPasses
   #trial: Trial | undefined
   #next: Record<Direction, number>
   /** Free cores when more threads were tried last in vain. */
@@ -154,7 +158,7 @@ export class ThreadTuner {
     if (threads > 1) {
       const isGrave = isAlone && threads / (threads - 1) > unnoticed
       const mayTry = !isGrave || this.options.load.freeCores < threads - 0.5
-      if (this.#slow >= slowPasses || (now >= this.#next.fewer && mayTry)) return 'fewer'
+      if (isEnough(this.#slow) || (now >= this.#next.fewer && mayTry)) return 'fewer'
     }
     if (threads === this.options.most) return undefined
     const { freeCores } = this.options.load
@@ -165,19 +169,26 @@ export class ThreadTuner {
 
   /** Learns how long a pass of `size` tokens took on this many threads. */
   observe(threads: number, size: number, ms: number): void {
-    const usualEach = this.#costs.get(keyOf(this.#threads, size))
+    const usualEach = this.#costs.get(keyOf(this.#threads, size))?.each
     const usual = usualEach === undefined ? undefined : usualEach * size
-    const key = keyOf(threads, size)
-    const known = this.#costs.get(key) ?? ms / size
-    const weight = Math.abs(ms / size / known - 1) > change ? sudden : gradual
-    this.#costs.set(key, known + weight * (ms / size - known))
+    this.#learn(keyOf(threads, size), size, ms)
     const trial = this.#trial
     if (trial !== undefined && threads === trial.threads) {
       trial.observe(ms, usual)
       if (trial.isOver) this.#decide(trial)
       return
     }
-    this.#slow = usual !== undefined && ms > slow * usual ? this.#slow + 1 : 0
+    const isSlow = usual !== undefined && ms > slow * usual
+    this.#slow = isSlow ? { passes: this.#slow.passes + 1, ms: this.#slow.ms + ms } : noPasses
+  }
+
+  #learn(key: number, size: number, ms: number): void {
+    const each = ms / size
+    const known = entryOf(this.#costs, key, () => ({ each, passes: 0 }))
+    known.passes++
+    const most = Math.abs(each / known.each - 1) > change ? sudden : gradual
+    const weight = Math.max(1 / known.passes, most * Math.min(1, (known.each * size) / wholeMs))
+    known.each += weight * (each - known.each)
   }
 
   #decide(trial: Trial): void {
@@ -185,7 +196,7 @@ export class ThreadTuner {
     const now = this.options.clock.now()
     this.#trial = undefined
     this.#hasBegun = true
-    this.#slow = 0
+    this.#slow = noPasses
     this.#freeInVain = -Infinity
     if (isBetter) this.#threads = threads
     const { freeCores } = this.options.load
@@ -207,7 +218,12 @@ type Direction = 'fewer' | 'more'
 class Trial {
   readonly threads: number
   #passes = 0
-  #ratios: number[] = []
+  /** What every other pass took, and would have taken: neither half alone shows that the whole is better. */
+  readonly #halves = [
+    { ms: 0, usual: 0 },
+    { ms: 0, usual: 0 },
+  ]
+  #compared = noPasses
   lostMs = 0
 
   constructor(
@@ -220,19 +236,35 @@ class Trial {
   observe(ms: number, usual: number | undefined): void {
     this.#passes++
     if (usual === undefined) return
-    this.#ratios.push(ms / usual)
+    const { passes, ms: before } = this.#compared
+    this.#compared = { passes: passes + 1, ms: before + ms }
+    const half = this.#halves[passes % 2]!
+    half.ms += ms
+    half.usual += usual
     this.lostMs += Math.max(0, ms - usual)
   }
 
   get isOver(): boolean {
-    const enough = this.#ratios.length >= trialPasses || this.#passes >= 4 * trialPasses
-    return enough || (this.#ratios[0] ?? 0) > hopeless
+    const { passes, ms } = this.#compared
+    const inVain = this.#passes - passes >= 4 * enoughPasses
+    const usual = this.#halves.reduce((sum, half) => sum + half.usual, 0)
+    return isEnough(this.#compared) || inVain || (ms >= enoughMs / 4 && ms > hopeless * usual)
   }
 
   get isBetter(): boolean {
-    return this.#ratios.length >= trialPasses && Math.max(...this.#ratios) < better
+    const isQuicker = this.#halves.every(({ ms, usual }) => ms < better * usual)
+    return this.#compared.passes >= enoughPasses && isQuicker
   }
 }
+
+interface Passes {
+  readonly passes: number
+  readonly ms: number
+}
+
+const noPasses: Passes = { passes: 0, ms: 0 }
+
+const isEnough = ({ passes, ms }: Passes): boolean => passes >= enoughPasses && ms >= enoughMs
 
 /** Prompts hardly ever have the same length: sizes above 16 are taken together by half powers of two. */
 function keyOf(threads: number, size: number): number {

@@ -1,6 +1,6 @@
 import { threadsFor } from '@cllm/backend-llamacpp'
 import { SimulatedClock } from '@cllm/core'
-import { array, assert, constantFrom, integer, property, record } from 'fast-check'
+import { array, assert, constantFrom, integer, property, record, sample } from 'fast-check'
 import t from 'tap'
 import { AdaptiveThreads, ThreadTuner } from '../../src/threads/adaptive-threads.js'
 import { MachineLoad } from '../../src/threads/machine-load.js'
@@ -21,6 +21,8 @@ class Machine {
     readonly passMs: number,
     /** How many times as long a pass takes where a thread shares its core. */
     readonly shared = 5,
+    /** What a pass takes, by chance, over what it takes. */
+    readonly chance = () => 1,
   ) {
     const start = Math.max(1, cores - 1)
     const range = { start, startAlone: start, most: cores }
@@ -46,7 +48,7 @@ class Machine {
     let threads = 0
     while (this.clock.now() < end) {
       threads = this.tuner.next(size, isAlone)
-      const took = this.ms(threads, size)
+      const took = this.ms(threads, size) * this.chance()
       this.clock.advance(took)
       this.tuner.observe(threads, size, took)
       this.lost += took - this.best(size)
@@ -77,6 +79,21 @@ t.test('threads follow the machine', async (t) => {
     machine.busy = 0
     t.equal(machine.run(2000), cores, 'and taken again within two seconds')
   }
+})
+
+t.test('short passes that are late by chance show nothing', async (t) => {
+  const uneven = sample(constantFrom(1, 1, 1, 1, 1.2, 1.2, 2, 3), { numRuns: 997, seed: 1 })
+  let at = 0
+  const machine = new Machine(2, 1, 5, () => uneven[at++ % uneven.length]!)
+  machine.run(1000)
+  for (const isAlone of [true, false]) {
+    machine.passes = []
+    machine.run(60_000, 1, isAlone)
+    const fewer = machine.passes.filter((threads) => threads < 2).length / machine.passes.length
+    t.ok(fewer < 0.01, `${fewer} of the passes had one thread`)
+  }
+  machine.busy = 1
+  t.equal(machine.run(1000), 1, 'a neighbour is noticed all the same')
 })
 
 t.test('prompts of ever new lengths are compared, too', async (t) => {
