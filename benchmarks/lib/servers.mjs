@@ -46,7 +46,9 @@ export async function startServer(kind, settings) {
       ? [process.execPath, [cllmBin, ...cllm, '--log-level', 'warn', ...extra]]
       : [llamaServer, llamaArguments({ ...settings, port })]
   const child = spawn(command, args.map(String), { stdio: ['ignore', 'ignore', 'pipe'] })
-  process.once('exit', () => child.kill('SIGKILL'))
+  const kill = () => child.kill('SIGKILL')
+  process.once('exit', kill)
+  child.once('exit', () => process.off('exit', kill))
   let errors = ''
   child.stderr.on('data', (chunk) => (errors = (errors + chunk).slice(-4000)))
   const url = `http://127.0.0.1:${port}`
