@@ -12,7 +12,8 @@ export function readText(file: string): string {
   try {
     text = readFileSync(file, 'utf8')
   } catch (error) {
-    throw datasetError(file, undefined, `cannot be read: ${(error as Error).message}`)
+    const { code, message } = error as NodeJS.ErrnoException
+    throw datasetError(file, undefined, code === 'ENOENT' ? 'there is no such file' : message)
   }
   if (text.trim() === '') throw datasetError(file, undefined, 'is empty')
   return text

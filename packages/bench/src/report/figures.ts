@@ -48,12 +48,12 @@ export const figures: readonly Figure[] = [
   latency('chat beside', 'aloneMs', 'p99'),
 ]
 
-/** Formats a number with its significant digits: 1,234 or 12.3 or 0.123. */
+/** Formats a number with its significant digits: 1,234 or 12.3 or 0.123; a whole one, such as a count, has no others. */
 export function formatNumber(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return '–'
   const digits = [100, 10, 1].filter((limit) => Math.abs(value) < limit).length
   return value.toLocaleString('en-US', {
-    minimumFractionDigits: value === 0 ? 0 : digits,
+    minimumFractionDigits: Number.isInteger(value) ? 0 : digits,
     maximumFractionDigits: digits,
   })
 }

@@ -11,7 +11,7 @@ import { readFlagsLayer } from './layers/flags-layer.js'
 import { options, type PlacedOption, schema, type CllmConfig } from './options/schema.js'
 import { resolveModels, resolvePolicy } from './resolve-policy.js'
 import type { Layer, Setting } from './layers/setting.js'
-import { describeValue } from './messages.js'
+import { describeValue, reasonOf } from './messages.js'
 import { accepts } from './options/value-format.js'
 
 /** The input of {@link loadConfig}. */
@@ -57,8 +57,7 @@ const readLayer = (
   try {
     return readFileLayer(readFile(file), name)
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
-    const problem = `the configuration file ${name} cannot be read: ${reason}`
+    const problem = `the configuration file ${name} cannot be read: ${reasonOf(error)}`
     return { settings: [], problems: [problem], warnings: [] }
   }
 }

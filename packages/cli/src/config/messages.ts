@@ -23,7 +23,13 @@ export function orInvalid<T>(action: () => T, problem: (reason: string) => strin
   try {
     return action()
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    throw new CllmError('invalid_configuration', problem(reason), { cause })
+    throw new CllmError('invalid_configuration', problem(reasonOf(cause)), { cause })
   }
+}
+
+/** Why something failed: what the system says in codes is said in words. */
+export function reasonOf(cause: unknown): string {
+  const { code, message = String(cause) } = cause as Partial<NodeJS.ErrnoException>
+  if (code === 'ENOENT') return 'there is no such file or folder'
+  return code === 'EEXIST' ? 'it is there already' : message
 }

@@ -102,7 +102,7 @@ t.test('cllm run says what is wrong', async (t) => {
   const cases: readonly [string[], NodeJS.ProcessEnv, number, RegExp][] = [
     [['run', 'stories', 'x'], { ...here, CLLM_API_KEY: 'another' }, 1, /^error: .*[Kk]ey/],
     [['run', 'qwen3-0.6b', 'x', '--url', url], here, 1, /does not serve .* one of stories/],
-    [['run', 'stories'], here, 2, /a prompt is missing/],
+    [['run', 'stories'], here, 2, /a prompt is missing \(a word alone is a model\)/],
     [['run', 'stories', 'x', '--parameter', 'top_p=2'], here, 2, /--parameter: top_p: .* 0 to 1/],
     [['run', 'stories', 'x', '--parameter', 'x=1'], here, 2, /--parameter: unknown parameter x/],
     [['run', 'stories', 'x', '--url', 'ftp://x'], here, 2, /--url: expected an http URL/],
@@ -129,13 +129,15 @@ t.test(
       other.stderr,
       /^qwen3-0\.6b is not downloaded.* this is stories, which the server at http/,
     )
+    const unknown = await inside(['run', 'hello', 'Once upon a time', ...greedy])
+    t.match(unknown, { code: 0, stderr: /^hello is no known model; this is stories, / })
   },
 )
 
 t.test('cllm run says once why its server did not start', async (t) => {
   const { code, stdout, stderr } = await cllm(['run', './none.gguf', 'x', ...ownServer], nowhere)
   t.match({ code, stdout }, { code: 1, stdout: '' })
-  t.match(stderr, /^error: cannot read the model .*none\.gguf: there is no such file\n$/)
+  t.match(stderr, /^error: cannot read the model .*none\.gguf: there is no such file or folder\n$/)
 })
 
 t.test('answers of the 2-bit model end, in a terminal too', async (t) => {
@@ -257,6 +259,7 @@ t.test('a chat in the terminal', async (t) => {
     model: 'stories',
     messages: [{ role: 'user', content: 'Once\nupon a time' }, {}, {}, {}],
   })
+  await type('/load none.json\r', 'error: there is no such file or folder')
   await type(`/load ${file}\r`, '4 messages')
 
   await type('/set parameter max_tokens 5000\r', 'is 5000')

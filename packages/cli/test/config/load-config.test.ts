@@ -31,7 +31,7 @@ const load = ({ flags = [], env = {}, yaml }: Given): LoadedConfig =>
     cwd: '/home/me',
     readFile: (file) => {
       if (file === '/etc/cllm.yaml' && yaml !== undefined) return yaml
-      throw new Error(`ENOENT: ${file}`)
+      throw Object.assign(new Error(`ENOENT: ${file}`), { code: 'ENOENT' })
     },
   })
 
@@ -509,7 +509,7 @@ t.test('every kind of problem says what was expected, what came, and where', asy
     ],
     [
       { flags: ['--config', 'no.yaml'] },
-      'the configuration file no.yaml cannot be read: ENOENT: /home/me/no.yaml',
+      'the configuration file no.yaml cannot be read: there is no such file or folder',
     ],
     [{ env: { CLLM_SLOTS: '257' } }, 'CLLM_SLOTS: expected a whole number from 1 to 256, got 257'],
     [

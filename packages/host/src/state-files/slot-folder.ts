@@ -31,7 +31,7 @@ export class SlotFolder implements SlotFiles {
       this.#isSwept = true
       return bytes
     } catch (cause) {
-      const message = `${filename} cannot be written in ${this.folder}: ${reasonOf(cause)}`
+      const message = `${filename} cannot be written in ${this.folder}: ${(cause as Error).message}`
       throw new CllmError('backend_failed', message, { cause })
     }
   }
@@ -57,15 +57,11 @@ async function usable<T>(filename: string, work: Promise<T>): Promise<T> {
   try {
     return await work
   } catch (cause) {
-    const isMissing = (cause as NodeJS.ErrnoException).code === 'ENOENT'
-    throw refused(
-      `${filename} ${isMissing ? 'does not exist' : `cannot be used: ${reasonOf(cause)}`}`,
-    )
+    const { code, message } = cause as NodeJS.ErrnoException
+    const problem = code === 'ENOENT' ? 'does not exist' : `cannot be used: ${message}`
+    throw refused(`${filename} ${problem}`)
   }
 }
-
-const reasonOf = (cause: unknown): string =>
-  cause instanceof Error ? cause.message : String(cause)
 
 const refused = (message: string): CllmError =>
   new CllmError('invalid_request', message, { details: { field: 'filename' } })

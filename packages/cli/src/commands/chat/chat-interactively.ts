@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { reasonOf } from '../../config/messages.js'
 import type { CommandIo } from '../command-io.js'
 import type { ServerClient } from '../server/server-client.js'
 import { printAnswer } from './answer-printer.js'
@@ -60,7 +60,7 @@ async function attempt(io: CommandIo, run: () => Promise<boolean>): Promise<bool
     return await run()
   } catch (error) {
     if (io.signal.aborted) return true
-    io.stdout.write(`error: ${CllmError.from(error).message}\n`)
+    io.stdout.write(`error: ${reasonOf(error)}\n`)
     return false
   }
 }

@@ -99,7 +99,7 @@ async function questionOf(prompt: string | undefined, { stdin }: CommandIo): Pro
   const question = [prompt ?? '', piped].filter((part) => part !== '').join('\n\n')
   if (question !== '') return question
   throw wrong(
-    'a prompt is missing: write it behind the model, pipe it in, or run this in a terminal',
+    'a prompt is missing (a word alone is a model): write it behind, pipe it in, or run this in a terminal',
   )
 }
 

@@ -65,6 +65,6 @@ function parse<Table extends Flags>(
     words.push(word)
   })
   const missing = known[words.length]
-  if (missing?.startsWith('<') === true) throw wrong(`${missing} is missing`)
+  if (missing?.startsWith('<') === true) throw wrong(`${missing} is missing: cllm ${usage}`)
   return { flags: values, words, rest: argv.slice(end + 1) }
 }

@@ -44,7 +44,8 @@ folder's name; the kind is ${kinds.join(', ')}.`,
 })
 
 const uses: Readonly<Record<string, string>> = {
-  order: 'simulate --policy chunked+NAME --policy chunked+fcfs',
+  // of answers of one length the shortest is none: two orders would look alike
+  order: 'simulate --output-len uniform:16-512 --policy chunked+NAME --policy chunked+fcfs',
   batching: 'simulate --policy NAME+fcfs --policy chunked+fcfs',
   router: 'simulate --machines 4 --router NAME',
   protocol: 'serve',

@@ -1,4 +1,5 @@
 import { CllmError } from '@cllm/core'
+import { catalog, findEntry } from '../../models/catalog/catalog.js'
 import { modelsFolder } from '../../models/cache-folder.js'
 import { downloadedModel } from '../../models/catalog/known-model.js'
 import type { CommandIo } from '../command-io.js'
@@ -47,7 +48,9 @@ export async function openServer(
       throw new CllmError('model_not_found', message)
     }
     if (found !== undefined && !(await isHere(spec, flags.config, io))) {
-      const note = `${spec} is not downloaded (\`cllm pull ${spec}\`); this is ${found.model}, which the server at ${origin} serves`
+      const isKnown = findEntry(catalog, spec) !== undefined
+      const why = isKnown ? `is not downloaded (\`cllm pull ${spec}\`)` : 'is no known model'
+      const note = `${spec} ${why}; this is ${found.model}, which the server at ${origin} serves`
       io.stderr.write(`${note}\n`)
       return running(found)
     }

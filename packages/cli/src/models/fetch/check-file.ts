@@ -3,6 +3,7 @@ import { createReadStream } from 'node:fs'
 import { open, stat } from 'node:fs/promises'
 import { pipeline } from 'node:stream/promises'
 import { CllmError } from '@cllm/core'
+import { reasonOf } from '../../config/messages.js'
 
 /** What is known of a file before it is fetched. */
 export interface ExpectedFile {
@@ -71,13 +72,8 @@ async function readStart(path: string, expected: string): Promise<Buffer> {
       await file.close()
     }
   } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException
-    const problem =
-      code === 'ENOENT'
-        ? 'there is no such file'
-        : code === 'EISDIR'
-          ? `expected ${expected}, found a folder`
-          : message
+    const isFolder = (cause as NodeJS.ErrnoException).code === 'EISDIR'
+    const problem = isFolder ? `expected ${expected}, found a folder` : reasonOf(cause)
     throw new CllmError('model_unavailable', `cannot read the model ${path}: ${problem}`, { cause })
   }
 }

@@ -153,7 +153,7 @@ t.test('wrong input', async (t) => {
   const bad = join(t.testdir({ 'bad.csv': `${azureHead}x,1,2\n`, 'cost.json': '{"schema":2}' }))
   const cases: [string[], string | RegExp][] = [
     [['--trace', join(bad, 'bad.csv')], 'bad.csv:2: TIMESTAMP'],
-    [['--trace', join(folder, 'none')], 'cannot be read'],
+    [['--trace', join(folder, 'none')], 'there is no such file'],
     [['--trace', azure, '--dataset', 'synthetic'], '--trace and --dataset'],
     [['--rate', '1', '--concurrency', '2'], '--concurrency and --rate'],
     [['--rate', '1,2'], 'expected one value'],
@@ -161,7 +161,7 @@ t.test('wrong input', async (t) => {
     [['--policy', 'chunked+fcfs:{x'], 'expected NAME or NAME:{JSON}'],
     [['--policy', 'chunked+fcfs:{"x":1}'], 'Wrong options for'],
     [['--cost', join(bad, 'cost.json')], 'cost.json: kind'],
-    [['--cost', 'fast'], 'fast: cannot be read'],
+    [['--cost', 'fast'], 'fast: there is no such file'],
     [['--router', 'best'], 'router: expected one of prefix-wait, round-robin, least-loaded'],
     [['--router', 'kv:{"scale":"x"}'], 'router "kv": option "scale"'],
     [['--router', 'kv:{"scales":1}'], 'there is no option "scales" .*; did you mean "scale"'],
@@ -219,7 +219,7 @@ t.test('several seeds and policies: a row for each policy, with intervals, and C
   const load = ['--rate', '20', '--requests', '40', '--output-len', '8', '--seed', '5']
   const named = ['--policy', 'chunked+fcfs', '--policy', 'chunked+sjf']
   const { stdout } = await run([...load, ...named, '--seeds', '3', '--csv', csv])
-  t.match(stdout, /│ chunked\+fcfs +│ +40.0 │ +0 │ +[\d.,]+ \([\d.,]+ to [\d.,]+\) │/)
+  t.match(stdout, /│ chunked\+fcfs +│ +40 │ +0 │ +[\d.,]+ \([\d.,]+ to [\d.,]+\) │/)
   const [head = '', ...rows] = (await readFile(csv, 'utf8')).trim().split('\n')
   t.match(head, /^policy,options,seed,ok,failed,output tokens\/s,/)
   t.same(
@@ -383,7 +383,7 @@ t.test('a recording is replayed, the same to the byte', async (t) => {
     ['few.json', /few\.json: has 5 steps, too few.*--cost/],
     ['none.json', /none\.json: has no request that was taken in/],
     ['next.json', /next\.json: schema: .*1/],
-    ['missing.json', /cannot be read/],
+    ['missing.json', /missing\.json: there is no such file/],
   ]
   for (const [name, message] of wrong) {
     const asked = run(['--replay', join(folder, name)])

@@ -23,6 +23,10 @@ function configure(t: Test) {
   return { folder, seen, config, text: JSON.stringify({ plugins, engine: { backend: 'ngram' } }) }
 }
 
+interface Compared {
+  readonly summary: { readonly ttftMs: { readonly p50: number } }
+}
+
 async function serve(t: Test, args: readonly string[]) {
   const child = start(t, ['serve', '--port', '0', '--gpu', 'off', ...args])
   const errors = text(child.stderr)
@@ -138,10 +142,18 @@ t.test('cllm plugin new writes plug-ins that pass cllm plugin test', async (t) =
   for (const kind of ['order', 'batching', 'router', 'protocol']) {
     const made = await inside(['plugin', 'new', kind, join(folder, `my-${kind}`)])
     t.match(made, { code: 0, stdout: /my-\w+\.js: a plug-in that works/ })
+    const [, command] = /cllm (simulate .*)/.exec(made.stdout) ?? []
+    if (command === undefined || kind === 'router') continue
+    const { stdout } = await inside([...command.split(' '), '--requests', '40', '--json'])
+    const [own, other] = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Compared)
+    t.not(own?.summary.ttftMs.p50, other?.summary.ttftMs.p50, `${kind}: it makes a difference`)
   }
   t.match(await inside(['plugin', 'new', 'router', join(folder, 'my-router')]), {
     code: 2,
-    stderr: /my-router cannot be made: EEXIST/,
+    stderr: /my-router cannot be made: it is there already/,
   })
   for (const kind of ['order', 'protocol']) {
     const { said, code } = await test(kind, '1')
