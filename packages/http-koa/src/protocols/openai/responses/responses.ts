@@ -147,8 +147,8 @@ export async function answerAgain(
   openAi: OpenAiContext,
   { fields = {}, ...lost }: Kept<ResponseObject>,
 ): Promise<void> {
-  // JSON has no infinite numbers: they are what was left out.
-  const given = Object.entries(fields).filter(([, value]) => value !== null)
+  // JSON has no infinite numbers: null is no limit. A client's own nulls are left out before.
+  const given = Object.entries(fields).map(([name, value]) => [name, value ?? Infinity])
   const own = { ...call, fields: Object.fromEntries(given) } as ResponsesCall
   const kept = openAi.kept!
   if (given.length === 0) {

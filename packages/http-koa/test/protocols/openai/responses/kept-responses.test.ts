@@ -25,6 +25,7 @@ interface Kept extends Partial<StateFolderOptions> {
   readonly keys?: readonly string[]
   /** Steps take 10 ms of the server's clock. */
   readonly isSlow?: boolean
+  readonly defaults?: object
   /** In place of writing: none is written where it says false. */
   readonly beforeWrite?: (data: string) => Promise<boolean>
 }
@@ -36,7 +37,7 @@ const compute = async (clock: SimulatedClock, isDone: () => boolean | Promise<bo
     return await isDone()
   })
 
-async function start(t: Test, { keys, isSlow = false, beforeWrite, ...more }: Kept = {}) {
+async function start(t: Test, { keys, isSlow = false, defaults, beforeWrite, ...more }: Kept = {}) {
   const own = await mkdtemp(join(tmpdir(), 'cllm-responses-'))
   // What a closed server has begun may still be written.
   t.teardown(() => rm(own, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
@@ -56,7 +57,7 @@ async function start(t: Test, { keys, isSlow = false, beforeWrite, ...more }: Ke
     (keys ?? []).map((name) => ({ name, tenant: 'all', role: 'admin', hash: hashKey(name) })),
   )
   const server = await serve({
-    protocols: [openAiProtocol({ responses })],
+    protocols: [openAiProtocol({ responses, ...(defaults && { defaults }) })],
     backend: { script, contextSize: 1024, ...(isSlow && { stepMs: () => 10 }) },
     ...(keys && { transport: { security: { keys: ring } } }),
   })
@@ -277,14 +278,16 @@ t.test('a server computes what another one computed in the background at its end
   void before.client.close().then(() => (isClosed = true))
   await compute(before.time, () => isClosed)
 
-  const { ask, get, client } = await start(t, { folder: before.folder })
+  const defaults = { maxTokens: 1 }
+  const { ask, get, client } = await start(t, { folder: before.folder, defaults })
   const of = async ({ id }: { id: string }) => (await ask('GET', `${path}/${id}`)).json
   t.match(await ask('POST', `${path}/${stopped.id}/cancel`), { json: { status: 'cancelled' } })
   t.match(await of(stopped), { status: 'cancelled' })
   t.match(await ask('POST', path, { input: 'two', previous_response_id: lost.id }), { status: 400 })
   const { created_at } = lost
   for (const json of await Promise.all([of(lost), of(lost)])) t.match(json, { created_at })
-  await until(async () => (await of(lost))['status'] === 'completed')
+  await until(async () => (await of(lost))['status'] !== 'in_progress')
+  t.match(await of(lost), { status: 'completed' }, 'no limit still, whatever the default is')
   t.equal((await client.statistics()).requests.done, 1, 'computed once')
   t.match(await of(lost), { created_at, metadata: { a: 'b' }, output: said('first') })
   const events = await eventsOf(await get(`${path}/${left.id}?stream=true`))
