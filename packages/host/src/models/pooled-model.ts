@@ -184,10 +184,12 @@ export class PooledModel {
     if (statistics === undefined || this.loaded !== loaded) return
     const { slots, prefillMs, prefillTokens, cache } = statistics
     const tokens = slots.reduce((sum, slot) => sum + slot.tokens, 0)
-    const computeMs = prefillMs / Math.max(1, prefillTokens)
-    // What its slots hold is saved where there are files.
+    const computeMs = (tokens * prefillMs) / Math.max(1, prefillTokens)
+    // What its slots hold is saved where there are files, be they in memory. Reading is taken for as long as its load
+    // until it is known.
     const { loadMs = Infinity, hitTokens = 0 } = cache?.disk ?? {}
-    this.lostMs = tokens * Math.min(computeMs, loadMs / Math.max(1, hitTokens))
+    const readMs = hitTokens > 0 ? (tokens * loadMs) / hitTokens : cache?.disk && this.loadMs
+    this.lostMs = Math.min(computeMs, readMs ?? Infinity)
   }
 
   /** Takes what a new engine says of itself, and gives it the policy that was set. */
