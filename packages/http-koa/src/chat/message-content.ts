@@ -64,7 +64,7 @@ function partOf(part: unknown, field: string): ContentPart {
     detail,
   }: JsonObject = isObject(part) ? part : {}
   if (typeof text === 'string' && isTextType(type)) return text
-  const media = mediaTypes[String(type)]
+  const media = mediaTypes.get(type)
   if (media !== undefined) {
     const [file, asked, at] = isObject(given)
       ? [given['data'] ?? given['url'], given['detail'], `${field}.${String(type)}`]
@@ -80,12 +80,12 @@ function partOf(part: unknown, field: string): ContentPart {
 const isTextType = (type: unknown): boolean =>
   type === 'text' || type === 'input_text' || type === 'output_text' || type === 'refusal'
 
-const mediaTypes: Readonly<Record<string, MediaType>> = {
-  image_url: 'image',
-  input_image: 'image',
-  input_audio: 'audio',
-  audio_url: 'audio',
-}
+const mediaTypes: ReadonlyMap<unknown, MediaType> = new Map([
+  ['image_url', 'image'],
+  ['input_image', 'image'],
+  ['input_audio', 'audio'],
+  ['audio_url', 'audio'],
+])
 
 const details = ['auto', 'low', 'high', 'original']
 

@@ -51,9 +51,8 @@ export function checkTokens(field: string, tokens: readonly TokenId[], tokenizer
   const at = tokens.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= size)
   if (at === -1) return
   const expected = `token ids from 0 to ${size - 1}`
-  const received = String(tokens[at])
-  const message = `${field}: expected ${expected}, instead got ${received}`
-  throw new CllmError('invalid_token', message, { details: { field, expected, received } })
+  const { message, details } = invalidField(field, expected, tokens[at])
+  throw new CllmError('invalid_token', message, { details })
 }
 
 /** What each plain field of a request may be. */

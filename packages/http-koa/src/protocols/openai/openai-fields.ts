@@ -8,7 +8,7 @@ import {
   samplersLeftOut,
   usualFields,
 } from '../../fields/generation-fields.js'
-import { anyStop, boolean, integer, largest, list, seed } from '../../fields/fields.js'
+import { anyStop, boolean, integer, largest, seed } from '../../fields/fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 import { unsupported } from '../../request/refusals.js'
@@ -24,25 +24,25 @@ export const maxTokensField = integer(-1, largest)
   .refine((count) => count !== 0, { error: '-1 or an integer from 1' })
   .pipe(anyTokensField)
 
-/** Fields of vLLM that change an answer and cannot be kept to here, so that none is ignored. */
-const vllmFields = {
-  min_tokens: integer(0, largest).optional(),
-  stop_token_ids: list(integer(0, largest), 'token ids').optional(),
-  include_stop_str_in_output: boolean.optional(),
-  prompt_logprobs: integer(-1, largest).optional(),
-  truncate_prompt_tokens: integer(-1, largest).optional(),
-  return_token_ids: boolean.optional(),
-}
-
-/** Why each of them is refused where it would change the answer. */
-const whyNot: Readonly<Record<keyof typeof vllmFields, string>> = {
+/** Why fields of vLLM are refused that change an answer and cannot be kept to here, so that none is ignored. */
+const whyNot = {
   min_tokens: 'not kept to; ignore_eos goes on to max_tokens',
   stop_token_ids: 'name texts in stop',
   include_stop_str_in_output: 'an answer ends before its stop text',
   return_token_ids: '/tokenize has the tokens of a text',
   prompt_logprobs: '/v1/completions has them with echo and logprobs',
   truncate_prompt_tokens: 'send the part of the prompt that is to be read',
+  bad_words: 'logit_bias makes tokens unlikely',
+  allowed_token_ids: 'a grammar, or guided_regex, keeps an answer to a form',
+  use_beam_search: 'answers are drawn; best_of has the likeliest of several',
+  prompt_embeds: 'prompts are texts or token ids',
+  chat_template: 'set by --chat-template; chat_template_kwargs are its variables',
+  documents: 'put them into a message',
 }
+
+const vllmFields = Object.fromEntries(
+  Object.keys(whyNot).map((name) => [name, z.unknown().optional()]),
+) as { readonly [Name in keyof typeof whyNot]: z.ZodOptional<z.ZodUnknown> }
 
 /** The fields that chat and text completions share: OpenAI's, then those of other local servers. */
 export const sharedFields = {
@@ -84,12 +84,12 @@ export async function sharedSettings(
   client: EngineClient,
 ): Promise<RequestSettings> {
   const { stop, logit_bias: bias, samplers } = fields
-  for (const [name, why] of Object.entries(whyNot) as [keyof typeof vllmFields, string][]) {
+  for (const [name, why] of Object.entries(whyNot) as [keyof typeof whyNot, string][]) {
     const value = fields[name]
     const isEmpty = Array.isArray(value) && value.length === 0
     // values that mean "no" pass
-    const isNo = value === undefined || value === false || isEmpty
-    if (!isNo && !(name === 'min_tokens' && value === 0)) throw unsupported(name, why)
+    if (value === undefined || value === false || isEmpty) continue
+    if (name !== 'min_tokens' || value !== 0) throw unsupported(name, why)
   }
   return {
     ...commonSettings(fields),

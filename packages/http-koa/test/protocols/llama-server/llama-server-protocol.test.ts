@@ -232,6 +232,7 @@ testEach('the routes of llama-server', async (t) => {
     ['/tokenize', { content: 5 }, /content: expected a string/],
     ['/tokenize', {}, /Missing required field: content/],
     ['/detokenize', { tokens: [100_000] }, /./],
+    ['/detokenize', { tokens: [{ toString: null }] }, /instead got \{"toString":null\}/],
     ['/apply-template', { messages: [] }, /messages/],
   ]
   for (const [path, body, message] of cases) {
