@@ -106,10 +106,9 @@ const ofChoice = (texts: readonly string[]): OutputConstraint => ({
   grammar: `root ::= ${texts.map(literal).join(' | ')}`,
 })
 
-const escapes: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t' }
-
+/** Its signs of control are escaped, too: a grammar has no NUL, and ends a line where a text would. */
 const literal = (text: string): string =>
-  `"${text.replaceAll(/["\\]/g, String.raw`\$&`).replaceAll(/[\n\r\t]/g, (sign) => escapes[sign]!)}"`
+  `"${text.replaceAll(/["\\\p{Cc}]/gu, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`)}"`
 
 /**
  * What `response_format` asks for. llama-server's clients put the schema beside `json_object`, those of
