@@ -28,13 +28,13 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
       const files = (await store.list('files')).filter(maySee).map(({ object }) => object)
       const wanted = files.filter((file) => purpose === undefined || file.purpose === purpose)
       const listed = pageOf(order === 'asc' ? wanted.toReversed() : wanted, page)
-      return isAnthropic(call) ? { ...listed, data: listed.data.map(anthropicForm) } : listed
+      return { ...listed, data: listed.data.map((file) => shownTo(call, file)) }
     },
     { query: querySchema },
   ),
   get('/v1/files/:id', 'user', 'One file, without its content', async (call, { store }) => {
     const { object } = await find(store, 'files', call.params['id'] ?? '')
-    return isAnthropic(call) ? anthropicForm(object) : object
+    return shownTo(call, object)
   }),
   get(
     '/v1/files/:id/content',
@@ -50,10 +50,8 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
     { answers: ['application/jsonl'] },
   ),
   del('/v1/files/:id', 'user', 'Delete a file', async (call, { store }) => {
-    const { object } = await find(store, 'files', call.params['id'] ?? '')
-    const { id } = object
-    const batches = await store.list('batches')
-    const user = batches.find(
+    const { id } = (await find(store, 'files', call.params['id'] ?? '')).object
+    const user = (await store.list('batches')).find(
       ({ object: batch }) => batch.input_file_id === id && isUnderWay(batch),
     )
     if (user !== undefined) {
@@ -65,16 +63,19 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
   }),
 ]
 
-/** A file as Anthropic's clients read it. */
-const anthropicForm = ({ id, bytes, created_at, filename }: FileObject) => ({
-  type: 'file',
-  id,
-  filename,
-  mime_type: 'application/jsonl',
-  size_bytes: bytes,
-  created_at: timeOf(created_at),
-  downloadable: true,
-})
+/** A file as Anthropic's clients read it, or OpenAI's, which wait for its status. */
+function shownTo(call: Call, file: FileObject): object {
+  if (!isAnthropic(call)) return { ...file, status: 'processed' }
+  return {
+    type: 'file',
+    id: file.id,
+    filename: file.filename,
+    mime_type: 'application/jsonl',
+    size_bytes: file.bytes,
+    created_at: timeOf(file.created_at),
+    downloadable: true,
+  }
+}
 
 async function upload(call: Call, { store, fileLimitBytes }: BatchesContext): Promise<Answer> {
   const form = await readForm(call, fileLimitBytes)
@@ -87,5 +88,5 @@ async function upload(call: Call, { store, fileLimitBytes }: BatchesContext): Pr
   const content = new Uint8Array(await file.arrayBuffer())
   const object = newFile(call, file.name.slice(0, 256), content)
   await store.create({ ...askingOwner(), object }, content)
-  return object
+  return shownTo(call, object)
 }

@@ -7,7 +7,7 @@ import { Reply } from '../../routes/reply.js'
 import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
 import { del, get, post, type Route } from '../../routes/route.js'
 import { anthropicErrorBody, anthropicErrors } from '../anthropic/anthropic-error.js'
-import { askingOwner, type BatchesContext, find, maySee, placeOf } from './batches-context.js'
+import { askingOwner, type BatchesContext, maySee, placeOf } from './batches-context.js'
 import {
   type BatchObject,
   isUnderWay,
@@ -222,7 +222,7 @@ const isOfMessages = ({ object }: Kept<BatchObject>): boolean =>
 /** @throws `not_found` */
 async function found({ params }: Call, store: BatchStore): Promise<Kept<BatchObject>> {
   const { id = '' } = params
-  const kept = await find(store, 'batches', ownId(id))
-  if (isOfMessages(kept)) return kept
+  const kept = await store.get('batches', ownId(id))
+  if (kept !== undefined && maySee(kept) && isOfMessages(kept)) return kept
   throw new CllmError('not_found', `There is no batch "${id.slice(0, 64)}"`)
 }

@@ -112,7 +112,12 @@ testEach('a batch answers each line as a request would be', async (t) => {
   ).json()) as {
     id: string
   }
-  t.match(uploaded, { object: 'file', purpose: 'batch', filename: 'lines.jsonl' })
+  t.match(uploaded, {
+    object: 'file',
+    purpose: 'batch',
+    filename: 'lines.jsonl',
+    status: 'processed',
+  })
   const batch = await mine.create(uploaded.id)
   t.match(batch, { object: 'batch', status: 'validating', endpoint })
   const done = await mine.ended(batch.id)
