@@ -1,7 +1,6 @@
 import type { Logger } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import type { Middleware } from 'koa'
-import { AsyncLocalStorage } from 'node:async_hooks'
 import { Readable } from 'node:stream'
 import { type RequestObserver, unwatched } from '../engines/request-observer.js'
 import type { KoaState, TransportServices } from '../routes/koa-context.js'
@@ -23,16 +22,14 @@ interface Figures {
   finish?: string
 }
 
-/** The request that is answered: of several at once with one id, each is its own. */
-const answered = new AsyncLocalStorage<{ id: string; began: number; figures: Figures }>()
+/** The requests whose answers are not over, by their ids, which the engine's requests have from them. */
+export type OpenRequests = Map<string, { readonly began: number; readonly figures: Figures }>
 
 /** Notes what requests generate. Of several answers to one request it notes nothing: there is no one figure. */
-export const figuresObserver: RequestObserver = {
-  onSubmit({ model, request: { id, sample } }) {
-    const request = answered.getStore()
-    // What it has computed later has an id of its own.
-    if (request === undefined || request.id !== id || sample !== undefined) return unwatched
-    const { began, figures } = request
+export const noteFigures = (open: OpenRequests): RequestObserver => ({
+  onSubmit({ model, request: { id = '', sample } }) {
+    const { began, figures } = open.get(id) ?? {}
+    if (figures === undefined || sample !== undefined) return unwatched
     figures.model = model
     let [first, last] = [0, 0]
     return {
@@ -43,7 +40,7 @@ export const figuresObserver: RequestObserver = {
           figures.cachedTokens ??= event.usage.cachedTokens
         }
         if (event.type !== 'token') return
-        figures.ttftMs ??= tenth(now - began)
+        figures.ttftMs ??= tenth(now - began!)
         figures.generatedTokens = (figures.generatedTokens ?? 0) + 1
         first ||= now
         last = now
@@ -56,7 +53,7 @@ export const figuresObserver: RequestObserver = {
       },
     }
   },
-}
+})
 
 /** As exact as anybody reads it. */
 const tenth = (value: number): number => Math.round(value * 10) / 10
@@ -77,6 +74,7 @@ export function beginRequest(
   services: TransportServices,
   table: RouteTable,
   connections: OpenConnections,
+  open: OpenRequests,
 ): Middleware<KoaState> {
   const { bodies, clock, random, stallMs } = services
   return async (ctx, next) => {
@@ -94,10 +92,12 @@ export function beginRequest(
     state.bodyBytes = 0
     const began = clock.now()
     const figures: Figures = {}
+    open.set(id, { began, figures })
     connections.begin(req.socket, res)
     res.once('close', () => {
       connections.end(req.socket, res)
       bodies.release(state.bodyBytes)
+      open.delete(id)
       const level = state.match.routes[0]?.route.isQuiet === true ? 'debug' : 'info'
       const { method, path } = ctx
       const fields = {
@@ -113,7 +113,7 @@ export function beginRequest(
       services.logger[level](fields, 'request')
       state.left.abort(state.cutReason)
     })
-    await answered.run({ id, began, figures }, next)
+    await next()
     // A whole answer is sent from now on; a stream may have nothing to send for as long.
     if (ctx.respond !== false && !(ctx.body instanceof Readable)) res.setTimeout(stallMs)
   }

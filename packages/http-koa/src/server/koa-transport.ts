@@ -23,7 +23,7 @@ import { needsAdmin, requestScope } from '../security/authenticate.js'
 import { MediaFetcher, type MediaUrlOptions } from '../security/media-fetcher.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 import { ResumableStreams } from '../stream/resumable-streams.js'
-import { beginRequest, figuresObserver } from './begin-request.js'
+import { beginRequest, noteFigures, type OpenRequests } from './begin-request.js'
 import {
   type ConnectionOptions,
   createHttpServer,
@@ -98,6 +98,7 @@ export class KoaTransport implements Transport {
     const security = secure(options.security ?? {}, context, this.#hosts)
     const { access, observers } = security
     const surroundings = { ...context, ...(access && { access }) }
+    const open: OpenRequests = new Map()
     const { mediaUrls } = options
     const fetcher = mediaUrls && new MediaFetcher(mediaUrls, context.clock)
     const shown = withMediaUrls(context.directory, this.#services.bodies, fetcher)
@@ -107,7 +108,7 @@ export class KoaTransport implements Transport {
       observers: [
         ...observers,
         ...protocols.flatMap((protocol) => protocol.observe?.(surroundings) ?? []),
-        figuresObserver,
+        noteFigures(open),
       ].toReversed(),
       isGuarded: access !== undefined,
     })
@@ -120,7 +121,7 @@ export class KoaTransport implements Transport {
     this.#connections = new OpenConnections(this.#server)
     const table = new RouteTable(protocols)
     refuseBadHttp(this.#server, this.#connections, table, context.logger)
-    const begin = beginRequest(this.#services, table, this.#connections)
+    const begin = beginRequest(this.#services, table, this.#connections, open)
     const app = this.#createApp([begin, handleErrors], security.middleware, options.isReady)
     for (const protocol of protocols) {
       if (protocol.within === undefined) continue

@@ -316,20 +316,6 @@ t.test('a line per request: no body, no query, no key', async (t) => {
   t.notMatch(JSON.stringify(shown), 'the-key')
 })
 
-t.test('two requests at once with one id have each their own figures', async (t) => {
-  const server = await serve()
-  t.teardown(server.close)
-  const whole = rawPost('/generate', { prompt: 'a', max_tokens: 1 }, 'X-Request-Id: same\r\n')
-  const first = await rawRequest(server.port, whole.slice(0, -9))
-  // It has come by then, and its body is waited for.
-  await (await server.get('/v1/models')).text()
-  await (await server.get('/health', { headers: { 'X-Request-Id': 'same' } })).text()
-  first.socket.end(whole.slice(-9))
-  await until(() => first.closed)
-  const lines = server.log.filter(({ message }) => message === 'request')
-  t.match(lines.at(-1)?.fields, { requestId: 'same', path: '/generate', generatedTokens: 1 })
-})
-
 t.test('what is no HTTP, too long or too slow is refused in the words of its path', async (t) => {
   const protocols = [nativeProtocol(), openAiProtocol()]
   const server = await serve({ protocols, transport: { headerLimitBytes: 2048 } })
