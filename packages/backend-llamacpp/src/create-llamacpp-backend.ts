@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
-import { type Backend, CllmError, type Logger } from '@cllm/core'
+import { type Backend, CllmError, type Logger, messageOf } from '@cllm/core'
 import {
   type CheckedLlamaCppOptions,
   checkLlamaCppOptions,
@@ -108,7 +108,7 @@ function contextSizeOf(
 
 function loadFailure(cause: unknown, path: string): CllmError {
   if (CllmError.isInstance(cause)) return cause
-  const message = cause instanceof Error ? cause.message : String(cause)
+  const message = messageOf(cause)
   // node-llama-cpp's, which is not loaded for this
   if (cause instanceof Error && cause.constructor.name === 'InsufficientMemoryError') {
     return new CllmError('insufficient_memory', `${path} cannot be loaded: ${message}`, { cause })

@@ -10,6 +10,7 @@ import {
   type SamplingParams,
   type SlotId,
   type StepOutput,
+  type StepRecord,
   type StepResult,
   type TokenId,
   type Tokenizer,
@@ -24,14 +25,10 @@ import { SimulatedEncoder, type SimulatedEncodes } from './simulated-encoder.js'
 import { callToken, expected } from './prompt-ids.js'
 
 /** The size of a simulated backend. */
-export interface SimulatedLimits {
-  readonly slots: number
-  /** Tokens per slot. */
-  readonly contextSize: number
-  /** Tokens per step. */
-  readonly batchSize: number
-  /** Tokens that all slots hold together; default: `contextSize` for each. */
-  readonly kvTokens?: number
+export interface SimulatedLimits extends Pick<
+  BackendLimits,
+  'slots' | 'contextSize' | 'batchSize' | 'kvTokens'
+> {
   /**
    * How likely each token of an answer is the expected one, 0 to 1, which drafts guess. Default: there
    * are no drafts.
@@ -44,14 +41,10 @@ export interface SimulatedLimits {
 }
 
 /** A step as it ran. */
-export interface SimulatedStep {
-  readonly startedAt: number
-  readonly durationMs: number
-  readonly prefillTokens: number
-  readonly decodeSequences: number
-  /** Tokens of drafts that were verified. */
-  readonly draftTokens: number
-}
+export type SimulatedStep = Pick<
+  StepRecord,
+  'startedAt' | 'durationMs' | 'prefillTokens' | 'decodeSequences' | 'draftTokens'
+>
 
 /** Token ids of prompts are 30-bit numbers. */
 const vocabularySize = 2 ** 30

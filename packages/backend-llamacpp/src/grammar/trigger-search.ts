@@ -1,6 +1,6 @@
 import type { TokenId } from '@cllm/core'
 import type { AST } from '@eslint-community/regexpp'
-import { parsePattern, PatternProblem } from './pattern/parse-pattern.js'
+import { parsePattern, unlessProblem } from './pattern/parse-pattern.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
 /** Where a grammar begins. */
@@ -92,13 +92,9 @@ function triggerEnding(pattern: string): string {
 }
 
 function elementsOf(pattern: string): readonly AST.Element[] {
-  try {
-    const { alternatives } = parsePattern(pattern)
-    return alternatives.length === 1 ? alternatives[0]!.elements : []
-  } catch (error) {
-    if (error instanceof PatternProblem) return [] // Valid without the flag u.
-    throw error
-  }
+  const parse = () => parsePattern(pattern).alternatives
+  const [only, other] = unlessProblem(parse, () => []) // Valid without the flag u.
+  return only === undefined || other !== undefined ? [] : only.elements
 }
 
 function literalEnd(elements: readonly AST.Element[]): string {

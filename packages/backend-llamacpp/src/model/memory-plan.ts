@@ -1,9 +1,10 @@
-import { CllmError } from '@cllm/core'
+import { type BackendLimits, CllmError } from '@cllm/core'
 import type { LlamaCppDependencies } from '../llamacpp-options.js'
-import { kvCacheFormats, type KvCacheType } from './kv-cache-type.js'
+import { kvCacheFormats } from './kv-cache-type.js'
 import type { ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
 import type { FreeMemory, LlamaRuntime } from '../native/native.js'
+import type { NativeContextOptions } from '../native/native-context.js'
 
 /** llama.cpp rounds the cells of a slot up to a multiple of this. */
 const cellPadding = 256
@@ -21,19 +22,10 @@ export interface MemoryPlan {
 }
 
 /** The settings that determine the memory, besides the model. */
-export interface MemorySettings {
-  readonly slots: number
-  readonly contextSize: number
-  /** Tokens of all slots together; default: `contextSize` for each. */
-  readonly kvTokens?: number
-  readonly batchSize: number
-  /** Tokens that are computed at once; default: `batchSize`. */
-  readonly ubatchSize?: number
-  /** Logits that one forward pass can give out; default: of each token. */
-  readonly outputs?: number
-  readonly kvCacheType: KvCacheType
-  readonly flashAttention: boolean | 'auto'
-}
+export interface MemorySettings
+  extends
+    Pick<BackendLimits, 'slots' | 'contextSize' | 'kvTokens' | 'batchSize' | 'outputs'>,
+    Pick<NativeContextOptions, 'ubatchSize' | 'kvCacheType' | 'flashAttention'> {}
 
 /** Cells of a slot for `contextSize` tokens. */
 export function paddedContext(contextSize: number): number {

@@ -1,15 +1,13 @@
 import { stat } from 'node:fs/promises'
-import { CllmError, type SamplingParams, samplingRows } from '@cllm/core'
+import { CllmError, type ModelInfo, type SamplingParams, samplingRows } from '@cllm/core'
 import { type GgufHead, partsOf, quantizationOf, readGgufFile } from '../native/gguf/gguf-file.js'
 import type { NativeModel } from '../native/native-model.js'
 
 /** A model's metadata from its GGUF file, read without loading the weights. */
-export interface ModelShape {
-  readonly architecture: string
-  /** Such as `Q4_K_M`; `unknown` when the file does not say. */
-  readonly quantization: string
-  readonly trainingContext: number
-  readonly vocabularySize: number
+export interface ModelShape extends Pick<
+  ModelInfo,
+  'architecture' | 'quantization' | 'trainingContext' | 'vocabularySize' | 'sizeBytes' | 'sampling'
+> {
   readonly layers: number
   readonly hiddenSize: number
   readonly feedForwardSize: number
@@ -32,10 +30,6 @@ export interface ModelShape {
   /** Whether it says how well two texts fit, in place of a vector. */
   readonly comparesTexts: boolean
   readonly rmsNormEpsilon: number | undefined
-  /** The file, which is little more than the weights, in bytes. */
-  readonly sizeBytes: number
-  /** What its authors recommend (`general.sampling.…`); absent: nothing. */
-  readonly sampling?: Partial<SamplingParams>
 }
 
 type Fields = Readonly<Record<string, unknown>>
@@ -57,7 +51,7 @@ export async function readModelShape(path: string): Promise<ModelShape> {
 }
 
 /** `LLAMA_POOLING_TYPE_RANK`. */
-const rankPooling = 4
+export const rankPooling = 4
 
 function shapeOf(file: GgufHead, path: string, sizeBytes: number): ModelShape {
   const { metadata } = file

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { type Logger, silentLogger } from '@cllm/core'
+import { type Logger, silentLogger, messageOf } from '@cllm/core'
 import { entryOf } from '../entry-of.js'
 import { addonDoor } from './addon/addon-door.js'
 import type { FfiDoor } from './ffi/ffi-door.js'
@@ -79,7 +79,7 @@ async function openFfiDoor(runtime: OpenedLlama, library?: string): Promise<Nati
     const { ffiDoor } = await import('./ffi/ffi-door.js')
     door = ffiDoor(logger, library)
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     logger.warn(
       { reason },
       `llama.cpp's C API cannot be used (${reason}): running on node-llama-cpp's addon, which is slower`,

@@ -6,6 +6,8 @@ import {
   type Logger,
   mediaPlace,
   type TokenId,
+  messageOf,
+  attempt,
 } from '@cllm/core'
 import { Template } from '@huggingface/jinja'
 import type { JinjaTemplate } from '../native/native.js'
@@ -181,12 +183,9 @@ export class ChatTemplate {
       { role: 'system', content: probe },
       { role: 'user', content: 'Hello' },
     ]
-    try {
-      this.#losesSystem = !this.#template.render({ messages }).includes(probe)
-    } catch {
-      this.#losesSystem = false // it is found out with each conversation
-    }
-    return this.#losesSystem
+    // Where it cannot be rendered, it is found out with each conversation.
+    const text = attempt(() => this.#template.render({ messages }), probe)
+    return (this.#losesSystem = !text.includes(probe))
   }
 }
 
@@ -273,6 +272,3 @@ function compileOwn(
   logger.warn({ template: 'chatml' }, `the model ${reason}: using ChatML for conversations`)
   return { source: chatMl, template: compileTemplate(chatMl) }
 }
-
-const messageOf = (value: unknown): string =>
-  value instanceof Error ? value.message : String(value)

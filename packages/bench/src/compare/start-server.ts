@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { createServer, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { CllmError } from '@cllm/core'
+import { CllmError, attempt } from '@cllm/core'
 
 /** A server started for a measurement. */
 export interface StartedServer {
@@ -122,9 +122,6 @@ export function killTree(
     run('taskkill', ['/pid', String(pid), '/t', '/f'])
     return
   }
-  try {
-    kill(-pid, signal)
-  } catch {
-    // It has ended.
-  }
+  // It has ended.
+  attempt(() => kill(-pid, signal))
 }

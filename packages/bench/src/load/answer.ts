@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import type { Api } from '../apis/apis.js'
 import type { RequestFailure, Usage } from '../metrics/run-record.js'
 import { createParser } from 'eventsource-parser'
@@ -50,12 +51,8 @@ export class Answer {
 
 /** The value if it is an object, otherwise an empty object. */
 function parse(data: string): Readonly<Record<string, unknown>> {
-  try {
-    const value: unknown = JSON.parse(data)
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
-  } catch {
-    return {}
-  }
+  const value: unknown = attempt(() => JSON.parse(data))
+  return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
 }
 
 /**

@@ -1,8 +1,11 @@
-import type { LoadShape } from '../load/load-options.js'
-import type { FleetOptions, SimulatedEncodes, SimulatedLimits } from '@cllm/simulation'
+import type {
+  FleetOptions,
+  SimulatedEncodes,
+  SimulatedLimits,
+  SimulationReport,
+} from '@cllm/simulation'
 import type { RunRecord } from '../metrics/run-record.js'
-import type { Summary } from '../metrics/summarize.js'
-import type { schemaVersion } from '../report/run-result.js'
+import type { RunResult } from '../report/run-result.js'
 import type { StepBucket } from '../report/step-history.js'
 
 /** What was simulated, apart from the policy. */
@@ -37,29 +40,17 @@ export interface FleetSetup extends Required<
 }
 
 /** One policy's simulation: what `cllm simulate --json` prints as a line. */
-export interface SimulationResult extends SimulatedSetup {
-  readonly schema: typeof schemaVersion
+export interface SimulationResult
+  extends
+    SimulatedSetup,
+    Omit<SimulationReport, 'results' | 'prefillTokens'>,
+    Pick<RunResult, 'schema' | 'load' | 'dataset' | 'seed' | 'summary' | 'warnings'> {
   readonly kind: 'simulation'
   readonly policy: string
   readonly policyOptions: Readonly<Record<string, unknown>>
-  readonly load: LoadShape
-  readonly dataset: string
   readonly requests: number
-  readonly seed: number
-  readonly summary: Summary
-  readonly steps: number
-  /** How often a request lost its slot. */
-  readonly preemptions: number
-  /** How often a model left memory for another one. */
-  readonly swaps?: number
-  /** Tokens of drafts that were verified, and those of them that were right. */
-  readonly draftTokens: number
-  readonly acceptedTokens: number
-  /** Share of the simulated time in which the machines computed. */
-  readonly utilization: number
   /** Failures by their error's code. */
   readonly failures: Readonly<Record<string, string>>
-  readonly warnings: readonly string[]
   /** How long the simulation really took. */
   readonly wall_ms: number
 }

@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 
@@ -12,7 +13,8 @@ export function availableCores(
   cores = availableParallelism(),
   read: (file: string) => string = (file) => readFileSync(file, 'utf8'),
 ): number {
-  const quota = tryRead(() => ratio(read(`${cgroup}/cpu.max`))) ?? tryRead(() => version1(read))
+  // Only Linux has these files.
+  const quota = attempt(() => ratio(read(`${cgroup}/cpu.max`))) ?? attempt(() => version1(read))
   return quota !== undefined && quota > 0 ? Math.min(cores, Math.ceil(quota)) : cores
 }
 
@@ -25,15 +27,6 @@ function version1(read: (file: string) => string): number {
 function ratio(text: string): number {
   const [quota, period] = text.trim().split(/\s+/).map(Number)
   return quota! / period!
-}
-
-/** Only Linux has these files. */
-function tryRead(value: () => number): number | undefined {
-  try {
-    return value()
-  } catch {
-    return undefined
-  }
 }
 
 /**

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { cpus } from 'node:os'
 import { chooseBuild, type Machine, readBuilds } from '@cllm/backend-llamacpp/native-build'
-import { type Logger, silentLogger } from '@cllm/core'
+import { type Logger, silentLogger, attempt } from '@cllm/core'
 import { gpuFolder, nativeFolder } from '../models/cache-folder.js'
 
 const cpuInfo = '/proc/cpuinfo'
@@ -13,7 +13,7 @@ export function thisMachine(
 ): Machine {
   const { platform, arch } = process
   const cpu = cpus()[0]?.model.trim() ?? 'unknown'
-  return { platform, arch, cpu, features: featuresIn(tryRead(read)) }
+  return { platform, arch, cpu, features: featuresIn(attempt(() => read(cpuInfo), '')) }
 }
 
 /** What `cllm native build` has built and `cllm gpu add` has fetched. */
@@ -65,19 +65,7 @@ export function packagedLibrary(
   resolve: (name: string) => string = createRequire(import.meta.url).resolve,
 ): string | undefined {
   if (arch === 'x64' && !instructions.every((name) => features.includes(name))) return undefined
-  try {
-    return resolve(`@cllm/media-${platform}-${arch}`)
-  } catch {
-    return undefined
-  }
-}
-
-function tryRead(read: (file: string) => string): string {
-  try {
-    return read(cpuInfo)
-  } catch {
-    return '' // another operating system, or a container without it
-  }
+  return attempt(() => resolve(`@cllm/media-${platform}-${arch}`))
 }
 
 /** The instructions of the first core, such as `avx2`, as Linux lists them. */

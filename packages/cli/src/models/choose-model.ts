@@ -8,20 +8,17 @@ import { availableMemory } from '../engine/memory/available-memory.js'
 import { llamaCpp } from '../engine/engine-settings.js'
 import { backendNameOf } from '../engine/to-engine-settings.js'
 import { exists } from './fetch/check-file.js'
+import type { FetchOptions } from './fetch/fetch-progress.js'
 import { askHub, hubEndpoint } from './fetch/published-hash.js'
 import { modelsFolder } from './cache-folder.js'
 
 /** What a choice depends on. */
-export interface ChoiceOptions {
-  /** `HF_ENDPOINT` names a mirror of Hugging Face. */
-  readonly env: NodeJS.ProcessEnv
-  readonly cacheFolder: string
+export interface ChoiceOptions extends Pick<FetchOptions, 'env' | 'cacheFolder' | 'signal'> {
   /** Memory for the model and its slots, in bytes. */
   readonly available: number
   readonly slots: number
   /** Tokens per slot; undefined: as the engine chooses it. */
   readonly contextSize: number | undefined
-  readonly signal: AbortSignal
   /** How long Hugging Face may take to answer, in milliseconds; default 3,000. */
   readonly patienceMs?: number
 }

@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import { readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 
@@ -12,7 +13,8 @@ export const isProjector = (file: string): boolean => /mmproj/i.test(basename(fi
  * the only model. Undefined: there is none, or it is not clear which.
  */
 export function projectorBeside(model: string): string | undefined {
-  const files = filesIn(dirname(model))
+  const read = () => readdirSync(dirname(model)).filter((file) => /\.gguf$/i.test(file))
+  const files = attempt(read, [])
   const projectors = files.filter(isProjector)
   const models = new Set(files.filter((file) => !isProjector(file)).map(stemOf))
   const [only, ...others] = projectors
@@ -22,14 +24,6 @@ export function projectorBeside(model: string): string | undefined {
     projectors.find((file) => stemOf(file) === stemOf(basename(model))) ??
     (isClear ? only : undefined)
   return found === undefined || isProjector(model) ? undefined : join(dirname(model), found)
-}
-
-function filesIn(folder: string): string[] {
-  try {
-    return readdirSync(folder).filter((file) => /\.gguf$/i.test(file))
-  } catch {
-    return []
-  }
 }
 
 /** `SmolVLM2-2.2B-Instruct` of its files, in small letters: without quantization, `mmproj` and parts. */

@@ -6,34 +6,21 @@ import {
   type ToEngine,
   writeRecording,
 } from '@cllm/host'
-import {
-  CllmError,
-  type Clock,
-  failureOf,
-  type Logger,
-  type Random,
-  type Recording,
-  type RouterPolicy,
-} from '@cllm/core'
+import { CllmError, failureOf, type Recording } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
 import type { StepEvents } from '../link/step-events.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { isSameModel, type Member, Members } from './members.js'
-import { Placing } from './placing/placing.js'
-import type { PlacingCounts, PlacingOptions } from './placing/placing-options.js'
+import { Placing, type PlacingParts } from './placing/placing.js'
+import type { PlacingCounts } from './placing/placing-options.js'
 import type { IncompatibleWorker } from './read-record.js'
 import { type Sleep, sleepless } from './sleep-watch.js'
 import { WorkerCalls } from './calls/worker-calls.js'
 
 /** What a {@link ClusterChannel} is made of. */
-export interface ClusterChannelParts {
+export interface ClusterChannelParts extends Omit<PlacingParts, 'members' | 'publish' | 'sleep'> {
   /** The front's name. */
   readonly front: string
-  readonly router: RouterPolicy
-  readonly clock: Clock
-  readonly random: Random
-  readonly logger: Logger
-  readonly options: PlacingOptions
   /** Messages that the front has refused so far; default: it gets none. */
   readonly refusedMessages?: () => number
   /** Workers of the model whose version does not go with this front's; default: there are none. */

@@ -1,11 +1,11 @@
 import {
   type Clock,
   type Logger,
-  type Random,
   type RouterPolicy,
   silentLogger,
   systemClock,
   systemRandom,
+  type Services,
 } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
@@ -20,7 +20,7 @@ import { ClusterEngineClient } from './cluster-channel.js'
 import { defaultPlacingOptions, type PlacingOptions } from './placing/placing-options.js'
 
 /** What a front is made of; all but the bus and the id have defaults. */
-export interface ClusterFrontParts {
+export interface ClusterFrontParts extends Partial<Services> {
   /** Unique in the cluster and in time. */
   readonly id: string
   readonly bus: ClusterBus
@@ -28,10 +28,6 @@ export interface ClusterFrontParts {
   readonly router?: () => RouterPolicy
   readonly times?: Partial<LinkTimes>
   readonly options?: Partial<PlacingOptions>
-  readonly clock?: Clock
-  /** For ids and seeds. */
-  readonly random?: Random
-  readonly logger?: Logger
 }
 
 /** What the envelopes that it sends itself have in place of a link. */

@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import { protocol } from '../link/envelope.js'
 import type { WorkerRecord } from '../messages.js'
 import { isObject } from '../link/check-messages.js'
@@ -18,12 +19,7 @@ export function readRecord(
   id: string,
   text: string,
 ): WorkerRecord | IncompatibleWorker | undefined {
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    return undefined
-  }
+  const value: unknown = attempt(() => JSON.parse(text))
   if (!isObject(value) || value['kind'] !== 'worker' || value['id'] !== id) return undefined
   const { protocol: its = 1, state, info, fingerprint, host, load, refusedMessages } = value
   if (typeof its !== 'number') return undefined

@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import type { WorkerOrder } from '../messages.js'
 
 /**
@@ -44,12 +45,8 @@ export function readEnvelope<Message>(
   check: CheckMessage = () => undefined,
 ): Envelope<Message> | WorkerOrder | RefusedEnvelope {
   if (text.length > mostCharacters) return { refused: `it has ${text.length} characters` }
-  let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    return { refused: 'it is no JSON' }
-  }
+  const value: unknown = attempt(() => JSON.parse(text))
+  if (value === undefined) return { refused: 'it is no JSON' }
   if (!Array.isArray(value)) return { refused: 'it is of another protocol, or none' }
   const [its, link, number, message] = value as readonly unknown[]
   if (its !== protocol) return { refused: `its protocol is not ${protocol}` }

@@ -1,5 +1,5 @@
 import type { Channel } from '@cllm/host'
-import type { Clock } from '@cllm/core'
+import { type Clock, attempt } from '@cllm/core'
 import { type Envelope, mostCharacters, writeEnvelope } from './envelope.js'
 
 /** A channel between a front and a worker, with a name that no other one of the two has. */
@@ -104,14 +104,9 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
   }
 
   #sendEnvelope(message?: Out): boolean {
-    let envelope: string
-    try {
-      envelope = writeEnvelope(this.id, this.#sent + 1, message)
-    } catch {
-      // It is nested too deep, or longer than texts may be.
-      return false
-    }
-    if (envelope.length > mostCharacters) return false
+    // None: it is nested too deep, or longer than texts may be.
+    const envelope = attempt(() => writeEnvelope(this.id, this.#sent + 1, message))
+    if (envelope === undefined || envelope.length > mostCharacters) return false
     this.#sent++
     this.#sentAt = this.parts.clock.now()
     this.parts.send(envelope)

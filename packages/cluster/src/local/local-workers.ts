@@ -1,14 +1,12 @@
 import {
-  type Clock,
   defined,
   type EngineClient,
   type EngineInfo,
-  type Logger,
-  type Random,
   type RouterPolicy,
   silentLogger,
   systemClock,
   systemRandom,
+  type Services,
 } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
 import { ClusterEngineClient } from '../front/cluster-channel.js'
@@ -31,13 +29,9 @@ export interface LocalWorker {
 }
 
 /** What chooses among them; all has defaults. */
-export interface LocalWorkersOptions {
+export interface LocalWorkersOptions extends Partial<Services> {
   /** Default: `prefix-wait`. */
   readonly router?: RouterPolicy
-  readonly clock?: Clock
-  /** For ids and seeds. */
-  readonly random?: Random
-  readonly logger?: Logger
 }
 
 /** Several engines as one. */

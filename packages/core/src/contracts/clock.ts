@@ -1,3 +1,5 @@
+import type { Logger } from './logger.js'
+
 /** Time, injected: the same engine and policies run on real and on simulated time. */
 export interface Clock {
   /** Milliseconds since the epoch, with fractions; never goes back. */
@@ -19,4 +21,11 @@ export interface TimerOptions {
 export interface Random {
   /** An integer from 0 to 4294967295. */
   uint32(): number
+}
+
+/** What all parts of a server have from outside: time, chance and the log. */
+export interface Services {
+  readonly clock: Clock
+  readonly random: Random
+  readonly logger: Logger
 }

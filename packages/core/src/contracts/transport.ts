@@ -1,6 +1,5 @@
-import type { Clock, Random } from './clock.js'
+import type { Services } from './clock.js'
 import type { EngineDirectory } from './engine/engine-directory.js'
-import type { Logger } from './logger.js'
 
 /** A family of routes (the native API, OpenAI's, …) that shares a transport with others. */
 export interface Protocol<Router = unknown> {
@@ -33,11 +32,8 @@ export interface Transport {
 }
 
 /** What a server gives its transports. */
-export interface TransportContext {
+export interface TransportContext extends Services {
   readonly directory: EngineDirectory
-  readonly clock: Clock
-  readonly logger: Logger
-  readonly random: Random
 }
 
 /** Makes a transport for a server; see `createServer`. */

@@ -40,8 +40,7 @@ export class CllmError extends Error {
   /** The error itself, or `internal` with it as the cause. */
   static from(value: unknown, code: ErrorCode = 'internal'): CllmError {
     if (CllmError.isInstance(value)) return value
-    const message = value instanceof Error ? value.message : String(value)
-    return new CllmError(code, message, { cause: value })
+    return new CllmError(code, messageOf(value), { cause: value })
   }
 
   /** As it travels between processes. */
@@ -71,4 +70,17 @@ export const cancelled = (signal?: AbortSignal): CllmError =>
 /** The event that ends a request with an error of which nothing more is known. */
 export function failureOf(error: unknown): { type: 'error'; error: SerializedError } {
   return { type: 'error', error: CllmError.from(error).serialize() }
+}
+
+/** What was thrown says; of what is no error, its text. */
+export const messageOf = (thrown: unknown): string =>
+  thrown instanceof Error ? thrown.message : String(thrown)
+
+/** What a call returns; the other value, or undefined, where it throws. */
+export function attempt<Value, Other = undefined>(call: () => Value, other?: Other): Value | Other {
+  try {
+    return call()
+  } catch {
+    return other as Other
+  }
 }

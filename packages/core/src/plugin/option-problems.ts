@@ -1,3 +1,4 @@
+import { messageOf } from '../errors/cllm-error.js'
 import type { ObjectSchema, OptionsSchema } from '../contracts/definition.js'
 import { didYouMean } from '../errors/did-you-mean.js'
 
@@ -12,7 +13,7 @@ interface Issue {
 export function issuesOf(error: unknown): Issue[] {
   const issues = (error as { issues?: unknown } | undefined)?.issues
   if (!Array.isArray(issues)) {
-    return [{ path: [], message: error instanceof Error ? error.message : String(error) }]
+    return [{ path: [], message: messageOf(error) }]
   }
   return issues.map((issue: { path?: readonly PropertyKey[]; message?: string }) => {
     return { path: (issue.path ?? []).map(String), message: String(issue.message) }

@@ -50,11 +50,7 @@ export class PolicyCatalog {
   addOrder(order: OrderDefinition): void {
     checkHalf('order', order)
     checkFree(this.#orders, 'order', order.name)
-    this.#addPairs(
-      'order',
-      order,
-      this.batchings.map((batching) => [batching, order] as const),
-    )
+    this.#addPairs('order', order, this.batchings, [order])
     this.#orders.set(order.name, order)
   }
 
@@ -62,11 +58,7 @@ export class PolicyCatalog {
   addBatching(batching: BatchingDefinition): void {
     checkHalf('batching', batching)
     checkFree(this.#batchings, 'batching', batching.name)
-    this.#addPairs(
-      'batching',
-      batching,
-      this.orders.map((order) => [batching, order] as const),
-    )
+    this.#addPairs('batching', batching, [batching], this.orders)
     this.#batchings.set(batching.name, batching)
   }
 
@@ -96,8 +88,10 @@ export class PolicyCatalog {
   #addPairs(
     kind: string,
     { name }: Definition<unknown>,
-    pairs: readonly (readonly [BatchingDefinition, OrderDefinition])[],
+    batchings: readonly BatchingDefinition[],
+    orders: readonly OrderDefinition[],
   ): void {
+    const pairs = batchings.flatMap((one) => orders.map((two) => [one, two] as const))
     const named = pairs.map((pair) => ({ pair, policy: pair.map((half) => half.name).join('+') }))
     // All are checked before the first one is added: a half is there with all its pairs or not at all.
     for (const { pair, policy } of named) {

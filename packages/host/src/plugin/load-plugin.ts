@@ -1,7 +1,14 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { type Plugin, type PluginHost, CllmError, droppedOption, optionProblems } from '@cllm/core'
+import {
+  type Plugin,
+  type PluginHost,
+  CllmError,
+  droppedOption,
+  optionProblems,
+  messageOf,
+} from '@cllm/core'
 
 /** A plugin as a configuration names it. */
 export interface PluginEntry {
@@ -63,9 +70,8 @@ async function importPlugin(use: string, from: string, name: string): Promise<Pl
   try {
     module = (await import(url)) as { default?: unknown }
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
     const details = { plugin: use, from }
-    const message = `${name}: it cannot be loaded: ${reason}`
+    const message = `${name}: it cannot be loaded: ${messageOf(error)}`
     throw new CllmError('plugin_not_found', message, { details, cause: error })
   }
   return checkPlugin(module.default, name)

@@ -2,7 +2,6 @@ import {
   systemClock,
   systemRandom,
   silentLogger,
-  type Logger,
   PluginRegistry,
   createEngine,
   type EngineParts,
@@ -14,20 +13,18 @@ import {
   type EngineDirectory,
   type TransportAddress,
   type TransportFactory,
+  type Services,
 } from '@cllm/core'
 import { LocalEngineClient } from '../client/local-engine-client.js'
 import { adapterSets, NamedModels } from '../models/named-models.js'
 import { type ClosableDirectory, StaticDirectory } from './static-directory.js'
 
 /** Parts of every server besides its engines. */
-export interface ServerParts {
+export interface ServerParts extends Partial<Services> {
   /** How clients reach it; see `koaTransport` of `@cllm/http-koa`. */
   readonly transports: readonly TransportFactory[]
   /** Further names of its models, with values for what requests leave out. Default: none. */
   readonly presets?: readonly ModelPreset[]
-  readonly clock?: Clock
-  readonly random?: Random
-  readonly logger?: Logger
 }
 
 /** A server on engines that exist already, such as {@link RemoteEngineClient}s, by model name. */

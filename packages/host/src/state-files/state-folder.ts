@@ -9,6 +9,7 @@ import {
   type StateHead,
   type WrittenState,
   type Logger,
+  messageOf,
 } from '@cllm/core'
 import { readStateFile, secretOf, stateNameOf, writeStateFile } from './state-file.js'
 import { ending, unfinished } from './thread/clean-folder.js'
@@ -198,7 +199,7 @@ export class StateFolder implements StateFiles {
     try {
       return await work()
     } catch (error) {
-      this.#warn(what, error instanceof Error ? error.message : String(error), codeOf(error))
+      this.#warn(what, messageOf(error), codeOf(error))
       return undefined
     }
   }

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import type { Clock, EngineClient, EngineDirectory, Logger, OpenOptions, Random } from '@cllm/core'
+import type { EngineClient, EngineDirectory, OpenOptions, Services } from '@cllm/core'
 import type { z } from 'zod'
 import type { JsonObject } from '../fields/fields.js'
 import type { ResumableStreams } from '../stream/resumable-streams.js'
@@ -30,8 +30,8 @@ export interface IncomingBody {
   readonly count: (bytes: number) => void
 }
 
-/** One request, as a handler sees it: of a client, or a line of a batch. */
-export interface Call<Fields = unknown, Query = unknown> {
+/** One request, as a handler sees it: of a client, or a line of a batch. Its logger logs with its id. */
+export interface Call<Fields = unknown, Query = unknown> extends Services {
   /** The checked body. */
   readonly fields: Fields
   readonly query: Query
@@ -45,10 +45,6 @@ export interface Call<Fields = unknown, Query = unknown> {
   readonly keyName: string | undefined
   /** Fires when the client left, was cut off, or has its answer. */
   readonly signal: AbortSignal
-  /** Logs with the request's id. */
-  readonly logger: Logger
-  readonly clock: Clock
-  readonly random: Random
   /** The engines, to look at without loading anything. */
   readonly engines: EngineDirectory
   readonly body: IncomingBody

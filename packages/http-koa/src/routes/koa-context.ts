@@ -1,13 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type {
-  Clock,
-  CllmError,
-  EngineDirectory,
-  Logger,
-  Protocol,
-  Random,
-  TransportContext,
-} from '@cllm/core'
+import type { CllmError, EngineDirectory, Protocol, TransportContext, Services } from '@cllm/core'
 import type { RouterContext, RouterInstance } from '@koa/router'
 import type { BodyBudget, CountedBody } from '../body/body-budget.js'
 import type { RequestObserver } from '../engines/request-observer.js'
@@ -16,10 +8,7 @@ import type { ResumableStreams } from '../stream/resumable-streams.js'
 import type { BoundRoute, ErrorFormat, Match } from './route.js'
 
 /** What the driver needs of its transport, at `ctx.state.transport`. */
-export interface TransportServices {
-  readonly clock: Clock
-  readonly logger: Logger
-  readonly random: Random
+export interface TransportServices extends Services {
   /** The largest body that is read, in bytes. */
   readonly bodyLimitBytes: number
   /** Counts the bodies of the requests in progress. */

@@ -6,6 +6,9 @@ import { hasBegun, isWaiting } from './waiting-heap.js'
 /** Tokens computed before a waiting request is overdue: some seconds on a GPU, half a minute on a few cores. */
 export const defaultPatience = 16_384
 
+/** What many options of orders take. */
+export const positive = z.number().positive()
+
 /** The option of every order that lets later requests go first. */
 export const patienceOption = {
   patience: z

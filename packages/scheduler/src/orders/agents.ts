@@ -1,6 +1,6 @@
 import { type SchedulerState, type SequenceView, defineOrder } from '@cllm/core'
 import { z } from 'zod'
-import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { boundedOvertaking, patienceOption, positive } from '../kit/bounded-overtaking.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
 /**
@@ -14,9 +14,7 @@ export const agents = defineOrder({
   name: 'agents',
   doc: 'Programs of many requests as wholes: slots wait for programs whose tools run, the least served program is next (Autellix, arXiv 2502.13965; Continuum, arXiv 2511.02230). For agents.',
   options: z.object({
-    quantum: z
-      .number()
-      .positive()
+    quantum: positive
       .default(2048)
       .describe(
         'Tokens computed for a program in the first level; each further level is twice as long.',

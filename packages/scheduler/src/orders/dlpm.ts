@@ -1,6 +1,6 @@
 import { type SequenceView, type WaitingView, defineOrder } from '@cllm/core'
 import { z } from 'zod'
-import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { boundedOvertaking, patienceOption, positive } from '../kit/bounded-overtaking.js'
 import { cachedTokens } from '../kit/waiting-heap.js'
 import { priceOptions, type Tenant, TenantLedger } from '../kit/tenant-ledger.js'
 
@@ -17,9 +17,7 @@ export const dlpm = defineOrder({
   name: 'dlpm',
   doc: 'Deficit longest prefix match: `lpm` among the tenants that have something left of their `quantum`; all get a new one when none has (arXiv 2501.14312). For tenants with long prefixes.',
   options: z.object({
-    quantum: z
-      .number()
-      .positive()
+    quantum: positive
       .default(2048)
       .describe('Service that a tenant may have before the others have had theirs.'),
     ...priceOptions,

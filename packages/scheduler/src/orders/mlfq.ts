@@ -1,6 +1,6 @@
 import { type SequenceView, defineOrder } from '@cllm/core'
 import { z } from 'zod'
-import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { boundedOvertaking, patienceOption, positive } from '../kit/bounded-overtaking.js'
 import { findVictims } from '../kit/find-victims.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
@@ -14,9 +14,7 @@ export const mlfq = defineOrder({
   name: 'mlfq',
   doc: 'Multi-level feedback queue: least service first, prompt included (FastServe, arXiv 2305.05920). Preempts. For answers of unknown length.',
   options: z.object({
-    quantum: z
-      .number()
-      .positive()
+    quantum: positive
       .default(256)
       .describe('Tokens of service in the first level; each further level is twice as long.'),
     levels: z.int().min(2).max(16).default(5).describe('How many levels there are.'),

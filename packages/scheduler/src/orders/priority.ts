@@ -1,6 +1,6 @@
 import { defineOrder } from '@cllm/core'
 import { z } from 'zod'
-import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { boundedOvertaking, patienceOption, positive } from '../kit/bounded-overtaking.js'
 import { TokenClock } from '../kit/token-clock.js'
 import { findVictims, largest } from '../kit/find-victims.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
@@ -14,14 +14,10 @@ export const priority = defineOrder({
   name: 'priority',
   doc: 'The highest `priority` first; it grows with waiting. Preempts. For classes of requests.',
   options: z.object({
-    agingTokens: z
-      .number()
-      .positive()
+    agingTokens: positive
       .default(4096)
       .describe('Tokens computed, of any requests, that raise a waiting request by one priority.'),
-    preemptionThreshold: z
-      .number()
-      .positive()
+    preemptionThreshold: positive
       .nullable()
       .default(10)
       .describe(

@@ -16,6 +16,9 @@ import { check, type TestContext } from '../test-context.js'
 /** Always the likeliest token. */
 export const greedy: SamplingParams = Object.freeze({ ...defaultSampling, temperature: 0, seed: 1 })
 
+/** Some of the suite's checks; `exact`: what would differ only by rounding is compared, too. */
+export type BackendCheck = (t: TestContext, driver: BackendDriver, exact: boolean) => Promise<void>
+
 const story =
   'Once upon a time there was a little cat. The cat saw a big red house and an old tree. ' +
   'One day the cat ran to the sea, sat in the sun and told a story to a friend.'

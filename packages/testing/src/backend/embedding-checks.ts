@@ -1,13 +1,9 @@
 import assert from 'node:assert/strict'
-import { type BackendDriver, greedy } from './backend-driver.js'
+import { type BackendCheck, type BackendDriver, greedy } from './backend-driver.js'
 import { check, type TestContext } from '../test-context.js'
 
 /** The checks of embeddings, which are computed beside everything but steps. */
-export async function checkEmbeddings(
-  t: TestContext,
-  driver: BackendDriver,
-  exact: boolean,
-): Promise<void> {
+export const checkEmbeddings: BackendCheck = async (t, driver, exact) => {
   const { backend, prompt } = driver
   if (backend.capabilities.generates === false) {
     await check(t, 'a model that writes no text has embeddings', async () => {

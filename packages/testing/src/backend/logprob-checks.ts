@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { OutputLogprobs, TokenLogprob, SamplingParams, TokenId } from '@cllm/core'
-import { type TestContext, check } from '../test-context.js'
-import { type BackendDriver, greedy } from './backend-driver.js'
+import { check } from '../test-context.js'
+import { type BackendCheck, type BackendDriver, greedy } from './backend-driver.js'
 
 /** The most that may be asked for. */
 const most = 20
@@ -10,11 +10,7 @@ const most = 20
 const tolerance = 1e-3
 
 /** The check of the log probabilities of drawn tokens. */
-export async function checkLogprobs(
-  t: TestContext,
-  driver: BackendDriver,
-  exact: boolean,
-): Promise<void> {
+export const checkLogprobs: BackendCheck = async (t, driver, exact) => {
   const { backend, prompt } = driver
   await check(t, 'log probabilities of a draw are those it was drawn with', async () => {
     if (backend.capabilities.drawLogprobs !== true) return
@@ -84,11 +80,7 @@ const enough = 1000
 const scoreTolerance = { exact: 1e-3, rounded: 0.2 }
 
 /** The scores of known tokens: those that a draw of the same token reports. */
-export async function checkScores(
-  t: TestContext,
-  driver: BackendDriver,
-  exact: boolean,
-): Promise<void> {
+export const checkScores: BackendCheck = async (t, driver, exact) => {
   const { backend } = driver
   if (backend.capabilities.promptLogprobs !== true) return
   const tokens = driver.prompt

@@ -1,17 +1,13 @@
 import assert from 'node:assert/strict'
 import type { LogitProcessor, SamplingParams } from '@cllm/core'
 import { check, type TestContext } from '../test-context.js'
-import { type BackendDriver, greedy } from './backend-driver.js'
+import { type BackendCheck, type BackendDriver, greedy } from './backend-driver.js'
 
 /** Adds or takes more than any model's logits differ. */
 const enough = 100
 
 /** The checks of how tokens are drawn. */
-export async function checkSampling(
-  t: TestContext,
-  driver: BackendDriver,
-  exact: boolean,
-): Promise<void> {
+export const checkSampling: BackendCheck = async (t, driver, exact) => {
   const { backend, prompt } = driver
   const { tokenizer, limits } = backend
   const other = limits.slots - 1

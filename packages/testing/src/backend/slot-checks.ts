@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { CllmError } from '@cllm/core'
-import { type BackendDriver, greedy } from './backend-driver.js'
+import { type BackendCheck, greedy } from './backend-driver.js'
 import { checkDrafts } from './draft-checks.js'
 import { checkPool } from './pool-checks.js'
 import { checkStates } from './state-checks.js'
-import type { TestContext } from '../test-context.js'
 
 /** Draws at random, the same ones each time. */
 const random = { ...greedy, temperature: 1, seed: 7 }
@@ -13,11 +12,7 @@ const random = { ...greedy, temperature: 1, seed: 7 }
 const fillableContext = 512
 
 /** The checks of steps and of what slots hold. */
-export async function checkSlots(
-  t: TestContext,
-  driver: BackendDriver,
-  exact: boolean,
-): Promise<void> {
+export const checkSlots: BackendCheck = async (t, driver, exact) => {
   const { backend, prompt } = driver
   const { slots, contextSize, batchSize } = backend.limits
   const full = Array.from({ length: contextSize }, (_, at) => prompt[at % prompt.length] ?? 0)

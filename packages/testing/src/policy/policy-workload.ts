@@ -1,21 +1,13 @@
 import type * as FastCheck from 'fast-check'
-import type { BackendLimits, DraftView, RequestState, SequenceView } from '@cllm/core'
+import type { ArrivalView, BackendLimits, DraftView, RequestState, SequenceView } from '@cllm/core'
 
 /** A request of a simulated load. */
-export interface WorkloadRequest {
-  readonly id: string
-  readonly arrival: number
-  readonly promptTokens: number
+export interface WorkloadRequest
+  extends ArrivalView, Pick<SequenceView, 'id' | 'promptTokens' | 'maxTokens' | 'stepGroup'> {
   /** Of the prompt, found in a slot; less than `promptTokens`. */
   readonly cachedTokens: number
-  readonly maxTokens: number
   /** Tokens drawn until it ends by itself, at most `maxTokens`. */
   readonly outputTokens: number
-  readonly priority: number
-  readonly deadline: number | undefined
-  readonly tenant: string
-  readonly session: string | undefined
-  readonly stepGroup: string | undefined
   /** When its client leaves, if it has not ended by then. */
   readonly cancelAt: number | undefined
 }

@@ -1,5 +1,5 @@
 import { LinearPattern } from '../pattern/linear-pattern.js'
-import { PatternProblem } from '../pattern/parse-pattern.js'
+import { unlessProblem } from '../pattern/parse-pattern.js'
 import type { Spend } from '../schema/schema-budget.js'
 
 // from 1000 to 2099: a year that dates of most people are in, and that all validators know
@@ -119,11 +119,9 @@ const examples: Readonly<Record<string, readonly string[]>> = {
 export function formatMatches(format: string, pattern: string, spend: Spend): boolean {
   const texts = examples[Object.hasOwn(same, format) ? same[format]! : format] ?? []
   if (texts.length === 0) return false
-  try {
+  const test = () => {
     const expression = new LinearPattern(pattern, spend)
     return texts.every((text) => expression.test(text))
-  } catch (error) {
-    if (error instanceof PatternProblem) return false
-    throw error
   }
+  return unlessProblem(test, () => false)
 }

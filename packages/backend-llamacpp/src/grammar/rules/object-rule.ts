@@ -1,5 +1,5 @@
 import { literal } from '../gbnf/gbnf-writer.js'
-import { PatternProblem } from '../pattern/parse-pattern.js'
+import { orRefused } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
 import { notPattern } from '../pattern/regex-to-gbnf.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
@@ -102,15 +102,11 @@ function commonRule(compiler: RuleCompiler, facts: Facts): string | undefined {
     [...facts.properties.keys()].every((name) => !document.matches(pattern, name, pointer)),
   )
   if (value === undefined || free.length === 0 || facts.names.length > 0) return undefined
-  try {
-    const keys = free.map((pattern) =>
-      patternRule(writer, pattern, { min: 0, max: Infinity }, document.budget.at(pointer)),
-    )
-    return writer.rule(`"\\"" (${keys.join(' | ')}) "\\"" ":" ws ${value}`)
-  } catch (error) {
-    if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
-    throw error
-  }
+  const [lengths, spend] = [{ min: 0, max: Infinity }, document.budget.at(pointer)]
+  const keys = orRefused(pointer, () =>
+    free.map((pattern) => patternRule(writer, pattern, lengths, spend)),
+  )
+  return writer.rule(`"\\"" (${keys.join(' | ')}) "\\"" ":" ws ${value}`)
 }
 
 /** Properties without names of their own that must come, each with a name that no other has. */

@@ -1,6 +1,6 @@
 import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
 import { automatonRule } from '../pattern/automaton-rule.js'
-import { PatternProblem } from '../pattern/parse-pattern.js'
+import { PatternProblem, unlessProblem } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
 import { refusedSchema, refusedStrings } from '../refuse.js'
 import { formatMatches, formatPattern } from './formats.js'
@@ -78,14 +78,9 @@ function insideOf(
   const spend = document.budget.at(pointer)
   const [only] = patterns
   return compiler.once(JSON.stringify([patterns, min, max]), pointer, () => {
-    if (patterns.length === 1) {
-      try {
-        return patternRule(writer, only!, { min, max }, spend)
-      } catch (error) {
-        if (!(error instanceof PatternProblem)) throw error
-      }
-    }
-    return automatonRule(writer, patterns, { lengths: { min, max }, spend })
+    const whole = () => automatonRule(writer, patterns, { lengths: { min, max }, spend })
+    if (patterns.length !== 1) return whole()
+    return unlessProblem(() => patternRule(writer, only!, { min, max }, spend), whole)
   })
 }
 

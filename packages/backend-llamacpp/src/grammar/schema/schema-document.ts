@@ -2,7 +2,7 @@ import type { JsonSchema } from '@cllm/core'
 import { entryOf } from '../../entry-of.js'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { LinearPattern } from '../pattern/linear-pattern.js'
-import { PatternProblem } from '../pattern/parse-pattern.js'
+import { orRefused } from '../pattern/parse-pattern.js'
 import { refusedSchema } from '../refuse.js'
 import { canonicalJson } from './canonical-json.js'
 import { readDialects } from './read-dialects.js'
@@ -75,13 +75,9 @@ export class SchemaDocument {
    * @throws CllmError `invalid_constraint`
    */
   matches(pattern: string, text: string, pointer: string): boolean {
-    try {
-      const spend = this.budget.at(pointer)
-      return entryOf(this.#patterns, pattern, () => new LinearPattern(pattern, spend)).test(text)
-    } catch (error) {
-      if (error instanceof PatternProblem) throw refusedSchema(pointer, error.message)
-      throw error
-    }
+    const spend = this.budget.at(pointer)
+    const make = () => new LinearPattern(pattern, spend)
+    return orRefused(pointer, () => entryOf(this.#patterns, pattern, make).test(text))
   }
 
   /** The whole schema. */

@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import { z } from 'zod'
 import { llamaVersion, nodeLlamaCppVersion } from '../versions.js'
 
@@ -72,11 +73,7 @@ export type BuildInfo = z.infer<typeof buildInfoSchema>
 
 /** The text as a {@link BuildInfo}; undefined when it is none. */
 export function parseBuildInfo(text: string): BuildInfo | undefined {
-  try {
-    return buildInfoSchema.safeParse(JSON.parse(text)).data
-  } catch {
-    return undefined
-  }
+  return attempt(() => buildInfoSchema.safeParse(JSON.parse(text)).data)
 }
 
 /** A library that was built is used from this gain on: less is within what measurements differ by. */

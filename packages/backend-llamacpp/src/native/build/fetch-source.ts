@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
@@ -24,12 +25,8 @@ export const sourcePart = {
 
 /** The same in an installed node-llama-cpp, as developers of cLLM have it; undefined: there is none. */
 export function installedSource(): string | undefined {
-  try {
-    const main = createRequire(import.meta.url).resolve('node-llama-cpp')
-    return join(dirname(dirname(main)), 'llama', 'gitRelease.bundle')
-  } catch {
-    return undefined
-  }
+  const main = attempt(() => createRequire(import.meta.url).resolve('node-llama-cpp'))
+  return main && join(dirname(dirname(main)), 'llama', 'gitRelease.bundle')
 }
 
 /**

@@ -1,3 +1,4 @@
+import { messageOf } from '@cllm/core'
 import koffi from 'koffi'
 import { promisify } from 'node:util'
 import {
@@ -106,8 +107,7 @@ function load(path: string): ReturnType<typeof koffi.load> {
   try {
     return koffi.load(path)
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    throw new Error(`${path}: ${reason}`, { cause })
+    throw new Error(`${path}: ${messageOf(cause)}`, { cause })
   }
 }
 

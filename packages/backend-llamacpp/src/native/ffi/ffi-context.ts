@@ -13,13 +13,12 @@ import type {
   VectorRun,
 } from '../native-context.js'
 import type { GpuShare } from '../native.js'
+import { rankPooling } from '../../model/model-shape.js'
 
 /** `LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`. */
 const partialOnly = 1
 /** What `llama_decode` returns where the callback ended it. */
 const aborted = 2
-/** `LLAMA_POOLING_TYPE_RANK`. */
-const rankPooling = 4
 
 /** `LLAMA_ROPE_TYPE_MROPE` and `LLAMA_ROPE_TYPE_IMROPE`. */
 const gridRopes = [8, 40]

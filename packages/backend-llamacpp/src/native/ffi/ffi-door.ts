@@ -1,4 +1,4 @@
-import type { Logger } from '@cllm/core'
+import { type Logger, messageOf } from '@cllm/core'
 import { type NativeFunctions, runAsync } from './bind-functions.js'
 import { FfiContext } from './ffi-context.js'
 import { FfiAdapter, FfiModel } from './ffi-model.js'
@@ -43,7 +43,7 @@ function bindBuilt(library: string, logger: Logger): NativeFunctions | undefined
   try {
     return entryOf(bound, library, () => openBuiltFfi(library))
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     logger.warn(
       { reason, library },
       `the library that was built here cannot be used (${reason}): running on the prebuilt one; ` +

@@ -1,5 +1,5 @@
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
-import type { Logger, SamplingParams, TokenId } from '@cllm/core'
+import { type Logger, type SamplingParams, type TokenId, attempt } from '@cllm/core'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 
 /** Fewer draws are made sooner than another thread has woken. */
@@ -97,7 +97,8 @@ export class DrawThreads {
     const board = this.#board
     this.#woken = Math.floor(draws.length / 2)
     board.begin(draws, this.#woken)
-    board.drawAll((_, nth) => tryDraw(draws[nth]!))
+    // What cannot be drawn is drawn again at last, to say why.
+    board.drawAll((_, nth) => attempt(() => draws[nth]!.draw(), notDrawn))
     if (!board.waitForAll(patienceMs)) {
       this.#break(new Error(`a thread has not drawn after ${patienceMs} ms`))
       return undefined
@@ -170,14 +171,5 @@ export class DrawThreads {
     this.#isBroken = true
     this.#board.close()
     this.options.logger.warn({ err: error }, 'drawing in several threads failed: one draws now')
-  }
-}
-
-/** What cannot be drawn is drawn again at last, to say why. */
-function tryDraw(one: SharedDraw): number {
-  try {
-    return one.draw()
-  } catch {
-    return notDrawn
   }
 }

@@ -3,7 +3,7 @@ import { hostname } from 'node:os'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type RedisBus, WorkerHost } from '@cllm/cluster'
 import { type LoadedModel, SupervisedEngineClient } from '@cllm/host'
-import type { Logger } from '@cllm/core'
+import { type Logger, attempt } from '@cllm/core'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { orInvalid } from '../../config/messages.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
@@ -131,13 +131,8 @@ function removeStale(file: string): void {
 function keepReadyFile(file: string): () => void {
   const write = () => writeFileSync(file, '')
   orInvalid(write, unusable('written'))
-  const timer = setInterval(() => {
-    try {
-      write()
-    } catch {
-      // It grows old, which is what it is for.
-    }
-  }, everyMs)
+  // Where it cannot be written it grows old, which is what it is for.
+  const timer = setInterval(() => attempt(write), everyMs)
   timer.unref()
   return () => {
     clearInterval(timer)

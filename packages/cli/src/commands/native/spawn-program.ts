@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { constants, setPriority } from 'node:os'
@@ -31,15 +32,18 @@ export function programRunner(env: NodeJS.ProcessEnv): RunProgram {
         onLine?.(line)
       })
     }
+    const { pid } = child
     const stop = (): void => {
-      if (child.pid === undefined) return
-      if (isWindows) spawn('taskkill', ['/pid', String(child.pid), '/t', '/f'], { stdio: 'ignore' })
-      else killGroup(child.pid)
+      if (pid === undefined) return
+      if (isWindows) spawn('taskkill', ['/pid', String(pid), '/t', '/f'], { stdio: 'ignore' })
+      else attempt(() => process.kill(-pid, 'SIGKILL')) // the group may have ended
     }
     signal.addEventListener('abort', stop, { once: true })
     const hasEnded = killAtExit(stop)
     try {
-      if (child.pid !== undefined) lowerPriority(child.pid)
+      // It may have ended, or its priority must not be changed.
+      if (pid !== undefined)
+        attempt(() => setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL))
       const [exitCode] = (await once(child, 'close')) as [number | null]
       signal.throwIfAborted()
       return { exitCode, output }
@@ -47,21 +51,5 @@ export function programRunner(env: NodeJS.ProcessEnv): RunProgram {
       signal.removeEventListener('abort', stop)
       hasEnded()
     }
-  }
-}
-
-function killGroup(pid: number): void {
-  try {
-    process.kill(-pid, 'SIGKILL')
-  } catch {
-    // The group has ended.
-  }
-}
-
-function lowerPriority(pid: number): void {
-  try {
-    setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL)
-  } catch {
-    // It has ended, or its priority must not be changed.
   }
 }

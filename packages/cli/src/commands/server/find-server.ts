@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, attempt } from '@cllm/core'
 import { modelName } from '../../models/resolve-model.js'
 import {
   readModels,
@@ -78,11 +78,7 @@ async function knowsAlias(client: ServerClient, model: string): Promise<boolean>
 
 /** The names under which a server may serve a spec: the spec itself, or as `cllm serve` names it. */
 function namesOf(spec: string): readonly string[] {
-  try {
-    return [...new Set([spec, modelName(spec)])]
-  } catch {
-    return [spec]
-  }
+  return attempt(() => [...new Set([spec, modelName(spec)])], [spec])
 }
 
 /** The names of a server's models. */

@@ -1,4 +1,4 @@
-import { CllmError, type ErrorCode, errorTable } from '@cllm/core'
+import { CllmError, type ErrorCode, errorTable, attempt } from '@cllm/core'
 import { EventSourceParserStream } from 'eventsource-parser/stream'
 
 /** A server and the key for it. */
@@ -126,12 +126,8 @@ interface ErrorFields {
 }
 
 function parsed(text: string): ErrorFields {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? value : {}
-  } catch {
-    return {}
-  }
+  const value: unknown = attempt(() => JSON.parse(text))
+  return typeof value === 'object' && value !== null ? value : {}
 }
 
 /** A model of a server, and what it does. */

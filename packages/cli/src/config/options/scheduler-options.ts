@@ -1,4 +1,4 @@
-import { defaultEngineOptions } from '@cllm/core'
+import { defaultEngineOptions, attempt } from '@cllm/core'
 import { batchingNames, defaultPolicyName, orderNames } from '@cllm/scheduler'
 import { resolveModelSpec } from '../paths.js'
 import { option } from './option.js'
@@ -28,11 +28,7 @@ const milliseconds = (given: unknown): unknown => {
     const all = Object.entries(given).map(([name, limit]) => [name, milliseconds(limit)])
     return Object.fromEntries(all) as unknown
   }
-  try {
-    return typeof given === 'string' ? duration(given.trim()) : given
-  } catch {
-    return given
-  }
+  return attempt(() => (typeof given === 'string' ? duration(given.trim()) : given), given)
 }
 
 const isLimit = ([name, limit]: readonly [string, unknown]): boolean =>

@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 /** The values that a setting accepts, and how they are written as text. */
 export interface ValueFormat<T> {
   /** Throws for a value that is not allowed; this is the function that convict calls. */
@@ -161,11 +162,7 @@ export const orNone = <T>(inner: ValueFormat<T>): ValueFormat<T | null> =>
 
 /** The value of a JSON text; another text as it is, for the check. */
 export const parseJson = (text: string): unknown => {
-  try {
-    return JSON.parse(text) as unknown
-  } catch {
-    return text
-  }
+  return attempt(() => JSON.parse(text) as unknown, text)
 }
 
 /** Whether a value is an object, neither null nor an array. */

@@ -6,10 +6,7 @@ import { formatBytes } from '../format-bytes.js'
 import { memoryFor, shapeOf } from './memory-of.js'
 
 /** A catalog model and whether it is downloaded. */
-export interface ModelListing {
-  readonly name: string
-  readonly title: string
-  readonly licence: string
+export interface ModelListing extends Pick<CatalogEntry, 'name' | 'title' | 'licence'> {
   /** Size of the file, or its size once downloaded, with its projector. */
   readonly bytes: number
   /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */

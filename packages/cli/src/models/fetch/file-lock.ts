@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import { rmdirSync, statSync } from 'node:fs'
 import { mkdir, rename, rmdir, stat, utimes } from 'node:fs/promises'
 
@@ -47,11 +48,8 @@ export class FileLock {
   #isHeld = true
   #renewal: Promise<void> | undefined
   readonly #removeAtExit = (): void => {
-    try {
-      rmdirSync(this.folder)
-    } catch {
-      // It is already gone, or cannot be removed while the process exits.
-    }
+    // It is already gone, or cannot be removed while the process exits.
+    attempt(() => rmdirSync(this.folder))
   }
 
   constructor(

@@ -1,9 +1,7 @@
-import { CllmError, type Clock } from '@cllm/core'
+import { CllmError } from '@cllm/core'
 import { type FromEngine, Waiting, type Waits } from '@cllm/host'
 import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
-import type { Placing } from '../placing/placing.js'
-import type { PlacingOptions } from '../placing/placing-options.js'
-import type { Sleep } from '../sleep-watch.js'
+import type { Placing, PlacingParts } from '../placing/placing.js'
 import { ActivityCursors } from './merge-activity.js'
 import {
   type CallContext,
@@ -39,13 +37,10 @@ class Call implements Waits {
 type Answer = Extract<FromEngine, { readonly type: 'result' | 'error' }>
 
 /** What the calls need of their front. */
-export interface CallingFront {
+export interface CallingFront extends Pick<PlacingParts, 'clock' | 'options' | 'sleep'> {
   readonly answer: (answer: Answer) => void
   /** Messages that it has refused so far. */
   readonly refusedMessages: () => number
-  readonly clock: Clock
-  readonly options: PlacingOptions
-  readonly sleep: Sleep
 }
 
 /** The calls of a front's clients, at the workers. */

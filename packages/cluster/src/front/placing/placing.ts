@@ -2,33 +2,23 @@ import {
   type AddressedEvent,
   cancelReason,
   CllmError,
-  type Clock,
   failureOf,
   type GenerateRequest,
   isOfBatch,
-  type Logger,
-  type Random,
   type RequestEvent,
-  type RouterPolicy,
+  type Services,
 } from '@cllm/core'
 import { duplicate, waitedTooLong, Waiting, withSeed } from '@cllm/host'
-import { chooseWorker, isExactOn } from './choose-worker.js'
-import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
+import { type Choosing, chooseWorker, isExactOn } from './choose-worker.js'
+import { type Member, noWorker, requestTooLarge } from '../members.js'
 import { type EndedRequest, PlacedRequest, PlacedRequests } from './placed-requests.js'
 import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { forEachEvent, type StepEvents } from '../../link/step-events.js'
 import { SharedService } from '../shared-service.js'
-import type { Sleep } from '../sleep-watch.js'
 
 /** What placing is made of. */
-export interface PlacingParts {
-  readonly members: Members
-  readonly router: RouterPolicy
-  readonly clock: Clock
-  readonly random: Random
-  readonly logger: Logger
+export interface PlacingParts extends Choosing, Services {
   readonly options: PlacingOptions
-  readonly sleep: Sleep
   /** Events for the front's clients. */
   readonly publish: (events: readonly AddressedEvent[]) => void
 }

@@ -1,6 +1,6 @@
 import type { Continuation, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
-import { CllmError } from '../../errors/cllm-error.js'
+import { CllmError, attempt } from '../../errors/cllm-error.js'
 import type { Backend, BackendCapabilities } from '../../contracts/model/backend.js'
 import { type SamplingParams, samplingRows } from '../../contracts/model/sampling.js'
 import type { OutputConstraint, SurroundedJson } from '../../contracts/model/output-constraint.js'
@@ -234,9 +234,5 @@ function checkJson(
 }
 
 function isPattern(value: unknown): boolean {
-  try {
-    return typeof value === 'string' && RegExp(value) instanceof RegExp
-  } catch {
-    return false
-  }
+  return attempt(() => typeof value === 'string' && RegExp(value) instanceof RegExp, false)
 }

@@ -9,7 +9,7 @@ import type {
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { mediaWithin, wholeEnd } from '../input/resolve-media.js'
 import type { ComputedPart, Plan } from '../../contracts/scheduling/scheduler-policy.js'
-import { CllmError } from '../../errors/cllm-error.js'
+import { CllmError, messageOf } from '../../errors/cllm-error.js'
 import type { RunningSet } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 import { type CheckedOutputs, checkOutputs } from '../backend-calls.js'
@@ -170,8 +170,8 @@ function scoresOf(sequence: Sequence, position: number, end: number): ScoredToke
 
 function toError(error: unknown): CllmError {
   if (CllmError.isInstance(error)) return error
-  const reason = error instanceof Error ? error.message : String(error)
-  return new CllmError('backend_failed', `The backend failed: ${reason}`, { cause: error })
+  const message = `The backend failed: ${messageOf(error)}`
+  return new CllmError('backend_failed', message, { cause: error })
 }
 
 /** The record of a step that was computed until `now`, before its tokens are appended. */

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Random } from '@cllm/core'
+import type { Services } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { publicError } from '../../errors/error-body.js'
 import { openAiErrorBody } from '../openai/openai-error.js'
@@ -17,12 +17,9 @@ import type { LineAnswer, SendLine } from './lines/line-sender.js'
 import { tryUntilDone } from './try-until-done.js'
 
 /** What a {@link BatchRunner} needs. */
-export interface BatchRunnerParts extends OpenBatches {
+export interface BatchRunnerParts extends OpenBatches, Services {
   /** Answers a line. */
   readonly send: SendLine
-  readonly clock: Clock
-  readonly random: Random
-  readonly logger: Logger
   /** Lines that this process computes at a time. */
   readonly concurrency: number
 }

@@ -1,4 +1,4 @@
-import { CllmError, type Clock, type EngineDirectory, type Logger, type Random } from '@cllm/core'
+import { CllmError, type EngineDirectory, type Services } from '@cllm/core'
 import { checkDepth } from '../../../body/read-json-body.js'
 import { errorHeaders, publicError } from '../../../errors/error-body.js'
 import { UnknownFields, type JsonObject } from '../../../fields/fields.js'
@@ -33,13 +33,6 @@ export type SendLine = (
   owner: Owner | undefined,
   signal: AbortSignal,
 ) => Promise<LineAnswer>
-
-/** What {@link lineSender} needs besides routes and engines. */
-interface Services {
-  readonly clock: Clock
-  readonly random: Random
-  readonly logger: Logger
-}
 
 /**
  * Answers lines by the protocols' own routes, without a connection. They count towards the limits that the
