@@ -27,9 +27,10 @@ export function orInvalid<T>(action: () => T, problem: (reason: string) => strin
   }
 }
 
-/** Why something failed: what the system says in codes is said in words. */
+/** Why something failed: what the system says in codes is said in words, with the file that it names. */
 export function reasonOf(cause: unknown): string {
-  const { code, message = String(cause) } = cause as Partial<NodeJS.ErrnoException>
-  if (code === 'ENOENT') return 'there is no such file or folder'
-  return code === 'EEXIST' ? 'it is there already' : message
+  const { code, path, message = String(cause) } = cause as Partial<NodeJS.ErrnoException>
+  const where = path === undefined ? '' : `: ${path}`
+  if (code === 'ENOENT') return `there is no such file or folder${where}`
+  return code === 'EEXIST' ? `it is there already${where}` : message
 }

@@ -137,7 +137,10 @@ t.test(
 t.test('cllm run says once why its server did not start', async (t) => {
   const { code, stdout, stderr } = await cllm(['run', './none.gguf', 'x', ...ownServer], nowhere)
   t.match({ code, stdout }, { code: 1, stdout: '' })
-  t.match(stderr, /^error: cannot read the model .*none\.gguf: there is no such file or folder\n$/)
+  t.match(
+    stderr,
+    /^error: cannot read the model .*none\.gguf: there is no such file or folder: .*none\.gguf\n$/,
+  )
 })
 
 t.test('answers of the 2-bit model end, in a terminal too', async (t) => {
@@ -259,7 +262,7 @@ t.test('a chat in the terminal', async (t) => {
     model: 'stories',
     messages: [{ role: 'user', content: 'Once\nupon a time' }, {}, {}, {}],
   })
-  await type('/load none.json\r', 'error: there is no such file or folder')
+  await type('/load none.json\r', 'error: there is no such file or folder: none.json')
   await type(`/load ${file}\r`, '4 messages')
 
   await type('/set parameter max_tokens 5000\r', 'is 5000')
