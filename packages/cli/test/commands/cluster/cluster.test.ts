@@ -198,7 +198,7 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
   await t.test('a worker is stopped that hands over its streams', async (t) => {
     const ended = once(migrating.child, 'exit')
     const answers = await serveAll(client, (count) => {
-      if (count === 150) migrating.child.kill('SIGTERM')
+      if (count === 40) migrating.child.kill('SIGTERM')
     })
     t.same(answers, undisturbed)
     t.same(await ended, [0, null])
