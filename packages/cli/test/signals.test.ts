@@ -29,6 +29,13 @@ t.test('Ctrl-C ends a download, and leaves no lock', async (t) => {
   t.notOk((await readdir(cache)).some((name) => name.endsWith('.lock')))
 })
 
+t.test('a command whose reader has left, as behind `| head`, ends in order', async (t) => {
+  const child = start(t, ['simulate', '--requests', '20', '--policy', 'chunked+fcfs'])
+  child.stdout.destroy()
+  const [errors, exit] = await Promise.all([text(child.stderr), once(child, 'exit')])
+  t.same([errors, exit], ['', [0, null]])
+})
+
 t.test('Ctrl-C ends a measurement in order', async (t) => {
   const { child, url, exit } = await serve(t, {}, ...quickModel)
   const load = [
