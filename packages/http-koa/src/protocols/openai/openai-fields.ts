@@ -8,7 +8,7 @@ import {
   samplersLeftOut,
   usualFields,
 } from '../../fields/generation-fields.js'
-import { anyStop, boolean, integer, largest, seed } from '../../fields/fields.js'
+import { anyStop, boolean, integer, largest, list, seed } from '../../fields/fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
 import { unsupported } from '../../request/refusals.js'
@@ -24,25 +24,25 @@ export const maxTokensField = integer(-1, largest)
   .refine((count) => count !== 0, { error: '-1 or an integer from 1' })
   .pipe(anyTokensField)
 
-/** Why fields of vLLM are refused that change an answer and cannot be kept to here, so that none is ignored. */
-const whyNot = {
-  min_tokens: 'not kept to; ignore_eos goes on to max_tokens',
-  stop_token_ids: 'name texts in stop',
-  include_stop_str_in_output: 'an answer ends before its stop text',
-  return_token_ids: '/tokenize has the tokens of a text',
-  prompt_logprobs: '/v1/completions has them with echo and logprobs',
-  truncate_prompt_tokens: 'send the part of the prompt that is to be read',
-  bad_words: 'logit_bias makes tokens unlikely',
-  allowed_token_ids: 'a grammar, or guided_regex, keeps an answer to a form',
-  use_beam_search: 'answers are drawn; best_of has the likeliest of several',
-  prompt_embeds: 'prompts are texts or token ids',
-  chat_template: 'set by --chat-template; chat_template_kwargs are its variables',
-  documents: 'put them into a message',
-}
+/** Fields of vLLM that change an answer and cannot be kept to here, so that none is ignored, and why not. */
+const refused = {
+  min_tokens: [integer(0, largest), 'not kept to; ignore_eos goes on to max_tokens'],
+  stop_token_ids: [list(integer(0, largest), 'token ids'), 'name texts in stop'],
+  include_stop_str_in_output: [boolean, 'an answer ends before its stop text'],
+  return_token_ids: [boolean, '/tokenize has the tokens of a text'],
+  prompt_logprobs: [integer(-1, largest), '/v1/completions has them with echo and logprobs'],
+  truncate_prompt_tokens: [integer(-1, largest), 'send the part of the prompt that is to be read'],
+  bad_words: [z.unknown(), 'logit_bias makes tokens unlikely'],
+  allowed_token_ids: [z.unknown(), 'a grammar, or guided_regex, keeps an answer to a form'],
+  use_beam_search: [boolean, 'answers are drawn; best_of has the likeliest of several'],
+  prompt_embeds: [z.unknown(), 'prompts are texts or token ids'],
+  chat_template: [z.unknown(), 'set by --chat-template; chat_template_kwargs are its variables'],
+  documents: [z.unknown(), 'put them into a message'],
+} satisfies Readonly<Record<string, readonly [z.ZodType, string]>>
 
 const vllmFields = Object.fromEntries(
-  Object.keys(whyNot).map((name) => [name, z.unknown().optional()]),
-) as { readonly [Name in keyof typeof whyNot]: z.ZodOptional<z.ZodUnknown> }
+  Object.entries(refused).map(([name, [type]]) => [name, type.optional()]),
+) as { readonly [Name in keyof typeof refused]: z.ZodOptional<z.ZodUnknown> }
 
 /** The fields that chat and text completions share: OpenAI's, then those of other local servers. */
 export const sharedFields = {
@@ -84,8 +84,8 @@ export async function sharedSettings(
   client: EngineClient,
 ): Promise<RequestSettings> {
   const { stop, logit_bias: bias, samplers } = fields
-  for (const [name, why] of Object.entries(whyNot) as [keyof typeof whyNot, string][]) {
-    const value = fields[name]
+  for (const [name, [, why]] of Object.entries(refused)) {
+    const value = fields[name as keyof typeof refused]
     const isEmpty = Array.isArray(value) && value.length === 0
     // values that mean "no" pass
     if (value === undefined || value === false || isEmpty) continue

@@ -648,6 +648,8 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     [chat, { include_stop_str_in_output: true }, 'unsupported', /^include_stop_str_in_output$/],
     [chat, { prompt_logprobs: 0 }, 'unsupported', /^prompt_logprobs$/],
     [chat, { truncate_prompt_tokens: 9 }, 'unsupported', /^truncate_prompt_tokens$/],
+    [chat, { min_tokens: 'x' }, 'invalid_request', /^min_tokens$/],
+    [chat, { stop_token_ids: false }, 'invalid_request', /^stop_token_ids$/],
     [chat, { bad_words: ['free'] }, 'unsupported', /^bad_words$/],
     [chat, { allowed_token_ids: [3] }, 'unsupported', /^allowed_token_ids$/],
     [chat, { use_beam_search: true }, 'unsupported', /^use_beam_search$/],
