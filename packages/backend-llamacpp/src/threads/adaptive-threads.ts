@@ -108,7 +108,7 @@ export class ThreadTuner {
   readonly #costs = new Map<number, { each: number; passes: number }>()
   #threads: number
   #hasBegun = false
-  /** Slow passes in a row, and what they took. */
+  /** Slow passes in a row. */
   #slow = noPasses
   #trial: Trial | undefined
   #next: Record<Direction, number>
@@ -179,7 +179,7 @@ export class ThreadTuner {
       return
     }
     const isSlow = usual !== undefined && ms > slow * usual
-    this.#slow = isSlow ? { passes: this.#slow.passes + 1, ms: this.#slow.ms + ms } : noPasses
+    this.#slow = isSlow ? withPass(this.#slow, ms, usual) : noPasses
   }
 
   #learn(key: number, size: number, ms: number): void {
@@ -218,12 +218,9 @@ type Direction = 'fewer' | 'more'
 class Trial {
   readonly threads: number
   #passes = 0
-  /** What every other pass took, and would have taken: neither half alone shows that the whole is better. */
-  readonly #halves = [
-    { ms: 0, usual: 0 },
-    { ms: 0, usual: 0 },
-  ]
   #compared = noPasses
+  /** Every other one of them: neither half alone shows that the whole is better. */
+  readonly #halves = [noPasses, noPasses]
   lostMs = 0
 
   constructor(
@@ -236,18 +233,15 @@ class Trial {
   observe(ms: number, usual: number | undefined): void {
     this.#passes++
     if (usual === undefined) return
-    const { passes, ms: before } = this.#compared
-    this.#compared = { passes: passes + 1, ms: before + ms }
-    const half = this.#halves[passes % 2]!
-    half.ms += ms
-    half.usual += usual
+    const half = this.#compared.passes % 2
+    this.#halves[half] = withPass(this.#halves[half]!, ms, usual)
+    this.#compared = withPass(this.#compared, ms, usual)
     this.lostMs += Math.max(0, ms - usual)
   }
 
   get isOver(): boolean {
-    const { passes, ms } = this.#compared
+    const { passes, ms, usual } = this.#compared
     const inVain = this.#passes - passes >= 4 * enoughPasses
-    const usual = this.#halves.reduce((sum, half) => sum + half.usual, 0)
     return isEnough(this.#compared) || inVain || (ms >= enoughMs / 4 && ms > hopeless * usual)
   }
 
@@ -257,12 +251,20 @@ class Trial {
   }
 }
 
+/** Some passes: how many, what they took, and what they would have taken. */
 interface Passes {
   readonly passes: number
   readonly ms: number
+  readonly usual: number
 }
 
-const noPasses: Passes = { passes: 0, ms: 0 }
+const noPasses: Passes = { passes: 0, ms: 0, usual: 0 }
+
+const withPass = (before: Passes, ms: number, usual: number): Passes => ({
+  passes: before.passes + 1,
+  ms: before.ms + ms,
+  usual: before.usual + usual,
+})
 
 const isEnough = ({ passes, ms }: Passes): boolean => passes >= enoughPasses && ms >= enoughMs
 

@@ -1,4 +1,4 @@
-import { CllmError, didYouMean } from '@cllm/core'
+import { CllmError, didYouMean, messageOf } from '@cllm/core'
 
 const longest = 60
 
@@ -29,8 +29,8 @@ export function orInvalid<T>(action: () => T, problem: (reason: string) => strin
 
 /** Why something failed: what the system says in codes is said in words, with the file that it names. */
 export function reasonOf(cause: unknown): string {
-  const { code, path, message = String(cause) } = cause as Partial<NodeJS.ErrnoException>
+  const { code, path } = cause as Partial<NodeJS.ErrnoException>
   const where = path === undefined ? '' : `: ${path}`
   if (code === 'ENOENT') return `there is no such file or folder${where}`
-  return code === 'EEXIST' ? `it is there already${where}` : message
+  return code === 'EEXIST' ? `it is there already${where}` : messageOf(cause)
 }

@@ -1,4 +1,5 @@
 import { attempt } from '@cllm/core'
+
 /** The values that a setting accepts, and how they are written as text. */
 export interface ValueFormat<T> {
   /** Throws for a value that is not allowed; this is the function that convict calls. */
@@ -161,9 +162,7 @@ export const orNone = <T>(inner: ValueFormat<T>): ValueFormat<T | null> =>
   format(inner.expected, (value) => value === null || accepts(inner, value), inner)
 
 /** The value of a JSON text; another text as it is, for the check. */
-export const parseJson = (text: string): unknown => {
-  return attempt(() => JSON.parse(text) as unknown, text)
-}
+export const parseJson = (text: string): unknown => attempt(() => JSON.parse(text) as unknown, text)
 
 /** Whether a value is an object, neither null nor an array. */
 export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>

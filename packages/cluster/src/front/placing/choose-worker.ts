@@ -10,8 +10,8 @@ import {
 import { leastHoldMs } from '@cllm/scheduler'
 import { isSameModel, type Member, type Members } from '../members.js'
 import type { WorkerRecord } from '../../messages.js'
-import type { PlacedRequest } from './placed-requests.js'
 import type { Sleep } from '../sleep-watch.js'
+import type { PlacedRequest } from './placed-requests.js'
 
 /** How long it waits at a time for workers that are about to come. */
 const gatherMs = 20
