@@ -35,9 +35,11 @@ for (let busy = 0; busy < Number(values.busy); busy++) {
   process.once('exit', () => neighbour.kill('SIGKILL'))
 }
 
-const figures = ['throughput', 'ttft', 'itl', 'itlMax']
+const figures = ['throughput', 'ttft', 'itl', 'itlP99', 'itlMax']
 const pairs = {}
-const rows = [['concurrency', 'server', 'tok/s', 'TTFT p50 ms', 'ITL p50 ms', 'ITL max ms']]
+const rows = [
+  ['concurrency', 'server', 'tok/s', 'TTFT p50 ms', 'ITL p50 ms', 'ITL p99 ms', 'ITL max ms'],
+]
 for (const concurrency of values.concurrency.split(',').map(Number)) {
   const results = new Map(kinds.map((kind) => [kind, []]))
   for (let round = 0; round < Number(values.rounds); round++) {

@@ -67,8 +67,11 @@ export class EngineAcceptance extends Tally {
   }
 }
 
-/** Guesses of an average sequence that each one begins with. */
-const average = 2
+/**
+ * Guesses of an average sequence that each one begins with: so many that a phrase which comes back by chance, and is
+ * right a few times in a row, does not make a text that repeats.
+ */
+const average = 8
 /** The weight that a sequence's earlier guesses keep with each new one. */
 const memory = 0.98
 

@@ -35,10 +35,10 @@ t.test('a policy that knows nothing of drafts has those that pay', async (t) => 
   t.equal(on.backend.steps.length - before, 150)
 })
 
-/** One of three words. */
-function chance(length: number, seed: number): number {
+/** One of three words, or of `most`. */
+function chance(length: number, seed: number, most = 3): number {
   const mixed = Math.imul(Math.imul(length, 0x9e3779b1) ^ Math.imul(seed, 0x85ebca6b), 0x2c1b3c6d)
-  return ((mixed ^ (mixed >>> 15)) >>> 8) % 3
+  return ((mixed ^ (mixed >>> 15)) >>> 8) % most
 }
 
 /** Milliseconds that a repeating, then a random answer take, where each draft costs a third of a step. */
@@ -70,6 +70,41 @@ t.test('text that does not repeat costs little, beside text that does', async (t
   const [off, on] = [await timeOf('off', 12), await timeOf('auto', 12)]
   t.ok(on.repeating < 0.6 * off.repeating, `${on.repeating / off.repeating}`)
   t.ok(on.random < 1.004 * off.random, `${on.random / off.random}`)
+})
+
+/** Words at random, among which phrases of three to seven words come back by chance, and then go on otherwise. */
+function phrases(seed: number): readonly number[] {
+  const words: number[] = []
+  for (let at = 0; words.length < 160; at++) {
+    const draw = (most: number) => chance(at, seed + most, most)
+    const from = draw(Math.max(1, words.length - 8))
+    if (words.length > 20 && draw(60) === 0) words.push(...words.slice(from, from + 3 + draw(5)))
+    else words.push(20 + draw(80))
+  }
+  return words
+}
+
+t.test('a phrase that comes back by chance is no text that repeats', async (t) => {
+  const timeOfPhrases = async (speculative: string) => {
+    const clock = new SimulatedClock(0)
+    const script = ([seed = 0, ...rest]: readonly number[]) => phrases(seed)[rest.length] ?? 20
+    // As with a small model on two cores, where a dozen drafts cost six steps.
+    const stepMs = (batch: readonly BatchItem[]) => {
+      const tokens = batch.reduce((sum, item) => sum + item.tokens.length, 0)
+      return tokens > 8 ? 15 + 12 * tokens : 6 + 14 * tokens
+    }
+    const backend = new FakeBackend({ clock, stepMs, script })
+    const parts = { backend, policy: firstComeFirstServed, clock, random: counting() }
+    const registry = new PluginRegistry()
+    const engine = createEngine({ ...parts, registry, options: { speculative } })
+    const client = new LocalEngineClient(engine, registry, counting())
+    for (let seed = 5; seed < 25; seed++) {
+      await drive(clock, collect(client.submit({ prompt: { tokens: [seed] }, maxTokens: 150 })))
+    }
+    return clock.now()
+  }
+  const [off, on] = [await timeOfPhrases('off'), await timeOfPhrases('auto')]
+  t.ok(on < 1.004 * off, `${on / off}`)
 })
 
 /** Knows what comes next, but for each fifth token. */
