@@ -1,4 +1,5 @@
 import type { AST } from '@eslint-community/regexpp'
+import { entryOf } from '../../entry-of.js'
 import { type CodePointSet, includes } from './characters/code-point-set.js'
 import { charactersOf, wordCharacters } from './characters/pattern-characters.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
@@ -126,10 +127,11 @@ function wholeNfa(
  */
 export class NfaStates {
   readonly all: NfaState[] = [{ next: [] }]
+  readonly #sets = new Map<AST.Element, CodePointSet | undefined>()
 
   /**
-   * @param spend - called for each element as often as it is repeated, which may add no state, and for
-   *   each way out of a state
+   * @param spend - called for each element as often as it is repeated, which may add no state, for
+   *   each state, and for each way out of one
    * @param looksAhead - whether look-ahead may come anywhere
    * @param where - what a problem's message begins with
    */
@@ -144,9 +146,9 @@ export class NfaStates {
     if (this.all.length === mostStates) {
       throw new PatternProblem(`${this.where}it needs more than ${mostStates} states`)
     }
-    this.spend(next.length)
+    this.spend(1 + next.length)
     // what may be empty in many ways leads on in one
-    return this.all.push({ ...label, next: [...new Set(next)] }) - 1
+    return this.all.push({ ...label, next: next.length > 1 ? [...new Set(next)] : [...next] }) - 1
   }
 
   /** One of several alternatives, then `next`. */
@@ -177,7 +179,8 @@ export class NfaStates {
   /** The state that matches an element and leads on to `next`. */
   #before(element: AST.Element, next: number): number {
     this.spend(1)
-    const set = charactersOf(element, this.spend)
+    // One set for all that repeat an element: equal sets are looked for later.
+    const set = entryOf(this.#sets, element, () => charactersOf(element, this.spend))
     if (set !== undefined) return this.add({ set }, [next])
     switch (element.type) {
       case 'Group':
