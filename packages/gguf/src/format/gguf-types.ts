@@ -1,17 +1,21 @@
+/** The numbers of the scalar types in a file. */
+export const scalarIds = {
+  uint8: 0,
+  int8: 1,
+  uint16: 2,
+  int16: 3,
+  uint32: 4,
+  int32: 5,
+  float32: 6,
+  bool: 7,
+  string: 8,
+  uint64: 10,
+  int64: 11,
+  float64: 12,
+} as const
+
 /** The scalar types of GGUF metadata, under their names in the GGUF specification. */
-export type GgufScalarType =
-  | 'uint8'
-  | 'int8'
-  | 'uint16'
-  | 'int16'
-  | 'uint32'
-  | 'int32'
-  | 'float32'
-  | 'bool'
-  | 'string'
-  | 'uint64'
-  | 'int64'
-  | 'float64'
+export type GgufScalarType = keyof typeof scalarIds
 
 /**
  * A scalar as a JavaScript value; `bigint` is for 64-bit integers only, which may also be a safe
@@ -35,7 +39,7 @@ export type GgufValue =
 export type GgufMetadata = Readonly<Record<string, GgufValue>>
 
 /** The tensor types that the writer supports, under ggml's names. */
-export type GgufTensorType = 'F32' | 'Q8_0' | 'Q4_K' | 'Q6_K'
+export type GgufTensorType = keyof typeof tensorBlocks
 
 /**
  * One tensor: its description, and a source of its bytes that is read once, when the tensor is
@@ -53,15 +57,24 @@ export interface GgufTensor {
   readonly data: () => Iterable<Uint8Array>
 }
 
+/** A tensor of floats, which are asked for when it is written. */
+export const floatTensor = (
+  name: string,
+  shape: readonly number[],
+  values: () => Float32Array,
+): GgufTensor => ({ name, type: 'F32', shape, data: () => [floatBytes(values())] })
+
+/** Floats as they stand in a file. */
+export const floatBytes = (values: Float32Array): Uint8Array =>
+  new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
+
 /** Elements and bytes of one block of each tensor type; a row is a whole number of blocks. */
-export const tensorBlocks: Readonly<
-  Record<GgufTensorType, { readonly id: number; readonly elements: number; readonly bytes: number }>
-> = {
+export const tensorBlocks = {
   F32: { id: 0, elements: 1, bytes: 4 },
   Q8_0: { id: 8, elements: 32, bytes: 34 },
   Q4_K: { id: 12, elements: 256, bytes: 144 },
   Q6_K: { id: 14, elements: 256, bytes: 210 },
-}
+} as const
 
 /** A `uint32`, the usual type of sizes and token ids in GGUF metadata. */
 export const uint32 = (value: number): GgufValue => ({ type: 'uint32', value })

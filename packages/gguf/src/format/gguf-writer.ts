@@ -3,10 +3,10 @@ import { type FileHandle, open, rename, rm } from 'node:fs/promises'
 import { ByteWriter } from './byte-writer.js'
 import {
   type GgufMetadata,
-  type GgufScalarType,
   type GgufTensor,
   type GgufTensorType,
   type GgufValue,
+  scalarIds,
   tensorBlocks,
 } from './gguf-types.js'
 
@@ -14,20 +14,6 @@ const magic = 0x46554747
 const version = 3
 const alignment = 32
 const arrayId = 9
-const scalarIds: Readonly<Record<GgufScalarType, number>> = {
-  uint8: 0,
-  int8: 1,
-  uint16: 2,
-  int16: 3,
-  uint32: 4,
-  int32: 5,
-  float32: 6,
-  bool: 7,
-  string: 8,
-  uint64: 10,
-  int64: 11,
-  float64: 12,
-}
 
 const alignUp = (bytes: number): number => Math.ceil(bytes / alignment) * alignment
 

@@ -1,4 +1,4 @@
-import { float32, type GgufTensor, text } from './gguf-types.js'
+import { float32, floatTensor, text } from './gguf-types.js'
 import { writeGguf } from './gguf-writer.js'
 
 /** What an adapter adds to one matrix W of a model: scale × alpha ÷ rank × B·A. */
@@ -36,13 +36,8 @@ export async function writeLoraAdapter(options: LoraAdapterOptions): Promise<num
     'adapter.lora.alpha': float32(alpha),
   }
   const tensors = matrices.flatMap(({ weight, rank, a, b }) => [
-    matrix(`${weight}.lora_a`, [a.length / rank, rank], a),
-    matrix(`${weight}.lora_b`, [rank, b.length / rank], b),
+    floatTensor(`${weight}.lora_a`, [a.length / rank, rank], () => a),
+    floatTensor(`${weight}.lora_b`, [rank, b.length / rank], () => b),
   ])
   return await writeGguf(out, metadata, tensors)
-}
-
-function matrix(name: string, shape: readonly number[], values: Float32Array): GgufTensor {
-  const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
-  return { name, type: 'F32', shape, data: () => [bytes] }
 }

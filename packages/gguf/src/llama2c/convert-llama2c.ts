@@ -5,6 +5,7 @@ import {
   fileTypes,
   float32,
   float32s,
+  floatBytes,
   type GgufMetadata,
   type GgufTensor,
   int32s,
@@ -60,7 +61,7 @@ export async function convertLlama2c(options: ConvertLlama2cOptions): Promise<nu
     },
     tensors.map(({ name, shape, values }): GgufTensor => {
       const type = shape.length > 1 ? quantization : 'F32'
-      const encode = type === 'Q8_0' ? quantizeQ8_0 : bytesOf
+      const encode = type === 'Q8_0' ? quantizeQ8_0 : floatBytes
       return { name, shape, type, data: () => [encode(values)] }
     }),
   )
@@ -102,9 +103,6 @@ function tokenizer({ tokens, scores, types }: ReturnType<typeof readVocabulary>)
     'tokenizer.ggml.add_space_prefix': bool(true),
   }
 }
-
-const bytesOf = (values: Float32Array): Uint8Array =>
-  new Uint8Array(values.buffer, values.byteOffset, values.byteLength)
 
 const specialNames = ['<unk>', '<s>', '</s>']
 const firstByte = specialNames.length

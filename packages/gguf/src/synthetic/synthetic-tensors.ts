@@ -1,4 +1,4 @@
-import type { GgufTensor } from '../format/gguf-types.js'
+import { floatTensor, type GgufTensor } from '../format/gguf-types.js'
 import { tensorByteLength } from '../format/gguf-writer.js'
 import { RandomBits, randomFloats, randomTensor, type RandomTensorType } from './random-tensor.js'
 import { convolutionLength, type ModelShape } from './synthetic-shapes.js'
@@ -32,19 +32,11 @@ export function syntheticTensors(shape: ModelShape, seed: number): GgufTensor[] 
     shape: [row, ...rows],
     data: () => randomTensor(type, [row, ...rows], 1 / Math.sqrt(row), random),
   })
-  const norm = (name: string, size: number): GgufTensor => ({
-    name: `${name}.weight`,
-    type: 'F32',
-    shape: [size],
-    data: () => [new Uint8Array(new Float32Array(size).fill(1).buffer)],
-  })
+  const norm = (name: string, size: number): GgufTensor =>
+    floatTensor(`${name}.weight`, [size], () => new Float32Array(size).fill(1))
   /** Numbers from −1 to 1, which stay as they are. */
-  const floats = (name: string, row: number, rows: number): GgufTensor => ({
-    name: `${name}.weight`,
-    type: 'F32',
-    shape: [row, rows],
-    data: () => [new Uint8Array(randomFloats(row * rows, 2, random).buffer)],
-  })
+  const floats = (name: string, row: number, rows: number): GgufTensor =>
+    floatTensor(`${name}.weight`, [row, rows], () => randomFloats(row * rows, 2, random))
   const attention = (block: string, index: number): GgufTensor[] => {
     const { usual, more } = types
     return [

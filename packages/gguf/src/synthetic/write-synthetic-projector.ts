@@ -3,6 +3,7 @@ import {
   fileTypes,
   float32,
   float32s,
+  floatTensor,
   type GgufMetadata,
   type GgufTensor,
   text,
@@ -166,6 +167,6 @@ class ProjectorTensors {
   }
 
   #add(name: string, shape: readonly number[], values: Float32Array): void {
-    this.list.push({ name, type: 'F32', shape, data: () => [new Uint8Array(values.buffer)] })
+    this.list.push(floatTensor(name, shape, () => values))
   }
 }
