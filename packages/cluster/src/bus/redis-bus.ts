@@ -7,7 +7,6 @@ import { after, MailboxReader } from './mailbox-reader.js'
 import { Outbox } from './outbox.js'
 import { mailboxMs, MailboxWriter, mostRefusedMs } from './mailbox-writer.js'
 import { isOfOldPrimary, type RedisClient as Client, unanswered } from './redis-client.js'
-import { RedisPresence } from './redis-presence.js'
 
 const retryMs = 100
 /** Characters of envelopes that wait for the server, at most. */
@@ -30,12 +29,13 @@ export class RedisBus implements ClusterBus {
   readonly #clock: Clock
   readonly #logger: Logger
   readonly #outbox: Outbox
-  readonly #presence: RedisPresence
   readonly #mailboxes = new Map<string, MailboxReader>()
   readonly #mailboxWriter: MailboxWriter
   readonly #watch: ConnectionWatch
   /** Bytes of long answers that are on their way. */
   #expected = 0
+  /** Whether the connection was another one when it was asked last who lives. */
+  #isOther = true
 
   private constructor(
     private readonly connections: Connections,
@@ -45,8 +45,7 @@ export class RedisBus implements ClusterBus {
     this.#clock = clock
     this.#logger = logger
     const { writer } = connections
-    const connect = async () => await this.connections.another({ follows: true })
-    this.#presence = new RedisPresence(prefix, writer, connect)
+    writer.on('ready', () => (this.#isOther = true))
     const mailboxWriter = new MailboxWriter(connections, clock, logger)
     this.#mailboxWriter = mailboxWriter
     this.#watch = new ConnectionWatch({
@@ -203,12 +202,22 @@ export class RedisBus implements ClusterBus {
     return found
   }
 
+  /**
+   * A process listens to a channel of its own, on which nothing is ever said, and its connection ends with it,
+   * whatever kills it.
+   */
   async appear(id: string): Promise<void> {
-    await this.#presence.appear(id)
+    const own = await this.connections.another({ follows: true })
+    await own.subscribe(this.#channelOf(id), () => {})
   }
 
   async present(ids: readonly string[]): Promise<ReadonlySet<string> | undefined> {
-    return await this.#presence.present(ids)
+    this.#isOther = false
+    const command = ['PUBSUB', 'NUMSUB', ...ids.map((id) => this.#channelOf(id))]
+    const counts = await this.connections.writer.sendCommand<(string | number)[]>(command)
+    // On another server nobody has appeared yet.
+    if (this.#isOther) return undefined
+    return new Set(ids.filter((_, index) => Number(counts[2 * index + 1]) > 0))
   }
 
   async close(): Promise<void> {
@@ -216,6 +225,10 @@ export class RedisBus implements ClusterBus {
     this.#outbox.close()
     this.#watch.close()
     this.connections.close()
+  }
+
+  #channelOf(member: string): string {
+    return `${this.#prefix}alive:${member}`
   }
 
   #keyOf(member: string): string {

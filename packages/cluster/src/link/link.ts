@@ -58,10 +58,6 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
     return this.parts.id
   }
 
-  get isClosed(): boolean {
-    return this.#closed !== undefined
-  }
-
   send(message: Out): boolean {
     return this.#closed !== undefined || this.#sendEnvelope(message)
   }
