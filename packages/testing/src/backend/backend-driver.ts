@@ -16,12 +16,19 @@ import { check, type TestContext } from '../test-context.js'
 /** Always the likeliest token. */
 export const greedy: SamplingParams = Object.freeze({ ...defaultSampling, temperature: 0, seed: 1 })
 
-/** Some of the suite's checks; `exact`: what would differ only by rounding is compared, too. */
-export type BackendCheck = (t: TestContext, driver: BackendDriver, exact: boolean) => Promise<void>
+/** Some of the suite's checks. */
+export type BackendCheck = (t: TestContext, driver: BackendDriver) => Promise<void>
 
 const story =
   'Once upon a time there was a little cat. The cat saw a big red house and an old tree. ' +
   'One day the cat ran to the sea, sat in the sun and told a story to a friend.'
+
+/** What of a sequence is computed, and what is asked for with the draw. */
+interface Advance {
+  readonly from?: number
+  readonly chunk?: number
+  readonly more?: Pick<BatchItem, 'logprobs' | 'drawLogprobs' | 'adapters'>
+}
 
 /** Does with a backend what an engine does, one sequence at a time. */
 export class BackendDriver {
@@ -31,9 +38,18 @@ export class BackendDriver {
   /** Resolves when the step that has just begun is interrupted; it is computed again. Default: none is. */
   interruptsWhen: (() => Promise<void>) | undefined
 
-  constructor(readonly backend: Backend) {
+  /** @param exact - whether what would differ only by rounding is compared, too */
+  constructor(
+    readonly backend: Backend,
+    readonly exact: boolean,
+  ) {
     const length = Math.min(24, Math.floor(backend.limits.contextSize / 4))
     this.prompt = backend.tokenizer.encode(story).slice(0, length)
+  }
+
+  /** Compares what rounding may change. */
+  readonly same = (actual: unknown, expected: unknown, message?: string): void => {
+    if (this.exact) assert.deepEqual(actual, expected, message)
   }
 
   /** A step of one item; what comes back is checked against what was asked for. */
@@ -92,10 +108,10 @@ export class BackendDriver {
     slot: SlotId,
     tokens: readonly TokenId[],
     params: SamplingParams,
-    { from = 0, chunk = Infinity } = {},
+    part: Omit<Advance, 'more'> = {},
   ): Promise<TokenId> {
     return await this.#withSampler(params, tokens, async (sampler) => {
-      const { token } = await this.#advance(slot, tokens, sampler, from, chunk)
+      const { token } = await this.advance(slot, tokens, sampler, part)
       return token
     })
   }
@@ -109,11 +125,11 @@ export class BackendDriver {
   async drawWith(
     sampler: Sampler,
     tokens: readonly TokenId[],
-    more: Pick<BatchItem, 'logprobs' | 'drawLogprobs'> = {},
+    more: Advance['more'] = {},
   ): Promise<StepOutput> {
     this.backend.release(0)
     try {
-      return await this.#advance(0, tokens, sampler, 0, Infinity, more)
+      return await this.advance(0, tokens, sampler, { more })
     } finally {
       sampler.dispose()
     }
@@ -130,7 +146,7 @@ export class BackendDriver {
     const all = [...tokens]
     await this.#withSampler(params, tokens, async (sampler) => {
       for (let computed = from; all.length < tokens.length + count;) {
-        const { token } = await this.#advance(slot, all, sampler, computed, Infinity)
+        const { token } = await this.advance(slot, all, sampler, { from: computed })
         computed = all.length
         all.push(token)
       }
@@ -147,32 +163,22 @@ export class BackendDriver {
     const sequences = prompts.map((prompt, slot) => ({
       slot,
       tokens: [...prompt],
+      end: prompt.length + count,
+      computed: 0,
       sampler: this.backend.createSampler(params, prompt),
     }))
     const share = Math.floor(this.backend.limits.batchSize / sequences.length)
     assert(share > 0, 'a batch has room for a token of each slot')
-    const computed = sequences.map(() => 0)
-    while (
-      sequences.some(({ tokens }, index) => tokens.length < (prompts[index]?.length ?? 0) + count)
-    ) {
-      const items = sequences.map(({ slot, tokens, sampler }): BatchItem => {
-        const position = computed[slot] ?? 0
-        const part = tokens.slice(position, position + share)
-        const end = position + part.length
-        const outputs = end === tokens.length ? [end - 1] : []
-        return { slot, position, tokens: part, outputs, sampler }
-      })
+    while (sequences.some(({ tokens, end }) => tokens.length < end)) {
+      const items = sequences.map((one) => itemOf(one, one.computed, share))
       const outputs = await this.step(items)
-      for (const { slot, tokens } of sequences) {
-        computed[slot] = (computed[slot] ?? 0) + (items[slot]?.tokens.length ?? 0)
-        for (const { token } of outputs[slot] ?? []) tokens.push(token)
+      for (const [index, sequence] of sequences.entries()) {
+        sequence.computed += items[index]!.tokens.length
+        for (const { token } of outputs[index]!) sequence.tokens.push(token)
       }
     }
     for (const { sampler } of sequences) sampler.dispose()
-    return sequences.map(({ tokens, slot }) => {
-      const start = prompts[slot]?.length ?? 0
-      return tokens.slice(start, start + count)
-    })
+    return sequences.map(({ tokens, end }) => tokens.slice(end - count, end))
   }
 
   /** A check that finds all slots empty. */
@@ -189,20 +195,16 @@ export class BackendDriver {
   }
 
   /** Computes `tokens` from index `from` on, `chunk` at a time, and draws the next one. */
-  async #advance(
+  async advance(
     slot: SlotId,
     tokens: readonly TokenId[],
     sampler: Sampler,
-    from: number,
-    chunk: number,
-    more: Pick<BatchItem, 'logprobs' | 'drawLogprobs'> = {},
+    { from = 0, chunk = Infinity, more = {} }: Advance = {},
   ): Promise<StepOutput> {
     const share = Math.min(chunk, this.backend.limits.batchSize)
     for (let position = from; ; position += share) {
-      const part = tokens.slice(position, position + share)
-      const end = position + part.length
-      const outputs = end === tokens.length ? [end - 1] : []
-      const [drawn] = await this.step([{ slot, position, tokens: part, outputs, sampler, ...more }])
+      const item = itemOf({ slot, tokens, sampler }, position, share)
+      const [drawn] = await this.step([{ ...item, ...more }])
       if (drawn?.[0] !== undefined) return drawn[0]
     }
   }
@@ -222,6 +224,18 @@ export class BackendDriver {
 }
 
 /** Throws an `AssertionError` for what is not a token of the backend's model. */
+/** The next tokens of a sequence, at most `share`; with the last of them, the next one is drawn. */
+function itemOf(
+  { slot, tokens, sampler }: Required<Pick<BatchItem, 'slot' | 'tokens' | 'sampler'>>,
+  position: number,
+  share: number,
+): BatchItem {
+  const part = tokens.slice(position, position + share)
+  const end = position + part.length
+  const outputs = end === tokens.length ? [end - 1] : []
+  return { slot, position, tokens: part, outputs, sampler }
+}
+
 function assertInVocabulary({ tokenizer }: Backend, token: TokenId): void {
   const isToken = Number.isInteger(token) && token >= 0 && token < tokenizer.vocabularySize
   assert(isToken, `token ${token} is outside the vocabulary of ${tokenizer.vocabularySize}`)

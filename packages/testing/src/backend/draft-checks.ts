@@ -9,7 +9,7 @@ const count = 5
  * what is drawn is what is drawn one token at a time, up to and with the first token that was not
  * guessed; after `truncate` the same sampler goes on as if nothing had been guessed.
  */
-export async function checkDrafts(driver: BackendDriver, exact: boolean): Promise<void> {
+export async function checkDrafts(driver: BackendDriver): Promise<void> {
   const { backend, prompt } = driver
   const random = { ...greedy, temperature: 1, topK: 40, seed: 7 }
   const penalized = { ...random, repetitionPenalty: 1.2, frequencyPenalty: 0.5 }
@@ -32,7 +32,7 @@ export async function checkDrafts(driver: BackendDriver, exact: boolean): Promis
         const [drawn = []] = (await backend.step([item])).outputs
         const positions = drawn.map(({ position }) => position)
         assert.deepEqual(positions, outputs.slice(0, drawn.length), 'positions from the first on')
-        if (!exact) continue
+        if (!driver.exact) continue
         const found = drawn.map(({ token }) => token)
         assert.deepEqual(found, expected.slice(0, wrongAt + 1), `draft ${wrongAt} is wrong`)
         const length = last + drawn.length

@@ -10,7 +10,7 @@ const most = 20
 const tolerance = 1e-3
 
 /** The check of the log probabilities of drawn tokens. */
-export const checkLogprobs: BackendCheck = async (t, driver, exact) => {
+export const checkLogprobs: BackendCheck = async (t, driver) => {
   const { backend, prompt } = driver
   await check(t, 'log probabilities of a draw are those it was drawn with', async () => {
     if (backend.capabilities.drawLogprobs !== true) return
@@ -42,7 +42,7 @@ export const checkLogprobs: BackendCheck = async (t, driver, exact) => {
       const logitBias = [[plain.top[1]!.token, 4] as const]
       const drawn = await ask({ ...greedy, ...changed, logitBias }, most)
       assertDistribution(drawn.logprobs, plain.top.length)
-      if (!exact) return
+      if (!driver.exact) return
       assertSame(drawn.logprobs.top, plain.top)
       const listed = plain.top.find((one) => one.token === drawn.token)
       if (listed !== undefined) assertSame([{ ...listed, ...drawn.logprobs }], [listed])
@@ -80,11 +80,11 @@ const enough = 1000
 const scoreTolerance = { exact: 1e-3, rounded: 0.2 }
 
 /** The scores of known tokens: those that a draw of the same token reports. */
-export const checkScores: BackendCheck = async (t, driver, exact) => {
+export const checkScores: BackendCheck = async (t, driver) => {
   const { backend } = driver
   if (backend.capabilities.promptLogprobs !== true) return
   const tokens = driver.prompt
-  const most = exact ? scoreTolerance.exact : scoreTolerance.rounded
+  const most = driver.exact ? scoreTolerance.exact : scoreTolerance.rounded
 
   await check(t, 'scores known tokens as it does drawn ones', async () => {
     const drawn: number[] = []

@@ -3,17 +3,10 @@ import type { SlotStates } from '@cllm/core'
 import { type BackendDriver, greedy } from './backend-driver.js'
 
 /** Saved states: in other slots, cut short, and checkpoints. */
-export async function checkStates(
-  driver: BackendDriver,
-  states: SlotStates,
-  exact: boolean,
-): Promise<void> {
-  const { backend, prompt } = driver
+export async function checkStates(driver: BackendDriver, states: SlotStates): Promise<void> {
+  const { backend, prompt, same } = driver
   const last = backend.limits.slots - 1
   const tokens = prompt.length - 1
-  const same = (actual: unknown, expected: unknown, message: string) => {
-    if (exact) assert.deepEqual(actual, expected, message)
-  }
   assert.equal(await states.key(), await states.key(), 'the key stays the same')
   const expected = await driver.generate(0, prompt, greedy, 6)
   backend.release(0)
@@ -40,15 +33,11 @@ export async function checkStates(
   )
   same(await driver.generate(0, prompt, greedy, 6), expected, 'and the slot is empty then')
   driver.releaseAll()
-  if (!states.cutsAnywhere) await checkCheckpoints(driver, states, same)
+  if (!states.cutsAnywhere) await checkCheckpoints(driver, states)
 }
 
-async function checkCheckpoints(
-  driver: BackendDriver,
-  states: SlotStates,
-  same: (actual: unknown, expected: unknown, message: string) => void,
-): Promise<void> {
-  const { backend, prompt } = driver
+async function checkCheckpoints(driver: BackendDriver, states: SlotStates): Promise<void> {
+  const { backend, prompt, same } = driver
   const expected = await driver.generate(0, prompt, greedy, 6)
   backend.release(0)
   const half = Math.floor(prompt.length / 2)

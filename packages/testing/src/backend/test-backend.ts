@@ -42,17 +42,17 @@ export async function testBackend(
     try {
       await check(t, 'describes itself', () => assertDescription(backend))
       await checkTokenizer(t, backend)
-      const driver = new BackendDriver(backend)
+      const driver = new BackendDriver(backend, exact)
       if (backend.capabilities.generates !== false) {
-        await checkSlots(t, driver, exact)
-        await checkSampling(t, driver, exact)
-        await checkLogprobs(t, driver, exact)
+        await checkSlots(t, driver)
+        await checkSampling(t, driver)
+        await checkLogprobs(t, driver)
         await checkConstraints(t, driver)
         await checkProcessors(t, driver)
-        await checkScores(t, driver, exact)
-        await checkAdapters(t, driver, adapter, exact)
+        await checkScores(t, driver)
+        await checkAdapters(t, driver, adapter)
       }
-      await checkEmbeddings(t, driver, exact)
+      await checkEmbeddings(t, driver)
     } finally {
       await check(t, 'can be disposed of', async () => await backend.dispose())
     }
