@@ -8,34 +8,26 @@ export interface Share {
 /** Milliseconds of a step. */
 export type Machine = (shares: readonly Share[]) => number
 
-/** Costs of a pass over the weights that takes decodes and prompts together, in milliseconds. */
-export interface UniformCosts {
-  /** A pass with a single token. */
-  readonly single: number
-  readonly base: number
-  readonly perToken: number
-  readonly perSequence: number
-  /** For each key that a decoding sequence reads. */
-  readonly perRead: number
-  /** For each key that a token of a prompt reads, computed in tiles of 64 tokens. */
-  readonly perPair: number
-  /** The same in a chunk that is shorter than a tile. */
-  readonly perLonePair: number
-}
-
 /**
  * Measured with flash attention: a 0.6B model in Q4_K_M on two cores. Decode: 16 ms at 1, 60 at 4, 86
  * at 8, 137 at 16 sequences; 64 tokens: 180 ms at first, 420 behind 1,500; 63 of them: 1,550.
  */
-export const twoCores: UniformCosts = {
+export const twoCores = {
+  /** A pass with a single token. */
   single: 16,
   base: 33,
   perToken: 2.2,
   perSequence: 3.2,
+  /** For each key that a decoding sequence reads. */
   perRead: 0.025,
+  /** For each key that a token of a prompt reads, computed in tiles of 64 tokens. */
   perPair: 0.0025,
+  /** The same in a chunk that is shorter than a tile. */
   perLonePair: 0.0146,
 }
+
+/** Costs of a pass over the weights that takes decodes and prompts together, in milliseconds. */
+export type UniformCosts = Readonly<typeof twoCores>
 
 /** Tokens that attention computes at once. */
 export const tile = 64

@@ -1,30 +1,22 @@
 import { randomNumbers } from '@cllm/scheduler'
 import { promptIds, type SimulatedRequest } from '@cllm/simulation'
 
-/** A load to try policies with. */
-export interface MadeLoad {
-  readonly requests: number
-  /** Requests per second; the times between them are random. */
-  readonly rate: number
-  /** Tokens of prompts and answers on average; every fourth prompt is eight times as long. */
-  readonly promptTokens: number
-  readonly answerTokens: number
-  /** Tokens that all prompts begin with. */
-  readonly sharedTokens: number
-  readonly tenants: number
-  readonly seed: number
-}
-
 /** A load of some length for a first try. */
-export const usualLoad: MadeLoad = {
+export const usualLoad = {
   requests: 200,
+  /** Requests per second; the times between them are random. */
   rate: 12,
+  /** Tokens of prompts and answers on average; every fourth prompt is eight times as long. */
   promptTokens: 500,
   answerTokens: 100,
+  /** Tokens that all prompts begin with. */
   sharedTokens: 256,
   tenants: 2,
   seed: 1,
 }
+
+/** A load to try policies with. */
+export type MadeLoad = Readonly<typeof usualLoad>
 
 /** The requests of a made load. The same load makes the same requests. */
 export function madeRequests(load: MadeLoad): SimulatedRequest[] {
