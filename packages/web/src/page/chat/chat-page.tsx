@@ -1,7 +1,7 @@
 import { Columns2, SlidersHorizontal, SquarePen } from 'lucide'
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { Select } from '../parts/form.js'
+import { Quiet, Select } from '../parts/form.js'
 import { IconButton } from '../parts/icon.js'
 import { Bar } from '../shell/bar.js'
 import { Composer } from './compose/composer.js'
@@ -100,9 +100,9 @@ export function ChatPage({
             </p>
             <div class="suggestions">
               {suggestions.map((text) => (
-                <button type="button" class="quiet" key={text} onClick={() => chat.send(text)}>
+                <Quiet key={text} onClick={() => chat.send(text)}>
                   {text}
-                </button>
+                </Quiet>
               ))}
             </div>
           </div>

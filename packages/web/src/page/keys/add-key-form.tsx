@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { CopyButton } from '../parts/copy-button.js'
-import { Field, Form, Problem, Select } from '../parts/form.js'
+import { Field, Form, Problem, Quiet, Select } from '../parts/form.js'
 import { type KeyTerms, limits, withoutLimit } from './key-terms.js'
 import { useServer } from '../server/server.js'
 
@@ -81,9 +81,7 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
             </p>
             <p class="secret">
               <code>{made.key}</code> <CopyButton text={made.key} />
-              <button type="button" class="quiet" onClick={() => setMade(undefined)}>
-                I have it
-              </button>
+              <Quiet onClick={() => setMade(undefined)}>I have it</Quiet>
             </p>
           </div>
         )}

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { type Column, DataTable } from '../parts/data-table.js'
-import { Input, useTelling } from '../parts/form.js'
+import { Input, Quiet, useTelling } from '../parts/form.js'
 import { Bar } from '../shell/bar.js'
 import { Markdown } from '../markdown/markdown.js'
 import { type Call, useServer } from '../server/server.js'
@@ -80,21 +80,18 @@ export function KeysPage(): JSX.Element {
         key.name === draft?.name ? (
           <>
             <button onClick={() => save(draft)}>Save</button>
-            <button class="quiet" onClick={() => setDraft(undefined)}>
-              Cancel
-            </button>
+            <Quiet onClick={() => setDraft(undefined)}>Cancel</Quiet>
           </>
         ) : (
           <>
-            <button
-              class="quiet"
+            <Quiet
               aria-label={`Change the limits of ${key.name}`}
               onClick={() =>
                 setDraft({ name: key.name, texts: eachLimit((limit) => String(key[limit] ?? '')) })
               }
             >
               Limits
-            </button>
+            </Quiet>
             <Revoke of={key} onRevoke={() => revoke(key.name)} />
           </>
         ),
@@ -139,9 +136,9 @@ function Revoke({
   if (asks) return <span class="dim">this page's</span>
   if (!isAsked) {
     return (
-      <button class="quiet" aria-label={`Revoke ${name}`} onClick={() => setAsked(true)}>
+      <Quiet aria-label={`Revoke ${name}`} onClick={() => setAsked(true)}>
         Revoke
-      </button>
+      </Quiet>
     )
   }
   return (
@@ -149,9 +146,7 @@ function Revoke({
       <button class="danger" onClick={onRevoke}>
         Revoke {name} for good
       </button>
-      <button class="quiet" onClick={() => setAsked(false)}>
-        Keep it
-      </button>
+      <Quiet onClick={() => setAsked(false)}>Keep it</Quiet>
     </>
   )
 }

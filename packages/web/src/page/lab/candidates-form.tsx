@@ -1,7 +1,7 @@
 import type { PolicySetting } from '@cllm/core'
 import type { JSX } from 'preact'
 import { X } from 'lucide'
-import { TextArea } from '../parts/form.js'
+import { Quiet, TextArea } from '../parts/form.js'
 import { IconButton } from '../parts/icon.js'
 import { halves, PolicyFields } from '../policy/policy-fields.js'
 
@@ -52,13 +52,9 @@ export function CandidatesForm({
         </div>
       ))}
       {drafts.length < most && (
-        <button
-          type="button"
-          class="quiet"
-          onClick={() => onChange([...drafts, { policy: 'chunked+fcfs', options: {} }])}
-        >
+        <Quiet onClick={() => onChange([...drafts, { policy: 'chunked+fcfs', options: {} }])}>
           Add policy
-        </button>
+        </Quiet>
       )}
       {drafts.some(({ policy }) => policy.endsWith('+own')) && (
         <TextArea

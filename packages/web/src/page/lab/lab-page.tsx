@@ -1,7 +1,7 @@
 import type { PolicySetting, Recording } from '@cllm/core'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { Form, Problem, useTelling } from '../parts/form.js'
+import { Form, Problem, Quiet, useTelling } from '../parts/form.js'
 import { CandidatesForm, usualCandidates } from './candidates-form.js'
 import type { LabJob } from './lab-job.js'
 import { LoadForm, usualDraft } from './load/load-form.js'
@@ -59,11 +59,7 @@ export function LabPage(): JSX.Element {
             <button type="submit" disabled={lab.isRunning}>
               Run
             </button>
-            {lab.isRunning && (
-              <button type="button" class="quiet" onClick={lab.stop}>
-                Stop
-              </button>
-            )}
+            {lab.isRunning && <Quiet onClick={lab.stop}>Stop</Quiet>}
           </div>
         </Form>
         <p role="status">

@@ -4,6 +4,7 @@ import { type Column, DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import { percentilesOf } from '../scheduler/live-state.js'
 import type { LabResult } from './run-lab.js'
+import { Quiet } from '../parts/form.js'
 
 interface Row {
   readonly name: string
@@ -51,15 +52,13 @@ export function ResultsTable({
   readonly onApply: (candidate: PolicySetting) => void
 }): JSX.Element {
   const apply = (result: LabResult): JSX.Element => (
-    <button
-      type="button"
-      class="quiet"
+    <Quiet
       disabled={result.policy.endsWith('+own')}
       aria-label={`Apply ${result.policy}`}
       onClick={() => onApply(result)}
     >
       Apply
-    </button>
+    </Quiet>
   )
   return (
     <DataTable

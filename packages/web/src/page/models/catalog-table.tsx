@@ -1,7 +1,7 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { type Column, DataTable } from '../parts/data-table.js'
-import { Field } from '../parts/form.js'
+import { Field, Quiet } from '../parts/form.js'
 import { formatBytes } from '../parts/format.js'
 import { useAnswer } from '../server/use-answer.js'
 import type { Pull } from './pull-form.js'
@@ -56,15 +56,13 @@ export function CatalogTable({ pull }: { readonly pull: Pull }): JSX.Element | n
         present ? (
           'downloaded'
         ) : (
-          <button
-            type="button"
-            class="quiet"
+          <Quiet
             disabled={pull.isRunning}
             aria-label={`Download ${id}`}
             onClick={() => pull.start(id)}
           >
             Download
-          </button>
+          </Quiet>
         ),
     },
   ]

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { formatBytes } from '../parts/format.js'
-import { Problem, useTelling } from '../parts/form.js'
+import { Problem, Quiet, useTelling } from '../parts/form.js'
 import { useServer } from '../server/server.js'
 import { useAnswer } from '../server/use-answer.js'
 import { CatalogTable } from './catalog-table.js'
@@ -48,14 +48,13 @@ export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
       const isLoaded = value === 'loaded'
       const text = isLoaded ? 'Unload' : 'Load'
       return (
-        <button
-          class="quiet"
+        <Quiet
           disabled={!isLoaded && value !== 'unloaded'}
           aria-label={`${text} ${id}`}
           onClick={() => attempt(async () => await change(isLoaded ? 'unload' : 'load', id))}
         >
           {text}
-        </button>
+        </Quiet>
       )
     },
   }

@@ -143,6 +143,11 @@ export function Select<Value extends string>({
   )
 }
 
+/** A button that stands back. */
+export const Quiet = (own: JSX.IntrinsicElements['button']): JSX.Element => (
+  <button type="button" class="quiet" {...own} />
+)
+
 /** What is told of the last thing that was done, and a way to do one that tells its failure. */
 export function useTelling() {
   const [told, tell] = useState('')

@@ -1,7 +1,7 @@
 import type { PolicySetting } from '@cllm/core'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { useTelling } from '../parts/form.js'
+import { Quiet, useTelling } from '../parts/form.js'
 import { useServer } from '../server/server.js'
 
 /** Asks whether a policy is to be set on the running server, sets it, and takes that back. */
@@ -35,19 +35,13 @@ export function PolicyChange({
             <button type="button" onClick={() => attempt(async () => await set(wanted))}>
               Yes, use {wanted.policy} on this server
             </button>
-            <button type="button" class="quiet" onClick={onEnd}>
-              Cancel
-            </button>
+            <Quiet onClick={onEnd}>Cancel</Quiet>
           </>
         )}
         {wanted === undefined && before !== undefined && (
-          <button
-            type="button"
-            class="quiet"
-            onClick={() => attempt(async () => await set(before))}
-          >
+          <Quiet onClick={() => attempt(async () => await set(before))}>
             Back to {before.policy}
-          </button>
+          </Quiet>
         )}
       </div>
       <p role="status">{told}</p>

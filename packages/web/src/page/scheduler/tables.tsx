@@ -4,6 +4,7 @@ import { DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import { figuresOf, type LiveState } from './live-state.js'
 import { cachedText, mainReason, reasonText } from './words.js'
+import { Quiet } from '../parts/form.js'
 
 interface Props {
   readonly state: LiveState
@@ -44,9 +45,9 @@ export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element | 
         ]}
       />
       {more > 0 && (
-        <button type="button" class="quiet" onClick={() => setWhole(!isWhole)}>
+        <Quiet onClick={() => setWhole(!isWhole)}>
           {isWhole ? 'Show fewer' : `Show ${more} more`}
-        </button>
+        </Quiet>
       )}
       {waiting > queue.length && <p class="hint">The first {queue.length} are listed.</p>}
     </section>

@@ -3,7 +3,7 @@ import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Conversation } from '../chat/conversation.js'
 import type { Chat } from '../chat/use-chat.js'
-import { Form, Input } from '../parts/form.js'
+import { Form, Input, Quiet } from '../parts/form.js'
 import { Icon, IconButton } from '../parts/icon.js'
 import { ConversationMenu } from './conversation-menu.js'
 
@@ -24,9 +24,9 @@ export function Conversations({
   return (
     <section class="conversations" aria-label="Conversations">
       <div class="tools">
-        <button type="button" class="quiet new" title="New chat (Ctrl+K)" onClick={onNew}>
+        <Quiet class="quiet new" title="New chat (Ctrl+K)" onClick={onNew}>
           <Icon of={SquarePen} /> New chat
-        </button>
+        </Quiet>
         <IconButton
           icon={Search}
           name="Search"

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { Field, Form } from '../parts/form.js'
+import { Field, Form, Quiet } from '../parts/form.js'
 import type { ServerError } from '../server/server.js'
 
 /** What a header may hold, and every key does: a space or a quote that was pasted with it does not show. */
@@ -40,9 +40,7 @@ export function KeyForm({
         onText={setKey}
       />
       <button type="submit">Use it</button>
-      <button type="button" class="quiet" onClick={onLater}>
-        Not now
-      </button>
+      <Quiet onClick={onLater}>Not now</Quiet>
     </Form>
   )
 }

@@ -3,6 +3,7 @@ import type { JSX } from 'preact'
 import { useEffect } from 'preact/hooks'
 import type { Notice } from '../chat/use-chat.js'
 import { IconButton } from '../parts/icon.js'
+import { Quiet } from '../parts/form.js'
 
 /** Milliseconds that a notice stays. */
 const stayMs = 12_000
@@ -22,11 +23,7 @@ export function Toast({
   return (
     <div class="toast" role="status">
       <span>{notice.text}</span>
-      {notice.undo !== undefined && (
-        <button type="button" class="quiet" onClick={notice.undo}>
-          Undo
-        </button>
-      )}
+      {notice.undo !== undefined && <Quiet onClick={notice.undo}>Undo</Quiet>}
       <IconButton icon={X} name="Dismiss" onPress={onEnd} />
     </div>
   )

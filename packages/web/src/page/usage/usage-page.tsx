@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { download } from '../parts/download.js'
-import { Field, Form, Select, useTelling } from '../parts/form.js'
+import { Field, Form, Quiet, Select, useTelling } from '../parts/form.js'
 import { useServer } from '../server/server.js'
 import { useAnswer } from '../server/use-answer.js'
 
@@ -50,9 +50,9 @@ export function UsagePage(): JSX.Element {
           />
           <Field label="From" type="date" value={from} onText={setFrom} />
           <Field label="To" type="date" value={to} onText={setTo} />
-          <button type="button" class="quiet end" onClick={() => attempt(save)}>
+          <Quiet class="quiet end" onClick={() => attempt(save)}>
             Save as CSV
-          </button>
+          </Quiet>
         </Form>
         <p role="status">{problem ?? told}</p>
         {found !== undefined && problem === undefined && (

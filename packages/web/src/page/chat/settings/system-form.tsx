@@ -1,7 +1,7 @@
 import { Trash2 } from 'lucide'
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { Field, Select, TextArea } from '../../parts/form.js'
+import { Field, Quiet, Select, TextArea } from '../../parts/form.js'
 import { IconButton } from '../../parts/icon.js'
 
 /** A system prompt with a name. */
@@ -78,9 +78,9 @@ export function SystemForm({
         {system.trim() !== '' && chosen === undefined && (
           <>
             <Field label="Name of the preset" value={name} onText={setName} />
-            <button type="button" class="quiet end" disabled={name.trim() === ''} onClick={save}>
+            <Quiet class="quiet end" disabled={name.trim() === ''} onClick={save}>
               Save preset
-            </button>
+            </Quiet>
           </>
         )}
       </div>

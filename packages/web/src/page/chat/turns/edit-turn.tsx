@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { Form } from '../../parts/form.js'
+import { Form, Quiet } from '../../parts/form.js'
 import type { Turn } from '../conversation.js'
 import type { Chat } from '../use-chat.js'
 import { ResultsForm } from './tool-calls.js'
@@ -51,9 +51,7 @@ export function EditTurn({
       />
       <div class="buttons">
         <button type="submit">Send</button>
-        <button type="button" class="quiet" onClick={onEnd}>
-          Cancel
-        </button>
+        <Quiet onClick={onEnd}>Cancel</Quiet>
       </div>
     </Form>
   )

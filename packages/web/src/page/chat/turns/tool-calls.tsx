@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { Form, TextArea, useTelling } from '../../parts/form.js'
+import { Form, Quiet, TextArea, useTelling } from '../../parts/form.js'
 import { hasFeature } from '../../parts/switched-off.js'
 import { useServer } from '../../server/server.js'
 import type { ToolCall, ToolResult } from '../conversation.js'
@@ -83,13 +83,9 @@ export function ResultsForm({
             onText={(text) => setTexts(texts.with(index, text))}
           />
           {isMcp(name) && (
-            <button
-              type="button"
-              class="quiet"
-              onClick={() => attempt(async () => await run(index))}
-            >
+            <Quiet onClick={() => attempt(async () => await run(index))}>
               Run {name} with these arguments
-            </button>
+            </Quiet>
           )}
         </div>
       ))}
@@ -98,11 +94,7 @@ export function ResultsForm({
         <button type="submit" disabled={isBusy}>
           {calls.length > 1 ? 'Give the results' : 'Give the result'}
         </button>
-        {onCancel !== undefined && (
-          <button type="button" class="quiet" onClick={onCancel}>
-            Cancel
-          </button>
-        )}
+        {onCancel !== undefined && <Quiet onClick={onCancel}>Cancel</Quiet>}
       </div>
     </Form>
   )

@@ -7,6 +7,7 @@ import { useAnswer } from '../../server/use-answer.js'
 import { branchesOf, type Turn } from '../conversation.js'
 import type { Chat } from '../use-chat.js'
 import type { TurnProps } from './turn-view.js'
+import { Quiet } from '../../parts/form.js'
 
 /** What is below a turn: what can be done with it, and how it came. */
 export function TurnFoot({
@@ -30,11 +31,7 @@ export function TurnFoot({
         <IconButton icon={RefreshCw} name="Regenerate" onPress={() => chat.regenerate(turn)} />
       )}
       {beside === undefined && <Branches turn={turn} chat={chat} />}
-      {isOther && !isBusy && (
-        <button type="button" class="quiet" onClick={() => chat.show(turn)}>
-          Go on with this one
-        </button>
-      )}
+      {isOther && !isBusy && <Quiet onClick={() => chat.show(turn)}>Go on with this one</Quiet>}
       {isAnswer && (hasFigures || isComing) && <Figures turn={turn} isComing={isComing} />}
     </div>
   )

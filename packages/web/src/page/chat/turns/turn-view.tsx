@@ -1,6 +1,6 @@
 import type { JSX } from 'preact'
 import { Markdown } from '../../markdown/markdown.js'
-import { Problem } from '../../parts/form.js'
+import { Problem, Quiet } from '../../parts/form.js'
 import { Media, Thumbnail } from '../compose/thumbnail.js'
 import { isMedia, type Turn } from '../conversation.js'
 import { cutOffText } from '../saved-conversations.js'
@@ -47,9 +47,9 @@ export function TurnView(props: TurnProps): JSX.Element {
       {finish === 'length' && !isComing && (
         <p class="hint">
           {cutOffText}.{' '}
-          <button type="button" class="quiet" disabled={isBusy} onClick={() => chat.goOn(turn)}>
+          <Quiet disabled={isBusy} onClick={() => chat.goOn(turn)}>
             Continue
-          </button>
+          </Quiet>
         </p>
       )}
       <Problem text={isComing ? undefined : problem} />
