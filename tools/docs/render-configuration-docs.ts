@@ -13,11 +13,11 @@ const intro = `# Configuration
 <!-- Generated from the schema in packages/cli/src/config/options by \`pnpm run docs\`; do not edit. -->
 
 Every setting is a YAML key, an environment variable and a flag of \`cllm serve\`. Flags override variables, variables the
-file (\`--${configFlag}\` or \`${configVariable}\`), the file the defaults. The variable of \`--a-flag\` is \`CLLM_A_FLAG\`, but
-for those named below. An entry is the key, if it differs from the flag, the flag, in parentheses the default and the accepted
-values, and the meaning.
+file (\`--${configFlag}\` or \`${configVariable}\`), the file the defaults. The variable of \`--a-flag\` is \`CLLM_A_FLAG\`, unless
+another is named. An entry has the key, if it differs from the flag, the flag, the default and accepted values in parentheses,
+and the meaning.
 
-What has no default is unset, empty or off. Objects are JSON in flags and variables. \`--no-mmap\` turns off a switch such as
+Settings without a default are unset, empty or off. Objects are JSON in flags and variables. \`--no-mmap\` turns off a switch such as
 \`--mmap\`; \`--no-usage\` takes back a setting. Relative paths start from the file's folder, or the working directory. An
 unknown \`CLLM_…\` variable is a warning; an empty one counts as unset. \`cllm config\` with the same flags prints the result and
 the source of each value; \`--${configFlag}\` accepts its output.

@@ -54,7 +54,7 @@ ${rows.join('\n')}
 ## Models
 
 The authors' recommendation, from the catalog (\`cllm show\`) or the file (\`general.sampling.temp\`, \`top_k\`, \`top_p\`,
-\`min_p\`, \`penalty_repeat\`). What is not listed is left to the protocol. TinyLlama's was measured: of 20 plain questions it
+\`min_p\`, \`penalty_repeat\`). Unlisted values come from the protocol. TinyLlama's was measured: of 20 plain questions it
 answers 14 right at temperature 0, 11 at 0.3, and 3 to 4 at OpenAI's 1.
 
 ${modelLines()}

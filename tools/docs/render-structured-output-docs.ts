@@ -17,7 +17,7 @@ A request can hold its output to a GBNF grammar, a JSON object, or a JSON schema
 - Output may be narrower than the schema, never wider except for \`uniqueItems\` of free elements: properties in the
   schema's order, at most one space or line break, numbers of up to 15 digits, years 1000 to 2099, times with an offset,
   URIs with \`http\` or \`https\`, \`multi-host-uri\` with \`postgresql\`.
-- What a schema does not express is not enforced: pydantic's \`PastDate\`, time zones, \`FileUrl\`, integer keys; zod's
+- Rules outside the schema are not enforced: pydantic's \`PastDate\`, time zones, \`FileUrl\`, integer keys; zod's
   \`pipe\` and \`refine\`.
 - With \`ignoreEos\` output ends where the constraint allows nothing more.
 

@@ -53,7 +53,7 @@ calls read: ${count((check) => check.severalCalls)}. Reasoning told from the ans
 ${count((check) => check.splitsThinking)}. Strict calls held to their schemas: ${count((check) => check.isHeld)}.
 
 A system message in the middle of a conversation stays there with ${count((check) => check.laterSystem === 'in place')} templates. Others refuse it (¹), leave it
-out (²) or move it to the beginning (³), where it ends all reuse; with these it joins the user's message before or after it.
+out (²) or move it to the beginning (³), where it ends all reuse; with these cLLM adds it to the user's message before or after it.
 
 The templates of llama.cpp's source, by what works. *All calls*: several in an answer, strict ones, streamed arguments;
 otherwise the exception is named.

@@ -15,7 +15,7 @@ export const patienceOption = {
     .int()
     .min(0)
     .default(defaultPatience)
-    .describe('A waiting request is overdue once this many tokens of any requests were computed.'),
+    .describe('Tokens computed, of all requests, after which a waiting one is overdue.'),
 }
 
 /** One in this many tokens goes to overdue requests while the order prefers others. */

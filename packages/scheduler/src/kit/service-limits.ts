@@ -24,7 +24,7 @@ export const sloOption = {
     })
     .default({})
     .describe(
-      'The latencies to keep, in milliseconds: `ttft` to the first token, `itl` between two; those of a tenant in `tenants`, by name, and of a priority or a higher one in `priorities`.',
+      'Latency limits in milliseconds: `ttft` to the first token, `itl` between two; `tenants` has limits by tenant, `priorities` by priority (and above).',
     ),
 }
 

@@ -12,7 +12,7 @@ import { WaitingHeap } from '../kit/waiting-heap.js'
  */
 export const agents = defineOrder({
   name: 'agents',
-  doc: 'Programs of many requests as wholes: slots wait for programs whose tools run, the least served program is next (Autellix, arXiv 2502.13965; Continuum, arXiv 2511.02230). For agents.',
+  doc: 'Slots wait for programs whose tools run; the least served program is next (Autellix, arXiv 2502.13965; Continuum, arXiv 2511.02230). For agents.',
   options: z.object({
     quantum: positive
       .default(2048)

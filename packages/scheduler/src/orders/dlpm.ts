@@ -15,11 +15,11 @@ const rankedAtOnce = 128
  */
 export const dlpm = defineOrder({
   name: 'dlpm',
-  doc: 'Deficit longest prefix match: `lpm` among the tenants that have something left of their `quantum`; all get a new one when none has (arXiv 2501.14312). For tenants with long prefixes.',
+  doc: 'Deficit longest prefix match: `lpm` among the tenants with some `quantum` left; when none has any, all get a new one (arXiv 2501.14312). For tenants with long prefixes.',
   options: z.object({
     quantum: positive
       .default(2048)
-      .describe('Service that a tenant may have before the others have had theirs.'),
+      .describe('Service of a tenant per round, before the others get theirs.'),
     ...priceOptions,
     ...patienceOption,
   }),

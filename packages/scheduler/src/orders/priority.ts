@@ -16,7 +16,7 @@ export const priority = defineOrder({
   options: z.object({
     agingTokens: positive
       .default(4096)
-      .describe('Tokens computed, of any requests, that raise a waiting request by one priority.'),
+      .describe('Tokens computed, of all requests, that raise a waiting one by one priority.'),
     preemptionThreshold: positive
       .nullable()
       .default(10)

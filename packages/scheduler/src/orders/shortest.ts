@@ -15,7 +15,7 @@ export const sjf = defineOrder({
       .number()
       .min(0)
       .default(0.05)
-      .describe('Tokens by which a job counts as shorter for each token computed while it waits.'),
+      .describe('Tokens subtracted from the length of a waiting job per token computed meanwhile.'),
     ...patienceOption,
   }),
   create: ({ aging, patience }) =>

@@ -72,17 +72,17 @@ export const schemaKeywords = {
   ),
   dependentRequired: keyword(
     z.record(z.string(), z.array(text)),
-    'Without the property, or with it and those that it asks for.',
+    'Either without the property, or with it and the properties that it requires.',
     'object',
   ),
   dependentSchemas: keyword(
     namedSchemas,
-    'Without the property, or with it and as the schema says.',
+    'Either without the property, or with it and valid by its schema.',
     'object',
   ),
   unevaluatedProperties: keyword(
     schema,
-    'As `additionalProperties`, of what neither the schema nor any that it refers to or merges has named.',
+    'As `additionalProperties`, for properties that no schema, merged and referenced ones included, names.',
     'object',
   ),
   minProperties: keyword(count, 'Up to 26 more than `properties` names.', 'object'),
@@ -100,7 +100,7 @@ export const schemaKeywords = {
   unevaluatedItems: keyword(schema, 'As `items`, of elements that no schema has named.', 'array'),
   contains: keyword(
     schema,
-    'The first elements are valid by it, as many as must be; with `maxContains` all are.',
+    'The first `minContains` elements are valid by it; with `maxContains` all are.',
     'array',
   ),
   minContains: keyword(count, 'As `minItems`, beside `contains`.'),
@@ -109,12 +109,12 @@ export const schemaKeywords = {
   maxItems: keyword(count, 'Up to 100,000.', 'array'),
   uniqueItems: keyword(
     z.boolean(),
-    'Elements of an `enum`, `const`, boolean or up to 200 integers come once each, in their order. Other elements may come again: those who need each once drop what came before.',
+    'Elements of an `enum`, `const`, boolean or up to 200 integers come once each, in their order. Other elements may repeat: drop duplicates yourself.',
     'array',
   ),
   minLength: keyword(
     count,
-    'Unicode characters, up to 100,000; the first one and the last one that must come are no spaces, as many trim a text before they count. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
+    'Unicode characters, up to 100,000; the first and the last required one are no spaces, because validators may trim before counting. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
     'string',
   ),
   maxLength: keyword(count, 'As `minLength`.', 'string'),
@@ -129,12 +129,12 @@ export const schemaKeywords = {
       .map((name) => `\`${name}\``)
       .join(
         ', ',
-      )}; others are annotations, as the standard says. Beside a \`pattern\` that it contradicts the pattern counts.`,
+      )}; others are annotations, as the standard says. A \`pattern\` wins over a format that contradicts it.`,
     'string',
   ),
   multipleOf: keyword(
     z.number().positive(),
-    'Of integers and decimal numbers; where limits leave many numbers, those with few digits.',
+    'Of integers and decimal numbers; within wide limits, only numbers with few digits.',
     'number',
   ),
   minimum: keyword(z.number(), 'Of integers and numbers with up to 15 digits.', 'number'),
@@ -147,16 +147,16 @@ export const schemaKeywords = {
   exclusiveMaximum: keyword(z.number(), 'As `exclusiveMinimum`.', 'number'),
   anyOf: keyword(
     schemas,
-    'With keywords beside it, which hold for every alternative. Strings whose `pattern` cannot be kept to are left out where there is another alternative.',
+    'With keywords beside it, which hold for every alternative. An alternative whose `pattern` is unsupported is left out, unless it is the only one.',
   ),
   oneOf: keyword(
     schemas,
-    'Where the alternatives exclude each other: by type, by `enum` or `const`, by a required property for which that is so, or by their limits.',
+    'Where the alternatives exclude each other: by type, by `enum` or `const`, by a required property with exclusive values, or by limits.',
   ),
   allOf: keyword(schemas, 'All schemas are merged.'),
   not: keyword(
     schema,
-    'Of types, `enum`, `const`, limits, lengths, counts, `pattern`, `required`, `properties`, elements and what is made of them; what is written may be narrower.',
+    'Of types, `enum`, `const`, limits, lengths, counts, `pattern`, `required`, `properties`, elements and their combinations; output may be narrower.',
   ),
   if: keyword(schema, 'One way is `if` with `then`, the other one `not` with `else`.'),
   // oxlint-disable-next-line unicorn/no-thenable -- it is a keyword of JSON schema's

@@ -80,10 +80,10 @@ export const schedulerOptions = {
     resolve: resolveModelSpec,
     elsewhere: ['--model-draft'],
   }).describe(
-    'Who guesses tokens, which are verified along with the next one; answers stay the same. First a ' +
-      'constraint that leaves no choice (alone: `grammar`), then as named: `ngram` (`auto`) looks the ' +
-      "last tokens up in prompt and answer; a plugin's proposer; a smaller model with the same " +
-      'vocabulary, named as in `--model`.',
+    'Proposer of tokens, which are verified along with the next one; answers stay the same. A ' +
+      'constraint without a choice goes first (alone: `grammar`), then the named one: `ngram` (`auto`) ' +
+      "looks the last tokens up in prompt and answer; a plugin's proposer; a smaller model with the " +
+      'same vocabulary, named as in `--model`.',
   ),
   speculative_options: option(record(), {}).describe(
     'Options of the proposer; JSON in a flag or variable.',
@@ -101,8 +101,8 @@ export const schedulerOptions = {
       'no limit.',
   ),
   max_queue_wait: option(decimal(0, Infinity, 'seconds'), 0).describe(
-    'Longest predicted wait for a slot, in seconds; who would wait longer gets 429 on arrival. 0 is ' +
-      'no limit.',
+    'Longest predicted wait for a slot, in seconds; a longer one is 429 on arrival. 0 is no ' +
+      'limit.',
   ),
   request_timeout: option(decimal(0, Infinity, 'seconds'), 0).describe(
     "Seconds from a request's arrival to its end, unless the request sets a limit; 0 is " +

@@ -62,7 +62,7 @@ export const serverOptions = {
     'Disk limit for `responses`, in MiB; the least recently used go first.',
   ),
   responses_age: option(integer(1, Infinity, 'DAYS'), 30).describe(
-    'Days after which what is unused there is deleted.',
+    'Days until an unused response or conversation is deleted.',
   ),
   usage: folder().describe(
     'Folder for usage records per key, day and model, without any text: for `GET ' +

@@ -33,7 +33,7 @@ export function llamaServerMetrics(
     ['n_decode_total', 'Forward passes.', steps + embedded.inputs],
     ['n_tokens_max', 'Most tokens in a slot now.', Math.max(0, ...longest)],
     ['spec_decode_num_drafts_total', 'Drafts that were verified.', drafts],
-    ['spec_decode_num_draft_tokens_total', 'Their tokens.', drafted],
+    ['spec_decode_num_draft_tokens_total', 'Draft tokens that were verified.', drafted],
     ['spec_decode_num_accepted_tokens_total', 'Those drawn.', accepted],
     ['prompt_tokens_seconds', 'Prompt tokens per second.', ratio(computed, promptSeconds)],
     [

@@ -49,7 +49,7 @@ export const adaptive = defineBatching({
       .or(z.number().positive())
       .default('auto')
       .describe(
-        'Milliseconds between two tokens of a request that decodes, at most; auto: 0.8 of the `itl` limit, and without one four times what decoding takes with the prompts that may run.',
+        'Most milliseconds between two tokens of a decoding request; auto: 0.8 of the `itl` limit, or without one four times a decode step with all running and admissible requests.',
       ),
   }),
   create({ slo, targetStepMs }) {
