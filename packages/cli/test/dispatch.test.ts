@@ -240,6 +240,11 @@ t.test('nobody is killed while requests may finish', async (t) => {
   const sleep = container.lifecycle!.preStop.exec.command[1]
   t.ok(terminationGracePeriodSeconds > seconds(drain) + seconds(sleep) + 2)
   t.equal(securityContext.runAsNonRoot, true)
+  t.match(
+    deployment,
+    { spec: { strategy: { type: 'Recreate' } } },
+    'two pods cannot have the volume',
+  )
   t.match(container.securityContext, {
     readOnlyRootFilesystem: true,
     allowPrivilegeEscalation: false,
