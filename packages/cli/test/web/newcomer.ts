@@ -110,6 +110,9 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
     await page.setViewportSize({ ...size, width })
     const slots = page.getByRole('region', { name: 'Slots and what they hold' })
     t.same(await clipped(slots), [], `the tokens of each slot, ${width} pixels wide`)
+    const tiles = page.getByLabel('Now', { exact: true }).locator('.tile')
+    const boxes = await Promise.all((await tiles.all()).map((tile) => tile.boundingBox()))
+    t.ok(width > 400 || boxes.at(-1)?.x === boxes[0]?.x, 'no tile leaves a gap before it')
   }
   await page.setViewportSize(size)
   await load.end()

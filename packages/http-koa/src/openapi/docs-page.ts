@@ -43,10 +43,11 @@ export function docsPage({ info, tags, paths }: OpenApiDocument): string {
     return `<h2>${escape(name)}</h2>${entries.join('')}`
   })
   const title = `${escape(info.title)} ${escape(info.version)}`
-  return `<!doctype html><html lang="en"><meta charset="utf-8"><title>${title}</title>
-<style>${style}</style><h1>${title}</h1>
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>${title}</title>
+<style>${style}</style><main><h1>${title}</h1>
 <p>${escape(info.description)} For programs: <a href="/openapi.json">openapi.json</a>.</p>
-${sections.join('\n')}</html>`
+${sections.join('\n')}</main></html>`
 }
 
 function entry(path: string, method: string, { summary, requestBody }: Operation): string {

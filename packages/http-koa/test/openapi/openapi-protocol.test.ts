@@ -58,7 +58,7 @@ t.test('the description holds together, and every route of it is there', async (
   t.match(page.headers.get('content-type'), /text\/html/)
   t.match(page.headers.get('content-security-policy'), /default-src 'self'/)
   t.equal(page.headers.get('x-frame-options'), 'DENY')
-  t.match(await page.text(), /POST \/v1\/chat\/completions/)
+  t.match(await page.text(), /name="viewport"[^]*rel="icon"[^]*POST \/v1\/chat\/completions/)
 })
 
 t.test('a linter finds nothing to say', async (t) => {
