@@ -365,6 +365,11 @@ t.test('a running server is looked at, and its model is unloaded', async (t) => 
   t.match(JSON.parse((await inside(['ps', '--json'])).stdout), [])
   t.match(await inside(['stop', 'nothing']), { code: 1, stderr: /nothing/ })
   t.match(await inside(['ps'], nowhere), { code: 1, stderr: /no server answers at .*:1: / })
+  const cause = new Error('self-signed certificate')
+  const value = async () => await Promise.reject(new TypeError('fetch failed', { cause }))
+  const { restore } = t.intercept(globalThis, 'fetch', { value })
+  t.match(await inside(['ps'], nowhere), { stderr: /self-signed certificate; NODE_EXTRA_CA_CERTS/ })
+  restore()
   t.match(await inside(['ps'], { CLLM_HOST: 'http://127.0.0.1' }), {
     code: 2,
     stderr: /server\.host: expected an address, got "http:/,
@@ -385,7 +390,7 @@ t.test('models on the disk', async (t) => {
   t.match((await inside(['list'], env)).stdout, /stories15m .*16\.9 MB/)
   t.match((await inside(['show', 'stories15m'], env)).stdout, /training context +256\n/)
   const far = await inside(['show', 'qwen3-4b', '--json'], env)
-  t.match(JSON.parse(far.stdout), { file: 'not downloaded', source: /no known checksum/ })
+  t.match(JSON.parse(far.stdout), { file: 'not downloaded', source: [/no known checksum/] })
   const fit = await inside(['fit', 'qwen3-14b', '--json'], { ...env, CLLM_GPU: 'off' })
   const { rows } = JSON.parse(fit.stdout) as { rows: { contextSize: number; memory: number[] }[] }
   t.equal(rows.at(-1)?.contextSize, 40_960)

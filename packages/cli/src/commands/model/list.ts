@@ -1,3 +1,4 @@
+import { availableMemory } from '../../engine/memory/available-memory.js'
 import { downloadedModels } from '../../models/catalog/known-model.js'
 import { listModels, modelTable } from '../../models/catalog/list-models.js'
 import { formatBytes } from '../../models/format-bytes.js'
@@ -13,13 +14,13 @@ const flags = { json: toggle('Print JSON'), config: configFlag }
 export const models = defineCommand({
   usage: 'models',
   doc: `
-Lists the models of the catalog: name, size, memory with 4,096 tokens of context, licence, and
-whether the model is downloaded.`,
+Lists the models of the catalog: name, size, memory with 4,096 tokens of context and whether this
+machine has it (✓), licence, and whether the model is downloaded.`,
   flags,
   async run({ flags }, io) {
     const folder = folderFrom(flags, io)
     const all = await listModels(folder)
-    return tell(io, flags.json, all, () => `${modelTable(all)}in ${folder}\n`)
+    return tell(io, flags.json, all, () => `${modelTable(all, availableMemory())}in ${folder}\n`)
   },
 })
 

@@ -22,7 +22,7 @@ from the catalog or a file.`,
   },
 })
 
-type Facts = Readonly<Record<string, string | number | null>>
+type Facts = Readonly<Record<string, string | number | null | readonly string[]>>
 
 /** The facts, in the order in which they are shown; null: not known. */
 function factsOf({ name, entry, path, shape }: KnownModel): Facts {
@@ -45,7 +45,7 @@ function factsOf({ name, entry, path, shape }: KnownModel): Facts {
         : `${formatBytes(memoryFor(shape, 1, context))} with one slot of ${context} tokens`,
     'sampling of its file': samplingText(shape?.sampling),
     'sampling of the catalog': samplingText(entry?.sampling),
-    source: entry?.sources.map(sourceText).join(', ') ?? null,
+    source: entry?.sources.map(sourceText) ?? null,
   }
 }
 
@@ -69,6 +69,6 @@ function sourceText(source: NonNullable<KnownModel['entry']>['sources'][number])
 function text(facts: Facts): string {
   return Object.entries(facts)
     .filter(([, value]) => value !== null)
-    .map(([name, value]) => `  ${name.padEnd(25)}${value}\n`)
+    .map(([name, value]) => `  ${name.padEnd(25)}${[value].flat().join(`\n${' '.repeat(27)}`)}\n`)
     .join('')
 }

@@ -84,7 +84,8 @@ export class ServerClient {
 
 function reasonOf(error: unknown): string {
   const { message, cause } = error as Error
-  return cause instanceof Error ? cause.message || String(cause) : message
+  const reason = cause instanceof Error ? cause.message || String(cause) : message
+  return reason.includes('certificate') ? `${reason}; NODE_EXTRA_CA_CERTS=FILE trusts more` : reason
 }
 
 /** The error of an answer, in the form of any of the protocols. */

@@ -50,12 +50,13 @@ function memoryOf(entry: CatalogEntry): number | null {
 
 const usualContext = 4096
 
-/** The listing as a table for the terminal. */
-export function modelTable(models: readonly ModelListing[]): string {
+/** The listing as a table for the terminal, on a machine with this many free bytes. */
+export function modelTable(models: readonly ModelListing[], available: number): string {
   const rows = models.map((model) => {
     const { name, bytes, memoryBytes, licence, present, title, checked } = model
-    const size = `${checked || present ? '' : 'about '}${formatBytes(bytes)}`
-    const memory = memoryBytes === null ? '' : formatBytes(memoryBytes)
+    const size = `${checked || present ? '' : '~'}${formatBytes(bytes)}`
+    const fits = (memoryBytes ?? 0) <= available ? '✓' : '✗'
+    const memory = memoryBytes === null ? '' : `${formatBytes(memoryBytes)} ${fits}`
     return [name, size, memory, licence, present ? 'yes' : 'no', title]
   })
   return textTable(['name', 'size', 'memory', 'licence', 'here', 'what'], rows)

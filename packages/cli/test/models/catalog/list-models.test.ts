@@ -39,9 +39,10 @@ t.test('the listing', async (t) => {
     },
   )
   t.equal(after.filter(({ present }) => present).length, 1)
-  const table = modelTable(after).split('\n')
-  t.ok(table.some((row) => /tinyllama-1\.1b-chat .*323 MB.*Apache-2\.0.*no/.test(row)))
+  const table = modelTable(after, 4e9).split('\n')
+  t.ok(table.some((row) => /tinyllama-1\.1b-chat .*323 MB.*438 MB ✓.*Apache-2\.0.*no/.test(row)))
   t.ok(table.some((row) => /stories15m .*7 B.*MIT.*yes/.test(row)))
+  t.ok(table.some((row) => /qwen3-8b .*~5\.0 GB .*5\.8 GB ✗/.test(row)))
   t.notOk(table.join('').includes('\u001B'), 'plain text')
 })
 
