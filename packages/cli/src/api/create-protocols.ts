@@ -4,7 +4,7 @@ import {
   type PluginRegistry,
   type SamplingParams,
   samplingRows,
-  type StateFiles,
+  type SharedStateFiles,
   systemClock,
 } from '@cllm/core'
 import { StateFolder } from '@cllm/host'
@@ -66,7 +66,7 @@ function foldersOf({ batches, batch_share: share, usage }: LoadedConfig['config'
 export function responsesIn(
   { server, cache }: LoadedConfig['config'],
   logger: Logger,
-): StateFiles | undefined {
+): SharedStateFiles | undefined {
   const { responses: folder, responses_size: size, responses_age: days } = server
   if (folder === null) return undefined
   ownFolder(folder, 'responses')

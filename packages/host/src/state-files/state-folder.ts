@@ -5,7 +5,8 @@ import {
   within,
   type Clock,
   type StateFile,
-  type StateFiles,
+  type FoundState,
+  type SharedStateFiles,
   type StateHead,
   type WrittenState,
   type Logger,
@@ -49,7 +50,7 @@ export interface StateFolderOptions {
  * a file is written beside its place and then renamed, its name follows from what is in it, and one that
  * is gone is as good as never written. All of that is done on threads of its own.
  */
-export class StateFolder implements StateFiles {
+export class StateFolder implements SharedStateFiles {
   readonly limitBytes: number
   readonly whenClosing: boolean
   readonly #secret: Uint8Array | undefined
@@ -107,6 +108,19 @@ export class StateFolder implements StateFiles {
         throw error
       }
     })
+  }
+
+  async find(head: StateHead): Promise<FoundState | undefined> {
+    const name = this.#nameOf(head)
+    const run = () => readThread.run('read', this.#path(name), this.#secret, 'new')
+    try {
+      return { name, ...(await this.#inTime(run, leastReadMs)) } as FoundState
+    } catch (error) {
+      const code = codeOf(error)
+      if (code === 'ENOENT') return undefined
+      this.#warn(`${name} is ignored`, messageOf(error), code)
+      throw error
+    }
   }
 
   async write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined> {

@@ -62,6 +62,23 @@ export interface StateFiles {
   remove(file: StateFile): Promise<void>
 }
 
+/** A state as its file holds it now. */
+export interface FoundState extends StateFile {
+  readonly data: Uint8Array
+  /** In milliseconds since the epoch, by the clock of whoever wrote or touched it last. */
+  readonly usedAt: number
+}
+
+/** State files that other processes write, touch and remove, too. */
+export interface SharedStateFiles extends StateFiles {
+  /**
+   * The state with this head as it is now, whoever wrote it; undefined: there is none.
+   *
+   * @throws the file system's error
+   */
+  find(head: StateHead): Promise<FoundState | undefined>
+}
+
 /** Gives memory for states. The first write to new memory takes ten times as long as the next ones. */
 export interface StateMemorySource {
   /** New memory. */

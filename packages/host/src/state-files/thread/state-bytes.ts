@@ -25,6 +25,8 @@ const tagBytes = 16
 const keyNameBytes = 8
 const changed = 'it was changed, or damaged'
 
+type Memory = Uint8Array | 'new'
+
 /**
  * The bytes of a file, in chunks. Without a secret: the head, the state, and the CRC-32 of both. With one:
  * the magic, the name of the secret, the length of the head, and then the head and the state, each with a
@@ -61,34 +63,35 @@ export function sizeOf(headBytes: number, bytes: number, isSealed: boolean): num
 }
 
 /**
- * Reads the head of a file, and the state if there is memory for it, of exactly its length.
+ * Reads the head of a file, and the state if there is memory for it, of exactly its length or new.
  * @throws Error that says why it is no whole state of this secret
  */
-export function readState(path: string, secret?: Uint8Array, data?: Uint8Array): ReadHead {
+export function readState(path: string, secret?: Uint8Array, memory?: Memory): ReadHead {
   const file = new FileBytes(path)
   try {
     const opening = file.take(magic.byteLength)
     if (!opening.equals(secret === undefined ? magic : sealedMagic)) {
       throw new Error(strangeness(opening))
     }
-    return secret === undefined ? readPlain(file, data) : readSealed(file, secret, data)
+    const read = secret === undefined ? readPlain(file, memory) : readSealed(file, secret, memory)
+    return { ...read, usedAt: file.usedAt }
   } finally {
     file.close()
   }
 }
 
-function readPlain(file: FileBytes, data: Uint8Array | undefined): ReadHead {
+function readPlain(file: FileBytes, memory: Memory | undefined): ReadHead {
   const head = readHead(file)
   checkLength(file, head.bytes + numberBytes)
-  if (data === undefined) return head
-  checkRoom(head, data)
+  if (memory === undefined) return head
+  const data = roomFor(head, memory)
   for (const chunk of chunksOf(data)) file.into(chunk)
   const { sum } = file
   if (sum !== file.take(numberBytes).readUInt32LE()) throw new Error('its checksum is wrong')
-  return head
+  return { ...head, data }
 }
 
-function readSealed(file: FileBytes, secret: Uint8Array, data: Uint8Array | undefined): ReadHead {
+function readSealed(file: FileBytes, secret: Uint8Array, memory: Memory | undefined): ReadHead {
   const name = file.take(keyNameBytes)
   if (!name.equals(nameOf(secret))) throw new Error('it is encrypted with another key')
   const length = file.take(numberBytes)
@@ -100,18 +103,19 @@ function readSealed(file: FileBytes, secret: Uint8Array, data: Uint8Array | unde
   finish(decipher, tag)
   const head = readHead(new PlainBytes(plain.subarray(magic.byteLength)))
   checkLength(file, nonceBytes + head.bytes + tagBytes)
-  if (data === undefined) return head
-  checkRoom(head, data)
+  if (memory === undefined) return head
+  const data = roomFor(head, memory)
   const state = decipherOf(file, secret, tag)
   for (const chunk of chunksOf(data)) chunk.set(state.update(file.take(chunk.byteLength)))
   finish(state, file.take(tagBytes))
-  return head
+  return { ...head, data }
 }
 
 /** Reads a file from its beginning to its end. */
 class FileBytes implements ByteSource {
   readonly #file: number
   readonly #size: number
+  readonly usedAt: number
   #at = 0
   /** The CRC-32 of what was read. */
   sum = 0
@@ -119,7 +123,9 @@ class FileBytes implements ByteSource {
   /** @throws Error of the operating system */
   constructor(path: string) {
     this.#file = openSync(path, 'r')
-    this.#size = fstatSync(this.#file).size
+    const { size, mtimeMs } = fstatSync(this.#file)
+    this.#size = size
+    this.usedAt = mtimeMs
   }
 
   get left(): number {
@@ -197,8 +203,10 @@ function checkLength(file: FileBytes, left: number): void {
   if (file.left !== left) throw new Error('it is cut short')
 }
 
-function checkRoom({ bytes }: ReadHead, data: Uint8Array): void {
+function roomFor({ bytes }: ReadHead, memory: Memory): Uint8Array {
+  const data = memory === 'new' ? new Uint8Array(bytes) : memory
   if (bytes !== data.byteLength) throw new Error(`it holds ${bytes} bytes, not ${data.byteLength}`)
+  return data
 }
 
 function* chunksOf(bytes: Uint8Array): Iterable<Uint8Array> {

@@ -14,6 +14,10 @@ const longestFields = 65_536
 /** A file's head, and how long the state is. */
 export interface ReadHead extends StateHead {
   readonly bytes: number
+  /** The state, where it was read. */
+  readonly data?: Uint8Array
+  /** The time of the file, in milliseconds since the epoch. */
+  readonly usedAt?: number
 }
 
 /** Gives bytes one after the other. */

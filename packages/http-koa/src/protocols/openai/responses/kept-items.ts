@@ -1,4 +1,5 @@
-import { CllmError, type StateFile, type StateFiles } from '@cllm/core'
+import { randomUUID } from 'node:crypto'
+import { type Clock, CllmError, type FoundState, pause, type SharedStateFiles } from '@cllm/core'
 import { invalidField } from '../../../request/refusals.js'
 
 /** An item of a conversation, as a client sent it or as the server answered; each has an id here. */
@@ -34,7 +35,12 @@ export interface Kept<Kind = ResponseObject | ConversationObject> {
   readonly items: readonly KeptItem[]
   /** The fields of what asks for it, while it is computed in the background: whoever finds it unfinished goes on. */
   readonly fields?: object
+  /** The server that computes it, and sets the time of its file meanwhile; undefined: none does. */
+  readonly by?: string | undefined
 }
+
+/** What is kept, with its file. */
+export type Found<Kind = Kept['object']> = Kept<Kind> & { readonly file: FoundState }
 
 /** A response that is computed now. */
 interface Running {
@@ -46,47 +52,49 @@ interface Running {
 /** Tells these files from the states of engines. */
 const key = 'responses of cllm'
 
+/** Milliseconds between two times that a server sets of what it computes, and looks what became of it … */
+export const beatMs = 2000
+/** … and for which another one watches it do nothing until it goes on in its place. */
+const silentMs = 5 * beatMs
+
 /**
  * Responses and conversations in a folder: a file each, under the name of the API key that made it, so
  * that those of others do not exist for anybody.
  */
 export class KeptItems {
-  #index: Promise<Map<string, StateFile>> | undefined
-  /** One after the other: what is read while it is replaced seems damaged. */
-  #changing: Promise<unknown> = Promise.resolve()
+  /** This server, for others: a process number is no name between containers. */
+  readonly #self = randomUUID()
+  /** One after the other, as each changes what it has read. */
+  #changing: Promise<unknown> | undefined
   /** Ends responses that are computed now. */
   readonly #running = new Map<string, Running>()
 
-  constructor(private readonly files: StateFiles) {}
+  constructor(private readonly files: SharedStateFiles) {}
 
   /** Keeps it, in place of what was kept before; resolves with whether it is written. */
-  async put(owner: string, kept: Kept): Promise<boolean> {
+  async put(owner: string, kept: Kept & Partial<Found>): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
-    return await this.#inTurn(async (index) => await this.#write(index, scope, kept))
+    return await this.#inTurn(async () => await this.#write(scope, kept))
   }
 
   /**
-   * Keeps the answer of a response that was computed, unless it was removed meanwhile; resolves with
-   * whether it is written. It is computed still until then.
+   * Keeps the answer of a response that was computed, unless it was removed, cancelled or taken over
+   * meanwhile; resolves with whether it is written. It is computed still until then.
    */
   async finish(owner: string, kept: Kept<ResponseObject>): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
-    const running = this.#running.get(scope)
-    if (running === undefined) return false
-    const isWritten = await this.#inTurn(async (index) => {
-      return this.#running.get(scope) === running && (await this.#write(index, scope, kept))
-    })
-    this.leave(owner, kept.object.id)
+    const isWritten = await this.#replace(scope, ({ by }) => by === this.#self && kept)
+    this.#end(scope)
     return isWritten
   }
 
-  /** With `fields` where it is to be computed and is not: its server ended. @throws `not_found` */
-  async response(owner: string, id: string, field = 'id'): Promise<Kept<ResponseObject>> {
+  /** With `fields` where it is to be computed and is not, unless another server still is. @throws `not_found` */
+  async response(owner: string, id: string, field = 'id'): Promise<Found<ResponseObject>> {
     return await this.#inTurn(async () => {
       // Before it is read: it may be cancelled meanwhile.
       const isRunning = this.#running.has(scopeOf(owner, id))
       const { fields, ...kept } = await this.#get<ResponseObject>(owner, id, 'response', field)
-      const isLost = kept.object.status === 'in_progress' && !isRunning
+      const isLost = isOpen(kept) && !isRunning
       return isLost ? { ...kept, fields: fields ?? {} } : kept
     })
   }
@@ -105,9 +113,9 @@ export class KeptItems {
     change: (kept: Kept<ConversationObject>) => Kept<ConversationObject>,
   ): Promise<Kept<ConversationObject>> {
     const scope = scopeOf(owner, id)
-    return await this.#inTurn(async (index) => {
+    return await this.#inTurn(async () => {
       const changed = change(await this.#get<ConversationObject>(owner, id, 'conversation'))
-      if (await this.#write(index, scope, changed)) return changed
+      if (await this.#write(scope, changed)) return changed
       throw new CllmError('storage_failed', 'The change cannot be kept; the log says why')
     })
   }
@@ -132,39 +140,90 @@ export class KeptItems {
   /** Forgets it, and ends it if it is computed now. @throws `not_found` */
   async remove(owner: string, id: string, kind: 'response' | 'conversation'): Promise<void> {
     const scope = scopeOf(owner, id)
-    await this.#inTurn(async (index) => {
-      await this.#get(owner, id, kind)
-      const running = this.#running.get(scope)
-      this.#running.delete(scope)
-      running?.ending.abort(ended)
-      running?.finish()
-      const file = index.get(scope)
-      index.delete(scope)
-      if (file !== undefined) await this.files.remove(file)
+    await this.#inTurn(async () => {
+      const { file } = await this.#get(owner, id, kind)
+      this.#running.get(scope)?.ending.abort(ended)
+      this.#end(scope)
+      await this.files.remove(file)
     })
   }
 
-  /** Notes that a response is computed, until it is {@link finish}ed; `ending` ends it before. False: it is already. */
-  begin(owner: string, id: string, ending: AbortController): boolean {
-    if (this.#running.has(scopeOf(owner, id))) return false
+  /**
+   * Notes that a response is computed here, until it is {@link finish}ed; `ending` ends it before, also where
+   * another server cancels, removes or takes it. False: it is computed already, is over, or cannot be written.
+   *
+   * @param kept - as it begins, or as it was found: then it stays with its server if that shows life
+   */
+  async begin(
+    owner: string,
+    kept: Kept<ResponseObject> & Partial<Found>,
+    ending: AbortController,
+    clock: Clock,
+  ): Promise<boolean> {
+    const scope = scopeOf(owner, kept.object.id)
+    // Clocks of machines differ: only what this one has seen counts.
+    if (kept.by !== undefined) await pause(clock, silentMs)
+    if (this.#running.has(scope)) return false
     let finish = (): void => {}
     const finished = new Promise<void>((resolve) => (finish = resolve))
-    this.#running.set(scopeOf(owner, id), { ending, finish, finished })
-    return true
+    const running = { ending, finish, finished }
+    this.#running.set(scope, running)
+    const own = { ...kept, by: this.#self }
+    const { usedAt } = { ...kept.file }
+    const isBegun = await (usedAt === undefined
+      ? this.put(owner, own)
+      : this.#replace(scope, ({ by, file }) => by === kept.by && file.usedAt === usedAt && own))
+    if (isBegun) void this.#watch(scope, running, clock)
+    else this.#end(scope)
+    return isBegun
   }
 
-  /** Notes that it is computed no more, and stays as it is kept. */
-  leave(owner: string, id: string): void {
+  /** Notes that it is computed here no more, and stays as it is kept. */
+  async leave(owner: string, id: string): Promise<void> {
     const scope = scopeOf(owner, id)
+    await this.#replace(scope, (found) => found.by === this.#self && { ...found, by: undefined })
+    this.#end(scope)
+  }
+
+  /** Ends a response that is computed: here, which is waited for, or where its next beat finds it ended. */
+  async cancel(owner: string, id: string): Promise<void> {
+    const scope = scopeOf(owner, id)
+    const running = this.#running.get(scope)
+    running?.ending.abort(ended)
+    await running?.finished
+    await this.#replace(scope, (found) => {
+      const { object, items } = found as Found<ResponseObject>
+      return isOpen(found) && { object: { ...object, status: 'cancelled' }, items }
+    })
+  }
+
+  /** Shows that a response is computed here, and ends it where its file says otherwise. */
+  async #watch(scope: string, { ending }: Running, clock: Clock): Promise<void> {
+    while (this.#running.get(scope)?.ending === ending) {
+      try {
+        const found = await this.#inTurn(async () => await this.#read(scope))
+        if (found?.by === this.#self) await this.files.touch(found.file)
+        else ending.abort(found?.by === undefined ? ended : taken)
+      } catch {
+        // A file system that fails says nothing of it.
+      }
+      await pause(clock, beatMs)
+    }
+  }
+
+  #end(scope: string): void {
     this.#running.get(scope)?.finish()
     this.#running.delete(scope)
   }
 
-  /** Ends a response that is computed now; resolves when it is. */
-  async cancel(owner: string, id: string): Promise<void> {
-    const running = this.#running.get(scopeOf(owner, id))
-    running?.ending.abort(ended)
-    await running?.finished
+  /** Writes what is to be in place of what is kept, if anything; resolves with whether it did. */
+  async #replace(scope: string, change: (found: Found) => Kept | false): Promise<boolean> {
+    const replacing = this.#inTurn(async () => {
+      const found = await this.#read(scope)
+      const next = found !== undefined && change(found)
+      return next !== false && (await this.#write(scope, next))
+    })
+    return await replacing.catch(() => false)
   }
 
   async #get<Kind>(
@@ -172,50 +231,40 @@ export class KeptItems {
     id: string,
     kind: 'response' | 'conversation',
     field = 'id',
-  ): Promise<Kept<Kind>> {
-    const kept = await this.#read(scopeOf(owner, id))
-    if (kept?.object.object === kind) return kept as Kept<Kind>
+  ): Promise<Found<Kind>> {
+    const found = await this.#read(scopeOf(owner, id))
+    if (found?.object.object === kind) return found as Found<Kind>
     const message = `There is no ${kind} "${id.slice(0, 64)}" here`
     throw new CllmError('not_found', message, { details: { field } })
   }
 
-  async #write(index: Map<string, StateFile>, scope: string, kept: Kept): Promise<boolean> {
-    const data = Buffer.from(JSON.stringify(kept))
-    const file = await this.files.write({ key, scope, partial: false, tokens: [] }, data)
-    const removed = new Set(file?.removed)
-    for (const [other, { name }] of index) if (removed.has(name)) index.delete(other)
-    if (file !== undefined) index.set(scope, file)
-    return file !== undefined
+  async #write(scope: string, { file: _, ...kept }: Kept & Partial<Found>): Promise<boolean> {
+    return (await this.files.write(headOf(scope), Buffer.from(JSON.stringify(kept)))) !== undefined
   }
 
-  async #read(scope: string): Promise<Kept | undefined> {
-    const file = (await this.#opened()).get(scope)
+  async #read(scope: string): Promise<Found | undefined> {
+    const file = await this.files.find(headOf(scope))
     if (file === undefined) return undefined
-    const data = await this.files.read(file, (bytes) => new Uint8Array(bytes))
-    // what is used is kept longer
-    void this.files.touch(file)
-    return data && (JSON.parse(Buffer.from(data).toString()) as Kept)
+    const kept = JSON.parse(Buffer.from(file.data).toString()) as Kept
+    // What is used is kept longer; that which is computed is its server's to touch.
+    if (!isOpen(kept)) void this.files.touch(file)
+    return { ...kept, file }
   }
 
-  async #opened(): Promise<Map<string, StateFile>> {
-    this.#index ??= (async () => {
-      const index = new Map<string, StateFile>()
-      const add = (files: readonly StateFile[]): void => {
-        for (const file of files) index.set(file.scope, file)
-      }
-      add(await this.files.list(key, add))
-      return index
-    })()
-    return await this.#index
-  }
-
-  async #inTurn<T>(change: (index: Map<string, StateFile>) => Promise<T>): Promise<T> {
-    const done = this.#changing.then(async () => await change(await this.#opened()))
+  async #inTurn<T>(change: () => Promise<T>): Promise<T> {
+    // The list is for the log: which files are of another key.
+    const done = (this.#changing ??= this.files.list(key)).then(change)
     this.#changing = done.catch(() => {})
     return await done
   }
 }
 
 const ended = new CllmError('cancelled', 'The request was cancelled: its response was stopped')
+/** Why what another server took over ends here: this one stood still. */
+export const taken = new CllmError('shutting_down', 'Another server computes this response')
+
+const isOpen = ({ object }: Kept): boolean => 'status' in object && object.status === 'in_progress'
+
+const headOf = (scope: string) => ({ key, scope, partial: false, tokens: [] })
 
 const scopeOf = (owner: string, id: string): string => JSON.stringify([owner, id])

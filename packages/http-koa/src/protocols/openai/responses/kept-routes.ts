@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, pause } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { object } from '../../../fields/fields.js'
@@ -7,7 +7,13 @@ import { eventStream, StreamReply } from '../../../routes/reply.js'
 import { del, get, post, type Route } from '../../../routes/route.js'
 import { pageOf } from '../../batches/batches-context.js'
 import { type OpenAiContext, secondsNow } from '../openai-context.js'
-import type { ConversationObject, Kept, KeptItem, KeptItems } from './kept-items.js'
+import {
+  beatMs,
+  type ConversationObject,
+  type Kept,
+  type KeptItem,
+  type KeptItems,
+} from './kept-items.js'
 import { itemsSchema, keptInput } from './responses-input.js'
 import { answerAgain, ownerOf } from './responses.js'
 
@@ -142,42 +148,50 @@ function itemIn({ params }: Call, { items }: Kept<unknown>): KeptItem {
 const pageIn = ({ query: { order, ...page } }: PageCall, items: readonly KeptItem[]): Answer =>
   pageOf(order === 'asc' ? items : items.toReversed(), page)
 
-/** Of one whose events are kept no longer, the last one is left. */
+/** Of one whose events are not kept here, or no longer, the last one is left: it is waited for. */
 async function readResponse(
   call: QueryCallOf<typeof readSchema>,
   openAi: KeptContext,
 ): Promise<Answer> {
   const { kept } = openAi
   const [id, owner] = [idIn(call), ownerOf(call)]
-  const found = await kept.response(owner, id)
-  const isLost = found.fields !== undefined
-  if (isLost) await answerAgain(call, openAi, found)
-  const { object: response } = isLost ? await kept.response(owner, id) : found
+  const look = async () => {
+    const found = await kept.response(owner, id)
+    if (found.fields === undefined) return found.object
+    const answering = answerAgain(call, openAi, found)
+    // Whether another server still computes it is not waited for.
+    if (found.by === undefined) await answering
+    return (await kept.response(owner, id)).object
+  }
+  let response = await look()
   const { stream, starting_after: afterId = -1 } = call.query
   if (stream !== 'true') return response
-  const session = call.streams?.find(call.keyName, id)
   return new StreamReply(eventStream, async (writer) => {
-    if (session?.keeps({ afterId }) === true) {
-      await session.read({ afterId }, writer, call.signal)
-      return
+    for (let isTold = false; !call.signal.aborted; response = await look()) {
+      const session = call.streams?.find(call.keyName, id)
+      if (session?.keeps({ afterId }) === true) {
+        return await session.read({ afterId }, writer, call.signal)
+      }
+      const { status } = response
+      const isOver = status !== 'in_progress'
+      const type = `response.${status === 'cancelled' ? 'incomplete' : status}`
+      // Where this server goes on with it, its own events have the numbers from there on.
+      const sequence_number = isOver ? afterId + 1 : Math.max(0, afterId)
+      const data = JSON.stringify({ type, sequence_number, response })
+      if (isOver || !isTold) writer.write(`event: ${type}\ndata: ${data}\n\n`)
+      if (isOver) return
+      isTold = true
+      await pause(call.clock, beatMs, call.signal)
     }
-    const { status } = response
-    const type = `response.${status === 'cancelled' ? 'incomplete' : status}`
-    const data = JSON.stringify({ type, sequence_number: afterId + 1, response })
-    writer.write(`event: ${type}\ndata: ${data}\n\n`)
   })
 }
 
 async function cancel(call: Call, { kept }: KeptContext): Promise<Answer> {
   const [owner, id] = [ownerOf(call), idIn(call)]
-  const { object: response, items, fields } = await kept.response(owner, id)
+  const { object: response } = await kept.response(owner, id)
   if (response.background !== true) {
     throw new CllmError('invalid_request', 'Only responses in the background can be cancelled')
   }
-  if (fields !== undefined && kept.begin(owner, id, new AbortController())) {
-    await kept.finish(owner, { object: { ...response, status: 'cancelled' }, items })
-  } else {
-    await kept.cancel(owner, id)
-  }
+  await kept.cancel(owner, id)
   return (await kept.response(owner, id)).object
 }

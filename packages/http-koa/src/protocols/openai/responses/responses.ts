@@ -14,7 +14,14 @@ import { withMcpTools } from '../../mcp/mcp-servers.js'
 import { type OpenAiContext, openAiDefaults } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { customInput } from '../tools/custom-tools.js'
-import type { Kept, KeptItem, KeptItems, ResponseObject } from './kept-items.js'
+import {
+  type Found,
+  type Kept,
+  type KeptItem,
+  type KeptItems,
+  type ResponseObject,
+  taken,
+} from './kept-items.js'
 import { type ItemKind, newItem, responseEnd, responseHead } from './response-object.js'
 import { responseEvents } from './response-stream.js'
 import { keptInput } from './responses-input.js'
@@ -108,19 +115,19 @@ async function keepTurn(
 ): Promise<boolean> {
   const owner = ownerOf(call)
   const turn = { object, items }
-  const keeping = object.background === true ? kept.finish(owner, turn) : kept.put(owner, turn)
+  const keep = object.background === true ? 'finish' : 'put'
+  const isKept = await kept[keep](owner, turn)
   const { conversation } = call.fields
   const isAnswered = object.status === 'completed' || object.status === 'incomplete'
-  if (conversation === undefined || !isAnswered) return await keeping
+  if (conversation === undefined || !isAnswered || !isKept) return isKept
   const add = <Turns extends Kept>(turns: Turns) => ({
     ...turns,
     items: [...turns.items, ...items, ...object.output],
   })
-  const adding = kept.change(owner, conversation, add).catch((error: unknown) => {
+  await kept.change(owner, conversation, add).catch((error: unknown) => {
     call.logger.warn({ err: error }, 'an answer was not added to its conversation')
   })
-  const [isKept] = await Promise.all([keeping, adding])
-  return isKept
+  return true
 }
 
 /** Answers at once, and computes on until the response is cancelled or removed. */
@@ -145,8 +152,9 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
 export async function answerAgain(
   call: Call,
   openAi: OpenAiContext,
-  { fields = {}, ...lost }: Kept<ResponseObject>,
+  lost: Found<ResponseObject>,
 ): Promise<void> {
+  const { fields = {}, items } = lost
   // JSON has no infinite numbers: null is no limit. A client's own nulls are left out before.
   const given = Object.entries(fields).map(([name, value]) => [name, value ?? Infinity])
   const own = { ...call, fields: Object.fromEntries(given) } as ResponsesCall
@@ -155,11 +163,11 @@ export async function answerAgain(
     // An earlier version of the server began it, and kept no more.
     const message = 'The server was restarted while it computed this response'
     const object = { ...lost.object, status: 'failed', error: { code: 'server_error', message } }
-    await kept.put(ownerOf(call), { ...lost, object })
+    await kept.put(ownerOf(call), { object, items })
     return
   }
   try {
-    await compute(own, call.streams!, openAi, lost.object)
+    await compute(own, call.streams!, openAi, lost)
   } catch (error) {
     const shown = publicError(error, call.logger)
     const { code, message } = openAiErrorBody(shown).error
@@ -167,8 +175,8 @@ export async function answerAgain(
     const end = shown.code === 'cancelled' ? { status: 'cancelled' } : failed
     // What is only refused for now stays as it is, for whoever asks next.
     const isForNow = shown.status === 429 || shown.status === 503
-    if (isForNow) kept.leave(ownerOf(call), lost.object.id)
-    else await kept.finish(ownerOf(call), { ...lost, object: { ...lost.object, ...end } })
+    if (isForNow) await kept.leave(ownerOf(call), lost.object.id)
+    else await kept.finish(ownerOf(call), { items, object: { ...lost.object, ...end } })
   }
 }
 
@@ -177,13 +185,13 @@ async function compute(
   call: ResponsesCall,
   streams: ResumableStreams,
   openAi: OpenAiContext,
-  lost?: ResponseObject,
+  lost?: Found<ResponseObject>,
 ) {
   const { kept } = openAi
-  const id = lost?.id ?? newId(call)
+  const id = lost?.object.id ?? newId(call)
   const owner = ownerOf(call)
   const ending = new AbortController()
-  if (lost !== undefined && !kept!.begin(owner, id, ending)) return undefined
+  if (lost && !(await kept!.begin(owner, lost, ending, call.clock))) return undefined
   const session = streams.begin(call.keyName, id)
   const signal = AbortSignal.any([ending.signal, session.signal])
   const own: ResponsesCall = {
@@ -194,13 +202,11 @@ async function compute(
   try {
     const asked = await ask(own, openAi, id)
     const { generation, form, input } = asked
-    const head = { ...asked.head, ...(lost && { created_at: lost['created_at'] }) }
+    const head = { ...asked.head, ...(lost && { created_at: lost.object['created_at'] }) }
     const object = { ...head, status: 'in_progress', output: [], usage: null } as ResponseObject
-    if (lost === undefined) {
-      if (!(await kept!.put(owner, { object, items: input, fields: call.fields }))) {
-        throw new CllmError('storage_failed', 'The response cannot be kept; the log says why')
-      }
-      kept!.begin(owner, id, ending)
+    const begun = { object, items: input, fields: call.fields }
+    if (lost === undefined && !(await kept!.begin(owner, begun, ending, call.clock))) {
+      throw new CllmError('storage_failed', 'The response cannot be kept; the log says why')
     }
     streams.accept(session)
     const options = { ...asked, head }
@@ -209,9 +215,11 @@ async function compute(
       try {
         await encodeAll(encoder, generation.events)
       } catch (error) {
-        const shown = publicError(error, call.logger)
-        // The next server computes what this one can no longer.
-        if (shown.code !== 'shutting_down') await encoder.fail(shown)
+        const shown = ending.signal.reason === taken ? taken : publicError(error, call.logger)
+        // Another server computes what this one can no longer.
+        if (shown.code === 'shutting_down') await kept!.leave(owner, id)
+        else await encoder.fail(shown)
+        if (shown === taken) streams.stop(call.keyName, id)
       }
       session.end()
     }

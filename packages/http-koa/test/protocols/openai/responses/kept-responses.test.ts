@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { SimulatedClock, type StateFiles } from '@cllm/core'
+import type { Clock, SharedStateFiles, SimulatedClock } from '@cllm/core'
 import { overriding, StateFolder, type StateFolderOptions } from '@cllm/host'
 import { hashKey, keyRing, openAiProtocol } from '@cllm/http-koa'
 import { FakeTokenizer, scriptAnswers } from '@cllm/testing'
@@ -23,8 +23,8 @@ type Json = Record<string, unknown>
 
 interface Kept extends Partial<StateFolderOptions> {
   readonly keys?: readonly string[]
-  /** Steps take 10 ms of the server's clock. */
-  readonly isSlow?: boolean
+  /** Milliseconds of the server's clock that a step takes. Default: none. */
+  readonly stepMs?: number
   readonly defaults?: object
   /** In place of writing: none is written where it says false. */
   readonly beforeWrite?: (data: string) => Promise<boolean>
@@ -37,7 +37,7 @@ const compute = async (clock: SimulatedClock, isDone: () => boolean | Promise<bo
     return await isDone()
   })
 
-async function start(t: Test, { keys, isSlow = false, defaults, beforeWrite, ...more }: Kept = {}) {
+async function start(t: Test, { keys, stepMs, defaults, beforeWrite, ...more }: Kept = {}) {
   const own = await mkdtemp(join(tmpdir(), 'cllm-responses-'))
   // What a closed server has begun may still be written.
   t.teardown(() => rm(own, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
@@ -45,9 +45,9 @@ async function start(t: Test, { keys, isSlow = false, defaults, beforeWrite, ...
   const warned: string[] = []
   const warn = (_: object, message: string) => void warned.push(message)
   const logger = { debug() {}, info() {}, warn, error: warn }
-  const clock = new SimulatedClock(1000)
+  const clock: Clock = { now: () => server.clock.now(), at: () => () => {} }
   const files = new StateFolder({ limitBytes: 1e6, isUrgent: true, ...more, folder }, clock, logger)
-  const responses: StateFiles = overriding(files as StateFiles, {
+  const responses = overriding<SharedStateFiles>(files, {
     write: async (head, data) =>
       (await beforeWrite?.(Buffer.from(data).toString())) === false
         ? undefined
@@ -58,7 +58,7 @@ async function start(t: Test, { keys, isSlow = false, defaults, beforeWrite, ...
   )
   const server = await serve({
     protocols: [openAiProtocol({ responses, ...(defaults && { defaults }) })],
-    backend: { script, contextSize: 1024, ...(isSlow && { stepMs: () => 10 }) },
+    backend: { script, contextSize: 1024, ...(stepMs && { stepMs: () => stepMs }) },
     ...(keys && { transport: { security: { keys: ring } } }),
   })
   t.teardown(async () => {
@@ -82,6 +82,8 @@ async function start(t: Test, { keys, isSlow = false, defaults, beforeWrite, ...
   }
   return { ...server, folder, warned, ask, make, time: server.clock }
 }
+
+type Started = Awaited<ReturnType<typeof start>>
 
 const said = (text: string) => [{ type: 'message', content: [{ type: 'output_text', text }] }]
 const unknown = { status: 404, json: { error: { code: 'not_found' } } }
@@ -204,7 +206,7 @@ const eventsOf = async (response: Response): Promise<Json[]> =>
     .map((event) => JSON.parse(event.slice(event.indexOf('data: ') + 6)) as Json)
 
 t.test('a response is computed in the background, polled and read again', async (t) => {
-  const { ask, make, get, time } = await start(t, { isSlow: true })
+  const { ask, make, get, time } = await start(t, { stepMs: 10 })
   const begun = await make({ input: 'one', background: true })
   t.match(begun, { status: 'in_progress', background: true, output: [] })
   const at = `${path}/${begun.id}`
@@ -232,7 +234,7 @@ t.test('a response is computed in the background, polled and read again', async 
 })
 
 t.test('a stream in the background goes on without its client', async (t) => {
-  const { ask, post, time } = await start(t, { isSlow: true })
+  const { ask, post, time } = await start(t, { stepMs: 10 })
   const leaving = new AbortController()
   const body = { input: 'one', background: true, stream: true }
   const { body: stream } = await post(path, body, { signal: leaving.signal })
@@ -248,7 +250,7 @@ t.test('a stream in the background goes on without its client', async (t) => {
 })
 
 t.test('what is computed in the background is cancelled or removed', async (t) => {
-  const { ask, make, client, time } = await start(t, { isSlow: true })
+  const { ask, make, client, time } = await start(t, { stepMs: 10 })
   const isIdle = async () => (await client.statistics()).running === 0
   const stopped = await make({ input: 'one', background: true })
   const answer = await ask('POST', `${path}/${stopped.id}/cancel`)
@@ -262,21 +264,25 @@ t.test('what is computed in the background is cancelled or removed', async (t) =
 
 t.test('a server computes what another one computed in the background at its end', async (t) => {
   const seeds: unknown[] = []
+  let left = 0
   const before = await start(t, {
-    isSlow: true,
-    beforeWrite: async (data) =>
-      seeds.push((JSON.parse(data) as { fields?: Json }).fields?.['seed']) > 0,
+    stepMs: 10,
+    beforeWrite: async (data) => {
+      const { fields, by } = JSON.parse(data) as { fields?: Json; by?: string }
+      if (fields && by === undefined) left++
+      return seeds.push(fields?.['seed']) > 0
+    },
   })
   const { json: conversation } = await before.ask('POST', '/v1/conversations', {})
   const there = `/v1/conversations/${String(conversation['id'])}`
   const make = async (more: object = {}) =>
     await before.make({ input: 'one', background: true, max_output_tokens: -1, ...more })
-  const [lost, left, stopped] = [await make({ metadata: { a: 'b' } }), await make(), await make()]
+  const [lost, other, stopped] = [await make({ metadata: { a: 'b' } }), await make(), await make()]
   const broken = await make({ conversation: conversation['id'], random_seed: 7 })
   t.equal(seeds.at(-1), 7, 'the seed that was asked for')
   let isClosed = false
   void before.client.close().then(() => (isClosed = true))
-  await compute(before.time, () => isClosed)
+  await compute(before.time, () => isClosed && left === 4)
 
   const defaults = { maxTokens: 1 }
   const { ask, get, client } = await start(t, { folder: before.folder, defaults })
@@ -290,11 +296,96 @@ t.test('a server computes what another one computed in the background at its end
   t.match(await of(lost), { status: 'completed' }, 'no limit still, whatever the default is')
   t.equal((await client.statistics()).requests.done, 1, 'computed once')
   t.match(await of(lost), { created_at, metadata: { a: 'b' }, output: said('first') })
-  const events = await eventsOf(await get(`${path}/${left.id}?stream=true`))
+  const events = await eventsOf(await get(`${path}/${other.id}?stream=true`))
   t.match(events[0], { type: 'response.created' })
   t.match(events.at(-1), { type: 'response.completed', response: { output: said('first') } })
   t.equal((await ask('DELETE', there)).status, 200)
   t.match(await of(broken), { status: 'failed', error: { message: /There is no conversation/ } })
+})
+
+/** Two servers of one folder, as in a rolling restart, and what lets time go on for one, or by default both. */
+async function startTwo(t: Test) {
+  const older = await start(t, { stepMs: 3000 })
+  const newer = await start(t, { stepMs: 3000, folder: older.folder })
+  const both = [older, newer] as const
+  const pass = async (isDone: () => boolean | Promise<boolean>, of: readonly Started[] = both) =>
+    await until(async () => {
+      for (const { time } of of) time.advance(100)
+      return await isDone()
+    })
+  const begun = await older.make({ input: 'one', background: true })
+  const at = `${path}/${begun.id}`
+  const of = async ({ ask }: Started) => (await ask('GET', at)).json
+  const requests = async ({ client }: Started) => (await client.statistics()).requests
+  return { older, newer, at, pass, of, requests }
+}
+
+t.test(
+  'a server leaves alone what another one computes, and tells what becomes of it',
+  async (t) => {
+    const { older, newer, at, pass, of, requests } = await startTwo(t)
+    t.match(await of(newer), { status: 'in_progress', output: [] })
+    const reading = newer.get(`${at}?stream=true&starting_after=1`)
+    const since = newer.time.now()
+    await pass(async () => (await of(newer))['status'] === 'completed')
+    t.ok(newer.time.now() - since > 12_000, 'longer than a server is missed')
+    t.match(await of(newer), { output: said('first') })
+    t.same(await of(newer), await of(older))
+    t.match(await requests(newer), { done: 0, cancelled: 0 })
+    const response = { status: 'completed', output: said('first') }
+    let events: Json[] | undefined
+    void reading.then(eventsOf).then((all) => (events = all))
+    await pass(() => events !== undefined)
+    t.match(events, [
+      { type: 'response.in_progress', sequence_number: 1, response: { output: [] } },
+      { type: 'response.completed', sequence_number: 2, response },
+    ])
+
+    const { json } = await older.ask('POST', '/v1/conversations', {})
+    const items = `/v1/conversations/${String(json['id'])}/items`
+    t.match(await newer.ask('GET', items), { status: 200, json: { data: [] } })
+    const added = { items: [{ role: 'user', content: 'one' }] }
+    t.match(await older.ask('POST', items, added), { status: 200 })
+    t.match(await newer.ask('GET', items), { status: 200, json: { data: [{ role: 'user' }] } })
+  },
+)
+
+t.test('what another server computes is cancelled or removed', async (t) => {
+  for (const way of ['cancelled', 'removed']) {
+    const { older, newer, at, pass, of, requests } = await startTwo(t)
+    const events = older.get(`${at}?stream=true`).then(eventsOf)
+    if (way === 'cancelled') {
+      const answer = await newer.ask('POST', `${at}/cancel`)
+      t.match(answer, { status: 200, json: { status: 'cancelled' } })
+    } else t.match(await newer.ask('DELETE', at), { status: 200 })
+    await pass(async () => (await requests(older)).cancelled === 1, [older])
+    t.match((await events).at(-1), { type: 'response.incomplete' })
+    for (const server of [older, newer]) {
+      const { status, error } = (await of(server)) as { status?: string; error?: object }
+      if (way === 'cancelled') t.equal(status, 'cancelled')
+      else t.match(error, { code: 'not_found' })
+    }
+    t.match(await requests(newer), { done: 0, cancelled: 0 })
+  }
+})
+
+t.test('a server takes over from one that shows no life, which then leaves it', async (t) => {
+  const { older, newer, at, pass, of, requests } = await startTwo(t)
+  const left = older.get(`${at}?stream=true`).then(eventsOf)
+  const reading = newer.get(`${at}?stream=true`).then(eventsOf)
+  t.match(await of(newer), { status: 'in_progress' })
+  const running = async () => (await newer.client.statistics()).running === 1
+  await pass(running, [newer])
+  await pass(async () => (await requests(older)).cancelled === 1, [older])
+  t.notMatch((await left).at(-1), { type: /completed|incomplete|failed/ })
+  t.match(await of(older), { status: 'in_progress' })
+  await pass(async () => (await of(newer))['status'] === 'completed')
+  t.match(await of(older), { status: 'completed', output: said('first') })
+  const events = await reading
+  t.match(events[0], { type: 'response.in_progress' })
+  t.match(events[1], { type: 'response.created' })
+  t.match(events.at(-1), { type: 'response.completed' })
+  t.match(await requests(newer), { done: 1 })
 })
 
 t.test('what cannot be in the background is refused', async (t) => {
