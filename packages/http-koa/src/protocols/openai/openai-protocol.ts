@@ -83,9 +83,7 @@ const routes: readonly Route<OpenAiContext>[] = [
       'user',
       'Count the tokens of an input',
       countResponseTokens,
-      {
-        body: responsesSchema,
-      },
+      { body: responsesSchema },
     ),
     post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
       body: rerankSchema,

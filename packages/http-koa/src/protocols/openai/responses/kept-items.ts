@@ -64,15 +64,16 @@ const silentMs = 5 * beatMs
 export class KeptItems {
   /** This server, for others: a process number is no name between containers. */
   readonly #self = randomUUID()
+  #listed: Promise<unknown> | undefined
   /** One after the other, as each changes what it has read. */
-  #changing: Promise<unknown> | undefined
+  #changing: Promise<unknown> = Promise.resolve()
   /** Ends responses that are computed now. */
   readonly #running = new Map<string, Running>()
 
   constructor(private readonly files: SharedStateFiles) {}
 
   /** Keeps it, in place of what was kept before; resolves with whether it is written. */
-  async put(owner: string, kept: Kept & Partial<Found>): Promise<boolean> {
+  async put(owner: string, kept: Kept): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
     return await this.#inTurn(async () => await this.#write(scope, kept))
   }
@@ -90,20 +91,15 @@ export class KeptItems {
 
   /** With `fields` where it is to be computed and is not, unless another server still is. @throws `not_found` */
   async response(owner: string, id: string, field = 'id'): Promise<Found<ResponseObject>> {
-    return await this.#inTurn(async () => {
-      // Before it is read: it may be cancelled meanwhile.
-      const isRunning = this.#running.has(scopeOf(owner, id))
-      const { fields, ...kept } = await this.#get<ResponseObject>(owner, id, 'response', field)
-      const isLost = isOpen(kept) && !isRunning
-      return isLost ? { ...kept, fields: fields ?? {} } : kept
-    })
+    // Before it is read: it may be cancelled meanwhile.
+    const isRunning = this.#running.has(scopeOf(owner, id))
+    const { fields, ...kept } = await this.#get<ResponseObject>(owner, id, 'response', field)
+    return isOpen(kept) && !isRunning ? { ...kept, fields: fields ?? {} } : kept
   }
 
   /** @throws `not_found` */
   async conversation(owner: string, id: string, field = 'id'): Promise<Kept<ConversationObject>> {
-    return await this.#inTurn(
-      async () => await this.#get<ConversationObject>(owner, id, 'conversation', field),
-    )
+    return await this.#get(owner, id, 'conversation', field)
   }
 
   /** Changes a conversation, and returns it as it is then. @throws `not_found`, `storage_failed` */
@@ -201,7 +197,7 @@ export class KeptItems {
   async #watch(scope: string, { ending }: Running, clock: Clock): Promise<void> {
     while (this.#running.get(scope)?.ending === ending) {
       try {
-        const found = await this.#inTurn(async () => await this.#read(scope))
+        const found = await this.#read(scope)
         if (found?.by === this.#self) await this.files.touch(found.file)
         else ending.abort(found?.by === undefined ? ended : taken)
       } catch {
@@ -238,11 +234,14 @@ export class KeptItems {
     throw new CllmError('not_found', message, { details: { field } })
   }
 
-  async #write(scope: string, { file: _, ...kept }: Kept & Partial<Found>): Promise<boolean> {
-    return (await this.files.write(headOf(scope), Buffer.from(JSON.stringify(kept)))) !== undefined
+  async #write(scope: string, { object, items, fields, by }: Kept): Promise<boolean> {
+    const data = Buffer.from(JSON.stringify({ object, items, fields, by }))
+    return (await this.files.write(headOf(scope), data)) !== undefined
   }
 
   async #read(scope: string): Promise<Found | undefined> {
+    // For the log: whether there are files of another key.
+    await (this.#listed ??= this.files.list(key))
     const file = await this.files.find(headOf(scope))
     if (file === undefined) return undefined
     const kept = JSON.parse(Buffer.from(file.data).toString()) as Kept
@@ -252,8 +251,7 @@ export class KeptItems {
   }
 
   async #inTurn<T>(change: () => Promise<T>): Promise<T> {
-    // The list is for the log: which files are of another key.
-    const done = (this.#changing ??= this.files.list(key)).then(change)
+    const done = this.#changing.then(change)
     this.#changing = done.catch(() => {})
     return await done
   }

@@ -87,22 +87,21 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
   const request = await toResponsesRequest(fields, client, defaults, call.logger, before)
   const generation = await startGeneration(call, client, request.request)
   // a batch has its answers in its file
-  const isKept = openAi.kept !== undefined && (fields.store ?? call.streams !== undefined)
-  const input = isKept ? keptInput(call, fields.input) : []
+  const kept = (fields.store ?? call.streams !== undefined) ? openAi.kept : undefined
+  const input = kept ? keptInput(call, fields.input) : []
   return {
     ...request,
     generation,
-    head: responseHead(call, call.fields, model, { id, isKept }),
+    head: responseHead(call, call.fields, model, { id, isKept: kept !== undefined }),
     hasTimings: fields.timings_per_token === true,
     input,
     keep:
-      openAi.kept && isKept
-        ? async <Response extends object>(response: Response): Promise<Response> => {
-            const keeping = keepTurn(call, openAi.kept!, input, response as never)
-            const isWritten = await within(call.clock, longestWriteMs, keeping, () => false)
-            return isWritten ? response : { ...response, store: false }
-          }
-        : undefined,
+      kept &&
+      (async <Response extends object>(response: Response): Promise<Response> => {
+        const keeping = keepTurn(call, kept, input, response as never)
+        const isWritten = await within(call.clock, longestWriteMs, keeping, () => false)
+        return isWritten ? response : { ...response, store: false }
+      }),
   }
 }
 
