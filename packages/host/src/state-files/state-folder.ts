@@ -114,12 +114,15 @@ export class StateFolder implements SharedStateFiles {
     const name = this.#nameOf(head)
     const run = () => readThread.run('read', this.#path(name), this.#secret, 'new')
     try {
-      return { name, ...(await this.#inTime(run, leastReadMs)) } as FoundState
+      const found = await this.#inTime(run, leastReadMs)
+      if (this.#nameOf(found) !== name) throw new Error(misnamed)
+      return { name, ...found } as FoundState
     } catch (error) {
       const code = codeOf(error)
       if (code === 'ENOENT') return undefined
       this.#warn(`${name} is ignored`, messageOf(error), code)
-      throw error
+      if (code !== undefined) throw error
+      return undefined
     }
   }
 

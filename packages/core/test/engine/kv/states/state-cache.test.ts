@@ -3,6 +3,7 @@ import {
   chmodSync,
   closeSync,
   existsSync,
+  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -641,6 +642,32 @@ t.test('a file that is damaged, short or foreign is never used', async (t) => {
   await next.run(next.engine.close())
   t.equal(readFileSync(join(folder, 'notes.txt'), 'utf8'), 'not ours')
   t.notOk(existsSync(flipped!), 'nor is it read in vain again')
+})
+
+t.test('a state is found as another process has written it, and only whole', async (t) => {
+  for (const key of [undefined, 'a key of some length']) {
+    const folder = join(t.testdir(), 'states')
+    const [one, other] = [1, 2].map(() => folderOf(folder, { ...(key && { key }) }))
+    const headOf = (scope: string) => ({ key: 'texts', scope, partial: false, tokens: [] })
+    const [head, strange] = [headOf('a'), headOf('b')]
+    const find = async () => Buffer.from((await other!.files.find(head))!.data).toString()
+    t.equal(await other!.files.find(head), undefined)
+    for (const text of ['short', 'a longer one', '']) {
+      await one!.files.write(head, Buffer.from(text))
+      t.equal(await find(), text)
+    }
+    const file = (await other!.files.find(head))!
+    const before = file.usedAt
+    await one!.files.touch(file)
+    t.not((await other!.files.find(head))!.usedAt, before)
+    const { name } = (await one!.files.write(strange, Buffer.from('secret')))!
+    writeFileSync(join(folder, file.name), readFileSync(join(folder, name)))
+    t.equal(await other!.files.find(head), undefined, 'of another scope')
+    t.match(other!.warnings, [/holds other tokens/])
+    rmSync(join(folder, file.name))
+    mkdirSync(join(folder, file.name))
+    await t.rejects(other!.files.find(head), 'nobody knows whether it is there')
+  }
 })
 
 t.test('files are encrypted with a key, and of no use without it', async (t) => {

@@ -17,12 +17,7 @@ export const textEvents = {
   custom_tool_call: 'custom_tool_call_input',
 } as const
 
-const prefixes = {
-  reasoning: 'rs',
-  message: 'msg',
-  function_call: 'fc',
-  custom_tool_call: 'ctc',
-} as const
+const prefixes = { reasoning: 'rs', message: 'msg', function_call: 'fc', custom_tool_call: 'ctc' }
 
 /** An item of the answer. */
 export interface OutputItem {
@@ -42,14 +37,8 @@ export interface OutputItem {
 export function newItem(call: Call, kind: ItemKind, name = ''): OutputItem {
   const { random } = call
   const callId = isCall(kind) ? `call_${requestId(random)}` : ''
-  return {
-    kind,
-    id: `${prefixes[kind]}_${requestId(random)}`,
-    text: '',
-    callId,
-    name,
-    logprobs: [],
-  }
+  const id = `${prefixes[kind]}_${requestId(random)}`
+  return { kind, id, text: '', callId, name, logprobs: [] }
 }
 
 /** Whether an item is a call. */

@@ -88,10 +88,7 @@ export async function toResponsesRequest(
     tools: offered.tools,
     strict: offered.strict,
     template: {
-      variables: {
-        ...thinkingVariables(fields.reasoning?.effort),
-        ...fields.chat_template_kwargs,
-      },
+      variables: { ...thinkingVariables(fields.reasoning?.effort), ...fields.chat_template_kwargs },
     },
     mostCalls: isParallel === false ? 1 : undefined,
   }
