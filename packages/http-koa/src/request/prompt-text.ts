@@ -93,7 +93,5 @@ export async function gapPrompt(
   const encode = (text: string) => client.tokenize(text, { addBos: false, special: false })
   const [bos, behind] = await Promise.all([client.tokenize(''), encode(suffix)])
   const prefix = 'tokens' in before ? before.tokens : await encode(before.text)
-  return {
-    tokens: [...bos, infill.prefix, ...prefix, infill.suffix, ...behind, infill.middle],
-  }
+  return { tokens: [...bos, infill.prefix, ...prefix, infill.suffix, ...behind, infill.middle] }
 }

@@ -47,10 +47,7 @@ export function overridesFrom(
 ): DefaultOverrides {
   const every = services.get(API_DEFAULTS) ?? {}
   const { max_tokens: maxTokens = every.maxTokens } = options
-  const sampling = {
-    ...every.sampling,
-    ...defined(samplingSettings(options)),
-  }
+  const sampling = { ...every.sampling, ...defined(samplingSettings(options)) }
   return { ...(maxTokens === undefined ? {} : { maxTokens }), sampling }
 }
 

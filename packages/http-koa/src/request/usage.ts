@@ -9,8 +9,7 @@ import type { EndEvent } from './generation.js'
 export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[], reasoningTokens?: number) {
   const [first] = ends
   const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.usage ?? {}
-  let generated = 0
-  for (const { usage } of ends) generated += usage.generatedTokens
+  const generated = sum(ends.map(({ usage }) => usage.generatedTokens))
   return {
     prompt_tokens: promptTokens,
     completion_tokens: generated,

@@ -71,12 +71,7 @@ async function tokenizeForVllm(
         })
   const { limits } = await client.info()
   const pieces = fields.return_token_strs === true ? await textsOf(client, tokens, signal) : null
-  return {
-    count: tokens.length,
-    max_model_len: limits.contextSize,
-    tokens,
-    token_strs: pieces,
-  }
+  return { count: tokens.length, max_model_len: limits.contextSize, tokens, token_strs: pieces }
 }
 
 /** The tokens' texts; U+FFFD for parts of a character. */
@@ -168,10 +163,7 @@ export async function embedding(call: CallOf<typeof embeddingSchema>): Promise<A
   }
   const prompts = await readPrompts(client, given)
   const made = await embedAll(client, prompts, call.signal, { eachToken })
-  return made.map((one, index) => ({
-    index,
-    embedding: eachToken ? rowsOf(one) : [one.vector],
-  }))
+  return made.map((one, index) => ({ index, embedding: eachToken ? rowsOf(one) : [one.vector] }))
 }
 
 /** The vectors of an input's tokens. */

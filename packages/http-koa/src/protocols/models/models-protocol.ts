@@ -1,4 +1,4 @@
-import { CllmError, type ModelStatus } from '@cllm/core'
+import { CllmError, defined, type ModelStatus } from '@cllm/core'
 import { z } from 'zod'
 import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
@@ -80,7 +80,7 @@ async function loadAdapter(call: CallOf<typeof loadAdapterSchema>): Promise<Answ
   const { lora_name: name, lora_path: path, scale } = fields
   const { client } = call.open(fields.base_model_name)
   if (fields.load_inplace === true) await client.unloadAdapter(name).catch(ignoreUnknown)
-  const source = { name, path, ...(scale !== undefined && { scale }) }
+  const source = { name, path, ...defined({ scale }) }
   await client.loadAdapter(source).catch(blameThePath)
   return `Success: LoRA adapter '${name}' added successfully.`
 }
@@ -146,17 +146,15 @@ function describe(status: ModelStatus) {
 }
 
 /** `POST /models/load`: answers once the model is in memory. */
-async function load(call: CallOf<typeof loadSchema>, models: ModelsContext): Promise<Answer> {
+async function load(call: CallOf<typeof loadSchema>, { loads }: ModelsContext): Promise<Answer> {
   const { engines: directory } = call
-  const { loads } = models
   const { model, keep_alive: keepAliveMs } = call.fields
   const name = directory.nameOf(model)
   const ending = new AbortController()
   const waiting = { name, ending }
   loads.add(waiting)
-  const until = ending.signal
   try {
-    const options = { until, load: true, ...(keepAliveMs !== undefined && { keepAliveMs }) }
+    const options = { until: ending.signal, load: true, ...defined({ keepAliveMs }) }
     await directory.open(model, options).info()
   } finally {
     loads.delete(waiting)
@@ -169,9 +167,11 @@ async function load(call: CallOf<typeof loadSchema>, models: ModelsContext): Pro
  * `POST /models/unload`: answers once the model is out of memory; its requests finish first. A load
  * that no request waits for is ended.
  */
-async function unload(call: CallOf<typeof unloadSchema>, models: ModelsContext): Promise<Answer> {
+async function unload(
+  call: CallOf<typeof unloadSchema>,
+  { loads }: ModelsContext,
+): Promise<Answer> {
   const { engines: directory } = call
-  const { loads } = models
   const { model } = call.fields
   const name = directory.nameOf(model)
   const message = `The model ${name} was asked to leave memory while it was loaded`
@@ -210,10 +210,7 @@ export interface ModelsProtocolOptions {
 
 /** Lists, loads and unloads models; see `docs/api.md`. */
 export function modelsProtocol({ store }: ModelsProtocolOptions = {}): KoaProtocol {
-  return {
-    name: 'models',
-    routes: bindRoutes(routes, { store, loads: new Set<WaitingLoad>() }),
-  }
+  return { name: 'models', routes: bindRoutes(routes, { store, loads: new Set<WaitingLoad>() }) }
 }
 
 /** {@link modelsProtocol} by its name. */

@@ -67,9 +67,7 @@ export async function create(call: CallOf<typeof createSchema>, ollama: OllamaCo
   if (digest !== undefined) await blobsOf(ollama).serve(name, digest)
   if (fields.quantize !== undefined) await ensureQuantized(call, from, fields.quantize)
   presets.add(preset)
-  if (fields.stream === false) {
-    return { status: 'success' }
-  }
+  if (fields.stream === false) return { status: 'success' }
   const first = fields.files === undefined ? `using existing model ${from}` : 'parsing GGUF'
   return new StreamReply(jsonLines, (writer) => {
     for (const status of [first, 'writing manifest', 'success']) {

@@ -74,8 +74,7 @@ export class KeptItems {
 
   /** Keeps it, in place of what was kept before; resolves with whether it is written. */
   async put(owner: string, kept: Kept): Promise<boolean> {
-    const scope = scopeOf(owner, kept.object.id)
-    return await this.#inTurn(async () => await this.#write(scope, kept))
+    return await this.#inTurn(() => this.#write(scopeOf(owner, kept.object.id), kept))
   }
 
   /**

@@ -113,9 +113,8 @@ async function keepTurn(
   object: ResponseObject,
 ): Promise<boolean> {
   const owner = ownerOf(call)
-  const turn = { object, items }
   const keep = object.background === true ? 'finish' : 'put'
-  const isKept = await kept[keep](owner, turn)
+  const isKept = await kept[keep](owner, { object, items })
   const { conversation } = call.fields
   const isAnswered = object.status === 'completed' || object.status === 'incomplete'
   if (conversation === undefined || !isAnswered || !isKept) return isKept
