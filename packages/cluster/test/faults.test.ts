@@ -906,6 +906,58 @@ t.test('of a request that has ended a front keeps no prompt', (t) => {
   t.end()
 })
 
+t.test('an image is some tokens of a prompt, however large its file is', (t) => {
+  const routed = (data: string, more: object[] = []) => {
+    const media = [{ type: 'image', at: 0, data }]
+    const messages = [{ role: 'user', content: 'What is it?', media }, ...more]
+    const request = { prompt: { messages } } as unknown as GenerateRequest
+    return new PlacedRequest('one', request, 0.25, new SimulatedClock()).routed
+  }
+  const [small, large] = [routed('a'), routed('b'.repeat(1e6))]
+  t.equal(large.promptTokens, small.promptTokens)
+  t.ok(large.promptTokens > 256 && large.promptTokens < 320, `${large.promptTokens}`)
+  t.not(large.blocks[0], small.blocks[0])
+  const next = routed('a', [{ role: 'assistant', content: 'x'.repeat(400) }])
+  t.same(next.blocks.slice(0, small.blocks.length), small.blocks, 'it goes on')
+  t.same(next.files, small.files)
+  t.ok(next.files[0]! < next.blocks.length * next.blockTokens, 'who holds it has the image')
+  const media = [{ type: 'image' as const, at: 1, data: 'a' }]
+  const request = { prompt: { text: 'xy', media } }
+  const text = new PlacedRequest('two', request, 0.25, new SimulatedClock())
+  t.match(text.routed, { promptTokens: 257, files: [256.25] })
+  t.equal(text.characters, 0, 'nothing is learnt from it')
+  t.end()
+})
+
+t.test('requests with images are spread by how many of them wait', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  for (const id of ['one', 'two']) await startOne(clock, server, id)
+  const seen: (readonly number[])[] = []
+  const router = (): RouterPolicy => ({
+    place: ({ files }, views) => {
+      seen.push([files.length, ...views.map(({ backlogFiles }) => backlogFiles)])
+      return { worker: views[0]!.id }
+    },
+  })
+  const front = new ClusterFront({ id: 'front', bus: server.connect(), clock, router })
+  await front.start()
+  const client = front.client('fake')
+  await later(clock, 600)
+  const media = [{ type: 'image' as const, at: 0, data: 'a' }]
+  const first = said(client, { prompt: { text: 'x', media }, maxTokens: 1 })
+  const second = said(client, { prompt: { text: 'y' }, maxTokens: 1 })
+  await drive(clock, Promise.allSettled([first, second]))
+  t.same(seen, [
+    [1, 0, 0],
+    [0, 1, 0],
+  ])
+  await later(clock, 2000)
+  await drive(clock, said(client, { prompt: { text: 'z' }, maxTokens: 1 }))
+  t.same(seen[2], [0, 0, 0], 'the worker says that none is left')
+  await front.close()
+})
+
 t.test('a worker that stands still or is gone takes no figures with it', async (t) => {
   const clock = new SimulatedClock()
   const server = new FakeServer(clock, () => [1])

@@ -19,11 +19,14 @@ import {
 import t from 'tap'
 import { failuresOf } from './failures-of.js'
 
-/** Routers that do not look at how busy a worker is, or not at all times. */
+/** Routers that do not look at how busy a worker is, or not at its files. */
 const blind = new Set(['round-robin'])
+const blindToFiles = new Set([...blind, 'cache_aware', 'kv'])
 
 for (const router of routers) {
-  await testRouter(t, router, { leavesBusyWorkers: !blind.has(router.name) })
+  const { name } = router
+  const looks = { leavesBusyWorkers: !blind.has(name), countsFiles: !blindToFiles.has(name) }
+  await testRouter(t, router, looks)
 }
 
 t.test('the suite finds what is wrong with a router', async (t) => {
@@ -36,6 +39,10 @@ t.test('the suite finds what is wrong with a router', async (t) => {
     broken('moody', (_, workers) => ({ worker: workers[(turn++ % 7) % workers.length]!.id })),
     broken('never', () => ({ holdMs: 10 })),
     broken('silent', () => ({ refuse: '' })),
+    broken('fewest requests', (_, workers) => {
+      const least = Math.min(...workers.map(({ open }) => open))
+      return { worker: workers.find(({ open }) => open === least)!.id }
+    }),
     broken('without a word', (_, workers) => {
       const idle = workers.find(({ open }) => open === 0)
       return idle === undefined ? ({} as Placement) : { worker: idle.id }
@@ -76,6 +83,7 @@ const request = (id: string, blocks: readonly number[]) => ({
   promptTokens: blocks.length * 64,
   blocks,
   blockTokens: 64,
+  files: [] as readonly number[],
 })
 
 t.test('a front counts what it has placed until the worker has seen it', (t) => {
@@ -133,6 +141,33 @@ t.test('what encoding its images takes is no time of a prompt', (t) => {
   place('continued', [12, 13], 41_000)
   t.equal(meter.onEvent('continued', { type: 'token', token: 1, text: '' }, 60_000), true)
   t.match(meter.report(60_000), { open: 3, backlogTokens: 0, backlogPairs: 0, tokenMs, besideMs })
+  t.end()
+})
+
+t.test('a request with images waits for those before it, a text does not', (t) => {
+  const table = new WorkerTable('front')
+  const meter = new LoadMeter(4)
+  const [seen, text] = [{ ...request('seen', [1, 2]), files: [64, 128] }, request('text', [3])]
+  const viewOf = (one: typeof text, now: number) => {
+    table.set('w', meter.report(now), now)
+    return table.views(one, now)[0]!
+  }
+  t.match(viewOf(seen, 0), { waitMs: 1000, backlogFiles: 0 }, 'its own, before one was measured')
+  t.equal(viewOf(text, 0).waitMs, 0)
+  table.place('w', seen, 0)
+  const other = { ...request('other', [1, 9]), files: [64, 128] }
+  t.match(table.views(other, 0)[0]!, { waitMs: 1500, backlogFiles: 2 }, 'the first one is held')
+  meter.onPlaced(seen, 'front', 1, 0)
+  meter.onPlaced({ ...other, id: 'left' }, 'front', 2, 0)
+  t.equal(meter.report(0).backlogFiles, 3)
+  t.equal(meter.onEvent('seen', { type: 'start', id: 'seen', promptTokens: 128 }, 600), true)
+  t.match(meter.report(600), { backlogFiles: 1, fileMs: 300 })
+  const left = { code: 'cancelled', message: '' } as const
+  meter.onEvent('left', { type: 'error', error: left }, 700)
+  meter.onPlaced({ ...other, id: 'next', blocks: [1, 5] }, 'front', 3, 9000)
+  meter.onEvent('next', { type: 'start', id: 'next', promptTokens: 128 }, 9100)
+  const { fileMs = 0, backlogFiles } = meter.report(9100)
+  t.ok(backlogFiles === 0 && Math.abs(fileMs - (570 + 100) / 2.9) < 1e-9, `${fileMs}`)
   t.end()
 })
 
@@ -232,6 +267,7 @@ t.test('of equal workers, fronts that do not see each other choose different one
       open: index,
       openTokens: 0,
       backlogTokens: 0,
+      backlogFiles: 0,
       tokenMs: 1,
       stepMs: 10,
       waitMs,

@@ -1,10 +1,11 @@
-import { createPolicy } from '@cllm/scheduler'
+import { createPolicy, createRouter } from '@cllm/scheduler'
 import {
   builtInMachines,
   type MachineModel,
   promptIds,
   type SimulatedRequest,
   simulateLoad,
+  type SimulationOptions,
 } from '@cllm/simulation'
 import t from 'tap'
 
@@ -18,12 +19,17 @@ const seen = (id: string, arrival: number, more: Partial<SimulatedRequest> = {})
   request(id, arrival, { media: [{ type: 'image', at: 20, data: `100 ${id}` }], ...more })
 
 /** Milliseconds from the arrival of each request to its tokens. */
-async function timesOf(requests: readonly SimulatedRequest[], policy = 'adaptive+fcfs', lost = 0) {
+async function timesOf(
+  requests: readonly SimulatedRequest[],
+  policy = 'adaptive+fcfs',
+  more: Partial<SimulationOptions> = {},
+) {
   const { results } = await simulateLoad({
     policy: () => createPolicy(policy),
     machine,
     requests,
-    encodes: { encodeMs: 200, lostShare: lost },
+    encodes: { encodeMs: 200, lostShare: 0 },
+    ...more,
   })
   return new Map(
     results.map(({ request: { id, arrival }, tokenTimes, usage, forecast, error }) => {
@@ -44,7 +50,8 @@ t.test('images are encoded beside the steps of others, one at a time', async (t)
   t.ok(one.first > 200 && one.first < 230, `${one.first}`)
   t.ok(two.first > 400 && two.first < 430, `${two.first}`)
   t.ok(Math.abs(two.forecast!.firstTokenMs - two.first) < 20, `${two.forecast!.firstTokenMs}`)
-  const slowed = (await timesOf([...texts, ...images], 'adaptive+fcfs', 0.5)).get('stream')!
+  const encodes = { encodeMs: 200, lostShare: 0.5 }
+  const slowed = (await timesOf([...texts, ...images], undefined, { encodes })).get('stream')!
   const count = (all: readonly number[]) => before(all).length
   t.ok(count(slowed.tokenTimes) < 0.6 * count(alone.tokenTimes), 'where they share the machine')
 })
@@ -67,4 +74,17 @@ t.test('the policy orders them, and those that left are not encoded', async (t) 
   t.same(order(urgent), ['first', 'urgent', 'least'])
   t.equal(plain.get('gone')!.error, 'cancelled')
   t.ok(plain.get('urgent')!.first < 630, 'three are encoded')
+})
+
+t.test('routers spread them over machines, whatever texts there are', async (t) => {
+  const requests = Array.from({ length: 6 }, (_, index) => [
+    seen(`image ${index}`, 20 * index, { maxTokens: 400 }),
+    request(`text ${index}`, 20 * index + 10, { maxTokens: 400 }),
+  ])
+  for (const name of ['prefix-wait', 'least-loaded', 'least-wait', 'two-choices', 'session']) {
+    const router = () => createRouter(name)
+    const times = await timesOf(requests.flat(), undefined, { machines: 2, router })
+    const last = Math.max(...requests.map(([image]) => times.get(image!.id)!.first))
+    t.ok(last < 600, `${name}: three on each machine: ${last}`)
+  }
 })

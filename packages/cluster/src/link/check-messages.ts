@@ -52,26 +52,22 @@ const has = (checks: Readonly<Record<string, Check>>): Check => {
   return (value) => isObject(value) && fields.every(([name, isRight]) => isRight(value[name]))
 }
 
+const each = (isRight: Check, ...names: readonly string[]): Readonly<Record<string, Check>> =>
+  Object.fromEntries(names.map((name) => [name, isRight]))
+
 const isError = has({ code: isString })
 const isService = has({ tenant: isText, promptTokens: isNumber, generatedTokens: isNumber })
 const isRouted = has({
   promptTokens: isNumber,
   blocks: areNumbers,
   blockTokens: isNumber,
+  files: isAbsentOr(areNumbers),
   continuedTokens: isAbsentOr(isNumber),
 })
 const isReport = has({
-  slots: isNumber,
-  open: isNumber,
-  openTokens: isNumber,
-  backlogTokens: isNumber,
-  backlogPairs: isNumber,
-  idleMs: isMeasured,
-  tokenMs: isMeasured,
-  besideMs: isMeasured,
-  pairMs: isMeasured,
-  stepMs: isMeasured,
-  serviceMs: isMeasured,
+  ...each(isNumber, 'slots', 'open', 'openTokens', 'backlogTokens', 'backlogPairs'),
+  ...each(isMeasured, 'tokenMs', 'besideMs', 'pairMs', 'stepMs', 'serviceMs', 'fileMs'),
+  ...each(isMeasured, 'idleMs', 'backlogFiles'),
   chains: (chains) => Array.isArray(chains) && chains.every(areNumbers),
   seen: (seen) => isObject(seen) && Object.values(seen).every(isNumber),
 })

@@ -64,18 +64,14 @@ export function joinLocalWorkers(
     // Each of them is started again for as long as that makes sense.
     options: { ...defaultPlacingOptions, patienceMs: Infinity },
   })
-  const slots = workers.reduce((sum, { info }) => sum + info.limits.slots, 0)
+  const all = workers.reduce((sum, { info }) => sum + info.limits.slots, 0)
   const ends = workers.map(async (worker) => {
     const { id, info, client: engine } = worker
     const [here, there] = directLinks<ToWorker, FromWorker>(`${front}/${id}`)
-    const sessions = new WorkerSessions({
-      client: engine,
-      slots: info.limits.slots,
-      clock,
-      logger,
-    })
+    const { slots } = info.limits
+    const sessions = new WorkerSessions({ client: engine, slots, clock, logger })
     sessions.accept(front, there)
-    client.workers.join(recordOf(worker, slots, workers.length), here)
+    client.workers.join(recordOf(worker, all, workers.length), here)
     worker.onUp((isUp) => sessions.enter(isUp ? 'up' : 'restarting'))
     const reason = await worker.gone
     sessions.close(reason)

@@ -18,12 +18,16 @@ export const roundRobin = defineRouter({
   },
 })
 
-/** The worker with the fewest requests. */
+/** The worker with the fewest requests; for one that has files, each file that waits there is one more. */
 export const leastLoaded = defineRouter({
   name: 'least-loaded',
   doc: 'The worker with the fewest requests.',
   create: () => ({
-    place: (_, workers) => ({ worker: leastBy(workers, ({ open }) => open).id }),
+    place({ files }, workers) {
+      const isSeen = files.length > 0
+      const best = leastBy(workers, (one) => one.open + (isSeen ? one.backlogFiles : 0))
+      return { worker: best.id }
+    },
   }),
 })
 

@@ -1,13 +1,21 @@
 import type { RoutedRequest, WorkerView } from '@cllm/core'
-import { pairsOf, type PlacedRequest, type WorkerReport } from './load-meter.js'
+import type { PlacedRequest, WorkerReport } from './load-meter.js'
 import { type HeldBlocks, indexed, longestShared } from './prompt-chains.js'
+import { type PromptWork, sumOf, workOf } from './prompt-chains.js'
 import type { UnseenPlacements } from './unseen-placements.js'
 
 /** A request to place, with what its blocks stand for. */
 export type RequestToPlace = RoutedRequest & Pick<PlacedRequest, 'blockTokens'>
 
 /** Costs of a worker that nobody has measured yet: a small model on a CPU. */
-export const prior = { tokenMs: 1, besideMs: 0.15, pairMs: 0, stepMs: 20, serviceMs: 5000 }
+export const prior = {
+  tokenMs: 1,
+  besideMs: 0.15,
+  pairMs: 0,
+  stepMs: 20,
+  serviceMs: 5000,
+  fileMs: 500,
+}
 
 /** The name of a cost. */
 export type Cost = keyof typeof prior
@@ -15,14 +23,11 @@ export type Cost = keyof typeof prior
 export const costNames = Object.keys(prior) as readonly Cost[]
 
 /** A placement that the worker's report does not show yet. */
-interface Pending {
+interface Pending extends PromptWork {
   readonly number: number
   readonly at: number
   /** What reports had shown of other fronts' placements. */
   readonly known: number
-  readonly promptTokens: number
-  readonly ahead: number
-  readonly pairs: number
   readonly blocks: readonly number[]
 }
 
@@ -108,14 +113,15 @@ export class KnownWorker implements WorkerView {
 
   get openTokens(): number {
     const reported = this.report.openTokens - this.#endedTokens
-    return Math.max(
-      0,
-      this.#pending.reduce((sum, { promptTokens }) => sum + promptTokens, reported),
-    )
+    return Math.max(0, reported + sumOf(this.#pending, 'promptTokens'))
   }
 
   get backlogTokens(): number {
-    return this.#pending.reduce((sum, { ahead }) => sum + ahead, this.report.backlogTokens)
+    return this.report.backlogTokens + sumOf(this.#pending, 'ahead')
+  }
+
+  get backlogFiles(): number {
+    return (this.report.backlogFiles ?? 0) + sumOf(this.#pending, 'files')
   }
 
   get tokenMs(): number {
@@ -127,7 +133,7 @@ export class KnownWorker implements WorkerView {
   }
 
   get waitMs(): number {
-    return this.#load.waitMs
+    return this.#waitFor(this.#work)
   }
 
   get cachedTokens(): number {
@@ -150,11 +156,20 @@ export class KnownWorker implements WorkerView {
   }
 
   get firstTokenMs(): number {
-    const { cachedTokens } = this
-    const { waitMs, tokenMs, pairMs, stepMs } = this.#load
-    const tokens = (this.table.request?.promptTokens ?? 0) - cachedTokens
-    const promptMs = tokens * tokenMs + pairsOf(tokens, cachedTokens) * pairMs
-    return waitMs + promptMs + stepMs
+    const work = this.#work
+    const { tokenMs, pairMs, stepMs } = this.#load
+    return this.#waitFor(work) + work.ahead * tokenMs + work.pairs * pairMs + stepMs
+  }
+
+  /** What the request is here. */
+  get #work(): PromptWork {
+    return workOf(this.table.request ?? { promptTokens: 0 }, this.cachedTokens)
+  }
+
+  /** While its files and those before are encoded, the prompts ahead are computed. */
+  #waitFor({ files }: PromptWork): number {
+    const encodeMs = files && (this.backlogFiles + files) * this.#cost('fileMs')
+    return Math.max(this.#load.waitMs, encodeMs)
   }
 
   get #load(): Load {
@@ -165,17 +180,20 @@ export class KnownWorker implements WorkerView {
 
   #computeLoad(): Load {
     const { report, slots } = this
-    const costOf = (cost: Cost): number => report[cost] ?? this.table.usual(cost)
     const open = Math.max(0, report.open + this.#pending.length - this.#ended)
-    const tokenMs = costOf('tokenMs') + costOf('besideMs') * open
-    const pairMs = costOf('pairMs')
-    const slotMs = open < slots ? 0 : ((open - slots + 1) * costOf('serviceMs')) / slots
+    const tokenMs = this.#cost('tokenMs') + this.#cost('besideMs') * open
+    const pairMs = this.#cost('pairMs')
+    const slotMs = open < slots ? 0 : ((open - slots + 1) * this.#cost('serviceMs')) / slots
     // While it waits for a slot, the prompts ahead are computed.
-    const pairs = this.#pending.reduce((sum, one) => sum + one.pairs, report.backlogPairs)
+    const pairs = report.backlogPairs + sumOf(this.#pending, 'pairs')
     const waitMs = Math.max(slotMs, this.backlogTokens * tokenMs + pairs * pairMs)
-    const isMeasured = costNames.every((cost) => report[cost] !== undefined)
+    const isMeasured = costNames.every((cost) => cost === 'fileMs' || report[cost] !== undefined)
     const version = isMeasured ? undefined : this.table.version
-    return { open, tokenMs, pairMs, stepMs: costOf('stepMs'), waitMs, version }
+    return { open, tokenMs, pairMs, stepMs: this.#cost('stepMs'), waitMs, version }
+  }
+
+  #cost(cost: Cost): number {
+    return this.report[cost] ?? this.table.usual(cost)
   }
 
   /** Takes a newer report. */
@@ -196,11 +214,9 @@ export class KnownWorker implements WorkerView {
 
   /** This front placed the request that was asked about here. */
   place(request: RequestToPlace, number: number, now: number): void {
-    const { promptTokens, blocks } = request
-    const ahead = promptTokens - this.cachedTokens
-    const pairs = pairsOf(ahead, this.cachedTokens)
     const { known } = this.table.unseen
-    this.#pending.push({ number, at: now, known, promptTokens, ahead, pairs, blocks })
+    const work = workOf(request, this.cachedTokens)
+    this.#pending.push({ number, at: now, known, blocks: request.blocks, ...work })
     this.#known = undefined
     this.placedAt = now
   }

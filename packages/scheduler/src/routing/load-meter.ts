@@ -1,5 +1,5 @@
 import { type RequestEvent, LinearFit, defined } from '@cllm/core'
-import { PromptChains } from './prompt-chains.js'
+import { PromptChains, type PromptWork, sumOf, workOf } from './prompt-chains.js'
 
 /** What a front says of a request that it places on a worker. */
 export interface PlacedRequest {
@@ -9,6 +9,8 @@ export interface PlacedRequest {
   readonly blocks: readonly number[]
   /** Tokens in a block; estimated where the front has only the text. */
   readonly blockTokens: number
+  /** As a `RoutedRequest` has them. Default: none. */
+  readonly files?: readonly number[]
   /** Tokens of an answer that has begun elsewhere. */
   readonly continuedTokens?: number
 }
@@ -25,6 +27,10 @@ export interface WorkerReport {
   readonly backlogTokens: number
   /** The same, each with the tokens before it, which it attends to. */
   readonly backlogPairs: number
+  /** Images and sounds of those requests that it has yet to encode. Default: none. */
+  readonly backlogFiles?: number
+  /** Time that encoding one takes it, measured; undefined before the first. */
+  readonly fileMs?: number
   /** Time since a request came; undefined before the first. */
   readonly idleMs?: number
   /** Time of a prompt token on the idle worker, measured; undefined before the first. */
@@ -43,11 +49,7 @@ export interface WorkerReport {
   readonly seen: Readonly<Record<string, number>>
 }
 
-interface OpenRequest {
-  promptTokens: number
-  /** Prompt tokens to compute, as expected. */
-  readonly ahead: number
-  readonly pairs: number
+interface OpenRequest extends PromptWork {
   /** Its text is read and its images are encoded until it has its `start`, and only then it is computed. */
   phase: 'arriving' | 'prefilling' | 'decoding'
 }
@@ -124,10 +126,10 @@ export class LoadMeter {
   readonly #prompts = new PromptCosts()
   readonly #step = new Ratio()
   readonly #service = new Ratio()
+  readonly #encodes = new Ratio()
+  /** When the encoder began with those that are next. */
+  #encodesSince = 0
   #prefilling = 0
-  #openTokens = 0
-  #backlog = 0
-  #pairs = 0
   #since = 0
   #placedAt: number | undefined
 
@@ -143,12 +145,9 @@ export class LoadMeter {
     const { id, promptTokens, blocks, blockTokens, continuedTokens = 0 } = request
     const cached = Math.min(promptTokens, this.#chains.held(blocks) * blockTokens)
     const ahead = Math.max(1, promptTokens - cached) + continuedTokens
-    const pairs = pairsOf(ahead, cached)
-    this.#open.set(id, { promptTokens, ahead, pairs, phase: 'arriving' })
+    if (sumOf(this.#open.values(), 'files') === 0) this.#encodesSince = now
+    this.#open.set(id, { ...workOf(request, cached, ahead), phase: 'arriving' })
     this.#chains.add(id, blocks)
-    this.#openTokens += promptTokens
-    this.#backlog += ahead
-    this.#pairs += pairs
   }
 
   /** An event of a request came. Returns whether the report changed by it. */
@@ -156,21 +155,18 @@ export class LoadMeter {
     const request = this.#open.get(id)
     if (request === undefined) return false
     if (event.type === 'start') {
-      const { promptTokens } = event
-      this.#openTokens += promptTokens - request.promptTokens
-      request.promptTokens = promptTokens
+      request.promptTokens = event.promptTokens
       if (request.phase !== 'arriving') return false
       this.#account(now)
       request.phase = 'prefilling'
       this.#prefilling++
-      return false
+      return this.#encoded(request, true, now)
     }
     if (event.type === 'progress') return false
     const isNews = this.#prefilled(request, event.type === 'token', now)
     if (event.type === 'token') return isNews
     this.#open.delete(id)
     this.#chains.end(id)
-    this.#openTokens -= request.promptTokens
     if (event.type === 'end') {
       const { usage, timings } = event
       const { prefillMs, decodeMs } = timings
@@ -187,15 +183,20 @@ export class LoadMeter {
 
   /** The worker now. */
   report(now: number): WorkerReport {
+    const open = [...this.#open.values()]
+    const ahead = open.filter(({ phase }) => phase !== 'decoding')
+    const measured = [this.#step, this.#service, this.#encodes].map(({ value }) => value)
+    const [stepMs, serviceMs, fileMs] = measured
     return {
       slots: this.slots,
-      open: this.#open.size,
-      openTokens: this.#openTokens,
-      backlogTokens: this.#backlog,
-      backlogPairs: this.#pairs,
+      open: open.length,
+      openTokens: sumOf(open, 'promptTokens'),
+      backlogTokens: sumOf(ahead, 'ahead'),
+      backlogPairs: sumOf(ahead, 'pairs'),
+      backlogFiles: sumOf(ahead, 'files'),
       ...(this.#placedAt === undefined ? {} : { idleMs: now - this.#placedAt }),
       ...this.#prompts.figures,
-      ...defined({ stepMs: this.#step.value, serviceMs: this.#service.value }),
+      ...defined({ stepMs, serviceMs, fileMs }),
       chains: this.#chains.list,
       seen: Object.fromEntries(this.#seen),
     }
@@ -206,15 +207,24 @@ export class LoadMeter {
    * it took.
    */
   #prefilled(request: OpenRequest, isComputed: boolean, now: number): boolean {
-    const { phase, ahead, pairs } = request
+    const { phase } = request
     if (phase === 'decoding') return false
     this.#account(now)
     request.phase = 'decoding'
-    this.#backlog -= ahead
-    this.#pairs -= pairs
+    this.#encoded(request, false, now)
     if (phase === 'arriving') return true
     this.#prefilling--
     if (isComputed) this.#prompts.onPrompt(request, this.#prefilling === 0)
+    return true
+  }
+
+  /** The files that it had are encoded, or are not needed any more. Returns whether it had some. */
+  #encoded(request: OpenRequest, isDone: boolean, now: number): boolean {
+    const { files } = request
+    if (files === 0) return false
+    if (isDone) this.#encodes.add(now - this.#encodesSince, files)
+    this.#encodesSince = now
+    request.files = 0
     return true
   }
 
@@ -223,9 +233,4 @@ export class LoadMeter {
     if (this.#prefilling > 0) this.#prompts.onTime(now - this.#since, others)
     this.#since = now
   }
-}
-
-/** The sum over this many tokens, behind others, of the tokens before each. */
-export function pairsOf(tokens: number, before: number): number {
-  return tokens * (before + tokens / 2)
 }

@@ -1,3 +1,34 @@
+/** What a prompt is for a worker. */
+export interface PromptWork {
+  promptTokens: number
+  /** Those to compute, as expected. */
+  readonly ahead: number
+  /** The same, each with the tokens before it, which it attends to. */
+  readonly pairs: number
+  /** Images and sounds to encode. */
+  files: number
+}
+
+/** What it is for one that holds so many leading tokens of it. */
+export function workOf(
+  {
+    promptTokens,
+    files = [],
+  }: { readonly promptTokens: number; readonly files?: readonly number[] },
+  cached: number,
+  ahead = promptTokens - cached,
+): PromptWork {
+  const pairs = ahead * (cached + ahead / 2)
+  return { promptTokens, ahead, pairs, files: files.filter((end) => end > cached).length }
+}
+
+/** The sum of a figure over several prompts. */
+export function sumOf(prompts: Iterable<PromptWork>, what: keyof PromptWork): number {
+  let sum = 0
+  for (const prompt of prompts) sum += prompt[what]
+  return sum
+}
+
 /** Leading blocks that two prompts share; equal hashes mean that all before is equal, too. */
 function sharedBlocks(one: readonly number[], other: readonly number[]): number {
   const most = Math.min(one.length, other.length)

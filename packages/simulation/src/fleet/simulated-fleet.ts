@@ -78,18 +78,9 @@ export class SimulatedFleet implements RequestService {
   /** Requests come to the fronts in turns. */
   submit(id: string, tokens: readonly number[], request: SimulatedTask): void {
     const front = this.#fronts[this.#turn++ % this.#fronts.length]!
-    const placed: Placed = {
-      id,
-      tokens,
-      request,
-      front,
-      arrival: this.parts.clock.now(),
-      answer: [],
-      firstTokenMs: undefined,
-      isAccepted: false,
-      machine: undefined,
-      moves: 0,
-    }
+    const arrival = this.parts.clock.now()
+    const idle = { firstTokenMs: undefined, isAccepted: false, machine: undefined, moves: 0 }
+    const placed: Placed = { id, tokens, request, front, arrival, answer: [], ...idle }
     this.#open.set(id, placed)
     this.#place(placed)
   }
@@ -134,8 +125,9 @@ export class SimulatedFleet implements RequestService {
     const { id, tokens, request, front, moves } = placed
     if (this.#machines.length === 1) return this.#submit(placed, this.#machines[0]!)
     if (this.#takesNothing) return this.#fail(placed, 'rejected', allDrain)
-    const { tenant = '', session, priority = 0, maxTokens = 100 } = request
-    const prompt = { promptTokens: tokens.length, ...blocksOfTokens(tokens) }
+    const { tenant = '', session, priority = 0, maxTokens = 100, media = [] } = request
+    const files = media.map(({ at }) => at + 1)
+    const prompt = { promptTokens: tokens.length, ...blocksOfTokens(tokens), files }
     front.place({
       request: { id, tenant, session, priority, maxTokens, moves, ...prompt },
       isOpen: () => this.#open.has(id),
@@ -143,11 +135,8 @@ export class SimulatedFleet implements RequestService {
         const machine = this.#byId.get(worker)
         // A front may not have noticed yet that a machine is gone.
         placed.machine = machine ?? this.#lost.get(worker)
-        machine?.onPlaced(
-          { id, ...prompt, continuedTokens: placed.answer.length },
-          front.name,
-          placement,
-        )
+        const continuedTokens = placed.answer.length
+        machine?.onPlaced({ id, ...prompt, continuedTokens }, front.name, placement)
         if (machine !== undefined) this.#submit(placed, machine)
       },
       onRefused: (reason) => this.#fail(placed, 'rejected', reason),

@@ -16,6 +16,7 @@ interface TestWorker {
   readonly id: string
   open: number
   backlog: number
+  files: number
   placedAt: number
   readonly prompts: Set<number>
 }
@@ -23,6 +24,7 @@ interface TestWorker {
 const slots = 4
 const tokenMs = 1
 const stepMs = 10
+const fileMs = 1000
 const blockTokens = 16
 
 /**
@@ -45,7 +47,8 @@ export class SimulatedWorkers {
   /** A worker comes. */
   add(): void {
     const id = `worker-${String(this.#next++).padStart(4, '0')}`
-    this.#workers.push({ id, open: 0, backlog: 0, placedAt: -Infinity, prompts: new Set() })
+    const idle = { open: 0, backlog: 0, files: 0, placedAt: -Infinity, prompts: new Set<number>() }
+    this.#workers.push({ id, ...idle })
   }
 
   /** A worker goes, but never the last one. */
@@ -53,9 +56,10 @@ export class SimulatedWorkers {
     if (this.#workers.length > 1) this.#workers.splice(index, 1)
   }
 
-  /** Makes a worker as busy as this many requests. */
-  burden(index: number, requests: number): void {
+  /** Makes a worker as busy as this many requests, and lets so many files wait on it. */
+  burden(index: number, requests: number, files = 0): void {
     const worker = this.#workers[index]!
+    worker.files += files
     worker.open += requests
     worker.backlog += requests * 1000
   }
@@ -66,6 +70,7 @@ export class SimulatedWorkers {
     for (const worker of this.#workers) {
       const before = worker.backlog
       worker.backlog = Math.max(0, before - ms / tokenMs)
+      worker.files = Math.max(0, worker.files - ms / fileMs)
       worker.open = worker.backlog === 0 ? 0 : Math.ceil((worker.open * worker.backlog) / before)
     }
   }
@@ -73,10 +78,11 @@ export class SimulatedWorkers {
   /** The views of all workers, for this request. */
   views(request: RoutedRequest): readonly WorkerView[] {
     return Object.freeze(
-      this.#workers.map(({ id, open, backlog, placedAt, prompts }) => {
+      this.#workers.map(({ id, open, backlog, files, placedAt, prompts }) => {
         const held = request.blocks.findLastIndex((block) => prompts.has(block)) + 1
         const cachedTokens = Math.min(request.promptTokens, held * blockTokens)
-        const waitMs = backlog * tokenMs
+        const own = request.files.filter((end) => end > cachedTokens).length
+        const waitMs = Math.max(backlog * tokenMs, own === 0 ? 0 : (files + own) * fileMs)
         return Object.freeze({
           id,
           ageMs: 0,
@@ -86,6 +92,7 @@ export class SimulatedWorkers {
           open,
           openTokens: backlog,
           backlogTokens: backlog,
+          backlogFiles: Math.ceil(files),
           tokenMs,
           stepMs,
           waitMs,
@@ -102,22 +109,28 @@ export class SimulatedWorkers {
     const worker = this.#workers.find((one) => one.id === id)!
     worker.open++
     worker.backlog += request.promptTokens
+    worker.files += request.files.length
     worker.placedAt = this.now
     for (const block of request.blocks) worker.prompts.add(block)
   }
 }
+
+/** Every so many requests, one has an image at its end. */
+export const filesEvery = 4
 
 /** A request of a made-up load: some share their beginning, their session or their tenant. */
 export function drawRequest(draw: Draw, index: number): RoutedRequest {
   const blocks = draw.below(40)
   const group = draw.below(8)
   const shared = draw.below(blocks + 1)
+  const promptTokens = blocks * blockTokens + draw.below(blockTokens) + 1
   return Object.freeze({
     id: `request-${index}`,
     tenant: ['', 'a', 'b', 'c'][draw.below(4)]!,
     session: draw.below(2) === 0 ? undefined : `session-${draw.below(10)}`,
     priority: draw.below(3) - 1,
-    promptTokens: blocks * blockTokens + draw.below(blockTokens) + 1,
+    promptTokens,
+    files: index % filesEvery === 0 ? [promptTokens] : [],
     maxTokens: 1 + draw.below(500),
     blocks: Object.freeze(
       Array.from({ length: blocks }, (_, at) =>

@@ -8,7 +8,7 @@ import {
   Catalog,
 } from '@cllm/core'
 import { check, checkDefined, type TestContext } from '../test-context.js'
-import { Draw, drawRequest, SimulatedWorkers } from './simulated-workers.js'
+import { Draw, drawRequest, filesEvery, SimulatedWorkers } from './simulated-workers.js'
 
 /** What a router claims, and the options that it is tested with. */
 export interface TestRouterOptions {
@@ -19,6 +19,8 @@ export interface TestRouterOptions {
    * Default true.
    */
   readonly leavesBusyWorkers?: boolean
+  /** Whether it counts the files that wait on a worker for a request that has files, too. Default true. */
+  readonly countsFiles?: boolean
   /** Most milliseconds that placing may take among 1,000 workers, in the median; default 5. */
   readonly maxPlaceMs?: number
 }
@@ -33,7 +35,7 @@ const requests = 300
 export async function testRouter(
   t: TestContext,
   definition: RouterDefinition,
-  { options = {}, leavesBusyWorkers = true, maxPlaceMs = 5 }: TestRouterOptions = {},
+  { options = {}, leavesBusyWorkers, countsFiles, maxPlaceMs = 5 }: TestRouterOptions = {},
 ): Promise<void> {
   const make = () => {
     const catalog = new Catalog<RouterPolicy>('router', 'place')
@@ -63,24 +65,25 @@ export async function testRouter(
       }
     })
 
-    if (leavesBusyWorkers) {
-      await check(t, 'leaves a worker with a long queue when another one is idle', () => {
-        for (let busy = 0; busy < 2; busy++) {
-          const router = make()
-          const workers = new SimulatedWorkers(2)
-          const draw = new Draw(6)
+    if (leavesBusyWorkers !== false) {
+      await check(t, 'leaves a worker with a long queue when another one is idle', () =>
+        leavesBusy(make, 1, (workers, busy, draw) => {
           // What they share is on the busy worker.
           for (let index = 0; index < 50; index++) {
             workers.place(workers.ids[busy]!, drawRequest(draw, index))
           }
           workers.burden(busy, 200)
-          for (let index = 50; index < 100; index++) {
-            const placement = ask(router, drawRequest(draw, index), workers)
-            if (!('worker' in placement)) continue
-            assert.notEqual(placement.worker, workers.ids[busy], 'the queue is 200 requests long')
-          }
-        }
-      })
+        }),
+      )
+    }
+
+    if (countsFiles !== false) {
+      await check(t, 'leaves a worker with a long queue of files when a request has some', () =>
+        leavesBusy(make, filesEvery, (workers, busy) => {
+          workers.burden(busy, 0, 100)
+          workers.burden(1 - busy, 30)
+        }),
+      )
     }
 
     await check(t, `places within ${maxPlaceMs} ms among 1,000 workers`, () => {
@@ -101,6 +104,22 @@ export async function testRouter(
       assert(median <= maxPlaceMs, `it takes ${median.toFixed(2)} ms`)
     })
   })
+}
+
+/** Asks about every so many requests: none may go to the one of two workers that is made busy. */
+function leavesBusy(
+  make: () => RouterPolicy,
+  every: number,
+  makeBusy: (workers: SimulatedWorkers, busy: number, draw: Draw) => void,
+): void {
+  for (let busy = 0; busy < 2; busy++) {
+    const [router, workers, draw] = [make(), new SimulatedWorkers(2), new Draw(6)]
+    makeBusy(workers, busy, draw)
+    for (let index = 0; index < 50; index++) {
+      const placement = ask(router, drawRequest(draw, 100 + index * every), workers)
+      if ('worker' in placement) assert.notEqual(placement.worker, workers.ids[busy], 'it is busy')
+    }
+  }
 }
 
 /** Asks once; the answer must be one that a front can carry out. */

@@ -1,11 +1,7 @@
-import type { Clock, GenerateRequest } from '@cllm/core'
+import { createHash } from 'node:crypto'
+import type { Clock, GenerateRequest, Prompt } from '@cllm/core'
 import { InFlightRequest } from '@cllm/host'
-import {
-  blocksOfText,
-  blocksOfTokens,
-  type PromptBlocks,
-  type RequestToPlace,
-} from '@cllm/scheduler'
+import { blocksOfText, blocksOfTokens, type RequestToPlace } from '@cllm/scheduler'
 import type { WorkerRecord } from '../../messages.js'
 
 /** A request of a front. */
@@ -19,21 +15,25 @@ export class PlacedRequest extends InFlightRequest {
   hasCrashed = false
   /** The worker that drew its tokens last. */
   drawnBy: WorkerRecord | undefined
+  /** Of its text, where that alone is its prompt. */
   readonly characters: number
-  readonly #prompt: PromptBlocks & { readonly promptTokens: number }
+  readonly #prompt: Pick<RequestToPlace, 'blocks' | 'blockTokens' | 'files' | 'promptTokens'>
 
   constructor(id: string, request: GenerateRequest, tokensPerCharacter: number, clock: Clock) {
     super(id, { ...request, id }, clock.now())
     const { prompt, tenant = '' } = request
-    const text = textOf(request)
-    this.characters = text?.length ?? 0
-    this.#prompt =
-      'tokens' in prompt
-        ? { promptTokens: prompt.tokens.length, ...blocksOfTokens(prompt.tokens, tenant) }
-        : {
-            promptTokens: Math.ceil(this.characters * tokensPerCharacter),
-            ...blocksOfText(text ?? '', tokensPerCharacter, tenant),
-          }
+    if ('tokens' in prompt) {
+      const { tokens, media = [] } = prompt
+      const files = media.map(({ at }) => at + 1)
+      this.#prompt = { promptTokens: tokens.length, files, ...blocksOfTokens(tokens, tenant) }
+      this.characters = 0
+    } else {
+      const [text, ends] = textOf(prompt)
+      const files = ends.map((end) => end * tokensPerCharacter)
+      const promptTokens = Math.ceil(text.length * tokensPerCharacter)
+      this.#prompt = { promptTokens, files, ...blocksOfText(text, tokensPerCharacter, tenant) }
+      this.characters = files.length === 0 ? text.length : 0
+    }
   }
 
   /** Tokens of its prompt, estimated where only its text is known. */
@@ -49,13 +49,33 @@ export class PlacedRequest extends InFlightRequest {
   }
 }
 
-/** The text of a prompt: conversations that go on begin with the same one. */
-function textOf({ prompt }: GenerateRequest): string | undefined {
-  if ('text' in prompt) return prompt.text
-  if (!('messages' in prompt)) return undefined
-  const { messages, template } = prompt
-  return `${JSON.stringify(template ?? null)}${messages.map((one) => JSON.stringify(one)).join()}`
+/**
+ * The text of a prompt, and where its files end in it: conversations that go on begin with the same one. In place of
+ * a file's data there is a short text of it, as it has few tokens.
+ */
+function textOf(prompt: Exclude<Prompt, { tokens: unknown }>): [text: string, ends: number[]] {
+  const ends: number[] = []
+  if ('text' in prompt) {
+    let [text, from] = ['', 0]
+    for (const { at, data } of prompt.media ?? []) {
+      text += prompt.text.slice(from, at) + standIn(data)
+      from = at
+      ends.push(text.length)
+    }
+    return [text + prompt.text.slice(from), ends]
+  }
+  let text = JSON.stringify(prompt.template ?? null)
+  for (const message of prompt.messages) {
+    const media = message?.media?.map((file) => ({ ...file, data: standIn(file?.data) }))
+    text += `${JSON.stringify({ ...message, media })},`
+    for (const _ of media ?? []) ends.push(text.length)
+  }
+  return [text, ends]
 }
+
+/** As long as what a small image is for a model. */
+const standIn = (data: unknown): string =>
+  createHash('sha1').update(String(data)).digest('hex').padEnd(1024)
 
 const lastEnded = 1000
 

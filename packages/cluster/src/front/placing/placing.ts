@@ -157,11 +157,8 @@ export class Placing {
       this.#learn(placed, event.promptTokens)
       return isFresh ? { ...event, id: placed.id } : undefined
     }
-    if (
-      event.type === 'error' &&
-      isOfWorker(event.error.code) &&
-      placed.cancelReason === undefined
-    ) {
+    const isLost = event.type === 'error' && isOfWorker(event.error.code)
+    if (isLost && placed.cancelReason === undefined) {
       this.#onLoss(placed)
       return undefined
     }
@@ -203,7 +200,7 @@ export class Placing {
 
   #send(placed: PlacedRequest, member: Member, now: number): void {
     const { routed } = placed
-    const { promptTokens, blocks, blockTokens } = routed
+    const { promptTokens, blocks, blockTokens, files } = routed
     const { table } = this.parts.members
     const placement = table.place(member.record.id, routed, now)
     this.#requests.place(placed, member.record.id, placement)
@@ -212,7 +209,7 @@ export class Placing {
     const isSent = member.link.send({
       type: 'place',
       placement,
-      routed: { promptTokens, blocks, blockTokens, continuedTokens },
+      routed: { promptTokens, blocks, blockTokens, files, continuedTokens },
       request: placed.continuedAt(now),
     })
     if (isSent) {

@@ -17,6 +17,11 @@ export interface RoutedRequest {
    * other hashes.
    */
   readonly blocks: readonly number[]
+  /**
+   * Where each of its images and sounds ends, in tokens of its prompt, rising: a worker that holds the prompt up to
+   * there has probably kept what it made of it, and the others are encoded before the prompt is computed.
+   */
+  readonly files: readonly number[]
   /** How often it lost its worker; 0 for a request that has none yet. */
   readonly moves: number
 }
@@ -41,11 +46,13 @@ export interface WorkerView {
   readonly openTokens: number
   /** Prompt tokens of those requests that it has yet to compute. */
   readonly backlogTokens: number
+  /** Images and sounds of those requests that it has yet to encode, one at a time and beside its steps. */
+  readonly backlogFiles: number
   /** Time that a prompt token takes it, among all else that it does. */
   readonly tokenMs: number
   /** Time that a token of an answer takes it. */
   readonly stepMs: number
-  /** Predicted time until it begins to compute this request's prompt. */
+  /** Predicted time until it begins to compute this request's prompt: its files are encoded before. */
   readonly waitMs: number
   /** Leading tokens of this request's prompt that it probably holds. */
   readonly cachedTokens: number

@@ -185,9 +185,8 @@ export class EncodeLane {
         this.#counts.failed++
         next.reject(inField(file, error))
         // What else these requests have is not needed. Who asks while it is stopped has not failed.
-        const alike = stop.signal.aborted
-          ? []
-          : [...this.#waiting].filter((one) => one.job.key === job.key)
+        const isAlike = (one: Waiting) => !stop.signal.aborted && one.job.key === job.key
+        const alike = [...this.#waiting].filter(isAlike)
         const owners = new Set([owner, ...alike.map((one) => one.owner)])
         const isLost = (one: Waiting) => owners.has(one.owner)
         for (const lost of this.#take(isLost)) lost.reject(inField(lost.file, error))

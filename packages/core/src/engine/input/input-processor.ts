@@ -147,14 +147,11 @@ export class InputProcessor implements EngineObserver {
     const ensureWanted = () => {
       if (arrival.error !== undefined) throw arrival.error
     }
+    const owner = files && context.ownerOf(id, request, arrivedAt, files.signal)
     const prompt =
-      files === undefined
+      owner === undefined
         ? resolvePrompt(request.prompt, context, ensureWanted)
-        : resolveMedia(
-            request.prompt,
-            context,
-            context.ownerOf(id, request, arrivedAt, files.signal),
-          )
+        : resolveMedia(request.prompt, context, owner)
     const isLate = prompt instanceof Promise
     if (isLate) this.#arriving.set(id, arrival)
     if (this.#arriving.has(id)) arrival.release = this.adapters.hold(adapters)
