@@ -69,13 +69,8 @@ async function computeItem(
       const isGrid = columns !== undefined
       cells.place(sequence, { start: position + start - skipped, length: all, positions, isGrid })
     }
-    await context.decodeVectors({
-      sequence,
-      position: placeOf(start),
-      count: length,
-      vectors,
-      shape,
-    })
+    const place = { sequence, position: placeOf(start), count: length }
+    await context.decodeVectors({ ...place, vectors, shape })
     at = start + length
   }
   return at

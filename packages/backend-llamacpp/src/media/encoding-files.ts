@@ -1,10 +1,5 @@
-import {
-  defined,
-  type EncodedMedia,
-  type MediaSpan,
-  type StateFile,
-  type StateFiles,
-} from '@cllm/core'
+import type { EncodedMedia, MediaSpan, StateFile, StateFiles } from '@cllm/core'
+import { LRUCache } from 'lru-cache'
 
 /** What a file's scope says: of which image or sound it is, and where its vectors go. */
 interface Scope {
@@ -14,8 +9,8 @@ interface Scope {
 
 /** Encoded images and sounds among the files of the states: in the same folder, within the same limits. */
 export class EncodingFiles {
-  /** By the hash of what was encoded. */
-  readonly #known: Promise<Map<string, StateFile>>
+  /** By the hash of what was encoded. The files' own limit removes the same ones, or more. */
+  readonly #known: Promise<LRUCache<string, StateFile>>
   #writing: Promise<void> = Promise.resolve()
 
   /** @param key - of what encodes them: others' are not read */
@@ -23,7 +18,7 @@ export class EncodingFiles {
     private readonly files: StateFiles,
     private readonly key: Promise<string>,
   ) {
-    this.#known = this.#list().catch(() => new Map<string, StateFile>())
+    this.#known = this.#list()
   }
 
   /** What was kept; undefined where there is nothing, or it cannot be read. */
@@ -68,19 +63,23 @@ export class EncodingFiles {
       data.set(new Uint8Array(vectors.buffer, vectors.byteOffset, vectors.byteLength), at)
       at += vectors.byteLength
     }
-    const placed = spans.map(({ start, length, shape }) => ({
-      start,
-      length,
-      ...defined({ shape }),
-    }))
+    const placed = spans.map((span) => ({ ...span, vectors: undefined }))
     const scope = JSON.stringify({ media: hash, spans: placed } satisfies Scope)
     const head = { key: await this.key, scope, partial: false, tokens }
     const file = await this.files.write(head, data)
     if (file !== undefined) known.set(hash, file)
   }
 
-  async #list(): Promise<Map<string, StateFile>> {
-    const files = await this.files.list(await this.key)
-    return new Map(files.map((file) => [(JSON.parse(file.scope) as Scope).media, file]))
+  async #list(): Promise<LRUCache<string, StateFile>> {
+    const maxSize = Math.min(this.files.limitBytes, Number.MAX_SAFE_INTEGER)
+    const sizeCalculation = ({ bytes }: StateFile): number => Math.max(1, bytes)
+    const known = new LRUCache<string, StateFile>({ maxSize, sizeCalculation })
+    try {
+      const files = await this.files.list(await this.key)
+      for (const file of files) known.set((JSON.parse(file.scope) as Scope).media, file)
+    } catch {
+      // They are encoded again.
+    }
+    return known
   }
 }

@@ -65,8 +65,7 @@ export class FileEncoder implements MediaEncoder {
   #process: Promise<ChildProcess> | undefined
   #last = 0
   #isClosed = false
-  /** Of its process. */
-  pid: number | undefined
+  #child: ChildProcess | undefined
   /** What the projector is for, since it is open. */
   types: readonly MediaType[] = []
 
@@ -80,6 +79,11 @@ export class FileEncoder implements MediaEncoder {
     this.#known = new LRUCache({ maxSize: options.cacheBytes, sizeCalculation: bytesOf })
   }
 
+  /** Of its process. */
+  get pid(): number | undefined {
+    return this.#child?.pid
+  }
+
   /** @throws CllmError `invalid_configuration` that says why the encoder cannot be loaded */
   async open(): Promise<void> {
     await this.#start()
@@ -89,12 +93,8 @@ export class FileEncoder implements MediaEncoder {
     { type, data, detail: asked }: MediaFile,
     scope: string | undefined,
   ): Promise<EncodedMedia | EncodeJob> {
-    if (!this.types.includes(type)) {
-      throw new CllmError(
-        'unsupported',
-        `this model's projector is for ${this.types.join()}, not ${type}`,
-      )
-    }
+    const why = `this model's projector is for ${this.types.join()}, not ${type}`
+    if (!this.types.includes(type)) throw new CllmError('unsupported', why)
     const detail = type === 'image' ? asked : undefined
     const file = new Uint8Array(Buffer.from(data, 'base64'))
     const content = createHash('sha256').update(file).digest()
@@ -134,9 +134,9 @@ export class FileEncoder implements MediaEncoder {
     this.#unwatch()
     this.#running?.reject(isClosing())
     this.#running = undefined
+    // One that is still being opened may take long.
+    this.#child?.kill('SIGKILL')
     await this.#files?.flush()
-    const child = await this.#process?.catch(() => undefined)
-    child?.kill('SIGKILL')
   }
 
   async #find(key: string): Promise<EncodedMedia | undefined> {
@@ -203,10 +203,10 @@ export class FileEncoder implements MediaEncoder {
   }
 
   async #spawn(): Promise<ChildProcess> {
-    const child = fork(this.entry, [JSON.stringify(this.options)], {
+    const child = (this.#child = fork(this.entry, [JSON.stringify(this.options)], {
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-    })
+    }))
     let log = ''
     child.stderr
       ?.setEncoding('utf8')
@@ -216,7 +216,6 @@ export class FileEncoder implements MediaEncoder {
       let isReady = false
       child.on('message', (message: EncoderMessage) => {
         if (message.type === 'ready') {
-          this.pid = child.pid
           isReady = true
           this.types = message.types
           resolve(child)
@@ -226,19 +225,14 @@ export class FileEncoder implements MediaEncoder {
       child.on('error', ({ message }) => (problem = message))
       child.once('close', (code, signal) => {
         this.#process = undefined
+        const why = `images and sounds cannot be encoded: ${problem}`
         const details = { field: 'mmproj' }
         reject(
-          new CllmError(
-            'invalid_configuration',
-            `images and sounds cannot be encoded: ${problem}`,
-            { details },
-          ),
+          this.#isClosed ? isClosing() : new CllmError('invalid_configuration', why, { details }),
         )
         if (!isReady || this.#isClosed) return
-        this.logger.warn(
-          { code, signal, log },
-          'the encoder of images and sounds ended: it starts again',
-        )
+        const about = { code, signal, log }
+        this.logger.warn(about, 'the encoder of images and sounds ended: it starts again')
         this.#onEnded()
       })
     })

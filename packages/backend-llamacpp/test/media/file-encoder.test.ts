@@ -11,6 +11,7 @@ import {
 import { assert, integer, property, uint8Array } from 'fast-check'
 import { until } from '@cllm/testing'
 import t, { type Test } from 'tap'
+import { EncodingFiles } from '../../src/media/encoding-files.js'
 import { FileEncoder } from '../../src/media/file-encoder.js'
 import { checkHead } from '../../src/media/file-head.js'
 import { openTiny, recordingLogger } from '../open-tiny.js'
@@ -40,15 +41,20 @@ async function encode(
   return 'run' in prepared ? await prepared.run(signal) : prepared
 }
 
-async function open(t: Test, modelPath = 'model.gguf', mmprojPath = 'mmproj.gguf') {
+function make(t: Test, modelPath = 'model.gguf', mmprojPath = 'mmproj.gguf') {
   const logger = recordingLogger()
   const clock = new SimulatedClock()
   const files = { library: 'lib', modelPath, mmprojPath, threads: 1 }
   const sizes = { vocabularySize: 100, width: 4, atOnce: 64, cacheBytes: 4000 }
   const encoder = new FileEncoder({ ...files, ...sizes }, logger, clock, entry)
   t.teardown(() => encoder.dispose())
-  await encoder.open()
   return { encoder, logger, clock }
+}
+
+async function open(...given: Parameters<typeof make>) {
+  const made = make(...given)
+  await made.encoder.open()
+  return made
 }
 
 t.test('an image of low detail is another one', async (t) => {
@@ -166,6 +172,16 @@ t.test('what was encoded is found after a restart, by the same projector', async
   t.equal(all.size, 3, 'not those of another projector')
 })
 
+t.test('no more of them are known than the files have room for', async (t) => {
+  const { files } = filesInMemory()
+  const kept = new EncodingFiles({ ...files, limitBytes: 100 }, Promise.resolve('key'))
+  const spans = [{ start: 0, length: 1, vectors: new Float32Array(10) }]
+  for (const name of ['a', 'b', 'c']) kept.keep(name, { tokens: [1], spans })
+  await kept.flush()
+  t.equal(await kept.find('a'), undefined)
+  t.match(await kept.find('c'), { tokens: [1] })
+})
+
 t.test('an image that ends the process costs itself alone', async (t) => {
   const { encoder, logger } = await open(t)
   t.equal((await encode(encoder, image(6))).tokens.length, 8)
@@ -219,6 +235,12 @@ t.test('closed, it answers what it has, and starts no process again', async (t) 
   await until(() => isGone(pid!))
   await t.rejects(encode(encoder, image(5)), { code: 'shutting_down' })
   t.equal(encoder.pid, pid)
+})
+
+t.test('closed while its process starts, it waits for nothing', async (t) => {
+  const { encoder } = make(t, 'slow')
+  const opening = encoder.open()
+  await Promise.all([t.rejects(opening, { code: 'shutting_down' }), encoder.dispose()])
 })
 
 t.test('what is missing is said at the start', async (t) => {

@@ -105,21 +105,13 @@ export const structs = {
     progress_callback: 'pointer',
     progress_callback_user_data: 'pointer',
   },
-  mtmd_decoder_pos: {
-    t: 'uint32',
-    x: 'uint32',
-    y: 'uint32',
-    z: 'uint32',
-  },
+  mtmd_decoder_pos: { t: 'uint32', x: 'uint32', y: 'uint32', z: 'uint32' },
   mtmd_helper_init_opt: {
     fps_target: 'float',
     ffmpeg_bin_dir: 'string',
     timestamp_interval_ms: 'int64',
   },
-  mtmd_helper_bitmap_wrapper: {
-    bitmap: 'pointer',
-    video_ctx: 'pointer',
-  },
+  mtmd_helper_bitmap_wrapper: { bitmap: 'pointer', video_ctx: 'pointer' },
   llama_model_tensor_buft_override: {
     pattern: 'string',
     buft: 'pointer',
