@@ -51,14 +51,17 @@ export function toTransportOptions(
 
 /**
  * The largest body in bytes: a photo in base64 must get through where a model looks at it. What is in a repository is not
- * known before the model is loaded, which may be with its first photo.
+ * known before the model is loaded, which may be with its first photo; what a cluster's workers have, not at all.
  */
-function bodyLimitOf({ server, engine, model, models }: CllmConfig, encodes: boolean): number {
+function bodyLimitOf(config: CllmConfig, encodes: boolean): number {
+  const { server, engine, model, models, cluster } = config
   if (server.body_limit !== 'auto') return server.body_limit
   const several = Object.values(models.served)
   const served: readonly ServedModel[] = several.length === 0 ? [{ spec: model.spec }] : several
   const looks = served.some(({ spec, mmproj = engine.mmproj }) =>
-    mmproj === 'auto' ? encodes && mayHaveProjector(spec) : mmproj !== null,
+    mmproj === 'auto'
+      ? encodes && (cluster.url !== null || mayHaveProjector(spec))
+      : mmproj !== null,
   )
   const mebibytes = looks ? 32 : 1
   return Math.min(mebibytes * 1024 * 1024, server.bodies_limit)

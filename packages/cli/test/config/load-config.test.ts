@@ -63,6 +63,7 @@ t.test('limits of the server and of its engine reach them', async (t) => {
   t.equal(bodyLimit(['--model', 'smolvlm2']), 2 ** 25)
   t.equal(bodyLimit(['--model', 'hf:me/may-see']), 2 ** 25)
   t.equal(bodyLimit(['--model', 'hf:me/may-see'], false), 2 ** 20, 'nothing encodes them')
+  t.equal(bodyLimit(['--cluster', 'redis://host']), 2 ** 25, 'workers may look at them')
   t.equal(bodyLimit(['--model', 'smolvlm2', '--mmproj', 'none']), 2 ** 20)
   t.equal(bodyLimit(['--model', 'qwen3-0.6b']), 2 ** 20)
   t.equal(bodyLimit(['--mmproj', 'mmproj.gguf', '--bodies-limit', '5000000']), 5_000_000)
