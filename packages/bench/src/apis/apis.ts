@@ -32,8 +32,6 @@ export interface ApiEvent {
   readonly usage?: Usage
   /** True in the event that ends a stream. */
   readonly done?: boolean
-  /** The server's message when it failed. */
-  readonly error?: string
 }
 
 /** The API of one kind of server: how to request a stream and read its events. */
@@ -45,9 +43,7 @@ export interface Api {
   readonly needsModel: boolean
   /** The JSON to post. */
   body(ask: Ask): Readonly<Record<string, unknown>>
-  /**
-   * Reads an event's JSON; undefined when it is not an event of this API.
-   */
+  /** Reads the JSON of an event that has no error; undefined when it is not an event of this API. */
   read(event: Readonly<Record<string, unknown>>): ApiEvent | undefined
 }
 
@@ -85,7 +81,6 @@ export const cllmApi: Api = {
     timings: true,
   }),
   read(event) {
-    if (event.error !== undefined) return { error: errorMessage(event.error) }
     if (event.done === true) {
       const timings = (event.timings ?? {}) as Readonly<Record<string, unknown>>
       const usage = defined({
@@ -115,7 +110,6 @@ export const llamaServerApi: Api = {
     return_tokens: true,
   }),
   read(event) {
-    if (event.error !== undefined) return { error: errorMessage(event.error) }
     if (typeof event.content !== 'string') return undefined
     const tokens = Array.isArray(event.tokens) ? event.tokens.length : 1
     if (event.stop !== true) return { text: event.content, tokens }
@@ -143,7 +137,6 @@ export const ollamaApi: Api = {
     options: { num_predict: ask.maxTokens, temperature: ask.temperature },
   }),
   read(event) {
-    if (event.error !== undefined) return { error: errorMessage(event.error) }
     if (event.done === true) {
       // `context` has the prompt in it and is no count; `eval_count` is what was generated.
       const usage = defined({
@@ -212,7 +205,6 @@ function readChunk(
   event: Readonly<Record<string, unknown>>,
   read: (choice: Choice) => string | null | undefined,
 ): ApiEvent | undefined {
-  if (event.error !== undefined) return { error: errorMessage(event.error) }
   if (!Array.isArray(event.choices)) return undefined
   const [choice] = event.choices as Choice[]
   const text = choice === undefined ? undefined : (read(choice) ?? undefined)

@@ -174,7 +174,9 @@ export function planSteps({ slots, contextSize, batchSize }: BackendLimits): Pla
       ...fewAndMany.flatMap((count) =>
         [16, 64]
           .filter((size) => sizes.includes(size) && size + count <= batchSize)
-          .map((size) => step('mixed', [...equal(count, 1, 40).slice(1), chunk(size, context)])),
+          .map((size) =>
+            step('mixed', [...equal(count, 1, 40).slice(1), ...equal(1, size, context)]),
+          ),
       ),
     ]
   }
@@ -193,9 +195,4 @@ const shares = (tokens: readonly number[], context: number): Share[] =>
   tokens.map((count, slot) => ({ slot, tokens: count, context }))
 
 const equal = (count: number, tokens: number, context: number) =>
-  shares(
-    Array.from({ length: count }, () => tokens),
-    context,
-  )
-
-const chunk = (tokens: number, context: number): Share => ({ slot: 0, tokens, context })
+  shares(Array<number>(count).fill(tokens), context)

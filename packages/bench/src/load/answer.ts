@@ -1,5 +1,5 @@
 import { attempt } from '@cllm/core'
-import type { Api } from '../apis/apis.js'
+import { type Api, errorMessage } from '../apis/apis.js'
 import type { RequestFailure, Usage } from '../metrics/run-record.js'
 import { createParser } from 'eventsource-parser'
 
@@ -32,13 +32,17 @@ export class Answer {
       this.ended = true
       return
     }
-    const event = this.api.read(parse(data))
+    const json = parse(data)
+    if (json.error !== undefined) {
+      this.failure = { kind: 'server', message: errorMessage(json.error) }
+      return
+    }
+    const event = this.api.read(json)
     if (event === undefined) {
       const message = `not an event of the API ${this.api.name}: ${data.slice(0, 200)}`
       this.failure = { kind: 'protocol', message }
       return
     }
-    if (event.error !== undefined) this.failure = { kind: 'server', message: event.error }
     if (event.text !== undefined && event.text !== '') {
       this.arrivalsMs.push(this.now())
       this.text += event.text

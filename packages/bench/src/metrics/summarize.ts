@@ -1,5 +1,5 @@
 import { defined } from '@cllm/core'
-import { sum } from 'simple-statistics'
+import { max, min, sum } from 'simple-statistics'
 import { type Distribution, distributionOf } from '../statistics/distribution.js'
 import {
   e2eOf,
@@ -110,9 +110,11 @@ const promptTokensOf = ({ usage, asked, outcome }: RunRecord): number =>
 
 function durationOf(records: readonly RunRecord[]): number {
   if (records.length === 0) return 0
-  const begin = records.reduce((time, { sentMs }) => Math.min(time, sentMs), Infinity)
-  return records.reduce((time, { endMs }) => Math.max(time, endMs), 0) - begin
+  return endOf(records) - beginOf(records)
 }
+
+const beginOf = (records: readonly RunRecord[]) => min(records.map(({ sentMs }) => sentMs))
+const endOf = (records: readonly RunRecord[]) => max(records.map(({ endMs }) => endMs))
 
 const quick = (records: readonly RunRecord[]) => records.filter(({ slowReader }) => !slowReader)
 
@@ -160,18 +162,14 @@ export function summarizeTenants(records: readonly RunRecord[]): TenantSummary[]
 export function jainIndex(records: readonly RunRecord[]): number | undefined {
   const tenants = [...byTenant(records).values()]
   if (tenants.length < 2) return undefined
-  const begin = Math.max(
-    ...tenants.map((own) => own.reduce((least, { sentMs }) => Math.min(least, sentMs), Infinity)),
-  )
-  const end = Math.min(
-    ...tenants.map((own) => own.reduce((most, { endMs }) => Math.max(most, endMs), 0)),
-  )
+  const begin = max(tenants.map(beginOf))
+  const end = min(tenants.map(endOf))
   const isMeant = (time: number): boolean => begin <= time && time <= end
   const served = tenants.map((own) =>
-    own.reduce((sum, { arrivalsMs }) => sum + arrivalsMs.filter(isMeant).length, 0),
+    sum(own.map(({ arrivalsMs }) => arrivalsMs.filter(isMeant).length)),
   )
-  const total = served.reduce((sum, count) => sum + count, 0)
-  const squares = served.reduce((sum, count) => sum + count * count, 0)
+  const total = sum(served)
+  const squares = sum(served.map((count) => count ** 2))
   return squares === 0 ? undefined : (total * total) / (served.length * squares)
 }
 

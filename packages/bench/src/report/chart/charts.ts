@@ -1,3 +1,4 @@
+import { max } from 'simple-statistics'
 import { escapeHtml, frame, px, seriesClass, type Axis } from './frame.js'
 
 /** A point of a chart, in its axes' units. */
@@ -17,11 +18,7 @@ export interface ChartOptions {
   readonly isWide?: boolean
 }
 
-const largest = (values: Iterable<number>): number => {
-  let max = 0
-  for (const value of values) if (value > max) max = value
-  return max
-}
+const largest = (values: readonly number[]): number => max([0, ...values])
 
 /** The options of a frame around these points. */
 const around = (
