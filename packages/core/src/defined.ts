@@ -13,3 +13,16 @@ export function defined<T extends object>(values: T): Defined<T> {
   for (const [name, value] of Object.entries(values)) if (value !== undefined) kept[name] = value
   return kept as Defined<T>
 }
+
+/** The entry of a map, which is made where there is none. */
+export function entryOf<Key, Value>(
+  map: { get(key: Key): Value | undefined; set(key: Key, value: Value): unknown },
+  key: Key,
+  make: () => NoInfer<Value>,
+): Value {
+  const known = map.get(key)
+  if (known !== undefined) return known
+  const made = make()
+  map.set(key, made)
+  return made
+}

@@ -2,7 +2,7 @@
 // options as JSON, says `ready` or `error`, and answers one request after the other.
 import { constants, setPriority } from 'node:os'
 import process from 'node:process'
-import type { MediaType } from '@cllm/core'
+import { type MediaType, messageOf } from '@cllm/core'
 import {
   MediaLibrary,
   type MediaLibraryOptions,
@@ -58,8 +58,4 @@ try {
   say({ type: 'ready', types: library.types })
 } catch (error) {
   say({ type: 'error', message: messageOf(error) }, () => process.disconnect?.())
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -1,6 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { type Logger, silentLogger, messageOf } from '@cllm/core'
-import { entryOf } from '../entry-of.js'
+import { type Logger, silentLogger, messageOf, entryOf } from '@cllm/core'
 import { addonDoor } from './addon/addon-door.js'
 import type { FfiDoor } from './ffi/ffi-door.js'
 import type { FreeMemory, GpuKind, LlamaRuntime, LoadModelOptions, NativeDoor } from './native.js'

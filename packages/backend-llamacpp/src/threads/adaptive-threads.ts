@@ -1,6 +1,5 @@
-import { type Clock, defined } from '@cllm/core'
+import { type Clock, defined, entryOf } from '@cllm/core'
 import { z } from 'zod'
-import { entryOf } from '../entry-of.js'
 import type { LogitsContext } from '../native/native-context.js'
 import type { StepPass } from '../slots/step-batch.js'
 

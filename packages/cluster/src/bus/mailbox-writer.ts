@@ -1,4 +1,4 @@
-import type { Clock, Logger } from '@cllm/core'
+import { type Clock, type Logger, entryOf } from '@cllm/core'
 import { ErrorReply } from '@redis/client'
 import type { Connections } from './connections.js'
 import type { OutgoingEnvelope } from './outbox.js'
@@ -49,9 +49,7 @@ export class MailboxWriter {
   async send(batch: readonly OutgoingEnvelope[]): Promise<void> {
     const words = new Map<string, string[]>()
     for (const { mailbox, text } of batch) {
-      const known = words.get(mailbox)
-      if (known === undefined) words.set(mailbox, ['XADD', mailbox, '*', 'l', text])
-      else known.push('l', text)
+      entryOf(words, mailbox, () => ['XADD', mailbox, '*']).push('l', text)
     }
     // One after the other on one connection; the client sends them in one piece.
     const sent = [...words.values()].map(async (command) => await this.#append(command))

@@ -1,4 +1,4 @@
-import type { Clock, RequestEvent, TenantService } from '@cllm/core'
+import { type Clock, type RequestEvent, type TenantService, entryOf } from '@cllm/core'
 
 /** Milliseconds between two messages about it. */
 const everyMs = 250
@@ -36,9 +36,10 @@ export class SharedService {
 
   #sum(worker: string, tenant: string): Service {
     this.#arm()
-    const tenants = this.#done.get(worker) ?? new Map<string, Service>()
-    this.#done.set(worker, tenants)
-    return sumIn(tenants, tenant)
+    return sumIn(
+      entryOf(this.#done, worker, () => new Map()),
+      tenant,
+    )
   }
 
   #arm(): void {
@@ -71,7 +72,5 @@ export class SharedService {
 
 /** What was done for a tenant, to be added to. */
 function sumIn(tenants: Map<string, Service>, tenant: string): Service {
-  const sum = tenants.get(tenant) ?? { promptTokens: 0, generatedTokens: 0 }
-  tenants.set(tenant, sum)
-  return sum
+  return entryOf(tenants, tenant, () => ({ promptTokens: 0, generatedTokens: 0 }))
 }

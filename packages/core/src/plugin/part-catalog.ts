@@ -1,3 +1,4 @@
+import { entryOf } from '../defined.js'
 import type { PartFactory, PartToken } from '../contracts/plugin.js'
 import * as parts from '../engine/engine-parts.js'
 import { CllmError } from '../errors/cllm-error.js'
@@ -41,13 +42,12 @@ export class PartCatalog {
       throw new CllmError('plugin_invalid', message)
     }
     if (token === tokens.MODEL_SOURCE) checkScheme(name)
-    const named = this.#parts.get(token) ?? new Map<string, PartFactory<unknown>>()
+    const named = entryOf(this.#parts, token, () => new Map())
     if (named.has(name)) {
       const message = `A part named "${name}" is provided already for ${part}`
       throw new CllmError('plugin_conflict', message, { details: { part: name } })
     }
     named.set(name, create as PartFactory<unknown>)
-    this.#parts.set(token, named)
   }
 
   /**

@@ -1,3 +1,4 @@
+import { entryOf } from '../defined.js'
 import type {
   BatchingDefinition,
   Definition,
@@ -124,16 +125,13 @@ export class PolicyCatalog {
   }
 
   #info(name: string): PolicyInfo {
-    let info = this.#infos.get(name)
-    if (info === undefined) {
+    return entryOf(this.#infos, name, () => {
       try {
-        info = { name, options: this.create(name, {}).options ?? {} }
+        return { name, options: this.create(name, {}).options ?? {} }
       } catch {
-        info = { name }
+        return { name }
       }
-      this.#infos.set(name, info)
-    }
-    return info
+    })
   }
 }
 

@@ -1,3 +1,4 @@
+import { entryOf } from '@cllm/core'
 import TinyQueue from 'tinyqueue'
 
 /** A pair of symbols that is merged into one. */
@@ -116,22 +117,18 @@ class MergeLearner {
   ): Pair | undefined {
     if (left === undefined || right === undefined) return undefined
     const key = left * mostSymbols + right
-    let pair = this.#pairs.get(key)
-    if (pair === undefined) {
-      pair = { left, right, count: 0, words: new Set() }
-      this.#pairs.set(key, pair)
-    }
+    const pair = entryOf(this.#pairs, key, () => ({
+      left,
+      right,
+      count: 0,
+      words: new Set<number>(),
+    }))
     pair.count += amount
     if (amount > 0) pair.words.add(word)
     return pair
   }
 
   #id(symbol: string): number {
-    let id = this.#ids.get(symbol)
-    if (id === undefined) {
-      id = this.#symbols.push(symbol) - 1
-      this.#ids.set(symbol, id)
-    }
-    return id
+    return entryOf(this.#ids, symbol, () => this.#symbols.push(symbol) - 1)
   }
 }

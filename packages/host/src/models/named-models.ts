@@ -8,6 +8,7 @@ import {
   type ModelStatus,
   type OpenOptions,
   CllmError,
+  entryOf,
 } from '@cllm/core'
 import { overriding } from '../client/wrapping.js'
 import type { ClosableDirectory } from '../server/static-directory.js'
@@ -195,9 +196,5 @@ export class NamedModels implements ClosableDirectory, ServedNames {
 
 /** Finds the adapters of models by their names; a model that has none gets a set. */
 export function adapterSets(known = new Map<string, AdapterSet>()): (model: string) => AdapterSet {
-  return (model) => {
-    const adapters = known.get(model) ?? new AdapterSet()
-    known.set(model, adapters)
-    return adapters
-  }
+  return (model) => entryOf(known, model, () => new AdapterSet())
 }

@@ -9,6 +9,7 @@ import {
   CllmError,
   blockSize,
   defined,
+  entryOf,
 } from '@cllm/core'
 
 /** A request as the recorder has it in memory; times are the clock's. */
@@ -109,10 +110,5 @@ const rounded = (ms: number): number => Math.round(ms * 1000) / 1000
 /** Numbers from 0 for what is equal. */
 function numbering(): (value: string | number) => number {
   const numbers = new Map<string | number, number>()
-  return (value) => {
-    const known = numbers.get(value)
-    if (known !== undefined) return known
-    numbers.set(value, numbers.size)
-    return numbers.size - 1
-  }
+  return (value) => entryOf(numbers, value, () => numbers.size)
 }

@@ -4,6 +4,7 @@ import {
   type EngineInfo,
   type Prompt,
   type TokenId,
+  entryOf,
 } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
@@ -65,8 +66,7 @@ function pairPrompts(client: EngineClient, { details = {} }: EngineInfo['model']
         .join('')
       return { tokens: await client.tokenize(text, { addBos: false }) }
     }
-    const begin = begins.get(query) ?? beginWith(query)
-    begins.set(query, begin)
+    const begin = entryOf(begins, query, () => beginWith(query))
     const [first, second] = await Promise.all([begin, encode(document)])
     return { tokens: [...first, ...second, ...after] }
   }

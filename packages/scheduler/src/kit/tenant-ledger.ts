@@ -1,4 +1,4 @@
-import type { SchedulerEvent, SequenceView, TenantService } from '@cllm/core'
+import { type SchedulerEvent, type SequenceView, type TenantService, entryOf } from '@cllm/core'
 import { z } from 'zod'
 
 /** The account of a tenant. */
@@ -98,13 +98,11 @@ export class TenantLedger {
   }
 
   #account(name: string): Tenant {
-    const known = this.#tenants.get(name)
-    if (known !== undefined) return known
-    const { weights } = this.prices
-    const weight = (Object.hasOwn(weights, name) ? weights[name] : undefined) ?? 1
-    const tenant = { used: 0, allowed: 0, weight, waiting: new Set<SequenceView>(), running: 0 }
-    this.#tenants.set(name, tenant)
-    return tenant
+    return entryOf(this.#tenants, name, () => {
+      const { weights } = this.prices
+      const weight = (Object.hasOwn(weights, name) ? weights[name] : undefined) ?? 1
+      return { used: 0, allowed: 0, weight, waiting: new Set(), running: 0 }
+    })
   }
 
   #wait(tenant: Tenant, request: SequenceView): void {

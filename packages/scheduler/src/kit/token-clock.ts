@@ -1,4 +1,4 @@
-import type { SchedulerEvent, SequenceView } from '@cllm/core'
+import { type SchedulerEvent, type SequenceView, entryOf } from '@cllm/core'
 
 /**
  * Time in tokens computed: it runs as fast as the machine, stops while nothing is computed, and is
@@ -15,10 +15,7 @@ export class TokenClock {
 
   /** The time at which a request arrived, or was first seen. */
   cameAt(request: SequenceView): number {
-    const known = this.#cameAt.get(request)
-    if (known !== undefined) return known
-    this.#cameAt.set(request, this.#now)
-    return this.#now
+    return entryOf(this.#cameAt, request, () => this.#now)
   }
 
   /** Tokens computed since a request arrived. */

@@ -1,4 +1,4 @@
-import { entryOf } from '../../entry-of.js'
+import { entryOf } from '@cllm/core'
 import { alternativesOf, ElementKind, endsAlternative, type GbnfRules } from './gbnf-rules.js'
 import { refused } from '../refuse.js'
 

@@ -1,4 +1,4 @@
-import { entryOf } from '../../entry-of.js'
+import { entryOf } from '@cllm/core'
 import { checkRecursion } from './check-recursion.js'
 import { GbnfReader, type Repetition } from './gbnf-reader.js'
 import { ElementKind, type GbnfRules } from './gbnf-rules.js'

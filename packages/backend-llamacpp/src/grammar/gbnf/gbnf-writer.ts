@@ -1,4 +1,4 @@
-import { entryOf } from '../../entry-of.js'
+import { entryOf } from '@cllm/core'
 import { refused } from '../refuse.js'
 
 /** A larger repetition is no longer counted by llama.cpp (`MAX_REPETITION_THRESHOLD` is 2,000). */

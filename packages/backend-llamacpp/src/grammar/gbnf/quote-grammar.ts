@@ -1,4 +1,4 @@
-import { entryOf } from '../../entry-of.js'
+import { entryOf } from '@cllm/core'
 import { GbnfReader } from './gbnf-reader.js'
 import { ElementKind } from './gbnf-rules.js'
 import type { CodePointRange, GbnfWriter } from './gbnf-writer.js'

@@ -1,3 +1,4 @@
+import { entryOf } from '@cllm/core'
 import {
   afterElement,
   alternativesOf,
@@ -125,12 +126,7 @@ export class GrammarStacks {
   characters(stack: Stack): CodePointSet {
     if (stack === 0) return []
     const at = this.#tops[stack]!
-    let set = this.#sets.get(at)
-    if (set === undefined) {
-      set = charactersAt(this.rules, at)
-      this.#sets.set(at, set)
-    }
-    return set
+    return entryOf(this.#sets, at, () => charactersAt(this.rules, at))
   }
 
   /** As `llama_grammar_advance_stack`. */

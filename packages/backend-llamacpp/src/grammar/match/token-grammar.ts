@@ -1,4 +1,4 @@
-import { CllmError, type Proposal, type TokenId } from '@cllm/core'
+import { CllmError, type Proposal, type TokenId, entryOf } from '@cllm/core'
 import { forcedText } from './forced-text.js'
 import { GrammarStacks, type Stack } from './grammar-stacks.js'
 import type { JsonLayout } from './json-layout.js'
@@ -81,15 +81,14 @@ export class TokenGrammar {
   mask(before: GrammarState): Uint32Array {
     const state = this.#renewed(before)
     const key = `${state.code} ${state.left} ${state.stacks.toSorted((a, b) => a - b).join()}`
-    const known = this.#masks.get(key)
-    if (known !== undefined) return known
-    const mask = new Uint32Array((this.tokens.size + 31) >> 5)
-    new MaskWalk(state.graph, this.tokens.trie, mask).visit(0, state)
-    if (this.#namesTokens) this.#addNamed(state, mask)
-    if (this.#isEnd(state)) for (const token of this.tokens.endOfGeneration) add(mask, token)
-    if (this.#masks.size === mostMasks) this.#masks.clear()
-    this.#masks.set(key, mask)
-    return mask
+    return entryOf(this.#masks, key, () => {
+      const mask = new Uint32Array((this.tokens.size + 31) >> 5)
+      new MaskWalk(state.graph, this.tokens.trie, mask).visit(0, state)
+      if (this.#namesTokens) this.#addNamed(state, mask)
+      if (this.#isEnd(state)) for (const token of this.tokens.endOfGeneration) add(mask, token)
+      if (this.#masks.size === mostMasks) this.#masks.clear()
+      return mask
+    })
   }
 
   /**

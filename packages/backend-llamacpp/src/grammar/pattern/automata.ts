@@ -1,4 +1,4 @@
-import { entryOf } from '../../entry-of.js'
+import { entryOf } from '@cllm/core'
 import { type CodePointSet, includes } from './characters/code-point-set.js'
 import { wordCharacters } from './characters/pattern-characters.js'
 import { type Assertion, automataOf, holds, type Nfa, type Side, sideOf } from './nfa.js'
@@ -113,26 +113,20 @@ export class Automata {
   #step(one: Explored, from: number, before: Side, code: number, next: Side): number {
     this.spend(knownSteps)
     const key = (from * sides.length + sides.indexOf(before)) * codes + code
-    const known = one.steps.get(key)
-    if (known !== undefined) return known
-    const to = new Set<number>()
-    for (const at of this.#settled(one.nfa, one.reached[from]!, before, next)) {
-      const { set, next: others } = one.nfa.states[at]!
-      if (set !== undefined && includes(set, code)) for (const other of others) to.add(other)
-    }
-    const number = this.#reached(one, to)
-    one.steps.set(key, number)
-    return number
+    return entryOf(one.steps, key, () => {
+      const to = new Set<number>()
+      for (const at of this.#settled(one.nfa, one.reached[from]!, before, next)) {
+        const { set, next: others } = one.nfa.states[at]!
+        if (set !== undefined && includes(set, code)) for (const other of others) to.add(other)
+      }
+      return this.#reached(one, to)
+    })
   }
 
   /** The number of what can be reached from these states. */
   #reached({ nfa, reached, numbers }: Explored, from: Iterable<number>): number {
     const states = this.#reach(nfa, from)
-    const key = states.join()
-    const known = numbers.get(key)
-    if (known !== undefined) return known
-    numbers.set(key, reached.length)
-    return reached.push(states) - 1
+    return entryOf(numbers, states.join(), () => reached.push(states) - 1)
   }
 
   /** The states with those behind assertions that hold here. */

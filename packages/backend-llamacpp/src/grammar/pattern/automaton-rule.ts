@@ -1,4 +1,4 @@
-import { entryOf } from '../../entry-of.js'
+import { entryOf } from '@cllm/core'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { Automata, type CharacterClass, type Reading } from './automata.js'
 import { characterRule } from './character-rule.js'

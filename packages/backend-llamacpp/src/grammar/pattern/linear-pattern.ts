@@ -1,3 +1,4 @@
+import { entryOf } from '@cllm/core'
 import { includes } from './characters/code-point-set.js'
 import { holds, type NfaState, NfaStates, sideOf } from './nfa.js'
 import { parsePattern } from './parse-pattern.js'
@@ -79,10 +80,7 @@ class Search {
     if (assertion !== undefined) return holds(assertion, sideOf(codes[at - 1]), sideOf(codes[at]))
     if (ahead === undefined) return true
     const key = state * (codes.length + 1) + at
-    const before = this.#known.get(key)
-    if (before !== undefined) return before
-    const isAhead = this.#leads(ahead.start, ahead.end, at, false) !== ahead.isNegated
-    this.#known.set(key, isAhead)
-    return isAhead
+    const leads = () => this.#leads(ahead.start, ahead.end, at, false)
+    return entryOf(this.#known, key, () => leads() !== ahead.isNegated)
   }
 }

@@ -1,5 +1,5 @@
+import { entryOf } from '@cllm/core'
 import type { AST } from '@eslint-community/regexpp'
-import { entryOf } from '../../entry-of.js'
 import { type CodePointSet, includes } from './characters/code-point-set.js'
 import { charactersOf, wordCharacters } from './characters/pattern-characters.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'

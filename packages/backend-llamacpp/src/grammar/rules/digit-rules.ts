@@ -1,4 +1,4 @@
-import { entryOf } from '../../entry-of.js'
+import { entryOf } from '@cllm/core'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import type { Spend } from '../schema/schema-budget.js'
 import { choiceRule } from './json-rules.js'

@@ -1,4 +1,4 @@
-import { entryOf } from '../../entry-of.js'
+import { entryOf } from '@cllm/core'
 import { type GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
 import { plainCharacters } from '../pattern/character-rule.js'
 import { difference } from '../pattern/characters/code-point-set.js'

@@ -1,4 +1,4 @@
-import { entryOf } from '../../entry-of.js'
+import { entryOf } from '@cllm/core'
 import { canonicalJson } from './canonical-json.js'
 import type { Bound } from '../rules/decimals.js'
 import { type Conjunction, type Place, type SchemaDocument, whereOf } from './schema-document.js'

@@ -1,6 +1,6 @@
+import { entryOf } from '@cllm/core'
 import { formatPattern } from '../rules/formats.js'
 import { isMultiple, multipleSteps } from '../rules/decimals.js'
-import { entryOf } from '../../entry-of.js'
 import { canonicalJson } from './canonical-json.js'
 import { type Facts, memberOf, typeOf } from './facts.js'
 import type { Spend } from './schema-budget.js'

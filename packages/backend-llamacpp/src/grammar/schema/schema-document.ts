@@ -1,5 +1,4 @@
-import type { JsonSchema } from '@cllm/core'
-import { entryOf } from '../../entry-of.js'
+import { type JsonSchema, entryOf } from '@cllm/core'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { LinearPattern } from '../pattern/linear-pattern.js'
 import { orRefused } from '../pattern/parse-pattern.js'

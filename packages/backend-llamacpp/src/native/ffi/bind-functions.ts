@@ -1,4 +1,4 @@
-import { messageOf } from '@cllm/core'
+import { messageOf, entryOf } from '@cllm/core'
 import koffi from 'koffi'
 import { promisify } from 'node:util'
 import {
@@ -11,7 +11,6 @@ import {
   registryFunctions,
 } from './functions.js'
 import { type CType, type Pointer, type StructName, structs, type Value } from './structs.js'
-import { entryOf } from '../../entry-of.js'
 
 type Signatures = Readonly<Record<string, readonly [CType, ...CType[]]>>
 type KoffiType = ReturnType<typeof koffi.type>

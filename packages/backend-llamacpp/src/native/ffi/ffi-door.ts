@@ -1,10 +1,9 @@
-import { type Logger, messageOf } from '@cllm/core'
+import { type Logger, messageOf, entryOf } from '@cllm/core'
 import { type NativeFunctions, runAsync } from './bind-functions.js'
 import { FfiContext } from './ffi-context.js'
 import { FfiAdapter, FfiModel } from './ffi-model.js'
 import { openBuiltFfi, openFfi } from './open-ffi.js'
 import { placementOf } from './placement.js'
-import { entryOf } from '../../entry-of.js'
 import { ModelContexts } from '../native-calls.js'
 import type { GpuShare, LoadModelOptions, LogitsModel, NativeDoor } from '../native.js'
 

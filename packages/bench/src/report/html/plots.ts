@@ -1,3 +1,4 @@
+import { entryOf } from '@cllm/core'
 import { quantileSorted } from 'simple-statistics'
 import { e2eOf, gapsOf, generatedTokens, ttftOf, type RunRecord } from '../../metrics/run-record.js'
 import { groupBy } from '../../statistics/group-by.js'
@@ -54,10 +55,8 @@ function throughputPlot(runs: readonly MeasuredRun[]): string {
   for (const { result } of runs) {
     const { ttftMs, outputTokensPerSecond } = result.summary
     if (ttftMs === undefined) continue
-    const loads = targets.get(result.target.name) ?? new Map<string, Point[]>()
-    targets.set(result.target.name, loads)
-    const load = loadName(result.load)
-    loads.set(load, [...(loads.get(load) ?? []), [outputTokensPerSecond, ttftMs.p50]])
+    const loads = entryOf(targets, result.target.name, () => new Map())
+    entryOf(loads, loadName(result.load), () => []).push([outputTokensPerSecond, ttftMs.p50])
   }
   const series = [...targets].map(([name, loads]) => ({
     name,

@@ -1,3 +1,4 @@
+import { entryOf } from '@cllm/core'
 import {
   type ComparedLoad,
   type CompareResult,
@@ -132,9 +133,7 @@ function runWarnings(runs: readonly RunResult[]): string[] {
     for (const warning of [...warnings, ...failed]) {
       const first = `${target.name}, ${loadName(load)}: ${warning}`
       const kind = first.replaceAll(/\d+(\.\d+)?/g, '#')
-      const known = kinds.get(kind)
-      if (known === undefined) kinds.set(kind, { first, count: 1 })
-      else known.count++
+      entryOf(kinds, kind, () => ({ first, count: 0 })).count++
     }
   }
   return [...kinds.values()].map(({ first, count }) =>

@@ -1,3 +1,4 @@
+import { entryOf } from '../../defined.js'
 import { inject, injectable } from 'tsyringe'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
@@ -68,12 +69,10 @@ export class InFlightPrefixSharing {
     const found = this.kv.producerOf(sequence)
     if (found === undefined) return false
     const { sequence: producer, shared } = found
-    let group = this.#groups.get(producer)
-    if (group === undefined) {
+    const group = entryOf(this.#groups, producer, () => {
       const ms = patience * this.costs.steps.tokensMs(producer.remainingTokens) + patienceMs
-      group = { deadline: now + ms, consumers: new Map() }
-      this.#groups.set(producer, group)
-    }
+      return { deadline: now + ms, consumers: new Map() }
+    })
     group.consumers.set(sequence, shared)
     this.#producers.set(sequence, producer)
     this.#waits.set(sequence, waits + 1)

@@ -1,3 +1,4 @@
+import { entryOf } from '../../defined.js'
 import { inject, injectable } from 'tsyringe'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { PartingStatistics } from '../../contracts/engine/engine-statistics.js'
@@ -107,8 +108,7 @@ export class Partings implements EngineObserver {
     this.#tokens += call.tokens.length
     if (key !== undefined) this.#byMessages.set(key, call)
     if (program !== undefined) {
-      const calls = this.#byProgram.get(program) ?? []
-      this.#byProgram.set(program, calls)
+      const calls = entryOf(this.#byProgram, program, () => [])
       if (calls.push(call) > callsOfProgram) this.#forget(calls[0]!)
     }
     for (const oldest of this.#calls) {

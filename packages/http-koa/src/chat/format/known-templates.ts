@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { ChatMessage, EngineClient, EngineInfo } from '@cllm/core'
+import { type ChatMessage, type EngineClient, type EngineInfo, entryOf } from '@cllm/core'
 import { anyText, type ChatFormat, marksOf } from './chat-format.js'
 import { learnChatFormat } from './learn-chat-format.js'
 import type { RenderProbe } from './probe.js'
@@ -131,8 +131,7 @@ const mostTexts = 256
 /** Whether a model writes these marks as text: a grammar does not know control tokens. */
 export async function areText(client: EngineClient, ...marks: readonly string[]): Promise<boolean> {
   const { model } = await client.info()
-  const known = texts.get(model) ?? new Map<string, Promise<boolean>>()
-  texts.set(model, known)
+  const known = entryOf(texts, model, () => new Map())
   const parts = marks.flatMap((mark) => mark.split(anyText)).map((part) => part.trim())
   const shown = await Promise.all(
     parts

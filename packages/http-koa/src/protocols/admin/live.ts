@@ -1,4 +1,4 @@
-import { type Clock, type EngineActivity, pause } from '@cllm/core'
+import { type Clock, type EngineActivity, pause, entryOf } from '@cllm/core'
 import { loadedEngine, type ModelQuery } from '../../engines/model-queries.js'
 import type { Call } from '../../routes/call.js'
 import { eventStream, StreamReply } from '../../routes/reply.js'
@@ -131,8 +131,7 @@ export async function getLive(call: Call<unknown, ModelQuery>, { feeds }: LiveCo
     return { success: true, data: first }
   }
   const { name } = engines.status(query.model)
-  const feed = feeds.get(name) ?? new LiveFeed(clock)
-  feeds.set(name, feed)
+  const feed = entryOf(feeds, name, () => new LiveFeed(clock))
   return new StreamReply(
     eventStream,
     async (writer) => {

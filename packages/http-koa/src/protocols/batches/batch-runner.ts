@@ -1,4 +1,4 @@
-import type { Services } from '@cllm/core'
+import { type Services, entryOf } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { publicError } from '../../errors/error-body.js'
 import { openAiErrorBody } from '../openai/openai-error.js'
@@ -154,9 +154,9 @@ export class BatchRunner {
     if (await answers.has(id, line)) added = await answers.state(id)
     else {
       const left = new AbortController()
-      const here = this.#computed.get(id) ?? new Map<AbortController, Promise<unknown>>()
+      const here = entryOf(this.#computed, id, () => new Map())
       const answered = this.#answer(kept, line, AbortSignal.any([closed, left.signal]))
-      this.#computed.set(id, here.set(left, answered))
+      here.set(left, answered)
       this.#watch()
       try {
         added = await answered
@@ -219,8 +219,7 @@ export class BatchRunner {
   /** A key that another server has made a moment ago may be unknown here. */
   async #endWithoutKey(id: string, hash: string): Promise<number | undefined> {
     const now = this.parts.clock.now()
-    const since = this.#unknownSince.get(hash) ?? now
-    this.#unknownSince.set(hash, since)
+    const since = entryOf(this.#unknownSince, hash, () => now)
     if (now - since < unknownMs) return unknownMs
     await this.cancel(id, keyIsGone)
     return undefined

@@ -1,4 +1,4 @@
-import type { Clock, Logger } from '@cllm/core'
+import { type Clock, type Logger, entryOf } from '@cllm/core'
 import type { FolderHold } from '../../routes/define-protocol.js'
 import type { BatchFolder } from './batch-folder.js'
 import type { BatchQueue, DoBatchJob, OpenBatches, QueuedJob } from './batch-store.js'
@@ -46,9 +46,7 @@ class FolderQueue implements BatchQueue {
       if (this.#ids.has(job.id)) continue
       this.#ids.add(job.id)
       if (job.data.what === 'line') {
-        const lines = this.#lines.get(owner) ?? []
-        lines.push(job)
-        this.#lines.set(owner, lines)
+        entryOf(this.#lines, owner, () => []).push(job)
       } else if (job.delayMs !== undefined) {
         this.#later(job.id, job.delayMs, () => this.#start(job))
       } else if (this.#hold === undefined) this.#early.push(job)

@@ -4,6 +4,7 @@ import {
   type EngineDirectory,
   type EngineInfo,
   type EngineStatistics,
+  entryOf,
 } from '@cllm/core'
 import { inTime } from '../../engines/answering.js'
 import { loadedModels, peekInfo } from '../../engines/model-queries.js'
@@ -121,13 +122,12 @@ export class LoadWatch {
 
   #refresh(model: string, directory: EngineDirectory, clock: Clock): Known {
     const now = clock.now()
-    const known = this.#models.get(model) ?? {
+    const known = entryOf(this.#models, model, () => ({
       load: undefined,
       freshMs,
       askedAt: -Infinity,
       asking: undefined,
-    }
-    this.#models.set(model, known)
+    }))
     if (known.asking !== undefined || now - known.askedAt < known.freshMs) return known
     known.askedAt = now
     known.asking = this.#ask(model, known, directory, clock)

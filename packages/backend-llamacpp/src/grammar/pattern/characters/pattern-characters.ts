@@ -1,6 +1,6 @@
+import { entryOf } from '@cllm/core'
 import type { AST } from '@eslint-community/regexpp'
 import { LRUCache } from 'lru-cache'
-import { entryOf } from '../../../entry-of.js'
 import type { CodePointRange } from '../../gbnf/gbnf-writer.js'
 import { type CodePointSet, complement, union } from './code-point-set.js'
 import type { Spend } from '../../schema/schema-budget.js'

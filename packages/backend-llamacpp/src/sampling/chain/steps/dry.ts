@@ -1,4 +1,4 @@
-import type { SamplingParams, TokenId } from '@cllm/core'
+import { type SamplingParams, type TokenId, entryOf } from '@cllm/core'
 import type { LogitChange } from './draws.js'
 
 /** The logarithm of the largest float. */
@@ -134,11 +134,7 @@ export class SequenceBreakers {
    */
   tailsOf(token: TokenId): readonly (readonly TokenId[])[] {
     // no closure: this is asked of each token of the history at each draw
-    const known = this.#tails.get(token)
-    if (known !== undefined) return known
-    const tails = this.#find(this.vocabulary.bytes(token))
-    this.#tails.set(token, tails)
-    return tails
+    return entryOf(this.#tails, token, () => this.#find(this.vocabulary.bytes(token)))
   }
 
   #find(word: Uint8Array): (readonly TokenId[])[] {

@@ -1,3 +1,4 @@
+import { entryOf } from '../../../defined.js'
 import type { StateMemorySource } from '../../../contracts/engine/state-files.js'
 
 /** A piece of memory is at most this many times as long as what is put into it. */
@@ -72,9 +73,7 @@ export class StateMemory {
   give({ buffer }: Uint8Array): void {
     const size = buffer.byteLength
     if (size < smallest || sizeFor(size) !== size) return
-    const others = this.#free.get(size)
-    if (others === undefined) this.#free.set(size, [buffer])
-    else others.push(buffer)
+    entryOf(this.#free, size, () => []).push(buffer)
     this.freeBytes += size
   }
 
