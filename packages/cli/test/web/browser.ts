@@ -87,6 +87,15 @@ export async function auditAll(t: Test, page: Page): Promise<void> {
   await page.setViewportSize(size)
 }
 
+/** How far a page has moved by itself since it was opened: the sum of its layout shifts. */
+export const layoutShift = async (page: Page): Promise<number> =>
+  await page.evaluate<number>(`new Promise((resolve) => {
+    let sum = 0
+    const add = ({ value }) => (sum += value)
+    new PerformanceObserver((list) => list.getEntries().forEach(add)).observe({ type: 'layout-shift', buffered: true })
+    setTimeout(() => resolve(sum), 200)
+  })`)
+
 /** Something to wait for until the test says so. */
 export function gate(): { readonly isOpen: Promise<void>; readonly open: () => void } {
   let open = (): void => {}

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Test } from 'tap'
-import { auditAll, clipped, isDocked, type Visit } from './browser.js'
+import { auditAll, clipped, isDocked, layoutShift, type Visit } from './browser.js'
 
 /** What the requests of the page's docs begin with. */
 const docs = readFileSync(new URL('../../../../docs/web-page.md', import.meta.url), 'utf8')
@@ -119,4 +119,16 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   t.same([...load.statuses], [200], 'nobody noticed')
   t.match(await page.getByLabel('Figures').innerText(), /TTFT\s+\d.*\nITL\s+\d/)
   await auditAll(t, page)
+  await page.setViewportSize({ width: 390, height: 800 })
+  for (const [name, last] of [
+    ['scheduler', page.getByRole('combobox', { name: 'Order' })],
+    ['models', page.getByRole('button', { name: 'Compute' })],
+  ] as const) {
+    await page.goto('about:blank')
+    await page.goto(`${url}/ui/#${name}`)
+    await last.waitFor()
+    const moved = await layoutShift(page)
+    t.ok(moved < 0.06, `${name} stays where it is: ${moved}`)
+  }
+  await page.setViewportSize(size)
 }

@@ -1,4 +1,4 @@
-import type { JSX } from 'preact'
+import type { ComponentChildren, JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { Field, Quiet } from '../parts/form.js'
@@ -20,15 +20,22 @@ interface Catalog {
 }
 
 /** The models that can be downloaded, and which of them fit; nothing of a server that has no catalog. */
-export function CatalogTable({ pull }: { readonly pull: Pull }): JSX.Element | null {
+export function CatalogTable({
+  pull,
+  children,
+}: {
+  readonly pull: Pull
+  /** What is below; it comes with the catalog, which would push it away. */
+  readonly children: ComponentChildren
+}): JSX.Element {
   const [contextSize, setContextSize] = useState('4096')
   const [slots, setSlots] = useState('4')
   const query = new URLSearchParams({ slots, ctx_size: contextSize })
   // It fails while a number is being typed, or for good.
-  const { answer: catalog } = useAnswer<Catalog>(`models/catalog?${query}`, {
+  const { answer: catalog, problem } = useAnswer<Catalog>(`models/catalog?${query}`, {
     again: pull.isRunning,
   })
-  if (catalog === undefined) return null
+  if (catalog === undefined) return <>{problem !== undefined && children}</>
   const { available_bytes: free, data } = catalog
   const columns: readonly Column<Fetchable>[] = [
     {
@@ -67,25 +74,28 @@ export function CatalogTable({ pull }: { readonly pull: Pull }): JSX.Element | n
     },
   ]
   return (
-    <section class="card" aria-label="Catalog">
-      <h2>Catalog</h2>
-      <div class="fields">
-        <Field label="Fits with slots" type="number" min="1" value={slots} onText={setSlots} />
-        <Field
-          label="Tokens of each"
-          type="number"
-          min="1"
-          value={contextSize}
-          onText={setContextSize}
+    <>
+      <section class="card" aria-label="Catalog">
+        <h2>Catalog</h2>
+        <div class="fields">
+          <Field label="Fits with slots" type="number" min="1" value={slots} onText={setSlots} />
+          <Field
+            label="Tokens of each"
+            type="number"
+            min="1"
+            value={contextSize}
+            onText={setContextSize}
+          />
+        </div>
+        <p class="hint">{formatBytes(free)} of memory are free.</p>
+        <DataTable
+          label="Models of the catalog"
+          rows={data}
+          keyOf={({ id }) => id}
+          columns={columns}
         />
-      </div>
-      <p class="hint">{formatBytes(free)} of memory are free.</p>
-      <DataTable
-        label="Models of the catalog"
-        rows={data}
-        keyOf={({ id }) => id}
-        columns={columns}
-      />
-    </section>
+      </section>
+      {children}
+    </>
   )
 }

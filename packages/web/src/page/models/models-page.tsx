@@ -70,11 +70,12 @@ export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
           columns={[...columns, button]}
         />
         <p role="status">{told}</p>
-        <CatalogTable pull={pull} />
-        <div class="cards">
-          <PullForm pull={pull} />
-          <MemoryForm models={models.map(({ id }) => id)} />
-        </div>
+        <CatalogTable pull={pull}>
+          <div class="cards">
+            <PullForm pull={pull} />
+            <MemoryForm models={models.map(({ id }) => id)} />
+          </div>
+        </CatalogTable>
       </div>
     </>
   )

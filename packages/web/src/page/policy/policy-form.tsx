@@ -29,19 +29,15 @@ export function PolicyForm({
       <p>
         In force: <code>{inForce}</code>
       </p>
-      {draft !== undefined && known !== undefined && (
-        <PolicyFields
-          draft={draft}
-          available={known.available.map(({ name }) => name)}
-          defaultsOf={(policy) =>
-            known.available.find(({ name }) => name === policy)?.options ?? {}
-          }
-          onChange={(next) => {
-            setDraft(next)
-            setWanted(undefined)
-          }}
-        />
-      )}
+      <PolicyFields
+        draft={draft ?? { policy: inForce, options: {} }}
+        available={known?.available.map(({ name }) => name) ?? [inForce]}
+        defaultsOf={(policy) => known?.available.find(({ name }) => name === policy)?.options ?? {}}
+        onChange={(next) => {
+          setDraft(next)
+          setWanted(undefined)
+        }}
+      />
       {wanted === undefined && (
         <div class="buttons">
           <button type="submit" disabled={draft === undefined}>

@@ -1,5 +1,5 @@
 import type { JSX } from 'preact'
-import { useEffect, useRef } from 'preact/hooks'
+import { useLayoutEffect, useRef } from 'preact/hooks'
 import {
   besideChosen,
   drawGantt,
@@ -33,7 +33,8 @@ export function Gantt({
   const canvas = useRef<HTMLCanvasElement>(null)
   const rows = useRef(0)
   const placed = useRef<ReturnType<typeof placeSpans>>([])
-  useEffect(() => {
+  // Before it is painted: a canvas has a height of its own until then, and what is below would jump.
+  useLayoutEffect(() => {
     const { current } = canvas
     if (current === null) return
     const width = current.clientWidth
