@@ -45,14 +45,11 @@ export async function putScheduler(call: Call<z.output<typeof schedulerSchema>, 
   const { client: engine } = call.open(call.query.model)
   const info = await engine.setScheduler(policy, options)
   call.logger.info({ policy, options: info.options }, 'the policy was swapped')
-  return await answer(engine, info, call.engines)
+  const { data } = await answer(engine, info, call.engines)
+  return { success: true, data: { ...data, available: undefined } }
 }
 
-async function answer(
-  engine: EngineClient,
-  info: SchedulerInfo,
-  directory: EngineDirectory,
-): Promise<Answer> {
+async function answer(engine: EngineClient, info: SchedulerInfo, directory: EngineDirectory) {
   const { policyFaults } = await engine.statistics()
   return { success: true, data: describe(info, policyFaults, directory) }
 }
