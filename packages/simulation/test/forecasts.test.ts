@@ -125,7 +125,7 @@ t.test('after one request, the cost of prompts is known well enough for a queue'
 })
 
 t.test('speculation: tokens are the same, and likely drafts make answers faster', async (t) => {
-  const serve = async (acceptance: number, isOff = false, concurrency = 1) => {
+  const serve = async (acceptance: number, isOff = false, concurrency = 1, seed = 1) => {
     const drawn = new Map<string, number[]>()
     const requests = Array.from({ length: 24 }, (_, index) => ({
       id: `${index}`,
@@ -139,6 +139,7 @@ t.test('speculation: tokens are the same, and likely drafts make answers faster'
       machine: builtInMachines.get('two-cores') as MachineModel,
       requests,
       acceptance,
+      seed,
       onToken: (id, token) => void drawn.set(id, [...(drawn.get(id) ?? []), token]),
     })
     const ms = report.results.reduce(
@@ -158,8 +159,13 @@ t.test('speculation: tokens are the same, and likely drafts make answers faster'
     t.ok(on.acceptedTokens <= on.draftTokens)
   }
   for (const acceptance of [0.1, 0.6]) {
-    const [off, on] = [await serve(acceptance, true, 12), await serve(acceptance, false, 12)]
-    t.ok(off.ms / on.ms > 0.98, `nor do they cost much under load: ${off.ms / on.ms}`)
+    // Which guesses come first decides much: one seed has 0.97 where four have 1.04 in the mean.
+    let [off, on] = [0, 0]
+    for (const seed of [1, 2, 3]) {
+      off += (await serve(acceptance, true, 12, seed)).ms
+      on += (await serve(acceptance, false, 12, seed)).ms
+    }
+    t.ok(off / on > 0.995, `nor do they cost much under load: ${off / on}`)
   }
 })
 
