@@ -70,12 +70,14 @@ export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
           columns={[...columns, button]}
         />
         <p role="status">{told}</p>
-        <CatalogTable pull={pull}>
-          <div class="cards">
-            <PullForm pull={pull} />
-            <MemoryForm models={models.map(({ id }) => id)} />
-          </div>
-        </CatalogTable>
+        {(answer !== undefined || problem !== undefined) && (
+          <CatalogTable pull={pull}>
+            <div class="cards">
+              <PullForm pull={pull} />
+              <MemoryForm models={models.map(({ id }) => id)} />
+            </div>
+          </CatalogTable>
+        )}
       </div>
     </>
   )
