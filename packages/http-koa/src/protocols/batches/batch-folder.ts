@@ -35,6 +35,8 @@ export class BatchFolder implements BatchStore {
   #isMade = false
   /** What is written last of each id. */
   readonly #writing = new Map<string, Promise<void>>()
+  /** What was listed of files, which only {@link put} changes: thousands take long to be read. */
+  #files = new Map<string, Promise<unknown>>()
   /** Files that may end with the half of a line. */
   readonly #torn = new Set<string>()
 
@@ -95,9 +97,14 @@ export class BatchFolder implements BatchStore {
   async list<K extends Kind>(kind: K): Promise<Stored<K>[]> {
     await this.#make()
     const names = await this.#checked(async () => await readdir(join(this.folder, kind)))
-    const ids = names.filter((name) => name.endsWith('.json')).map((name) => name.slice(0, -5))
-    const all = await Promise.all(ids.map((id) => this.get(kind, id)))
-    const known = all.filter((kept) => kept !== undefined)
+    const ids = names.flatMap((name) => (name.endsWith('.json') ? [name.slice(0, -5)] : []))
+    const found = new Map(ids.map((id) => [id, this.#files.get(id) ?? this.get(kind, id)]))
+    if (kind === 'files') this.#files = found
+    const all = await Promise.all(found.values()).catch((error: unknown) => {
+      found.clear()
+      throw error
+    })
+    const known = (all as Stored<K>[]).filter((kept) => kept !== undefined)
     const age = ({ object }: Stored<K>) => object.created_at
     return known.sort(
       (one, other) => age(other) - age(one) || one.object.id.localeCompare(other.object.id),
@@ -186,6 +193,7 @@ export class BatchFolder implements BatchStore {
         await writeFile(`${path}.new`, JSON.stringify(kept), { mode: 0o600 })
         await rename(`${path}.new`, path)
       })
+      this.#files.delete(kept.object.id)
     } catch (error) {
       await rm(`${path}.new`, { force: true })
       throw error

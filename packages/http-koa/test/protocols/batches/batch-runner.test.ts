@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { mkdir, readdir, readFile, rename, rm, rmdir, utimes, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { type Logger, SimulatedClock, systemRandom } from '@cllm/core'
 import { overriding } from '@cllm/host'
 import { type BatchObject, openAiProtocol } from '@cllm/http-koa'
@@ -244,6 +245,26 @@ t.test('a folder that is removed is told of', async (t) => {
   await t.rejects(folder.append(newId('file-', systemRandom), {}), gone)
   const file = newId('file-', systemRandom)
   await t.rejects(folder.create({ object: fileOf(file) }, Buffer.from('a')), gone)
+})
+
+t.test('a file that was listed is not read again', async (t) => {
+  const path = t.testdir({})
+  const folder = new BatchFolder(path)
+  const [one, other] = [newId('file-', systemRandom), newId('file-', systemRandom)]
+  const head = join(path, 'files', `${other}.json`)
+  const ids = async () => (await folder.list('files')).map(({ object: { id } }) => id)
+  for (const id of [one, other]) await folder.create({ object: fileOf(id) }, Buffer.from('a'))
+  const good = await readFile(head)
+  await writeFile(head, '{')
+  await t.rejects(ids(), { code: 'internal' })
+  await writeFile(head, good)
+  t.same(new Set(await ids()), new Set([one, other]), 'what could not be read is tried again')
+  await writeFile(head, '{')
+  t.same(new Set(await ids()), new Set([one, other]))
+  await folder.put('files', { object: { ...fileOf(other), created_at: 9e9 } })
+  t.same(await ids(), [other, one], 'it was put anew')
+  await folder.remove(other)
+  t.same(await ids(), [one])
 })
 
 t.test('half a line that a full disk has left is cut off before the next', async (t) => {
