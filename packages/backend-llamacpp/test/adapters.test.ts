@@ -15,11 +15,16 @@ import { LocalEngineClient } from '@cllm/host'
 import { firstComeFirstServed, testBackend } from '@cllm/testing'
 import { type LoraMatrices, text, writeGguf, writeLoraAdapter } from '@cllm/gguf'
 import t, { type Test } from 'tap'
+import { LlamaCppAdapters } from '../src/model/adapters.js'
 import { openTiny, sampling } from './open-tiny.js'
 import { writeTinyModel } from './tiny-models.js'
 
 const width = 32
 const prompt = [1, 264, 270, 271, 280, 265, 264, 290]
+
+const fail = (): never => {
+  throw new Error('not to be called')
+}
 
 /** Numbers from −1 to 1. */
 function random(seed: number, count: number): Float32Array {
@@ -172,7 +177,7 @@ t.test('a file that is no adapter of the model is refused, and why is said', asy
   const cases: [string | Promise<string>, RegExp, string?][] = [
     [at('nowhere.gguf'), /nowhere\.gguf cannot be read/, 'model_unavailable'],
     [t.testdirName, /cannot be read: expected a GGUF file, found a folder/, 'model_unavailable'],
-    [at('text.gguf'), /text\.gguf: expected an adapter in a GGUF file/],
+    [at('text.gguf'), /text\.gguf: expected an adapter in a GGUF file[^T]*beginning$/],
     [gguf('model.gguf', { 'general.type': 'model' }), /general\.type "adapter".*got model/],
     [gguf('vector.gguf', { 'adapter.type': 'control' }), /adapter\.type "lora".*got control/],
     [gguf('qwen.gguf', { 'general.architecture': 'qwen3' }), /qwen\.gguf.*"llama".*got qwen3/],
@@ -186,6 +191,13 @@ t.test('a file that is no adapter of the model is refused, and why is said', asy
     await t.rejects(backend.adapters!.load(await path), { code, message: expected })
   }
   t.same((await greedy(backend, [])).length, 24, 'the backend goes on')
+  const base = { modelPath: at('gone.gguf'), architecture: 'llama' }
+  const orphans = new LlamaCppAdapters({ loadAdapter: fail }, { setAdapters: fail }, base)
+  const gone = {
+    code: 'backend_failed',
+    message: /gone\.gguf, the adapter's model, cannot be read/,
+  }
+  await t.rejects(orphans.load(whole), gone, 'the adapter is not to blame')
   const addon = await openTiny(t, { kind: 'llama', native: 'addon' })
   t.equal(addon.adapters, undefined)
 })

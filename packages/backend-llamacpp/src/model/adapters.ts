@@ -133,7 +133,11 @@ async function checkAdapter(path: string, base: AdapterBase): Promise<void> {
   }
   const shapes = shapesOf(file)
   if (shapes.size === 0) refuse('an adapter', 'with matrices', 'none')
-  checkMatrices(shapes, shapesOf(await read(base.modelPath)), refuse)
+  const model = await readGgufFile(base.modelPath).catch((cause: Error) => {
+    const message = `${base.modelPath}, the adapter's model, cannot be read any more: ${cause.message}`
+    throw new CllmError('backend_failed', message, { cause })
+  })
+  checkMatrices(shapes, shapesOf(model), refuse)
 }
 
 function checkMatrices(
