@@ -20,7 +20,7 @@ import { parseConversations, toJson, toMarkdown } from '../src/page/chat/saved-c
 import { madeRequests, usualLoad } from '../src/page/lab/load/made-load.js'
 import { toLoadFile } from '../src/page/lab/lab-job.js'
 import { openJob } from '../src/page/lab/open-job.js'
-import { runCandidate } from '../src/page/lab/run-lab.js'
+import { runCandidate, summarize } from '../src/page/lab/run-lab.js'
 import { highlight } from '../src/page/markdown/highlight.js'
 import { Markdown } from '../src/page/markdown/markdown.js'
 import { besideChosen, placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
@@ -521,6 +521,15 @@ t.test('the same load gives the same figures', async (t) => {
     { ...opened, requests: impatient },
   )
   t.match(left, { failed: 0, ttfts: { length: 0 } }, 'a client that leaves is no failure')
+  // more than a call has room for arguments
+  const many = Array.from({ length: 200_000 }, (_, index) => index)
+  const answers = many.map((arrival) => ({
+    request: { ...opened.requests[0]!, arrival },
+    tokenTimes: arrival === 9 ? many : [arrival],
+    endedAt: arrival + 5,
+  }))
+  const { durationMs, longestPauses } = summarize(answers)
+  t.same([durationMs, longestPauses.at(-1)], [200_004, 1])
   t.ok(one.ttfts.at(-1)! < other.ttfts.at(-1)!, 'waiting for a whole group takes longer')
   t.notSame((await of('chunked+own')).ttfts, one.ttfts, 'an order that was typed in')
   const typed = async (ownOrder: string) =>

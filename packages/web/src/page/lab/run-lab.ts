@@ -32,7 +32,12 @@ export async function runCandidate(
   return { ...candidate, ...summarize(results), utilization, preemptions }
 }
 
-function summarize(results: readonly SimulatedAnswer[]) {
+/** Of a list that is longer than the arguments of a call can be; 0 of none. */
+const largest = (values: readonly number[]): number =>
+  values.reduce((most, value) => Math.max(most, value), 0)
+
+/** What a load's answers say of it. */
+export function summarize(results: readonly SimulatedAnswer[]) {
   const good = results.filter(
     ({ error, tokenTimes }) => error === undefined && tokenTimes.length > 0,
   )
@@ -42,14 +47,14 @@ function summarize(results: readonly SimulatedAnswer[]) {
   )
   const ttftOf = ({ request, tokenTimes }: SimulatedAnswer): number =>
     (tokenTimes[0] ?? 0) - request.arrival
-  const first = Math.min(...results.map(({ request }) => request.arrival))
-  const durationMs = Math.max(0, ...results.map(({ endedAt = first }) => endedAt - first))
+  const first = results.reduce((least, { request }) => Math.min(least, request.arrival), Infinity)
+  const durationMs = largest(results.map(({ endedAt = first }) => endedAt - first))
   const tokens = good.reduce((sum, { tokenTimes }) => sum + tokenTimes.length, 0)
   return {
     /** Of the requests that ended well, rising. */
     ttfts: rising(good.map(ttftOf)),
     /** The longest pause between two tokens of each of them, rising. */
-    longestPauses: rising(pauses.map((each) => Math.max(0, ...each))),
+    longestPauses: rising(pauses.map(largest)),
     itls: rising(pauses.flat()),
     tokensPerSecond: durationMs === 0 ? 0 : (tokens / durationMs) * 1000,
     durationMs,
