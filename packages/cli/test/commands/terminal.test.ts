@@ -191,7 +191,11 @@ t.test('cllm run starts a server of its own, and Ctrl-C ends both', async (t) =>
   const locked = ['run', model, 'Once', ...ownServer, '--api-key', 'not what the command has']
   t.match(await inside(locked, nowhere), { code: 1, stderr: /key/ }, 'and ends the server')
 
-  const child = start(['run', model, 'Once upon a time', ...ownServer], nowhere)
+  // It repeats itself for ever: a story may be over before a busy machine comes to the signal.
+  const endless = ['temperature=0', 'frequency_penalty=-2', 'max_tokens=1000000']
+  const parameters = endless.flatMap((each) => ['--parameter', each])
+  const argv = ['run', model, 'Once', ...parameters, ...ownServer, '--context-shift']
+  const child = start(argv, nowhere)
   t.teardown(() => child.kill('SIGKILL'))
   child.stdin!.end()
   const server = await firstChildOf(child)
