@@ -105,6 +105,12 @@ t.test('cllm run says what is wrong', async (t) => {
     [['run', 'stories'], here, 2, /a prompt is missing \(a word alone is a model\)/],
     [['run', 'stories', 'x', '--parameter', 'top_p=2'], here, 2, /--parameter: top_p: .* 0 to 1/],
     [['run', 'stories', 'x', '--parameter', 'x=1'], here, 2, /--parameter: unknown parameter x/],
+    [
+      ['run', 'stories', 'x', '--image', 'none.png'],
+      here,
+      1,
+      /none.png: expected an image .* no such/,
+    ],
     [['run', 'stories', 'x', '--url', 'ftp://x'], here, 2, /--url: expected an http URL/],
   ]
   for (const [argv, env, code, message] of cases) {

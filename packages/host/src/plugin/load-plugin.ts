@@ -35,7 +35,7 @@ export async function loadPlugins(
   { from, registry }: LoadPluginsOptions,
 ): Promise<void> {
   for (const [index, { use, options }] of entries.entries()) {
-    const name = `plugins[${index}] ("${use}")`
+    const name = entries.length === 1 ? `plug-in "${use}"` : `plugins[${index}] ("${use}")`
     await registerPlugin(await importPlugin(use, from, name), registry, options, name)
   }
 }

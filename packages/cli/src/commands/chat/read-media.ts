@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { extname } from 'node:path'
 import { CllmError } from '@cllm/core'
+import { reasonOf } from '../../config/messages.js'
 
 /** A part of a message of `POST /v1/chat/completions`. */
 export interface MediaPart {
@@ -24,7 +25,8 @@ export async function readMedia(file: string): Promise<MediaPart> {
     throw new CllmError('invalid_request', `${file}: expected a name that ends in ${known}`)
   }
   const bytes = await readFile(file).catch((cause: Error) => {
-    throw new CllmError('invalid_request', `${file}: ${cause.message}`, { cause })
+    const message = `${file}: expected an image or a sound, but ${reasonOf(cause)}`
+    throw new CllmError('invalid_request', message, { cause })
   })
   const data = bytes.toString('base64')
   return isImage

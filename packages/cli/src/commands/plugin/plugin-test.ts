@@ -18,7 +18,7 @@ import { lendPackages } from '../../plugins/lend-packages.js'
 import type { Output } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { integer } from '../flags/values.js'
-import { one } from '../flags/flags.js'
+import { one, wrong } from '../flags/flags.js'
 
 /** `cllm plugin test` */
 export const run = defineCommand({
@@ -35,12 +35,14 @@ half in the case of an order or a batching; then the test beside it, NAME.test.j
     const counts = { passed: 0, failed: 0 }
     const t = reporter(io.stdout, counts)
     for (const suite of found.suites) await suite(t)
-    io.stdout.write(`${counts.passed} passed, ${counts.failed} failed\n`)
+    const hasSuite = found.suites.length > 0
+    if (hasSuite) io.stdout.write(`${counts.passed} passed, ${counts.failed} failed\n`)
     const own = path.replace(/(\.\w+)$/, '.test$1')
     // Its own framework says how it went, and sets the exit code when it is over.
     if (existsSync(own)) await import(pathToFileURL(own).href)
-    else if (found.suites.length === 0)
-      io.stdout.write(`There is no suite for it, and no ${own}.\n`)
+    else if (!hasSuite) {
+      throw wrong(`${path}: there is no suite for what it registers: expected its test, ${own}`)
+    }
     return counts.failed === 0 ? 0 : 1
   },
 })

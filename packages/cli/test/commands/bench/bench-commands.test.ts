@@ -203,6 +203,7 @@ t.test('wrong command lines', async (t) => {
     [[...target, '--rate', '0'], /^--rate: expected a number above 0, got "0"/],
     [[...target, '--rate', '1', '--concurrency', '1'], /expected one of them, got both/],
     [[...target, '--duration', '10'], /^--duration: expected a time such as/],
+    [[...target, '--slo', 'ttft=1s'], /^--slo: expected limits such as ttft:500ms,.*got "ttft=1s"/],
     [[...target, '--slo', 'ttfb:1s'], /^--slo: expected ttft, itl, tpot or e2e, got "ttfb:1s"/],
     [[...target, '--api', 'vllm'], /^--api: expected cllm, .*got "vllm"/],
     [[...target, '--extra-body', '[]'], /^--extra-body: expected a JSON object/],

@@ -157,9 +157,21 @@ t.test('cllm plugin new writes plug-ins that pass cllm plugin test', async (t) =
   })
   for (const kind of ['order', 'protocol']) {
     const { said, code } = await test(kind, '1')
-    t.match(said, /(?<!\d)0 failed[^]*# pass 1\n# fail 0/)
+    t.match(
+      said,
+      kind === 'order' ? /(?<!\d)0 failed[^]*# pass 1\n# fail 0/ : /^[^]*# pass 1\n# fail 0/,
+    )
+    t.equal(said.includes(' passed, '), kind === 'order', 'what has no suite passed none')
     t.equal(code, 0, kind)
   }
+  rmSync(join(folder, 'my-protocol', 'my-protocol.test.js'))
+  t.match(await test('protocol', '1'), {
+    code: 2,
+    said: '',
+    errors: /my-protocol.js: there is no suite/,
+  })
+  const inFolder = await inside(['plugin', 'test', join(folder, 'my-protocol')])
+  t.match(inFolder, { code: 2, stderr: /^error: plug-in ".*my-protocol": there is no such/ })
   const own = join(folder, 'my-router', 'my-router.js')
   const router = readFileSync(own, 'utf8').replace('b.firstTokenMs < a.', 'b.firstTokenMs > a.')
   writeFileSync(own, router.replace('{ worker: earliest.id }', '{}'))

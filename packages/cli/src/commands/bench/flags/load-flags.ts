@@ -90,7 +90,8 @@ const figure = word('ttft', 'itl', 'tpot', 'e2e')
 /** Reads `ttft:500ms,itl:100ms`. */
 function parseSlo(text: string): Slo {
   const limits = text.split(',').map((part) => {
-    const [name = '', limit = ''] = part.split(':')
+    const [name = '', limit] = part.split(':')
+    if (limit === undefined) throw new Error('expected limits such as ttft:500ms,itl:100ms')
     return [figure(name), duration(limit)]
   })
   return Object.fromEntries(limits) as Slo
