@@ -153,16 +153,21 @@ export function samplersLeftOut(given: string | readonly string[]): RequestSetti
   return Object.fromEntries(off.map(([name, row]) => [name, row.off ?? row.default]))
 }
 
-/** The engine's refusal of one of these fields, with the field's name in place of cLLM's. */
-export function inFieldNames(error: unknown): unknown {
-  if (!CllmError.isInstance(error) || error.code !== 'unsupported') return error
-  const { details } = error
-  if (details['capability'] !== 'samplers') return error
-  const row = samplingRows.find(([name]) => name === details['field'])
-  if (row === undefined) return error
-  const [name, { wire: field }] = row
-  const message = error.message.replace(`${name}:`, `${field}:`)
-  return new CllmError('unsupported', message, { details: { ...details, field }, cause: error })
+/** The names of the APIs for what an engine calls otherwise. */
+const fieldNames: ReadonlyMap<unknown, string> = new Map([
+  ...Object.entries({ slot: 'id_slot', tokens: 'prompt' }),
+  ...samplingRows.map(([name, { wire }]) => [name, wire] as const),
+])
+
+/** Throws an engine's refusal of a field with the field's name in place of the engine's own, other errors as they are. */
+export function throwInFieldNames(error: unknown): never {
+  if (!CllmError.isInstance(error)) throw error
+  const { code, message, details } = error
+  const name = details['field']
+  const field = fieldNames.get(name)
+  if (field === undefined) throw error
+  const named = message.replace(`${String(name)}:`, `${field}:`)
+  throw new CllmError(code, named, { details: { ...details, field }, cause: error })
 }
 
 /** cLLM's own fields, which every protocol but Ollama's takes. */

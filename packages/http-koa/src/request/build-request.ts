@@ -80,6 +80,14 @@ export function buildRequest(
   }
 }
 
+/** {@link buildRequest} with a route's defaults and those of the client's preset. */
+export const requestFor = (
+  client: EngineClient,
+  prompt: Prompt,
+  settings: RequestSettings,
+  defaults: ProtocolDefaults,
+): GenerateRequest => buildRequest(prompt, settings, withModelDefaults(client, defaults))
+
 /** A route's defaults, with those of the client's preset in place of them: also of those that an operator has set. */
 export function withModelDefaults(
   { preset }: EngineClient,

@@ -7,7 +7,7 @@ import {
   type TokenId,
   type TokenLogprobs,
 } from '@cllm/core'
-import { inFieldNames } from '../fields/generation-fields.js'
+import { throwInFieldNames } from '../fields/generation-fields.js'
 import type { Call } from '../routes/call.js'
 import { longestName } from './request-headers.js'
 
@@ -60,7 +60,7 @@ export async function startGeneration(
     const isTaken = isNamed && CllmError.isInstance(error) && error.code === 'duplicate_request'
     // Proxies hand one X-Request-Id on to all requests that they make for one of theirs.
     if (isTaken) return await startGeneration(call, client, request, signal, false)
-    throw inFieldNames(error)
+    return throwInFieldNames(error)
   }
   if (first.done === true || first.value.type !== 'start') {
     throw new CllmError('internal', 'The engine did not begin a stream with its start event')

@@ -1,4 +1,5 @@
 import type { EngineClient, EngineInfo, GenerateRequest, Prompt, TokenId } from '@cllm/core'
+import { throwInFieldNames } from '../fields/generation-fields.js'
 import { unsupported } from './refusals.js'
 
 /** The text of a prompt, in whichever form it came. */
@@ -40,7 +41,8 @@ interface TextAndTokens {
 async function textAndTokens(client: EngineClient, prompt: Prompt): Promise<TextAndTokens> {
   if ('messages' in prompt) return await client.applyTemplate(prompt.messages, prompt.template)
   if ('text' in prompt) return prompt
-  return { text: await client.detokenize(prompt.tokens), tokens: prompt.tokens }
+  const { tokens } = prompt
+  return { text: await client.detokenize(tokens).catch(throwInFieldNames), tokens }
 }
 
 const textOfBosToken = ({ model }: EngineInfo): string => model.details?.bosToken ?? ''

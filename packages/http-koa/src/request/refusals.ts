@@ -1,4 +1,5 @@
 import { CllmError } from '@cllm/core'
+import type { z } from 'zod'
 
 /**
  * The error for a field that this server knows and cannot honour: it is refused, never ignored. Of fields
@@ -6,6 +7,30 @@ import { CllmError } from '@cllm/core'
  */
 export function unsupported(field: string, what: string): CllmError {
   return new CllmError('unsupported', `${field}: ${what}`, { details: { field } })
+}
+
+type Refusal = readonly [type: z.ZodType, why: string, ...harmless: unknown[]]
+
+/**
+ * Fields that change an answer and cannot be kept to here, so that none is ignored: what they hold, why not, and
+ * values that ask for what is done anyway, beside false and an empty list.
+ */
+export function refusing<Name extends string>(refused: Readonly<Record<Name, Refusal>>) {
+  const all = Object.entries<Refusal>(refused)
+  const types = all.map(([name, [type]]) => [name, type.optional()])
+  return {
+    /** For a schema. */
+    fields: Object.fromEntries(types) as { readonly [Each in Name]: z.ZodOptional<z.ZodUnknown> },
+    /** @throws `unsupported` for the first of them that asks for something */
+    check(given: Readonly<Record<string, unknown>>): void {
+      for (const [name, [, why, ...harmless]] of all) {
+        const value = given[name]
+        const isEmpty = Array.isArray(value) && value.length === 0
+        if (value === undefined || value === false || isEmpty || harmless.includes(value)) continue
+        throw unsupported(name, why)
+      }
+    },
+  }
 }
 
 /** What a server may lack: `unsupported` with this message where it does. */

@@ -1,7 +1,7 @@
 import { CllmError } from '@cllm/core'
 import { llamaServerProtocol, nativeProtocol, ollamaProtocol } from '@cllm/http-koa'
 import t from 'tap'
-import { inFieldNames, samplingSettings } from '../../src/fields/generation-fields.js'
+import { samplingSettings, throwInFieldNames } from '../../src/fields/generation-fields.js'
 import { testEach } from '../each-client.js'
 import { serve } from '../serve.js'
 
@@ -61,21 +61,28 @@ t.test('the settings of the fields', async (t) => {
   })
 })
 
-t.test('only refusals of samplers get another name', async (t) => {
-  const of = (code: 'unsupported' | 'internal', details: Record<string, unknown>) =>
-    new CllmError(code, 'typicalP: no', { details })
-  for (const error of [
-    new Error('typicalP: no'),
-    of('internal', { capability: 'samplers', field: 'typicalP' }),
-    of('unsupported', { capability: 'grammar', field: 'typicalP' }),
-    of('unsupported', { capability: 'samplers', field: 'samplers' }),
-  ]) {
-    t.equal(inFieldNames(error), error)
+/** What comes of an engine's error. */
+function thrownFor(error: Error): unknown {
+  try {
+    return throwInFieldNames(error)
+  } catch (thrown) {
+    return thrown
   }
-  t.match(inFieldNames(of('unsupported', { capability: 'samplers', field: 'typicalP' })), {
-    message: 'typical_p: no',
-    details: { field: 'typical_p' },
-  })
+}
+
+t.test("only an engine's own names of fields become a client's", async (t) => {
+  const of = (name: string, details: object = { capability: 'samplers', field: name }) =>
+    new CllmError('unsupported', `${name}: no`, { details: { ...details } })
+  for (const error of [new Error('typicalP: no'), of('typicalP', {}), of('samplers')]) {
+    t.equal(thrownFor(error), error)
+  }
+  for (const [name, field] of [
+    ['typicalP', 'typical_p'],
+    ['slot', 'id_slot'],
+    ['tokens', 'prompt'],
+  ] as const) {
+    t.match(thrownFor(of(name)), { message: `${field}: no`, details: { field } })
+  }
 })
 
 testEach('a backend without them refuses by the name of the field', async (t) => {

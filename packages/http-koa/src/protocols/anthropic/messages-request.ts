@@ -6,13 +6,9 @@ import { type ForcedTools, planAnswer } from '../../chat/plan-answer.js'
 import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { commonFields, commonSettings, usualFields } from '../../fields/generation-fields.js'
 import { boolean, integer, largest, list, object, text } from '../../fields/fields.js'
-import {
-  buildRequest,
-  type ProtocolDefaults,
-  withModelDefaults,
-} from '../../request/build-request.js'
+import { type ProtocolDefaults, requestFor } from '../../request/build-request.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
-import { expectedField, unsupported } from '../../request/refusals.js'
+import { expectedField, refusing, unsupported } from '../../request/refusals.js'
 import {
   type Breakpoint,
   breakpointOf,
@@ -38,10 +34,15 @@ const toolSchema = z.object(
 
 const choiceTypes = ['auto', 'any', 'tool', 'none'] as const
 
+const refused = refusing({
+  thread: [object, 'nothing is stored here; send the whole conversation as messages'],
+  mcp_servers: [z.unknown(), 'call them yourself, and offer what they have as tools'],
+})
+
 /** The fields that decide on the prompt. */
 const promptFields = {
   model: text.optional(),
-  thread: object.optional(),
+  ...refused.fields,
   messages: messagesSchema,
   system: blocksSchema.optional(),
   tools: list(toolSchema, 'an array of tools', { most: [1024, 'at most 1024 tools'] }).optional(),
@@ -103,9 +104,7 @@ export interface MessageRequest {
 
 /** The conversation as the model's template wants it. */
 export async function toPrompt(fields: PromptFields, client: EngineClient): Promise<PreparedChat> {
-  if (fields.thread !== undefined) {
-    throw unsupported('thread', 'nothing is stored here; send the whole conversation as messages')
-  }
+  refused.check(fields)
   const { tools = [], tool_choice: choice, thinking } = fields
   const offered = choice?.type === 'none' ? [] : tools
   const isAuto = choice === undefined || choice.type === 'auto'
@@ -145,7 +144,7 @@ export async function toMessageRequest(
     keepMs: mark?.keepMs,
   }
   return {
-    request: buildRequest(prompt, settings, withModelDefaults(client, defaults)),
+    request: requestFor(client, prompt, settings, defaults),
     form,
     ...(mark !== undefined && { keptTokens: await countKept(fields, client, prepared, mark) }),
     limit:

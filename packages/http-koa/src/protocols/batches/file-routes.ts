@@ -4,7 +4,7 @@ import { readForm } from '../../body/read-form.js'
 import { type Route, post, get, del } from '../../routes/route.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { Reply } from '../../routes/reply.js'
-import { expectedField } from '../../request/refusals.js'
+import { expectedField, unsupported } from '../../request/refusals.js'
 import { isAnthropic } from '../../request/request-headers.js'
 import { type FileObject, isUnderWay, newFile, timeOf } from './batch-objects.js'
 import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batches-context.js'
@@ -80,6 +80,8 @@ function shownTo(call: Call, file: FileObject): object {
 async function upload(call: Call, { store, fileLimitBytes }: BatchesContext): Promise<Answer> {
   const form = await readForm(call, fileLimitBytes)
   const [file, purpose] = [form.get('file'), form.get('purpose')]
+  const expiry = [...form.keys()].find((name) => name.startsWith('expires_after'))
+  if (expiry !== undefined) throw unsupported('expires_after', 'files stay until they are deleted')
   if (purpose !== 'batch') {
     const got = typeof purpose === 'string' ? `"${purpose.slice(0, 64)}"` : 'nothing'
     throw expectedField('purpose', `"batch", which is all that files are for here, got ${got}`)

@@ -14,7 +14,7 @@ import {
   createAnswerParser,
 } from '../../chat/answer/create-answer-parser.js'
 import { planAnswer } from '../../chat/plan-answer.js'
-import { buildRequest, withModelDefaults } from '../../request/build-request.js'
+import { requestFor } from '../../request/build-request.js'
 import {
   type EndEvent,
   type Generation,
@@ -86,8 +86,8 @@ export async function answer(
   }
   const warning = optionsWarning(said, limits.contextSize)
   if (warning !== undefined) call.set({ 'X-Cllm-Warning': warning })
-  const own = withModelDefaults(client, ollama.defaults[route])
-  const request = buildRequest(prompt, { ...settings, constraint, marks }, own)
+  const wanted = { ...settings, constraint, marks }
+  const request = requestFor(client, prompt, wanted, ollama.defaults[route])
   const generation = await startGeneration(call, client, request)
   const before = hasContext ? await promptTokens(client, prompt) : undefined
   const tokens: TokenId[] = []

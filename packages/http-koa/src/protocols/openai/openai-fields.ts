@@ -11,7 +11,7 @@ import {
 import { anyStop, boolean, integer, largest, list, seed } from '../../fields/fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
 import { logitBiasField, readLogitBias } from '../../request/logit-bias.js'
-import { unsupported } from '../../request/refusals.js'
+import { refusing } from '../../request/refusals.js'
 import { askingFields } from './structured-output.js'
 
 /** −1 is as many as fit. */
@@ -24,12 +24,13 @@ export const maxTokensField = integer(-1, largest)
   .refine((count) => count !== 0, { error: '-1 or an integer from 1' })
   .pipe(anyTokensField)
 
-/** Fields of vLLM that change an answer and cannot be kept to here, so that none is ignored, and why not. */
-const refused = {
-  min_tokens: [integer(0, largest), 'not kept to; ignore_eos goes on to max_tokens'],
+/** Most are vLLM's. */
+const refused = refusing({
+  min_tokens: [integer(0, largest), 'not kept to; ignore_eos goes on to max_tokens', 0],
   stop_token_ids: [list(integer(0, largest), 'token ids'), 'name texts in stop'],
   include_stop_str_in_output: [boolean, 'an answer ends before its stop text'],
   return_token_ids: [boolean, '/tokenize has the tokens of a text'],
+  return_tokens_as_token_ids: [boolean, 'tokens are named by their texts'],
   prompt_logprobs: [integer(-1, largest), '/v1/completions has them with echo and logprobs'],
   truncate_prompt_tokens: [integer(-1, largest), 'send the part of the prompt that is to be read'],
   bad_words: [z.unknown(), 'logit_bias makes tokens unlikely'],
@@ -38,11 +39,9 @@ const refused = {
   prompt_embeds: [z.unknown(), 'prompts are texts or token ids'],
   chat_template: [z.unknown(), 'set by --chat-template; chat_template_kwargs are its variables'],
   documents: [z.unknown(), 'put them into a message'],
-} satisfies Readonly<Record<string, readonly [z.ZodType, string]>>
-
-const vllmFields = Object.fromEntries(
-  Object.entries(refused).map(([name, [type]]) => [name, type.optional()]),
-) as { readonly [Name in keyof typeof refused]: z.ZodOptional<z.ZodUnknown> }
+  web_search_options: [z.unknown(), 'nothing is searched; offer a tool that does it'],
+  mcp_servers: [z.unknown(), 'call them yourself, and offer what they have as tools'],
+})
 
 /** The fields that chat and text completions share: OpenAI's, then those of other local servers. */
 export const sharedFields = {
@@ -69,7 +68,7 @@ export const sharedFields = {
   return_progress: boolean.optional(),
   verbose: boolean.optional(),
   ...askingFields,
-  ...vllmFields,
+  ...refused.fields,
 }
 
 const sharedSchema = z.object(sharedFields)
@@ -77,20 +76,14 @@ const sharedSchema = z.object(sharedFields)
 /**
  * The settings from the shared fields, of which llama-server's routes have some.
  *
- * @throws `invalid_request`; `unsupported` for samplers in another order and fields of vLLM's
+ * @throws `invalid_request`; `unsupported` for samplers in another order and what is refused
  */
 export async function sharedSettings(
   fields: Partial<z.output<typeof sharedSchema>>,
   client: EngineClient,
 ): Promise<RequestSettings> {
   const { stop, logit_bias: bias, samplers } = fields
-  for (const [name, [, why]] of Object.entries(refused)) {
-    const value = fields[name as keyof typeof refused]
-    const isEmpty = Array.isArray(value) && value.length === 0
-    // values that mean "no" pass
-    if (value === undefined || value === false || isEmpty) continue
-    if (name !== 'min_tokens' || value !== 0) throw unsupported(name, why)
-  }
+  refused.check(fields)
   return {
     ...commonSettings(fields),
     seed: fields.seed ?? fields.random_seed,

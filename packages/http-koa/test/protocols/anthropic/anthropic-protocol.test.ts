@@ -301,6 +301,7 @@ testEach('what cannot be answered', async (t) => {
       /^tools\.0: .*answers with images/,
     ],
     [{ ...asks('a'), thread: { type: 'create' } }, /^thread: .*nothing is stored/],
+    [{ ...asks('a'), mcp_servers: [{ type: 'url', url: 'x' }] }, /^mcp_servers: call them yours/],
     [{ ...asks('a'), output_format: { type: 'xml' } }, /^output_format.schema: expected a JSON/],
     [
       { ...asks('a'), output_config: { format: { type: 'json_schema', schema: 1 } } },

@@ -71,8 +71,9 @@ async function batching(t: Test, folder: string, more: ServeOptions = {}) {
   })
   t.teardown(served.close)
   const own = (headers: Record<string, string> = {}) => ({
-    async upload(content: string, purpose = 'batch') {
+    async upload(content: string, purpose = 'batch', more: Record<string, string> = {}) {
       const form = new FormData()
+      for (const [name, value] of Object.entries(more)) form.set(name, value)
       form.set('purpose', purpose)
       form.set('file', new Blob([content]), 'lines.jsonl')
       return await fetch(`${served.url}/v1/files`, { method: 'POST', body: form, headers })
@@ -176,6 +177,10 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
   const mine = own()
   t.match(await (await mine.upload(linesOf(1), 'fine-tune')).json(), {
     error: { param: 'purpose', message: /fine-tune/ },
+  })
+  const expiring = { 'expires_after[anchor]': 'created_at', 'expires_after[seconds]': '3600' }
+  t.match(await (await mine.upload(linesOf(1), 'batch', expiring)).json(), {
+    error: { code: 'unsupported', param: 'expires_after' },
   })
   t.match(await (await post('/v1/files', {})).json(), { error: { message: /multipart/ } })
   t.match(await (await post('/v1/batches', { input_file_id: 'file-x', endpoint })).json(), {

@@ -223,6 +223,8 @@ testEach('the routes of llama-server', async (t) => {
     ['/completion', { prompt: { prompt_string: 'a', multimodal_data: [] } }, /image input is not/],
     ['/completion', { prompt: 'a', samplers: ['top_p', 'top_k'] }, /samplers: they run in/],
     ['/completion', { prompt: 'a', samplers: ['best'] }, /samplers: expected/],
+    ['/completion', { prompt: 'a', id_slot: 2 }, /^id_slot: expected an integer/],
+    ['/completion', { prompt: [100_000] }, /^prompt: expected token ids/],
     ['/embedding', {}, /input/],
     ['/completion', { prompt: 'a', n_predict: -2 }, /n_predict/],
     ['/completion', { prompt: 'a', grammar: 'root ::= "a"' }, /grammar/],

@@ -213,6 +213,10 @@ testEach('chat completions', async (t) => {
     min_tokens: 0,
     stop_token_ids: [],
     include_stop_str_in_output: false,
+    mcp_servers: [],
+    web_search_options: null,
+    echo: false,
+    reasoning_format: 'auto',
   })
   t.match(chunks[0], {
     object: 'chat.completion.chunk',
@@ -655,6 +659,12 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     [chat, { use_beam_search: true }, 'unsupported', /^use_beam_search$/],
     [chat, { chat_template: '{{ messages }}' }, 'unsupported', /^chat_template$/],
     [chat, { documents: [{ text: 'a' }] }, 'unsupported', /^documents$/],
+    [chat, { web_search_options: {} }, 'unsupported', /^web_search_options$/],
+    [chat, { echo: true }, 'unsupported', /^echo$/],
+    [chat, { reasoning_format: 'none' }, 'unsupported', /^reasoning_format$/],
+    [chat, { reasoning_format: 'deepseek-legacy' }, 'unsupported', /^reasoning_format$/],
+    [chat, { return_tokens_as_token_ids: true }, 'unsupported', /^return_tokens_as_token_ids$/],
+    ['/v1/responses', { input: 'a', mcp_servers: [{}] }, 'unsupported', /^mcp_servers$/],
     ['/v1/completions', { prompt: 'a', prompt_embeds: 'AAAA' }, 'unsupported', /^prompt_embeds$/],
     // names that every object of JavaScript has
     [chat, user([{ type: '__proto__' }]), 'unsupported', /^messages.0.content.0$/],
@@ -663,6 +673,7 @@ testEach('what cannot be done is refused, naming the field', async (t) => {
     [chat, user('x'.repeat(90)), 'context_length_exceeded', /^prompt$/],
     ['/v1/completions', { prompt: [] }, 'invalid_request', /^prompt$/],
     ['/v1/completions', { prompt: [5000] }, 'invalid_token', /^prompt$/],
+    ['/v1/completions', { prompt: [5000], echo: true }, 'invalid_token', /^prompt$/],
     ['/v1/completions', { prompt: 'a', suffix: 'b' }, 'unsupported', /^suffix$/],
     ['/v1/fim/completions', { prompt: 'a', suffix: 'b' }, 'unsupported', /^suffix$/],
     ['/v1/fim/completions', { prompt: 'a', min_tokens: 5 }, 'unsupported', /^min_tokens$/],

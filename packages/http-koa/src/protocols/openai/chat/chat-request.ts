@@ -5,13 +5,9 @@ import { messagesSchema, toChatMessages, turnOptions } from '../../../chat/chat-
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
 import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
-import {
-  buildRequest,
-  type ProtocolDefaults,
-  withModelDefaults,
-} from '../../../request/build-request.js'
+import { type ProtocolDefaults, requestFor } from '../../../request/build-request.js'
 import type { ThinkingLimit } from '../../../request/limit-thinking.js'
-import { expectedField, unsupported } from '../../../request/refusals.js'
+import { expectedField, refusing, unsupported } from '../../../request/refusals.js'
 import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
 import { askedConstraints } from '../structured-output.js'
 import {
@@ -22,6 +18,12 @@ import {
   toolsSchema,
 } from '../tools/openai-tools.js'
 
+const refused = refusing({
+  functions: [z.array(z.unknown(), 'an array'), 'replaced by tools and tool_choice'],
+  echo: [boolean, 'an answer comes without the message that it goes on with'],
+  reasoning_format: [z.unknown(), 'thoughts come as reasoning_content', 'auto', 'deepseek'],
+})
+
 /** The body of `POST /v1/chat/completions`. */
 export const chatSchema = z.object({
   messages: messagesSchema,
@@ -31,7 +33,6 @@ export const chatSchema = z.object({
   top_logprobs: integer(0, 20).optional(),
   tools: toolsSchema.optional(),
   tool_choice: toolChoiceSchema.optional(),
-  functions: z.array(z.unknown(), 'an array').nullish(),
   function_call: z.unknown().optional(),
   parallel_tool_calls: boolean.optional(),
   chat_template_kwargs: object.optional(),
@@ -41,6 +42,7 @@ export const chatSchema = z.object({
   add_generation_prompt: boolean.optional(),
   continue_final_message: boolean.optional(),
   modalities: list(z.string('text'), 'an array of modalities').optional(),
+  ...refused.fields,
 })
 
 /** A checked body. */
@@ -65,9 +67,7 @@ export async function toChatRequest(
 ): Promise<ChatRequest> {
   const { logprobs, top_logprobs: top = 0, parallel_tool_calls: isParallel } = fields
   if (top > 0 && logprobs !== true) throw expectedField('top_logprobs', 'logprobs to be true')
-  if ((fields.functions ?? []).length > 0) {
-    throw unsupported('functions', 'OpenAI has replaced them: use tools and tool_choice')
-  }
+  refused.check(fields)
   for (const modality of fields.modalities ?? []) {
     if (modality === 'text') continue
     throw unsupported('modalities', `answers are text only, instead got ${modality.slice(0, 40)}`)
@@ -96,19 +96,16 @@ export async function toChatRequest(
   const wanted = { asked: askedConstraints(fields), forced: offered.forced }
   const plan = await planAnswer(client, prepared, wanted)
   const { prompt, form, constraint, marks } = plan
-  const settings = await sharedSettings(fields, client)
+  const shared = await sharedSettings(fields, client)
+  const settings = {
+    ...shared,
+    maxTokens: fields.max_completion_tokens ?? shared.maxTokens,
+    constraint,
+    logprobs: logprobs === true ? top : undefined,
+    marks,
+  }
   return {
-    request: buildRequest(
-      prompt,
-      {
-        ...settings,
-        maxTokens: fields.max_completion_tokens ?? settings.maxTokens,
-        constraint,
-        logprobs: logprobs === true ? top : undefined,
-        marks,
-      },
-      withModelDefaults(client, defaults),
-    ),
+    request: requestFor(client, prompt, settings, defaults),
     form,
     customs: offered.customs,
     limit: budget < 0 ? undefined : { budget, form },

@@ -4,11 +4,7 @@ import { fitConversation } from '../../../chat/fit-conversation.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
 import { boolean, integer, largest, list, object, type JsonObject } from '../../../fields/fields.js'
-import {
-  buildRequest,
-  type ProtocolDefaults,
-  withModelDefaults,
-} from '../../../request/build-request.js'
+import { type ProtocolDefaults, requestFor } from '../../../request/build-request.js'
 import type { FieldConstraint } from '../../../request/constraint.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { ChatRequest } from '../chat/chat-request.js'
@@ -105,7 +101,7 @@ export async function toResponsesRequest(
     marks,
   }
   return {
-    request: buildRequest(prompt, settings, withModelDefaults(client, defaults)),
+    request: requestFor(client, prompt, settings, defaults),
     form,
     customs: offered.customs,
   }

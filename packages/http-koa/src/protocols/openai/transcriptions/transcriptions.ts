@@ -8,7 +8,7 @@ import {
 } from '../../../chat/answer/create-answer-parser.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'
 import { parseFields } from '../../../fields/fields.js'
-import { buildRequest, withModelDefaults } from '../../../request/build-request.js'
+import { requestFor } from '../../../request/build-request.js'
 import {
   type EndEvent,
   type GenerationEvent,
@@ -94,10 +94,10 @@ export const transcription =
       tools: [],
       template: {},
     })
-    const defaults = withModelDefaults(client, openAi.defaults['/v1/audio/transcriptions'])
+    const defaults = openAi.defaults['/v1/audio/transcriptions']
     const logprobs = include !== undefined || format === 'verbose_json' ? 0 : undefined
     const settings = { temperature, maxTokens, marks, logprobs }
-    const request = buildRequest(prompt, settings, defaults)
+    const request = requestFor(client, prompt, settings, defaults)
     const generation = await startGeneration(call, client, request)
     if (isStream) {
       return encoded(eventStream, generation.events, (write) => transcriptEvents(read, write))
