@@ -179,6 +179,14 @@ t.test('the last of forced tokens is left out where it may be a part of a longer
   t.end()
 })
 
+t.test('what is forced is not looked for among many readings', (t) => {
+  const forced = (ways: number) =>
+    forcedBehind(`root ::= ${'"a"? '.repeat(ways)} "a"{400}`, [...letters, end], '')
+  t.equal(forced(10), 'a'.repeat(99))
+  t.equal(forced(200), '', 'each character would cost 40,000 steps')
+  t.end()
+})
+
 t.test('ambiguity inside of a token costs no more than its text', (t) => {
   const tokens = [`${' '.repeat(64)}!`, `${'a'.repeat(64)}!`, 'b', '(((((((((((((((((((((!', 'x']
   for (const [grammar, next] of [

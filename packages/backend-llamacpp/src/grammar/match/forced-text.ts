@@ -10,6 +10,8 @@ export interface ForcedText {
 }
 
 const blank = 0x20
+/** Where a text is read in more ways, little is forced, and each character costs the square of them. */
+const mostReadings = 32
 
 /**
  * The text that a grammar leaves no choice about but for white space, which is guessed: otherwise nearly all of
@@ -34,7 +36,7 @@ export function forcedText(
     guessed.read(character)
     return true
   }
-  while (text.length < most) {
+  while (text.length < most && stacks.length <= mostReadings) {
     const character = onlyCharacter(graph, stacks)
     if (character === undefined) break
     isGuess ||= guessed.isGuess(character) && graph.after(stacks, blank).length > 0
