@@ -1,6 +1,6 @@
 import type { PolicySetting, SchedulerInfo } from '@cllm/core'
 import type { JSX } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { Form, Problem } from '../parts/form.js'
 import { ofModel, useAnswer } from '../server/use-answer.js'
 import { PolicyChange } from './policy-change.js'
@@ -17,12 +17,14 @@ export function PolicyForm({
   /** Its name as the live view has it, which somebody else may have changed. */
   readonly inForce: string
 }): JSX.Element {
-  const [draft, setDraft] = useState<PolicySetting>()
+  /** What was chosen, and instead of what, as JSON: that comes late, and may come again. */
+  const [chosen, setChosen] = useState<{ readonly draft: PolicySetting; readonly of: string }>()
   const [wanted, setWanted] = useState<PolicySetting>()
   const path = ofModel('admin/scheduler', model)
   const { answer, problem } = useAnswer<{ readonly data: Known }>(path, { again: inForce })
   const known = answer?.data
-  useEffect(() => setDraft(known && { policy: known.policy, options: known.options }), [known])
+  const now = JSON.stringify([known?.policy, known?.options])
+  const draft = chosen?.of === now ? chosen.draft : known
   return (
     <Form class="card" aria-label="Policy" onSend={() => setWanted(draft)}>
       <h2>Policy</h2>
@@ -34,7 +36,7 @@ export function PolicyForm({
         available={known?.available.map(({ name }) => name) ?? [inForce]}
         defaultsOf={(policy) => known?.available.find(({ name }) => name === policy)?.options ?? {}}
         onChange={(next) => {
-          setDraft(next)
+          setChosen({ draft: next, of: now })
           setWanted(undefined)
         }}
       />
