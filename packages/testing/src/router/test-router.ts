@@ -19,7 +19,7 @@ export interface TestRouterOptions {
    * Default true.
    */
   readonly leavesBusyWorkers?: boolean
-  /** Whether it counts the files that wait on a worker for a request that has files, too. Default true. */
+  /** Whether it counts the files that wait on a worker for a request that has files, too. Default false. */
   readonly countsFiles?: boolean
   /** Most milliseconds that placing may take among 1,000 workers, in the median; default 5. */
   readonly maxPlaceMs?: number
@@ -77,7 +77,7 @@ export async function testRouter(
       )
     }
 
-    if (countsFiles !== false) {
+    if (countsFiles === true) {
       await check(t, 'leaves a worker with a long queue of files when a request has some', () =>
         leavesBusy(make, filesEvery, (workers, busy) => {
           workers.burden(busy, 0, 100)
