@@ -68,8 +68,10 @@ const partNames: Readonly<Record<keyof ServerByName, true>> = {
  *   fetched; then what `resolveModel` and the engine throw
  */
 export async function createServer(
-  parts: ServerByName | ServerInProcess | ServerOnEngines,
+  given: ServerByName | ServerInProcess | ServerOnEngines,
 ): Promise<Server> {
+  // JavaScript may give none.
+  const parts: typeof given = Object(given)
   if ('engines' in parts) return createServerOnInstances(parts)
   if (!('model' in parts) && 'backend' in parts) {
     return createServerOnInstances({ fallbackPolicy, ...parts })
@@ -81,9 +83,9 @@ export async function createServer(
   }
   const model = await loadable(parts)
   const { transports, clock, random, logger, presets = [] } = parts
-  const given = { ...(clock && { clock }), ...(logger && { logger }), ...(random && { random }) }
-  const pool = new ModelPool({ models: [model], ...given })
-  const server = createServerOnInstances({ directory: pool, presets, transports, ...given })
+  const own = { ...(clock && { clock }), ...(logger && { logger }), ...(random && { random }) }
+  const pool = new ModelPool({ models: [model], ...own })
+  const server = createServerOnInstances({ directory: pool, presets, transports, ...own })
   try {
     await pool.load()
     return server

@@ -89,7 +89,9 @@ const partNames: Readonly<
  *
  * @throws `invalid_configuration` for parts that are unknown or missing
  */
-export function createServer(parts: ServerOnDirectory | ServerOnEngines | ServerInProcess): Server {
+export function createServer(given: ServerOnDirectory | ServerOnEngines | ServerInProcess): Server {
+  // JavaScript may give none.
+  const parts: typeof given = Object(given)
   const own = 'backend' in parts ? [['policy']] : []
   checkServerParts(parts, Object.keys(partNames), [['backend', 'engines', 'directory'], ...own])
   const { clock = systemClock, random = systemRandom, logger = silentLogger } = parts

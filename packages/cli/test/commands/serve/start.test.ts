@@ -80,9 +80,10 @@ t.test('serve says what the 2-bit model is, and what to take instead', async (t)
 })
 
 t.test('createServer: what JavaScript has wrong is named', async (t) => {
-  const create = async (parts: object) => await createLlmServer(parts as ServerByName)
+  const create = async (parts?: object) => await createLlmServer(parts as ServerByName)
   const transports: ServerByName['transports'] = []
-  const wrong: readonly [object, RegExp][] = [
+  const wrong: readonly [object | undefined, RegExp][] = [
+    [undefined, /^createServer: model or backend or engines is missing$/],
     [{}, /^createServer: model or backend or engines is missing$/],
     [{ model: 'stories15m', policy: 'chunked+fcfs' }, /transports is missing: .*\[koaTransport\(/],
     [
