@@ -9,7 +9,8 @@ import type { EndEvent } from './generation.js'
 export function usageOf(ends: readonly Pick<EndEvent, 'usage'>[], reasoningTokens?: number) {
   const [first] = ends
   const { promptTokens = 0, cachedTokens = 0 }: Partial<Usage> = first?.usage ?? {}
-  const generated = sum(ends.map(({ usage }) => usage.generatedTokens))
+  let generated = 0
+  for (const { usage } of ends) generated += usage.generatedTokens
   return {
     prompt_tokens: promptTokens,
     completion_tokens: generated,

@@ -1,4 +1,4 @@
-import { CllmError, entryOf } from '@cllm/core'
+import { CllmError } from '@cllm/core'
 import { type NativeFunctions, onPool, runAsync, viewMemory } from './bind-functions.js'
 import { contextParams, ThreadPool } from './context-params.js'
 import { FfiAdapter } from './ffi-model.js'
@@ -141,8 +141,11 @@ export class FfiContext implements LogitsContext {
   logits(index: number): Float32Array | undefined {
     const pointer = this.logitsAddress(index)
     if (pointer === undefined) return undefined
-    const bytes = 4 * this.parts.vocabularySize
-    return entryOf(this.#logits, pointer, () => new Float32Array(viewMemory(pointer, bytes)))
+    const known = this.#logits.get(pointer)
+    if (known !== undefined) return known
+    const view = new Float32Array(viewMemory(pointer, 4 * this.parts.vocabularySize))
+    this.#logits.set(pointer, view)
+    return view
   }
 
   logitsAddress(index: number): bigint | undefined {

@@ -1,4 +1,3 @@
-import { entryOf } from '@cllm/core'
 import { receiveMessageOnPort, workerData } from 'node:worker_threads'
 import { viewMemory } from '../../native/ffi/bind-functions.js'
 import type { DrawWorkerData, PlainDrawSettings, SamplerMessage } from './draw-threads.js'
@@ -28,8 +27,14 @@ function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorke
       else known.set(sampler, { ...settings, chain: createChain(settings.params, size, breakers) })
     }
   }
-  const logitsAt = (address: bigint): Float32Array =>
-    entryOf(views, address, () => new Float32Array(viewMemory(address, 4 * size)))
+  const logitsAt = (address: bigint): Float32Array => {
+    let view = views.get(address)
+    if (view === undefined) {
+      view = new Float32Array(viewMemory(address, 4 * size))
+      views.set(address, view)
+    }
+    return view
+  }
   const draw = ({ sampler, position, address }: BoardDraw): number => {
     try {
       const plain = known.get(sampler)
