@@ -1,4 +1,3 @@
-import { entryOf } from '@cllm/core'
 import {
   afterElement,
   alternativesOf,
@@ -126,7 +125,13 @@ export class GrammarStacks {
   characters(stack: Stack): CodePointSet {
     if (stack === 0) return []
     const at = this.#tops[stack]!
-    return entryOf(this.#sets, at, () => charactersAt(this.rules, at))
+    // No closure: walks over all tokens ask at each character.
+    let set = this.#sets.get(at)
+    if (set === undefined) {
+      set = charactersAt(this.rules, at)
+      this.#sets.set(at, set)
+    }
+    return set
   }
 
   /** As `llama_grammar_advance_stack`. */

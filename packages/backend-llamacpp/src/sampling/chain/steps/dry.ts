@@ -1,4 +1,4 @@
-import { type SamplingParams, type TokenId, entryOf } from '@cllm/core'
+import type { SamplingParams, TokenId } from '@cllm/core'
 import type { LogitChange } from './draws.js'
 
 /** The logarithm of the largest float. */
@@ -134,7 +134,11 @@ export class SequenceBreakers {
    */
   tailsOf(token: TokenId): readonly (readonly TokenId[])[] {
     // no closure: this is asked of each token of the history at each draw
-    return entryOf(this.#tails, token, () => this.#find(this.vocabulary.bytes(token)))
+    const known = this.#tails.get(token)
+    if (known !== undefined) return known
+    const tails = this.#find(this.vocabulary.bytes(token))
+    this.#tails.set(token, tails)
+    return tails
   }
 
   #find(word: Uint8Array): (readonly TokenId[])[] {
