@@ -69,6 +69,8 @@ export class KeptItems {
   #changing: Promise<unknown> = Promise.resolve()
   /** Ends responses that are computed now. */
   readonly #running = new Map<string, Running>()
+  /** What is watched until its server has been silent for long enough: once for each of its beats. */
+  readonly #watched = new Set<string>()
 
   constructor(private readonly files: SharedStateFiles) {}
 
@@ -156,15 +158,21 @@ export class KeptItems {
     clock: Clock,
   ): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
-    // Clocks of machines differ: only what this one has seen counts.
-    if (kept.by !== undefined) await pause(clock, silentMs)
+    const { usedAt } = { ...kept.file }
+    if (kept.by !== undefined) {
+      const beat = `${usedAt} ${scope}`
+      if (this.#watched.has(beat)) return false
+      this.#watched.add(beat)
+      // Clocks of machines differ: only what this one has seen counts.
+      await pause(clock, silentMs)
+      this.#watched.delete(beat)
+    }
     if (this.#running.has(scope)) return false
     let finish = (): void => {}
     const finished = new Promise<void>((resolve) => (finish = resolve))
     const running = { ending, finish, finished }
     this.#running.set(scope, running)
     const own = { ...kept, by: this.#self }
-    const { usedAt } = { ...kept.file }
     const isBegun = await (usedAt === undefined
       ? this.put(owner, own)
       : this.#replace(scope, ({ by, file }) => by === kept.by && file.usedAt === usedAt && own))

@@ -1,32 +1,44 @@
-import { SimulatedClock, type SharedStateFiles, type StateFile } from '@cllm/core'
+import { pause, SimulatedClock, type SharedStateFiles, type StateFile } from '@cllm/core'
+import { drive } from '@cllm/testing'
 import t from 'tap'
 import { KeptItems } from '../../../../src/protocols/openai/responses/kept-items.js'
 
-t.test('what was removed before its answer is written is not kept', async (t) => {
+/** Files in memory, whose time is how often one was touched; `write` waits for what it is given before. */
+function memoryFiles(before: (scope: string) => Promise<void> | void = () => {}) {
   const written = new Map<string, Uint8Array>()
-  let letWrite = () => {}
-  const mayWrite = new Promise<void>((resolve) => (letWrite = resolve))
+  let [reads, usedAt] = [0, 0]
   const files: Pick<SharedStateFiles, 'list' | 'write' | 'find' | 'remove' | 'touch'> = {
     list: async () => [],
     async write(head, data) {
-      if (head.scope.includes('slow')) await mayWrite
+      await before(head.scope)
       written.set(head.scope, data)
       return { ...head, name: head.scope, bytes: data.length }
     },
     async find(head) {
+      reads++
       const data = written.get(head.scope)
-      return data && { ...head, name: head.scope, bytes: data.length, data, usedAt: 0 }
+      return data && { ...head, name: head.scope, bytes: data.length, data, usedAt }
     },
     async remove({ scope }: StateFile) {
       written.delete(scope)
     },
-    async touch() {},
+    async touch() {
+      usedAt++
+    },
   }
-  const items = new KeptItems(files as SharedStateFiles)
-  const response = (id: string, status: string) => ({
-    object: { id, object: 'response' as const, status, previous_response_id: null, output: [] },
-    items: [],
-  })
+  return { written, files: files as SharedStateFiles, reads: () => reads }
+}
+
+const response = (id: string, status: string) => ({
+  object: { id, object: 'response' as const, status, previous_response_id: null, output: [] },
+  items: [],
+})
+
+t.test('what was removed before its answer is written is not kept', async (t) => {
+  let letWrite = () => {}
+  const mayWrite = new Promise<void>((resolve) => (letWrite = resolve))
+  const { written, files } = memoryFiles((scope) => (scope.includes('slow') ? mayWrite : undefined))
+  const items = new KeptItems(files)
   const begun = response('one', 'in_progress')
   t.ok(await items.begin('own', begun, new AbortController(), new SimulatedClock()))
   const slow = items.put('own', response('slow', 'completed'))
@@ -38,3 +50,21 @@ t.test('what was removed before its answer is written is not kept', async (t) =>
   await t.rejects(items.response('own', 'one'), { code: 'not_found' })
   t.same([...written.keys()], ['["own","slow"]'])
 })
+
+t.test(
+  'who looks often at what another server computes does not watch it more often',
+  async (t) => {
+    const { files, reads } = memoryFiles()
+    const clock = new SimulatedClock()
+    const [one, other] = [new KeptItems(files), new KeptItems(files)]
+    t.ok(await one.begin('own', response('one', 'in_progress'), new AbortController(), clock))
+    const looks = Array.from({ length: 50 }, async (_, index) => {
+      await pause(clock, 100 * index)
+      const found = await other.response('own', 'one')
+      return await other.begin('own', found, new AbortController(), clock)
+    })
+    const taken = await drive(clock, Promise.all(looks))
+    t.notOk(taken.includes(true), 'it stays with the one that shows life')
+    t.ok(reads() < 80, `${reads()} reads, 50 of them to look`)
+  },
+)
