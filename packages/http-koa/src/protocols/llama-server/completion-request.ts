@@ -8,7 +8,11 @@ import {
   slotField,
 } from '../../fields/generation-fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
-import { type ProtocolDefaults, requestFor } from '../../request/build-request.js'
+import {
+  buildRequest,
+  type ProtocolDefaults,
+  withModelDefaults,
+} from '../../request/build-request.js'
 import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
 import { repeatRequest } from '../../request/generation.js'
 import { logitBiasField } from '../../request/logit-bias.js'
@@ -91,9 +95,8 @@ export async function toCompletionRequests(
   }
   const prompts = await readPrompts(client, fields.prompt)
   const times = fields.n_cmpl ?? fields.n ?? 1
-  return prompts.flatMap((prompt) =>
-    repeatRequest(requestFor(client, prompt, settings, defaults), times),
-  )
+  const own = withModelDefaults(client, defaults)
+  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, own), times))
 }
 
 /** Most tokens of an answer; with 0 the prompt alone is computed. */

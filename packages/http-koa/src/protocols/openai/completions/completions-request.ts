@@ -2,7 +2,11 @@ import type { EngineClient, GenerateRequest, Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { boolean, integer } from '../../../fields/fields.js'
 import { mixedPrompts, readPrompts } from '../../../fields/mixed-prompts.js'
-import { type ProtocolDefaults, requestFor } from '../../../request/build-request.js'
+import {
+  buildRequest,
+  type ProtocolDefaults,
+  withModelDefaults,
+} from '../../../request/build-request.js'
 import { onlyConstraint } from '../../../request/constraint.js'
 import { repeatRequest } from '../../../request/generation.js'
 import { gapPrompt } from '../../../request/prompt-text.js'
@@ -52,9 +56,8 @@ export async function toCompletionRequests(
   if (prompts.length * times > 128) {
     throw expectedField(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
   }
-  return prompts.flatMap((prompt) =>
-    repeatRequest(requestFor(client, prompt, settings, defaults), times),
-  )
+  const own = withModelDefaults(client, defaults)
+  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, own), times))
 }
 
 /** Whether the log probabilities of the prompt are wanted, too. */
