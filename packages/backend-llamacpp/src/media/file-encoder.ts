@@ -93,8 +93,10 @@ export class FileEncoder implements MediaEncoder {
     { type, data, detail: asked }: MediaFile,
     scope: string | undefined,
   ): Promise<EncodedMedia | EncodeJob> {
-    const why = `this model's projector is for ${this.types.join()}, not ${type}`
-    if (!this.types.includes(type)) throw new CllmError('unsupported', why)
+    if (!this.types.includes(type)) {
+      const why = `this model's projector is for ${this.types.join()}, not ${type}`
+      throw new CllmError('unsupported', why)
+    }
     const detail = type === 'image' ? asked : undefined
     const file = new Uint8Array(Buffer.from(data, 'base64'))
     const content = createHash('sha256').update(file).digest()

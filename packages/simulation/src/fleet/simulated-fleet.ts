@@ -78,9 +78,18 @@ export class SimulatedFleet implements RequestService {
   /** Requests come to the fronts in turns. */
   submit(id: string, tokens: readonly number[], request: SimulatedTask): void {
     const front = this.#fronts[this.#turn++ % this.#fronts.length]!
-    const arrival = this.parts.clock.now()
-    const idle = { firstTokenMs: undefined, isAccepted: false, machine: undefined, moves: 0 }
-    const placed: Placed = { id, tokens, request, front, arrival, answer: [], ...idle }
+    const placed: Placed = {
+      id,
+      tokens,
+      request,
+      front,
+      arrival: this.parts.clock.now(),
+      answer: [],
+      firstTokenMs: undefined,
+      isAccepted: false,
+      machine: undefined,
+      moves: 0,
+    }
     this.#open.set(id, placed)
     this.#place(placed)
   }

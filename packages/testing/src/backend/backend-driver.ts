@@ -223,7 +223,6 @@ export class BackendDriver {
   }
 }
 
-/** Throws an `AssertionError` for what is not a token of the backend's model. */
 /** The next tokens of a sequence, at most `share`; with the last of them, the next one is drawn. */
 function itemOf(
   { slot, tokens, sampler }: Required<Pick<BatchItem, 'slot' | 'tokens' | 'sampler'>>,
@@ -236,6 +235,7 @@ function itemOf(
   return { slot, position, tokens: part, outputs, sampler }
 }
 
+/** Throws an `AssertionError` for what is not a token of the backend's model. */
 function assertInVocabulary({ tokenizer }: Backend, token: TokenId): void {
   const isToken = Number.isInteger(token) && token >= 0 && token < tokenizer.vocabularySize
   assert(isToken, `token ${token} is outside the vocabulary of ${tokenizer.vocabularySize}`)

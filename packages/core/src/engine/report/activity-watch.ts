@@ -130,8 +130,14 @@ export class ActivityWatch implements EngineObserver {
     const { id, tenant, origin: cache } = sequence
     this.#tellFirstToken(sequence)
     this.#toldFirstToken.delete(id)
-    const { queueMs } = timings
-    this.#frame.addEnd({ id, tenant, state, ...usage, ...defined({ cache }), queueMs })
+    this.#frame.addEnd({
+      id,
+      tenant,
+      state,
+      ...usage,
+      ...defined({ cache }),
+      queueMs: timings.queueMs,
+    })
   }
 
   #start(now: number): void {
@@ -198,20 +204,37 @@ export class ActivityWatch implements EngineObserver {
 
   #queue(now: number): WaitingActivity[] {
     const queue: WaitingActivity[] = []
-    const slotIn = (): number => this.predictor.waitMs(queue.length, now)
     for (const sequence of this.waiting.all()) {
       if (queue.length >= mostWaiting) break
       const { id, tenant, priority, state, arrival, promptTokens, forecast } = sequence
-      const about = { id, tenant, priority, state, arrival, promptTokens }
-      const forecasts = { ...defined({ predictedMs: forecast?.firstTokenMs }), slotInMs: slotIn() }
-      queue.push({ ...about, ...forecasts, reasons: this.tracker.reasonsOf(id, now) })
+      queue.push({
+        id,
+        tenant,
+        priority,
+        state,
+        arrival,
+        promptTokens,
+        ...defined({ predictedMs: forecast?.firstTokenMs }),
+        slotInMs: this.predictor.waitMs(queue.length, now),
+        reasons: this.tracker.reasonsOf(id, now),
+      })
     }
     const encodeMs = this.lane.waitMs()
     for (const owner of this.lane.requests()) {
       if (queue.length >= mostWaiting) break
       const { id, tenant, priority, arrival } = owner
-      const about = { id, tenant, priority, arrival, state: 'encoding', promptTokens: 0 } as const
-      queue.push({ ...about, slotInMs: encodeMs + slotIn(), reasons: this.lane.waited(owner) })
+      const slotInMs = encodeMs + this.predictor.waitMs(queue.length, now)
+      const reasons = this.lane.waited(owner)
+      queue.push({
+        id,
+        tenant,
+        priority,
+        arrival,
+        state: 'encoding',
+        promptTokens: 0,
+        slotInMs,
+        reasons,
+      })
     }
     return queue
   }

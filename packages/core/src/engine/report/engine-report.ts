@@ -78,13 +78,23 @@ function reportOfEncoding(
   now: number,
 ): RequestReport {
   const queueMs = now - arrival
-  const about = { id, state: 'encoding', arrival, priority, tenant } as const
-  const nothing = { preemptions: 0, prefillChunks: 0, prefillMs: 0, decodeMs: 0 }
   return {
-    ...about,
+    id,
+    state: 'encoding',
+    arrival,
+    priority,
+    tenant,
     ...defined({ session }),
     usage: { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 },
-    timings: { queueMs, firstTokenMs: queueMs, totalMs: queueMs, ...nothing },
+    timings: {
+      queueMs,
+      firstTokenMs: queueMs,
+      totalMs: queueMs,
+      preemptions: 0,
+      prefillChunks: 0,
+      prefillMs: 0,
+      decodeMs: 0,
+    },
     timeline: [{ type: 'waited', atMs: since - arrival, untilMs: queueMs, reasons }],
   }
 }
