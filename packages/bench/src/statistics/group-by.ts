@@ -1,4 +1,5 @@
 import { entryOf } from '@cllm/core'
+
 /** What has the same key, in the order of the keys' first appearance. */
 export function groupBy<Item, Key>(
   items: readonly Item[],

@@ -1,6 +1,6 @@
-import { attempt } from '@cllm/core'
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { attempt } from '@cllm/core'
 
 const cgroup = '/sys/fs/cgroup'
 

@@ -1,6 +1,6 @@
-import { attempt } from '@cllm/core'
 import { readdirSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { attempt } from '@cllm/core'
 
 /** The name of a projector that is fetched with a model's file. */
 export const projectorName = (model: string): string => `mmproj-${basename(model)}`

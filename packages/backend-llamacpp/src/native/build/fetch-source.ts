@@ -1,7 +1,7 @@
-import { attempt } from '@cllm/core'
 import { existsSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
+import { attempt } from '@cllm/core'
 import { nodeLlamaCppVersion } from '../versions.js'
 import { buildFailure, type ProgramOptions, reasonIn, type RunProgram } from './cmake-project.js'
 

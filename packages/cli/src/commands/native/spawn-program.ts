@@ -1,8 +1,8 @@
-import { attempt } from '@cllm/core'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { constants, setPriority } from 'node:os'
 import { createInterface } from 'node:readline'
+import { attempt } from '@cllm/core'
 import type { ProgramResult, RunProgram } from '@cllm/backend-llamacpp/native-build'
 import { killAtExit } from '../../process/kill-at-exit.js'
 

@@ -1,6 +1,6 @@
-import { attempt } from '@cllm/core'
 import { rmdirSync, statSync } from 'node:fs'
 import { mkdir, rename, rmdir, stat, utimes } from 'node:fs/promises'
+import { attempt } from '@cllm/core'
 
 /** The lifetime of a lock, and the callback for its loss. */
 export interface FileLockOptions {

@@ -1,5 +1,5 @@
-import { entryOf } from '../../defined.js'
 import { inject, injectable } from 'tsyringe'
+import { entryOf } from '../../defined.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
 import { EngineObservers } from '../report/engine-observers.js'

@@ -1,5 +1,5 @@
-import { entryOf } from '../../defined.js'
 import { inject, injectable } from 'tsyringe'
+import { entryOf } from '../../defined.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { PartingStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { PromptParting } from '../../contracts/engine/request-report.js'
