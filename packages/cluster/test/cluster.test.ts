@@ -272,14 +272,10 @@ t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => 
   await t.test('a text is the same for all, and outlives the server', async (t) => {
     const [one, other] = buses.map((bus) => new SharedText(bus, 'keys')) as [SharedText, SharedText]
     const seen: (string | null)[] = []
-    let tell: () => void = () => {}
     const seenWith = async (length: number) => {
-      while (seen.at(-1)?.length !== length) await new Promise<void>((resolve) => (tell = resolve))
+      while (seen.at(-1)?.length !== length) await new Promise(setImmediate)
     }
-    const close = await other.watch(systemClock, silentLogger, (text) => {
-      seen.push(text)
-      tell()
-    })
+    const close = await other.watch(systemClock, silentLogger, (text) => void seen.push(text))
     await one.update((text) => `${text ?? ''}a`)
     await seenWith(1)
     await Promise.all(['b', 'c'].map(async (letter) => await one.update((text) => text + letter)))
@@ -292,12 +288,21 @@ t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => 
     while ((await one.read().catch(() => null)) === null) await new Promise(setImmediate)
     t.equal(await one.read(), seen.at(-1), 'it is written again')
 
-    const older = ['cllm:keys', 'cllm:keys:version'] as const
-    const was = [await ask(server, 'GET', older[0]), await ask(server, 'GET', older[1])] as const
-    await one.update(() => 'newer')
+    const [key, version] = ['cllm:keys', 'cllm:keys:version'] as const
+    const was = await ask(server, 'GET', key)
+    const [, bus] = buses as [RedisBus, RedisBus]
+    const command = bus.command.bind(bus)
+    bus.command = async (...words) => {
+      const answer = await command(...words)
+      // Right behind the read of a version.
+      if (answer === '3-9') await one.update(() => 'newer')
+      return answer
+    }
+    await ask(server, 'SET', version, '3-9')
     await seenWith(5)
+    bus.command = command
     // As a replica has it that lagged behind.
-    await ask(server, 'MSET', older[0], was[0], older[1], was[1])
+    await ask(server, 'MSET', key, was, version, '3-9')
     while ((await one.read()) !== 'newer') await new Promise(setImmediate)
     t.equal(seen.at(-1), 'newer', 'what was revoked stays so')
     await one.update(() => 'latest')

@@ -1,4 +1,4 @@
-import { CllmError, type Clock, type Logger } from '@cllm/core'
+import { CllmError, type Clock, type Logger, pause } from '@cllm/core'
 import type { RedisBus } from '../bus/redis-bus.js'
 
 /** Milliseconds between two looks at the version. */
@@ -10,9 +10,6 @@ const mostTries = 20
 export class SharedText {
   readonly #key: string
   readonly #versionKey: string
-  #version: string | null = null
-  #text: string | null = null
-  #cancel: () => void = () => {}
 
   constructor(
     private readonly bus: RedisBus,
@@ -28,7 +25,7 @@ export class SharedText {
    * @throws `cluster_unavailable`
    */
   async read(): Promise<string | null> {
-    return await this.#get(this.#key)
+    return (await this.bus.command('GET', this.#key)) as string | null
   }
 
   /**
@@ -60,51 +57,37 @@ export class SharedText {
     logger: Logger,
     onText: (text: string | null) => void,
   ): Promise<() => void> {
-    let isClosed = false
+    const closing = new AbortController()
+    let [known, own] = await this.#both()
+    onText(own)
     const look = async (): Promise<void> => {
-      const [known, own] = [this.#version, this.#text]
-      const version = await this.#get(this.#versionKey)
-      if (version === null && own !== null) return await this.#restore(null, own)
-      if (version === known) return
-      // Read behind its version, so that a change in between is seen next time.
-      const text = await this.read()
+      if ((await this.bus.command('GET', this.#versionKey)) === known) return
+      const [version, text] = await this.#both()
       if (own !== null && countOf(version) < countOf(known)) {
-        // A server that lagged behind the one before: what was revoked since must not be valid again.
+        // A server that lagged behind the one before, or is empty: what was revoked since must not be valid again.
         logger.warn({}, 'the cluster has older keys than this front: they are written again')
-        return await this.#restore(text, own)
+        return void (await this.#replace(text, own, countOf(known) - 1))
       }
-      this.#version = version
-      this.#text = text
-      if (!isClosed) onText(text)
+      known = version
+      own = text
+      if (!closing.signal.aborted) onText(text)
     }
-    this.#text = await this.read()
-    onText(this.#text)
-    await look()
-    const again = (): void => {
-      this.#cancel = clock.at(clock.now() + watchMs, () => {
-        look()
-          .catch((error: unknown) => logger.debug({ err: error }, 'the shared keys are unknown'))
-          .finally(() => {
-            if (!isClosed) again()
-          })
-      })
+    const watch = async (): Promise<void> => {
+      while (!closing.signal.aborted) {
+        const fail = (error: unknown) => logger.debug({ err: error }, 'the shared keys are unknown')
+        await look().catch(fail)
+        await pause(clock, watchMs, closing.signal)
+      }
     }
-    again()
-    return () => {
-      isClosed = true
-      this.#cancel()
-    }
-  }
-
-  /** Writes it again as the version that is known, so that who knows a later one does the same with that. */
-  async #restore(before: string | null, text: string): Promise<void> {
-    await this.#replace(before, text, countOf(this.#version) - 1)
+    void watch()
+    return () => closing.abort()
   }
 
   /**
    * Whether it still was `before` and is `after` now.
    *
-   * @param least how often it was changed at least
+   * @param least how often it was changed at least: one less than a version that is written again, so that who
+   *   knows a later one does the same with that
    */
   async #replace(before: string | null, after: string, least = 0): Promise<boolean> {
     const script = `if (redis.call('get', KEYS[1]) or '') ~= ARGV[1] then return 0 end
@@ -118,8 +101,10 @@ return 1`
     return (await this.bus.command('EVAL', ...words)) === 1
   }
 
-  async #get(key: string): Promise<string | null> {
-    return (await this.bus.command('GET', key)) as string | null
+  /** The version and the text, of one time: one that was taken for another's would be kept as that. */
+  async #both(): Promise<[version: string | null, text: string | null]> {
+    const both = await this.bus.command('MGET', this.#versionKey, this.#key)
+    return both as [string | null, string | null]
   }
 }
 
