@@ -17,6 +17,7 @@ import {
   type SlotId,
   type ProgramReport,
   type TenantService,
+  type PolicySetting,
   type SchedulerInfo,
   type ChatMessage,
   type ChatRenderOptions,
@@ -177,9 +178,10 @@ export class EngineControl implements EngineCalls {
   async setScheduler(
     policy: string,
     options: Readonly<Record<string, unknown>> = {},
-  ): Promise<SchedulerInfo> {
-    this.engine.setPolicy(this.registry.createPolicy(policy, options))
-    return await this.getScheduler()
+  ): Promise<PolicySetting> {
+    const made = this.registry.createPolicy(policy, options)
+    this.engine.setPolicy(made)
+    return { policy: made.name, options: made.options ?? {} }
   }
 
   /** Passes on what other engines did for tenants. */

@@ -10,7 +10,7 @@ import type { PromptLogprobs, TokenLogprobs } from './logprobs.js'
 import type { FinishReason, Forecast, PromptProgress, Timings, Usage } from './usage.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
-import type { SchedulerInfo, TenantService } from '../scheduling/scheduler-policy.js'
+import type { PolicySetting, SchedulerInfo, TenantService } from '../scheduling/scheduler-policy.js'
 import type { ProgramReport } from '../scheduling/programs.js'
 import type {
   ChatMessage,
@@ -187,7 +187,7 @@ export interface EngineCalls {
   /** The active policy and the available ones. */
   getScheduler(): Promise<SchedulerInfo>
   /** Swaps the policy, losing no request. Throws `invalid_policy` with the list of valid names. */
-  setScheduler(policy: string, options?: Readonly<Record<string, unknown>>): Promise<SchedulerInfo>
+  setScheduler(policy: string, options?: Readonly<Record<string, unknown>>): Promise<PolicySetting>
   /** Tells the policy what other engines of the model did for tenants, so that it can be fair over all. */
   noteService(services: readonly TenantService[]): Promise<void>
   /** Takes no new requests and resolves when the last is done. */

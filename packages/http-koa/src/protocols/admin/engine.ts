@@ -3,6 +3,7 @@ import {
   defined,
   type EngineClient,
   type EngineDirectory,
+  type PolicySetting,
   type SchedulerInfo,
 } from '@cllm/core'
 import { z } from 'zod'
@@ -45,17 +46,18 @@ export async function putScheduler(call: Call<z.output<typeof schedulerSchema>, 
   const { client: engine } = call.open(call.query.model)
   const info = await engine.setScheduler(policy, options)
   call.logger.info({ policy, options: info.options }, 'the policy was swapped')
-  const { data } = await answer(engine, info, call.engines)
-  return { success: true, data: { ...data, available: undefined } }
+  return await answer(engine, info, call.engines)
 }
 
-async function answer(engine: EngineClient, info: SchedulerInfo, directory: EngineDirectory) {
+type Info = PolicySetting & Partial<SchedulerInfo>
+
+async function answer(engine: EngineClient, info: Info, directory: EngineDirectory) {
   const { policyFaults } = await engine.statistics()
   return { success: true, data: describe(info, policyFaults, directory) }
 }
 
 const describe = (
-  { policy, options, fallback, available }: SchedulerInfo,
+  { policy, options, fallback, available }: Info,
   policyFaults: number,
   { loading }: EngineDirectory,
 ) => ({
