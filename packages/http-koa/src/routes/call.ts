@@ -39,7 +39,7 @@ export interface Call<Fields = unknown, Query = unknown> extends Services {
   readonly params: Readonly<Record<string, string>>
   /** The path as the client wrote it. */
   readonly path: string
-  /** The request's id, which its answer and its lines in the log have; undefined in batches. */
+  /** The id of its answer and of its lines in the log, or its own beside another request of that id; undefined in batches. */
   readonly id: string | undefined
   /** The name of the API key that asks. */
   readonly keyName: string | undefined

@@ -25,7 +25,7 @@ export interface TransportServices extends Services {
 
 /** The `ctx.state` of every request. */
 export interface KoaState extends CountedBody {
-  /** The request's id, which its answer and its lines in the log have. */
+  /** The id of its answer and of its lines in the log, unless another request under way has that one. */
   id: string
   transport: TransportServices
   /** What is served at its path. */

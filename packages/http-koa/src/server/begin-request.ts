@@ -22,7 +22,7 @@ interface Figures {
   finish?: string
 }
 
-/** The requests whose answers are not over, by their ids, which the engine's requests have from them. */
+/** The requests whose answers are not over, by the ids that the engine's requests have from them. */
 export type OpenRequests = Map<string, { readonly began: number; readonly figures: Figures }>
 
 /** Notes what requests generate. Of several answers to one request it notes nothing: there is no one figure. */
@@ -85,19 +85,20 @@ export function beginRequest(
     const id = /^[\w.:-]{1,128}$/.test(given) ? given : requestId(random)
     ctx.set('X-Request-Id', id)
     if (ctx.get('anthropic-version') !== '') ctx.set('request-id', id)
-    state.id = id
+    // Proxies give several requests one id: in the engine each has its own.
+    state.id = open.has(id) ? requestId(random) : id
     state.match = table.match(ctx.method, ctx.path)
     state.transport = { ...services, logger: ofRequest(services.logger, id) }
     state.left = new AbortController()
     state.bodyBytes = 0
     const began = clock.now()
     const figures: Figures = {}
-    open.set(id, { began, figures })
+    open.set(state.id, { began, figures })
     connections.begin(req.socket, res)
     res.once('close', () => {
       connections.end(req.socket, res)
       bodies.release(state.bodyBytes)
-      open.delete(id)
+      open.delete(state.id)
       const level = state.match.routes[0]?.route.isQuiet === true ? 'debug' : 'info'
       const { method, path } = ctx
       const fields = {

@@ -97,6 +97,14 @@ testEach('every API tells of a request under the X-Request-Id of its answer', as
   for (const { id, status, text } of await Promise.all(both)) {
     t.match({ id, status }, { id: 'of-a-proxy', status: 200 }, text)
   }
+  const lines = () => server.log.filter(({ fields }) => fields['requestId'] === 'of-a-proxy')
+  await until(() => lines().length === both.length)
+  const generated = lines().map(({ fields }) => Number(fields['generatedTokens'] ?? 0))
+  t.same(
+    generated.toSorted((one, other) => one - other),
+    [0, 3, 3, 3, 3, 3, 3, 3],
+    'each its own; several answers have none',
+  )
 })
 
 testEach('a full queue and a long wait are refused with a time to retry', async (t) => {
