@@ -35,7 +35,7 @@ export interface Kept<Kind = ResponseObject | ConversationObject> {
   readonly items: readonly KeptItem[]
   /** The fields of what asks for it, while it is computed in the background: whoever finds it unfinished goes on. */
   readonly fields?: object
-  /** The server that computes it, and sets the time of its file meanwhile; undefined: none does. */
+  /** The server that computes it, and sets the time of its file meanwhile, until it has kept its end; undefined: none does. */
   readonly by?: string | undefined
 }
 
@@ -81,13 +81,18 @@ export class KeptItems {
 
   /**
    * Keeps the answer of a response that was computed, unless it was removed, cancelled or taken over
-   * meanwhile; resolves with whether it is written. It is computed still until then.
+   * meanwhile: of one that was cancelled elsewhere, what there is of its answer. Resolves with whether it is
+   * written as it is given. It is computed still until then.
    */
   async finish(owner: string, kept: Kept<ResponseObject>): Promise<boolean> {
     const scope = scopeOf(owner, kept.object.id)
-    const isWritten = await this.#replace(scope, ({ by }) => by === this.#self && kept)
+    let end = kept
+    const isWritten = await this.#replace(scope, (found) => {
+      if (!isOpen(found)) end = { ...kept, object: { ...kept.object, status: 'cancelled' } }
+      return found.by === this.#self && end
+    })
     this.#end(scope)
-    return isWritten
+    return isWritten && end.object.status === kept.object.status
   }
 
   /** With `fields` where it is to be computed and is not, unless another server still is. @throws `not_found` */
@@ -188,16 +193,21 @@ export class KeptItems {
     this.#end(scope)
   }
 
-  /** Ends a response that is computed: here, which is waited for, or where its next beat finds it ended. */
-  async cancel(owner: string, id: string): Promise<void> {
+  /** Ends a response that is computed, and waits until its server has kept what there is of it, unless that is gone. */
+  async cancel(owner: string, id: string, clock: Clock): Promise<void> {
     const scope = scopeOf(owner, id)
     const running = this.#running.get(scope)
     running?.ending.abort(ended)
     await running?.finished
     await this.#replace(scope, (found) => {
-      const { object, items } = found as Found<ResponseObject>
-      return isOpen(found) && { object: { ...object, status: 'cancelled' }, items }
+      const { object, items, by } = found as Found<ResponseObject>
+      return isOpen(found) && { object: { ...object, status: 'cancelled' }, items, by }
     })
+    // Its next beat finds it cancelled.
+    const until = clock.now() + 2 * beatMs
+    while (clock.now() < until && (await this.#read(scope))?.by !== undefined) {
+      await pause(clock, beatMs / 10)
+    }
   }
 
   /** Shows that a response is computed here, and ends it where its file says otherwise. */
@@ -205,8 +215,9 @@ export class KeptItems {
     while (this.#running.get(scope)?.ending === ending) {
       try {
         const found = await this.#read(scope)
-        if (found?.by === this.#self) await this.files.touch(found.file)
-        else ending.abort(found?.by === undefined ? ended : taken)
+        const isOver = found === undefined || !isOpen(found)
+        if (isOver || found.by !== this.#self) ending.abort(isOver ? ended : taken)
+        else await this.files.touch(found.file)
       } catch {
         // A file system that fails says nothing of it.
       }

@@ -192,6 +192,6 @@ async function cancel(call: Call, { kept }: KeptContext): Promise<Answer> {
   if (response.background !== true) {
     throw new CllmError('invalid_request', 'Only responses in the background can be cancelled')
   }
-  await kept.cancel(owner, id)
+  await kept.cancel(owner, id, call.clock)
   return (await kept.response(owner, id)).object
 }

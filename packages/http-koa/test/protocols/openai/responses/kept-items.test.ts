@@ -1,6 +1,7 @@
 import { pause, SimulatedClock, type SharedStateFiles, type StateFile } from '@cllm/core'
 import { drive } from '@cllm/testing'
 import t from 'tap'
+import { until } from '../../../serve.js'
 import { KeptItems } from '../../../../src/protocols/openai/responses/kept-items.js'
 
 /** Files in memory, whose time is how often one was touched; `write` waits for what it is given before. */
@@ -49,6 +50,20 @@ t.test('what was removed before its answer is written is not kept', async (t) =>
   t.equal(await finishing, false)
   await t.rejects(items.response('own', 'one'), { code: 'not_found' })
   t.same([...written.keys()], ['["own","slow"]'])
+})
+
+t.test('an answer that ends after it was cancelled elsewhere is kept as cancelled', async (t) => {
+  const { files } = memoryFiles()
+  const clock = new SimulatedClock()
+  const [one, other] = [new KeptItems(files), new KeptItems(files)]
+  await one.begin('own', response('one', 'in_progress'), new AbortController(), clock)
+  const cancelling = other.cancel('own', 'one', clock)
+  await until(async () => (await other.response('own', 'one')).object.status === 'cancelled')
+  const { object } = response('one', 'completed')
+  const output = [{ id: 'a', type: 'message' }]
+  t.notOk(await one.finish('own', { object: { ...object, output }, items: [] }))
+  await drive(clock, cancelling)
+  t.match((await other.response('own', 'one')).object, { status: 'cancelled', output })
 })
 
 t.test(

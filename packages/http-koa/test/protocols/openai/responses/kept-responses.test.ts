@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import type { Clock, SharedStateFiles, SimulatedClock } from '@cllm/core'
 import { overriding, StateFolder, type StateFolderOptions } from '@cllm/host'
 import { hashKey, keyRing, openAiProtocol } from '@cllm/http-koa'
-import { FakeTokenizer, scriptAnswers } from '@cllm/testing'
+import { drive, FakeTokenizer, scriptAnswers } from '@cllm/testing'
 import t, { type Test } from 'tap'
 import { serve, until } from '../../../serve.js'
 
@@ -61,12 +61,7 @@ async function start(t: Test, { keys, stepMs, defaults, beforeWrite, ...more }: 
     backend: { script, contextSize: 1024, ...(stepMs && { stepMs: () => stepMs }) },
     ...(keys && { transport: { security: { keys: ring } } }),
   })
-  t.teardown(async () => {
-    let isClosed = false
-    const closing = server.close().then(() => (isClosed = true))
-    await compute(server.clock, () => isClosed)
-    await closing
-  })
+  t.teardown(async () => await drive(server.clock, server.close()))
   const ask = async (method: string, at: string, body?: object, key?: string) => {
     const response = await fetch(server.url + at, {
       method,
@@ -85,7 +80,9 @@ async function start(t: Test, { keys, stepMs, defaults, beforeWrite, ...more }: 
 
 type Started = Awaited<ReturnType<typeof start>>
 
-const said = (text: string) => [{ type: 'message', content: [{ type: 'output_text', text }] }]
+const said = (text: string | RegExp) => [
+  { type: 'message', content: [{ type: 'output_text', text }] },
+]
 const unknown = { status: 404, json: { error: { code: 'not_found' } } }
 
 t.test('a response is kept, gone on with, and forgotten', async (t) => {
@@ -141,10 +138,8 @@ t.test('a response is in its file before a client is told of its end', async (t)
   await (await post(path, { input: 'one', stream: true })).text()
   await told()
   const background = await make({ input: 'one', background: true })
-  await until(async () => {
-    const { json } = await ask('GET', `${path}/${background.id}`)
-    return json['status'] === 'completed'
-  })
+  const at = `${path}/${background.id}`
+  await until(async () => (await ask('GET', at)).json['status'] === 'completed')
   await told()
   const { json } = await ask('POST', '/v1/conversations', {})
   t.match(await make({ input: 'one', conversation: json['id'] }), { store: true })
@@ -227,10 +222,7 @@ t.test('a response is computed in the background, polled and read again', async 
   t.match(late, [{ type: 'response.completed', response: { id: begun.id } }])
   t.match(await ask('POST', `${at}/cancel`), { json: { status: 'completed' } }, 'it has ended')
   const second = make({ input: 'two', previous_response_id: begun.id })
-  let isDone = false
-  void second.then(() => (isDone = true))
-  await compute(time, () => isDone)
-  t.match(await second, { output: said('second') })
+  t.match(await drive(time, second), { output: said('second') })
 })
 
 t.test('a stream in the background goes on without its client', async (t) => {
@@ -242,11 +234,9 @@ t.test('a stream in the background goes on without its client', async (t) => {
   const { value = '' } = await reader.read()
   const [id] = /resp_\w+/.exec(value)!
   leaving.abort()
-  await compute(
-    time,
-    async () => (await ask('GET', `${path}/${id}`)).json['status'] !== 'in_progress',
-  )
-  t.match((await ask('GET', `${path}/${id}`)).json, { status: 'completed', output: said('first') })
+  const at = `${path}/${id}`
+  await compute(time, async () => (await ask('GET', at)).json['status'] !== 'in_progress')
+  t.match((await ask('GET', at)).json, { status: 'completed', output: said('first') })
 })
 
 t.test('what is computed in the background is cancelled or removed', async (t) => {
@@ -280,9 +270,8 @@ t.test('a server computes what another one computed in the background at its end
   const [lost, other, stopped] = [await make({ metadata: { a: 'b' } }), await make(), await make()]
   const broken = await make({ conversation: conversation['id'], random_seed: 7 })
   t.equal(seeds.at(-1), 7, 'the seed that was asked for')
-  let isClosed = false
-  void before.client.close().then(() => (isClosed = true))
-  await compute(before.time, () => isClosed && left === 4)
+  await drive(before.time, before.client.close())
+  await until(() => left === 4)
 
   const defaults = { maxTokens: 1 }
   const { ask, get, client } = await start(t, { folder: before.folder, defaults })
@@ -333,10 +322,7 @@ t.test(
     t.same(await of(newer), await of(older))
     t.match(await requests(newer), { done: 0, cancelled: 0 })
     const response = { status: 'completed', output: said('first') }
-    let events: Json[] | undefined
-    void reading.then(eventsOf).then((all) => (events = all))
-    await pass(() => events !== undefined)
-    t.match(events, [
+    t.match(await drive(newer.time, reading.then(eventsOf)), [
       { type: 'response.in_progress', sequence_number: 1, response: { output: [] } },
       { type: 'response.completed', sequence_number: 2, response },
     ])
@@ -354,17 +340,16 @@ t.test('what another server computes is cancelled or removed', async (t) => {
   for (const way of ['cancelled', 'removed']) {
     const { older, newer, at, pass, of, requests } = await startTwo(t)
     const events = older.get(`${at}?stream=true`).then(eventsOf)
-    if (way === 'cancelled') {
-      const answer = await newer.ask('POST', `${at}/cancel`)
-      t.match(answer, { status: 200, json: { status: 'cancelled' } })
-    } else t.match(await newer.ask('DELETE', at), { status: 200 })
+    await pass(() => older.time.now() > 9000)
+    const isCancel = way === 'cancelled'
+    const asked = isCancel ? newer.ask('POST', `${at}/cancel`) : newer.ask('DELETE', at)
     await pass(async () => (await requests(older)).cancelled === 1, [older])
-    t.match((await events).at(-1), { type: 'response.incomplete' })
-    for (const server of [older, newer]) {
-      const { status, error } = (await of(server)) as { status?: string; error?: object }
-      if (way === 'cancelled') t.equal(status, 'cancelled')
-      else t.match(error, { code: 'not_found' })
-    }
+    const response = { status: 'cancelled', store: true, output: said(/^f/) }
+    t.match((await events).at(-1), { type: 'response.incomplete', ...(isCancel && { response }) })
+    const expected = isCancel ? response : { error: { code: 'not_found' } }
+    for (const server of [older, newer]) t.match(await of(server), expected)
+    const { json } = await drive(newer.time, asked)
+    t.match(json, isCancel ? response : { deleted: true })
     t.match(await requests(newer), { done: 0, cancelled: 0 })
   }
 })
