@@ -1,12 +1,12 @@
 import { CllmError, defined } from '@cllm/core'
-import type { ApiKey, KeyRole, KeyStore } from '@cllm/http-koa'
+import { type ApiKey, keyRoles, type KeyStore } from '@cllm/http-koa'
 import { textTable } from '../process/text-table.js'
 import { readKeyFile, updateKeyFile } from '../keys/key-file.js'
 import { keyStore } from '../keys/key-store.js'
 import { type CommandIo, tell } from './command-io.js'
 import { defineCommand } from './flags/define-command.js'
 import { one, toggle, type Values, wrong } from './flags/flags.js'
-import { integer, orNone } from './flags/values.js'
+import { integer, orNone, word } from './flags/values.js'
 import { configFrom } from './model/models-folder.js'
 
 const fileFlags = {
@@ -18,7 +18,12 @@ const fileFlags = {
 
 const addFlags = {
   tenant: one('NAME', "Tenant of the key's requests (default: the name of the key)"),
-  role: one('ROLE', 'user generates, admin also changes the server (default user)', roleOf),
+  role: one(
+    'ROLE',
+    'user generates, metrics only scrapes, admin does all',
+    word(...keyRoles),
+    'user',
+  ),
   'requests-per-minute': one('COUNT', "Limit for this key, instead of the server's", integer(1)),
   'tokens-per-minute': one('TOKENS', "Limit for this key, instead of the server's", integer(1)),
   'tokens-per-month': one('TOKENS', 'Monthly limit (UTC), on servers with --usage', integer(1)),
@@ -33,7 +38,7 @@ Creates an API key, writes its hash to the key file and prints the key, which ca
 A running server with this file accepts the key within a second.`,
   flags: addFlags,
   async run({ flags, words: [name = ''] }, io) {
-    const { tenant = name, role = 'user' } = flags
+    const { tenant = name, role } = flags
     await withKeys(flags, io, async (store, where) => {
       io.stdout.write(`${await store.add({ name, tenant, role, ...limitsIn(flags) })}\n`)
       io.stderr.write(`added to ${where}; the key cannot be shown again\n`)
@@ -129,11 +134,6 @@ async function withKeys<T>(
       ? wrong(error.message)
       : error
   }
-}
-
-function roleOf(role: string): KeyRole {
-  if (role === 'user' || role === 'admin') return role
-  throw new Error('expected user or admin')
 }
 
 function table(keys: readonly Omit<ApiKey, 'hash'>[]): string {

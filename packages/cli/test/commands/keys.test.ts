@@ -194,7 +194,7 @@ t.test('a place where no file can be is told', async (t) => {
 t.test('wrong flags', async (t) => {
   const file = join(t.testdir(), 'keys.json')
   for (const [argv, message] of [
-    [['add', 'x', '--role', 'boss', '--api-keys', file], /user or admin/],
+    [['add', 'x', '--role', 'boss', '--api-keys', file], /user, metrics or admin/],
     [['add', 'x', '--tokens-per-minute', '0', '--api-keys', file], /whole number from 1/],
     [['add', '--api-keys', file], /<name> is missing/],
     [['add', 'x'], /--api-keys FILE/],

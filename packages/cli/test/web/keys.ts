@@ -56,7 +56,7 @@ export async function keepsChat(
   await form.waitFor({ state: 'detached' })
   await withSettings(page, async () => await page.getByLabel('Max tokens').fill('9'))
   await page.getByRole('link', { name: 'Scheduler' }).click()
-  await form.getByText(/needs the key of an admin/).waitFor()
+  await form.getByText(/needs a key with the role admin/).waitFor()
   await later()
   await ask()
   await answered.waitFor()

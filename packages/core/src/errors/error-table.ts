@@ -26,7 +26,7 @@ export const errorTable = {
   head_too_large: entry(431, 'The request headers are larger than the server accepts.'),
   request_timeout: entry(408, 'The request took too long to arrive.'),
   unauthenticated: entry(401, 'The API key is missing or invalid.'),
-  forbidden: entry(403, 'The API key does not allow this; an admin key is required.'),
+  forbidden: entry(403, 'The role of the API key does not allow this.'),
   origin_not_allowed: entry(
     403,
     'The request came from a web page of an origin that `--cors-origins` does not allow, or over the ' +

@@ -125,7 +125,7 @@ function likely({ method, path, access, body, query }: BoundRoute): ErrorCode[] 
     [body !== undefined || query !== undefined, 'invalid_request'],
     [access !== 'open', 'unauthenticated'],
     [true, 'origin_not_allowed'],
-    [access === 'admin', 'forbidden'],
+    [access === 'admin' || access === 'metrics', 'forbidden'],
     [body?.shape['model'] !== undefined, 'model_not_found'],
     [/[:*]/.test(path), 'not_found'],
     [body !== undefined, 'body_too_large'],

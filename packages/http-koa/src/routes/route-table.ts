@@ -15,7 +15,7 @@ interface Area {
   readonly access: Access
 }
 
-const rank: Readonly<Record<Access, number>> = { open: 0, user: 1, admin: 2 }
+const rank: Readonly<Record<Access, number>> = { open: 0, user: 1, metrics: 2, admin: 2 }
 
 /** The routes of a server's protocols. Upper and lower case are the same, as is a slash at the end. */
 export class RouteTable {

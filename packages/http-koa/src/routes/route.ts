@@ -2,8 +2,8 @@ import type { CllmError } from '@cllm/core'
 import type { z } from 'zod'
 import type { Answer, Call } from './call.js'
 
-/** Who may use a route of a server with API keys: everybody, every key, or an admin's. */
-export type Access = 'open' | 'user' | 'admin'
+/** Who may use a route of a server with API keys: everybody, a user's key, a scraper's, or only an admin's. */
+export type Access = 'open' | 'user' | 'metrics' | 'admin'
 
 /** The error format of a protocol. */
 export interface ErrorFormat {

@@ -3,6 +3,15 @@ import { createHash, timingSafeEqual } from 'node:crypto'
 import { z } from 'zod'
 import { parsedJson } from '../fields/fields.js'
 
+/**
+ * The rights of a key: `user` generates, `metrics` only reads the metrics, `admin` also changes the server and reads
+ * everything.
+ */
+export const keyRoles = ['user', 'metrics', 'admin'] as const
+
+/** One of {@link keyRoles}. */
+export type KeyRole = (typeof keyRoles)[number]
+
 const limit = z.int().positive().optional()
 
 const schema = z.strictObject({
@@ -10,7 +19,7 @@ const schema = z.strictObject({
     z.strictObject({
       name: z.string().min(1).max(256),
       tenant: z.string().min(1).max(256),
-      role: z.enum(['user', 'admin']),
+      role: z.enum(keyRoles),
       hash: z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits'),
       requestsPerMinute: limit,
       tokensPerMinute: limit,
@@ -61,9 +70,6 @@ export interface KeyStore {
    */
   readonly remove: (name: string) => Promise<void>
 }
-
-/** The rights of a key: `user` generates, `admin` also changes the server and reads everything. */
-export type KeyRole = 'user' | 'admin'
 
 /** How much a key may be used. */
 export interface KeyLimits {

@@ -1,8 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { ApiKey, KeyRing } from './api-key.js'
+import type { ApiKey, KeyRing, KeyRole } from './api-key.js'
 import { CllmError } from '@cllm/core'
 import type { Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
+import type { Access } from '../routes/route.js'
 
 /** On whose behalf something is done. */
 export interface RequestScope {
@@ -16,7 +17,8 @@ export interface RequestScope {
 export const requestScope = new AsyncLocalStorage<RequestScope>()
 
 /** Whether the request may change the server: with an admin's key, or where no keys are needed. */
-export const mayChangeServer = (): boolean => requestScope.getStore()?.key.role !== 'user'
+export const mayChangeServer = (): boolean =>
+  (requestScope.getStore()?.key.role ?? 'admin') === 'admin'
 
 /**
  * Requires an API key: `Authorization: Bearer KEY` or `x-api-key: KEY`. Without one the answer is 401,
@@ -33,15 +35,25 @@ export function authenticate(keys: KeyRing): Middleware<KoaState> {
       ctx.set('WWW-Authenticate', 'Bearer')
       throw new CllmError('unauthenticated', refusal(secret))
     }
-    if (key.role !== 'admin' && access === 'admin') throw needsAdmin(ctx.path, key.name)
+    checkRole(key, ctx.path, access)
     ctx.state.keyName = key.name
     await requestScope.run({ key }, next)
   }
 }
 
-/** The refusal of a user's key. */
-export const needsAdmin = (path: string, keyName: string): CllmError =>
-  new CllmError('forbidden', `${path} needs the key of an admin; that of "${keyName}" is a user's`)
+/** The roles whose keys suffice. */
+const sufficient: Readonly<Record<Exclude<Access, 'open'>, readonly KeyRole[]>> = {
+  user: ['user', 'admin'],
+  metrics: ['metrics', 'admin'],
+  admin: ['admin'],
+}
+
+/** Refuses a key whose role does not suffice. */
+export function checkRole(key: ApiKey, path: string, access: keyof typeof sufficient): void {
+  if (sufficient[access].includes(key.role)) return
+  const needed = `${path} needs a key with the role ${sufficient[access].join(' or ')}`
+  throw new CllmError('forbidden', `${needed}; that of "${key.name}" is ${key.role}`)
+}
 
 function secretOf(ctx: Context): string | undefined {
   const [, bearer] = /^bearer +(\S+) *$/i.exec(ctx.get('Authorization')) ?? []

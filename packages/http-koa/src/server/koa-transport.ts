@@ -19,7 +19,7 @@ import { UnknownFields } from '../fields/fields.js'
 import { serveRoutes } from '../routes/driver.js'
 import type { KoaProtocol, KoaState, TransportServices } from '../routes/koa-context.js'
 import { RouteTable } from '../routes/route-table.js'
-import { needsAdmin, requestScope } from '../security/authenticate.js'
+import { checkRole, requestScope } from '../security/authenticate.js'
 import { MediaFetcher, type MediaUrlOptions } from '../security/media-fetcher.js'
 import { secure, type SecurityOptions } from '../security/secure.js'
 import { ResumableStreams } from '../stream/resumable-streams.js'
@@ -201,7 +201,7 @@ function mountOthers(
     const isServed = router.match(ctx.path, ctx.method).route
     if (!isServed && ctx.state.match.methods.length > 0) return
     const key = requestScope.getStore()?.key
-    if (isServed && key?.role === 'user') throw needsAdmin(ctx.path, key.name)
+    if (isServed && key !== undefined) checkRole(key, ctx.path, 'admin')
     await next()
   })
   app.use(router.routes())

@@ -41,6 +41,7 @@ const key = (name: string, more: Partial<ApiKey> = {}): ApiKey => ({
 const ann = key('ann')
 const bob = key('bob')
 const root = key('root', { role: 'admin' })
+const prom = key('prom', { role: 'metrics' })
 
 const as = (name: string, more: Record<string, string> = {}) => ({
   headers: {
@@ -114,6 +115,27 @@ testEach('what is for admins only', async (t) => {
   t.not((await server.get('/lora-adapters', as('ann'))).status, 403, 'users may look at them')
 })
 
+testEach('what a key for metrics may', async (t) => {
+  const mount = (router: KoaRouter) => void router.get('/mounted', (ctx) => (ctx.body = 'yes'))
+  const protocols = [...all(), { name: 'mounting', mount }]
+  const server = await serveKeys([ann, prom], { protocols })
+  for (const path of ['/metrics', '/metrics/load', '/health', '/health/ready']) {
+    t.equal((await server.get(path, as('prom'))).status, 200, path)
+  }
+  const refused = async (answer: Response, roles: string) => {
+    t.equal(answer.status, 403, answer.url)
+    t.match(await answer.text(), `needs a key with the role ${roles}; that of`)
+  }
+  for (const path of ['/model/info', '/v1/models', '/requests/1', '/slots', '/mounted', '/none']) {
+    await refused(await server.get(path, as('prom')), 'user or admin')
+  }
+  for (const path of ['/generate', '/v1/chat/completions', '/api/chat', '/completion']) {
+    await refused(await server.post(path, { prompt: 'Hi' }, as('prom')), 'user or admin')
+  }
+  await refused(await server.get('/admin/keys', as('prom')), 'admin')
+  await refused(await server.get('/metrics', as('ann')), 'metrics or admin')
+})
+
 testEach('what users of Ollama may not do to others', async (t) => {
   const server = await serveKeys([ann, root])
   const { directory } = server.server
@@ -132,7 +154,7 @@ testEach('what users of Ollama may not do to others', async (t) => {
     ['/api/create', { model: 'own', from: 'fake' }],
     ['/api/copy', { source: 'fake', destination: 'other' }],
   ] as const) {
-    t.match(await ask(path, body, 'ann'), [403, /needs the key of an admin/])
+    t.match(await ask(path, body, 'ann'), [403, /needs a key with the role admin;/])
     t.match(await ask(path, body, 'root'), [200, String])
   }
   const prompt = { prompt: 'Hi', options: { num_predict: 1 } }

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { integer, largest, name, type JsonObject } from '../../fields/fields.js'
 import { invalidField, orUnsupported } from '../../request/refusals.js'
 import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
-import type { ApiKey, KeyStore } from '../../security/api-key.js'
+import { type ApiKey, keyRoles, type KeyStore } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
 
 /** What the handlers of keys need. */
@@ -17,7 +17,7 @@ const limit = integer(1, largest).optional()
 export const keySchema = z.object({
   name,
   tenant: name.optional(),
-  role: z.enum(['user', 'admin'], 'user or admin').optional(),
+  role: z.enum(keyRoles, 'user, metrics or admin').optional(),
   requests_per_minute: limit,
   tokens_per_minute: limit,
   tokens_per_month: limit,

@@ -76,7 +76,7 @@ export function metricsProtocol({
   }
 
   const routes: readonly Route<undefined>[] = [
-    get('/metrics', 'admin', 'Metrics for Prometheus', scrape, {
+    get('/metrics', 'metrics', 'Metrics for Prometheus', scrape, {
       isQuiet: true,
       answers: ['text/plain'],
     }),

@@ -299,7 +299,7 @@ t.test('/admin/keys: made, listed, revoked; who may, and what is shown', async (
   }
   const wrong: [object, object][] = [
     [{}, { field: 'name' }],
-    [{ name: 'x', role: 'boss' }, { error: /role: expected user or admin.*"boss"/ }],
+    [{ name: 'x', role: 'boss' }, { error: /role: expected user, metrics or admin.*"boss"/ }],
     [{ name: 'x', tokens_per_minute: 0 }, { error: /from 1 to/ }],
     [{ name: 'x', token_per_minute: 5 }, { field: 'token_per_minute' }],
   ]

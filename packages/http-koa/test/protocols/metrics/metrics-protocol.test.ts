@@ -362,11 +362,15 @@ testEach('an engine that does not answer keeps the load that it had', async (t) 
   t.same(await scrape(server, '/metrics/load'), known)
 })
 
-testEach('the dashboard asks for metrics that there are', async (t) => {
-  const file = new URL('../../../../../deploy/grafana/cllm.json', import.meta.url)
-  const text = await readFile(file, 'utf8')
+const deployed = async (path: string): Promise<string> =>
+  await readFile(new URL(`../../../../../deploy/${path}`, import.meta.url), 'utf8')
+
+testEach('the dashboard and the alerts ask for metrics that there are', async (t) => {
+  const text = await deployed('grafana/cllm.json')
   const { panels } = JSON.parse(text) as { panels: { targets: { expr: string }[] }[] }
-  const names = new Set(text.match(/\bcllm_\w+/g))
+  const alerts = new Set((await deployed('prometheus/cllm.rules.yml')).match(/\bcllm_\w+/g))
+  t.ok(alerts.size >= 6)
+  const names = new Set([...(text.match(/\bcllm_\w+/g) ?? []), ...alerts])
   t.ok(names.size > 15)
   for (const name of names) {
     const { type } = metricTable[name] ?? {}

@@ -42,7 +42,8 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
     <Form class="card" onSend={() => void add()}>
       <h2>New key</h2>
       <p class="hint">
-        A user may generate; an admin may also change the server and see everything.
+        A user may generate; metrics may only be scraped; an admin may change the server and see
+        all.
       </p>
       <div class="fields">
         <Field label="Name" required autocomplete="off" value={name} onText={set('name')} />
@@ -53,7 +54,12 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.E
           value={tenant}
           onText={set('tenant')}
         />
-        <Select label="Role" value={role} options={['user', 'admin']} onChoose={set('role')} />
+        <Select
+          label="Role"
+          value={role}
+          options={['user', 'metrics', 'admin']}
+          onChoose={set('role')}
+        />
         {limits.map(([limit, label]) => (
           <Field
             key={limit}

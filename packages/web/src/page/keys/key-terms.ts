@@ -2,7 +2,7 @@
 export interface KeyTerms {
   readonly name: string
   readonly tenant: string
-  readonly role: 'user' | 'admin'
+  readonly role: 'user' | 'metrics' | 'admin'
   readonly requests_per_minute: number | null
   readonly tokens_per_minute: number | null
   readonly tokens_per_month: number | null
