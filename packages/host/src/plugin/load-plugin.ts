@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { isAbsolute, join } from 'node:path'
+import { isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import {
   type Plugin,
@@ -34,8 +34,8 @@ export async function loadPlugins(
   entries: readonly PluginEntry[],
   { from, registry }: LoadPluginsOptions,
 ): Promise<void> {
-  for (const [index, { use, options }] of entries.entries()) {
-    const name = entries.length === 1 ? `plug-in "${use}"` : `plugins[${index}] ("${use}")`
+  for (const { use, options } of entries) {
+    const name = `plug-in "${use}"`
     await registerPlugin(await importPlugin(use, from, name), registry, options, name)
   }
 }
@@ -57,20 +57,21 @@ async function importPlugin(use: string, from: string, name: string): Promise<Pl
     cache: false,
     try: true,
   })
+  const details = { plugin: use, from }
   if (url === undefined) {
     const isPath = use.startsWith('.') || isAbsolute(use)
-    const hint = !isPath && existsSync(join(from, use)) ? `; did you mean "./${use}"?` : ''
-    throw new CllmError(
-      'plugin_not_found',
-      `${name}: there is no such package or file, looked up from ${from}${hint}`,
-      { details: { plugin: use, from } },
-    )
+    const isThere = existsSync(resolve(from, use))
+    const hint = isThere ? `; did you mean "./${use}"?` : ''
+    const problem =
+      isThere && isPath
+        ? 'expected a file, or a folder with index.js, instead got a folder without it'
+        : `there is no such package or file, looked up from ${from}${hint}`
+    throw new CllmError('plugin_not_found', `${name}: ${problem}`, { details })
   }
   let module: { default?: unknown }
   try {
     module = (await import(url)) as { default?: unknown }
   } catch (error) {
-    const details = { plugin: use, from }
     const message = `${name}: it cannot be loaded: ${messageOf(error)}`
     throw new CllmError('plugin_not_found', message, { details, cause: error })
   }

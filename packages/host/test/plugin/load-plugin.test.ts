@@ -122,23 +122,21 @@ t.test('errors name the entry and what is wrong', async (t) => {
     const entries = [{ use: './other.mjs' }, entry]
     await t.rejects(loadPlugins(entries, { from, registry }), { code, message }, entry.use)
   }
-  const wrong = 'plugins[1] ("./my-plugin.js"): option "quantum": expected number, received string'
+  const wrong = 'plug-in "./my-plugin.js": option "quantum": expected number, received string'
   await fails({ use: './my-plugin.js', options: { quantum: '3' } }, 'invalid_configuration', wrong)
   await fails(
     { use: './plain.js', options: { quantum: 3 } },
     'invalid_configuration',
-    'plugins[1] ("./plain.js"): option "quantum": the plugin takes no options',
+    'plug-in "./plain.js": option "quantum": the plugin takes no options',
   )
-  const found =
-    /^plugins\[1\] \("\.?\/?[\w-]+(\.js)?"\): there is no such package or file, looked up/
+  const found = /^plug-in "\.?\/?[\w-]+(\.js)?": there is no such package or file, looked up/
   await fails({ use: './no-such.js' }, 'plugin_not_found', found)
   await fails({ use: 'no-such-package' }, 'plugin_not_found', found)
+  const noIndex =
+    'plug-in "./node_modules": expected a file, or a folder with index.js, instead got '
+  await fails({ use: './node_modules' }, 'plugin_not_found', `${noIndex}a folder without it`)
   await fails({ use: 'my-plugin.js' }, 'plugin_not_found', /did you mean "\.\/my-plugin\.js"\?$/)
-  await fails(
-    { use: './syntax.js' },
-    'plugin_not_found',
-    /"\.\/syntax.js"\): it cannot be loaded: /,
-  )
+  await fails({ use: './syntax.js' }, 'plugin_not_found', /"\.\/syntax.js": it cannot be loaded: /)
   await fails({ use: './missing.js' }, 'plugin_not_found', /cannot be loaded: .*no-such-package/)
   await fails({ use: './throws.js' }, 'plugin_not_found', /cannot be loaded: not today/)
   await fails({ use: './named.js' }, 'plugin_invalid', /expected a default export made with/)
@@ -147,12 +145,12 @@ t.test('errors name the entry and what is wrong', async (t) => {
   await fails({ use: './nameless.js' }, 'plugin_invalid', /to have a name/)
   await fails({ use: './schema.js' }, 'plugin_invalid', /a schema with a method parse/)
   await fails({ use: './unregistered.js' }, 'plugin_invalid', /register to be a function/)
-  await fails({ use: './failing.js' }, 'plugin_invalid', 'plugins[1] ("./failing.js"): no host')
+  await fails({ use: './failing.js' }, 'plugin_invalid', 'plug-in "./failing.js": no host')
   await fails({ use: './unfinished.js' }, 'plugin_invalid', /unfinished.*a function that makes it/)
   await fails(
     { use: './other.mjs' },
     'plugin_conflict',
-    'plugins[1] ("./other.mjs"): A policy named "other7" is registered already',
+    'plug-in "./other.mjs": A policy named "other7" is registered already',
   )
 })
 
