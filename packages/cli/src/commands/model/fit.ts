@@ -53,10 +53,7 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
         gpuLayers: gpuLayersFor(shape, contextSize, { devices, available, asked }),
       }),
     }))
-    const head = [
-      'tokens per slot',
-      ...slotCounts.map((slots) => `${slots} slot${slots > 1 ? 's' : ''}`),
-    ]
+    const counts = slotCounts.map((slots) => `${slots} slot${slots > 1 ? 's' : ''}`)
     const fitting: Sizes[] = []
     const lines = rows.map(({ contextSize, memory, gpuLayers }) => {
       const cells = memory.map((bytes, index) => {
@@ -82,7 +79,7 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
     }
     const text = () =>
       `${name}: ${formatBytes(shape.sizeBytes)} of weights; ${legend(available, devices)}\n` +
-      `${textTable(head, lines)}${advice(spec, fitting, asked)}`
+      `${textTable(['tokens per slot', ...counts], lines)}${advice(spec, fitting, asked)}`
     return tell(io, flags.json, fits, text)
   },
 })

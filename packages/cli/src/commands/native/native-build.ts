@@ -31,7 +31,7 @@ import type { CommandIo } from '../command-io.js'
 import { engineLikeProcess } from '../hosted/engine-like-process.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one } from '../flags/flags.js'
-import { integer } from '../flags/values.js'
+import { integer, word } from '../flags/values.js'
 import { type BuildDisplay, buildDisplay } from './build-display.js'
 import { figuresTable, withNativeLock } from './native-status.js'
 import { programRunner } from './spawn-program.js'
@@ -46,14 +46,10 @@ const busyShare = 0.7
 const measuredModel = 'qwen3-0.6b'
 
 const compileJobs = integer(1, 999)
+const variantName = word(...variants, 'both')
 
 const flags = {
-  variant: one(
-    'NAME',
-    "plain (llama.cpp's own threads), openmp, or both (default)",
-    variantsOf,
-    variants,
-  ),
+  variant: one('NAME', "plain (llama.cpp's own threads), openmp, or both", variantName, 'both'),
   media: one('FILE', 'Build only a `--media-library`, for every CPU of this kind'),
   jobs: one('N', 'Files to compile at once (default: one per core, if memory allows)', compileJobs),
   model: one('SPEC', 'Model to measure with (default: 0.6B parameters, random weights)'),
@@ -92,8 +88,9 @@ library and keeps the faster one: \`cllm serve\` uses it from the next start on.
       const { variant, jobs, model, threads, media } = given.flags
       const most = Math.max(1, Math.floor(availableMemory() / bytesPerJob))
       const share = jobs ?? Math.min(availableCores(), most)
+      const chosen = variant === 'both' ? variants : [variant]
       return media === undefined
-        ? await build({ variants: variant, jobs: share, model, threads }, io, runProgram)
+        ? await build({ variants: chosen, jobs: share, model, threads }, io, runProgram)
         : await buildMedia(media, share, io, runProgram)
     },
   })
@@ -256,11 +253,4 @@ function verdict({ fastest, measured }: BuildInfo, library: string | undefined):
     `${fastest} is ${gain} times as fast as the prebuilt library: \`cllm serve\` computes on it from ` +
     `the next start on, without a GPU\n${library}`
   )
-}
-
-function variantsOf(name: string): readonly Variant[] {
-  if (name === 'both') return variants
-  const variant = variants.find((variant) => variant === name)
-  if (variant !== undefined) return [variant]
-  throw new Error('expected plain, openmp or both')
 }
