@@ -24,7 +24,7 @@ function table(models: readonly ServedModelState[]): string {
     const size = sizeBytes === null ? '' : formatBytes(sizeBytes)
     return [name, state, size, users, waiting, expiresAt ?? 'forever']
   })
-  return textTable(['name', 'state', 'size', 'requests', 'waiting', 'until'], rows)
+  return textTable(['name', 'state', 'weights', 'requests', 'waiting', 'until'], rows)
 }
 
 /** `cllm stop` */

@@ -146,12 +146,10 @@ export interface ServedModelState {
   readonly expiresAt: string | null
 }
 
-interface Listed {
+interface Listed extends Pick<ServedModelState, 'users' | 'waiting'> {
   readonly id: string
   readonly status: { readonly value: string }
   readonly size_bytes: number | null
-  readonly users: number
-  readonly waiting: number
   readonly expires_at: string | null
 }
 
@@ -161,14 +159,12 @@ export async function readModels(
   signal: AbortSignal,
 ): Promise<readonly ServedModelState[]> {
   const { data } = (await client.get('/models', signal)) as { readonly data: readonly Listed[] }
-  return data.map(
-    ({ id, status, size_bytes: sizeBytes, users, waiting, expires_at: expiresAt }) => ({
-      name: id,
-      state: status.value,
-      sizeBytes,
-      users,
-      waiting,
-      expiresAt,
-    }),
-  )
+  return data.map((model) => ({
+    name: model.id,
+    state: model.status.value,
+    sizeBytes: model.size_bytes,
+    users: model.users,
+    waiting: model.waiting,
+    expiresAt: model.expires_at,
+  }))
 }

@@ -130,7 +130,7 @@ function sample(text: string, name: string, labels: Readonly<Record<string, stri
  * @param before - an earlier look, for rates; without it they are left out
  */
 export function renderActivity(now: Activity, before: Activity | undefined): string {
-  const head = ['model', 'state', 'size', 'running', 'queued', 'prefill tok/s', 'decode tok/s']
+  const head = ['model', 'state', 'weights', 'running', 'queued', 'prefill tok/s', 'decode tok/s']
   const rows = now.models.map((model) => {
     const earlier = before?.models.find(({ name }) => name === model.name)
     const seconds = before === undefined ? 0 : (now.at - before.at) / 1000
