@@ -95,6 +95,30 @@ t.test('cllm config', async (t) => {
   const { config, sources } = JSON.parse(json.stdout) as Record<string, Record<string, unknown>>
   t.same(config, parse(yaml.stdout))
   t.equal(sources?.['engine.slots'], '--slots')
+
+  const flags = ['--changed', '--config', file, '--host', '127.0.0.1', '--api-key', 'SECRET']
+  const changed = await run(['config', ...flags], { CLLM_GPU: 'off', CLLM_MODELS: 'a=b' })
+  t.equal(
+    changed.stdout,
+    `server:
+  port: 9 # ${file}:2
+engine:
+  gpu: off # CLLM_GPU
+security:
+  api_key: null # --api-key
+models:
+  # CLLM_MODELS
+  served:
+    a:
+      spec: b
+`,
+    'what has its default value is left out, whoever gave it',
+  )
+  const one = await run(['config', '--changed', '--json', '--slots', '2'])
+  t.same(JSON.parse(one.stdout), {
+    config: { engine: { slots: 2 } },
+    sources: { 'engine.slots': '--slots' },
+  })
 })
 
 t.test('the logger', async (t) => {
