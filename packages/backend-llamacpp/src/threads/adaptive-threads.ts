@@ -170,7 +170,12 @@ export class ThreadTuner {
   observe(threads: number, size: number, ms: number): void {
     const usualEach = this.#costs.get(keyOf(this.#threads, size))?.each
     const usual = usualEach === undefined ? undefined : usualEach * size
-    this.#learn(keyOf(threads, size), size, ms)
+    const each = ms / size
+    const known = entryOf(this.#costs, keyOf(threads, size), () => ({ each, passes: 0 }))
+    known.passes++
+    const most = Math.abs(each / known.each - 1) > change ? sudden : gradual
+    const weight = Math.max(1 / known.passes, most * Math.min(1, (known.each * size) / wholeMs))
+    known.each += weight * (each - known.each)
     const trial = this.#trial
     if (trial !== undefined && threads === trial.threads) {
       trial.observe(ms, usual)
@@ -179,15 +184,6 @@ export class ThreadTuner {
     }
     const isSlow = usual !== undefined && ms > slow * usual
     this.#slow = isSlow ? withPass(this.#slow, ms, usual) : noPasses
-  }
-
-  #learn(key: number, size: number, ms: number): void {
-    const each = ms / size
-    const known = entryOf(this.#costs, key, () => ({ each, passes: 0 }))
-    known.passes++
-    const most = Math.abs(each / known.each - 1) > change ? sudden : gradual
-    const weight = Math.max(1 / known.passes, most * Math.min(1, (known.each * size) / wholeMs))
-    known.each += weight * (each - known.each)
   }
 
   #decide(trial: Trial): void {

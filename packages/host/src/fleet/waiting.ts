@@ -14,8 +14,8 @@ export interface WaitingListener<Item> {
   readonly onTurn?: (item: Item) => void
   /** Its time limit is over, or else its patience. */
   readonly onExpired: (item: Item, isLate: boolean) => void
-  /** Milliseconds so far for which this process was stopped: they are no patience. Default: none. */
-  readonly sleptMs?: () => number
+  /** For how long this process was stopped so far: that is no patience. Default: never. */
+  readonly sleep?: { readonly sleptMs: number }
 }
 
 interface Wait {
@@ -29,13 +29,16 @@ interface Wait {
 /** What no engine has: none is there, it is not its turn, or a router holds it. */
 export class Waiting<Item extends Waits> {
   readonly #items = new Map<Item, Wait>()
+  readonly #sleep: { readonly sleptMs: number }
   #lookAt = Infinity
   #cancelTimer: (() => void) | undefined
 
   constructor(
     private readonly clock: Clock,
     private readonly listener: WaitingListener<Item>,
-  ) {}
+  ) {
+    this.#sleep = listener.sleep ?? { sleptMs: 0 }
+  }
 
   /**
    * Lets an item wait, or changes how long.
@@ -45,7 +48,8 @@ export class Waiting<Item extends Waits> {
    */
   add(item: Item, until = Infinity, patienceMs = Infinity): void {
     const known = this.#items.get(item)
-    const { since, sleptMs } = known ?? { since: this.clock.now(), sleptMs: this.#sleptMs }
+    const { sleptMs: slept } = this.#sleep
+    const { since, sleptMs } = known ?? { since: this.clock.now(), sleptMs: slept }
     const wait = { since, sleptMs, until, patienceMs }
     this.#items.set(item, wait)
     this.#arm(Math.min(until, this.#expiry(item, wait)))
@@ -99,10 +103,6 @@ export class Waiting<Item extends Waits> {
 
   #expiry({ expiresAt }: Item, { since, sleptMs, until, patienceMs }: Wait): number {
     if (until < Infinity) return expiresAt
-    return Math.min(expiresAt, since + patienceMs + this.#sleptMs - sleptMs)
-  }
-
-  get #sleptMs(): number {
-    return this.listener.sleptMs?.() ?? 0
+    return Math.min(expiresAt, since + patienceMs + this.#sleep.sleptMs - sleptMs)
   }
 }

@@ -65,8 +65,9 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     const id = request.id ?? requestId(this.random)
     return this.#streams.open(id, options.signal, {
       submit: () => {
-        if (this.#isDraining) throw this.#closed ?? takesNone()
-        this.#send({ type: 'submit', id, request })
+        if (this.#closed !== undefined) throw this.#closed
+        if (this.#isDraining) throw takesNone()
+        this.channel.send({ type: 'submit', id, request })
       },
       cancel: (reason) => this.cancel(id, reason),
     })
@@ -132,7 +133,8 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
       this.#calls.set(call, { resolve, reject })
     })
     try {
-      this.#send({ type: 'call', call, name, arguments: given })
+      if (this.#closed !== undefined) throw this.#closed
+      this.channel.send({ type: 'call', call, name, arguments: given })
     } catch (error) {
       this.#calls.delete(call)
       throw error
@@ -145,11 +147,6 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     if (pending === undefined || !this.#calls.delete(call)) return
     this.channel.send({ type: 'leave', call })
     pending.reject(error)
-  }
-
-  #send(message: ToEngine): void {
-    if (this.#closed !== undefined) throw this.#closed
-    this.channel.send(message)
   }
 
   #answer(message: FromEngine & { readonly type: 'result' | 'error' }): void {

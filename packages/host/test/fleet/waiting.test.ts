@@ -19,7 +19,7 @@ function made() {
   const clock = new SimulatedClock()
   const began = clock.now()
   const told: string[] = []
-  const slept = { ms: 0 }
+  const sleep = { sleptMs: 0 }
   const tell = (what: string) => void told.push(`${clock.now() - began} ${what}`)
   const waiting: Waiting<Named> = new Waiting<Named>(clock, {
     onTurn(one) {
@@ -27,9 +27,9 @@ function made() {
       waiting.delete(one)
     },
     onExpired: ({ name }, isLate) => tell(`${isLate ? 'late' : 'impatient'} ${name}`),
-    sleptMs: () => slept.ms,
+    sleep,
   })
-  return { clock, began, told, slept, waiting }
+  return { clock, began, told, sleep, waiting }
 }
 
 t.test('each has its turn at its time, or when there is an engine', async (t) => {
@@ -49,7 +49,7 @@ t.test('each has its turn at its time, or when there is an engine', async (t) =>
 })
 
 t.test('what waits too long ends: for its limit, or for its patience', async (t) => {
-  const { clock, began, told, slept, waiting } = made()
+  const { clock, began, told, sleep, waiting } = made()
   waiting.add(item('limited', { expiresAt: began + 50 }), undefined, 400)
   waiting.add(item('held', { expiresAt: began + 250 }), began + 900, 100)
   waiting.add(item('patient'), undefined, 400)
@@ -58,7 +58,7 @@ t.test('what waits too long ends: for its limit, or for its patience', async (t)
   waiting.delete(left)
   await runUntilIdle(clock, began + 300)
   t.same(told, ['50 late limited', '250 late held'], 'a router that holds it takes no patience')
-  slept.ms = 500
+  sleep.sleptMs = 500
   await runUntilIdle(clock, began + 2000)
   t.same(told.slice(2), ['900 impatient patient'], 'nobody could come while the process slept')
 })

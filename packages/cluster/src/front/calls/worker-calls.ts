@@ -61,7 +61,7 @@ export class WorkerCalls {
     this.#waiting = new Waiting(clock, {
       onTurn: ({ message, deaths }) => this.make(message, deaths),
       onExpired: ({ message }) => this.#fail(message.call, noWorker()),
-      sleptMs: () => front.sleep.sleptMs,
+      sleep: front.sleep,
     })
   }
 

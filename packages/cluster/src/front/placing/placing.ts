@@ -44,7 +44,7 @@ export class Placing {
       onTurn: (placed) => this.#place(placed),
       onExpired: (placed, isLate) =>
         this.#fail(placed, isLate ? waitedTooLong('a worker') : noWorker()),
-      sleptMs: () => parts.sleep.sleptMs,
+      sleep: parts.sleep,
     })
   }
 
