@@ -277,7 +277,7 @@ export class LlamaCppBackend implements Backend {
     }
     const decoding = context.decodeBatch(runs)
     // while it computes
-    const announce = samplers.announceDraws
+    const announce = samplers.threads?.announce
     const cancel =
       announce && announceDraws(announce, clock, started + this.#filler.forecastMs(batch, pass))
     try {

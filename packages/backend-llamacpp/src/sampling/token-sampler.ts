@@ -54,8 +54,8 @@ export interface SamplerFactory {
   create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): TokenSampler
   /** Makes draws of a pass together, for the samplers to give out, where this is quicker than one by one. */
   readonly drawAhead?: ((draws: readonly PreparedDraw[]) => void) | undefined
-  /** Says that {@link drawAhead} comes soon; undefined where the last draws gained nothing by it. */
-  readonly announceDraws?: (() => void) | undefined
+  /** Threads that make them; `announce` says that draws come soon: undefined where the last gained nothing by it. */
+  readonly threads?: { readonly announce: (() => void) | undefined } | undefined
   dispose(): void | Promise<void>
 }
 

@@ -1,5 +1,6 @@
+// Each thread loads these anew: nothing that imports all of @cllm/core, which takes ten times the time and memory.
+import koffi from 'koffi'
 import { receiveMessageOnPort, workerData } from 'node:worker_threads'
-import { viewMemory } from '../../native/ffi/bind-functions.js'
 import type { DrawWorkerData, PlainDrawSettings, SamplerMessage } from './draw-threads.js'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 import { Candidates } from '../chain/candidates/candidates.js'
@@ -30,7 +31,7 @@ function work({ board: memory, vocabularySize: size, samplers: port }: DrawWorke
   const logitsAt = (address: bigint): Float32Array => {
     let view = views.get(address)
     if (view === undefined) {
-      view = new Float32Array(viewMemory(address, 4 * size))
+      view = new Float32Array(koffi.view(address, 4 * size))
       views.set(address, view)
     }
     return view

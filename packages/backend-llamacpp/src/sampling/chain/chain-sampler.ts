@@ -195,7 +195,7 @@ export class ChainSamplers implements SamplerFactory {
   readonly seesLogits = true
   readonly drawAhead: SamplerFactory['drawAhead']
   readonly #workspace: SamplerWorkspace
-  readonly #threads: DrawThreads | undefined
+  readonly threads: DrawThreads | undefined
 
   constructor(
     context: Pick<LogitsContext, 'logits' | 'logitsAddress'>,
@@ -206,20 +206,16 @@ export class ChainSamplers implements SamplerFactory {
     this.#workspace = new SamplerWorkspace(context, vocabulary, tokenizer)
     if (count === 0) return
     const threads = new DrawThreads({ threads: count, vocabularySize: vocabulary.size, logger })
-    this.#threads = threads
+    this.threads = threads
     this.drawAhead = (prepared) => drawAhead(threads, prepared)
   }
 
-  get announceDraws(): SamplerFactory['announceDraws'] {
-    return this.#threads?.announce
-  }
-
   create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): ChainSampler {
-    return new ChainSampler(this.#workspace, params, tokens, parts, this.#threads)
+    return new ChainSampler(this.#workspace, params, tokens, parts, this.threads)
   }
 
   async dispose(): Promise<void> {
-    await this.#threads?.dispose()
+    await this.threads?.dispose()
   }
 }
 

@@ -1,4 +1,5 @@
-import { mixBits, type SamplingParams, type TokenId, type Tokenizer } from '@cllm/core'
+import type { SamplingParams, TokenId, Tokenizer } from '@cllm/core'
+import { mixBits } from '@cllm/core/hash'
 import { Candidates } from './candidates/candidates.js'
 import { VocabularyScan } from './scan/vocabulary-scan.js'
 import {

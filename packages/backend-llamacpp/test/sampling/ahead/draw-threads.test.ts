@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { MessagePort } from 'node:worker_threads'
 import { type SamplingParams, SimulatedClock, type TokenId } from '@cllm/core'
 import { addressOf } from '../../../src/native/ffi/bind-functions.js'
@@ -70,7 +71,7 @@ t.test('several threads draw what one draws', async (t) => {
       return drawFrom(new ChainSampler(workspace, params[row]!, [1]), logits, round, 0, tokens)
     })
     for (const sampler of made.slice(0, count)) sampler.prepare(round, 0, tokens)
-    if (round % 2 === 1) samplers.announceDraws?.()
+    if (round % 2 === 1) samplers.threads?.announce?.()
     samplers.drawAhead!(made.slice(0, count).map((sampler, index) => ({ sampler, index })))
     t.same(
       made.slice(0, count).map((sampler, index) => sampler.draw(index)),
@@ -193,4 +194,24 @@ t.test('the threads are told of what they draw, and of nothing else', async (t) 
     samplers.slice(1).map((sampler) => ({ sampler })),
     'what is gone is forgotten',
   )
+})
+
+/** The modules that a source file imports values from, and what these import. */
+function loadedBy(file: string, all = new Set<string>()): Set<string> {
+  const imports = /^import (?!type )[^']*? from '(.+)'/gm
+  for (const [, name = ''] of readFileSync(new URL(file), 'utf8').matchAll(imports)) {
+    const isOwn = name.startsWith('.')
+    const module = isOwn ? new URL(name.replace(/js$/, 'ts'), file).href : name
+    if (all.has(module)) continue
+    all.add(module)
+    if (isOwn) loadedBy(module, all)
+  }
+  return all
+}
+
+t.test('a thread loads little: each has its own copy of what it loads', (t) => {
+  const worker = new URL('../../../src/sampling/ahead/draw-worker.ts', import.meta.url)
+  const packages = [...loadedBy(worker.href)].filter((name) => !/^(file|node):/.test(name))
+  t.same(packages.toSorted(), ['@cllm/core/hash', 'koffi'])
+  t.end()
 })
