@@ -1,4 +1,4 @@
-import { type GenerateEvent, CllmError } from '@cllm/core'
+import { type GenerateEvent, cancelled, CllmError } from '@cllm/core'
 
 /** Callbacks on a stream. */
 export interface StreamWatcher {
@@ -51,5 +51,29 @@ export function overriding<T extends object>(target: T, methods: Partial<T>): T 
       const value: unknown = Reflect.get(object, name, object)
       return typeof value === 'function' ? (value.bind(object) as unknown) : value
     },
+  })
+}
+
+/**
+ * A promise's value; or the failure where the signal aborts first, while others may still wait for the value.
+ *
+ * @param onLate - takes a value that comes then
+ */
+export async function unlessAborted<T>(
+  later: Promise<T>,
+  signal: AbortSignal | undefined,
+  failure: () => CllmError = () => cancelled(signal),
+  onLate?: (value: T) => void,
+): Promise<T> {
+  if (signal === undefined) return await later
+  return await new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(failure())
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    const settle = (value: T): void => {
+      if (signal.aborted) onLate?.(value)
+      resolve(value)
+    }
+    void later.then(settle, reject).finally(() => signal.removeEventListener('abort', onAbort))
   })
 }

@@ -12,7 +12,7 @@ import {
   defined,
 } from '@cllm/core'
 import { CallForwarder, callTraits } from '../remote/engine-calls.js'
-import { watchStream } from '../client/wrapping.js'
+import { unlessAborted, watchStream } from '../client/wrapping.js'
 import { duplicate, InFlightRequest } from '../fleet/in-flight-request.js'
 import type { ModelLoader } from './model-loader.js'
 import type { Lease, PooledModel } from './pooled-model.js'
@@ -105,7 +105,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     const { until, keepAliveMs } = this.options
     if (until === undefined) {
       const lease = this.loader.hold(this.model, { keepAliveMs, urgency, signal })
-      return await unlessAborted(lease, signal, failure)
+      return await unlessAborted(lease, signal, failure, giveBack)
     }
     this.#leasing ??= this.loader
       .hold(this.model, { keepAliveMs, urgency, signal: until })
@@ -115,7 +115,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
         this.#leasing = undefined
         throw error
       })
-    return await unlessAborted(this.#leasing, signal, failure)
+    return await unlessAborted(this.#leasing, signal, failure, giveBack)
   }
 
   #keep(lease: Lease, until: AbortSignal): Lease {
@@ -176,24 +176,8 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   }
 }
 
-/** The lease, or the failure if the signal aborts first; a lease that comes then is given back. */
-async function unlessAborted(
-  leasing: Promise<Lease>,
-  signal: AbortSignal | undefined,
-  failure: () => CllmError,
-): Promise<Lease> {
-  if (signal === undefined) return await leasing
-  return await new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(failure())
-    if (signal.aborted) onAbort()
-    signal.addEventListener('abort', onAbort, { once: true })
-    const settle = (lease: Lease): void => {
-      if (signal.aborted) lease.release?.()
-      resolve(lease)
-    }
-    void leasing.then(settle, reject).finally(() => signal.removeEventListener('abort', onAbort))
-  })
-}
+/** Gives back a lease that nobody waits for any more. */
+const giveBack = ({ release }: Lease): void => release?.()
 
 type Events = AsyncIterableIterator<GenerateEvent>
 

@@ -13,7 +13,7 @@ import { Waiting } from '../fleet/waiting.js'
 import type { TelemetryTap } from '../recorder/telemetry-tap.js'
 import type { EngineCallName } from '../remote/engine-calls.js'
 import type { Call, Channel, FromEngine, Submission, ToEngine } from '../remote/channel.js'
-import { type Answer, EngineRequest, EngineWork } from './engine-work.js'
+import { EngineRequest, EngineWork } from './engine-work.js'
 import { HangDetector } from './hang-detector.js'
 import type { EngineLink, StartEngine, SupervisorOptions } from './supervisor-options.js'
 
@@ -147,9 +147,12 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
         break
       }
       case 'result':
-      case 'error':
-        this.#answer(message)
+      case 'error': {
+        const call = this.#work.onAnswer(message)
+        // Not to a client that has left.
+        if (call !== undefined) this.#tell(message, call.name)
         break
+      }
       default:
     }
     this.#moveOn()
@@ -278,12 +281,6 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
 
   #drop(entry: EngineRequest, error: CllmError): void {
     this.#tell(this.#work.fail(entry, error))
-  }
-
-  /** Not to a client that has left. */
-  #answer(message: Answer): void {
-    const call = this.#work.onAnswer(message)
-    if (call !== undefined) this.#tell(message, call.name)
   }
 
   #tell(message: FromEngine, call?: EngineCallName): void {

@@ -26,7 +26,7 @@ interface PendingCall {
 }
 
 /** A result or a failure of a call. */
-export type Answer = FromEngine & { readonly type: 'result' | 'error' }
+type Answer = FromEngine & { readonly type: 'result' | 'error' }
 
 /** What an engine has to do. */
 export interface Debts {

@@ -1,5 +1,4 @@
 import {
-  cancelled,
   type ChatMessage,
   type EngineClient,
   type EngineDirectory,
@@ -7,7 +6,7 @@ import {
   type GenerateRequest,
   type PromptMedia,
 } from '@cllm/core'
-import { overriding } from '@cllm/host'
+import { overriding, unlessAborted } from '@cllm/host'
 import type { BodyBudget, CountedBody } from '../body/body-budget.js'
 import { expectedField, unsupported } from '../request/refusals.js'
 import type { MediaFetcher } from '../security/media-fetcher.js'
@@ -61,22 +60,6 @@ async function* submitLater(
   options: Parameters<EngineClient['submit']>[1],
 ): AsyncGenerator<GenerateEvent, undefined> {
   yield* client.submit(await unlessAborted(filled(), options?.signal), options)
-}
-
-/** Its value; or `cancelled` where the signal aborts first, while others may still wait for the value. */
-async function unlessAborted<T>(later: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (signal === undefined) return await later
-  const over = new AbortController()
-  const left = new Promise<never>((_, reject) => {
-    const leave = (): void => reject(cancelled(signal))
-    if (signal.aborted) leave()
-    signal.addEventListener('abort', leave, { signal: over.signal })
-  })
-  try {
-    return await Promise.race([later, left])
-  } finally {
-    over.abort()
-  }
 }
 
 /** The files of one request. */

@@ -64,12 +64,10 @@ export class Embeddings implements LoopWork {
       release()
       // Its client may have another one, which it sends when it has this answer.
       // oxlint-disable-next-line no-restricted-globals -- a turn of the event loop; no time is measured
-      setImmediate(() => this.#onAnswered())
+      setImmediate(() => {
+        if (--this.#pending === 0) this.between.notify()
+      })
     }
-  }
-
-  #onAnswered(): void {
-    if (--this.#pending === 0) this.between.notify()
   }
 
   async #embed(
