@@ -2,17 +2,23 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { type Route, post, get } from '../../routes/route.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
+import { refusing } from '../../request/refusals.js'
 import { messagesEndpoint } from './lines/check-lines.js'
 import { type BatchObject, newId } from './batch-objects.js'
 import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batches-context.js'
 
 const windowSeconds = 24 * 60 * 60
 
+const refused = refusing({
+  output_expires_after: [z.unknown(), 'files stay until they are deleted', null],
+})
+
 const createSchema = z.object({
   input_file_id: z.string(),
   endpoint: z.enum(['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses']),
   completion_window: z.literal('24h').default('24h'),
   metadata: z.record(z.string(), z.string()).optional(),
+  ...refused.fields,
 })
 
 const querySchema = z.object({
@@ -58,6 +64,7 @@ export const batchRoutes: readonly Route<BatchesContext>[] = [
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
   const { store, runner } = batches
   const { fields } = call
+  refused.check(fields)
   const { object: file } = await find(store, 'files', fields.input_file_id)
   const { endpoint, completion_window, metadata = null } = fields
   const chosen = { endpoint, completion_window, metadata }

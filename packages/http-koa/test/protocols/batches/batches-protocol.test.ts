@@ -182,6 +182,11 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
   t.match(await (await mine.upload(linesOf(1), 'batch', expiring)).json(), {
     error: { code: 'unsupported', param: 'expires_after' },
   })
+  const output_expires_after = { anchor: 'created_at', seconds: 3600 }
+  const batch = { input_file_id: 'file-x', endpoint, output_expires_after }
+  t.match(await (await post('/v1/batches', batch)).json(), {
+    error: { code: 'unsupported', param: 'output_expires_after' },
+  })
   t.match(await (await post('/v1/files', {})).json(), { error: { message: /multipart/ } })
   t.match(await (await post('/v1/batches', { input_file_id: 'file-x', endpoint })).json(), {
     error: { message: /no file "file-x"/ },
