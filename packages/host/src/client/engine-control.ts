@@ -38,6 +38,7 @@ import {
   cancelled,
   ACTIVITY,
   ADAPTERS,
+  ADMISSION,
   EMBEDDINGS,
   PROGRAMS,
   SLOT_ACTIONS,
@@ -48,6 +49,8 @@ import {
 export class EngineControl implements EngineCalls {
   #closing: Promise<void> | undefined
   readonly #closed = new AbortController()
+  /** Conversations with images that are rendered. */
+  #rendering = 0
 
   constructor(
     protected readonly engine: Engine,
@@ -98,13 +101,19 @@ export class EngineControl implements EngineCalls {
     const { messages } = withStableBeginning({ messages: given }, volatileLines).prompt
     const prompt = { messages, template: options }
     if (context.backend.media !== undefined && hasMedia(prompt)) {
+      const now = context.clock.now()
+      this.#get(ADMISSION).checkCount(this.#rendering, now)
       // One of its own, as more than ten may listen to it.
       const signal = AbortSignal.any([this.#closed.signal])
-      const asked = { prompt, ...defined({ tenant }) }
-      const owner = context.ownerOf('', asked, context.clock.now(), signal)
+      const owner = context.ownerOf('', { prompt, ...defined({ tenant }) }, now, signal)
       const scope = context.options.isolateTenants ? tenant : ''
-      const { text, tokens } = await resolveMedia(prompt, context, { ...owner, scope })
-      return { text, tokens }
+      this.#rendering++
+      try {
+        const { text, tokens } = await resolveMedia(prompt, context, { ...owner, scope })
+        return { text, tokens }
+      } finally {
+        this.#rendering--
+      }
     }
     const chat = tokenizer.renderChatInParts?.(messages, options)
     if (chat === undefined) return tokenizer.renderChat(messages, options)

@@ -11,10 +11,11 @@ import {
   type RigOptions,
 } from '../../rig.js'
 
+const imageOf = (file: string) => ({ type: 'image' as const, at: 3, data: btoa(file) })
+const shown = (file: string) => [{ role: 'user', content: 'See it', media: [imageOf(file)] }]
+
 const asks = (files: string, more: Partial<GenerateRequest> = {}): GenerateRequest => {
-  const media = files
-    .split(' ')
-    .map((file) => ({ type: 'image' as const, at: 3, data: btoa(file) }))
+  const media = files.split(' ').map(imageOf)
   const sampling = { temperature: 0, ignoreEos: true }
   return { prompt: { tokens: promptOf(6), media }, maxTokens: 2, sampling, ...more }
 }
@@ -197,10 +198,10 @@ t.test(
     const apart = lane({ options: { isolateTenants: true } })
     await apart.all(asks('before'), ...requests)
     t.same(apart.encoded, ['before', 'same', 'same'])
-    const media = [{ type: 'image' as const, at: 3, data: btoa('same') }]
-    const messages = [{ role: 'user', content: 'See it', media }]
     const render = async (tenant?: string) =>
-      await apart.run(apart.client.applyTemplate(messages, tenant === undefined ? {} : { tenant }))
+      await apart.run(
+        apart.client.applyTemplate(shown('same'), tenant === undefined ? {} : { tenant }),
+      )
     await render('one')
     t.equal(apart.encoded.length, 3, 'counting tokens finds what is its own')
     await render()
@@ -279,6 +280,15 @@ t.test('the wait for the encoder is learnt, told and limited', async (t) => {
   const expected = { waiting: 0, waitMs: 0, encoded: 3, failed: 0, found: 0, encodeMs: 300 }
   t.same(encodes, { ...expected, queueMs: 100 })
   t.equal(rig().engine.statistics().encodes, undefined)
+})
+
+t.test('conversations with images are rendered up to as many as may queue', async (t) => {
+  const { client, run, encoded } = lane({ slots: 1, options: { maxQueuedRequests: 2 } })
+  const render = async (file: string) => await client.applyTemplate(shown(file))
+  const asked = await run(Promise.allSettled(['a', 'b', 'c', 'd'].map(render)))
+  t.match(asked.pop(), { reason: { code: 'queue_full', details: { limit: 2 } } })
+  t.same(encoded, ['a', 'b', 'c'], 'as many as there would be requests')
+  await run(render('e'))
 })
 
 t.test('the time limit of a request ends its wait for the encoder', async (t) => {
