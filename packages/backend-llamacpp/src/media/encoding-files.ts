@@ -1,10 +1,4 @@
-import {
-  defined,
-  type EncodedMedia,
-  type MediaSpan,
-  type StateFile,
-  type StateFiles,
-} from '@cllm/core'
+import type { EncodedMedia, MediaSpan, StateFile, StateFiles } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
 
 /** What a file's scope says: of which image or sound it is, and where its vectors go. */
@@ -69,11 +63,7 @@ export class EncodingFiles {
       data.set(new Uint8Array(vectors.buffer, vectors.byteOffset, vectors.byteLength), at)
       at += vectors.byteLength
     }
-    const placed = spans.map(({ start, length, shape }) => ({
-      start,
-      length,
-      ...defined({ shape }),
-    }))
+    const placed = spans.map((span) => ({ ...span, vectors: undefined }))
     const scope = JSON.stringify({ media: hash, spans: placed } satisfies Scope)
     const head = { key: await this.key, scope, partial: false, tokens }
     const file = await this.files.write(head, data)

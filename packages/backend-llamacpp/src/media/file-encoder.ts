@@ -12,6 +12,7 @@ import {
   type MediaFile,
   type MediaSpan,
   type MediaType,
+  messageOf,
   type StateFiles,
   type TokenId,
 } from '@cllm/core'
@@ -38,6 +39,9 @@ export interface FileEncoderOptions extends MediaLibraryOptions {
 
 /** A process that has not encoded a file for this long is ended. */
 const mostMs = 10 * 60_000
+
+/** A process that is not ready after this long is given up. */
+const mostStartMs = 5 * 60_000
 
 /** Ids are numbers of 32 bits with a sign. */
 const lastId = 0x7fff_ffff
@@ -142,31 +146,36 @@ export class FileEncoder implements MediaEncoder {
   }
 
   async #find(key: string): Promise<EncodedMedia | undefined> {
-    const known = this.#known.get(key)
-    if (known !== undefined) return known
-    const kept = await this.#files?.find(key)
-    if (kept !== undefined) this.#known.set(key, kept)
-    return kept
+    const known = this.#known.get(key) ?? (await this.#files?.find(key))
+    if (known !== undefined) this.#known.set(key, known)
+    return known
   }
 
   async #encode(call: EncodeCall, signal: AbortSignal): Promise<readonly MediaPiece[]> {
-    const child = await this.#start()
-    signal.throwIfAborted()
     return await new Promise((resolve, reject) => {
-      this.#running = { call, signal, isSecond: false, resolve, reject }
-      this.#send(child, this.#running)
+      void this.#try({ call, signal, isSecond: false, resolve, reject })
     })
   }
 
-  #send(child: ChildProcess, { call, signal }: Running): void {
-    child.send(call)
-    // The library cannot stop.
-    const kill = (): unknown => child.kill('SIGKILL')
-    const cancel = this.clock.at(this.clock.now() + mostMs, kill)
-    signal.addEventListener('abort', kill)
-    this.#unwatch = () => {
-      cancel()
-      signal.removeEventListener('abort', kill)
+  /** Hands it to the process, which is started where there is none. */
+  async #try(running: Running): Promise<void> {
+    this.#running = running
+    const { call, signal, reject } = running
+    try {
+      const child = await this.#start()
+      signal.throwIfAborted()
+      child.send(call)
+      // The library cannot stop.
+      const kill = (): unknown => child.kill('SIGKILL')
+      const cancel = this.clock.at(this.clock.now() + mostMs, kill)
+      signal.addEventListener('abort', kill)
+      this.#unwatch = () => {
+        cancel()
+        signal.removeEventListener('abort', kill)
+      }
+    } catch (error) {
+      this.#running = undefined
+      reject(CllmError.from(error))
     }
   }
 
@@ -185,8 +194,7 @@ export class FileEncoder implements MediaEncoder {
         const message = `this model reads an image in one pass of ${count} tokens: expected a batch_size of as many`
         throw new CllmError('unsupported', `${message}, got ${this.options.atOnce}`)
       }
-      const placed = shape === undefined ? {} : { shape }
-      spans.push({ start: tokens.length, length: count, vectors, ...placed })
+      spans.push({ start: tokens.length, length: count, vectors, ...defined({ shape }) })
       for (let nth = 0; nth < count; nth++) {
         const word = hash.readUInt32LE(4 * (tokens.length % 8))
         const mixed = (word + Math.imul(tokens.length + 1, 0x9e37_79b1)) >>> 0
@@ -198,17 +206,24 @@ export class FileEncoder implements MediaEncoder {
 
   async #start(): Promise<ChildProcess> {
     if (this.#isClosed) throw isClosing()
-    this.#process ??= this.#spawn()
+    this.#process ??= this.#ready(this.#fork())
     const child = await this.#process
     if (this.#isClosed) throw isClosing()
     return child
   }
 
-  async #spawn(): Promise<ChildProcess> {
-    const child = (this.#child = fork(this.entry, [JSON.stringify(this.options)], {
-      serialization: 'advanced',
-      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-    }))
+  #fork(): ChildProcess {
+    try {
+      return (this.#child = fork(this.entry, [JSON.stringify(this.options)], {
+        serialization: 'advanced',
+        stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      }))
+    } catch (error) {
+      throw this.#failed(messageOf(error))
+    }
+  }
+
+  async #ready(child: ChildProcess): Promise<ChildProcess> {
     let log = ''
     child.stderr
       ?.setEncoding('utf8')
@@ -216,8 +231,21 @@ export class FileEncoder implements MediaEncoder {
     return await new Promise<ChildProcess>((resolve, reject) => {
       let problem = 'its process ended'
       let isReady = false
+      const fail = (): void => {
+        cancel()
+        // The next one may have been started.
+        if (this.#child === child) this.#process = undefined
+        reject(this.#failed(problem))
+      }
+      // One that waits for a disk ends late, even when it is killed.
+      const cancel = this.clock.at(this.clock.now() + mostStartMs, () => {
+        problem = `its process is not ready after ${mostStartMs / 1000} s`
+        child.kill('SIGKILL')
+        fail()
+      })
       child.on('message', (message: EncoderMessage) => {
         if (message.type === 'ready') {
+          cancel()
           isReady = true
           this.types = message.types
           resolve(child)
@@ -226,13 +254,8 @@ export class FileEncoder implements MediaEncoder {
       })
       child.on('error', ({ message }) => (problem = message))
       child.once('close', (code, signal) => {
-        this.#process = undefined
-        const why = `images and sounds cannot be encoded: ${problem}`
-        const details = { field: 'mmproj' }
-        reject(
-          this.#isClosed ? isClosing() : new CllmError('invalid_configuration', why, { details }),
-        )
-        if (!isReady || this.#isClosed) return
+        fail()
+        if (!isReady || this.#isClosed || this.#child !== child) return
         const about = { code, signal, log }
         this.logger.warn(about, 'the encoder of images and sounds ended: it starts again')
         this.#onEnded()
@@ -240,27 +263,23 @@ export class FileEncoder implements MediaEncoder {
     })
   }
 
+  #failed(problem: string): CllmError {
+    if (this.#isClosed) return isClosing()
+    const why = `images and sounds cannot be encoded: ${problem}`
+    // Where one was open, nothing is wrong with what it was given.
+    if (this.types.length > 0) return new CllmError('backend_failed', why)
+    return new CllmError('invalid_configuration', why, { details: { field: 'mmproj' } })
+  }
+
   /** What it had may have ended the process, or somebody else: it has a second try. */
   #onEnded(): void {
     this.#unwatch()
     const running = this.#running
     if (running === undefined) return
-    const { signal, isSecond, reject } = running
-    const fail = (error: CllmError): void => {
-      this.#running = undefined
-      reject(error)
-    }
-    if (isSecond) {
-      const message = 'the encoder of images and sounds ended twice while it had this one'
-      return fail(new CllmError('backend_failed', message))
-    }
-    this.#running = { ...running, isSecond: true }
-    this.#start()
-      .then((child) => {
-        signal.throwIfAborted()
-        this.#send(child, running)
-      })
-      .catch((error: unknown) => fail(CllmError.from(error)))
+    if (!running.isSecond) return void this.#try({ ...running, isSecond: true })
+    this.#running = undefined
+    const message = 'the encoder of images and sounds ended twice while it had this one'
+    running.reject(new CllmError('backend_failed', message))
   }
 
   #settle(message: Extract<EncoderMessage, { readonly id: number }>): void {

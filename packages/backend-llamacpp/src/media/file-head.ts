@@ -1,4 +1,4 @@
-import { CllmError, type MediaType, soundLength } from '@cllm/core'
+import { attempt, CllmError, type MediaType, soundLength } from '@cllm/core'
 import { imageSize } from 'image-size'
 
 /** Image formats that libmtmd decodes. */
@@ -19,9 +19,10 @@ export function checkHead(type: MediaType, file: Uint8Array): number {
 }
 
 function checkImage(file: Uint8Array): number {
-  const { type, width, height } = headOf(file)
-  if (type === undefined || !formats.includes(type)) {
-    throw refused('image', `expected a PNG, JPEG, GIF or BMP file, got ${type ?? 'something else'}`)
+  const unknown = { type: 'something else', width: 0, height: 0 }
+  const { type = unknown.type, width, height } = attempt(() => imageSize(file), unknown)
+  if (!formats.includes(type)) {
+    throw refused('image', `expected a PNG, JPEG, GIF or BMP file in base64, got ${type}`)
   }
   if (!(width > 0 && height > 0 && width * height <= mostPixels)) {
     const most = mostPixels / 1e6
@@ -29,14 +30,6 @@ function checkImage(file: Uint8Array): number {
     throw refused('image', message)
   }
   return (width * height) / 1e6
-}
-
-function headOf(file: Uint8Array) {
-  try {
-    return imageSize(file)
-  } catch {
-    throw refused('image', 'expected a PNG, JPEG, GIF or BMP file in base64, got something else')
-  }
 }
 
 function checkSound(file: Uint8Array): number {

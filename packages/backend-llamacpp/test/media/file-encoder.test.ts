@@ -8,23 +8,14 @@ import {
   type StateFile,
   type StateFiles,
 } from '@cllm/core'
-import { assert, integer, property, uint8Array } from 'fast-check'
 import { until } from '@cllm/testing'
 import t, { type Test } from 'tap'
 import { EncodingFiles } from '../../src/media/encoding-files.js'
 import { FileEncoder } from '../../src/media/file-encoder.js'
-import { checkHead } from '../../src/media/file-head.js'
 import { openTiny, recordingLogger } from '../open-tiny.js'
+import { png, wav } from './hostile-files.js'
 
 const entry = fileURLToPath(new URL('scripted-encoder.mjs', import.meta.url))
-
-/** The head of a PNG file, which is all that is looked at before it is decoded. */
-function png(width: number, height = 10): Buffer {
-  const head = Buffer.from('89504e470d0a1a0a0000000d4948445200000000000000000802000000', 'hex')
-  head.writeUInt32BE(width, 16)
-  head.writeUInt32BE(height, 20)
-  return head
-}
 
 const image = (width: number, height = 10) => ({
   type: 'image' as const,
@@ -45,10 +36,14 @@ function make(t: Test, modelPath = 'model.gguf', mmprojPath = 'mmproj.gguf') {
   const logger = recordingLogger()
   const clock = new SimulatedClock()
   const files = { library: 'lib', modelPath, mmprojPath, threads: 1 }
-  const sizes = { vocabularySize: 100, width: 4, atOnce: 64, cacheBytes: 4000 }
-  const encoder = new FileEncoder({ ...files, ...sizes }, logger, clock, entry)
+  const options = { ...files, vocabularySize: 100, width: 4, atOnce: 64, cacheBytes: 4000 }
+  const encoder = new FileEncoder(options, logger, clock, entry)
   t.teardown(() => encoder.dispose())
-  return { encoder, logger, clock }
+  const pass = async (ms: number): Promise<void> => {
+    await until(() => clock.nextTimer() === clock.now() + ms)
+    clock.advance(ms)
+  }
+  return { encoder, logger, clock, options, pass }
 }
 
 async function open(...given: Parameters<typeof make>) {
@@ -66,12 +61,7 @@ t.test('an image of low detail is another one', async (t) => {
   t.notOk(low.tokens.slice(1, -1).some((id) => whole.tokens.includes(id)))
   t.equal(await encode(encoder, { ...image(20), detail: 'low' }), low)
   encoder.types = ['audio']
-  const sound = Buffer.alloc(44)
-  sound.write('RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0', 'latin1')
-  sound.writeUInt32LE(8000, 24)
-  sound.writeUInt16LE(8, 34)
-  sound.write('data', 36)
-  sound.writeUInt32LE(2 * 8000, 40)
+  const sound = wav(Buffer.alloc(0), { rate: 8000, bits: 8, size: 2 * 8000 })
   const heard = { type: 'audio', data: sound.toString('base64'), detail: 'low' } as const
   t.match(await encoder.prepare(heard, ''), { size: 2 }, 'a sound is as long as it is')
 })
@@ -193,13 +183,23 @@ t.test('an image that ends the process costs itself alone', async (t) => {
 })
 
 t.test('a process that is silent for long is ended', async (t) => {
-  const { encoder, clock } = await open(t)
+  const { encoder, pass } = await open(t)
   const silent = encode(encoder, image(15))
-  for (let times = 0; times < 2; times++) {
-    await until(() => clock.nextTimer() !== undefined)
-    clock.advance(600_000)
-  }
+  for (let times = 0; times < 2; times++) await pass(600_000)
   await t.rejects(silent, { code: 'backend_failed', message: /ended twice/ })
+  t.equal((await encode(encoder, image(5))).tokens.length, 7)
+})
+
+t.test('a process that cannot be started again is tried again for the next image', async (t) => {
+  const { encoder, options, pass } = await open(t)
+  options.modelPath = 'slow'
+  for (const width of [13, 5]) {
+    const [stuck] = [encode(encoder, image(width)), await pass(300_000)]
+    await t.rejects(stuck, { code: 'backend_failed', message: /not ready after 300 s/ })
+  }
+  options.modelPath = 'too long for an argument'.repeat(1e6)
+  await t.rejects(encode(encoder, image(5)), { code: 'backend_failed', message: /spawn/ })
+  options.modelPath = 'model.gguf'
   t.equal((await encode(encoder, image(5))).tokens.length, 7)
 })
 
@@ -262,28 +262,4 @@ t.test('what is missing is said at the start', async (t) => {
       },
     )
   }
-})
-
-t.test('files are refused before a pixel is decoded', async (t) => {
-  const refused = (file: Uint8Array): unknown => {
-    try {
-      checkHead('image', file)
-      return undefined
-    } catch (error) {
-      return error
-    }
-  }
-  t.equal(refused(png(8000, 8000)), undefined)
-  t.match(refused(png(8001, 8000)), { code: 'invalid_media', message: /64 million pixels/ })
-  t.match(refused(png(0)), { code: 'invalid_media' })
-  t.match(refused(Buffer.from('<svg width="1" height="1"/>')), { message: /got svg/ })
-  const isClear = (error: unknown) => error === undefined || CllmError.isInstance(error)
-  const whole = png(20)
-  assert(
-    property(uint8Array({ maxLength: 64 }), integer({ min: 0, max: 28 }), (noise, at) => {
-      const mixed = Buffer.concat([whole.subarray(0, at), noise])
-      return isClear(refused(noise)) && isClear(refused(mixed))
-    }),
-  )
-  t.pass('noise, and heads that break off')
 })

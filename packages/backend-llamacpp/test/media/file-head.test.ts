@@ -1,7 +1,8 @@
-import { assert, property, uint8Array } from 'fast-check'
+import { assert, integer, property, uint8Array } from 'fast-check'
 import t from 'tap'
 import { checkHead } from '../../src/media/file-head.js'
-import { soundLength } from '@cllm/core'
+import { CllmError, type MediaType, soundLength } from '@cllm/core'
+import { flac, png, wav } from './hostile-files.js'
 
 /** A file of these numbers: `[bytes, value]`, big-endian where the bytes are below 0. */
 function file(...parts: readonly (string | readonly [number, number])[]): Buffer {
@@ -17,30 +18,8 @@ function file(...parts: readonly (string | readonly [number, number])[]): Buffer
   )
 }
 
-interface Wave {
-  readonly format?: number
-  readonly bits?: number
-  readonly rate?: number
-  readonly size?: number
-  readonly noted?: number
-}
-
-function wave({ format = 1, bits = 16, rate = 16_000, size = 64_000, noted = 0 }: Wave): Buffer {
-  const head = [
-    [4, 16],
-    [2, format],
-    [2, 2],
-    [4, rate],
-    [4, 0],
-    [2, 4],
-    [2, bits],
-  ] as const
-  const fact = noted > 0 ? (['fact', [4, 4], [4, noted]] as const) : []
-  return file('RIFF', [4, 0], 'WAVEfmt ', ...head, ...fact, 'data', [4, size])
-}
-
-const flac = (rate: number, samples: number) =>
-  file('fLaC', [-4, 34], [-4, 0], [-6, 0], [-3, rate * 16], [-5, samples])
+const wave = (more: Parameters<typeof wav>[1]): Buffer =>
+  wav(Buffer.alloc(0), { channels: 2, size: 64_000, ...more })
 
 /** MPEG 1, layer III, 128 kbit/s, 44.1 kHz: 1,152 samples in 417 bytes. */
 const frame = (...head: readonly (string | readonly [number, number])[]) => {
@@ -74,17 +53,39 @@ t.test('the length of a sound is read from its head', async (t) => {
   t.equal(soundLength(many)?.toFixed(0), '2612', 'the decoder believes it')
 })
 
-t.test('what is too long or no sound is refused', async (t) => {
-  const refused = (bytes: Uint8Array): unknown => {
-    try {
-      return checkHead('audio', bytes)
-    } catch (error) {
-      return error
-    }
+function refused(type: MediaType, bytes: Uint8Array): unknown {
+  try {
+    return checkHead(type, bytes)
+  } catch (error) {
+    return error
   }
-  t.equal(refused(wave({})), 1, 'its seconds')
-  t.match(refused(wave({ size: 0xffff_ffff })), { code: 'invalid_media', message: /1800 seconds/ })
-  t.match(refused(flac(8000, 0)), { code: 'invalid_media' })
-  t.match(refused(Buffer.from('\x89PNG\r\n')), { message: /WAV, MP3 or FLAC/ })
-  assert(property(uint8Array({ maxLength: 99 }), (bytes) => (refused(bytes), true)))
+}
+
+t.test('what is too long or no sound is refused', async (t) => {
+  t.equal(refused('audio', wave({})), 1, 'its seconds')
+  const long = { code: 'invalid_media', message: /1800 seconds/ }
+  t.match(refused('audio', wave({ size: 0xffff_ffff })), long)
+  t.match(refused('audio', flac(8000, 0)), { code: 'invalid_media' })
+  t.match(refused('audio', Buffer.from('\x89PNG\r\n')), { message: /WAV, MP3 or FLAC/ })
+  assert(property(uint8Array({ maxLength: 99 }), (bytes) => (refused('audio', bytes), true)))
+})
+
+t.test('images are refused before a pixel is decoded', async (t) => {
+  t.equal(refused('image', png(8000, 8000)), 64, 'its millions of pixels')
+  const large = { code: 'invalid_media', message: /64 million pixels/ }
+  t.match(refused('image', png(8001, 8000)), large)
+  t.match(refused('image', png(0, 10)), { code: 'invalid_media' })
+  const svg = Buffer.from('<svg width="1" height="1"/>')
+  t.match(refused('image', svg), { message: /got svg/ })
+  const isClear = (file: Uint8Array) => {
+    const result = refused('image', file)
+    return typeof result === 'number' || CllmError.isInstance(result)
+  }
+  const whole = png(20, 10)
+  assert(
+    property(uint8Array({ maxLength: 64 }), integer({ min: 0, max: 28 }), (noise, at) => {
+      return isClear(noise) && isClear(Buffer.concat([whole.subarray(0, at), noise]))
+    }),
+  )
+  t.pass('noise, and heads that break off')
 })

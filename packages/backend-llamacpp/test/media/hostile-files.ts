@@ -28,7 +28,7 @@ const number = (bytes: 2 | 4, value: number, isBig = false): Buffer => {
   return buffer
 }
 
-function png(width: number, height: number, pixels: Buffer, bits = 8): Buffer {
+export function png(width: number, height: number, pixels = Buffer.alloc(0), bits = 8): Buffer {
   const chunk = (name: string, data: Buffer) => {
     const named = Buffer.concat([Buffer.from(name), data])
     return Buffer.concat([number(4, data.length, true), named, number(4, crc32(named), true)])
@@ -60,23 +60,27 @@ interface Wave {
   readonly rate?: number
   readonly bits?: number
   readonly size?: number
+  /** Samples that a part of its own notes. */
+  readonly noted?: number
 }
 
-function wav(samples: Buffer, wave: Wave = {}): Buffer {
-  const { format = 1, channels = 1, rate = 16_000, bits = 16, size = samples.length } = wave
+export function wav(samples: Buffer, wave: Wave = {}): Buffer {
+  const { format = 1, channels = 1, rate = 16_000, bits = 16, size = samples.length, noted } = wave
   const head = [number(2, format), number(2, channels), number(4, rate), number(4, 2 * rate)]
+  const fact = noted === undefined ? [] : [Buffer.from('fact'), number(4, 4), number(4, noted)]
   return Buffer.concat([
     Buffer.from('RIFF\0\0\0\0WAVEfmt \x10\0\0\0', 'latin1'),
     ...head,
     number(2, 2),
     number(2, bits),
+    ...fact,
     Buffer.from('data'),
     number(4, size),
     samples,
   ])
 }
 
-const flac = (rate: number, samples: number): Buffer => {
+export const flac = (rate: number, samples: number): Buffer => {
   const head = Buffer.alloc(34)
   head.writeUIntBE(rate * 16, 10, 3)
   head.writeUIntBE(samples, 13, 5)
