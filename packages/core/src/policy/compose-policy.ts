@@ -65,7 +65,8 @@ function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' 
     arrivalRank: (request) => order.arrivalRank?.(request) ?? 0,
     victim: (state) => synchronous(order.victim?.(state), 'victim')?.id,
     observe(event) {
-      if (event.type !== 'step' && event.request.stepGroup !== undefined) areInGroups = true
+      if (event.type !== 'step') areInGroups ||= event.request.stepGroup !== undefined
+      else if (areInGroups) groups.onStep(event)
       const told: unknown = batching.observe?.(event)
       const toldToo: unknown = order.observe?.(event)
       // One that is async after all: who asked this policy takes care of its rejection.

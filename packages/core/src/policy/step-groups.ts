@@ -1,6 +1,14 @@
-import type { SchedulerState, SequenceView } from '../contracts/scheduling/scheduler-policy.js'
+import type {
+  SchedulerEvent,
+  SchedulerState,
+  SequenceView,
+} from '../contracts/scheduling/scheduler-policy.js'
 
 type Group = string | undefined
+type StepEvent = Pick<
+  Extract<SchedulerEvent, { readonly type: 'step' }>,
+  'durationMs' | 'prefillTokens' | 'parts'
+>
 
 /** What a batching sees of a state when only one step group may run. */
 export interface GroupView {
@@ -11,12 +19,20 @@ export interface GroupView {
   readonly withOthers: (admit: readonly string[]) => readonly string[]
 }
 
-/** Steps of a turn: what a change of adapters costs is shared by this many. */
+/** Steps of a turn at least: what a change of adapters costs is shared by this many. */
 export const stepsPerTurn = 4
 
+/** Turns become so long that changes take this share of the time of the steps, */
+const changeShare = 0.25
+/** unless the others would wait longer than this for their next token. */
+const mostWaitMs = 200
+/** The weight of the last change in what one costs. */
+const newest = 0.25
+
 /**
- * Narrows a state to one step group. The groups that run take turns of {@link stepsPerTurn} steps, so that
- * none waits longer than for one turn of each other one. Which request gets a free slot is the order's decision
+ * Narrows a state to one step group. The groups that run take turns of {@link stepsPerTurn} steps or, where a change
+ * costs more than such a turn is worth, of more, so that none waits longer than for one turn of each other one. A GPU
+ * takes 25 ms for a change and 5 for a step; most CPUs take longer for a step. Which request gets a free slot is the order's decision
  * alone: one of another group gets it, too, and is computed when it is its group's turn.
  */
 export class StepGroups {
@@ -24,6 +40,11 @@ export class StepGroups {
   #turns: readonly Group[] = []
   /** The one that ran last, and the steps of its turn so far. */
   #last: { readonly group: Group; readonly steps: number } | undefined
+  /** The step that was computed last: its place in the turn from 1, and its milliseconds; NaN: it computed prompts. */
+  #computed: { readonly group: Group; readonly nth: number; readonly ms: number } | undefined
+  #changeMs = 0
+  /** Of a step without a change; until there was one: unknown. */
+  #stepMs = Infinity
 
   /** The group has its step. One that computes prompts is a turn of its own; of nothing, it is none. */
   ran(group: Group, run: readonly { readonly tokens: number }[]): void {
@@ -31,7 +52,7 @@ export class StepGroups {
     const last = this.#last
     const isSame = last !== undefined && last.group === group
     const steps = isSame ? last.steps + 1 : 1
-    let isOver = steps >= stepsPerTurn
+    let isOver = steps >= this.#turnSteps
     for (const { tokens } of run) isOver ||= tokens > 1
     this.#last = isOver ? undefined : { group, steps }
     if (this.#turns.length === 1 && this.#turns[0] === group) return
@@ -40,6 +61,25 @@ export class StepGroups {
     const left = isSame || last === undefined || !others.includes(last.group) ? [] : [last.group]
     const waiting = [...others.filter((other) => !left.includes(other)), ...left]
     this.#turns = isOver ? [...waiting, group] : [group, ...waiting]
+  }
+
+  /** A step was computed: the first one of decodes after a change is longer than the second by what the change costs. */
+  onStep({ durationMs, prefillTokens, parts }: StepEvent): void {
+    const before = this.#computed
+    const group = groupOf(parts[0]?.request)
+    const nth = before !== undefined && before.group === group ? before.nth + 1 : 1
+    const ms = prefillTokens > 0 ? NaN : durationMs
+    this.#computed = { group, nth, ms }
+    if (nth !== 2 || Number.isNaN(before!.ms - ms)) return
+    const cost = Math.max(0, before!.ms - ms)
+    this.#changeMs += (cost - this.#changeMs) * (this.#stepMs === Infinity ? 1 : newest)
+    this.#stepMs = ms
+  }
+
+  get #turnSteps(): number {
+    const worth = this.#changeMs / (changeShare * this.#stepMs)
+    const most = mostWaitMs / Math.max(1, this.#turns.length - 1) / this.#stepMs
+    return Math.max(stepsPerTurn, Math.floor(Math.min(worth, most)))
   }
 
   /**

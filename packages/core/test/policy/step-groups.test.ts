@@ -89,6 +89,33 @@ t.test('a turn is a few steps of decoding, or one that computes prompts', async 
   )
 })
 
+/** The steps of each turn of groups that decode for ever on such a machine, after it has learned. */
+function turnsOn(names: string, changeMs: number, stepMs: number): Set<number> {
+  const groups = new StepGroups()
+  const state = stateOf(names, '', 0)
+  const lengths = new Set<number>()
+  let [last, steps] = ['', 0]
+  for (let nth = 0; nth < 600; nth++) {
+    const id = turn(groups, state, false, false)!.running
+    const isSame = id === last
+    const request = state.running.find((one) => one.id === id)!
+    const parts = [{ request, tokens: 1, context: 5, isDecode: true }]
+    const durationMs = stepMs + (isSame ? 0 : changeMs)
+    groups.onStep({ durationMs, prefillTokens: 0, parts })
+    if (!isSame && nth > 200) lengths.add(steps)
+    ;[last, steps] = [id, isSame ? steps + 1 : 1]
+  }
+  return lengths
+}
+
+t.test('turns are as long as a change of groups is worth', (t) => {
+  t.same([...turnsOn('a1 b1', 25, 5)], [20], 'a quarter of the time of the steps')
+  t.same([...turnsOn('a1 b1', 100, 5)], [40], 'nobody waits longer than a fifth of a second')
+  t.same([...turnsOn('a1 b1 c1 d1 e1 f1', 25, 5)], [8], 'whoever else there is')
+  t.same([...turnsOn('a1 b1', 15, 60)], [stepsPerTurn])
+  t.end()
+})
+
 t.test('free slots go by the order, whosever turn it is', (t) => {
   const cases: [string, string, number, ReturnType<typeof turn>][] = [
     // One group: as if there were none.
