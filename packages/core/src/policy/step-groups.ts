@@ -30,20 +30,20 @@ const mostWaitMs = 200
 const newest = 0.25
 
 /**
- * Narrows a state to one step group. The groups that run take turns of {@link stepsPerTurn} steps or, where a change
- * costs more than such a turn is worth, of more, so that none waits longer than for one turn of each other one. A GPU
- * takes 25 ms for a change and 5 for a step; most CPUs take longer for a step. Which request gets a free slot is the order's decision
- * alone: one of another group gets it, too, and is computed when it is its group's turn.
+ * Narrows a state to one step group. The groups that run take turns: none waits longer than for one turn of each
+ * other one. A turn has {@link stepsPerTurn} steps, or more where a change costs more than that is worth: 30 ms on a
+ * GPU whose steps take 5. Which request gets a free slot is the order's decision alone: one of another group gets it,
+ * too, and is computed when it is its group's turn.
  */
 export class StepGroups {
   /** By their turns: the one whose turn has ended last is at the end. */
   #turns: readonly Group[] = []
   /** The one that ran last, and the steps of its turn so far. */
   #last: { readonly group: Group; readonly steps: number } | undefined
-  /** The step that was computed last: its place in the turn from 1, and its milliseconds; NaN: it computed prompts. */
-  #computed: { readonly group: Group; readonly nth: number; readonly ms: number } | undefined
+  /** The steps since the last change: their group, number and milliseconds; NaN: one computed prompts. */
+  #since: { readonly group: Group; readonly steps: number; readonly ms: number } | undefined
   #changeMs = 0
-  /** Of a step without a change; until there was one: unknown. */
+  /** Of a step long after a change; Infinity: none was seen. */
   #stepMs = Infinity
 
   /** The group has its step. One that computes prompts is a turn of its own; of nothing, it is none. */
@@ -63,17 +63,21 @@ export class StepGroups {
     this.#turns = isOver ? [...waiting, group] : [group, ...waiting]
   }
 
-  /** A step was computed: the first one of decodes after a change is longer than the second by what the change costs. */
+  /**
+   * A step was computed. What the first ones after a change take longer than the {@link stepsPerTurn}th is what the
+   * change costs: a GPU's driver prepares the new graph in the second one, too.
+   */
   onStep({ durationMs, prefillTokens, parts }: StepEvent): void {
-    const before = this.#computed
+    const before = this.#since
     const group = groupOf(parts[0]?.request)
-    const nth = before !== undefined && before.group === group ? before.nth + 1 : 1
-    const ms = prefillTokens > 0 ? NaN : durationMs
-    this.#computed = { group, nth, ms }
-    if (nth !== 2 || Number.isNaN(before!.ms - ms)) return
-    const cost = Math.max(0, before!.ms - ms)
+    const isSame = before !== undefined && before.group === group
+    const steps = isSame ? before.steps + 1 : 1
+    const ms = (isSame ? before.ms : 0) + (prefillTokens > 0 ? NaN : durationMs)
+    this.#since = { group, steps, ms }
+    if (steps !== stepsPerTurn || Number.isNaN(ms)) return
+    const cost = Math.max(0, ms - stepsPerTurn * durationMs)
     this.#changeMs += (cost - this.#changeMs) * (this.#stepMs === Infinity ? 1 : newest)
-    this.#stepMs = ms
+    this.#stepMs = durationMs
   }
 
   get #turnSteps(): number {

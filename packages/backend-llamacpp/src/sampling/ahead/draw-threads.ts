@@ -53,8 +53,8 @@ export interface DrawThreadsOptions {
 
 /**
  * Threads that draw together with this one, while nothing else computes: where a GPU makes a forward
- * pass in a few milliseconds, drawing 32 tokens one after the other takes as long. They start when there are as many
- * samplers as draws are worth it, while prompts are computed.
+ * pass in a few milliseconds, drawing 32 tokens one after the other takes as long. They start with the
+ * first draws that are worth it.
  */
 export class DrawThreads {
   readonly #board = new SharedDrawQueue()
@@ -65,8 +65,6 @@ export class DrawThreads {
   /** Samplers that they were told of and that have been removed. */
   #removed: number[] = []
   #samplers = 0
-  /** Those that have not been removed. */
-  #living = 0
   /** Threads that the last draws woke; 0: they were made alone. */
   #woken = 0
   readonly #wake = (): void => this.#board.announce(this.#woken)
@@ -77,12 +75,10 @@ export class DrawThreads {
   add(settings: PlainDrawSettings): number {
     const sampler = ++this.#samplers
     this.#untold.set(sampler, settings)
-    if (++this.#living >= leastDraws && !this.#isBroken) this.#workers ??= this.#start()
     return sampler
   }
 
   remove(sampler: number): void {
-    this.#living -= 1
     if (!this.#untold.delete(sampler)) this.#removed.push(sampler)
   }
 
