@@ -17,6 +17,7 @@ import type {
   LogitsModel,
   NativePath,
 } from '../src/native/native.js'
+import type { NativeContext } from '../src/native/native-context.js'
 import { openLlama } from '../src/native/open-llama.js'
 import { writeTinyModel } from './tiny-models.js'
 
@@ -133,4 +134,16 @@ export async function generate(
   }
   for (const { sampler } of sequences) sampler.dispose()
   return sequences.map(({ tokens }, index) => tokens.slice(requests[index]!.tokens.length))
+}
+
+/** Cells of sequence 0, which has tokens up to `last`, are taken out and copied. */
+export async function checkCells(t: Test, context: NativeContext, last: number): Promise<void> {
+  t.equal(context.getSequenceKvCacheMaxPosition(0), last)
+  t.equal(context.removeTokenCellsFromSequence(0, 2, -1), true)
+  t.equal(context.getSequenceKvCacheMaxPosition(0), 1)
+  t.equal(context.getSequenceKvCacheMinPosition(0), 0)
+  await context.copySequenceStateFromOtherSequence(1, 0)
+  t.equal(context.getSequenceKvCacheMaxPosition(1), 1)
+  context.disposeSequence(1)
+  t.equal(context.getSequenceKvCacheMaxPosition(1), -1)
 }

@@ -5,7 +5,7 @@ import { silentLogger } from '@cllm/core'
 import { writeSyntheticModel } from '@cllm/gguf'
 import { GgufFileType } from 'node-llama-cpp'
 import t from 'tap'
-import { loadModel } from '../open-tiny.js'
+import { checkCells, loadModel } from '../open-tiny.js'
 import { openLlama } from '../../src/native/open-llama.js'
 import { checkBindings } from '../../src/native/open/addon-bindings.js'
 import { hasNoGpu, openForCpu } from '../../src/native/open/opened-llama.js'
@@ -92,14 +92,7 @@ t.test('every native call that is used', async (t) => {
   sampler.applyConfig({ temperature: 0, seed: 1 })
   t.equal(await context.sampleToken(last, sampler), drawn, 'what is left out is off again')
 
-  t.equal(context.getSequenceKvCacheMaxPosition(0), last)
-  t.equal(context.removeTokenCellsFromSequence(0, 2, -1), true)
-  t.equal(context.getSequenceKvCacheMaxPosition(0), 1)
-  t.equal(context.getSequenceKvCacheMinPosition(0), 0)
-  await context.copySequenceStateFromOtherSequence(1, 0)
-  t.equal(context.getSequenceKvCacheMaxPosition(1), 1)
-  context.disposeSequence(1)
-  t.equal(context.getSequenceKvCacheMaxPosition(1), -1)
+  await checkCells(t, context, last)
 
   const gap = { sequence: 0, position: 9, tokens: [5], outputs: [] }
   await t.rejects(context.decodeBatch([gap]), Error, 'a gap is refused')

@@ -5,10 +5,7 @@ import type {
 } from '../contracts/scheduling/scheduler-policy.js'
 
 type Group = string | undefined
-type StepEvent = Pick<
-  Extract<SchedulerEvent, { readonly type: 'step' }>,
-  'durationMs' | 'prefillTokens' | 'parts'
->
+type StepEvent = Extract<SchedulerEvent, { readonly type: 'step' }>
 
 /** What a batching sees of a state when only one step group may run. */
 export interface GroupView {

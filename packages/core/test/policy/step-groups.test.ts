@@ -104,7 +104,8 @@ function turnsOn(names: string, changeMs: readonly number[], stepMs: number): Se
     const request = state.running.find((one) => one.id === id)!
     const parts = [{ request, tokens: 1, context: 5, isDecode: true }]
     const durationMs = stepMs + (changeMs[isSame ? steps : 0] ?? 0)
-    groups.onStep({ durationMs, prefillTokens: 0, parts })
+    const sums = { durationMs, prefillTokens: 0, decodeSequences: 1, contextTokens: 5 }
+    groups.onStep({ type: 'step', now: 0, ...sums, parts })
     if (!isSame && nth > 200) lengths.add(steps)
     ;[last, steps] = [id, isSame ? steps + 1 : 1]
   }

@@ -13,7 +13,7 @@ import type { LogitsContext } from '../../../src/native/native-context.js'
 import type { NativeModel } from '../../../src/native/native-model.js'
 import type * as OpenLlama from '../../../src/native/open-llama.js'
 import { openLlama } from '../../../src/native/open-llama.js'
-import { loadModel, recordingLogger } from '../../open-tiny.js'
+import { checkCells, loadModel, recordingLogger } from '../../open-tiny.js'
 
 import t, { type Test } from 'tap'
 
@@ -88,14 +88,7 @@ t.test('a context', async (t) => {
   t.same(context.logits(last), before, 'one thread computes the same')
   t.equal(context.logits(last), logits, 'in the same place')
 
-  t.equal(context.getSequenceKvCacheMaxPosition(0), last)
-  t.equal(context.removeTokenCellsFromSequence(0, 2, -1), true)
-  t.equal(context.getSequenceKvCacheMaxPosition(0), 1)
-  t.equal(context.getSequenceKvCacheMinPosition(0), 0)
-  await context.copySequenceStateFromOtherSequence(1, 0)
-  t.equal(context.getSequenceKvCacheMaxPosition(1), 1)
-  context.disposeSequence(1)
-  t.equal(context.getSequenceKvCacheMaxPosition(1), -1)
+  await checkCells(t, context, last)
 
   const run = { sequence: 0, position: 9, tokens: [5], outputs: [] }
   await t.rejects(context.decodeBatch([run]), { code: 'backend_failed' }, 'a gap is refused')

@@ -14,6 +14,18 @@ import {
   type TemplateFixture,
 } from './conversations.js'
 
+/** ChatML as all of them write it. */
+const plain: TemplateFixture['cases'][number] = {
+  about: 'a system message and turns',
+  messages: turns,
+  text: lines(
+    '<|im_start|>system\nBe brief.<|im_end|>\n',
+    '<|im_start|>user\nHello<|im_end|>\n',
+    '<|im_start|>assistant\nHi!<|im_end|>\n',
+    '<|im_start|>user\nRain in Paris?<|im_end|>\n<|im_start|>assistant\n',
+  ),
+}
+
 export const qwen: readonly TemplateFixture[] = [
   {
     name: 'ChatML',
@@ -23,16 +35,7 @@ export const qwen: readonly TemplateFixture[] = [
     controls: ['<|im_start|>'],
     template: `{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}`,
     cases: [
-      {
-        about: 'a system message and turns',
-        messages: turns,
-        text: lines(
-          '<|im_start|>system\nBe brief.<|im_end|>\n',
-          '<|im_start|>user\nHello<|im_end|>\n',
-          '<|im_start|>assistant\nHi!<|im_end|>\n',
-          '<|im_start|>user\nRain in Paris?<|im_end|>\n<|im_start|>assistant\n',
-        ),
-      },
+      plain,
       {
         about: 'no opening of an answer',
         messages: [user],
@@ -90,16 +93,7 @@ export const qwen: readonly TemplateFixture[] = [
   {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}
 {%- endif %}`,
     cases: [
-      {
-        about: 'a system message and turns',
-        messages: turns,
-        text: lines(
-          '<|im_start|>system\nBe brief.<|im_end|>\n',
-          '<|im_start|>user\nHello<|im_end|>\n',
-          '<|im_start|>assistant\nHi!<|im_end|>\n',
-          '<|im_start|>user\nRain in Paris?<|im_end|>\n<|im_start|>assistant\n',
-        ),
-      },
+      plain,
       {
         about: 'thinking off',
         messages: [user],
