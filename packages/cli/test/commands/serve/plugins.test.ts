@@ -171,7 +171,7 @@ t.test('cllm plugin new writes plug-ins that pass cllm plugin test', async (t) =
     errors: /my-protocol.js: there is no suite/,
   })
   const inFolder = await inside(['plugin', 'test', join(folder, 'my-protocol')])
-  t.match(inFolder, { code: 2, stderr: /^error: plug-in ".*my-protocol": there is no such/ })
+  t.match(inFolder, { code: 2, stderr: /^error: plug-in ".*my-protocol": expected a file/ })
   const own = join(folder, 'my-router', 'my-router.js')
   const router = readFileSync(own, 'utf8').replace('b.firstTokenMs < a.', 'b.firstTokenMs > a.')
   writeFileSync(own, router.replace('{ worker: earliest.id }', '{}'))
