@@ -56,9 +56,11 @@ const flags = {
   'llama-server': ['--lora', first, '--lora', second, '--lora-init-without-apply'],
 }
 const rows = [['server', 'adapters', 'tok/s']]
-for (const kind of values['llama-server'] === undefined ? ['cllm'] : ['cllm', 'llama-server']) {
-  const { model, slots, 'ctx-size': context, 'llama-server': llamaServer } = values
-  const extra = flags[kind]
+const { model, slots, 'ctx-size': context, 'llama-server': llamaServer, only } = values
+const both = llamaServer === undefined ? ['cllm'] : ['cllm', 'llama-server']
+for (const kind of only === undefined ? both : [only]) {
+  const more = kind === 'cllm' ? values.extra.split(' ').filter(Boolean) : []
+  const extra = [...flags[kind], ...more]
   const server = await startServer(kind, { model, slots, context, llamaServer, extra })
   for (const lora of [none, one, other]) await answer(server, lora)
   for (const [name, load] of Object.entries(loads)) {
