@@ -1,6 +1,6 @@
 // Each thread loads these anew: nothing that imports all of @cllm/core, which takes ten times the time and memory.
-import koffi from 'koffi'
 import { receiveMessageOnPort, workerData } from 'node:worker_threads'
+import koffi from 'koffi'
 import type { DrawWorkerData, PlainDrawSettings, SamplerMessage } from './draw-threads.js'
 import { type BoardDraw, notDrawn, SharedDrawQueue } from './shared-draw-queue.js'
 import { Candidates } from '../chain/candidates/candidates.js'
