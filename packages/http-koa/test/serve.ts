@@ -136,9 +136,14 @@ export async function serve(options: ServeOptions = {}) {
 
 export type Served = Awaited<ReturnType<typeof serve>>
 
-/** Lets the event loop turn until something has happened; the time limit is tap's. */
+/** Lets the event loop turn until something has happened, for a minute at most. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  while (!(await condition())) await turnOfTheEventLoop()
+  const since = performance.now()
+  while (!(await condition())) {
+    if (performance.now() - since > 60_000)
+      throw new Error(`not within a minute: ${String(condition)}`)
+    await turnOfTheEventLoop()
+  }
 }
 
 /** A bare connection that sends a request and collects what comes. */

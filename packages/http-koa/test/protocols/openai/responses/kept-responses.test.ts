@@ -14,6 +14,7 @@ const [one, two, three] = [turn('user', 'one'), turn('user', 'two'), turn('user'
 const script = scriptAnswers(new FakeTokenizer(), {
   [one + answers]: 'first',
   [two + answers]: 'alone',
+  [turn('user', 'long') + answers]: 'f'.repeat(500),
   [one + turn('assistant', 'first') + two + answers]: 'second',
   [one + turn('assistant', 'first') + two + turn('assistant', 'second') + three + answers]: 'third',
 })
@@ -293,7 +294,7 @@ t.test('a server computes what another one computed in the background at its end
 })
 
 /** Two servers of one folder, as in a rolling restart, and what lets time go on for one, or by default both. */
-async function startTwo(t: Test) {
+async function startTwo(t: Test, input = 'one') {
   const older = await start(t, { stepMs: 3000 })
   const newer = await start(t, { stepMs: 3000, folder: older.folder })
   const both = [older, newer] as const
@@ -302,7 +303,7 @@ async function startTwo(t: Test) {
       for (const { time } of of) time.advance(100)
       return await isDone()
     })
-  const begun = await older.make({ input: 'one', background: true })
+  const begun = await older.make({ input, background: true })
   const at = `${path}/${begun.id}`
   const of = async ({ ask }: Started) => (await ask('GET', at)).json
   const requests = async ({ client }: Started) => (await client.statistics()).requests
@@ -338,7 +339,8 @@ t.test(
 
 t.test('what another server computes is cancelled or removed', async (t) => {
   for (const way of ['cancelled', 'removed']) {
-    const { older, newer, at, pass, of, requests } = await startTwo(t)
+    // So long that its end does not come before the other server's word.
+    const { older, newer, at, pass, of, requests } = await startTwo(t, 'long')
     const events = older.get(`${at}?stream=true`).then(eventsOf)
     await pass(() => older.time.now() > 9000)
     const isCancel = way === 'cancelled'
