@@ -15,9 +15,7 @@ import {
   FakeBackend,
   type FakeBackendOptions,
   firstComeFirstServed,
-  testChannel,
   testEngineClient,
-  type TestMessage,
 } from '@cllm/testing'
 import {
   type ClusterBus,
@@ -40,6 +38,7 @@ import { freePort } from './free-port.js'
 import { RedisServer, whyNoRedis } from './redis-server.js'
 import { StoppableClock } from './stoppable-clock.js'
 import { TcpRelay } from './tcp-relay.js'
+import { testChannel, type TestMessage } from './test-channel.js'
 import t, { type Test } from 'tap'
 import { connectTo } from '../src/bus/redis-client.js'
 

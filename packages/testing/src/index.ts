@@ -1,5 +1,4 @@
 export * from './policy/first-come-first-served.js'
-export * from './channel/test-channel.js'
 export * from './engine-client/conformance-engine.js'
 export * from './fakes/fake-backend.js'
 export type { FakeAdapter, FakeAdapters } from './fakes/fake-adapters.js'

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { systemClock, within } from '@cllm/core'
 import type { Channel } from '@cllm/host'
-import { check, type TestContext } from '../test-context.js'
+import { check, type TestContext } from '@cllm/testing'
 
 /** A message of the suite; it travels as JSON. */
 export interface TestMessage {
