@@ -21,16 +21,16 @@ export interface ObjectSchema<Options> extends OptionsSchema<Options> {
   readonly shape: Readonly<Record<string, unknown>>
 }
 
-/** A policy, or a half of one, that users choose by name: everything about it in one place. */
-export interface Definition<Made, Options = unknown> {
-  /** As users write it. A half's name has neither `+` nor spaces. */
+/** A plug-in's part that users choose by name: everything about it in one place. */
+export interface Definition<Made, Options = unknown, Context extends readonly unknown[] = []> {
+  /** As users write it. A policy's half has neither `+` nor spaces, a protocol neither spaces nor commas. */
   readonly name: string
   /** What it does, in one line: for the tables of the documentation. */
   readonly doc: string
   /** Its options, checked and filled in before `create` gets them. Default: it has none. */
   readonly options?: ObjectSchema<Options>
   /** Makes a new one. Each call must make an equal one. */
-  create(options: Options): Made
+  create(options: Options, ...context: Context): Made
 }
 
 /** An order that goes with every batching. */
@@ -45,29 +45,23 @@ export interface BackendContext {
   readonly logger: Logger
 }
 
-/** A kind of backend, which users choose by its name in `--backend`. */
-export interface BackendDefinition<Options = unknown> {
-  /** As users write it. */
-  readonly name: string
-  /** What it runs, in one line: for the tables of the documentation. */
-  readonly doc: string
-  /** Checks the options before `create` gets them. Default: they are passed on unchecked. */
-  readonly options?: ObjectSchema<Options>
-  /**
-   * Loads the model. `cllm serve` passes `modelPath`, `modelId`, `slots`, `batchSize` and, where they
-   * are set, `contextSize` and `threads`, together with `engine.backend_options`.
-   */
-  create(options: Options, context: BackendContext): Backend | Promise<Backend>
-}
+/**
+ * A kind of backend, which users choose by its name in `--backend`. It loads the model: `cllm serve` passes
+ * `modelPath`, `modelId`, `slots`, `batchSize` and, where they are set, `contextSize` and `threads`, together
+ * with `engine.backend_options`. Without a schema of its options, they are passed on unchecked.
+ */
+export type BackendDefinition<Options = unknown> = Definition<
+  Backend | Promise<Backend>,
+  Options,
+  [context: BackendContext]
+>
 
-/** A sampler that requests choose by its name: everything about it in one place. */
-export interface SamplerDefinition<Options = unknown> extends Omit<
-  Definition<LogitProcessor, Options>,
-  'create'
-> {
-  /** Makes the one of a request, with the options that the request gives. */
-  create(options: Options, context: SamplerContext): LogitProcessor
-}
+/** A sampler that requests choose by its name; made for one request, with the options that this gives. */
+export type SamplerDefinition<Options = unknown> = Definition<
+  LogitProcessor,
+  Options,
+  [context: SamplerContext]
+>
 
 /** A proposer of draft tokens, named in `--speculative`. */
 export type ProposerDefinition<Options = unknown> = Definition<Proposer, Options>
@@ -85,18 +79,14 @@ export type PolicyDefinition<Options = unknown> = Definition<SchedulerPolicy, Op
  * A protocol that is served under its name, with everything about it in one place. `Context` is what
  * the server hands to each protocol it makes; `@cllm/http-koa` has its own.
  */
-export interface ProtocolDefinition<Options = unknown, Context = unknown> {
-  /** As `--protocols` takes it: no spaces and no commas. */
-  readonly name: string
-  /** What it serves, in one line: for the tables of the documentation. */
-  readonly doc: string
-  /** Its options, checked and filled in before `create` gets them. Default: it has none. */
-  readonly options?: ObjectSchema<Options>
+export interface ProtocolDefinition<Options = unknown, Context = unknown> extends Definition<
+  Protocol,
+  Options,
+  [context: Context]
+> {
   /**
    * Whether it may take the place of a protocol of the same name that was registered before, such as
    * a built-in one. Default: no, and the name is a `plugin_conflict`.
    */
   readonly replaces?: boolean
-  /** Makes the protocol for one server. */
-  create(options: Options, context: Context): Protocol
 }

@@ -1,6 +1,7 @@
 import type { SlotId } from '../model/backend.js'
 import type { RecorderStatistics } from './recording.js'
 import type { PromptParting } from './request-report.js'
+import type { Usage } from './usage.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 
 /** The status of a slot. */
@@ -105,7 +106,7 @@ export interface WorkersStatistics {
 }
 
 /** Counters since the start, and what is going on. Times are milliseconds. */
-export interface EngineStatistics extends StepStatistics {
+export interface EngineStatistics extends StepStatistics, Usage {
   readonly waiting: number
   readonly running: number
   /**
@@ -115,9 +116,6 @@ export interface EngineStatistics extends StepStatistics {
   readonly waitMs?: number
   readonly slots: readonly SlotStatistics[]
   readonly requests: Readonly<Record<'done' | 'cancelled' | 'failed' | 'timed_out', number>>
-  readonly promptTokens: number
-  readonly cachedTokens: number
-  readonly generatedTokens: number
   readonly preemptions: number
   /** Policies that failed and were replaced by the fallback. */
   readonly policyFaults: number

@@ -1,3 +1,5 @@
+import type { Usage } from '../engine/usage.js'
+
 /**
  * A program: requests of one agent or conversation, each of which goes on with what the ones before have
  * said. Times are milliseconds of the engine's clock.
@@ -38,10 +40,7 @@ export interface ProgramsView {
 }
 
 /** A program as `GET /admin/programs` shows it. */
-export interface ProgramReport extends Omit<ProgramView, 'arrival' | 'pausedAt'> {
-  readonly promptTokens: number
-  readonly cachedTokens: number
-  readonly generatedTokens: number
+export interface ProgramReport extends Omit<ProgramView, 'arrival' | 'pausedAt'>, Usage {
   /** How often it paused, and for how long in all, in milliseconds. */
   readonly pauses: number
   readonly pausedMs: number

@@ -130,11 +130,12 @@ export interface PlannedRun {
 
 /** What a policy can learn from. */
 export type SchedulerEvent =
-  | { readonly type: 'queued'; readonly request: SequenceView; readonly now: number }
-  | { readonly type: 'admitted'; readonly request: SequenceView; readonly now: number }
-  | { readonly type: 'preempted'; readonly request: SequenceView; readonly now: number }
-  /** A request left: done, cancelled, failed or timed out. */
-  | { readonly type: 'finished'; readonly request: SequenceView; readonly now: number }
+  /** `finished`: it left, done, cancelled, failed or timed out. */
+  | {
+      readonly type: 'queued' | 'admitted' | 'preempted' | 'finished'
+      readonly request: SequenceView
+      readonly now: number
+    }
   /** A step was computed. Not sent for a step that failed at first: its duration is meaningless. */
   | {
       readonly type: 'step'
