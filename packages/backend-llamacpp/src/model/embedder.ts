@@ -62,7 +62,7 @@ export class Embedder {
       return inputs.map(({ length }, sequence) => {
         const first = end
         end += length
-        if (!eachToken) return finish(context.getEmbedding(end, sequence))
+        if (!eachToken) return normalized(context.getEmbedding(end, sequence))
         return [...(context.getTokenEmbeddings?.(first, length) ?? [])]
       })
     } finally {
@@ -90,11 +90,9 @@ export class Embedder {
   }
 }
 
-/** The one number of a model that compares texts stays as it is. */
-const finish = (vector: Float32Array): number[] =>
-  vector.length === 1 ? [...vector] : normalized(vector)
-
+/** Of length 1; the one number of a model that compares texts stays as it is. */
 function normalized(vector: Float32Array): number[] {
+  if (vector.length === 1) return [...vector]
   const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0))
   return Array.from(vector, (value) => (length === 0 ? 0 : value / length))
 }

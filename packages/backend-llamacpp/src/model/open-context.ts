@@ -65,14 +65,18 @@ export async function openContext(
   }
   const context = await loaded.createContext(options)
   if (context !== undefined && givesLogits(context)) {
-    const drawing = drawThreads(loaded, settings)
+    // Beside a GPU most cores are idle, and its passes are short.
+    const drawing =
+      loaded.gpuLayers === 0 ? 0 : Math.min(mostDrawThreads, Math.floor(settings.threads.most / 2))
     return {
       context,
       stateful: context,
       samplers: (vocabulary, tokenizer, logger) =>
         new ChainSamplers(context, vocabulary, tokenizer, { threads: drawing, logger }),
       ...(loaded.onGpu === 'none' && { abortable: context }),
-      ...adaptThreads(context, threads, settings.load, clock),
+      ...(threads.start !== threads.most && {
+        threads: new AdaptiveThreads(context, { ...threads, clock, load: settings.load }),
+      }),
     }
   }
   if (context !== undefined) {
@@ -112,18 +116,4 @@ function threadsOf({ onGpu }: LoadedModel, { threads }: ContextSettings): Thread
   if (onGpu !== 'all') return threads
   const few = Math.min(threads.start, lookUpThreads)
   return { start: few, startAlone: few, most: few }
-}
-
-/** Beside a GPU most cores are idle, and its passes are short. */
-const drawThreads = ({ gpuLayers }: LoadedModel, { threads }: ContextSettings): number =>
-  gpuLayers === 0 ? 0 : Math.min(mostDrawThreads, Math.floor(threads.most / 2))
-
-function adaptThreads(
-  context: LogitsContext,
-  range: ThreadRange,
-  load: MachineLoad,
-  clock: Clock,
-): Pick<OpenContext, 'threads'> {
-  if (range.start === range.most) return {}
-  return { threads: new AdaptiveThreads(context, { ...range, clock, load }) }
 }

@@ -1,7 +1,8 @@
-import { type Clock, defined, entryOf } from '@cllm/core'
+import { type Clock, defined } from '@cllm/core'
 import { z } from 'zod'
 import type { LogitsContext } from '../native/native-context.js'
 import type { StepPass } from '../slots/step-batch.js'
+import type { ThreadRange } from './cores.js'
 
 /** The number of threads that proved best, and the cores that other processes left free then. */
 const chosen = z.object({ threads: z.int().min(1), freeCores: z.number() })
@@ -78,14 +79,8 @@ const wholeMs = 30
 const change = 0.3
 
 /** What a {@link ThreadTuner} starts with. */
-export interface ThreadTunerOptions {
+export interface ThreadTunerOptions extends ThreadRange {
   readonly clock: Clock
-  /** Threads at first. */
-  readonly start: number
-  /** Threads while nothing else computes, until another number proves better. */
-  readonly startAlone: number
-  /** Most threads that help. */
-  readonly most: number
   /** Cores that other processes leave free. */
   readonly load: { readonly freeCores: number }
 }
@@ -171,23 +166,24 @@ export class ThreadTuner {
     const usualEach = this.#costs.get(keyOf(this.#threads, size))?.each
     const usual = usualEach === undefined ? undefined : usualEach * size
     const each = ms / size
-    const known = entryOf(this.#costs, keyOf(threads, size), () => ({ each, passes: 0 }))
+    const key = keyOf(threads, size)
+    const known = this.#costs.get(key) ?? { each, passes: 0 }
+    this.#costs.set(key, known)
     known.passes++
     const most = Math.abs(each / known.each - 1) > change ? sudden : gradual
     const weight = Math.max(1 / known.passes, most * Math.min(1, (known.each * size) / wholeMs))
     known.each += weight * (each - known.each)
     const trial = this.#trial
     if (trial !== undefined && threads === trial.threads) {
-      trial.observe(ms, usual)
-      if (trial.isOver) this.#decide(trial)
+      const isBetter = trial.observe(ms, usual)
+      if (isBetter !== undefined) this.#decide(trial, isBetter)
       return
     }
     const isSlow = usual !== undefined && ms > slow * usual
     this.#slow = isSlow ? withPass(this.#slow, ms, usual) : noPasses
   }
 
-  #decide(trial: Trial): void {
-    const { direction, threads, isBetter, lostMs } = trial
+  #decide({ direction, threads, lostMs }: Trial, isBetter: boolean): void {
     const now = this.options.clock.now()
     this.#trial = undefined
     this.#hasBegun = true
@@ -225,24 +221,20 @@ class Trial {
     this.threads = direction === 'more' ? from + 1 : from - 1
   }
 
-  observe(ms: number, usual: number | undefined): void {
+  /** Learns from a pass; returns whether the other number is better, undefined before that is known. */
+  observe(ms: number, usual: number | undefined): boolean | undefined {
     this.#passes++
-    if (usual === undefined) return
-    const half = this.#compared.passes % 2
-    this.#halves[half] = withPass(this.#halves[half]!, ms, usual)
-    this.#compared = withPass(this.#compared, ms, usual)
-    this.lostMs += Math.max(0, ms - usual)
-  }
-
-  get isOver(): boolean {
-    const { passes, ms, usual } = this.#compared
-    const inVain = this.#passes - passes >= 4 * enoughPasses
-    return isEnough(this.#compared) || inVain || (ms >= enoughMs / 4 && ms > hopeless * usual)
-  }
-
-  get isBetter(): boolean {
-    const isQuicker = this.#halves.every(({ ms, usual }) => ms < better * usual)
-    return this.#compared.passes >= enoughPasses && isQuicker
+    if (usual !== undefined) {
+      const half = this.#compared.passes % 2
+      this.#halves[half] = withPass(this.#halves[half]!, ms, usual)
+      this.#compared = withPass(this.#compared, ms, usual)
+      this.lostMs += Math.max(0, ms - usual)
+    }
+    const { passes, ms: took, usual: expected } = this.#compared
+    const isInVain = this.#passes - passes >= 4 * enoughPasses
+    const isHopeless = took >= enoughMs / 4 && took > hopeless * expected
+    if (!isEnough(this.#compared) && !isInVain && !isHopeless) return undefined
+    return passes >= enoughPasses && this.#halves.every(isQuicker)
   }
 }
 
@@ -260,6 +252,8 @@ const withPass = (before: Passes, ms: number, usual: number): Passes => ({
   ms: before.ms + ms,
   usual: before.usual + usual,
 })
+
+const isQuicker = ({ ms, usual }: Passes): boolean => ms < better * usual
 
 const isEnough = ({ passes, ms }: Passes): boolean => passes >= enoughPasses && ms >= enoughMs
 
