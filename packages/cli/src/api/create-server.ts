@@ -107,7 +107,7 @@ async function loadable(parts: ServerByName): Promise<LoadableModel> {
     ...parts.backendOptions,
   }
   registry.createPolicy(policy, policyOptions)
-  registry.checkParts(use)
+  registry.parts.check(use)
   registry.checkBackend(backendName, { ...backend, modelPath: 'model' }, parts.backendOptions)
   const log = { level: 'warn', file: null }
   const own = { sampling: catalogSampling(parts.model), ...options }

@@ -14,7 +14,7 @@ import { modelName, type ResolveModelOptions } from '../models/resolve-model.js'
 export function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): void {
   const { scheduler, models, use } = loaded.config
   registry.createPolicy(scheduler.policy, policyOptionsOf(scheduler))
-  registry.checkParts(use)
+  registry.parts.check(use)
   registry.modelSchedulers.create(models.scheduler, models.scheduler_options)
   const { speculative, speculative_options: proposerOptions } = scheduler
   if (!isDraftModel(speculative, registry, { sources: registry.modelSources() })) {

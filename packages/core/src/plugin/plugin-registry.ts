@@ -102,15 +102,6 @@ export class PluginRegistry implements PluginHost {
   }
 
   /**
-   * Checks a choice of parts before an engine is made with it.
-   *
-   * @throws `invalid_configuration` with the valid names for an unknown part, or an unknown name
-   */
-  checkParts(use: PartChoice): void {
-    this.parts.check(use)
-  }
-
-  /**
    * The logger that `use` names, or `original`. It is made before any engine, so its factory can get
    * `CLOCK` and no other part.
    *

@@ -65,7 +65,15 @@ export class PolicyCatalog {
 
   /** Every policy with the defaults of its options, by name. */
   infos(): PolicyInfo[] {
-    return this.names.map((name) => this.#info(name))
+    return this.names.map((name) =>
+      entryOf(this.#infos, name, () => {
+        try {
+          return { name, options: this.create(name, {}).options ?? {} }
+        } catch {
+          return { name }
+        }
+      }),
+    )
   }
 
   /** @throws `invalid_policy` or `plugin_invalid` */
@@ -122,16 +130,6 @@ export class PolicyCatalog {
     const message = `There is no policy "${name}": ${hint}${didYouMean(name, names)}`
     const details = { field: 'policy', policy: name, valid: names }
     return new CllmError('invalid_policy', message, { details })
-  }
-
-  #info(name: string): PolicyInfo {
-    return entryOf(this.#infos, name, () => {
-      try {
-        return { name, options: this.create(name, {}).options ?? {} }
-      } catch {
-        return { name }
-      }
-    })
   }
 }
 

@@ -126,19 +126,12 @@ export function createServer(given: ServerOnDirectory | ServerOnEngines | Server
 
 /** Models of a backend with adapters can be named with them. */
 function directoryOf(parts: ServerOnEngines | ServerInProcess, random: Random): ClosableDirectory {
-  const directory = new StaticDirectory(engines(parts, random))
-  const isAdapted = 'backend' in parts && parts.backend.adapters !== undefined
-  return isAdapted ? new NamedModels(directory, { adapterSetOf: adapterSets() }) : directory
-}
-
-function engines(
-  parts: ServerOnEngines | ServerInProcess,
-  random: Random,
-): Iterable<readonly [string, EngineClient]> {
-  if ('engines' in parts) return Object.entries(parts.engines)
-  const registry = parts.registry ?? new PluginRegistry()
+  if ('engines' in parts) return new StaticDirectory(Object.entries(parts.engines))
+  const { backend, registry = new PluginRegistry() } = parts
   const client = new LocalEngineClient(createEngine(parts), registry, random)
-  return [[parts.backend.model.id, client]]
+  const directory = new StaticDirectory([[backend.model.id, client]])
+  if (backend.adapters === undefined) return directory
+  return new NamedModels(directory, { adapterSetOf: adapterSets() })
 }
 
 async function settledBy(clock: Clock, deadline: number, work: Promise<unknown>): Promise<void> {

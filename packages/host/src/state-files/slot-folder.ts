@@ -3,7 +3,7 @@ import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type SlotFiles, type StateHead, CllmError } from '@cllm/core'
 import { slotThread, writeThread } from './thread/state-thread.js'
-import { readStateFile, readStateHead, secretOf, writeStateFile } from './state-file.js'
+import { readStateFile, secretOf, writeStateFile } from './state-file.js'
 
 /** Letters, digits and `_ . -` only, so that no name leads out of the folder. */
 const allowed = /^(?!\.)[\w.-]{1,200}$/
@@ -39,7 +39,10 @@ export class SlotFolder implements SlotFiles {
   async read(filename: string, check: (head: StateHead) => void) {
     const path = this.#path(filename)
     const { size: bytes } = await usable(filename, stat(path))
-    const { bytes: length, ...head } = await usable(filename, readStateHead(path, this.#secret))
+    const { bytes: length, ...head } = await usable(
+      filename,
+      slotThread.run('read', path, this.#secret),
+    )
     check(head)
     const data = new Uint8Array(new SharedArrayBuffer(length))
     await usable(filename, readStateFile(path, data, this.#secret, slotThread))

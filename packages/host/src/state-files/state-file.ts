@@ -1,8 +1,8 @@
-import { createHash, createHmac, scryptSync } from 'node:crypto'
+import { scryptSync } from 'node:crypto'
 import type { StateHead } from '@cllm/core'
 import { sizeOf } from './thread/state-bytes.js'
 import { type ReadHead, writeHead } from './thread/state-format.js'
-import { readThread, slotThread, writeThread } from './thread/state-thread.js'
+import { readThread, writeThread } from './thread/state-thread.js'
 
 /** The bytes that files are encrypted with, from words: 32. */
 export function secretOf(words: string | undefined): Uint8Array | undefined {
@@ -31,14 +31,6 @@ export async function writeStateFile(
 }
 
 /**
- * Reads all but the state of a file that a client names.
- * @throws Error that says why it is no whole state
- */
-export async function readStateHead(path: string, secret?: Uint8Array): Promise<ReadHead> {
-  return await slotThread.run('read', path, secret)
-}
-
-/**
  * Reads a whole file into this memory and checks it.
  *
  * @param thread - what reads it; default: that which requests wait for
@@ -55,15 +47,4 @@ export async function readStateFile(
   const head = await thread.run('read', path, secret, shared)
   if (!isShared) data.set(shared)
   return head
-}
-
-/** A name that follows from all that makes a state what it is; with a secret, nobody else can guess it. */
-export function stateNameOf(
-  { key, scope, partial, tokens }: StateHead,
-  secret?: Uint8Array,
-): string {
-  const hash = secret === undefined ? createHash('sha256') : createHmac('sha256', secret)
-  hash.update(JSON.stringify([key, scope, partial]))
-  hash.update(Int32Array.from(tokens))
-  return hash.digest('hex').slice(0, 40)
 }

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto'
+import { createHash, createHmac, randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -12,7 +12,7 @@ import {
   type Logger,
   messageOf,
 } from '@cllm/core'
-import { readStateFile, secretOf, stateNameOf, writeStateFile } from './state-file.js'
+import { readStateFile, secretOf, writeStateFile } from './state-file.js'
 import { ending, unfinished } from './thread/clean-folder.js'
 import type { ListProblem } from './thread/state-jobs.js'
 import { readThread, type StateThread, writeThread } from './thread/state-thread.js'
@@ -178,8 +178,13 @@ export class StateFolder implements SharedStateFiles {
     await writeStateFile(this.#path(name), temporary, head, data, this.#secret, this.#writer)
   }
 
-  #nameOf(head: StateHead): string {
-    return `${stateNameOf(head, this.#secret)}${ending}`
+  /** It follows from all that makes a state what it is; with a secret, nobody else can guess it. */
+  #nameOf({ key, scope, partial, tokens }: StateHead): string {
+    const secret = this.#secret
+    const hash = secret === undefined ? createHash('sha256') : createHmac('sha256', secret)
+    hash.update(JSON.stringify([key, scope, partial]))
+    hash.update(Int32Array.from(tokens))
+    return `${hash.digest('hex').slice(0, 40)}${ending}`
   }
 
   #path(name: string): string {

@@ -324,7 +324,7 @@ t.test('what is made outside of an engine', async (t) => {
     code: 'invalid_configuration',
     message: 'use.logger: expected one of mine, instead got "mein"; did you mean "mine"?',
   })
-  t.throws(() => registry.checkParts({ tokeniser: 'mine' }), {
+  t.throws(() => registry.parts.check({ tokeniser: 'mine' }), {
     code: 'invalid_configuration',
     message: /^use: expected one of .*tokenizer.* "tokeniser"; did you mean "tokenizer"\?$/,
   })
