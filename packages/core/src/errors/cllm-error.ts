@@ -67,6 +67,14 @@ export function reasonOf(signal: AbortSignal | undefined): string | undefined {
 export const cancelled = (signal?: AbortSignal): CllmError =>
   new CllmError('cancelled', reasonOf(signal) ?? cancelReason)
 
+/** The error of a request that comes when an engine, or a whole server, is about to end. */
+export const takesNone = (): CllmError =>
+  new CllmError('shutting_down', 'The engine takes no new requests')
+
+/** The error of what an engine ends because it is closed. */
+export const shuttingDown = (): CllmError =>
+  new CllmError('shutting_down', 'The engine is shutting down')
+
 /** The event that ends a request with an error of which nothing more is known. */
 export function failureOf(error: unknown): { type: 'error'; error: SerializedError } {
   return { type: 'error', error: CllmError.from(error).serialize() }

@@ -36,6 +36,7 @@ import {
   PartQueue,
   defined,
   cancelled,
+  shuttingDown,
   ACTIVITY,
   ADAPTERS,
   ADMISSION,
@@ -203,9 +204,9 @@ export class EngineControl implements EngineCalls {
   }
 
   async close(): Promise<void> {
-    this.#closed.abort(new CllmError('shutting_down', 'The engine is shutting down'))
-    this.#closing ??= this.#close()
-    await this.#closing
+    this.#closed.abort(shuttingDown())
+    const { engine } = this
+    await (this.#closing ??= engine.close().then(() => engine.backend.dispose()))
   }
 
   #get<Feature>(feature: PartToken<Feature>): Feature {
@@ -214,11 +215,6 @@ export class EngineControl implements EngineCalls {
 
   #ensureOpen(): void {
     this.#closed.signal.throwIfAborted()
-  }
-
-  async #close(): Promise<void> {
-    await this.engine.close()
-    await this.engine.backend.dispose()
   }
 }
 

@@ -1,4 +1,4 @@
-import { type Clock, type Logger, type ModelScheduler, CllmError } from '@cllm/core'
+import { type Clock, type Logger, type ModelScheduler, CllmError, takesNone } from '@cllm/core'
 import { continuing, keepFinalStatistics } from './final-statistics.js'
 import type {
   HoldOptions,
@@ -8,14 +8,7 @@ import type {
   PooledModel,
   Waiter,
 } from './pooled-model.js'
-import {
-  explainMemory,
-  mayFit,
-  reasonOf,
-  refuseWaiters,
-  removed,
-  shuttingDown,
-} from './refusals.js'
+import { explainMemory, mayFit, reasonOf, refuseWaiters, removed } from './refusals.js'
 
 /**
  * Loads and unloads models as a scheduler decides. One is loaded at a time, so that each load sees the memory
@@ -61,7 +54,7 @@ export class ModelLoader {
     { signal, urgency, ...options }: HoldOptions = {},
   ): Promise<Lease> {
     if (signal?.aborted === true) throw reasonOf(signal)
-    if (!this.#isOpen) throw shuttingDown()
+    if (!this.#isOpen) throw takesNone()
     if (model.isRemoved) throw removed(model)
     const present = this.holdNow(model, options.keepAliveMs)
     if (present !== undefined) return present
@@ -119,7 +112,7 @@ export class ModelLoader {
   async close(): Promise<void> {
     this.#isOpen = false
     this.#closing.abort()
-    for (const model of this.#wanted) refuseWaiters(model, shuttingDown())
+    for (const model of this.#wanted) refuseWaiters(model, takesNone())
     const gone = [...this.#present].map(async (model) => {
       if (model.state === 'loaded') void this.#evict(model)
       await new Promise<void>((resolve) => void model.onUnloaded.push(resolve))
@@ -245,7 +238,7 @@ export class ModelLoader {
     if (model.isRemoved) this.logger.info({ model: model.name }, 'the removed model is not loaded')
     else if (this.#closing.signal.aborted) {
       this.logger.info({ model: model.name }, 'the model is not loaded: the server ends')
-      refuseWaiters(model, shuttingDown())
+      refuseWaiters(model, takesNone())
     } else if (isEnded) this.logger.info({ model: model.name }, 'the load was ended')
     else if (isShort && mayFit(error, this.#heldBytes())) this.#short.add(model)
     else {

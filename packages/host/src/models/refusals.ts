@@ -7,10 +7,6 @@ export function refuseWaiters({ waiters }: PooledModel, error: CllmError): void 
   waiters.clear()
 }
 
-/** The server closes. */
-export const shuttingDown = (): CllmError =>
-  new CllmError('shutting_down', 'The engine takes no new requests')
-
 /** The model was removed from the pool. */
 export function removed({ name }: PooledModel): CllmError {
   const message = `This server does not serve the model ${name} any more`

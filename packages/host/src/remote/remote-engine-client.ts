@@ -9,6 +9,7 @@ import {
   CllmError,
   cancelled,
   defined,
+  takesNone,
 } from '@cllm/core'
 import type { Channel, FromEngine, ToEngine } from './channel.js'
 import { CallForwarder, type EngineCallName, callTraits } from './engine-calls.js'
@@ -103,7 +104,8 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     const [input, { signal, ...others } = {}] = values as [unknown, TokenizeOptions?]
     if (signal?.aborted === true) throw cancelled(signal)
     const call = this.#nextCall
-    const answer = this.#call(name, [input, ...(isEmpty(others) ? [] : [others])])
+    const isPlain = Object.keys(others).length === 0
+    const answer = this.#call(name, isPlain ? [input] : [input, others])
     if (name === 'embed') this.#embeddings.add(answer)
     const onAbort = (): void => this.#leave(call, cancelled(signal))
     signal?.addEventListener('abort', onAbort, { once: true })
@@ -165,8 +167,3 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     return error
   }
 }
-
-const takesNone = (): CllmError =>
-  new CllmError('shutting_down', 'The engine takes no new requests')
-
-const isEmpty = (values: object): boolean => Object.keys(values).length === 0

@@ -7,6 +7,8 @@ import {
   failureOf,
   type Logger,
   type Random,
+  shuttingDown,
+  takesNone,
 } from '@cllm/core'
 import { duplicate, waitedTooLong, withSeed } from '../fleet/in-flight-request.js'
 import { Waiting } from '../fleet/waiting.js'
@@ -207,9 +209,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     const limit = this.options.maxQueuedRequests
     const mayWait = limit + (this.#info?.limits.slots ?? Infinity)
     let refusal: CllmError | undefined
-    if (this.#isClosing) {
-      refusal = new CllmError('shutting_down', 'The engine takes no new requests')
-    } else if (requests.has(id)) refusal = duplicate(id)
+    if (this.#isClosing) refusal = takesNone()
+    else if (requests.has(id)) refusal = duplicate(id)
     else if (requests.size >= mayWait && (this.state !== 'up' || this.#work.isHolding)) {
       refusal = new CllmError('queue_full', `${limit} requests are waiting, which is the limit`)
     }
@@ -233,9 +234,8 @@ export class EngineSupervisor implements Channel<ToEngine, FromEngine> {
     const { call, name } = message
     if (name === 'close') {
       this.#isClosing = true
-      const error = new CllmError('shutting_down', 'The engine is shutting down')
       for (const entry of this.#work.requests.values()) {
-        if (entry.phase === 'held') this.#drop(entry, error)
+        if (entry.phase === 'held') this.#drop(entry, shuttingDown())
       }
       if (this.state !== 'up') return this.#tell({ type: 'result', call, value: null })
     }

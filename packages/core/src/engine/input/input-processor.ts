@@ -1,9 +1,9 @@
-import { inject, injectable } from 'tsyringe'
+import { inject, Lifecycle, scoped } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
-import { CllmError } from '../../errors/cllm-error.js'
+import { CllmError, takesNone } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { AdapterTable, noAdapters } from '../features/adapters.js'
 import { OutputProcessor } from '../requests/output-processor.js'
@@ -32,7 +32,7 @@ interface Arrival {
 }
 
 /** Turns requests into sequences: checks them, tokenizes their prompts, asks the admission. */
-@injectable()
+@scoped(Lifecycle.ContainerScoped)
 export class InputProcessor implements EngineObserver {
   isOpen = true
   readonly #arriving = new Map<string, Arrival>()
@@ -164,6 +164,3 @@ export class InputProcessor implements EngineObserver {
     return late.finally(clock.at(arrivedAt + timeoutMs, end))
   }
 }
-
-const takesNone = (): CllmError =>
-  new CllmError('shutting_down', 'The engine takes no new requests')
