@@ -159,7 +159,9 @@ export class BatchFolder implements BatchStore {
 
   /** The size of a file's content. */
   async sizeOf(id: string): Promise<number> {
-    return (await stat(this.contentOf(id))).size
+    const found = await stat(this.contentOf(id)).catch(ifMissing(undefined))
+    if (found !== undefined) return found.size
+    throw new CllmError('not_found', `The content of the file "${id}" is gone`)
   }
 
   /** The lines of a file, with their numbers from 1; empty ones are left out. */

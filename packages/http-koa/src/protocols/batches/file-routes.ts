@@ -42,9 +42,11 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
     'The content of a file',
     async (call, { store }) => {
       const { object } = await find(store, 'files', call.params['id'] ?? '')
+      // Before the stream: nobody hears of its errors until it is sent.
+      const bytes = await store.sizeOf(object.id)
       return new Reply(store.content(object.id), {
         type: 'application/jsonl',
-        headers: { 'Content-Length': String(await store.sizeOf(object.id)) },
+        headers: { 'Content-Length': String(bytes) },
       })
     },
     { answers: ['application/jsonl'] },

@@ -7,7 +7,7 @@ import { Reply } from '../../routes/reply.js'
 import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
 import { del, get, post, type Route } from '../../routes/route.js'
 import { anthropicErrorBody, anthropicErrors } from '../anthropic/anthropic-error.js'
-import { askingOwner, type BatchesContext, maySee, placeOf } from './batches-context.js'
+import { askingOwner, type BatchesContext, find, maySee, placeOf } from './batches-context.js'
 import {
   type BatchObject,
   isUnderWay,
@@ -138,6 +138,12 @@ async function results(call: Call, { store }: BatchesContext): Promise<Answer> {
   const { object: batch } = await found(call, store)
   if (isUnderWay(batch)) {
     throw new CllmError('not_found', `The batch ${shownId(batch)} has not ended: no results yet`)
+  }
+  const { request_counts: counts, input_file_id: asked } = batch
+  const isWhole = counts.completed + counts.failed >= counts.total
+  // Each is a file of its own, which may have been deleted: told of before anything is sent.
+  for (const file of [batch.output_file_id, batch.error_file_id, isWhole ? null : asked]) {
+    if (file !== null) await find(store, 'files', file)
   }
   return new Reply(Readable.from(resultsOf(batch, store)), { type: 'application/x-jsonl' })
 }

@@ -1,4 +1,4 @@
-import { readFile, stat, writeFile } from 'node:fs/promises'
+import { readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   createEngine,
@@ -155,6 +155,9 @@ testEach('a batch answers each line as a request would be', async (t) => {
   const removed = await fetch(`${url}/v1/files/${uploaded.id}`, { method: 'DELETE' })
   t.match(await removed.json(), { deleted: true })
   t.equal((await mine.get(`/v1/files/${uploaded.id}`)).status, 404)
+  // As who reads it while another client deletes it.
+  await rm(join(folder, 'files', `${done.output_file_id}.jsonl`))
+  t.equal((await mine.get(`/v1/files/${done.output_file_id}/content`)).status, 404)
 })
 
 t.test('without a folder the routes name the flag', async (t) => {

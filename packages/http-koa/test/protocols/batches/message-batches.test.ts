@@ -130,7 +130,7 @@ testEach('a batch of messages answers each request, in lists of its own', async 
 
 testEach('a cancelled batch says what was not answered', async (t) => {
   const folder = join(t.testdir({}), 'batches')
-  const { make, ended, results, see, remove } = await batching(t, folder, {
+  const { make, ended, results, see, remove, get, url } = await batching(t, folder, {
     backend: { contextSize: 4096, stepMs: () => 1 },
   })
   const long = { custom_id: 'long', params: params('Hi', { max_tokens: 4000 }) }
@@ -141,6 +141,10 @@ testEach('a cancelled batch says what was not answered', async (t) => {
   const done = await ended(made.id)
   t.match(done, { request_counts: { canceled: 1 }, cancel_initiated_at: String })
   t.same(await results(done.results_url), [{ custom_id: 'long', result: { type: 'canceled' } }])
+  const [asked] = ((await (await get('/v1/files')).json()) as Shown).data
+  await fetch(`${url}/v1/files/${asked!.id}`, { method: 'DELETE' })
+  const error = { type: 'not_found_error', message: new RegExp(asked!.id) }
+  t.match(await see(`/${made.id}/results`), { status: 404, body: { error } })
 })
 
 testEach('what is wrong with a batch of messages is said, and tenants are apart', async (t) => {

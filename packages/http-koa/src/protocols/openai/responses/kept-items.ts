@@ -139,7 +139,7 @@ export class KeptItems {
     return turns.toReversed().flat()
   }
 
-  /** Forgets it, and ends it if it is computed now. @throws `not_found` */
+  /** Forgets it, and ends it if it is computed now. @throws `not_found`, `storage_failed` */
   async remove(owner: string, id: string, kind: 'response' | 'conversation'): Promise<void> {
     const scope = scopeOf(owner, id)
     await this.#inTurn(async () => {
@@ -147,6 +147,8 @@ export class KeptItems {
       this.#running.get(scope)?.ending.abort(ended)
       this.#end(scope)
       await this.files.remove(file)
+      if ((await this.#read(scope)) === undefined) return
+      throw new CllmError('storage_failed', `The ${kind} cannot be removed from its folder`)
     })
   }
 

@@ -14,7 +14,7 @@ import {
   type KeptItem,
   type KeptItems,
 } from './kept-items.js'
-import { itemsSchema, keptInput } from './responses-input.js'
+import { itemsSchema, keptInput, toMessages } from './responses-input.js'
 import { answerAgain, ownerOf } from './responses.js'
 
 const readSchema = z.object({
@@ -40,7 +40,11 @@ interface KeptContext extends OpenAiContext {
   readonly kept: KeptItems
 }
 
-const idIn = ({ params }: Pick<Call, 'params'>): string => params['id'] ?? ''
+/** Whose it is that a path names, and its id. */
+const placeOf = (call: Call): [owner: string, id: string] => [
+  ownerOf(call),
+  call.params['id'] ?? '',
+]
 
 /** OpenAI's routes of responses and conversations that are kept, for the API key that made them. */
 export const keptRoutes: readonly Route<KeptContext>[] = [
@@ -49,15 +53,15 @@ export const keptRoutes: readonly Route<KeptContext>[] = [
     answers: ['application/json', 'text/event-stream'],
   }),
   del('/v1/responses/:id', 'user', 'Forget a response', async (call, { kept }) => {
-    const id = idIn(call)
-    await kept.remove(ownerOf(call), id, 'response')
+    const [owner, id] = placeOf(call)
+    await kept.remove(owner, id, 'response')
     return { id, object: 'response', deleted: true }
   }),
   get(
     '/v1/responses/:id/input_items',
     'user',
     'What a response answers',
-    async (call, { kept }) => pageIn(call, (await kept.response(ownerOf(call), idIn(call))).items),
+    async (call, { kept }) => pageIn(call, (await kept.response(...placeOf(call))).items),
     { query: pageSchema },
   ),
   post('/v1/responses/:id/cancel', 'user', 'End a response in the background', cancel),
@@ -70,74 +74,75 @@ export const keptRoutes: readonly Route<KeptContext>[] = [
       const id = `conv_${requestId(call.random)}`
       const created_at = secondsNow(call)
       const begun: ConversationObject = { id, object: 'conversation', created_at, metadata: given }
-      const turns = { object: begun, items: keptInput(call, items ?? []) }
+      const turns = { object: begun, items: itemsOf(call, items) }
       if (await kept.put(ownerOf(call), turns)) return begun
       throw new CllmError('storage_failed', 'The conversation cannot be kept; the log says why')
     },
     { body: createSchema },
   ),
-  get('/v1/conversations/:id', 'user', 'A conversation', async (call, openAi) => {
-    return (await conversationOf(call, openAi)).object
+  get('/v1/conversations/:id', 'user', 'A conversation', async (call, { kept }) => {
+    return (await kept.conversation(...placeOf(call))).object
   }),
   post(
     '/v1/conversations/:id',
     'user',
     'Change the metadata of a conversation',
-    async (call: CallOf<typeof updateSchema>, openAi) => {
+    async (call: CallOf<typeof updateSchema>, { kept }) => {
       const { metadata: given = {} } = call.fields
-      const changed = await change(call, openAi, ({ object: before, items }) => ({
-        object: { ...before, metadata: given },
-        items,
-      }))
+      const changed = await kept.change(...placeOf(call), (turns) => {
+        return { ...turns, object: { ...turns.object, metadata: given } }
+      })
       return changed.object
     },
     { body: updateSchema },
   ),
   del('/v1/conversations/:id', 'user', 'Forget a conversation', async (call, { kept }) => {
-    const id = idIn(call)
-    await kept.remove(ownerOf(call), id, 'conversation')
+    const [owner, id] = placeOf(call)
+    await kept.remove(owner, id, 'conversation')
     return { id, object: 'conversation.deleted', deleted: true }
   }),
   get(
     '/v1/conversations/:id/items',
     'user',
     'The items of a conversation',
-    async (call, openAi) => pageIn(call, (await conversationOf(call, openAi)).items),
+    async (call, { kept }) => pageIn(call, (await kept.conversation(...placeOf(call))).items),
     { query: pageSchema },
   ),
   post(
     '/v1/conversations/:id/items',
     'user',
     'Add items to a conversation',
-    async (call: CallOf<typeof addSchema>, openAi) => {
-      const added = keptInput(call, call.fields.items)
-      await change(call, openAi, (kept) => ({ ...kept, items: [...kept.items, ...added] }))
+    async (call: CallOf<typeof addSchema>, { kept }) => {
+      let added: readonly KeptItem[] = []
+      await kept.change(...placeOf(call), (turns) => {
+        added = itemsOf(call, call.fields.items, turns.items)
+        return { ...turns, items: [...turns.items, ...added] }
+      })
       return pageOf(added, { limit: added.length })
     },
     { body: addSchema },
   ),
-  get('/v1/conversations/:id/items/:item', 'user', 'One of them', async (call, openAi) =>
-    itemIn(call, await conversationOf(call, openAi)),
+  get('/v1/conversations/:id/items/:item', 'user', 'One of them', async (call, { kept }) =>
+    itemIn(call, await kept.conversation(...placeOf(call))),
   ),
-  del('/v1/conversations/:id/items/:item', 'user', 'Remove one of them', async (call, openAi) => {
-    const changed = await change(call, openAi, (kept) => {
-      const gone = itemIn(call, kept)
-      return { ...kept, items: kept.items.filter((item) => item !== gone) }
+  del('/v1/conversations/:id/items/:item', 'user', 'Remove one of them', async (call, { kept }) => {
+    const changed = await kept.change(...placeOf(call), (turns) => {
+      const gone = itemIn(call, turns)
+      return { ...turns, items: turns.items.filter((item) => item !== gone) }
     })
     return changed.object
   }),
 ]
 
-const conversationOf = async (
+/** Items for a conversation: what no answer could follow is refused here, or none of it would come. */
+function itemsOf(
   call: Call,
-  { kept }: KeptContext,
-): Promise<Kept<ConversationObject>> => await kept.conversation(ownerOf(call), idIn(call))
-
-const change = async (
-  call: Call,
-  { kept }: KeptContext,
-  how: (kept: Kept<ConversationObject>) => Kept<ConversationObject>,
-): Promise<Kept<ConversationObject>> => await kept.change(ownerOf(call), idIn(call), how)
+  given: z.output<typeof itemsSchema> = [],
+  before?: readonly KeptItem[],
+): readonly KeptItem[] {
+  toMessages('', given, call.logger, [], 'items')
+  return keptInput(call, given, before)
+}
 
 function itemIn({ params }: Call, { items }: Kept<unknown>): KeptItem {
   const found = items.find(({ id }) => id === params['item'])
@@ -154,7 +159,7 @@ async function readResponse(
   openAi: KeptContext,
 ): Promise<Answer> {
   const { kept } = openAi
-  const [id, owner] = [idIn(call), ownerOf(call)]
+  const [owner, id] = placeOf(call)
   const look = async () => {
     const found = await kept.response(owner, id)
     if (found.fields === undefined) return found.object
@@ -187,7 +192,7 @@ async function readResponse(
 }
 
 async function cancel(call: Call, { kept }: KeptContext): Promise<Answer> {
-  const [owner, id] = [ownerOf(call), idIn(call)]
+  const [owner, id] = placeOf(call)
   const { object: response } = await kept.response(owner, id)
   if (response.background !== true) {
     throw new CllmError('invalid_request', 'Only responses in the background can be cancelled')

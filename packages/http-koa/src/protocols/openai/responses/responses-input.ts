@@ -35,11 +35,17 @@ export const inputSchema = z.union(
   'a string or an array of items',
 )
 
-/** The items of an input with ids, as they are kept. */
+/**
+ * The items of an input with ids, as they are kept.
+ *
+ * @param before - those with which they are kept: an id that is taken is replaced, as an item is found by its own
+ */
 export function keptInput(
   { random }: Pick<Call, 'random'>,
   input: z.output<typeof inputSchema> = [],
+  before: readonly KeptItem[] = [],
 ): readonly KeptItem[] {
+  const taken = new Set(before.map(({ id }) => id))
   const given: readonly Item[] =
     typeof input === 'string' ? [{ role: 'user', content: input }] : input
   return given.flatMap((item) => {
@@ -47,7 +53,9 @@ export function keptInput(
     if (type === 'item_reference') return []
     const partType = role === 'assistant' ? 'output_text' : 'input_text'
     const parts = typeof content === 'string' ? [{ type: partType, text: content }] : content
-    const name = typeof id === 'string' ? id : `${prefixes[type] ?? 'item'}_${requestId(random)}`
+    const isOwn = typeof id === 'string' && !taken.has(id)
+    const name = isOwn ? id : `${prefixes[type] ?? 'item'}_${requestId(random)}`
+    taken.add(name)
     return [{ ...item, id: name, type, ...(type === 'message' && { content: parts }) }]
   })
 }
@@ -58,12 +66,14 @@ const prefixes: Readonly<Record<string, string>> = { message: 'msg', function_ca
  * The conversation as chat templates know it.
  *
  * @param before - the items of earlier turns that are kept here
+ * @param name - of the field, for messages
  */
 export function toMessages(
   instructions: string,
   given: z.output<typeof inputSchema>,
   logger: Logger,
   before: readonly KeptItem[] = [],
+  name = 'input',
 ): ChatMessage[] {
   const messages: ChatMessage[] = []
   if (instructions !== '') messages.push({ role: 'system', content: instructions })
@@ -74,7 +84,7 @@ export function toMessages(
   /** The calls of the last message. */
   let calls: ChatToolCall[] = []
   for (const [index, item] of input.entries()) {
-    const field = `input.${index - before.length}`
+    const field = `${name}.${index - before.length}`
     switch (item.type ?? 'message') {
       case 'message':
         messages.push(messageOf(item, field))

@@ -88,7 +88,7 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
   const generation = await startGeneration(call, client, request.request)
   // a batch has its answers in its file
   const kept = (fields.store ?? call.streams !== undefined) ? openAi.kept : undefined
-  const input = kept ? keptInput(call, fields.input) : []
+  const input = kept ? keptInput(call, fields.input, before) : []
   return {
     ...request,
     generation,

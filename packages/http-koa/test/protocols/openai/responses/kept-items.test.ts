@@ -50,6 +50,8 @@ t.test('what was removed before its answer is written is not kept', async (t) =>
   t.equal(await finishing, false)
   await t.rejects(items.response('own', 'one'), { code: 'not_found' })
   t.same([...written.keys()], ['["own","slow"]'])
+  files.remove = async () => {}
+  await t.rejects(items.remove('own', 'slow', 'response'), { code: 'storage_failed' })
 })
 
 t.test('an answer that ends after it was cancelled elsewhere is kept as cancelled', async (t) => {

@@ -419,10 +419,20 @@ t.test('a conversation has the turns of its responses', async (t) => {
   t.match(await ask('GET', item), unknown)
   const items = [{ role: 'assistant', content: 'second' }]
   t.match(await ask('POST', `${at}/${id}/items`, { items }), { json: { data: [{ id: /^msg_/ }] } })
+  const wrong = { items: [...items, { type: 'function_call_output', output: 'x' }] }
+  for (const where of [at, `${at}/${id}/items`]) {
+    const { status, json } = await ask('POST', where, wrong)
+    t.match({ status, json }, { status: 400, json: { error: { param: 'items.1.call_id' } } })
+  }
   t.match(await make({ input: 'three', conversation: id }), { output: said('third') })
   t.match(await ask('POST', `${at}/${id}`, { metadata: { c: 'd' } }), {
     json: { metadata: { c: 'd' } },
   })
+  const twin = { id: 'twin', role: 'user', content: 'two' }
+  await ask('POST', `${at}/${id}/items`, { items: [twin, twin] })
+  await make({ input: [twin], conversation: id })
+  const all = (await ask('GET', `${at}/${id}/items?limit=100`)).json['data'] as Json[]
+  t.equal(new Set(all.map((item) => item['id'])).size, all.length, 'a pager finds its place')
   const again = await start(t, { folder })
   t.match(await again.ask('GET', `${at}/${id}`), { json: { metadata: { c: 'd' } } })
   const both = { input: 'x', conversation: id, previous_response_id: 'y' }
