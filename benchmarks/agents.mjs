@@ -15,6 +15,8 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: '1,2,3' },
     // `agents`, `agents:0.5` with hints of half of them, or a load without any
     dataset: { type: 'string', default: 'agents' },
+    // with `openai-chat` its programs offer tools and bring their results
+    api: { type: 'string', default: 'cllm' },
     // of the lengths of Claude Code's sessions
     scale: { type: 'string', default: '0.1' },
     concurrency: { type: 'string', default: '12' },
@@ -44,7 +46,8 @@ async function measure(order, seed) {
   const before = await prefilled(server)
   const load = ['--dataset', values.dataset, '--length-scale', values.scale, '--seed', seed]
   const size = ['--concurrency', values.concurrency, '--requests', values.requests]
-  const args = [bin, 'bench', 'serve', '--target', server.url, '--json', ...load, ...size]
+  const target = ['--target', server.url, '--api', values.api]
+  const args = [bin, 'bench', 'serve', ...target, '--json', ...load, ...size]
   const { stdout } = await promisify(execFile)(process.execPath, args, { maxBuffer: 2 ** 28 })
   const computed = (await prefilled(server)) - before
   await server.stop()

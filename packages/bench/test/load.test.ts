@@ -165,6 +165,33 @@ t.test('a conversation goes on with the answers that came', async (t) => {
   )
 })
 
+t.test('a program offers tools, and brings the results of what it calls', async (t) => {
+  const last = { prompt: 'All is well.', inputTokens: 3, outputTokens: 4 }
+  const next = { ...last, calls: 'Read', next: last }
+  const item = { ...next, prompt: 'Begin.', calls: 'Bash', next }
+  const dataset = { name: 'agents', timed: false, tools: ['Bash', 'Read'], item: () => item }
+  const shape = { kind: 'closed', concurrency: 1, rampMs: 0 } as const
+  const load = { dataset, shape, requests: 3 }
+  const { server, records } = await measure(t, { asCalls: true }, load, 'openai-chat')
+  const call = { outcome: 'ok', arrivedTokens: 4, arrivalsMs: { length: 4 } }
+  t.match(records, [call, call, call], 'pieces of calls are tokens')
+  const tools = dataset.tools.map((name) => ({ type: 'function', function: { name } }))
+  for (const { body } of server.received) t.match(body, { tools })
+  const called = (id: string, name: string) => [
+    { role: 'assistant', content: '', tool_calls: [{ id, function: { name, arguments: '{}' } }] },
+    { role: 'tool', tool_call_id: id, content: 'All is well.' },
+  ]
+  const begin = { role: 'user', content: 'Begin.' }
+  t.match(server.received[2]!.body['messages'], [
+    begin,
+    ...called('call_0', 'Bash'),
+    ...called('call_1', 'Read'),
+  ])
+  const chat = { ...load, dataset: { ...dataset, item: () => last }, requests: 1 }
+  const plain = await measure(t, {}, chat, 'openai-chat')
+  t.notOk('tools' in plain.server.received[0]!.body, 'a chat beside has none')
+})
+
 t.test('the same stream as timed by the openai package', async (t) => {
   // The server writes each event to both at once.
   const gapMs = 20

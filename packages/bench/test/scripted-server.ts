@@ -18,6 +18,8 @@ export interface Script {
   readonly errorAfter?: number
   /** Answers with this status instead. */
   readonly status?: number
+  /** Writes pieces of a tool's call in place of text, as OpenAI's chats do. */
+  readonly asCalls?: boolean
   /** Serves requests two by two, writing each event to both at once. */
   readonly pair?: boolean
   /** Answers with status 500 after this many requests. */
@@ -85,7 +87,7 @@ export async function scriptedServer(script: Script = {}) {
       }
       const pause = index === 0 ? script.firstMs : script.gapMs
       if (pause !== undefined && pause > 0) await sleep(pause)
-      frame(dialect.token(` w${index}`))
+      frame(script.asCalls === true ? callPiece : dialect.token(` w${index}`))
     }
     const usage = { prompt: prompt.split(' ').length, count: count + (script.countError ?? 0) }
     for (const event of dialect.ending(usage)) frame(event)
@@ -111,6 +113,8 @@ export async function scriptedServer(script: Script = {}) {
     close,
   }
 }
+
+const callPiece = { choices: [{ index: 0, delta: { tool_calls: [{ index: 0, function: {} }] } }] }
 
 interface Dialect {
   readonly type: string

@@ -1,10 +1,14 @@
 import { defined } from '@cllm/core'
 import type { Usage } from '../metrics/run-record.js'
 
+type Json = Readonly<Record<string, unknown>>
+
 /** An earlier turn of a conversation: a question and its answer. */
 export interface Turn {
   readonly question: string
   readonly answer: string
+  /** The tool that it calls, whatever the model has written: the next question is its result. */
+  readonly calls?: string
 }
 
 /** A request, independent of the server's API. */
@@ -12,6 +16,8 @@ export interface Ask {
   readonly prompt: string
   /** The earlier turns, oldest first. */
   readonly history?: readonly Turn[]
+  /** The names of the tools that it offers. Only OpenAI's chats have them, and calls of tools. */
+  readonly tools?: readonly string[]
   readonly maxTokens: number
   readonly model?: string
   /** Empty: none. */
@@ -27,6 +33,8 @@ export interface Ask {
 export interface ApiEvent {
   /** New text, possibly empty. */
   readonly text?: string
+  /** Whether it brings a piece of a call of a tool. */
+  readonly isCall?: boolean
   /** Tokens in this event. */
   readonly tokens?: number
   readonly usage?: Usage
@@ -42,9 +50,9 @@ export interface Api {
   /** True when a request must name a model. */
   readonly needsModel: boolean
   /** The JSON to post. */
-  body(ask: Ask): Readonly<Record<string, unknown>>
+  body(ask: Ask): Json
   /** Reads the JSON of an event that has no error; undefined when it is not an event of this API. */
-  read(event: Readonly<Record<string, unknown>>): ApiEvent | undefined
+  read(event: Json): ApiEvent | undefined
 }
 
 /** The prompt after the earlier turns, for an API that accepts a single text. */
@@ -59,9 +67,11 @@ export function errorMessage(error: unknown): string {
   return typeof inner === 'string' ? inner : JSON.stringify(inner)
 }
 
-/** The value when it is a number. */
-export function numberOf(value: unknown): number | undefined {
-  return typeof value === 'number' ? value : undefined
+/** The counts among what a server tells of itself. */
+function usageOf(prompt: unknown, generated: unknown, cached?: unknown): Usage {
+  const count = (value: unknown) => (typeof value === 'number' ? value : undefined)
+  const [promptTokens, generatedTokens] = [count(prompt), count(generated)]
+  return defined({ promptTokens, generatedTokens, cachedTokens: count(cached) })
 }
 
 /** The native API of cLLM: `POST /generate_stream`. */
@@ -82,13 +92,8 @@ export const cllmApi: Api = {
   }),
   read(event) {
     if (event.done === true) {
-      const timings = (event.timings ?? {}) as Readonly<Record<string, unknown>>
-      const usage = defined({
-        generatedTokens: numberOf(event.generated_tokens),
-        promptTokens: numberOf(timings.prompt_tokens),
-        cachedTokens: numberOf(timings.cached_tokens),
-      })
-      return { done: true, usage }
+      const { prompt_tokens: prompt, cached_tokens: cached } = (event.timings ?? {}) as Json
+      return { done: true, usage: usageOf(prompt, event.generated_tokens, cached) }
     }
     return typeof event.token === 'string' ? { text: event.token, tokens: 1 } : undefined
   },
@@ -113,12 +118,8 @@ export const llamaServerApi: Api = {
     if (typeof event.content !== 'string') return undefined
     const tokens = Array.isArray(event.tokens) ? event.tokens.length : 1
     if (event.stop !== true) return { text: event.content, tokens }
-    const timings = event.timings as { readonly cache_n?: unknown } | undefined
-    const usage = defined({
-      promptTokens: numberOf(event.tokens_evaluated),
-      generatedTokens: numberOf(event.tokens_predicted),
-      cachedTokens: numberOf(timings?.cache_n),
-    })
+    const { cache_n: cached } = (event.timings ?? {}) as Json
+    const usage = usageOf(event.tokens_evaluated, event.tokens_predicted, cached)
     return { text: event.content, tokens: event.content === '' ? 0 : tokens, done: true, usage }
   },
 }
@@ -139,11 +140,7 @@ export const ollamaApi: Api = {
   read(event) {
     if (event.done === true) {
       // `context` has the prompt in it and is no count; `eval_count` is what was generated.
-      const usage = defined({
-        promptTokens: numberOf(event.prompt_eval_count),
-        generatedTokens: numberOf(event.eval_count),
-      })
-      return { done: true, usage }
+      return { done: true, usage: usageOf(event.prompt_eval_count, event.eval_count) }
     }
     if (typeof event.response !== 'string') return undefined
     return { text: event.response, tokens: 1 }
@@ -176,20 +173,31 @@ export const openaiChatApi: Api = {
   path: '/v1/chat/completions',
   framing: 'sse',
   needsModel: true,
-  body: (ask) => ({ messages: messagesOf(ask), ...common(ask) }),
+  body: (ask) => ({
+    messages: messagesOf(ask),
+    ...(ask.tools && { tools: ask.tools.map(toolOf) }),
+    ...common(ask),
+  }),
   // Ollama has an empty `content` beside its reasoning.
   read: (event) =>
     readChunk(event, ({ delta }) => delta?.content || delta?.reasoning_content || delta?.reasoning),
 }
 
 function messagesOf({ prompt, history = [] }: Ask) {
-  return [
-    ...history.flatMap(({ question, answer }) => [
-      { role: 'user', content: question },
-      { role: 'assistant', content: answer },
-    ]),
-    { role: 'user', content: prompt },
-  ]
+  let result: object = { role: 'user' }
+  const said = history.flatMap(({ question, answer, calls: name }, index) => {
+    const asked = { ...result, content: question }
+    const id = `call_${index}`
+    const call = { id, type: 'function', function: { name, arguments: '{}' } }
+    result = name === undefined ? { role: 'user' } : { role: 'tool', tool_call_id: id }
+    return [asked, { role: 'assistant', content: answer, ...(name && { tool_calls: [call] }) }]
+  })
+  return [...said, { ...result, content: prompt }]
+}
+
+function toolOf(name: string) {
+  const parameters = { type: 'object', properties: { input: { type: 'string' } } }
+  return { type: 'function', function: { name, parameters } }
 }
 
 interface Choice {
@@ -198,11 +206,12 @@ interface Choice {
     readonly content?: string | null
     readonly reasoning_content?: string
     readonly reasoning?: string
+    readonly tool_calls?: readonly unknown[] | null
   }
 }
 
 function readChunk(
-  event: Readonly<Record<string, unknown>>,
+  event: Json,
   read: (choice: Choice) => string | null | undefined,
 ): ApiEvent | undefined {
   if (!Array.isArray(event.choices)) return undefined
@@ -212,19 +221,16 @@ function readChunk(
   return {
     // The first chunk of a chat has a role and no text: no token.
     ...(text === undefined || text === '' ? {} : { text, tokens: 1 }),
+    ...(choice?.delta?.tool_calls?.length ? { isCall: true, tokens: 1 } : {}),
     ...defined({ usage }),
   }
 }
 
 function readUsage(value: unknown): Usage | undefined {
   if (typeof value !== 'object' || value === null) return undefined
-  const usage = value as Record<string, unknown>
-  const details = usage.prompt_tokens_details as Record<string, unknown> | null | undefined
-  return defined({
-    promptTokens: numberOf(usage.prompt_tokens),
-    generatedTokens: numberOf(usage.completion_tokens),
-    cachedTokens: numberOf(details?.cached_tokens),
-  })
+  const usage = value as Json
+  const { cached_tokens: cached } = (usage.prompt_tokens_details ?? {}) as Json
+  return usageOf(usage.prompt_tokens, usage.completion_tokens, cached)
 }
 
 /** The APIs that `--api` accepts, by name. */

@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import type { LoadShape } from '../load/load-options.js'
 import { type Figure, figures } from '../report/figures.js'
 import type { RunResult, schemaVersion } from '../report/run-result.js'
@@ -29,33 +30,19 @@ export function compareRuns(
   load: LoadShape,
   runs: ReadonlyMap<string, readonly RunResult[]>,
 ): ComparedLoad {
-  const [baseline] = runs.keys()
-  const of = (name: string, figure: Figure) =>
-    (runs.get(name) ?? []).map(({ summary }) => figure.of(summary) ?? NaN)
+  const [baseline, ...others] = runs.keys()
+  const of = (name: string | undefined, figure: Figure) =>
+    (runs.get(name ?? '') ?? []).map(({ summary }) => figure.of(summary) ?? NaN)
   const named = <T>(make: (figure: Figure) => T | undefined): Record<string, T> =>
-    Object.fromEntries(
-      figures.flatMap((figure) => {
-        const value = make(figure)
-        return value === undefined ? [] : [[figure.name, value]]
-      }),
-    )
-  const names = [...runs.keys()]
+    defined(Object.fromEntries(figures.map((figure) => [figure.name, make(figure)])))
+  const estimated = (name: string) =>
+    named((figure) => estimate(of(name, figure).filter((value) => Number.isFinite(value))))
+  const compared = (name: string) =>
+    named((figure) => ratioOf(of(name, figure), of(baseline, figure), figure))
   return {
     load,
-    figures: Object.fromEntries(
-      names.map((name) => [
-        name,
-        named((figure) => estimate(of(name, figure).filter((value) => Number.isFinite(value)))),
-      ]),
-    ),
-    ratios: Object.fromEntries(
-      names
-        .filter((name) => name !== baseline)
-        .map((name) => [
-          name,
-          named((figure) => ratioOf(of(name, figure), of(baseline as string, figure), figure)),
-        ]),
-    ),
+    figures: Object.fromEntries([...runs.keys()].map((name) => [name, estimated(name)])),
+    ratios: Object.fromEntries(others.map((name) => [name, compared(name)])),
   }
 }
 

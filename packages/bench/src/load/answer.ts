@@ -43,10 +43,9 @@ export class Answer {
       this.failure = { kind: 'protocol', message }
       return
     }
-    if (event.text !== undefined && event.text !== '') {
-      this.arrivalsMs.push(this.now())
-      this.text += event.text
-    }
+    const { text = '' } = event
+    if (text !== '' || event.isCall === true) this.arrivalsMs.push(this.now())
+    this.text += text
     this.arrivedTokens += event.tokens ?? 0
     if (event.usage !== undefined) this.usage = { ...this.usage, ...event.usage }
     if (event.done === true) this.ended = true

@@ -163,8 +163,8 @@ class LoadRun {
     const program = this.#sent
     let answer = await this.#send(job, history, intendedMs)
     while (answer !== undefined && job.item.next !== undefined && !this.#isOver()) {
-      history.push({ question: job.prompt, answer })
-      const { next, inputTokens, outputTokens } = job.item
+      const { next, inputTokens, outputTokens, calls } = job.item
+      history.push({ question: job.prompt, answer, ...defined({ calls }) })
       const item = { ...next, inputTokens: inputTokens + outputTokens + next.inputTokens }
       job = { ...job, item, prompt: promptText(item, this.load.seed, job.salt) }
       const time = this.#now() + (next.pauseMs ?? 0)
@@ -185,7 +185,10 @@ class LoadRun {
     const { temperature, ignoreEos, timeoutMs } = this.load
     const { item, prompt, tenant, slowReadMs, cancelAfter } = job
     const settings = { maxTokens: item.outputTokens, temperature, ignoreEos, tenant }
-    const ask = { ...item, prompt, history, ...settings, ...defined({ model }) }
+    // A plain chat beside programs, whose first answer calls none, has no tools.
+    const { calls } = history[0] ?? item
+    const tools = calls === undefined ? undefined : this.load.dataset.tools
+    const ask = { ...item, prompt, history, ...settings, ...defined({ model, tools }) }
     const { answer, sentMs, endMs, outcome, failure } = await sendRequest(this.target, ask, {
       now: this.#now,
       signal: this.#interrupt.signal,

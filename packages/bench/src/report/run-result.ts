@@ -58,14 +58,8 @@ export interface RunParts {
 }
 
 /** Builds a run's result. */
-export function runResult({
-  target,
-  load,
-  repeat,
-  startedAt,
-  slo,
-  measured,
-}: RunParts): MeasuredRun {
+export function runResult(parts: RunParts): MeasuredRun {
+  const { target, load, repeat, startedAt, slo, measured } = parts
   const { records, stopped = null, laps, eventLoopP99Ms } = measured
   const summary = summarize(records, slo)
   const { name, url, api, model = null } = target

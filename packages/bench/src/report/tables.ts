@@ -36,14 +36,8 @@ export function runTable({ summary, target, load, repeat, warnings, failures }: 
   return `${lines.join('\n')}\n\n`
 }
 
-function requestLine({
-  total,
-  ok,
-  failed,
-  cancelled,
-  interrupted,
-  errors,
-}: RunResult['summary']['requests']): string {
+function requestLine(requests: RunResult['summary']['requests']): string {
+  const { total, ok, failed, cancelled, interrupted, errors } = requests
   const kinds = Object.entries(errors).map(([kind, count]) => `${count} ${kind}`)
   return [
     `${total} requests: ${ok} ok`,

@@ -17,7 +17,7 @@ export interface WorkItem {
   readonly next?: WorkItem
   /** Of a follow-up: how long after the answer it comes, in milliseconds, in every loop. */
   readonly pauseMs?: number
-  /** The tool that its answer calls, whose result `next` brings; used only by simulations. */
+  /** The tool that its answer calls, whose result `next` brings. */
   readonly calls?: string
   /** How soon its client says that the next one comes, in milliseconds; 0: none does. */
   readonly retainMs?: number

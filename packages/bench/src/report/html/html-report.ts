@@ -15,12 +15,8 @@ export interface ReportContent {
 }
 
 /** One self-contained HTML page with the figures and plots of some runs. */
-export function htmlReport({
-  title,
-  runs,
-  compared,
-  about = aboutOf(runs),
-}: ReportContent): string {
+export function htmlReport(content: ReportContent): string {
+  const { title, runs, compared, about = aboutOf(runs) } = content
   const sections = [
     `<h1>${escapeHtml(title)}</h1>`,
     runs.length === 0

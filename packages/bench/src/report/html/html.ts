@@ -20,11 +20,8 @@ export function htmlTable(
 }
 
 function cell(content: string | Cell, column: number): string {
-  const {
-    text,
-    note,
-    tone = 'plain',
-  } = typeof content === 'string' ? ({ text: content } as Cell) : content
+  const whole: Cell = typeof content === 'string' ? { text: content } : content
+  const { text, note, tone = 'plain' } = whole
   const small = note === undefined ? '' : `<small class="${tone}">${escapeHtml(note)}</small>`
   const [tag, scope] = column === 0 ? ['th', ' scope="row"'] : ['td', '']
   return `<${tag}${scope}>${escapeHtml(text)}${small}</${tag}>`
