@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../contracts/model/backend.js'
 import type { Clock } from '../contracts/clock.js'
 import type { EngineInfo } from '../contracts/engine/engine-client.js'
@@ -7,7 +7,7 @@ import type { EngineObserver, StepRecord } from '../contracts/engine/engine-obse
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
-import { CllmError, cancelReason, failureOf, shuttingDown } from '../errors/cllm-error.js'
+import { CllmError, cancelReason, failureOf } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
 import { FEATURES, type Features } from './engine-parts.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
@@ -26,7 +26,7 @@ import { RequestTable } from './requests/request-table.js'
  * tokens of the step before into events while the model computes. It sleeps when there is nothing to
  * do.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class Engine {
   #planWakesAt = Infinity
   #isClosed = false
@@ -113,7 +113,7 @@ export class Engine {
 
   /** Ends every request with `shutting_down` and stops after the step that is running. */
   async close(): Promise<void> {
-    const error = shuttingDown()
+    const error = new CllmError('shutting_down', 'The engine is shutting down')
     this.input.close(error)
     this.between.close(error)
     for (const sequence of this.table.all()) this.finisher.mark(sequence, error)

@@ -1,4 +1,4 @@
-import type { DependencyContainer, InjectionToken } from 'tsyringe'
+import { type DependencyContainer, type InjectionToken, Lifecycle } from 'tsyringe'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
 import { ADAPTERS, AdapterTable } from './features/adapters.js'
 import { BetweenSteps, type LoopWork } from './loop/between-steps.js'
@@ -8,18 +8,29 @@ import { FcfsWaitPredictor } from './costs/wait-predictor.js'
 import { EMBEDDINGS, Embeddings } from './features/embeddings.js'
 import { QueueLimits } from './input/admission.js'
 import { InputProcessor } from './input/input-processor.js'
+import { EncodeLane } from './input/encode-lane.js'
+import { InputContext } from './input/resolve-request.js'
+import { PartQueue } from './input/resolve-prompt.js'
+import { InFlightPrefixSharing } from './kv/in-flight-prefix-sharing.js'
 import { SlotCacheManager } from './kv/kv-cache-manager.js'
 import { BlockPrefixIndex } from './kv/prefix-index.js'
 import { SlotCompactor } from './kv/slot-compactor.js'
 import { SLOT_ACTIONS, SlotActions } from './kv/states/slot-actions.js'
+import { StateCache } from './kv/states/state-cache.js'
+import { OutputProcessor } from './requests/output-processor.js'
 import { PolicyRunner } from './loop/policy-runner.js'
 import { ACTIVITY, ActivityWatch } from './report/activity-watch.js'
 import { Counters } from './report/counters.js'
 import { EngineObservers } from './report/engine-observers.js'
 import { MakeWay } from './features/make-way.js'
+import { EngineReport } from './report/engine-report.js'
 import { RequestTracker } from './report/request-tracker.js'
 import { Partings } from './programs/partings.js'
 import { PROGRAMS, Programs } from './programs/programs.js'
+import { RequestFinisher } from './requests/request-finisher.js'
+import { RequestTable } from './requests/request-table.js'
+import { RunningSet, WaitingQueue } from './requests/request-sets.js'
+import { StepPlanner } from './loop/step-planner.js'
 import { Speculator } from './speculation/speculator.js'
 import { Engine } from './engine.js'
 import * as parts from './engine-parts.js'
@@ -46,6 +57,44 @@ const shared: readonly (readonly [InjectionToken<unknown>, InjectionToken<unknow
   [SLOT_ACTIONS, SlotActions],
 ]
 
+/** One of each in an engine. */
+const fixed = [
+  ActivityWatch,
+  AdapterTable,
+  BetweenSteps,
+  BlockPrefixIndex,
+  FcfsWaitPredictor,
+  QueueLimits,
+  SlotCacheManager,
+  EngineCosts,
+  Counters,
+  Embeddings,
+  EncodeLane,
+  Engine,
+  EngineObservers,
+  EngineReport,
+  InFlightPrefixSharing,
+  InputContext,
+  InputProcessor,
+  Learning,
+  MakeWay,
+  OutputProcessor,
+  Partings,
+  PartQueue,
+  PolicyRunner,
+  Programs,
+  RequestFinisher,
+  RequestTable,
+  RequestTracker,
+  RunningSet,
+  SlotActions,
+  SlotCompactor,
+  Speculator,
+  StepPlanner,
+  StateCache,
+  WaitingQueue,
+] as const
+
 /** What observes each engine, in this order, so that the policy sees programs; then come counters and the observers of plug-ins. */
 const observing: readonly InjectionToken<EngineObserver>[] = [
   Programs,
@@ -62,8 +111,10 @@ const observing: readonly InjectionToken<EngineObserver>[] = [
 /** What does work between the steps of each engine; other features do when they are first used. */
 const working: readonly InjectionToken<LoopWork>[] = [parts.KV_CACHE_MANAGER, SlotCompactor]
 
-/** Registers the parts of an engine that have tokens; nothing is made yet. Its classes say themselves that there is one of each. */
+/** Registers the classes of an engine, one instance of each; nothing is made yet. */
 export function registerEngine(container: DependencyContainer): void {
+  const once = { lifecycle: Lifecycle.ContainerScoped }
+  for (const useClass of fixed) container.register<unknown>(useClass, { useClass }, once)
   for (const [token, useToken] of [...builtInParts, ...shared])
     container.register(token, { useToken })
   const features: parts.Features = { get: (feature) => container.resolve(feature) }

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
 import { RunningSet } from '../requests/request-sets.js'
 import { StepCostModel, workOf } from './pass-costs.js'
@@ -17,7 +17,7 @@ export const ENGINE_COSTS = token<EngineCosts>('EngineCosts')
  * The costs that the engine's parts share, in milliseconds: the {@link StepCostModel} of its steps,
  * the costs of copies and of saved states, and the value of what a slot keeps.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class EngineCosts implements EngineObserver {
   /** What steps cost. */
   readonly steps = new StepCostModel()

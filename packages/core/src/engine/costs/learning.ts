@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type { LearnedStore, Learner } from '../../contracts/learned.js'
 import type { Logger } from '../../contracts/logger.js'
@@ -16,7 +16,7 @@ const betweenMs = 60_000
  * Lets the parts of an engine that learn begin where those of the process before ended, and keeps what they
  * have learned: while there is nothing to compute, and at the end.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class Learning implements LoopWork {
   readonly #parts: Readonly<Record<string, Learner>>
   #kept = ''

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
 import type { Forecast } from '../../contracts/engine/usage.js'
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
@@ -23,7 +23,7 @@ const memory = 0.98
  * The idea of refusing early by a predicted time to first token is Mooncake's (Qin et al., "Mooncake:
  * A KVCache-centric Disaggregated Architecture for LLM Serving", 2024).
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class FcfsWaitPredictor implements WaitPredictor {
   readonly #answers = new AnswerLengths()
   /** Measured time of the loop's turns and predicted time of their steps. */

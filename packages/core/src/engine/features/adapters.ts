@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type {
   AdapterChoice,
   AdapterInfo,
@@ -39,7 +39,7 @@ export const ADAPTERS = tokens.token<AdapterTable>('Adapters')
  * The adapters that requests can name. They are loaded and given back between two steps; one that is
  * taken away stays in memory until the last request that is computed with it has ended.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class AdapterTable implements LoopWork {
   readonly #byName = new Map<string, Entry>()
   /** Adapters that no new request can name. */

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { EmbedOptions, Embedding } from '../../contracts/engine/engine-client.js'
 import type { Prompt } from '../../contracts/engine/generate-request.js'
@@ -27,7 +27,7 @@ export const EMBEDDINGS = tokens.token<Embeddings>('Embeddings')
  * never waits for more than one, and one after the other while nothing is generated. A pass has as many
  * inputs as the backend takes at once.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class Embeddings implements LoopWork {
   readonly #queue: Job[] = []
   /** Inputs that have no answer yet, those that are tokenized among them. */

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
@@ -12,7 +12,7 @@ import { RequestTable } from '../requests/request-table.js'
  * Interrupts a step of batches when a client's request comes that could have a slot: nobody waits for what
  * the step computes, and a chunk of a prompt may take long.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class MakeWay implements EngineObserver {
   /** Of the step under way; none: between steps. */
   #parts: readonly ComputedPart[] = []

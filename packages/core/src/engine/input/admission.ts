@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import { CllmError } from '../../errors/cllm-error.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import * as parts from '../engine-parts.js'
@@ -9,7 +9,7 @@ import type { Sequence } from '../requests/sequence.js'
  * Refuses requests that would wait in too long a queue. Requests that can start in a free slot do not
  * count as queued. Each refusal has a `retryAfterMs` in its details.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class QueueLimits implements parts.Admission {
   constructor(
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,

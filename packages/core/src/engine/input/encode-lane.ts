@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type { EncodeStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { Backend } from '../../contracts/model/backend.js'
@@ -65,7 +65,7 @@ const kinds = ['image', 'image', 'audio', 'audio']
  * The files that wait to be encoded, beside the steps and one at a time: the policy says whose is next, and what
  * encoding costs is learnt.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class EncodeLane {
   /** In the order in which they came. */
   readonly #waiting = new Set<Waiting>()

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { BackendLimits } from '../../contracts/model/backend.js'
 import type { Prompt } from '../../contracts/engine/generate-request.js'
 import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
@@ -146,7 +146,7 @@ interface LongText {
  * steps and messages go on in between. The texts come one after the other: the first is computed while
  * the next ones are tokenized.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class PartQueue {
   /** In the order in which they came. */
   readonly #texts = new Set<LongText>()

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Clock, Random } from '../../contracts/clock.js'
 import type { ContextShift, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import { type SamplingParams, defaultSampling } from '../../contracts/model/sampling.js'
@@ -29,7 +29,7 @@ import type { SequenceRequest, ShiftPlan } from '../requests/sequence.js'
 import { SAMPLERS, type SamplerCatalog } from './sampler-catalog.js'
 
 /** What requests are checked and completed with. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class InputContext implements MediaContext {
   readonly limits: BackendLimits
 

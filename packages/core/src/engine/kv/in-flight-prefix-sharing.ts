@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import { entryOf } from '../../defined.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
@@ -29,7 +29,7 @@ const watchedBlocks = minimumWait / blockSize
  * prefix is in the KV cache and can be copied (the in-batch deduplication of SGLang's scheduler, under
  * every policy). A policy need not know: it does not see the requests that are held back.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class InFlightPrefixSharing {
   readonly #groups = new Map<Sequence, Group>()
   readonly #producers = new Map<Sequence, Sequence>()

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import { blockSize, minimumWait } from './block-chain.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
@@ -17,7 +17,7 @@ import { Programs } from '../programs/programs.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** Gives slots to sequences and reuses the tokens that earlier ones computed in them. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class SlotCacheManager extends BaseCacheManager {
   /** What the last look-up of a waiting sequence found, and in which version of the index. */
   readonly #found = new WeakMap<Sequence, { readonly version: number; readonly tokens: number }>()

@@ -1,4 +1,4 @@
-import { Lifecycle, scoped } from 'tsyringe'
+import { injectable } from 'tsyringe'
 import { BlockIndex, blockSize, minimumWait } from './block-chain.js'
 import type { Match, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
@@ -14,7 +14,7 @@ const closelyRead = 8
  * that a look-up reads a few hashes and not every slot's tokens; what follows the last whole block is
  * compared token by token.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class BlockPrefixIndex implements PrefixIndex {
   readonly #idle = new BlockIndex<Slot>()
   readonly #running = new BlockIndex<Slot>()

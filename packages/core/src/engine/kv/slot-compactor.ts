@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import * as tokens from '../../tokens.js'
 import { layoutMs } from '../backend-calls.js'
@@ -31,7 +31,7 @@ const mostMoves = 4
  * until the gap has cost as much as the move will: never more than twice the best that could have
  * been done (ski rental: Karlin, Manasse, Rudolph, Sleator, "Competitive snoopy caching", 1988).
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class SlotCompactor implements LoopWork {
   #lostMs = 0
 

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
@@ -35,7 +35,7 @@ export interface LoopWork {
 }
 
 /** What comes between two steps: the work of features, and sleep while there is nothing to do. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class BetweenSteps {
   #works: readonly LoopWork[] = []
   /** Whether a step, or what else nothing may be computed beside, is computed or comes next. */

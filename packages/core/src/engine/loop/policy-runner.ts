@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
 import type { Logger } from '../../contracts/logger.js'
 import type {
@@ -40,7 +40,7 @@ export interface PolicyInForce {
  * Runs the active policy: validates its plans, passes it events, and switches to the fallback policy
  * when it fails.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class PolicyRunner implements PolicyInForce, EngineObserver {
   /** Why the fallback took over, while it is active. */
   fallback: FallbackInfo | undefined

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type { Plan, SchedulerState } from '../../contracts/scheduling/scheduler-policy.js'
@@ -27,7 +27,7 @@ export interface PlannedStep {
 }
 
 /** Asks the policy what the next step is, and does what it takes: slots are given out and taken back. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class StepPlanner {
   /** Whether making a plan takes so long that tokens which are there should not wait for it. */
   readonly takesTime: boolean

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import { entryOf } from '../../defined.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { PartingStatistics } from '../../contracts/engine/engine-statistics.js'
@@ -32,7 +32,7 @@ interface PastCall {
  * whose messages it has all but for those of the system, or else of the same program. From there on all is
  * computed again, though little of it may be new.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class Partings implements EngineObserver {
   /** The latest at the end. */
   readonly #calls = new Set<PastCall>()

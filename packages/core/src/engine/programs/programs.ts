@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { Usage } from '../../contracts/engine/usage.js'
@@ -37,7 +37,7 @@ interface Beginning extends Usage {
  * Which program a request belongs to: that of its session, or that of the request with whose prompt and
  * answer it begins. Knows which idle slots programs will want again, and forgets those that are gone.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class Programs implements EngineObserver, ProgramsView {
   readonly #pauses = new Pauses()
   /** The one that went on last at the end. */

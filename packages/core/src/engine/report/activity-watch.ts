@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
 import type {
@@ -39,7 +39,7 @@ export const ACTIVITY = tokens.token<ActivityWatch>('Activity')
  * Notes what every request does while somebody watches, in frames as long as the time between two
  * questions. While nobody asks it observes nothing; O(running) a step while somebody does.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class ActivityWatch implements EngineObserver {
   #stop: (() => void) | undefined
   #askedAt = 0

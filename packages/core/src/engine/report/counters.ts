@@ -1,4 +1,4 @@
-import { Lifecycle, scoped } from 'tsyringe'
+import { injectable } from 'tsyringe'
 import type { Usage } from '../../contracts/engine/usage.js'
 import type {
   EngineObserver,
@@ -51,7 +51,7 @@ const tokenBounds = [1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16
 const sequenceBounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
 
 /** Counts the work of an engine since its start, or of those that replaced each other. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class Counters implements EngineObserver {
   readonly requests: Record<RequestEnd['state'], number> = {
     done: 0,

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { Logger } from '../../contracts/logger.js'
 import * as tokens from '../../tokens.js'
@@ -6,7 +6,7 @@ import * as tokens from '../../tokens.js'
 type Told<Method extends keyof EngineObserver> = Parameters<Required<EngineObserver>[Method]>
 
 /** The observers of an engine, in the order in which they were added. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class EngineObservers {
   #observers: readonly EngineObserver[] = []
   readonly #failed = new WeakSet<EngineObserver>()

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { EngineCapabilities, EngineInfo } from '../../contracts/engine/engine-client.js'
 import type { EngineStatistics } from '../../contracts/engine/engine-statistics.js'
@@ -17,7 +17,7 @@ import { Counters } from './counters.js'
 import { RequestTracker } from './request-tracker.js'
 
 /** What an engine tells of itself and of its requests. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class EngineReport {
   constructor(
     @inject(InputContext) private readonly context: InputContext,

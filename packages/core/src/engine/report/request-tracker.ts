@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type {
   RequestReport,
@@ -26,7 +26,7 @@ const mostEnded = 1000
  * Tracks what happens to every request and why it waits: O(running) a step, nothing for a decoded
  * token, at most 64 entries a request.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class RequestTracker implements EngineObserver {
   readonly #live = new Map<string, Timeline>()
   /** In the order in which they ended. */

@@ -1,4 +1,4 @@
-import { Lifecycle, scoped } from 'tsyringe'
+import { injectable } from 'tsyringe'
 import type { AddressedEvent, GenerateEvent } from '../../contracts/engine/engine-client.js'
 import type { LikelyToken, PromptLogprobs, TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import { CllmError } from '../../errors/cllm-error.js'
@@ -15,7 +15,7 @@ interface Published {
 }
 
 /** Turns sampled tokens into events, one batch a step. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class OutputProcessor {
   /** Sequences with tokens that are not published yet. */
   #fresh: Sequence[] = []

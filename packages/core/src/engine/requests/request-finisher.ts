@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Logger } from '../../contracts/logger.js'
 import type { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
@@ -10,7 +10,7 @@ import { RequestTable } from './request-table.js'
 import type { Sequence } from './sequence.js'
 
 /** Ends requests: between two steps, so that nothing is taken from a step that is under way. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class RequestFinisher {
   /** Requests that end before the next step, with the error for their client, if any. */
   readonly #pending = new Map<Sequence, CllmError | undefined>()

@@ -1,12 +1,12 @@
 import TinyQueue from 'tinyqueue'
-import { Lifecycle, scoped } from 'tsyringe'
+import { injectable } from 'tsyringe'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from './sequence.js'
 import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { WaitingView } from '../../contracts/scheduling/scheduler-policy.js'
 
 /** The requests with a slot by id, in the order of their admission. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class RunningSet extends Map<string, Sequence> {
   /** All of them now. */
   get list(): Sequence[] {
@@ -24,7 +24,7 @@ export class RunningSet extends Map<string, Sequence> {
  * The requests without a slot: first those that have begun, as they were preempted or another engine lost
  * them, then by arrival. A policy does not see requests that are held back.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class WaitingQueue implements WaitingView {
   #begun = new Map<string, Sequence>()
   #queued = new Map<string, Sequence>()

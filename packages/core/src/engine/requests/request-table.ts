@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend, StepOutput } from '../../contracts/model/backend.js'
 import type { EngineStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
@@ -22,7 +22,7 @@ import type { Sequence } from './sequence.js'
  * observers, and is the only writer of a sequence's state, progress and times. Everything but `add`
  * happens between two steps.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class RequestTable {
   readonly #expiry = new Expiry()
 

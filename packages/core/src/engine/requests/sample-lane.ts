@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import * as tokens from '../../tokens.js'
 import { RunningSet, WaitingQueue } from './request-sets.js'
@@ -8,7 +8,7 @@ import type { Sequence } from './sequence.js'
  * The further samples of requests that ask for several. They have all slots while nobody else wants any, and
  * all but one otherwise; each takes its place at the end of the queue when another sample has ended.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class SampleLane {
   /** The samples that wait or run, the first of each request, too. */
   readonly all = new Set<Sequence>()

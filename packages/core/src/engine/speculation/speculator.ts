@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import { z } from 'zod'
 import type { Backend, ModelInfo } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/clock.js'
@@ -39,7 +39,7 @@ const triedDrafts = 2
 const forcedShare = 0.9
 
 /** Gives sequences their drafts, where the engine speculates and the request does not forbid it. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class Speculator implements EngineObserver {
   /** How often each proposer was right; the first that guesses has its way. */
   readonly #proposers = new Map<Proposer, EngineAcceptance>()

@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
 import type { Clock } from '../../../contracts/clock.js'
 import type { CachedState } from '../../../contracts/engine/engine-statistics.js'
@@ -52,7 +52,7 @@ export const SLOT_ACTIONS = tokens.token<SlotActions>('SlotActions')
  * then and written after it, one after the other, beside the steps: each may be as large as all memory that
  * is left.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class SlotActions implements LoopWork {
   readonly #jobs: Job[] = []
   #writing: Promise<void> | undefined

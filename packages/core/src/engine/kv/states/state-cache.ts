@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
 import type { StateFiles, StateMemorySource } from '../../../contracts/engine/state-files.js'
 import type { CacheStatistics, CachedState } from '../../../contracts/engine/engine-statistics.js'
@@ -33,7 +33,7 @@ const newMemoryMs = 2e-6
  * Keeps in RAM what slots held when they are given to other requests, and finds it again: the tier
  * between the slots and computing. Off without `cacheRamBytes`, or where the backend saves no states.
  */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class StateCache {
   readonly isOn: boolean
   /** Whether there are files behind the memory. */
