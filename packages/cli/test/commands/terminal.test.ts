@@ -521,6 +521,11 @@ t.test('cllm launch points an agent at the server', async (t) => {
   const env = { ...nowhere, PATH: join(folder, 'bin') }
   t.match(await inside(['launch', 'claud'], env), { code: 2, stderr: /did you mean claude/ })
   t.match(await inside(['launch', 'claude'], env), { code: 2, stderr: /name the model/ })
-  const missing = await inside(['launch', 'aider'], { ...here, PATH: '/nowhere' })
+  for (const word of ['-p', 'exec']) {
+    const stderr = new RegExp(`${word}"?; what is passed on stands behind \`--\``)
+    t.match(await inside(['launch', 'claude', word], env), { code: 2, stderr })
+  }
+  const model = ['--model', '/nowhere/a.gguf']
+  const missing = await inside(['launch', 'aider', ...model], { ...nowhere, PATH: '/nowhere' })
   t.match(missing, { code: 2, stderr: /aider is not installed: `pipx install/ })
 })

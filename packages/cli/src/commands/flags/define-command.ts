@@ -60,10 +60,12 @@ function parse<Table extends Flags>(
   const own = argv.slice(0, end)
   const known = [...usage.split(' [-- ')[0]!.matchAll(/\[?<[\w-]+>/g)].map(String)
   const words: string[] = []
-  const values = parseFlags(own, flags, (word) => {
-    if (words.length === known.length) throw wrong(`unexpected argument "${word}"`)
+  const hint = usage.includes('[-- ') ? '; what is passed on stands behind `--`' : ''
+  const onWord = (word: string): void => {
+    if (words.length === known.length) throw wrong(`unexpected argument "${word}"${hint}`)
     words.push(word)
-  })
+  }
+  const values = parseFlags(own, flags, onWord, hint)
   const missing = known[words.length]
   if (missing?.startsWith('<') === true) throw wrong(`${missing} is missing: cllm ${usage}`)
   return { flags: values, words, rest: argv.slice(end + 1) }

@@ -74,6 +74,7 @@ export type Flags = Readonly<Record<string, Flag<unknown>>>
  * Parses a command line by a table of flags.
  *
  * @param onWord - takes each argument that is no flag. Default: there must be none
+ * @param hint - said of a flag that is unknown
  * @throws `invalid_configuration` naming the flag, the expected value and the given one
  */
 export function parseFlags<Table extends Flags>(
@@ -82,6 +83,7 @@ export function parseFlags<Table extends Flags>(
   onWord = (word: string): void => {
     throw wrong(`unexpected argument "${word}"`)
   },
+  hint = '',
 ): Values<Table> {
   const options = Object.fromEntries(
     Object.entries(flags).map(([name, { value }]) => [
@@ -97,7 +99,7 @@ export function parseFlags<Table extends Flags>(
     const flag = flags[token.name]
     if (flag === undefined) {
       const meant = suggestion(token.name, Object.keys(flags), '--')
-      throw wrong(`unknown flag ${token.rawName}${meant}`)
+      throw wrong(`unknown flag ${token.rawName}${meant}${hint}`)
     }
     if (flag.value === undefined && token.value !== undefined) {
       throw wrong(`--${token.name}: takes no value, got "${token.value}"`)

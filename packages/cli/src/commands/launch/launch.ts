@@ -1,7 +1,8 @@
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { constants, tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { delimiter, join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import spawn from 'cross-spawn'
 import { suggestion } from '../../config/messages.js'
@@ -39,6 +40,8 @@ after \`--\` go to the agent.`,
     if (agent === undefined) {
       throw wrong(`unknown agent ${name}${suggestion(name, Object.keys(agents))}: one of ${names}`)
     }
+    // Before a model is loaded, or downloaded, in vain.
+    if (!isInstalled(agent, io)) throw notInstalled(agent)
     const server = await serverFor(flags, io)
     let folder: string | undefined
     try {
@@ -75,15 +78,26 @@ async function firstModel(flags: Values<typeof serverFlags>, io: CommandIo): Pro
   throw wrong('no server runs here: name the model for one with --model')
 }
 
+/** Whether its program is in the path, as far as that is known: Windows has other names for it. */
+function isInstalled({ program }: Agent, { env: { PATH } }: CommandIo): boolean {
+  if (PATH === undefined || process.platform === 'win32') return true
+  return PATH.split(delimiter).some((folder) => existsSync(join(folder, program)))
+}
+
+function notInstalled({ program, install }: Agent, cause?: unknown): CllmError {
+  const message = `${program} is not installed: \`${install}\` installs it`
+  return new CllmError('invalid_configuration', message, { cause })
+}
+
 /** Runs it in this terminal, and returns its exit code. */
 async function runAgent(
-  { program, install }: Agent,
+  agent: Agent,
   { env, args }: AgentSetup,
   rest: readonly string[],
   io: CommandIo,
 ): Promise<number> {
   // On Windows npm installs programs as scripts, which need a shell and its quoting: cross-spawn knows.
-  const child = spawn(program, [...args, ...rest], {
+  const child = spawn(agent.program, [...args, ...rest], {
     env: { ...io.env, ...env },
     stdio: 'inherit',
   })
@@ -95,8 +109,7 @@ async function runAgent(
     return code ?? 128 + constants.signals[signal ?? 'SIGTERM']
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code !== 'ENOENT') throw cause
-    const message = `${program} is not installed: \`${install}\` installs it`
-    throw new CllmError('invalid_configuration', message, { cause })
+    throw notInstalled(agent, cause)
   } finally {
     hearInterrupts()
     io.signal.removeEventListener('abort', stop)
