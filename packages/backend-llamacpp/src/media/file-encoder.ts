@@ -37,35 +37,26 @@ export interface FileEncoderOptions extends MediaLibraryOptions {
   readonly cacheBytes: number
 }
 
-/** A process that has not encoded a file for this long is ended. */
-const mostMs = 10 * 60_000
-
 /** A process that is not ready after this long is given up. */
 const mostStartMs = 5 * 60_000
+
+/** A process that has not ended for this long after it was killed is left to itself. */
+const mostEndMs = 10_000
 
 /** Ids are numbers of 32 bits with a sign. */
 const lastId = 0x7fff_ffff
 
-const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
+type EncoderAnswer = Extract<EncoderMessage, { readonly id: number }>
 
-interface Running {
-  readonly call: EncodeCall
-  readonly signal: AbortSignal
-  /** Whether the process has ended with it once. */
-  readonly isSecond: boolean
-  readonly resolve: (pieces: readonly MediaPiece[]) => void
-  readonly reject: (error: CllmError) => void
-}
+const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
 
 /**
  * Encodes images and sounds in a process of its own, which is started again when one ends it, and keeps what was encoded by the
  * files' content.
  */
 export class FileEncoder implements MediaEncoder {
-  #unwatch = () => {}
   readonly #known: LRUCache<string, EncodedMedia>
   #files: EncodingFiles | undefined
-  #running: Running | undefined
   #process: Promise<ChildProcess> | undefined
   #last = 0
   #isClosed = false
@@ -137,11 +128,8 @@ export class FileEncoder implements MediaEncoder {
   /** Ends the process, and with it what is being encoded: it rejects with `shutting_down`. */
   async dispose(): Promise<void> {
     this.#isClosed = true
-    this.#unwatch()
-    this.#running?.reject(isClosing())
-    this.#running = undefined
     // One that is still being opened may take long.
-    this.#child?.kill('SIGKILL')
+    if (this.#process !== undefined && this.#child !== undefined) this.#kill(this.#child)
     await this.#files?.flush()
   }
 
@@ -151,32 +139,57 @@ export class FileEncoder implements MediaEncoder {
     return known
   }
 
+  /** Asks the process, which is started where there is none. What ended it may be the file, or somebody: it has a second try. */
   async #encode(call: EncodeCall, signal: AbortSignal): Promise<readonly MediaPiece[]> {
-    return await new Promise((resolve, reject) => {
-      void this.#try({ call, signal, isSecond: false, resolve, reject })
+    for (let tries = 0; tries < 2; tries++) {
+      const child = await this.#start().catch((error: unknown) => {
+        // Somebody may have ended it before it was ready.
+        if (tries > 0 || typeof this.#child?.signalCode !== 'string') throw error
+      })
+      signal.throwIfAborted()
+      const answer = child && (await this.#ask(child, call, signal))
+      if (answer?.type === 'encoded') return answer.pieces
+      if (answer !== undefined) {
+        const code = answer.isUnreadable ? 'invalid_media' : 'backend_failed'
+        throw new CllmError(code, `${call.type}: ${answer.message}`)
+      }
+      // The next file is to find a process that is ready.
+      void this.#start().catch(() => {})
+      if (this.#isClosed) throw isClosing()
+      signal.throwIfAborted()
+    }
+    const message = 'the encoder of images and sounds ended twice while it had this one'
+    throw new CllmError('backend_failed', message)
+  }
+
+  /** The answer; undefined where the process has ended. The library cannot stop, so that it is ended by the signal. */
+  async #ask(child: ChildProcess, call: EncodeCall, signal: AbortSignal) {
+    return await new Promise<EncoderAnswer | undefined>((resolve) => {
+      const kill = (): void => this.#kill(child)
+      const end = (answer?: EncoderAnswer): void => {
+        signal.removeEventListener('abort', kill)
+        child.off('message', end).off('close', onClose)
+        resolve(answer)
+      }
+      const onClose = (): void => end()
+      signal.addEventListener('abort', kill)
+      child.once('message', end).once('close', onClose)
+      child.send(call)
     })
   }
 
-  /** Hands it to the process, which is started where there is none. */
-  async #try(running: Running): Promise<void> {
-    this.#running = running
-    const { call, signal, reject } = running
-    try {
-      const child = await this.#start()
-      signal.throwIfAborted()
-      child.send(call)
-      // The library cannot stop.
-      const kill = (): unknown => child.kill('SIGKILL')
-      const cancel = this.clock.at(this.clock.now() + mostMs, kill)
-      signal.addEventListener('abort', kill)
-      this.#unwatch = () => {
-        cancel()
-        signal.removeEventListener('abort', kill)
-      }
-    } catch (error) {
-      this.#running = undefined
-      reject(CllmError.from(error))
-    }
+  /** Ends a process. One that waits for a device cannot end: it counts as ended, so that others have their turns. */
+  #kill(child: ChildProcess): void {
+    child.kill('SIGKILL')
+    const leave = this.clock.at(this.clock.now() + mostEndMs, () => {
+      const { pid } = child
+      this.logger.error(
+        { pid },
+        'the encoder of images and sounds cannot be killed: it is left to itself',
+      )
+      child.emit('close', null, 'SIGKILL')
+    })
+    child.once('close', leave)
   }
 
   /** Gives each vector an id, which only this file has in this place. */
@@ -250,7 +263,6 @@ export class FileEncoder implements MediaEncoder {
           this.types = message.types
           resolve(child)
         } else if (message.type === 'error') problem = message.message
-        else this.#settle(message)
       })
       child.on('error', ({ message }) => (problem = message))
       child.once('close', (code, signal) => {
@@ -258,7 +270,6 @@ export class FileEncoder implements MediaEncoder {
         if (!isReady || this.#isClosed || this.#child !== child) return
         const about = { code, signal, log }
         this.logger.warn(about, 'the encoder of images and sounds ended: it starts again')
-        this.#onEnded()
       })
     })
   }
@@ -269,27 +280,6 @@ export class FileEncoder implements MediaEncoder {
     // Where one was open, nothing is wrong with what it was given.
     if (this.types.length > 0) return new CllmError('backend_failed', why)
     return new CllmError('invalid_configuration', why, { details: { field: 'mmproj' } })
-  }
-
-  /** What it had may have ended the process, or somebody else: it has a second try. */
-  #onEnded(): void {
-    this.#unwatch()
-    const running = this.#running
-    if (running === undefined) return
-    if (!running.isSecond) return void this.#try({ ...running, isSecond: true })
-    this.#running = undefined
-    const message = 'the encoder of images and sounds ended twice while it had this one'
-    running.reject(new CllmError('backend_failed', message))
-  }
-
-  #settle(message: Extract<EncoderMessage, { readonly id: number }>): void {
-    const running = this.#running
-    if (running?.call.id !== message.id) return
-    this.#unwatch()
-    this.#running = undefined
-    if (message.type === 'encoded') return running.resolve(message.pieces)
-    const code = message.isUnreadable ? 'invalid_media' : 'backend_failed'
-    running.reject(new CllmError(code, `${running.call.type}: ${message.message}`))
   }
 }
 

@@ -1,3 +1,5 @@
+import { ChildProcess } from 'node:child_process'
+import { getEventListeners } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { join } from 'node:path'
 import {
@@ -104,6 +106,10 @@ t.test('what was encoded for one scope is not found in another', async (t) => {
   t.same([job.key === same.key, job.key === apart.key], [true, false])
 })
 
+/** Resolves when the process has what is stopped by the signal. */
+const isSent = async (signal: AbortSignal) =>
+  await until(() => getEventListeners(signal, 'abort').length > 0)
+
 function isGone(pid: number): boolean {
   try {
     return !process.kill(pid, 0)
@@ -182,21 +188,41 @@ t.test('an image that ends the process costs itself alone', async (t) => {
   await t.rejects(encode(encoder, image(14)), { code: 'invalid_media', message: /unreadable/ })
 })
 
-t.test('a process that is silent for long is ended', async (t) => {
-  const { encoder, pass } = await open(t)
-  const silent = encode(encoder, image(15))
-  for (let times = 0; times < 2; times++) await pass(600_000)
-  await t.rejects(silent, { code: 'backend_failed', message: /ended twice/ })
+t.test('a process that cannot be killed holds up no other file', async (t) => {
+  const { encoder, logger, clock, pass } = await open(t)
+  const { pid } = encoder
+  const kill = t.intercept(ChildProcess.prototype, 'kill', { value: () => true })
+  const stop = new AbortController()
+  const message = 'it took too long'
+  const silent = t.rejects(encode(encoder, image(15), '', stop.signal), { message })
+  await isSent(stop.signal)
+  stop.abort(new CllmError('backend_failed', message))
+  await pass(10_000)
+  await silent
+  kill.restore()
+  t.notOk(isGone(pid!))
+  t.match(logger.lines, [{ level: 'error', message: /cannot be killed/ }, { level: 'warn' }])
   t.equal((await encode(encoder, image(5))).tokens.length, 7)
+  const other = encoder.pid
+  process.kill(pid!, 'SIGKILL')
+  await until(() => isGone(pid!))
+  t.equal((await encode(encoder, image(6))).tokens.length, 8)
+  t.same([encoder.pid, logger.lines.length, clock.nextTimer()], [other, 2, undefined])
 })
 
 t.test('a process that cannot be started again is tried again for the next image', async (t) => {
-  const { encoder, options, pass } = await open(t)
+  const { encoder, options, clock, pass } = await open(t)
   options.modelPath = 'slow'
   for (const width of [13, 5]) {
     const [stuck] = [encode(encoder, image(width)), await pass(300_000)]
     await t.rejects(stuck, { code: 'backend_failed', message: /not ready after 300 s/ })
   }
+  const killed = encode(encoder, image(6))
+  await until(() => clock.nextTimer() !== undefined)
+  options.modelPath = 'model.gguf'
+  process.kill(encoder.pid!, 'SIGKILL')
+  t.equal((await killed).tokens.length, 8, 'at once where somebody has killed it')
+  process.kill(encoder.pid!, 'SIGKILL')
   options.modelPath = 'too long for an argument'.repeat(1e6)
   await t.rejects(encode(encoder, image(5)), { code: 'backend_failed', message: /spawn/ })
   options.modelPath = 'model.gguf'
@@ -204,11 +230,11 @@ t.test('a process that cannot be started again is tried again for the next image
 })
 
 t.test('stopped, it ends its process, and a new one is there for the next image', async (t) => {
-  const { encoder, clock } = await open(t)
+  const { encoder } = await open(t)
   const { pid } = encoder
   const stop = new AbortController()
   const unwanted = encode(encoder, image(15), '', stop.signal)
-  await until(() => clock.nextTimer() !== undefined)
+  await isSent(stop.signal)
   stop.abort(new CllmError('cancelled', 'nobody waits'))
   await t.rejects(unwanted, { code: 'cancelled' })
   t.ok(isGone(pid!))
@@ -226,8 +252,9 @@ t.test('stopped, it ends its process, and a new one is there for the next image'
 t.test('closed, it answers what it has, and starts no process again', async (t) => {
   const { encoder, clock } = await open(t)
   const { pid } = encoder
-  const waiting = encode(encoder, image(15))
-  await until(() => clock.nextTimer() !== undefined)
+  const stop = new AbortController()
+  const waiting = encode(encoder, image(15), '', stop.signal)
+  await isSent(stop.signal)
   const closed = encoder.dispose()
   await t.rejects(waiting, { code: 'shutting_down' })
   await closed

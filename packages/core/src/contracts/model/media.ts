@@ -49,8 +49,8 @@ export interface EncodeJob {
   /**
    * Encodes it, while no other job of its encoder runs.
    *
-   * @param signal - aborts when it took long and nobody waits for it any more: an encoder that can stop then rejects
-   * soon, and is ready for the next one
+   * @param signal - aborts when it took far longer than others, or long and nobody waits for it any more: an encoder that
+   * can stop then rejects soon with the reason, and is ready for the next one
    * @throws CllmError as {@link MediaEncoder.prepare} does, `backend_failed` when it could not be encoded
    */
   run(signal: AbortSignal): Promise<EncodedMedia>

@@ -3,7 +3,7 @@ import type { Clock } from '../../contracts/clock.js'
 import type { EncodeStatistics } from '../../contracts/engine/engine-statistics.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { EncodedMedia, EncodeJob } from '../../contracts/model/media.js'
-import type { PromptMedia } from '../../contracts/model/tokenizer.js'
+import type { MediaType, PromptMedia } from '../../contracts/model/tokenizer.js'
 import type { ArrivalView } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
@@ -57,6 +57,9 @@ const mostOvertaken = 16
 /** One that nobody waits for any more may run for so many times its prediction, and for so many milliseconds at least. */
 const unwanted = { times: 4, leastMs: 10_000 }
 
+/** One that takes so many times its prediction hangs: not before `leastMs`, but after `mostMs`. */
+const hung = { times: 10, leastMs: 120_000, mostMs: 600_000 }
+
 /** Milliseconds of a file and of a unit of its size, before one was encoded: images, then sounds. */
 const guesses = [50, 500, 50, 50]
 const kinds = ['image', 'image', 'audio', 'audio']
@@ -72,6 +75,8 @@ export class EncodeLane {
   readonly #owners = new Set<EncodeOwner>()
   #running: Running | undefined
   readonly #costs = new LinearFit({ prior: guesses, kinds, memory: 0.9, outlier: 3 })
+  /** What each may take at least: more before the first of its type, and after one that hung, as all may have become slow. */
+  readonly #patienceMs: Record<MediaType, number> = { image: hung.mostMs, audio: hung.mostMs }
   readonly #counts = { encoded: 0, failed: 0, found: 0, encodeMs: 0, queueMs: 0 }
 
   constructor(
@@ -170,11 +175,21 @@ export class EncodeLane {
       const predicted = this.#costs.predict(factors)
       const keptUntil = startedAt + Math.max(unwanted.leastMs, unwanted.times * predicted)
       this.#running = { ...next, startedAt, ms: predicted, keptUntil, stop }
-      const unwatch = this.clock.at(keptUntil, () => this.#stopUnwanted())
+      const patienceMs = Math.max(this.#patienceMs[file.type], hung.times * predicted)
+      const limitMs = Math.min(hung.mostMs, patienceMs)
+      const unwatch = [
+        this.clock.at(keptUntil, () => this.#stopUnwanted()),
+        this.clock.at(startedAt + limitMs, () => {
+          const why = `${file.type}: expected to be encoded within ${limitMs / 1000} s, got no answer`
+          this.#patienceMs[file.type] *= 2
+          stop.abort(new CllmError('backend_failed', why))
+        }),
+      ]
       try {
         const encoded = await job.run(stop.signal)
         const ms = this.clock.now() - startedAt
         this.#costs.observe(factors, ms)
+        this.#patienceMs[file.type] = Math.max(hung.leastMs, 2 * ms)
         this.#counts.encoded++
         this.#counts.encodeMs += ms
         this.#counts.queueMs += startedAt - cameAt
@@ -184,14 +199,15 @@ export class EncodeLane {
       } catch (error) {
         this.#counts.failed++
         next.reject(inField(file, error))
-        // What else these requests have is not needed. Who asks while it is stopped has not failed.
-        const isAlike = (one: Waiting) => !stop.signal.aborted && one.job.key === job.key
+        // What else these requests have is not needed. Who asks while an unwanted one is stopped has not failed.
+        const hasFailed = CllmError.from(error).code !== 'cancelled'
+        const isAlike = (one: Waiting) => hasFailed && one.job.key === job.key
         const alike = [...this.#waiting].filter(isAlike)
         const owners = new Set([owner, ...alike.map((one) => one.owner)])
         const isLost = (one: Waiting) => owners.has(one.owner)
         for (const lost of this.#take(isLost)) lost.reject(inField(lost.file, error))
       } finally {
-        unwatch()
+        for (const end of unwatch) end()
         // Its tenant pays for as many prompt tokens as take that long.
         const promptTokens = this.engineCosts.steps.prefillTokens(this.clock.now() - startedAt, 0)
         this.policy.onServed({ tenant: owner.tenant, promptTokens, generatedTokens: 0 })

@@ -127,6 +127,29 @@ t.test('an encode that nobody waits for may take as long as its like', async (t)
   t.ok(took > 20_000 && took < 36_000, `about four times as long, not ${took}`)
 })
 
+t.test('an encode that hangs is given up, soon where others were encoded', async (t) => {
+  const { all, backend, clock, encoded } = lane()
+  const hangs = async (file: string, after: number) => {
+    backend.media!.encodeMs = Infinity
+    const began = clock.now()
+    const errors = (await all(asks(file), asks(file))).map(({ error }) => error)
+    const expected = { code: 'backend_failed', message: new RegExp(`within ${after} s`) }
+    t.match(errors, [expected, expected])
+    t.equal(clock.now() - began, 1000 * after)
+  }
+  const works = async (file: string, ms: number) => {
+    backend.media!.encodeMs = ms
+    t.equal((await all(asks(file)))[0]?.error, undefined)
+  }
+  await hangs('first', 600)
+  await works('short', 100)
+  await hangs('stuck', 120)
+  await hangs('again', 240)
+  await works('all-slow', 400_000)
+  await hangs('third', 600)
+  t.same(encoded, ['first', 'short', 'stuck', 'again', 'all-slow', 'third'], 'each once')
+})
+
 t.test('many files of a request are no leak', async (t) => {
   const warnings: Error[] = []
   const warn = (warning: Error) => void warnings.push(warning)
