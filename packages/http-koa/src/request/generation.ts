@@ -1,4 +1,5 @@
 import {
+  cancelled,
   CllmError,
   type EngineClient,
   type GenerateEvent,
@@ -74,7 +75,16 @@ export async function startGeneration(
       'X-Predicted-TTFT-Ms': String(Math.round(forecast.firstTokenMs)),
     })
   }
-  return { id, promptTokens, fingerprint, events: events as GenerationEvents }
+  // What nobody begins to read has no other end: others may have been refused, or its client has left.
+  const leave = (): void => void events.return?.().catch(() => {})
+  const read = (): AsyncIterator<GenerationEvent> => {
+    if (signal.aborted) throw cancelled(signal)
+    signal.removeEventListener('abort', leave)
+    return events as AsyncIterator<GenerationEvent>
+  }
+  signal.addEventListener('abort', leave)
+  if (signal.aborted) leave()
+  return { id, promptTokens, fingerprint, events: { [Symbol.asyncIterator]: read } }
 }
 
 /**

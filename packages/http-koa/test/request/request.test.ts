@@ -1,10 +1,12 @@
-import type { EngineClient, Prompt } from '@cllm/core'
+import { CllmError, type EngineClient, type GenerateRequest, type Prompt } from '@cllm/core'
 import { FakeTokenizer, drive } from '@cllm/testing'
 import { llamaServerProtocol, nativeProtocol, ollamaProtocol, openAiProtocol } from '@cllm/http-koa'
 import { buildRequest, type Generation, mergeGenerations } from '@cllm/http-koa/protocol'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
+import type { Call } from '../../src/routes/call.js'
+import { collect, startGenerations } from '../../src/request/generation.js'
 import { scorePairs } from '../../src/request/rerank.js'
 import { testEach } from '../each-client.js'
 import { serve, until } from '../serve.js'
@@ -406,6 +408,31 @@ t.test('a negative seed is a random one, whatever the operator has set', (t) => 
   t.end()
 })
 
+t.test(
+  'what nobody reads ends where another of its answer is refused, or its client leaves',
+  async (t) => {
+    const ended: (number | undefined)[] = []
+    const client = {
+      submit: ({ sample }: GenerateRequest) => ({
+        async next() {
+          if (sample === 1) throw new CllmError('queue_full', 'no place')
+          return { done: false, value: { type: 'start', id: 'a', promptTokens: 1 } }
+        },
+        return: async () => void ended.push(sample),
+      }),
+    } as unknown as EngineClient
+    const left = new AbortController()
+    const call = { signal: left.signal, header: () => '', fields: {} } as unknown as Call
+    const request = { prompt: { text: 'p' } }
+    await t.rejects(startGenerations(call, client, [request, request, request]), /no place/)
+    t.same(ended, [0, 2])
+    const [one] = await startGenerations(call, client, [request])
+    left.abort()
+    t.same(ended, [0, 2, undefined])
+    await t.rejects(collect(one!), { code: 'cancelled' })
+  },
+)
+
 t.test('merged streams', async (t) => {
   const token = { type: 'token', token: 1, text: 'a' } as const
   const end = (): IteratorResult<never> => ({ done: true, value: undefined })
@@ -440,9 +467,9 @@ t.test('merged streams', async (t) => {
   })
   const waiting = Array.from({ length: 127 }, () => streamOf(async () => await begun))
   setFlagsFromString('--expose-gc')
-  const collect = runInNewContext('gc') as () => void
+  const sweep = runInNewContext('gc') as () => void
   const heap = (): number => {
-    collect()
+    sweep()
     return process.memoryUsage().heapUsed
   }
   const before = heap()
