@@ -75,10 +75,7 @@ export const errorTable = {
     500,
     'The native library cannot be built or fetched; the message says what is missing.',
   ),
-  storage_failed: entry(
-    500,
-    'A folder in which the server keeps files is gone; the message says which.',
-  ),
+  storage_failed: entry(500, 'A folder of the server is gone or full; the message says which.'),
   address_in_use: entry(500, 'The listen address is in use or not permitted.'),
   // What goes wrong inside
   policy_failed: entry(500, 'The scheduling policy threw or made an invalid plan.'),

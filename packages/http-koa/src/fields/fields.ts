@@ -183,7 +183,8 @@ export function parseFields<Schema extends z.ZodObject>(
     (value, key) => (value as Record<PropertyKey, unknown> | undefined)?.[key],
     body,
   )
-  const expected = issue?.message ?? ''
+  // Those without words of their own have zod's, such as "Too small: expected number to be >=1".
+  const expected = issue?.message.replace(/^(?:[A-Z][a-z ]+: )?expected /, '') ?? ''
   const details = { field, expected, received: describe(received) }
   if (received === undefined) {
     throw new CllmError('invalid_request', `Missing required field: ${field}`, { details })
@@ -196,7 +197,8 @@ function describe(value: unknown): string {
   if (typeof value === 'string') {
     return value.length > 40 ? `a string of ${value.length} characters` : JSON.stringify(value)
   }
-  if (Array.isArray(value)) return value.length === 0 ? 'an empty array' : 'an array'
+  if (Array.isArray(value))
+    return value.length === 0 ? 'an empty array' : `an array of ${value.length}`
   if (isObject(value)) return 'an object'
   return String(value)
 }

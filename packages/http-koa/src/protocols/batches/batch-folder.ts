@@ -214,14 +214,16 @@ export class BatchFolder implements BatchStore {
     return await done
   }
 
-  /** Says so where the folder was removed; a new one in its place would hide that all files are lost. */
+  /** Says so where the disk fails, or the folder was removed: a new one in its place would hide that all files are lost. */
   async #checked<T>(work: () => T | Promise<T>): Promise<T> {
     try {
       return await work()
     } catch (cause) {
-      if ((cause as NodeJS.ErrnoException).code !== 'ENOENT') throw cause
-      const message = 'The folder for batches was removed while the server runs; start it anew'
-      throw new CllmError('storage_failed', message, { cause })
+      const { code, errno } = cause as NodeJS.ErrnoException
+      if (errno === undefined) throw cause
+      const isGone = code === 'ENOENT'
+      const what = isGone ? 'was removed while the server runs; start it anew' : `fails: ${code}`
+      throw new CllmError('storage_failed', `The folder for batches ${what}`, { cause })
     }
   }
 

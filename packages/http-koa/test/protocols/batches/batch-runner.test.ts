@@ -92,7 +92,7 @@ async function running(
 }
 
 const full = () => {
-  throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' })
+  throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC', errno: -28 })
 }
 
 t.test('a batch outlives a moment without space on the disk', async (t) => {
@@ -295,13 +295,14 @@ t.test('an upload that fails leaves nothing on the disk', async (t) => {
     yield 'half'
     full()
   })() as unknown as Uint8Array
-  await t.rejects(new BatchFolder(path).create({ object: fileOf(id) }, half), /ENOSPC/)
+  const told = { code: 'storage_failed', message: 'The folder for batches fails: ENOSPC' }
+  await t.rejects(new BatchFolder(path).create({ object: fileOf(id) }, half), told)
   t.same(await readdir(`${path}/files`), [])
   class WithoutRecords extends BatchFolder {
     override put = async () => full()
   }
   const created = new WithoutRecords(path).create({ object: fileOf(id) }, Buffer.from('a'))
-  await t.rejects(created, /ENOSPC/)
+  await t.rejects(created, { code: 'ENOSPC' })
   t.same(await readdir(`${path}/files`), [])
   // A directory in its place: it is written, and cannot be moved there.
   await mkdir(`${path}/files/${id}.json`)

@@ -186,6 +186,9 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
     error: { code: 'unsupported', param: 'expires_after' },
   })
   const output_expires_after = { anchor: 'created_at', seconds: 3600 }
+  t.match(await (await get('/v1/batches?limit=0')).json(), {
+    error: { message: 'limit: expected number to be >=1, instead got "0"' },
+  })
   const batch = { input_file_id: 'file-x', endpoint, output_expires_after }
   t.match(await (await post('/v1/batches', batch)).json(), {
     error: { code: 'unsupported', param: 'output_expires_after' },

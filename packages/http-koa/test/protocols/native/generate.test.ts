@@ -223,7 +223,7 @@ testEach('wrong requests name the field, what was expected and what came', async
     [{}, 'Missing required field: prompt'],
     [{ prompt: '' }, 'prompt: expected a non-empty string, instead got ""'],
     [{ prompt: 5 }, 'prompt: expected a string, instead got 5'],
-    [{ prompt: ['a'] }, 'prompt: expected a string, instead got an array'],
+    [{ prompt: ['a'] }, 'prompt: expected a string, instead got an array of 1'],
     [{ prompt: null }, 'prompt: expected a string, instead got null'],
     [{ max_tokens: '5' }, 'max_tokens: expected an integer from 1 to 2147483647, instead got "5"'],
     [{ max_tokens: 0 }, 'max_tokens: expected an integer from 1 to 2147483647, instead got 0'],
@@ -248,11 +248,11 @@ testEach('wrong requests name the field, what was expected and what came', async
     [{ stop: '' }, 'stop: expected a non-empty string or up to 32 of them, instead got ""'],
     [
       { stop: Array.from({ length: 33 }, () => 'a') },
-      'stop: expected a non-empty string or up to 32 of them, instead got an array',
+      'stop: expected a non-empty string or up to 32 of them, instead got an array of 33',
     ],
     [
       { stop: ['a', 5] },
-      'stop: expected a non-empty string or up to 32 of them, instead got an array',
+      'stop: expected a non-empty string or up to 32 of them, instead got an array of 2',
     ],
     [{ ignore_eos: 1 }, 'ignore_eos: expected true or false, instead got 1'],
     [{ stream: 'yes' }, 'stream: expected true or false, instead got "yes"'],

@@ -146,7 +146,8 @@ export async function itemsBefore(
   kept: KeptItems | undefined,
 ): Promise<readonly KeptItem[]> {
   const { previous_response_id: previous, conversation, prompt, background } = fields
-  if (prompt !== undefined) throw unsupported('prompt', nothingStored)
+  if (prompt !== undefined)
+    throw unsupported('prompt', 'no prompts are stored here; send them as input')
   if (kept === undefined) {
     const asked = Object.entries({ previous_response_id: previous, conversation, background })
     const field = asked.find(([, value]) => value !== undefined && value !== false)?.[0]
