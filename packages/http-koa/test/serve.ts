@@ -147,8 +147,12 @@ export async function until(condition: () => boolean | Promise<boolean>): Promis
 }
 
 /** A bare connection that sends a request and collects what comes. */
-export async function rawRequest(port: number, text: string): Promise<RawConnection> {
-  const socket = connect(port, '127.0.0.1')
+export async function rawRequest(
+  port: number,
+  text: string,
+  host = '127.0.0.1',
+): Promise<RawConnection> {
+  const socket = connect(port, host)
   await once(socket, 'connect')
   socket.write(text)
   return new RawConnection(socket)

@@ -1,4 +1,4 @@
-import { type Readable, pipeline } from 'node:stream'
+import type { Readable } from 'node:stream'
 import { CllmError } from '@cllm/core'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { KoaContext } from '../routes/koa-context.js'
@@ -151,14 +151,18 @@ async function readPacked(
     const message = `Expected a Content-Encoding of gzip, deflate or br, instead got ${encoding.slice(0, 40)}`
     throw new CllmError('unsupported_media_type', message)
   }
-  // what goes wrong on the way is thrown where it is read
-  const unpacked = pipeline(ctx.req, decoders[encoding as keyof typeof decoders](), () => {})
+  // no pipeline: where unpacking ends early, it would end the connection before its answer
+  const unpacked = decoders[encoding as keyof typeof decoders]()
+  ctx.req.once('error', (error) => unpacked.destroy(error))
   try {
-    return await readWithin(unpacked, ctx.state.transport.bodyLimitBytes, '', count)
+    return await readWithin(ctx.req.pipe(unpacked), ctx.state.transport.bodyLimitBytes, '', count)
   } catch (cause) {
     if (!/^Z_|^ERR_/.test(String((cause as { code?: unknown }).code))) throw cause
     const message = 'The body is not packed as its Content-Encoding says'
     throw new CllmError('invalid_json', message, { cause })
+  } finally {
+    ctx.req.unpipe(unpacked)
+    unpacked.destroy()
   }
 }
 

@@ -87,8 +87,8 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
     const body = shape.body(shown)
     ctx.status = shape.status?.(shown) ?? shown.status
     ctx.set(errorHeaders(shown))
-    const isUnread = shown.code === 'queue_full' && !ctx.req.complete
-    if (isUnread || shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(body))
+    const isLeft = ctx.req.readableDidRead && !ctx.req.complete
+    if (isLeft || shown.code === 'body_too_large') await refuseBody(ctx, JSON.stringify(body))
     else ctx.body = body
   }
 }

@@ -35,8 +35,8 @@ function listenError(error: NodeJS.ErrnoException, host: string, port: number): 
 /** Where a server listens. */
 export interface Listening {
   readonly port: number
-  /** Takes no new connections. */
-  close(): void
+  /** Takes no new connections; resolves when those that there are have ended. */
+  close(): Promise<void>
 }
 
 /**
@@ -50,18 +50,21 @@ export async function listenAt(
 ): Promise<Listening> {
   const port = await listen(server, first!, wanted)
   const listeners: NetServer[] = [server]
-  const close = (): void => {
+  const close = async (): Promise<void> => {
+    const closed = listeners.map(async (listener) => await once(listener, 'close'))
     for (const listener of listeners) listener.close()
+    await Promise.all(closed)
   }
   try {
     for (const host of others) {
       // as Node's HTTP servers take theirs
       const other = createServer({ noDelay: true }, (socket) => server.emit('connection', socket))
       await listen(other, host, port)
+      other.on('error', (error) => server.emit('error', error))
       listeners.push(other)
     }
   } catch (error) {
-    close()
+    await close()
     throw error
   }
   return { port, close }
@@ -153,10 +156,19 @@ export function createHttpServer(options: ConnectionOptions): Server {
   }
   const server =
     tls === undefined ? createPlainServer(settings) : createTlsServer({ ...settings, ...tls })
-  if (maxConnections !== undefined) server.maxConnections = maxConnections
+  if (maxConnections !== undefined) limitConnections(server, maxConnections)
   server.on('timeout', closeUnlessHeard)
   limitBodyTime(server, bodyTimeoutMs)
   return server
+}
+
+/** Those of all addresses together: each further one is listened at by a server of its own. */
+function limitConnections(server: Server, most: number): void {
+  let open = 0
+  server.on('connection', (socket: Socket) => {
+    socket.once('close', () => open--)
+    if (++open > most) socket.destroy()
+  })
 }
 
 /**

@@ -8,7 +8,6 @@ import {
   type TransportFactory,
 } from '@cllm/core'
 import { Router } from '@koa/router'
-import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { BodyBudget } from '../body/body-budget.js'
 import { defaultJsonDepth } from '../body/read-json-body.js'
@@ -153,8 +152,7 @@ export class KoaTransport implements Transport {
     this.#closing = true
     const server = this.#server
     if (this.#listening === undefined || !server.listening) return
-    const closed = once(server, 'close')
-    this.#listening.close()
+    const closed = this.#listening.close()
     this.#connections.close()
     const cancel = this.#services.clock.at(deadline, () => server.closeAllConnections())
     await closed

@@ -1,4 +1,5 @@
 import { once } from 'node:events'
+import { randomBytes } from 'node:crypto'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { readJsonBody, type KoaProtocol } from '@cllm/http-koa'
 import t from 'tap'
@@ -128,6 +129,27 @@ t.test('packed bodies are unpacked, within the limit', async (t) => {
   }
   t.match(await (await server.post('//echo', '{"a":1}')).json(), { a: 1 }, 'slashes count once')
 })
+
+t.test(
+  'a packed body that is not wanted is read to its end before the connection closes',
+  async (t) => {
+    const server = await start()
+    t.teardown(() => server.close())
+    const noise = randomBytes(4 * mebibyte)
+    const bodies = { 400: noise, 413: gzipSync(noise) }
+    for (const [status, body] of Object.entries(bodies)) {
+      const client = await rawRequest(
+        server.port,
+        `POST /echo HTTP/1.1\r\nHost: test\r\nContent-Encoding: gzip\r\nContent-Length: ${body.length}\r\n\r\n`,
+      )
+      client.socket.pause()
+      client.socket.write(body, () => client.socket.resume())
+      await until(() => client.closed)
+      t.equal(client.error, undefined, 'no reset')
+      t.match(client.received, new RegExp(`^HTTP/1\\.1 ${status} `))
+    }
+  },
+)
 
 t.test('a body that is too large', async (t) => {
   const body = {

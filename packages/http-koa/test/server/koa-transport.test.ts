@@ -8,6 +8,7 @@ import {
   readJsonBody,
 } from '@cllm/http-koa'
 import { drive } from '@cllm/testing'
+import { type AddressInfo, Server } from 'node:net'
 import t from 'tap'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
 
@@ -237,6 +238,38 @@ t.test('closing', async (t) => {
     })
     await closed
   })
+})
+
+/** What listens at an address in this process. */
+function listenerAt(host: string): Server {
+  const { _getActiveHandles: handles } = process as never as { _getActiveHandles: () => unknown[] }
+  return handles()
+    .filter((each) => each instanceof Server)
+    .find((each) => (each.address() as AddressInfo).address === host)!
+}
+
+t.test('all addresses are one server: its limit, its failures and its end', async (t) => {
+  const hosts = ['127.0.0.1', '127.0.0.2']
+  const server = await serve({ host: hosts, transport: { maxConnections: 2 } })
+  const slow = await rawRequest(
+    server.port,
+    'POST /encode HTTP/1.1\r\nHost: test\r\nContent-Length: 12\r\n\r\n',
+    '127.0.0.2',
+  )
+  const more = await Promise.all(hosts.map((host) => rawRequest(server.port, '', host)))
+  await until(() => more.some(({ closed }) => closed))
+  for (const { socket } of more) socket.destroy()
+  listenerAt('127.0.0.2').emit('error', new Error('accept EMFILE'))
+  t.match(server.log, [{ level: 'error', message: 'HTTP server failed' }])
+  let isClosed = false
+  const closing = server.server.close(10_000).then(() => (isClosed = true))
+  const isGone = async () => !(await fetch(server.url).catch(() => undefined))
+  await until(isGone)
+  t.notOk(isClosed, 'before all addresses have answered')
+  slow.socket.write('{"text":"a"}')
+  await closing
+  await until(() => slow.closed)
+  t.match(slow.received, /^HTTP\/1\.1 \d+ /, 'and is not cut')
 })
 
 t.test('an engine that shuts down says so', async (t) => {
