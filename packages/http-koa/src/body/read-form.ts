@@ -14,6 +14,7 @@ export async function readForm({ body }: Pick<Call, 'body'>, limit: number): Pro
     const got = type === '' ? 'no type' : type.slice(0, 64)
     throw expectedField('file', `multipart/form-data with a file, got ${got}`)
   }
+  body.allowUpload()
   const bytes = await readWithin(body.stream, limit, body.length, body.count, 'file')
   try {
     return await new Response(bytes as Uint8Array<ArrayBuffer>, {

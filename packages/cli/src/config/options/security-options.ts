@@ -43,7 +43,7 @@ export const securityOptions = {
     'Seconds for a client to send the head of a request.',
   ),
   body_timeout: option(decimal(1, Infinity, 'seconds'), 120).describe(
-    'Seconds for a client to send the body of a request, or each MiB of a file for Ollama.',
+    'Seconds for a client to send the body of a request, or each MiB of a file.',
   ),
   idle_timeout: option(decimal(1, Infinity, 'seconds'), 65).describe(
     'Seconds before an idle connection is closed.',

@@ -29,7 +29,7 @@ import { BatchThrottle } from '../../../src/protocols/batches/lines/batch-thrott
 import { yieldingEngines } from '../../../src/protocols/batches/lines/yielding-engines.js'
 import { watchEngines } from '../../../src/engines/watch-engines.js'
 import { testEach } from '../../each-client.js'
-import { serve, type ServeOptions, until } from '../../serve.js'
+import { rawRequest, serve, type ServeOptions, until } from '../../serve.js'
 
 const body = (index: number) => ({
   model: 'fake',
@@ -208,6 +208,30 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
     { line: 4, message: /stream/ },
     { line: 5, message: /method/ },
   ])
+})
+
+t.test('a file may take longer than other bodies, while it comes', async (t) => {
+  const protocols = [batchesProtocol({ folder: t.testdir() })]
+  const server = await serve({ protocols, transport: { bodyTimeoutMs: 400 } })
+  t.teardown(() => server.close())
+  const edge = 'edge'.repeat(8)
+  const field = (name: string) => `--${edge}\r\nContent-Disposition: form-data; name="${name}"`
+  const begin = `${field('purpose')}\r\n\r\nbatch\r\n${field('file')}; filename="a"\r\n\r\n`
+  const [piece, end] = ['x'.repeat(1_200_000), `\r\n--${edge}--\r\n`]
+  const length = begin.length + 3 * piece.length + end.length
+  const client = await rawRequest(
+    server.port,
+    `POST /v1/files HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=${edge}\r\n` +
+      `Content-Length: ${length}\r\n\r\n${begin}`,
+  )
+  for (const _ of [1, 2, 3]) {
+    client.socket.write(piece)
+    await new Promise((resolve) => setTimeout(resolve, 300))
+  }
+  client.socket.write(end)
+  await until(() => client.received !== '')
+  t.match(client.received, /^HTTP\/1.1 200 .*"bytes":3600000/s)
+  client.socket.destroy()
 })
 
 t.test('a batch goes on where a crash has left it', async (t) => {

@@ -63,7 +63,6 @@ const tasks = {
 export const transcription =
   (task: keyof typeof tasks) =>
   async (call: Call, openAi: OpenAiContext): Promise<Answer> => {
-    call.body.allowUpload()
     const form = await readForm(call, mostBytes)
     const file = form.get('file')
     if (file === null || typeof file === 'string') throw expectedField('file', 'a file, got none')
