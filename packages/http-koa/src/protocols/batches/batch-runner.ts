@@ -163,6 +163,7 @@ export class BatchRunner {
       } finally {
         left.abort() // gives back what is held for the line, such as bytes of fetched files
         here.delete(left)
+        if (here.size === 0) this.#computed.delete(id)
       }
       // Another server does it, where this one ends.
       closed.throwIfAborted()
@@ -276,12 +277,9 @@ export class BatchRunner {
   }
 
   async #look(): Promise<void> {
-    for (const [id, here] of this.#computed) {
-      if (here.size === 0) this.#computed.delete(id)
-      else {
-        const kept = await this.parts.store.get('batches', id)
-        if (kept?.object.status !== 'in_progress') void this.#leaveLines(id)
-      }
+    for (const id of this.#computed.keys()) {
+      const kept = await this.parts.store.get('batches', id)
+      if (kept?.object.status !== 'in_progress') void this.#leaveLines(id)
     }
   }
 
