@@ -181,7 +181,7 @@ export function checkOrigins(
     const isPreflight = method === 'OPTIONS' && ctx.get('Access-Control-Request-Method') !== ''
     if (isPreflight || !readingMethods.has(method)) {
       const isOwn = site === '' ? origin === '' : site === 'same-origin' || site === 'none'
-      if (!isOwn && !isWelcome(ctx, allowed, known)) {
+      if (!isOwn && !isWelcome(ctx, allowed, names)) {
         const error = otherOrigin(origin.slice(0, 256))
         if (isPreflight) ctx.set(reasonHeader, error.message)
         throw error

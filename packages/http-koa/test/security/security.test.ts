@@ -474,6 +474,9 @@ testEach('names that were rebound to this machine, and origins that are allowed'
   t.equal(await status(closed, rebound, ''), 200, 'no browser sent this')
   const secure = `${own(rebound)}Sec-Fetch-Site: same-origin\r\n`
   t.equal(await status(closed, rebound, secure), 200, 'behind a proxy with TLS')
+  const [named, shouted] = ['chat.example.org:8080', 'Chat.Example.org']
+  t.equal(await status(open, named, own(named)), 200, 'a proxy under an allowed name')
+  t.equal(await status(open, shouted, own(shouted)), 200)
   t.equal(await status(open, 'localhost', `Origin: ${origin}\r\n`), 200)
   t.equal(await status(open, 'localhost', `Origin: ${origin}.evil.example\r\n`), 403)
   t.equal(
