@@ -12,12 +12,12 @@ import {
 export interface RedisBusOptions extends RedisAddress {
   /** What all its keys begin with; default `cllm:`. */
   readonly prefix?: string
-  /** Milliseconds for the first connection; default 5,000. */
-  readonly connectTimeoutMs?: number
   readonly clock?: Clock
   readonly logger?: Logger
 }
 
+/** Milliseconds for the first connection. */
+const connectMs = 5000
 /** Least milliseconds between two times that all connections are made anew. */
 const renewMs = 500
 
@@ -52,13 +52,13 @@ export class Connections {
    * @throws `cluster_unavailable` when it cannot be reached, or refuses the user
    */
   static async open(options: RedisBusOptions): Promise<Connections> {
-    const { connectTimeoutMs = 5000, clock = systemClock } = options
+    const { clock = systemClock } = options
     const clients = makeBoth(options)
     let problem: unknown
     let cancel: () => void = () => {}
     const late = new Promise<never>((_, reject) => {
-      const expire = () => reject(problem ?? new Error(`no answer within ${connectTimeoutMs} ms`))
-      cancel = clock.at(clock.now() + connectTimeoutMs, expire)
+      const expire = () => reject(problem ?? new Error(`no answer within ${connectMs} ms`))
+      cancel = clock.at(clock.now() + connectMs, expire)
       for (const client of clients) {
         client.on('error', (error: unknown) => {
           problem = error

@@ -1,16 +1,14 @@
-import type { NamedChannel } from './link.js'
+import { LinkEnd, type NamedChannel } from './link.js'
 
 /** One end of a channel within a process. */
-class DirectLink<Out, In> implements NamedChannel<Out, In> {
+class DirectLink<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> {
   #other: DirectLink<In, Out> | undefined
-  #closed: string | undefined
-  #onMessage: (message: In) => void = () => {}
-  #onClose: (reason: string) => void = () => {}
 
   constructor(
     readonly id: string,
     other?: DirectLink<In, Out>,
   ) {
+    super()
     this.#other = other
     if (other !== undefined) other.#other = this
   }
@@ -24,16 +22,7 @@ class DirectLink<Out, In> implements NamedChannel<Out, In> {
 
   /** The other end sent this. */
   receive(message: In): void {
-    if (this.#closed === undefined) this.#onMessage(message)
-  }
-
-  onMessage(listener: (message: In) => void): void {
-    this.#onMessage = listener
-  }
-
-  onClose(listener: (reason: string) => void): void {
-    this.#onClose = listener
-    if (this.#closed !== undefined) listener(this.#closed)
+    if (this.closed === undefined) this.tell(message)
   }
 
   close(reason: string): void {
@@ -43,9 +32,7 @@ class DirectLink<Out, In> implements NamedChannel<Out, In> {
 
   /** It is closed. */
   end(reason: string): void {
-    if (this.#closed !== undefined) return
-    this.#closed = reason
-    this.#onClose(reason)
+    if (this.closed === undefined) this.tellClosed(reason)
   }
 }
 

@@ -35,21 +35,40 @@ export interface LinkParts {
   readonly onEnd?: (isSilent: boolean) => void
 }
 
+/** What is the same at the ends of all links: whom they tell, and whether they are closed. */
+export abstract class LinkEnd<In> {
+  protected closed: string | undefined
+  protected tell: (message: In) => void = () => {}
+  #onClose: (reason: string) => void = () => {}
+
+  onMessage(listener: (message: In) => void): void {
+    this.tell = listener
+  }
+
+  onClose(listener: (reason: string) => void): void {
+    this.#onClose = listener
+    if (this.closed !== undefined) listener(this.closed)
+  }
+
+  protected tellClosed(reason: string): void {
+    this.closed = reason
+    this.#onClose(reason)
+  }
+}
+
 /**
  * A channel between a front and a worker over a bus that may lose, repeat or swap envelopes: each message is
  * handed over once and in order, or the channel closes. Both ends notice when the other one is silent.
  */
-export class Link<Out, In> implements NamedChannel<Out, In> {
+export class Link<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> {
   #sent = 0
   #received = 0
   #sentAt: number
   #heardAt: number
-  #closed: string | undefined
   #cancelTimer: () => void = () => {}
-  #onMessage: (message: In) => void = () => {}
-  #onClose: (reason: string) => void = () => {}
 
   constructor(private readonly parts: LinkParts) {
+    super()
     this.#sentAt = this.#heardAt = parts.clock.now()
     this.#watch()
   }
@@ -59,26 +78,17 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
   }
 
   send(message: Out): boolean {
-    return this.#closed !== undefined || this.#sendEnvelope(message)
-  }
-
-  onMessage(listener: (message: In) => void): void {
-    this.#onMessage = listener
-  }
-
-  onClose(listener: (reason: string) => void): void {
-    this.#onClose = listener
-    if (this.#closed !== undefined) listener(this.#closed)
+    return this.closed !== undefined || this.#sendEnvelope(message)
   }
 
   /** An envelope of this link came. */
   receive({ number, message }: Envelope<In>): void {
-    if (this.#closed !== undefined || (number !== 0 && number <= this.#received)) return
+    if (this.closed !== undefined || (number !== 0 && number <= this.#received)) return
     this.#heardAt = this.parts.clock.now()
     if (number === 0) return this.#end('the other side closed it')
     if (number > this.#received + 1) return this.close('a message was lost')
     this.#received = number
-    if (message !== undefined) this.#onMessage(message)
+    if (message !== undefined) this.tell(message)
   }
 
   /**
@@ -87,16 +97,16 @@ export class Link<Out, In> implements NamedChannel<Out, In> {
    * @param isSilent - whether the other side is taken for dead; default false
    */
   close(reason: string, isSilent = false): void {
-    if (this.#closed !== undefined) return
+    if (this.closed !== undefined) return
     this.parts.send(writeEnvelope(this.id, 0))
     this.#end(reason, isSilent)
   }
 
   #end(reason: string, isSilent = false): void {
-    this.#closed = reason
+    this.closed = reason
     this.#cancelTimer()
     this.parts.onEnd?.(isSilent)
-    this.#onClose(reason)
+    this.tellClosed(reason)
   }
 
   #sendEnvelope(message?: Out): boolean {
