@@ -22,7 +22,12 @@ export function customInput(written: string): string {
 }
 
 const opening = /^\s*\{\s*"input"\s*:\s*"/
-const escapes: Readonly<Record<string, string>> = { b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' }
+/** What of a text in JSON can be shown: letters, or an escape that is whole. */
+const certain = /[^"\\]+|\\u[^]{4}|\\[^u]/y
+
+/** What an escape stands for; a letter that needs none stands for itself. */
+const unescaped = (escape: string): string =>
+  (parsedJson(`"${escape}"`) as string | undefined) ?? escape.slice(1)
 
 /** Takes the input out of arguments that come in pieces. */
 export class CustomInput {
@@ -40,12 +45,14 @@ export class CustomInput {
       this.#at = found[0].length
     }
     let text = ''
-    while (this.#at < this.#written.length && !this.#isOver) {
-      const { length, shown } = this.#character(this.#at)
-      if (length === 0) break
-      this.#at += length
-      text += shown
+    for (;;) {
+      certain.lastIndex = this.#at
+      const [found] = certain.exec(this.#written) ?? []
+      if (found === undefined) break
+      this.#at += found.length
+      text += found.startsWith('\\') ? unescaped(found) : found
     }
+    this.#isOver = this.#written[this.#at] === '"'
     return text
   }
 
@@ -53,26 +60,5 @@ export class CustomInput {
   end(): string {
     if (this.#at !== undefined || this.#written.length === 0) return ''
     return customInput(this.#written)
-  }
-
-  /** All up to the next character that is special. */
-  #plain(at: number): { readonly length: number; readonly shown: string } {
-    const shown = /^[^"\\]+/.exec(this.#written.slice(at))![0]
-    return { length: shown.length, shown }
-  }
-
-  #character(at: number): { readonly length: number; readonly shown: string } {
-    const sign = this.#written[at]!
-    if (sign === '"') {
-      this.#isOver = true
-      return { length: 1, shown: '' }
-    }
-    if (sign !== '\\') return this.#plain(at)
-    const name = this.#written[at + 1]
-    if (name === undefined) return { length: 0, shown: '' }
-    if (name !== 'u') return { length: 2, shown: escapes[name] ?? name }
-    const digits = this.#written.slice(at + 2, at + 6)
-    if (digits.length < 4) return { length: 0, shown: '' }
-    return { length: 6, shown: String.fromCharCode(Number.parseInt(digits, 16)) }
   }
 }
