@@ -11,6 +11,8 @@ import {
 
 /** Tokens beyond the budget within which a sentence should have ended. */
 const slack = 48
+/** Characters that a mark has at most. */
+const longestTail = 256
 const sentenceEnd = /[.!?…。！？:;]["')\]]*\s*$|\n\s*$/
 
 /** How long a model may think. */
@@ -58,21 +60,23 @@ async function* limited(
   const { clock, random } = call
   const entry = new InFlightRequest(generation.id, request, clock.now())
   entry.isAccepted = true
-  let text = ''
+  /** The last of its text, in which a mark or a sentence may end. */
+  let tail = ''
   let thoughts = 0
-  let hasEnded = false
+  let [hasBegun, hasEnded] = [limit.form.thinkingIsOpen, false]
   for await (const event of generation.events) {
     entry.take(event, clock.now())
     yield event
     if (event.type === 'end') return
     if (event.type === 'progress') continue
-    text += event.text
-    hasEnded ||= text.includes(close)
-    const isThinking = !hasEnded && (limit.form.thinkingIsOpen || text.includes(open))
+    tail = (tail + event.text).slice(-longestTail - event.text.length)
+    hasBegun ||= tail.includes(open)
+    hasEnded ||= tail.includes(close)
+    const isThinking = hasBegun && !hasEnded
     if (isThinking) thoughts++
     // leaving the loop cancels the request
     if (!isThinking || thoughts < limit.budget) continue
-    if (sentenceEnd.test(text) || thoughts >= limit.budget + slack) break
+    if (sentenceEnd.test(tail) || thoughts >= limit.budget + slack) break
   }
   // a constraint says itself what stands behind the mark
   const ending = request.sampling?.constraint === undefined ? `\n${close}\n\n` : `\n${close}`

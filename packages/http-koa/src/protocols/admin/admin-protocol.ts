@@ -120,9 +120,7 @@ const routes: readonly Route<AdminContext>[] = [
 ]
 
 /**
- * The routes that change a running server or show its present and recent past: `GET` and `PUT` of
- * `/admin/scheduler` and `/admin/log-level`, `GET /admin/live`, `/admin/programs` and `/admin/recorder`, `GET`, `POST` and `DELETE` of
- * `/admin/cache` and `/admin/keys`, `PATCH /admin/keys/{name}`; see `docs/api.md`. Without API
+ * The routes that change a running server or show its present and recent past; see `docs/api.md`. Without API
  * keys every client that reaches them can use them, so expose them to operators only.
  */
 export function adminProtocol({ log, keys }: AdminProtocolOptions = {}): KoaProtocol {
