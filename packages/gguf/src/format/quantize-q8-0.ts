@@ -1,7 +1,7 @@
+import { tensorBlocks } from './gguf-types.js'
 import { toHalfFloat } from './half-float.js'
 
-const blockLength = 32
-const blockBytes = 34
+const { elements: blockLength, bytes: blockBytes } = tensorBlocks.Q8_0
 
 /**
  * Quantizes numbers to ggml's Q8_0: blocks of 32, each a half-precision scale (largest magnitude /

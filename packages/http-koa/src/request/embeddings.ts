@@ -33,7 +33,7 @@ export async function embedAll(
   const embedNext = async (): Promise<void> => {
     const either = AbortSignal.any([signal, failed.signal])
     for (const [index, input] of waiting) {
-      const prompt = typeof input === 'function' ? await input() : orBlank(input)
+      const prompt = orBlank(typeof input === 'function' ? await input() : input)
       embeddings[index] = await client.embed(prompt, { signal: either }).catch(tellSize)
     }
   }

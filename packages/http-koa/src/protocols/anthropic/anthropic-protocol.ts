@@ -1,4 +1,5 @@
 import { collectAnswer } from '../../chat/answer/create-answer-parser.js'
+import { countPrompt } from '../../request/prompt-text.js'
 import { startThinking } from '../../request/limit-thinking.js'
 import type { Answer, CallOf } from '../../routes/call.js'
 import { encoded, eventStream } from '../../routes/reply.js'
@@ -58,9 +59,7 @@ async function messages(call: CallOf<typeof messageSchema>, anthropic: Anthropic
 async function countTokens(call: CallOf<typeof countSchema>): Promise<Answer> {
   const { fields } = call
   const { client } = call.open(fields.model)
-  const { prompt } = await toPrompt(fields, client)
-  const { tokens } = await client.applyTemplate(prompt.messages, prompt.template)
-  return { input_tokens: tokens.length }
+  return await countPrompt(client, await toPrompt(fields, client))
 }
 
 const routes: readonly Route<AnthropicContext>[] = [

@@ -23,7 +23,7 @@ import {
 } from '../../request/generation.js'
 import { promptTokens } from '../../request/prompt-text.js'
 import type { Answer, Call } from '../../routes/call.js'
-import { encoded, type Encoder, jsonLines, Reply } from '../../routes/reply.js'
+import { encoded, type Encoder, jsonLines } from '../../routes/reply.js'
 import { parametersOf } from './models/ollama-preset.js'
 import {
   chunkHead,
@@ -43,12 +43,12 @@ import { responseLogprob } from '../openai/openai-logprobs.js'
 
 /** How a route puts an answer into JSON. */
 export interface AnswerWords {
-  /** The members, without braces, of a chunk with this part. */
-  readonly part: (part: AnswerPart) => string
+  /** The members of a chunk with this part. */
+  readonly part: (part: AnswerPart) => object
   /** The same for the last chunk of a stream, whose text has come before. */
-  readonly empty: string
+  readonly empty: object
   /** The same for a whole answer. */
-  readonly whole: (answer: CollectedAnswer) => string
+  readonly whole: (answer: CollectedAnswer) => object
 }
 
 /** What is answered. */
@@ -101,7 +101,7 @@ export async function answer(
   }
   const whole = await collectAnswer(watched, form)
   const likely = logprobsOf(whole.logprobs)
-  return jsonText(`${chunkHead(call, model)}${words.whole(whole)}${likely},${end(whole.end)}`)
+  return { ...chunkHead(call, model), ...words.whole(whole), ...likely, ...end(whole.end) }
 }
 
 /** What a made model says of the slot, which is read with the request: the engine has no defaults for it. */
@@ -121,16 +121,13 @@ function watch(generation: Generation, tokens: TokenId[]): Generation {
   return { ...generation, events: events() }
 }
 
-/** As OpenAI has them; empty where there are none. */
-const logprobsOf = (tokens: readonly TokenLogprobs[]): string =>
-  tokens.length === 0 ? '' : `,"logprobs":${JSON.stringify(tokens.map(responseLogprob))}`
-
-/** JSON that is written by hand, as its members' order counts for some clients. */
-const jsonText = (text: string): Reply => new Reply(text, { type: 'application/json' })
+/** As OpenAI has them; nothing where there are none. */
+const logprobsOf = (tokens: readonly TokenLogprobs[]) =>
+  tokens.length > 0 && { logprobs: tokens.map(responseLogprob) }
 
 interface Chunks extends Pick<OllamaQuestion, 'form' | 'words'> {
   readonly model: string
-  readonly end: (event: EndEvent) => string
+  readonly end: (event: EndEvent) => object
 }
 
 function chunks(
@@ -140,10 +137,11 @@ function chunks(
 ): Encoder<GenerationEvent> {
   const parser = createAnswerParser(form)
   const due: TokenLogprobs[] = []
+  const send = (members: object) =>
+    write(`${JSON.stringify({ ...chunkHead(call, model), ...members })}\n`)
   const say = (parts: readonly AnswerPart[]) => {
     for (const part of parts) {
-      const likely = logprobsOf(due.splice(0))
-      write(`${chunkHead(call, model)}${words.part(part)}${likely},"done":false}\n`)
+      send({ ...words.part(part), ...logprobsOf(due.splice(0)), done: false })
     }
   }
   return {
@@ -152,7 +150,7 @@ function chunks(
       say(parser.push(event.text))
       if (event.type !== 'end') return
       say(parser.end())
-      write(`${chunkHead(call, model)}${words.empty},${end(event)}\n`)
+      send({ ...words.empty, ...end(event) })
     },
     fail: (error) => write(`${JSON.stringify(ollamaErrorBody(error))}\n`),
   }
@@ -163,9 +161,9 @@ function ending(
   { reason, usage, timings }: EndEvent,
   loadMs: number,
   context: readonly TokenId[] | undefined,
-): string {
+): object {
   const nanoseconds = (milliseconds: number) => Math.round(milliseconds * 1e6)
-  const members = {
+  return {
     done: true,
     done_reason: reason,
     ...(context === undefined ? {} : { context }),
@@ -177,7 +175,6 @@ function ending(
     eval_count: usage.generatedTokens,
     eval_duration: nanoseconds(timings.decodeMs),
   }
-  return JSON.stringify(members).slice(1)
 }
 
 /**
@@ -198,6 +195,6 @@ export async function loadOrUnload(
   // Like Ollama, answer at once; requests in progress finish before the model is unloaded.
   if (isUnloaded) void call.engines.unload(nameOfOllamaModel(call.engines, model))
   else await client.info()
-  const reason = isUnloaded ? 'unload' : 'load'
-  return jsonText(`${chunkHead(call, model)}${empty},"done":true,"done_reason":"${reason}"}`)
+  const done_reason = isUnloaded ? 'unload' : 'load'
+  return { ...chunkHead(call, model), ...empty, done: true, done_reason }
 }

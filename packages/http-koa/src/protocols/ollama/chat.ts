@@ -5,7 +5,7 @@ import type { ToolCall } from '../../chat/answer/answer-part.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
 import { toTool } from '../../chat/format/chat-format.js'
 import { prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
-import { list, object, text } from '../../fields/fields.js'
+import { list, object, parsedJson, text } from '../../fields/fields.js'
 import type { CallOf } from '../../routes/call.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'
@@ -46,26 +46,28 @@ export const chatSchema = z.object({
   tools: list(toolSchema, 'an array of tools', { most: [128, 'at most 128 tools'] }).optional(),
 })
 
-const callOf = (call: ToolCall, id: string): string =>
-  `{"id":"${id}","function":{"name":${JSON.stringify(call.name)},"arguments":${call.arguments}}}`
+const callOf = ({ name, arguments: given }: ToolCall, id: string) => ({
+  id,
+  function: { name, arguments: parsedJson(given) },
+})
 
-const message = (members: string): string => `"message":{"role":"assistant",${members}}`
+const message = (members: object) => ({ message: { role: 'assistant', ...members } })
 
 const wordsOf = (newId: () => string): AnswerWords => ({
   part(part) {
     if (part.type === 'call') {
-      return message(`"content":"","tool_calls":[${callOf(part.call, newId())}]`)
+      return message({ content: '', tool_calls: [callOf(part.call, newId())] })
     }
-    const text = JSON.stringify(part.text)
-    return message(part.type === 'text' ? `"content":${text}` : `"content":"","thinking":${text}`)
+    const { text } = part
+    return message(part.type === 'text' ? { content: text } : { content: '', thinking: text })
   },
-  empty: message('"content":""'),
-  whole({ content, reasoning, calls }) {
-    const thinking = reasoning === '' ? '' : `,"thinking":${JSON.stringify(reasoning)}`
-    const written = calls.map((call) => callOf(call, newId())).join(',')
-    const called = written === '' ? '' : `,"tool_calls":[${written}]`
-    return message(`"content":${JSON.stringify(content)}${thinking}${called}`)
-  },
+  empty: message({ content: '' }),
+  whole: ({ content, reasoning: thinking, calls }) =>
+    message({
+      content,
+      ...(thinking !== '' && { thinking }),
+      ...(calls.length > 0 && { tool_calls: calls.map((call) => callOf(call, newId())) }),
+    }),
 })
 
 /** `POST /api/chat`. Without messages the model is only loaded, or with `keep_alive` 0 unloaded. */

@@ -29,10 +29,8 @@ export async function embed(call: CallOf<typeof embedSchema>): Promise<Answer> {
   const { input = [] } = fields
   // nothing alone loads the model; in a list each text has its vector, by its place
   const texts = input === '' ? [] : typeof input === 'string' ? [input] : input
-  const inputs = await Promise.all(
-    texts.map(async (one) =>
-      fields.truncate === false ? { text: one } : await fitting(client, one),
-    ),
+  const inputs = texts.map((one) =>
+    fields.truncate === false ? { text: one } : async () => await fitting(client, one),
   )
   const made = inputs.length === 0 ? [] : await embedAll(client, inputs, call.signal)
   return {

@@ -30,15 +30,15 @@ type GenerateFields = z.output<typeof generateSchema>
 
 const words: AnswerWords = {
   part(part) {
-    if (part.type === 'call') return '"response":""'
-    const text = JSON.stringify(part.text)
-    return part.type === 'reasoning' ? `"response":"","thinking":${text}` : `"response":${text}`
+    if (part.type === 'call') return { response: '' }
+    const { text } = part
+    return part.type === 'reasoning' ? { response: '', thinking: text } : { response: text }
   },
-  empty: '"response":""',
-  whole({ content, reasoning }) {
-    const thinking = reasoning === '' ? '' : `,"thinking":${JSON.stringify(reasoning)}`
-    return `"response":${JSON.stringify(content)}${thinking}`
-  },
+  empty: { response: '' },
+  whole: ({ content: response, reasoning: thinking }) => ({
+    response,
+    ...(thinking !== '' && { thinking }),
+  }),
 }
 
 /** `POST /api/generate`. Without a prompt the model is only loaded, or with `keep_alive` 0 unloaded. */

@@ -67,10 +67,10 @@ export const taggedName = (id: string): string => (id.includes(':') ? id : `${id
 export const timeText = (milliseconds: number): string => new Date(milliseconds).toISOString()
 
 /** What every chunk of an answer begins with. */
-export const chunkHead = (call: Call, model: string): string => {
-  const created = timeText(call.clock.now())
-  return `{"model":${JSON.stringify(model)},"created_at":${JSON.stringify(created)},`
-}
+export const chunkHead = ({ clock }: Call, model: string) => ({
+  model,
+  created_at: timeText(clock.now()),
+})
 
 const sampling = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.9 })
 
