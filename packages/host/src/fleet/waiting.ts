@@ -57,8 +57,8 @@ export class Waiting<Item extends Waits> {
 
   /** The item waits no longer. */
   delete(item: Item): void {
-    // A look that comes too early does no harm.
-    if (this.#items.delete(item) && this.#items.size === 0) this.#disarm()
+    // The look that was to come for it does no harm.
+    this.#items.delete(item)
   }
 
   /** There may be an engine: those that wait for one, and those whose time has come, have their turn. */
@@ -75,13 +75,8 @@ export class Waiting<Item extends Waits> {
     this.#cancelTimer = this.clock.at(at, () => this.#look())
   }
 
-  #disarm(): void {
-    this.#cancelTimer?.()
-    this.#lookAt = Infinity
-  }
-
   #look(): void {
-    this.#disarm()
+    this.#lookAt = Infinity
     const now = this.clock.now()
     for (const [item, wait] of this.#items) {
       if (this.#expiry(item, wait) > now) continue

@@ -66,8 +66,8 @@ export class HangDetector {
       watch.isOwed = isOwed
       if (isOwed) next = Math.min(next, watch.since + watch.patienceMs)
     }
-    // A look that comes too early does no harm.
-    if (next === Infinity ? this.#cancel !== undefined : next < this.#at) this.#arm(next)
+    // A look that comes too early, or when nothing is owed any more, does no harm.
+    if (next < this.#at) this.#arm(next)
   }
 
   #arm(at: number): void {

@@ -166,9 +166,7 @@ export const adaptive = defineBatching({
             jointCosts.observe(decodes, chunks, event.durationMs)
           }
         }
-        if (event.type === 'queued') anticipation.arrived(event.now)
-        if (event.type === 'finished' && event.request.state === 'done')
-          anticipation.ended(event.now)
+        anticipation.observe(event)
       },
       learned: () => ({ steps: costs.fit.learned(), joint: jointCosts.fit.learned() }),
       recall(learned) {

@@ -1,3 +1,5 @@
+import type { SchedulerEvent } from '@cllm/core'
+
 /** The share of ends that must have been followed before another one is waited for. */
 const worthWaiting = 0.5
 /** How much each end counts for that share. */
@@ -17,14 +19,11 @@ export class Anticipation {
   #share = shareAtFirst
   #patienceMs = 0
 
-  /** A request has ended as it should. */
-  ended(now: number): void {
-    this.#due.push(now)
-  }
-
-  /** A request has come. */
-  arrived(now: number): void {
-    this.#giveUp(now)
+  /** Learns from a request that has ended as it should, or has come. */
+  observe(event: SchedulerEvent): void {
+    if (event.type === 'finished' && event.request.state === 'done') this.#due.push(event.now)
+    if (event.type !== 'queued') return
+    this.#giveUp(event.now)
     if (this.#due.shift() !== undefined) this.#share += weight * (1 - this.#share)
   }
 
