@@ -5,6 +5,7 @@ import type {
   ModelSchedulerDefinition,
   OrderDefinition,
   PolicyDefinition,
+  ProposerDefinition,
   RouterDefinition,
   SamplerDefinition,
 } from '../contracts/definition.js'
@@ -23,6 +24,9 @@ export const defineBatching = <Options>(batching: BatchingDefinition<Options>) =
 
 /** Types a policy's `create` by its options, and returns the definition as it is. */
 export const definePolicy = <Options>(policy: PolicyDefinition<Options>) => policy
+
+/** Types a proposer's `create` by its options, and returns the definition as it is. */
+export const defineProposer = <Options>(proposer: ProposerDefinition<Options>) => proposer
 
 /** Types a router's `create` by its options, and returns the definition as it is. */
 export const defineRouter = <Options>(router: RouterDefinition<Options>) => router

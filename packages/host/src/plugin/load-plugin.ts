@@ -128,18 +128,15 @@ function parseOptions(
     const message = `${name}: option "${first}": the plugin takes no options`
     throw new CllmError('invalid_configuration', message, { details: { plugin: plugin.name } })
   }
-  const invalid = (problems: readonly string[], cause?: unknown) => {
-    const message = `${name}: ${problems.join('; ')}`
-    const details = { plugin: plugin.name, problems }
-    return new CllmError('invalid_configuration', message, { details, cause })
-  }
-  let parsed: unknown
   try {
-    parsed = plugin.options.parse(options)
-  } catch (error) {
-    throw invalid(optionProblems(error), error)
+    const parsed = plugin.options.parse(options)
+    const dropped = droppedOption(plugin.options, options, parsed)
+    if (dropped !== undefined) throw new TypeError(dropped)
+    return parsed
+  } catch (cause) {
+    const problems = optionProblems(cause)
+    const details = { plugin: plugin.name, problems }
+    const message = `${name}: ${problems.join('; ')}`
+    throw new CllmError('invalid_configuration', message, { details, cause })
   }
-  const dropped = droppedOption(plugin.options, options, parsed)
-  if (dropped !== undefined) throw invalid([dropped])
-  return parsed
 }

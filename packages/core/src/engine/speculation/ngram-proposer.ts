@@ -1,14 +1,7 @@
 import { z } from 'zod'
-import type { ProposerDefinition } from '../../contracts/definition.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { Drafter, Proposal, Proposer } from '../../contracts/model/proposer.js'
-
-/** Types a proposer's `create` by its options, and returns the definition as it is. */
-export function defineProposer<Options>(
-  proposer: ProposerDefinition<Options>,
-): ProposerDefinition<Options> {
-  return proposer
-}
+import { defineProposer } from '../../plugin/define.js'
 
 const smallest = 64
 

@@ -3,8 +3,9 @@ import { CllmError } from '../../errors/cllm-error.js'
 import type { ProposerDefinition } from '../../contracts/definition.js'
 import type { Proposer } from '../../contracts/model/proposer.js'
 import { checkMade } from '../../plugin/check-definition.js'
+import { defineProposer } from '../../plugin/define.js'
 import { Definitions } from '../../plugin/definitions.js'
-import { defineProposer, ngramProposer } from './ngram-proposer.js'
+import { ngramProposer } from './ngram-proposer.js'
 import { token } from '../../tokens.js'
 
 /** What `EngineOptions.speculative` is where a draft model guesses. */
