@@ -280,6 +280,7 @@ const cancelled = (why: string): CllmError =>
   new CllmError('cancelled', `The request was cancelled: ${why}`)
 
 function keyOf(keyName: string | undefined, id: string): string {
-  if (id.length <= longestId) return `${keyName ?? ''}\n${id}`
+  // a name in quotes ends where it ends, whatever signs it has
+  if (id.length <= longestId) return `${JSON.stringify(keyName ?? '')}${id}`
   throw expectedField('X-Conversation-Id', `at most ${longestId} characters`)
 }
