@@ -223,6 +223,34 @@ t.test('a front knows how much of a prompt each worker holds, and how long it wa
   t.end()
 })
 
+t.test('a full worker gives up one prompt, and who comes then waits for a slot', (t) => {
+  const meter = new LoadMeter(2)
+  const place = (id: string, blocks: readonly number[]) =>
+    meter.onPlaced(request(id, blocks), 'front', Number(id), 0)
+  const end = (id: string) =>
+    meter.onEvent(id, { type: 'error', error: { code: 'cancelled', message: '' } }, 1)
+  for (const id of ['1', '2', '3']) {
+    place(id, [Number(id), 9])
+    end(id)
+  }
+  t.same(
+    meter.report(1).chains,
+    [
+      [2, 9],
+      [3, 9],
+    ],
+    'the two that were used last',
+  )
+  const costs = { tokenMs: 1, besideMs: 0, pairMs: 0, serviceMs: 100, backlogTokens: 0 }
+  const waitOf = (open: number) => {
+    const table = new WorkerTable('front')
+    table.set('w', { ...meter.report(1), ...costs, slots: 2, open }, 1)
+    return table.views(request('4', [4]), 1)[0]!.waitMs
+  }
+  t.same([1, 2, 3].map(waitOf), [0, 50, 100], 'half a request for each before it')
+  t.end()
+})
+
 t.test('a front learns how much the others place that no report shows yet', (t) => {
   const table = new WorkerTable('own')
   const meters = new Map(['a', 'b', 'c'].map((id) => [id, new LoadMeter(4)]))
