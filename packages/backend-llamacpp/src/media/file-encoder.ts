@@ -264,7 +264,11 @@ export class FileEncoder implements MediaEncoder {
           resolve(child)
         } else if (message.type === 'error') problem = message.message
       })
-      child.on('error', ({ message }) => (problem = message))
+      child.on('error', ({ message }) => {
+        problem = message
+        // Without a process there may be no end of it.
+        if (child.pid === undefined) fail()
+      })
       child.once('close', (code, signal) => {
         fail()
         if (!isReady || this.#isClosed || this.#child !== child) return

@@ -225,6 +225,14 @@ t.test('a process that cannot be started again is tried again for the next image
   process.kill(encoder.pid!, 'SIGKILL')
   options.modelPath = 'too long for an argument'.repeat(1e6)
   await t.rejects(encode(encoder, image(5)), { code: 'backend_failed', message: /spawn/ })
+  // As Node does where no more files can be open; its types leave this out.
+  const spawn = t.intercept(ChildProcess.prototype, 'spawn' as 'kill', {
+    value(this: ChildProcess) {
+      process.nextTick(() => this.emit('error', new Error('spawn EMFILE')))
+    },
+  })
+  await t.rejects(encode(encoder, image(5)), { code: 'backend_failed', message: /EMFILE/ })
+  spawn.restore()
   options.modelPath = 'model.gguf'
   t.equal((await encode(encoder, image(5))).tokens.length, 7)
 })

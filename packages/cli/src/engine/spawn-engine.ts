@@ -175,6 +175,7 @@ function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProc
   })
   // Without a process there is no `exit`; the closed channel tells the supervisor.
   child.on('error', () => {})
-  child.send({ type: 'start', settings } satisfies StartMessage, () => {})
+  if (child.pid !== undefined)
+    child.send({ type: 'start', settings } satisfies StartMessage, () => {})
   return child
 }

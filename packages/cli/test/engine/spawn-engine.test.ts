@@ -1,3 +1,4 @@
+import { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import { CllmError, type GenerateEvent, type GenerateRequest, nextNumber } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
@@ -198,6 +199,16 @@ t.test('an engine in its own process', async (t) => {
       t.match(await engine.ended, /SIGKILL/)
     },
   )
+})
+
+t.test('an engine that cannot be started says why', async (t) => {
+  // As Node does where no more files can be open; its types leave this out.
+  t.intercept(ChildProcess.prototype, 'spawn' as 'kill', {
+    value(this: ChildProcess) {
+      process.nextTick(() => this.emit('error', new Error('spawn EMFILE')))
+    },
+  })
+  await t.rejects(start(), { message: /could not be started: spawn EMFILE/ })
 })
 
 t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', async (t) => {
