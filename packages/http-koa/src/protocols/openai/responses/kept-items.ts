@@ -49,6 +49,9 @@ interface Running {
   readonly finished: Promise<void>
 }
 
+/** Bytes of a conversation, and of the turns that a response follows, at most: each use reads them all. */
+const mostBytes = 32 * 2 ** 20
+
 /** Tells these files from the states of engines. */
 const key = 'responses of cllm'
 
@@ -125,13 +128,17 @@ export class KeptItems {
   /**
    * The items of a response and of those before it, the oldest first.
    *
-   * @throws `not_found` where one of them is kept no longer, `invalid_request` where it is computed still
+   * @throws `not_found` where one of them is kept no longer, `invalid_request` where it is computed still, or
+   *   they are too large together
    */
   async itemsUpTo(owner: string, id: string): Promise<readonly KeptItem[]> {
     const field = 'previous_response_id'
     const turns: (readonly KeptItem[])[] = []
+    let bytes = 0
     for (let next: string | null = id; next !== null;) {
-      const { object, items }: Kept<ResponseObject> = await this.response(owner, next, field)
+      const { object, items, file }: Found<ResponseObject> = await this.response(owner, next, field)
+      bytes += file.bytes
+      if (bytes > mostBytes) throw tooLarge(field, 'the turns before it')
       if (object.status === 'in_progress') throw invalidField(field, `${next} has no answer yet`)
       turns.push([...items, ...object.output])
       next = object.previous_response_id
@@ -256,6 +263,8 @@ export class KeptItems {
 
   async #write(scope: string, { object, items, fields, by }: Kept): Promise<boolean> {
     const data = Buffer.from(JSON.stringify({ object, items, fields, by }))
+    const isTooLarge = object.object === 'conversation' && data.length > mostBytes
+    if (isTooLarge) throw tooLarge('items', 'a conversation')
     return (await this.files.write(headOf(scope), data)) !== undefined
   }
 
@@ -280,6 +289,9 @@ export class KeptItems {
 const ended = new CllmError('cancelled', 'The request was cancelled: its response was stopped')
 /** Why what another server took over ends here: this one stood still. */
 export const taken = new CllmError('shutting_down', 'Another server computes this response')
+
+const tooLarge = (field: string, what: string): CllmError =>
+  invalidField(field, `expected ${what} to have at most ${mostBytes} bytes, instead got more`)
 
 const isOpen = ({ object }: Kept): boolean => 'status' in object && object.status === 'in_progress'
 

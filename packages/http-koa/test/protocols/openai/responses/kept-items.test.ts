@@ -54,6 +54,29 @@ t.test('what was removed before its answer is written is not kept', async (t) =>
   await t.rejects(items.remove('own', 'slow', 'response'), { code: 'storage_failed' })
 })
 
+t.test(
+  'conversations and turns before a response are as large as a server can read often',
+  async (t) => {
+    const items = new KeptItems(memoryFiles().files)
+    const large = { id: 'item', type: 'message', text: 'x'.repeat(17 * 2 ** 20) }
+    const object = { id: 'talk', object: 'conversation' as const, created_at: 0, metadata: {} }
+    await items.put('own', { object, items: [large] })
+    const twice = items.change('own', 'talk', (kept) => ({ ...kept, items: [large, large] }))
+    await t.rejects(twice, {
+      code: 'invalid_request',
+      message: /^items: .* at most 33554432 bytes/,
+    })
+    t.equal((await items.conversation('own', 'talk')).items.length, 1)
+    const [one, two] = [response('one', 'completed'), response('two', 'completed')]
+    const after = { ...two.object, previous_response_id: 'one' }
+    await items.put('own', { ...one, items: [large] })
+    await items.put('own', { object: after, items: [large] })
+    t.equal((await items.itemsUpTo('own', 'one')).length, 1)
+    const message = /^previous_response_id: .* at most/
+    await t.rejects(items.itemsUpTo('own', 'two'), { code: 'invalid_request', message })
+  },
+)
+
 t.test('an answer that ends after it was cancelled elsewhere is kept as cancelled', async (t) => {
   const { files } = memoryFiles()
   const clock = new SimulatedClock()
