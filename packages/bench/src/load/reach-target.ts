@@ -1,4 +1,4 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import type { LoadOptions } from './load-options.js'
 import { sendRequest } from './send-request.js'
 import { urlOf, type Target } from './target.js'
@@ -15,14 +15,12 @@ export async function reachTarget(
   signal: AbortSignal,
 ): Promise<Target> {
   const model = target.model ?? (target.api.needsModel ? await firstModel(target) : undefined)
-  const ready = model === undefined ? target : { ...target, model }
-  const ask = { prompt: 'Hello, how are you today?', maxTokens: 4, tenant: '', ...load }
+  const named = defined({ model })
+  const ready = { ...target, ...named }
+  const ask = { prompt: 'Hello, how are you today?', maxTokens: 4, tenant: '', ...load, ...named }
   const begin = performance.now()
-  const { outcome, failure } = await sendRequest(
-    ready,
-    model === undefined ? ask : { ...ask, model },
-    { now: () => performance.now() - begin, signal, timeoutMs: load.timeoutMs },
-  )
+  const options = { now: () => performance.now() - begin, signal, timeoutMs: load.timeoutMs }
+  const { outcome, failure } = await sendRequest(ready, ask, options)
   if (outcome === 'failed') throw unavailable(target, failure?.kind ?? '', failure?.message ?? '')
   return ready
 }
@@ -40,8 +38,7 @@ function unavailable({ url, api }: Target, kind: string, message: string): CllmE
 
 /** The first model that a server lists, by OpenAI's or Ollama's API. */
 async function firstModel(target: Target): Promise<string> {
-  const path = target.api.name === 'ollama' ? '/api/tags' : '/v1/models'
-  const url = urlOf(target, path)
+  const url = urlOf(target, target.api.name === 'ollama' ? '/api/tags' : '/v1/models')
   let response: Response
   try {
     response = await fetch(url, { headers: target.headers })

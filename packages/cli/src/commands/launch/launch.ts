@@ -11,7 +11,7 @@ import type { CommandIo } from '../command-io.js'
 import { defineCommand } from '../flags/define-command.js'
 import { one, type Values, wrong } from '../flags/flags.js'
 import { servedNames } from '../server/find-server.js'
-import { openServer, type OpenServer } from '../server/open-server.js'
+import { openServer } from '../server/open-server.js'
 import { ServerClient } from '../server/server-client.js'
 import { serverAddress, serverFlags } from '../server/server-flags.js'
 import { type Agent, agents, type AgentSetup } from './agents.js'
@@ -42,7 +42,8 @@ after \`--\` go to the agent.`,
     }
     // Before a model is loaded, or downloaded, in vain.
     if (!isInstalled(agent, io)) throw notInstalled(agent)
-    const server = await serverFor(flags, io)
+    const spec = flags.model ?? (await firstModel(flags, io))
+    const server = await openServer(spec, flags, forAgents, io)
     let folder: string | undefined
     try {
       folder = await mkdtemp(join(tmpdir(), 'cllm-agent-'))
@@ -57,14 +58,6 @@ after \`--\` go to the agent.`,
     }
   },
 })
-
-async function serverFor(
-  flags: { readonly model: string | undefined } & Values<typeof serverFlags>,
-  io: CommandIo,
-): Promise<OpenServer> {
-  const spec = flags.model ?? (await firstModel(flags, io))
-  return await openServer(spec, flags, forAgents, io)
-}
 
 /** The running server's first model. */
 async function firstModel(flags: Values<typeof serverFlags>, io: CommandIo): Promise<string> {
