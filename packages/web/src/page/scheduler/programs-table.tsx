@@ -30,7 +30,7 @@ export function Programs({ model }: { readonly model: string }): JSX.Element | n
           {
             name: 'now',
             cell: ({ open, pausesSinceMs: since }) =>
-              open > 0 ? `${open} under way` : `pauses since ${formatMs(since ?? 0)}`,
+              open > 0 ? `${open} under way` : `pauses for ${formatMs(since ?? 0)}`,
           },
           {
             name: 'mean pause',
