@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import {
   createEngine,
   PluginRegistry,
@@ -283,8 +284,7 @@ t.test('what fronts share over Redis', { skip: missing ?? false }, async (t) => 
     t.match(seen.at(-1), /^a(bc|cb)$/)
     await server.kill()
     await server.restart()
-    // A turn of the event loop in between: what fails at once would leave it no time to connect.
-    while ((await one.read().catch(() => null)) === null) await new Promise(setImmediate)
+    while ((await one.read().catch(() => null)) === null) await pause(10)
     t.equal(await one.read(), seen.at(-1), 'it is written again')
 
     const [key, version] = ['cllm:keys', 'cllm:keys:version'] as const
@@ -644,7 +644,8 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.teardown(async () => await old.kill())
     const next = await RedisServer.start('--replicaof', '127.0.0.1', String(old.port))
     t.teardown(async () => await next.kill())
-    while (!(await ask(next, 'INFO', 'replication')).includes('master_link_status:up')) continue
+    while (!(await ask(next, 'INFO', 'replication')).includes('master_link_status:up'))
+      await pause(10)
     const { relay, here, stream } = await relayed(t, old)
     const undisturbed = await stream()
     const queue = await JobQueue.open<number>(here, 'batch', silentLogger)
@@ -663,7 +664,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
           () => false,
         ))
       )
-        await new Promise(setImmediate)
+        await pause(10)
       return await isDone
     }
     t.equal(await done(1), 1)
@@ -676,10 +677,10 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.same(answer, undisturbed)
     t.equal(await done(2), 2, 'jobs, too')
     const members = async () => await ask(next, 'SMEMBERS', 'cllm:members')
-    while ((await members()) !== 'worker') continue
+    while ((await members()) !== 'worker') await pause(10)
     const left = async () => (await ask(old, 'CLIENT', 'LIST', 'TYPE', 'normal')).trim().split('\n')
     // Until nobody but this question is there.
-    while ((await left()).length > 1) continue
+    while ((await left()).length > 1) await pause(10)
     await old.kill()
     await old.restart()
     t.equal(await ask(old, 'KEYS', '*'), '', 'a new one loads nothing')
@@ -711,7 +712,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     await queue.process(1, async () => undefined)
     const waiting = async (): Promise<string | undefined> =>
       /id=(\d+).* cmd=bzpopmin/.exec(await ask(server, 'CLIENT', 'LIST'))?.[1]
-    while ((await waiting()) === undefined) continue
+    while ((await waiting()) === undefined) await pause(10)
     const lost = new Promise<void>((resolve) => (onError = resolve))
     relay.stayAndGo(await freePort())
     await ask(server, 'CLIENT', 'KILL', 'ID', (await waiting()) ?? '')
