@@ -78,7 +78,7 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   await shoot('prefix')
   await page.getByRole('link', { name: 'Close' }).click()
 
-  const load = underLoad(url, 10)
+  const load = underLoad(url, 7)
   t.teardown(async () => await load.end())
   await page.getByRole('heading', { name: /^Queue: [1-9]/ }).waitFor()
   await page.getByText('all slots were taken').first().waitFor()
@@ -103,6 +103,8 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   // Behind all others, on a machine that may be busy; the model may end it itself.
   await page.getByText(/ended: (length|stop)/).waitFor({ timeout: 45_000 })
   await page.getByRole('rowheader', { name: 'team-2' }).waitFor()
+  await load.end()
+  t.same([...load.statuses], [200], 'nobody noticed')
   await page.getByRole('link', { name: 'Close' }).click()
   await shoot('scheduler', page.getByText(/\b[6-9]\d requests ended/))
   const size = page.viewportSize()!
@@ -115,8 +117,6 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
     t.ok(width > 400 || boxes.at(-1)?.x === boxes[0]?.x, 'no tile leaves a gap before it')
   }
   await page.setViewportSize(size)
-  await load.end()
-  t.same([...load.statuses], [200], 'nobody noticed')
   t.match(await page.getByLabel('Figures').innerText(), /TTFT\s+\d.*\nITL\s+\d/)
   await auditAll(t, page)
   await page.setViewportSize({ width: 390, height: 800 })
