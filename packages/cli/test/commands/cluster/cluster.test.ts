@@ -55,7 +55,7 @@ const requests: readonly GenerateRequest[] = Array.from({ length: 16 }, (_, inde
   prompt: {
     text: `Story ${index}. Once upon a time there was a ${['cat', 'boy', 'tree'][index % 3]}`,
   },
-  maxTokens: 90,
+  maxTokens: 60,
   sampling:
     index % 3 === 0
       ? { temperature: 0, ignoreEos: true }
