@@ -2,6 +2,7 @@ import Anthropic, { NotFoundError as NoSuchModel } from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
 import OpenAI, { APIUserAbortError, BadRequestError, NotFoundError } from 'openai'
 import t from 'tap'
+import { until } from '../until.js'
 import { greedy, messages, model, personSchema, serveStories } from './serve-stories.js'
 
 const folder = t.testdir({})
@@ -106,8 +107,8 @@ t.test("anthropic's batches", async (t) => {
       { custom_id: 'none', params: { ...asked, model: 'nobody' } },
     ],
   })
-  let batch = made
-  while (batch.processing_status !== 'ended') batch = await batches.retrieve(made.id)
+  await until(async () => (await batches.retrieve(made.id)).processing_status === 'ended')
+  const batch = await batches.retrieve(made.id)
   t.match(batch.request_counts, { succeeded: 1, errored: 1 })
   for await (const { custom_id: id, result } of await batches.results(made.id)) {
     if (result.type === 'succeeded') t.same(result.message.content, direct.content, id)
@@ -119,7 +120,7 @@ t.test("anthropic's batches", async (t) => {
   const endless = { ...asked, max_tokens: 200 }
   const { id } = await batches.create({ requests: [{ custom_id: 'x', params: endless }] })
   t.match(await batches.cancel(id), { processing_status: /canceling|ended/ })
-  while ((await batches.retrieve(id)).processing_status !== 'ended');
+  await until(async () => (await batches.retrieve(id)).processing_status === 'ended')
   t.match(await batches.delete(id), { id, type: 'message_batch_deleted' })
   const gone = await batches.retrieve(id).catch((error: unknown) => error)
   t.ok(gone instanceof NoSuchModel)

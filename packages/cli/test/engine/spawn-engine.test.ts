@@ -8,6 +8,7 @@ import { resolveModel, spawnEngine, type EngineProcess } from 'cllm'
 import { killAtExit } from '../../src/process/kill-at-exit.js'
 import t from 'tap'
 import { asLoaded } from '../../src/engine/spawn-engine.js'
+import { until } from '../until.js'
 import { quietSettings } from './test-settings.js'
 
 const words = 'the little dog ran to a big red house and saw his happy friend under one tall tree'
@@ -179,7 +180,7 @@ t.test('an engine in its own process', async (t) => {
         }
         t.ok(same / all.length >= 0.95, `${same} of ${all.length} are identical`)
       }
-      while (engine.client.restarts < 3) await new Promise(setImmediate)
+      await until(async () => engine.client.restarts === 3)
       t.equal(engine.client.restarts, 3)
     },
   )
@@ -259,13 +260,11 @@ t.test('a hybrid conversation outlives its engine, whose slots cannot be cut', a
   }
   /** Until what a slot held is in a file, which is pinned: whether it would be worth it is measured. */
   const filed = async ({ client }: EngineProcess, length: number): Promise<void> => {
-    let isThere = false
-    while (!isThere) {
-      const states = await client.cache('list')
-      isThere = states.some(
+    await until(async () =>
+      (await client.cache('list')).some(
         ({ tier, checkpoint, tokens }) => tier === 'disk' && !checkpoint && tokens >= length,
-      )
-    }
+      ),
+    )
   }
 
   const first = await start()
