@@ -169,3 +169,33 @@ export async function switchedOff(t: Test, { page }: Visit): Promise<void> {
   const routes = new Set(asked.filter((path) => !path.startsWith('/ui/')))
   t.same([...routes], ['/v1/models'], 'nothing that would fail')
 }
+
+/** The list of routes at `/docs`: a request is sent by keyboard, streams, is stopped, and says what a key lacks. */
+export async function triesRoutes(t: Test, { page, url }: Visit, key: string): Promise<void> {
+  await page.goto(`${url}/docs`)
+  const route = page.locator('details', { hasText: 'POST /v1/chat/completions Answer' })
+  await route.locator('summary').focus()
+  await page.keyboard.press('Enter')
+  const [body, answer] = [route.getByLabel('Body'), route.getByLabel('Answer')]
+  t.same(JSON.parse(await body.inputValue()), {
+    messages: [{ role: 'user', content: 'Say hi.' }],
+    stream: true,
+  })
+  t.same(await auditPage(page), [])
+  await route.getByRole('button', { name: 'Send' }).press('Enter')
+  await route.getByText('401 Unauthorized').waitFor()
+  await page.getByLabel(/^API key/).fill(key)
+  const long = { messages: [{ role: 'user', content: '<b>' }], stream: true, ignore_eos: true }
+  await body.fill(JSON.stringify(long))
+  await route.getByRole('button', { name: 'Send' }).press('Enter')
+  await answer.getByText(/data: .*"delta":/).waitFor()
+  t.equal(await route.getByRole('status').innerText(), '200 OK', 'the answer is shown as it comes')
+  await route.getByRole('button', { name: 'Stop' }).press('Enter')
+  await route.getByText('stopped').waitFor()
+  const one = page.locator('details', { hasText: 'GET /v1/models/{id}' })
+  await one.locator('summary').click()
+  await one.getByLabel('id').fill('a/b?c')
+  await one.getByLabel('id').press('Enter')
+  await one.getByText(/404 Not Found/).waitFor()
+  t.match(await one.getByLabel('Answer').innerText(), /a\/b\?c/)
+}

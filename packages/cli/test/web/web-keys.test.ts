@@ -5,7 +5,7 @@ import { createKey } from '../../src/keys/key-file.js'
 import { serve } from '../serve-process.js'
 import { startBrowser } from './browser.js'
 import { richAnswers } from './chat.js'
-import { asksForKey, keepsChat, keysPage, usage } from './keys.js'
+import { asksForKey, keepsChat, keysPage, triesRoutes, usage } from './keys.js'
 import { executable, skip, visit } from './visit.js'
 
 /** What the server with keys says: its model, of letters, goes on as in a text that it has read. */
@@ -51,4 +51,5 @@ t.test('the page of a server with keys, used as a person would', { skip }, async
   await step('a user chats, whatever else is refused', async (t, visit) => {
     await keepsChat(t, visit, { user: user.secret, admin: secret })
   })
+  await step('routes: tried', async (t, visit) => await triesRoutes(t, visit, secret))
 })

@@ -3,7 +3,7 @@ import type { KoaProtocol } from '../routes/koa-context.js'
 import { defineProtocol, PROTOCOLS } from '../routes/define-protocol.js'
 import { Reply } from '../routes/reply.js'
 import { bindRoutes, type Route, get } from '../routes/route.js'
-import { docsPage } from './docs-page.js'
+import { docsPage, docsScript } from './docs-page.js'
 import { openApiDocument, type OpenApiDocument } from './openapi-document.js'
 
 /** Settings of {@link openApiProtocol}. */
@@ -30,6 +30,10 @@ const routes: readonly Route<Describe>[] = [
     (_call, describe) => new Reply(docsPage(describe()), { type: 'html' }),
     { answers: ['text/html'] },
   ),
+  get('/docs/send.js', 'open', "That page's script", () => new Reply(docsScript, { type: 'js' }), {
+    isHidden: true,
+    isQuiet: true,
+  }),
 ]
 
 /** `GET /openapi.json`, generated from the schemas that check the requests, and a page at `/docs`. */
