@@ -67,6 +67,8 @@ t.test('wrong command lines', async (t) => {
     ],
     [['toString'], 'unknown command toString\n'],
     [['config', '--prt', '1'], 'unknown flag --prt; did you mean --port?\n'],
+    [['config', '--changd'], 'unknown flag --changd; did you mean --changed?\n'],
+    [['run', '--slts', '3'], 'unknown flag --slts; `cllm serve` has --slots;'],
     [['serve', '--slots', '0'], '--slots: expected a whole number from 1 to 256, got 0\n'],
   ]
   for (const [argv, message] of cases) {

@@ -18,6 +18,8 @@ import { accepts } from './options/value-format.js'
 export interface ConfigInput {
   /** The flags, without the command's name. */
   readonly argv: readonly string[]
+  /** The names of the command's other flags, which it has read. Default: none. */
+  readonly own?: readonly string[]
   readonly env: NodeJS.ProcessEnv
   /** Whether the command opens a server, whose address and keys are to fit. Default: true. */
   readonly listens?: boolean
@@ -116,13 +118,14 @@ const failure = (problems: readonly string[]): CllmError => {
  */
 export const loadConfig = ({
   argv,
+  own,
   env,
   listens = true,
   cwd = process.cwd(),
   given = [],
   readFile = fromDisk,
 }: ConfigInput): LoadedConfig => {
-  const flags = readFlagsLayer(argv)
+  const flags = readFlagsLayer(argv, own)
   const file = flags.file ?? (env[configVariable] || undefined)
   const filePath = path.resolve(cwd, file ?? '')
   const fileFolder = path.dirname(filePath)

@@ -10,8 +10,8 @@ export const describeValue = (value: unknown): string => {
 }
 
 /** {@link didYouMean} as on a command line: without quotation marks. */
-export const suggestion = (name: string, candidates: Iterable<string>, prefix = ''): string =>
-  didYouMean(name, candidates, (nearest) => `${prefix}${nearest}`)
+export const suggestion = (name: string, candidates: Iterable<string>): string =>
+  didYouMean(name, candidates, String)
 
 /**
  * What an action returns.

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { CllmError } from '@cllm/core'
-import { suggestion } from '../../config/messages.js'
+import { unknownFlag } from '../../config/layers/flags-layer.js'
 
 /** A flag of a command and how its values are read. */
 export interface Flag<T> {
@@ -97,10 +97,7 @@ export function parseFlags<Table extends Flags>(
     if (token.kind === 'positional') onWord(token.value)
     if (token.kind !== 'option') continue
     const flag = flags[token.name]
-    if (flag === undefined) {
-      const meant = suggestion(token.name, Object.keys(flags), '--')
-      throw wrong(`unknown flag ${token.rawName}${meant}${hint}`)
-    }
+    if (flag === undefined) throw wrong(`${unknownFlag(token.rawName, Object.keys(flags))}${hint}`)
     if (flag.value === undefined && token.value !== undefined) {
       throw wrong(`--${token.name}: takes no value, got "${token.value}"`)
     }

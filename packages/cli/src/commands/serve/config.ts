@@ -37,8 +37,9 @@ function toDocument({ config, sources }: LoadedConfig, onlyChanged: boolean): Do
 
 /** `cllm config` */
 export async function run(argv: readonly string[], io: CommandIo): Promise<number> {
-  const flags = argv.filter((argument) => argument !== '--json' && argument !== '--changed')
-  const loaded = loadConfig({ argv: flags, env: io.env })
+  const own = ['json', 'changed']
+  const flags = argv.filter((argument) => !own.some((name) => argument === `--${name}`))
+  const loaded = loadConfig({ argv: flags, own, env: io.env })
   for (const warning of loaded.warnings) io.stderr.write(`warning: ${warning}\n`)
   const onlyChanged = argv.includes('--changed')
   if (argv.includes('--json')) {

@@ -1,5 +1,5 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
-import { suggestion } from '../messages.js'
+import { nearestName } from '@cllm/core'
 import { options, type PlacedOption } from '../options/schema.js'
 import { modelPaths } from '../resolve-policy.js'
 import { readModel } from '../served-models.js'
@@ -51,13 +51,19 @@ const valueProblem = ({ name, rawName, value, inlineValue }: OptionToken): strin
   return undefined
 }
 
-/** What is wrong with a flag that cLLM does not have, by the argument that it was given in. */
-const unknownFlag = ({ name, rawName }: OptionToken, argument: string): string => {
-  // several letters behind one dash are several flags here, and one in other servers
-  const written = rawName.startsWith('--') ? rawName : argument.replace(/=.*$/s, '')
-  const known = byOther.get(written)
-  const meant = known === undefined ? suggestion(name, names, '--') : `; did you mean --${known}?`
-  return `unknown flag ${written}${meant}`
+/**
+ * What is wrong with a flag that a command does not have, and which one was probably meant.
+ *
+ * @param own - the names of the command's flags
+ */
+export function unknownFlag(written: string, own: readonly string[]): string {
+  const name = written.replace(/^-+/, '')
+  const other = byOther.get(written)
+  const nearest = other !== undefined && own.includes(other) ? other : nearestName(name, own)
+  if (nearest !== undefined) return `unknown flag ${written}; did you mean --${nearest}?`
+  // three letters are near to too many
+  const servers = other ?? (name.length > 3 ? nearestName(name, names) : undefined)
+  return `unknown flag ${written}${servers === undefined ? '' : `; \`cllm serve\` has --${servers}`}`
 }
 
 const valueOf = ({ format }: PlacedOption, value: string | undefined) =>
@@ -71,8 +77,15 @@ const together = (before: unknown, given: unknown): unknown => {
   return isRecord(given) && isRecord(before) ? { ...before, ...given } : given
 }
 
-/** Reads flags strictly: reports every problem and skips nothing. */
-export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
+/**
+ * Reads flags strictly: reports every problem and skips nothing.
+ *
+ * @param own - flags that the command has besides these
+ */
+export const readFlagsLayer = (
+  argv: readonly string[],
+  own: readonly string[] = [],
+): FlagsLayer => {
   const settings = new Map<string, Setting>()
   const problems: string[] = []
   let file: string | undefined
@@ -92,7 +105,9 @@ export const readFlagsLayer = (argv: readonly string[]): FlagsLayer => {
     const problem = valueProblem(token)
     const option = byFlag.get(name) ?? negated.get(name)
     if (!Object.hasOwn(known, name)) {
-      problems.push(unknownFlag(token, args[token.index] ?? rawName))
+      // several letters behind one dash are several flags here, and one in other servers
+      const written = rawName.startsWith('--') ? rawName : args[token.index]!.replace(/=.*$/s, '')
+      problems.push(unknownFlag(written, [...own, ...names]))
       unknownAt = token.index
       skippedAt = token.inlineValue ? -2 : token.index
     } else if (problem !== undefined) {
