@@ -93,11 +93,14 @@ const optionPaths = {
   page: 'server.ui',
 } as const
 
+const isListOf = (value: unknown, fits = (_one: Record<string, unknown>) => true): boolean =>
+  Array.isArray(value) && value.every((one) => isRecord(one) && fits(one))
+
 /** What the other options are to be. */
 const others = {
   settings: ['an object with settings', isRecord],
-  protocols: ['a list of protocols', Array.isArray],
-  observers: ['a list of observers', Array.isArray],
+  protocols: ['a list of protocols', (value) => isListOf(value, ({ name }) => name !== undefined)],
+  observers: ['a list of observers', (value) => isListOf(value)],
   logger: ['an object with debug, info, warn and error', isRecord],
   signals: ['true or false', (value) => typeof value === 'boolean'],
   onProgress: ['a function', (value) => typeof value === 'function'],
@@ -115,8 +118,8 @@ const others = {
  * await server.close()
  */
 export async function serve(options: ServeOptions = {}): Promise<RunningServer> {
-  const { protocols = [], observers = [], logger, onProgress = () => {} } = options
   const loaded = loadConfig({ argv: [], env: {}, given: layersOf(options) })
+  const { protocols = [], observers = [], logger, onProgress = () => {} } = options
   const stop = options.signals === true ? stopSignal(process.env) : new AbortController().signal
   const out = { write: onProgress }
   const io = { stdout: out, stderr: out, env: process.env, signal: stop }
@@ -149,6 +152,7 @@ export async function serve(options: ServeOptions = {}): Promise<RunningServer> 
 
 /** The settings that the options stand for; what JavaScript has wrong is named. */
 function layersOf(options: ServeOptions): readonly Layer[] {
+  if (!isRecord(options)) throw wrong(`expected an object, got ${describeValue(options)}`)
   const names = Object.keys({ ...optionPaths, ...others })
   const unknown = Object.keys(options).find((name) => !names.includes(name))
   if (unknown !== undefined) {
@@ -177,5 +181,9 @@ const wrong = (problem: string): CllmError =>
 
 function requestOf(prompt: string | readonly ChatMessage[] | GenerateRequest): GenerateRequest {
   if (typeof prompt === 'string') return { prompt: { text: prompt } }
-  return 'prompt' in prompt ? prompt : { prompt: { messages: prompt } }
+  if (Array.isArray(prompt)) return { prompt: { messages: prompt } }
+  const request = prompt as GenerateRequest
+  if (isRecord(request) && 'prompt' in request) return request
+  const message = `generate: expected a text, a list of messages, or an object with prompt, instead got ${describeValue(prompt)}`
+  throw new CllmError('invalid_request', message)
 }

@@ -137,7 +137,8 @@ t.test('createServer starts an engine, which its close ends', async (t) => {
 })
 
 t.test('serve: what is wrong is told with what was expected and what came', async (t) => {
-  const wrong: readonly [object, RegExp][] = [
+  const wrong: readonly [unknown, RegExp][] = [
+    ['stories15m', /^serve: expected an object, got "stories15m"$/],
     [{ modle: 'a' }, /^serve: there is no option "modle" .*; did you mean "model"\?$/],
     [{ port: '80x' }, /serve: port: expected a whole number from 0 to 65535, got "80x"$/],
     [{ policy: 'nope' }, /serve: policy: There is no policy "nope"/],
@@ -147,9 +148,15 @@ t.test('serve: what is wrong is told with what was expected and what came', asyn
     ],
     [{ settings: { engine: 3 } }, /serve: settings: engine: expected an object/],
     [{ protocols: 3 }, /^serve: protocols: expected a list of protocols, got 3$/],
+    [{ protocols: [{}] }, /^serve: protocols: expected a list of protocols, got \[\{\}\]$/],
+    [{ observers: [3] }, /^serve: observers: expected a list of observers, got \[3\]$/],
   ]
   for (const [options, message] of wrong) {
-    await t.rejects(serve(options), { code: 'invalid_configuration', message }, String(message))
+    await t.rejects(
+      serve(options as object),
+      { code: 'invalid_configuration', message },
+      String(message),
+    )
   }
 })
 
@@ -171,6 +178,10 @@ t.test('serve: all protocols, own routes, events, and text without HTTP', async 
   const request = { prompt: { text: 'Once upon a time' }, maxTokens: 3 }
   for await (const event of server.generate(request)) if ('text' in event) text += event.text
   t.ok(text.length > 0)
+  for (const prompt of [undefined, { messages: [] }] as never[]) {
+    const message = /^generate: expected a text, a list of messages, or an object with prompt,/
+    t.throws(() => server.generate(prompt), { code: 'invalid_request', message })
+  }
   t.same(told, [], 'only what comes over HTTP is observed')
   const ask = async (path: string, body?: object) =>
     await fetch(server.url + path, {
