@@ -26,7 +26,7 @@ const { url } = await serve(t, ...served)
 const here = { CLLM_PORT: new URL(url).port, CLLM_API_KEY: key }
 const greedy = ['--parameter', 'temperature=0', '--parameter', 'max_tokens=20']
 /** A port that nothing listens on: a command that finds no server starts one. */
-const nowhere = { CLLM_PORT: '1' }
+const nowhere = { CLLM_PORT: '2' }
 const ownServer = ['--', '--threads', '1', '--gpu', 'off']
 
 function start(argv: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
@@ -374,7 +374,10 @@ t.test('a running server is looked at, and its model is unloaded', async (t) => 
   t.match(await inside(['stop', 'stories']), { code: 0, stdout: /^stories is unloaded/ })
   t.match(JSON.parse((await inside(['ps', '--json'])).stdout), [])
   t.match(await inside(['stop', 'nothing']), { code: 1, stderr: /nothing/ })
-  t.match(await inside(['ps'], nowhere), { code: 1, stderr: /no server answers at .*:1: / })
+  t.match(await inside(['ps'], nowhere), {
+    code: 1,
+    stderr: /no server answers at .*:2: .*ECONNREFUSED.*; `cllm serve` starts one/,
+  })
   const cause = new Error('self-signed certificate')
   const value = async () => await Promise.reject(new TypeError('fetch failed', { cause }))
   const { restore } = t.intercept(globalThis, 'fetch', { value })

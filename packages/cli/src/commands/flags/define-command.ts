@@ -67,6 +67,6 @@ function parse<Table extends Flags>(
   }
   const values = parseFlags(own, flags, onWord, hint)
   const missing = known[words.length]
-  if (missing?.startsWith('<') === true) throw wrong(`${missing} is missing: cllm ${usage}`)
+  if (missing?.[0] === '<') throw wrong(`${missing} is missing: cllm ${usage}; --help says more`)
   return { flags: values, words, rest: argv.slice(end + 1) }
 }

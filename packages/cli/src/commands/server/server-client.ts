@@ -85,6 +85,7 @@ export class ServerClient {
 function reasonOf(error: unknown): string {
   const { message, cause } = error as Error
   const reason = cause instanceof Error ? cause.message || String(cause) : message
+  if (reason.includes('ECONNREFUSED')) return `${reason}; \`cllm serve\` starts one`
   return reason.includes('certificate') ? `${reason}; NODE_EXTRA_CA_CERTS=FILE trusts more` : reason
 }
 

@@ -101,7 +101,7 @@ t.test('cllm model synth', async (t) => {
 
 t.test('wrong command lines', async (t) => {
   const wrong: [RunCommand, string[], RegExp][] = [
-    [pull, [], /<model> is missing: cllm pull <model>/],
+    [pull, [], /<model> is missing: cllm pull <model>; --help says more/],
     [pull, ['a', 'b'], /unexpected argument "b"/],
     [models, ['--jso'], /unknown flag --jso; did you mean --json\?/],
     [models, ['-x'], /unknown flag -x/],

@@ -33,7 +33,7 @@ export async function requestReport(call: Call): Promise<Answer> {
 }
 
 async function find(directory: EngineDirectory, id: string): Promise<RequestReport> {
-  const message = `No running or recently finished request has the id "${id}"`
+  const message = `No running or recently finished request has the id "${id}": expected the X-Request-Id of an answer`
   let failure: unknown = new CllmError('request_not_found', message, { details: { id } })
   for (const model of loadedModels(directory)) {
     try {

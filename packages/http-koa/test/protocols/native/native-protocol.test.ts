@@ -195,7 +195,10 @@ testEach('"timings", X-Request-Id and GET /requests/{id}', async (t) => {
   })
   const unknown = await drive(server.clock, server.get('/requests/nobody'))
   t.equal(unknown.status, 404)
-  t.match(await json(unknown), { code: 'request_not_found', error: /"nobody"/ })
+  t.match(await json(unknown), {
+    code: 'request_not_found',
+    error: /"nobody": expected the X-Request-Id/,
+  })
 })
 
 testEach('GET /, /health and /model/info', async (t) => {
