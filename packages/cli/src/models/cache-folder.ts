@@ -30,24 +30,18 @@ export const modelsFolder = ({ config }: LoadedConfig, env: NodeJS.ProcessEnv): 
  * The folder for libraries that `cllm native build` has built: `native` in `$CLLM_CACHE` if that is
  * set, otherwise `cllm/native` in the user's cache folder. It need not exist.
  */
-export function nativeFolder(options: CacheFolderOptions): string {
-  return ownFolder('native', options)
-}
+export const nativeFolder = (options: CacheFolderOptions): string => ownFolder('native', options)
 
 /** The folder for libraries that `cllm gpu add` fetches: `gpu`, beside that of `cllm native build`. It need not exist. */
-export function gpuFolder(options: CacheFolderOptions): string {
-  return ownFolder('gpu', options)
-}
+export const gpuFolder = (options: CacheFolderOptions): string => ownFolder('gpu', options)
 
 /** The folder for the compiled code of cLLM's own modules, in the user's cache folder. It need not exist. */
-export function compiledFolder(options: CacheFolderOptions): string {
-  return join(userFolder(options), 'compiled')
-}
+export const compiledFolder = (options: CacheFolderOptions): string =>
+  join(userFolder(options), 'compiled')
 
 /** The folder for what engines have learned, in the user's cache folder. It need not exist. */
-export function learnedFolder(options: CacheFolderOptions): string {
-  return join(userFolder(options), 'learned')
-}
+export const learnedFolder = (options: CacheFolderOptions): string =>
+  join(userFolder(options), 'learned')
 
 function ownFolder(name: string, options: CacheFolderOptions): string {
   const { CLLM_CACHE: own } = options.env

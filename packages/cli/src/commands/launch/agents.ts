@@ -15,10 +15,10 @@ export interface AgentTarget {
 export interface AgentSetup {
   /** Added to this process's environment. */
   readonly env: Readonly<Record<string, string>>
-  /** Arguments before the user's own. */
-  readonly args: readonly string[]
-  /** Files to write before it starts, by path. */
-  readonly files: Readonly<Record<string, string>>
+  /** Arguments before the user's own. Default: none. */
+  readonly args?: readonly string[]
+  /** Files to write before it starts, by path. Default: none. */
+  readonly files?: Readonly<Record<string, string>>
 }
 
 /** An agent that `cllm launch` starts. */
@@ -48,8 +48,6 @@ export const agents: Readonly<Record<string, Agent>> = {
         CLAUDE_CODE_SUBAGENT_MODEL: model,
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1',
       },
-      args: [],
-      files: {},
     }),
   },
   codex: {
@@ -66,7 +64,6 @@ export const agents: Readonly<Record<string, Agent>> = {
         'model_providers.cllm.env_key="CLLM_AGENT_KEY"',
         `model=${JSON.stringify(model)}`,
       ].flatMap((setting) => ['-c', setting]),
-      files: {},
     }),
   },
   opencode: {
@@ -88,7 +85,6 @@ export const agents: Readonly<Record<string, Agent>> = {
       // It goes on top of the user's own configuration.
       return {
         env: { OPENCODE_CONFIG: file },
-        args: [],
         files: { [file]: `${JSON.stringify(config, undefined, 2)}\n` },
       }
     },
@@ -104,8 +100,6 @@ export const agents: Readonly<Record<string, Agent>> = {
         AIDER_WEAK_MODEL: `openai/${model}`,
         AIDER_SHOW_MODEL_WARNINGS: 'false',
       },
-      args: [],
-      files: {},
     }),
   },
 }

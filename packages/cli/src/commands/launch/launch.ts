@@ -50,7 +50,8 @@ after \`--\` go to the agent.`,
       const { client, model } = server
       const { url, apiKey = 'none' } = client.address
       const setup = agent.setup({ url: url.href.replace(/\/$/, ''), model, apiKey, folder })
-      for (const [file, content] of Object.entries(setup.files)) await writeFile(file, content)
+      for (const [file, content] of Object.entries(setup.files ?? {}))
+        await writeFile(file, content)
       return await runAgent(agent, setup, rest, io)
     } finally {
       await server.close()
@@ -85,7 +86,7 @@ function notInstalled({ program, install }: Agent, cause?: unknown): CllmError {
 /** Runs it in this terminal, and returns its exit code. */
 async function runAgent(
   agent: Agent,
-  { env, args }: AgentSetup,
+  { env, args = [] }: AgentSetup,
   rest: readonly string[],
   io: CommandIo,
 ): Promise<number> {

@@ -1,4 +1,3 @@
-import { loadConfig } from '../../config/load-config.js'
 import { schemeOf } from '../../config/paths.js'
 import { llamaCpp } from '../../engine/engine-settings.js'
 import { backendNameOf } from '../../engine/to-engine-settings.js'
@@ -8,7 +7,7 @@ import { loadRegistry } from '../../plugins/load-registry.js'
 import type { CommandIo } from '../command-io.js'
 import { defineCommand, type Given } from '../flags/define-command.js'
 import { many } from '../flags/flags.js'
-import { configFlag } from './models-folder.js'
+import { configFlag, configFrom } from './models-folder.js'
 
 const flags = {
   plugin: many('NAME', "Plug-in, by package name or path (default: the configuration's)"),
@@ -30,9 +29,7 @@ async function pull(
   { flags: { plugin, config: file }, words: [spec = ''] }: Given<typeof flags>,
   io: CommandIo,
 ): Promise<number> {
-  const given = plugin.flatMap((name) => ['--plugin', name])
-  const argv = [...(file === undefined ? [] : ['--config', file]), ...given]
-  const loaded = loadConfig({ argv, env: io.env, listens: false })
+  const loaded = configFrom({ config: file, plugin: plugin.join(',') || undefined }, io)
   const { plugins } = loaded.config
   // Other models need no plug-in, so one that cannot be loaded does not stand in their way.
   const registry = hasOtherScheme(spec) ? await loadRegistry({ ...loaded, plugins }) : undefined

@@ -1,4 +1,4 @@
-import type { SamplingParams } from '@cllm/core'
+import { type SamplingParams, samplingRows } from '@cllm/core'
 import { memoryFor } from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
 import { tell } from '../command-io.js'
@@ -49,16 +49,13 @@ function factsOf({ name, entry, path, shape }: KnownModel): Facts {
   }
 }
 
-function samplingText(sampling: Partial<SamplingParams> | undefined): string | null {
-  const entries = Object.entries(sampling ?? {})
-  if (entries.length === 0) return null
-  const named = entries.map(([name, value]) => `${asField(name)} ${JSON.stringify(value)}`)
-  return named.join(', ')
+/** As requests write it. */
+function samplingText(sampling: Partial<SamplingParams> = {}): string | null {
+  const named = samplingRows.flatMap(([name, { wire }]) =>
+    name in sampling ? [`${wire} ${JSON.stringify(sampling[name])}`] : [],
+  )
+  return named.length === 0 ? null : named.join(', ')
 }
-
-/** As requests write it: `topP` is `top_p`. */
-const asField = (name: string): string =>
-  name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`)
 
 function sourceText(source: NonNullable<KnownModel['entry']>['sources'][number]): string {
   const checked = source.sha256 === undefined ? ' (no known checksum)' : ''

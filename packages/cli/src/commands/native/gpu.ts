@@ -19,48 +19,37 @@ import { toggle, wrong } from '../flags/flags.js'
 /** Unpacks a package of npm, named with its version, into a new folder. */
 type Unpack = (spec: string, to: string, io: CommandIo) => Promise<void>
 
-/** `cllm gpu add` */
-export const add = async (argv: readonly string[], io: CommandIo): Promise<number> =>
-  await gpuAdd(argv, io, async (spec, to, { env, signal }) => {
-    const { npmConfig, unpackNpm } = await import('../../models/fetch/fetch-npm.js')
-    await unpackNpm(spec, to, await npmConfig(env, process.cwd()), signal)
-  })
+const fromNpm: Unpack = async (...asked) =>
+  await (await import('../../models/fetch/fetch-npm.js')).unpackNpm(...asked)
 
-/** The same, with packages from somewhere. */
-export async function gpuAdd(
-  argv: readonly string[],
-  io: CommandIo,
-  unpack: Unpack,
-): Promise<number> {
-  const command = defineCommand({
-    usage: 'gpu add <kind>',
-    doc: `
+/** `cllm gpu add`, from npm unless a third argument says otherwise. */
+export const add = defineCommand({
+  usage: 'gpu add <kind>',
+  doc: `
 Fetches llama.cpp's library for a kind of GPU from npm: cuda (NVIDIA) or vulkan. \`cllm serve\` uses
 it from the next start on. On Macs with Apple's processors, metal comes with cllm.`,
-    flags: { 'dry-run': toggle('Print what would be fetched, and where to') },
-    async run({ flags, words: [word] }) {
-      const kind = gpuKinds().find((one) => one === word)
-      if (kind === undefined) {
-        const expected = gpuKinds().join(' or ') || 'no kind, as this machine has none'
-        throw wrong(`gpu add: expected ${expected}, got ${word}`)
-      }
-      const folder = gpuFolder(io)
-      const present = findBinary(kind, folder)
-      if (present !== undefined) {
-        io.stdout.write(`${present.file} is here\n${await devicesOf(kind, folder)}\n`)
-        return 0
-      }
-      const { nodeLlamaCppVersion: version } = currentVersions
-      const specs = binaryPackages(kind).map((name) => `${name}@${version}`)
-      io.stdout.write(`${specs.join(' and ')} from npm, into ${folder}\n`)
-      if (flags['dry-run']) return 0
-      await fetchInto(folder, kind, specs, io, unpack)
-      io.stdout.write(`${await devicesOf(kind, folder)}\n`)
+  flags: { 'dry-run': toggle('Print what would be fetched, and where to') },
+  async run({ flags, words: [word] }, io, unpack: Unpack = fromNpm) {
+    const kind = gpuKinds().find((one) => one === word)
+    if (kind === undefined) {
+      const expected = gpuKinds().join(' or ') || 'no kind, as this machine has none'
+      throw wrong(`gpu add: expected ${expected}, got ${word}`)
+    }
+    const folder = gpuFolder(io)
+    const present = findBinary(kind, folder)
+    if (present !== undefined) {
+      io.stdout.write(`${present.file} is here\n${await devicesOf(kind, folder)}\n`)
       return 0
-    },
-  })
-  return await command(argv, io)
-}
+    }
+    const { nodeLlamaCppVersion: version } = currentVersions
+    const specs = binaryPackages(kind).map((name) => `${name}@${version}`)
+    io.stdout.write(`${specs.join(' and ')} from npm, into ${folder}\n`)
+    if (flags['dry-run']) return 0
+    await fetchInto(folder, kind, specs, io, unpack)
+    io.stdout.write(`${await devicesOf(kind, folder)}\n`)
+    return 0
+  },
+})
 
 /** Fetches the packages into a folder where no other process has; the first, by which they are found, comes last. */
 async function fetchInto(

@@ -1,4 +1,4 @@
-import { BlockList, isIP } from 'node:net'
+import { areLoopback } from '@cllm/http-koa'
 import type { Setting } from '../layers/setting.js'
 import { splitAtCommas } from '../options/value-format.js'
 import { isQuantized, type KvCacheType } from '@cllm/backend-llamacpp/kv-cache-type'
@@ -61,17 +61,6 @@ export const checkCluster = (settings: ReadonlyMap<string, Setting>): readonly s
   return problems
 }
 
-const loopback = new BlockList()
-loopback.addSubnet('127.0.0.0', 8)
-loopback.addAddress('::1', 'ipv6')
-
-/** Whether only this machine can reach a server on this address. */
-const isLoopback = (host: string): boolean => {
-  const version = isIP(host)
-  if (version === 0) return host.toLowerCase() === 'localhost'
-  return loopback.check(host, version === 6 ? 'ipv6' : 'ipv4')
-}
-
 /** Problems and warnings about access to the server. */
 export interface SecurityFindings {
   readonly problems: readonly string[]
@@ -94,7 +83,7 @@ export const checkSecurity = (
   const isOpen = find('api_key').value === null && find('api_keys').value === null && !isShared
   const problems: string[] = []
   const warnings: string[] = []
-  if (isOpen && find('allow_unauthenticated').value !== true && !hosts.every(isLoopback)) {
+  if (isOpen && find('allow_unauthenticated').value !== true && !areLoopback(hosts)) {
     const what = `${host.label}: ${String(host.value)} can be reached by other machines, and without API keys any client may use the server`
     if (isOriginalLayout) warnings.push(`WARNING! ${what}. Set --api-keys FILE or --api-key KEY`)
     else problems.push(`${what}: set --api-keys FILE, --api-key KEY or --allow-unauthenticated`)

@@ -2,6 +2,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
 import pacote from 'pacote'
 import { Parser, type ReadEntry } from 'tar'
+import type { CommandIo } from '../../commands/command-io.js'
 import type { NpmPart } from '../catalog/catalog.js'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -61,10 +62,9 @@ export async function fetchNpmFile(
 export async function unpackNpm(
   spec: string,
   folder: string,
-  config: Record<string, unknown>,
-  signal: AbortSignal,
+  { env, signal }: Pick<CommandIo, 'env' | 'signal'>,
 ): Promise<void> {
-  await pacote.extract(spec, folder, { ...config, signal })
+  await pacote.extract(spec, folder, { ...(await npmConfig(env, process.cwd())), signal })
 }
 
 async function write(entry: ReadEntry, target: FileHandle, start: number): Promise<number> {

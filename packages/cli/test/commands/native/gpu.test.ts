@@ -4,7 +4,7 @@ import { binaryPackages, findBinary, gpuKinds } from '@cllm/backend-llamacpp'
 import { currentVersions } from '@cllm/backend-llamacpp/native-build'
 import t, { type Test } from 'tap'
 import type { CommandIo } from '../../../src/commands/command-io.js'
-import { gpuAdd, remove } from '../../../src/commands/native/gpu.js'
+import { add, remove } from '../../../src/commands/native/gpu.js'
 
 const version = currentVersions.nodeLlamaCppVersion
 
@@ -29,7 +29,7 @@ async function unpackNothing(_: string, to: string): Promise<void> {
 t.test('a kind that this machine has no library for', async (t) => {
   const { io } = setUp(t)
   const expected = gpuKinds().join(' or ') || 'no kind, as this machine has none'
-  await t.rejects(gpuAdd(['rocm'], io, unpackNothing), {
+  await t.rejects(add(['rocm'], io, unpackNothing), {
     message: `gpu add: expected ${expected}, got rocm`,
   })
 })
@@ -38,7 +38,7 @@ t.test('the library of a GPU is fetched, found, and deleted', async (t) => {
   if (!gpuKinds().includes('cuda')) return t.pass('skipped: there is none for this machine')
   const { cache, io, folder, printed } = setUp(t)
   const specs = binaryPackages('cuda').map((name) => `${name}@${version}`)
-  t.equal(await gpuAdd(['cuda', '--dry-run'], io, unpackNothing), 0)
+  t.equal(await add(['cuda', '--dry-run'], io, unpackNothing), 0)
   t.equal(printed(), `${specs.join(' and ')} from npm, into ${folder}\n`)
   t.same(await readdir(cache), [], 'nothing is written')
 
@@ -47,7 +47,7 @@ t.test('the library of a GPU is fetched, found, and deleted', async (t) => {
     await unpackNothing(spec, to)
   }
   const names = specs.join(' ')
-  await t.rejects(gpuAdd(['cuda'], io, refuseLast), {
+  await t.rejects(add(['cuda'], io, refuseLast), {
     code: 'native_build_failed',
     message: `${names} cannot be fetched into ${folder}: no space left; where cllm is installed, run: npm install ${names}`,
   })
@@ -56,18 +56,18 @@ t.test('the library of a GPU is fetched, found, and deleted', async (t) => {
 
   await mkdir(join(folder, 'add.partial-1-dead', 'package'), { recursive: true })
   const fetched: string[] = []
-  const add = async () =>
-    await gpuAdd(['cuda'], io, async (spec, to) => {
+  const fetchIt = async () =>
+    await add(['cuda'], io, async (spec, to) => {
       fetched.push(spec)
       await unpackNothing(spec, to)
     })
-  t.same(await Promise.all([add(), add()]), [0, 0])
+  t.same(await Promise.all([fetchIt(), fetchIt()]), [0, 0])
   t.same(fetched, specs.toReversed(), 'once by two at a time')
   t.same(await readdir(folder), ['node_modules'], 'nor what a killed one left')
   t.match(printed(), /another process is fetching the library for cuda: waiting for it/)
   t.match(printed(), /does not work here \(Cannot find module/, 'it is tried at once')
   t.ok(findBinary('cuda', folder)?.file.startsWith(folder))
-  t.equal(await add(), 0)
+  t.equal(await fetchIt(), 0)
   t.equal(fetched.length, specs.length, 'once')
   t.match(printed(), /llama-addon\.node is here\n/)
 
