@@ -50,9 +50,9 @@ export interface Api {
   /** True when a request must name a model. */
   readonly needsModel: boolean
   /** The JSON to post. */
-  body(ask: Ask): Json
+  body(ask: Ask): Readonly<Record<string, unknown>>
   /** Reads the JSON of an event that has no error; undefined when it is not an event of this API. */
-  read(event: Json): ApiEvent | undefined
+  read(event: Readonly<Record<string, unknown>>): ApiEvent | undefined
 }
 
 /** The prompt after the earlier turns, for an API that accepts a single text. */

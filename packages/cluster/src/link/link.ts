@@ -37,19 +37,24 @@ export interface LinkParts {
 
 /** What is the same at the ends of all links: whom they tell, and whether they are closed. */
 export abstract class LinkEnd<In> {
+  /** Why; undefined while it is open. */
   protected closed: string | undefined
+  /** Hands a message to the listener. */
   protected tell: (message: In) => void = () => {}
   #onClose: (reason: string) => void = () => {}
 
+  /** Sets the listener of messages. */
   onMessage(listener: (message: In) => void): void {
     this.tell = listener
   }
 
+  /** Sets the listener of the end, and tells it at once if that has come. */
   onClose(listener: (reason: string) => void): void {
     this.#onClose = listener
     if (this.closed !== undefined) listener(this.closed)
   }
 
+  /** It is closed from now on. */
   protected tellClosed(reason: string): void {
     this.closed = reason
     this.#onClose(reason)

@@ -40,7 +40,7 @@ async function messages(call: CallOf<typeof messageSchema>, anthropic: Anthropic
   const defaults = anthropic.defaults['/v1/messages']
   const { request, form, limit, keptTokens } = await toMessageRequest(fields, client, defaults)
   const generation = (await startThinking(call, client, [request], limit))[0]!
-  const head = messageHead(call, model)
+  const head = messageHead(generation.id, model)
   if (fields.stream === true) {
     return encoded(eventStream, generation.events, (write) =>
       messageEvents(call, generation, form, { head, keptTokens }, write),

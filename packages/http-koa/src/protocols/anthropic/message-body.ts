@@ -14,9 +14,9 @@ export interface MessageHead {
   readonly model: string
 }
 
-/** A new message of the assistant. */
-export const messageHead = (call: Call, model: string): MessageHead => ({
-  id: `msg_${requestId(call.random)}`,
+/** A new message of the assistant, with the id of its request. */
+export const messageHead = (id: string, model: string): MessageHead => ({
+  id: `msg_${id}`,
   type: 'message',
   role: 'assistant',
   model,

@@ -157,6 +157,7 @@ testEach('"timings", X-Request-Id and GET /requests/{id}', async (t) => {
     session: 's',
     timings: answer.data.timings as object,
   })
+  t.same((await report('chatcmpl-job-7.a:b_c')).data, data, "by the id of an answer of OpenAI's")
   t.match(data.timeline, [
     { type: 'queued', at_ms: 0 },
     { type: 'admitted', at_ms: 0, slot: 0, cached_tokens: 0 },

@@ -1,5 +1,4 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
-import { requestId } from '@cllm/host'
 import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
 import {
   type EndEvent,
@@ -36,10 +35,10 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
       ? await startGenerations(call, client, requests)
       : await startThinking(call, client, requests, limit)
   const head = {
-    id: `chatcmpl-${requestId(call.random)}`,
+    id: `chatcmpl-${generations[0]!.id}`,
     created: Math.floor(call.clock.now() / 1000),
     model,
-    system_fingerprint: generations[0]?.fingerprint ?? unknownFingerprint,
+    system_fingerprint: generations[0]!.fingerprint ?? unknownFingerprint,
   }
   if (fields.stream === true) {
     const includeUsage = fields.stream_options?.include_usage ?? false

@@ -1,5 +1,4 @@
 import type { PromptTokenLogprobs } from '@cllm/core'
-import { requestId } from '@cllm/host'
 import {
   collect,
   type Collected,
@@ -36,11 +35,11 @@ export async function completions(call: CallOf<typeof completionsSchema>, openAi
   )
   const generations = await startGenerations(call, client, requests)
   const head = {
-    id: `cmpl-${requestId(call.random)}`,
+    id: `cmpl-${generations[0]!.id}`,
     object: 'text_completion',
     created: secondsNow(call),
     model,
-    system_fingerprint: generations[0]?.fingerprint ?? unknownFingerprint,
+    system_fingerprint: generations[0]!.fingerprint ?? unknownFingerprint,
   }
   if (fields.stream === true) {
     return encoded(eventStream, mergeGenerations(generations), (write) =>
