@@ -47,7 +47,7 @@ export const why = defineCommand({
   usage: 'why <id>',
   doc: `
 Tells in sentences what happened to a request of a running server: why it waited, what was computed
-for it and what was not, and how it ended. Its id is the answer's, or its X-Request-Id, as in the log.`,
+for it and what was not, and how it ended. Its id is the answer's, or its X-Request-Id.`,
   flags: serverFlags,
   async run({ flags, words: [id = ''] }, io) {
     const client = new ServerClient(serverAddress(flags, io))

@@ -32,15 +32,12 @@ export async function requestReport(call: Call): Promise<Answer> {
   }
 }
 
-/** What the APIs' answers have in front of their request's id. */
-const answerPrefix = /^(?:chatcmpl-|cmpl-|msg_)/
-
 async function find(directory: EngineDirectory, id: string): Promise<RequestReport> {
   const message = `No running or recently finished request has the id "${id}": expected the X-Request-Id or the id of an answer`
   let failure: unknown = new CllmError('request_not_found', message, { details: { id } })
-  const models = loadedModels(directory)
-  for (const name of new Set([id, id.replace(answerPrefix, '')])) {
-    for (const model of models) {
+  // An answer's id is that of its request with the sign of its kind before it.
+  for (const name of new Set([id, id.replace(/^(?:chatcmpl-|cmpl-|msg_)/, '')])) {
+    for (const model of loadedModels(directory)) {
       try {
         return await directory.open(model, { peek: true }).explain(name)
       } catch (error) {
