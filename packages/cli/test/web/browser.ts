@@ -53,14 +53,22 @@ const tooWide = `[...document.body.querySelectorAll('*')]
   .map((each) => each.outerHTML.slice(0, 200))
   .concat(document.documentElement.scrollWidth > innerWidth ? ['the page'] : [])`
 
-/** The parts of a region that only show when it is scrolled sideways. */
+/** What is needed here of an element in the browser, whose types are not known. */
+interface Part {
+  readonly innerHTML: string
+  getBoundingClientRect(): { readonly right: number }
+  querySelectorAll(all: '*'): Iterable<Part>
+}
+
+/** The parts of a region that only show when it is scrolled sideways, looked for at once: the page draws anew at any time. */
 export async function clipped(region: Locator): Promise<string[]> {
-  const [all, { x, width }] = [await region.locator('*').all(), (await region.boundingBox())!]
-  const beyond = all.map(async (part) => {
-    const box = await part.boundingBox()
-    return box !== null && box.x + box.width > x + width + 1 ? [await part.innerHTML()] : []
+  return await region.evaluate((whole: Part) => {
+    const { right } = whole.getBoundingClientRect()
+    const beyond = [...whole.querySelectorAll('*')].filter(
+      (part) => part.getBoundingClientRect().right > right + 1,
+    )
+    return beyond.map(({ innerHTML }) => innerHTML)
   })
-  return (await Promise.all(beyond)).flat()
 }
 
 /** Whether questions are written at the bottom of the window, and nothing is beyond its sides, at these widths. */
