@@ -1,4 +1,4 @@
-import { inject, Lifecycle, scoped } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import type { Clock } from '../../contracts/clock.js'
 import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
@@ -32,7 +32,7 @@ interface Arrival {
 }
 
 /** Turns requests into sequences: checks them, tokenizes their prompts, asks the admission. */
-@scoped(Lifecycle.ContainerScoped)
+@injectable()
 export class InputProcessor implements EngineObserver {
   isOpen = true
   readonly #arriving = new Map<string, Arrival>()
