@@ -72,7 +72,11 @@ export function responsesIn(
   ownFolder(folder, 'responses')
   const limits = { limitBytes: size * 2 ** 20, maxAgeMs: days * 24 * 3_600_000 }
   const key = defined({ key: cache.key ?? undefined })
-  return new StateFolder({ folder, ...limits, ...key, isUrgent: true }, systemClock, logger)
+  return new StateFolder(
+    { folder, ...limits, ...key, isUrgent: true, isKept: true },
+    systemClock,
+    logger,
+  )
 }
 
 type ProtocolOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>

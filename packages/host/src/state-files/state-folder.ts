@@ -41,6 +41,8 @@ export interface StateFolderOptions {
   readonly key?: string
   /** Whether clients wait for what is written; default: nobody does, and it leaves them the processors. */
   readonly isUrgent?: boolean
+  /** Whether none is given up for another on a full disk: what is new is refused then. Default: it is a cache. */
+  readonly isKept?: boolean
   /** See `StateFiles`; they are written while the folder is there only. */
   readonly whenClosing?: boolean
 }
@@ -127,24 +129,27 @@ export class StateFolder implements SharedStateFiles {
   }
 
   async write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined> {
-    if (data.byteLength > this.limitBytes) return undefined
     if (this.whenClosing && !existsSync(this.options.folder)) return undefined
     const name = this.#nameOf(head)
     return await this.#attempt('cannot be written to', async () => {
-      const limits = this.#limits(data.byteLength)
+      const { byteLength } = data
+      const most = this.limitBytes
+      if (byteLength > most) throw new Error(`expected ${most} bytes at most, got ${byteLength}`)
+      const limits = this.#limits(byteLength)
       const { bytes, removed } = await this.#writer.run('clean', limits)
       const gone = [...removed]
       try {
         await this.#write(name, head, data)
       } catch (error) {
-        // A full disk is a limit, too: others go for this one, the longest unused first.
-        if (codeOf(error) !== 'ENOSPC' || bytes < data.byteLength) throw error
+        // A full disk is a limit of a cache, too: others go for this one, the longest unused first.
+        const mayGo = this.options.isKept !== true && codeOf(error) === 'ENOSPC'
+        if (!mayGo || bytes < byteLength) throw error
         const more = await this.#writer.run('clean', { ...limits, limitBytes: bytes })
         gone.push(...more.removed)
         this.#warn('those longest unused are removed', 'the disk is full')
         await this.#write(name, head, data)
       }
-      return { ...head, name, bytes: data.byteLength, removed: gone }
+      return { ...head, name, bytes: byteLength, removed: gone }
     })
   }
 

@@ -55,6 +55,8 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   readonly errors?: ErrorFormat
   /** Paths below which unknown ones fail in this protocol's format, such as `/v1`. Its routes are such paths. */
   readonly under?: readonly string[]
+  /** How many answers it should have kept and could not, by model: a metric. */
+  readonly unkept?: ReadonlyMap<string, number>
   /** What observes the requests of all protocols of the transport. */
   observe?(context: KoaTransportContext): RequestObserver | readonly RequestObserver[]
   /** Runs what answers each request, such as in a trace's context. */

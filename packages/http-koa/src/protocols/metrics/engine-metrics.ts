@@ -34,6 +34,13 @@ export class EngineMetrics {
     for (const metric of Object.values(this.#metrics)) metric.reset()
   }
 
+  /** What a protocol could not keep, by model. */
+  setUnkept(unkept: ReadonlyMap<string, number> = new Map()): void {
+    for (const [model_name, count] of unkept) {
+      this.#metrics.cllm_responses_unkept_total.inc({ model_name }, count)
+    }
+  }
+
   /** Writes down how a model comes into memory; nothing of one that is always there. */
   setLoads({ name: model_name, loads, swaps = 0, waiting }: ModelStatus): void {
     if (loads === undefined) return

@@ -176,6 +176,7 @@ export const engineMetrics = {
   cllm_cache_longest_pause_seconds: gauge(
     'Longest pause of decoding requests for saving or restoring a state, since the start.',
   ),
+  cllm_responses_unkept_total: counter('Responses and conversations that could not be written.'),
   cllm_recorder_entries: gauge('Arrivals and steps in the flight recorder.', 'kind'),
   cllm_recorder_bytes: gauge('Approximate memory of the flight recorder.'),
   cllm_step_time_seconds: fromEngine('How long steps took.'),

@@ -5,7 +5,7 @@ import type { Answer, Call } from '../../routes/call.js'
 import { Reply } from '../../routes/reply.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { boolean } from '../../fields/fields.js'
-import { defineProtocol, STARTED_AT } from '../../routes/define-protocol.js'
+import { defineProtocol, PROTOCOLS, STARTED_AT } from '../../routes/define-protocol.js'
 import { bindRoutes, get, type Route } from '../../routes/route.js'
 import { inTime } from '../../engines/answering.js'
 import { loadedModels } from '../../engines/model-queries.js'
@@ -23,6 +23,8 @@ export interface MetricsProtocolOptions {
   readonly started?: number
   /** Whether the metrics are shown; else they are 501, as with llama-server. Default true. */
   readonly show?: boolean
+  /** The protocols of the server, which may count what they could not keep; default: none does. */
+  readonly protocols?: readonly KoaProtocol[]
 }
 
 const optionsSchema = z.object({ show: boolean.optional() })
@@ -35,6 +37,7 @@ const optionsSchema = z.object({ show: boolean.optional() })
 export function metricsProtocol({
   started = 0,
   show = true,
+  protocols = [],
 }: MetricsProtocolOptions = {}): KoaProtocol {
   const registry = new Registry()
   const requests = new RequestMetrics(registry)
@@ -53,6 +56,7 @@ export function metricsProtocol({
     const others = directory.list().filter((model) => !loaded.includes(model))
     // Written at once, so that two scrapes at a time do not count twice.
     engines.reset()
+    for (const { unkept } of protocols) engines.setUnkept(unkept)
     for (const model of directory.list()) engines.setLoads(directory.status(model))
     const counted = others.map((model) => engines.unloaded(model, directory.status(model).past))
     for (const [model, answer] of answers) {
@@ -115,5 +119,9 @@ export const metrics = defineProtocol({
   doc: 'Metrics for Prometheus at `/metrics`.',
   options: optionsSchema,
   create: ({ show = true }, services) =>
-    metricsProtocol({ started: services.get(STARTED_AT) ?? 0, show }),
+    metricsProtocol({
+      started: services.get(STARTED_AT) ?? 0,
+      show,
+      protocols: services.get(PROTOCOLS) ?? [],
+    }),
 })

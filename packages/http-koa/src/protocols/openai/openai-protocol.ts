@@ -133,6 +133,7 @@ export function openAiProtocol(options: OpenAiProtocolOptions = {}): KoaProtocol
     routes: [...bindRoutes(routes, own), ...ofKept],
     errors: openAiErrors,
     under: ['/v1', '/chat/completions'],
+    ...(kept && { unkept: kept.unkept }),
   }
 }
 

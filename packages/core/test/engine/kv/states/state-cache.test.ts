@@ -950,6 +950,13 @@ t.test('on a full disk the longest unused give way', async (t) => {
       readdirSync(folder).every((name) => name.endsWith('.state')),
       'nothing is left half',
     )
+    const kept = folderOf(folder, { isKept: true })
+    const names = readdirSync(folder)
+    t.equal(await kept.files.write(head(5), data), undefined)
+    t.same(readdirSync(folder), names, 'what is kept stays')
+    t.match(kept.warnings, [/cannot be written to: ENOSPC/])
+    t.equal(await kept.files.write(head(6), new Uint8Array(1e6 + 1)), undefined)
+    t.match(kept.warnings.at(-1), /expected 1000000 bytes at most, got 1000001/)
   } finally {
     spawnSync('umount', [folder])
   }

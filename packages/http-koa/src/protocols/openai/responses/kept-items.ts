@@ -1,46 +1,14 @@
 import { randomUUID } from 'node:crypto'
-import { type Clock, CllmError, type FoundState, pause, type SharedStateFiles } from '@cllm/core'
+import { type Clock, CllmError, pause, type SharedStateFiles } from '@cllm/core'
 import { invalidField } from '../../../request/refusals.js'
-
-/** An item of a conversation, as a client sent it or as the server answered; each has an id here. */
-export interface KeptItem {
-  readonly id: string
-  readonly type: string
-  readonly [member: string]: unknown
-}
-
-/** A response as it is kept. */
-export interface ResponseObject {
-  readonly id: string
-  readonly object: 'response'
-  readonly status: string
-  readonly background?: unknown
-  readonly previous_response_id: string | null
-  readonly output: readonly KeptItem[]
-  readonly [member: string]: unknown
-}
-
-/** What makes several turns one conversation. */
-export interface ConversationObject {
-  readonly id: string
-  readonly object: 'conversation'
-  /** Seconds since the epoch. */
-  readonly created_at: number
-  readonly metadata: Readonly<Record<string, unknown>>
-}
-
-/** A response with the items that it answers, or a conversation with all of its items. */
-export interface Kept<Kind = ResponseObject | ConversationObject> {
-  readonly object: Kind
-  readonly items: readonly KeptItem[]
-  /** The fields of what asks for it, while it is computed in the background: whoever finds it unfinished goes on. */
-  readonly fields?: object
-  /** The server that computes it, and sets the time of its file meanwhile, until it has kept its end; undefined: none does. */
-  readonly by?: string | undefined
-}
-
-/** What is kept, with its file. */
-export type Found<Kind = Kept['object']> = Kept<Kind> & { readonly file: FoundState }
+import {
+  type ConversationObject,
+  type Found,
+  isOpen,
+  type Kept,
+  type KeptItem,
+  type ResponseObject,
+} from './kept-objects.js'
 
 /** A response that is computed now. */
 interface Running {
@@ -74,6 +42,8 @@ export class KeptItems {
   readonly #running = new Map<string, Running>()
   /** What is watched until its server has been silent for long enough: once for each of its beats. */
   readonly #watched = new Set<string>()
+  /** How many could not be written, by model; conversations have none. */
+  readonly unkept = new Map<string, number>()
 
   constructor(private readonly files: SharedStateFiles) {}
 
@@ -265,7 +235,10 @@ export class KeptItems {
     const data = Buffer.from(JSON.stringify({ object, items, fields, by }))
     const isTooLarge = object.object === 'conversation' && data.length > mostBytes
     if (isTooLarge) throw tooLarge('items', 'a conversation')
-    return (await this.files.write(headOf(scope), data)) !== undefined
+    if ((await this.files.write(headOf(scope), data)) !== undefined) return true
+    const model = 'model' in object ? String(object.model) : ''
+    this.unkept.set(model, (this.unkept.get(model) ?? 0) + 1)
+    return false
   }
 
   async #read(scope: string): Promise<Found | undefined> {
@@ -292,8 +265,6 @@ export const taken = new CllmError('shutting_down', 'Another server computes thi
 
 const tooLarge = (field: string, what: string): CllmError =>
   invalidField(field, `expected ${what} to have at most ${mostBytes} bytes, instead got more`)
-
-const isOpen = ({ object }: Kept): boolean => 'status' in object && object.status === 'in_progress'
 
 const headOf = (scope: string) => ({ key, scope, partial: false, tokens: [] })
 

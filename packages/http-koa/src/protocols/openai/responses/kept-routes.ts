@@ -7,13 +7,8 @@ import { eventStream, StreamReply } from '../../../routes/reply.js'
 import { del, get, post, type Route } from '../../../routes/route.js'
 import { pageOf } from '../../batches/batches-context.js'
 import { type OpenAiContext, secondsNow } from '../openai-context.js'
-import {
-  beatMs,
-  type ConversationObject,
-  type Kept,
-  type KeptItem,
-  type KeptItems,
-} from './kept-items.js'
+import { beatMs, type KeptItems } from './kept-items.js'
+import type { ConversationObject, Kept, KeptItem } from './kept-objects.js'
 import { itemsSchema, keptInput, toMessages } from './responses-input.js'
 import { answerAgain, ownerOf } from './responses.js'
 

@@ -6,7 +6,7 @@ import { contentOf } from '../../../chat/message-content.js'
 import { list } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Call } from '../../../routes/call.js'
-import type { KeptItem } from './kept-items.js'
+import type { KeptItem } from './kept-objects.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
 

@@ -19,7 +19,8 @@ import {
   offerTools,
   toolChoiceSchema,
 } from '../tools/openai-tools.js'
-import type { KeptItem, KeptItems } from './kept-items.js'
+import type { KeptItems } from './kept-items.js'
+import type { KeptItem } from './kept-objects.js'
 import { inputSchema, toMessages } from './responses-input.js'
 
 const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')

@@ -14,14 +14,8 @@ import { withMcpTools } from '../../mcp/mcp-servers.js'
 import { type OpenAiContext, openAiDefaults } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { customInput } from '../tools/custom-tools.js'
-import {
-  type Found,
-  type Kept,
-  type KeptItem,
-  type KeptItems,
-  type ResponseObject,
-  taken,
-} from './kept-items.js'
+import { type KeptItems, taken } from './kept-items.js'
+import type { Found, Kept, KeptItem, ResponseObject } from './kept-objects.js'
 import { type ItemKind, newItem, responseEnd, responseHead } from './response-object.js'
 import { responseEvents } from './response-stream.js'
 import { keptInput } from './responses-input.js'
@@ -105,7 +99,7 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
   }
 }
 
-/** Keeps a response, and adds it to its conversation; resolves with whether it is written. */
+/** Keeps a response, and adds it to its conversation, if any; resolves with whether both are written. */
 async function keepTurn(
   call: ResponsesCall,
   kept: KeptItems,
@@ -122,10 +116,13 @@ async function keepTurn(
     ...turns,
     items: [...turns.items, ...items, ...object.output],
   })
-  await kept.change(owner, conversation, add).catch((error: unknown) => {
+  try {
+    await kept.change(owner, conversation, add)
+    return true
+  } catch (error) {
     call.logger.warn({ err: error }, 'an answer was not added to its conversation')
-  })
-  return true
+    return false
+  }
 }
 
 /** Answers at once, and computes on until the response is cancelled or removed. */

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Clock, SharedStateFiles, SimulatedClock } from '@cllm/core'
 import { overriding, StateFolder, type StateFolderOptions } from '@cllm/host'
-import { hashKey, keyRing, openAiProtocol } from '@cllm/http-koa'
+import { hashKey, keyRing, metricsProtocol, openAiProtocol } from '@cllm/http-koa'
 import { drive, FakeTokenizer, scriptAnswers } from '@cllm/testing'
 import t, { type Test } from 'tap'
 import { serve, until } from '../../../serve.js'
@@ -57,8 +57,9 @@ async function start(t: Test, { keys, stepMs, defaults, beforeWrite, ...more }: 
   const ring = keyRing(() =>
     (keys ?? []).map((name) => ({ name, tenant: 'all', role: 'admin', hash: hashKey(name) })),
   )
+  const openAi = openAiProtocol({ responses, ...(defaults && { defaults }) })
   const server = await serve({
-    protocols: [openAiProtocol({ responses, ...(defaults && { defaults }) })],
+    protocols: [openAi, metricsProtocol({ protocols: [openAi] })],
     backend: { script, contextSize: 1024, ...(stepMs && { stepMs: () => stepMs }) },
     ...(keys && { transport: { security: { keys: ring } } }),
   })
@@ -150,6 +151,31 @@ t.test('a response is in its file before a client is told of its end', async (t)
   const stream = await eventsOf(await post(path, { input: 'one', metadata, stream: true }))
   t.match(stream.at(-1), { type: 'response.completed', response: { store: false } })
   t.equal((await ask('GET', `${path}/${id}`)).status, 200)
+})
+
+t.test('what cannot be written is told, and counted', async (t) => {
+  const beforeWrite = async (data: string) => !data.includes('first')
+  const { ask, make, url } = await start(t, { beforeWrite })
+  const { json } = await ask('POST', '/v1/conversations', {})
+  t.match(await make({ input: 'one' }), { store: false, output: said('first') })
+  const alone = await make({ input: 'two', conversation: json['id'] })
+  t.match(alone, { store: true, output: said('alone') })
+  const items = `/v1/conversations/${String(json['id'])}/items`
+  t.match(await ask('POST', items, { items: [{ role: 'user', content: 'first' }] }), {
+    status: 500,
+    json: { error: { code: 'storage_failed' } },
+  })
+  const metrics = await (await fetch(`${url}/metrics`)).text()
+  t.match(metrics, /^cllm_responses_unkept_total\{model_name=""\} 1$/m)
+  t.match(metrics, /^cllm_responses_unkept_total\{model_name=".+"\} 1$/m)
+})
+
+t.test('an answer that its conversation does not have says so', async (t) => {
+  const beforeWrite = async (data: string) => !/"object":"conversation".*"assistant"/.test(data)
+  const { ask, make } = await start(t, { beforeWrite })
+  const { json } = await ask('POST', '/v1/conversations', {})
+  const answer = await make({ input: 'one', conversation: json['id'] })
+  t.match(answer, { store: false, output: said('first') })
 })
 
 t.test('what is not to be stored is not', async (t) => {
