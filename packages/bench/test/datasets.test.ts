@@ -235,6 +235,8 @@ t.test('a simulated program says all again, and goes on after its pause', async 
   const { next: turn, outputTokens, calls } = dataset.item(0)
   t.match([request!.retainMs, next.retainMs], [10_000, turn!.next ? 10_000 : 0])
   t.match(next.messages, [{ role: 'assistant', tool_calls: [{ function: { name: calls } }] }])
+  const failed = { request: request!, tokenTimes: [], endedAt: 0, error: 'prompt_too_long' }
+  t.equal(load.after(failed, 500), undefined, 'nothing follows what has no answer')
   t.equal(next.arrival, 500 + turn!.pauseMs!)
   t.equal(next.maxTokens, turn!.outputTokens)
   const [said, before] = [next.prompt, request!.prompt].map((of) => (of as () => number[])())

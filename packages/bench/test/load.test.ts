@@ -22,10 +22,15 @@ import {
   syntheticDataset,
   ttftOf,
   warningsOf,
+  watchSteps,
   withLimits,
 } from '@cllm/bench'
 import { type Script, scriptedServer } from './scripted-server.js'
-import { SimulatedClock } from '@cllm/core'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type EngineStatistics, SimulatedClock } from '@cllm/core'
 import { batchings, createPolicy, orders, policyNames } from '@cllm/scheduler'
 import { type PassCosts, passMachine } from '@cllm/simulation'
 import OpenAI from 'openai'
@@ -175,6 +180,10 @@ t.test('a program offers tools, and brings the results of what it calls', async 
   const { server, records } = await measure(t, { asCalls: true }, load, 'openai-chat')
   const call = { outcome: 'ok', arrivedTokens: 4, arrivalsMs: { length: 4 } }
   t.match(records, [call, call, call], 'pieces of calls are tokens')
+  t.same(
+    records.map(({ goesOn }) => goesOn),
+    [true, true, false],
+  )
   const tools = dataset.tools.map((name) => ({ type: 'function', function: { name } }))
   for (const { body } of server.received) t.match(body, { tools })
   const called = (id: string, name: string) => [
@@ -275,6 +284,28 @@ t.test('a target that is not there, or speaks something else', async (t) => {
   for (const api of ['cllm', 'openai-chat']) {
     await t.rejects(reach(api), { code: 'target_unavailable', message: /cannot reach .*REFUSED/ })
   }
+})
+
+t.test('a target that is silent', async (t) => {
+  const server = createServer(() => {}).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  t.teardown(() => server.closeAllConnections())
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const reached = reachTarget(targetOf(url, 'openai-chat'), loadOf({ timeoutMs: 50 }), run().signal)
+  await t.rejects(reached, { code: 'target_unavailable', message: /cannot reach .*timeout/ })
+})
+
+t.test('an engine that dies while its steps are watched', async (t) => {
+  let asked = 0
+  const statistics = async () => {
+    if (asked++ > 0) throw new Error('it is gone')
+    return {} as EngineStatistics
+  }
+  await t.rejects(
+    watchSteps({ statistics }, async () => await sleep(200)),
+    /it is gone/,
+  )
 })
 
 t.test('a target that stops in the middle', async (t) => {

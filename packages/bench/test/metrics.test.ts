@@ -89,7 +89,11 @@ t.test('percentiles, and slow readers apart', async (t) => {
   t.same([p50, p90, p99, max, mean, count], [500.5, 900.1, 990.01, 1000, 500.5, 1000])
   t.equal(distributionOf([]), undefined)
   const slow = record({ slowReader: true, arrivalsMs: [101, 1101, 2101] })
-  t.match(summarize([record(), slow]), { itlMs: { count: 2, max: 20 }, ttftMs: { count: 2 } })
+  t.match(summarize([record(), slow]), {
+    itlMs: { count: 2, max: 20 },
+    ttftMs: { count: 2 },
+    e2eMs: { count: 1 },
+  })
 })
 
 t.test('conversations, and what is asked beside them', async (t) => {
@@ -100,9 +104,18 @@ t.test('conversations, and what is asked beside them', async (t) => {
     record({ index: 2, program: 2, sentMs: 50, endMs: 70 }),
     record({ index: 3, program: 3 }),
     record({ index: 4, program: 3, outcome: 'failed' }),
+    record({ index: 5, program: 5 }),
+    record({ index: 6, program: 5, endMs: 150, goesOn: true }),
+    record({ index: 7, program: 7, goesOn: true }),
+    record({ index: 8, program: 8, slowReader: true }),
   ]
   const { programMs, aloneMs } = summarize(calls)
   t.match(programMs, { count: 1, mean: 599 }, 'from its first call to the end of its last one')
+  t.equal(
+    summarize(calls.slice(5), {}).programMs,
+    undefined,
+    'what the run cut off is no whole one',
+  )
   t.match(aloneMs, { count: 1, mean: 20 })
 })
 
@@ -117,6 +130,7 @@ t.test('service levels', async (t) => {
   t.equal(meetsSlo(slow, { ttft: 1 }), false)
   const { goodput } = summarize([record(), record({ outcome: 'failed' })], { ttft: 500 })
   t.match(goodput, { share: 0.5 })
+  t.equal(summarize([], { ttft: 500 }).goodput!.share, 0)
   near(t, goodput!.requestsPerSecond, 1000 / 140)
 })
 

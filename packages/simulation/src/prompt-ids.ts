@@ -1,4 +1,5 @@
 import { nextNumber, type TokenId } from '@cllm/core'
+import { hashOf } from '@cllm/scheduler'
 
 /** What a simulated model says where it says what is expected. */
 export const expected: TokenId = 0
@@ -41,13 +42,3 @@ const firstCall = 2 ** 29 + 1
 
 /** The token that stands for a call of this tool. */
 export const callToken = (tool: string): TokenId => firstCall + (hashOf(tool) >>> 4)
-
-/** FNV-1a over the characters, mixed once more so that like keys begin with unlike tokens. */
-function hashOf(key: string): number {
-  let hash = 0x811c9dc5
-  for (let index = 0; index < key.length; index++) {
-    hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193)
-  }
-  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b)
-  return (hash ^ (hash >>> 13)) >>> 0
-}

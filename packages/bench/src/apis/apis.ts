@@ -74,6 +74,14 @@ function usageOf(prompt: unknown, generated: unknown, cached?: unknown): Usage {
   return defined({ promptTokens, generatedTokens, cachedTokens: count(cached) })
 }
 
+const sampled = ({ model, maxTokens, temperature, ignoreEos }: Ask) => ({
+  ...defined({ model }),
+  max_tokens: maxTokens,
+  temperature,
+  // Not part of OpenAI's API; vLLM, SGLang, llama-server and cLLM support it.
+  ...(ignoreEos ? { ignore_eos: true } : {}),
+})
+
 /** The native API of cLLM: `POST /generate_stream`. */
 export const cllmApi: Api = {
   name: 'cllm',
@@ -82,10 +90,7 @@ export const cllmApi: Api = {
   needsModel: false,
   body: (ask) => ({
     prompt: textOf(ask),
-    ...defined({ model: ask.model }),
-    max_tokens: ask.maxTokens,
-    temperature: ask.temperature,
-    ignore_eos: ask.ignoreEos,
+    ...sampled(ask),
     ...(ask.retainMs !== undefined && { cllm: { retain_s: ask.retainMs / 1000 } }),
     // The counts of the prompt are among them.
     timings: true,
@@ -147,14 +152,10 @@ export const ollamaApi: Api = {
   },
 }
 
-const common = ({ model, maxTokens, temperature, ignoreEos }: Ask) => ({
-  ...defined({ model }),
-  max_tokens: maxTokens,
-  temperature,
+const common = (ask: Ask) => ({
+  ...sampled(ask),
   stream: true,
   stream_options: { include_usage: true },
-  // Not part of OpenAI's API; vLLM, SGLang, llama-server and cLLM support it.
-  ...(ignoreEos ? { ignore_eos: true } : {}),
 })
 
 /** OpenAI's `POST /v1/completions`. */

@@ -50,7 +50,7 @@ export class StepMeter {
         times[index]?.push(await this.#time(step))
         options.onStep(repeats && repeats * plan.length)
       }
-      repeats ??= Math.min(most, Math.max(fewest, usualMs / (performance.now() - began)))
+      repeats ??= Math.min(most, Math.max(fewest, Math.ceil(usualMs / (performance.now() - began))))
     }
     return plan.map((step, index) => ({ ...step, durationMs: median(times[index] ?? []) }))
   }

@@ -1,7 +1,7 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { createServer, type AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { CllmError, attempt } from '@cllm/core'
+import { CllmError, attempt, systemClock, within } from '@cllm/core'
 
 /** A server started for a measurement. */
 export interface StartedServer {
@@ -45,11 +45,7 @@ export async function startServer(
   }
   const stop = async () => {
     kill('SIGTERM')
-    const isDown = await Promise.race([
-      ended.then(() => true),
-      sleep(10_000, false, { ref: false }),
-    ])
-    if (!isDown) kill('SIGKILL')
+    await within(systemClock, 10_000, ended, () => kill('SIGKILL'))
     await ended
     process.off('exit', killAtExit)
   }

@@ -14,7 +14,9 @@ export async function reachTarget(
   load: Pick<LoadOptions, 'temperature' | 'ignoreEos' | 'timeoutMs'>,
   signal: AbortSignal,
 ): Promise<Target> {
-  const model = target.model ?? (target.api.needsModel ? await firstModel(target) : undefined)
+  const model =
+    target.model ??
+    (target.api.needsModel ? await firstModel(target, load.timeoutMs, signal) : undefined)
   const named = defined({ model })
   const ready = { ...target, ...named }
   const ask = { prompt: 'Hello, how are you today?', maxTokens: 4, tenant: '', ...load, ...named }
@@ -37,11 +39,12 @@ function unavailable({ url, api }: Target, kind: string, message: string): CllmE
 }
 
 /** The first model that a server lists, by OpenAI's or Ollama's API. */
-async function firstModel(target: Target): Promise<string> {
+async function firstModel(target: Target, timeoutMs: number, signal: AbortSignal): Promise<string> {
+  const until = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
   const url = urlOf(target, target.api.name === 'ollama' ? '/api/tags' : '/v1/models')
   let response: Response
   try {
-    response = await fetch(url, { headers: target.headers })
+    response = await fetch(url, { headers: target.headers, signal: until })
   } catch (error) {
     const { cause, message } = error as Error
     const reason = (cause as Error | undefined)?.message || message

@@ -199,6 +199,7 @@ class LoadRun {
     this.records.push({
       index,
       program,
+      goesOn: item.next !== undefined,
       tenant,
       intendedMs,
       sentMs,

@@ -28,6 +28,8 @@ export interface RunRecord {
   readonly index: number
   /** The index of the first request of its conversation; default: its own. */
   readonly program?: number
+  /** Whether another request follows it in its conversation, unless the run ends before. */
+  readonly goesOn?: boolean
   /** The tenant of the request; empty in a run without tenants. */
   readonly tenant: string
   /** When the load intended to send it. */

@@ -52,7 +52,7 @@ export interface Summary {
   /** Jain's index over tenants. */
   readonly jain?: number
   readonly tenants: readonly TenantSummary[]
-  /** From the first request of a conversation of several to the end of its last one. */
+  /** From the first request of a whole conversation of several to the end of its last one. */
   readonly programMs?: Distribution
   /** Where there are such: the end-to-end latency of the requests that are alone. */
   readonly aloneMs?: Distribution
@@ -70,7 +70,7 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
   const byKind = groupBy(failed, ({ failure }) => failure?.kind ?? 'unknown')
   const generated = sum(records.map(generatedTokens))
   const okTokens = sum(ok.map((record) => promptTokensOf(record) + generatedTokens(record)))
-  const e2eMs = distributionOf(ok.map(e2eOf))
+  const e2eMs = distributionOf(quick(ok).map(e2eOf))
   const jain = jainIndex(records)
   const good = records.filter((record) => meetsSlo(record, slo)).length
   return {
@@ -94,7 +94,11 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
     ...defined({ itlMs: distributionOf(quick(ok).flatMap(gapsOf)) }),
     ...defined({ e2eMs }),
     ...(Object.keys(slo).length > 0 && {
-      goodput: { slo, requestsPerSecond: perSecond(good), share: good / records.length },
+      goodput: {
+        slo,
+        requestsPerSecond: perSecond(good),
+        share: good / Math.max(1, records.length),
+      },
     }),
     ...(e2eMs !== undefined && { stability: 1 / (1 + e2eMs.deviation / e2eMs.mean) }),
     ...defined({ jain }),
@@ -118,10 +122,12 @@ const endOf = (records: readonly RunRecord[]) => max(records.map(({ endMs }) => 
 
 const quick = (records: readonly RunRecord[]) => records.filter(({ slowReader }) => !slowReader)
 
-/** How long conversations took, pauses included, and what was asked beside them. */
+/** How long whole conversations took, pauses included, and what was asked beside them. */
 function summarizePrograms(records: readonly RunRecord[]): Pick<Summary, 'programMs' | 'aloneMs'> {
-  const programs = groupBy(records, ({ program, index }) => program ?? index)
-  const all = [...programs.values()].filter((own) => own.every(({ outcome }) => outcome === 'ok'))
+  const programs = groupBy(quick(records), ({ program, index }) => program ?? index)
+  const isWhole = (own: readonly RunRecord[]) =>
+    own.every(({ outcome }) => outcome === 'ok') && own.at(-1)?.goesOn !== true
+  const all = [...programs.values()].filter(isWhole)
   const several = all.filter(({ length }) => length > 1)
   if (several.length === 0) return {}
   const programMs = several.map((own) => durationOf(own))

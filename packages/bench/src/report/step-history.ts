@@ -17,6 +17,9 @@ const most = 512
 
 type Bucket = { -readonly [Key in keyof StepBucket]: StepBucket[Key] }
 
+const counts = ['steps', 'prefillTokens', 'decodeTokens', 'busyMs'] as const
+const nothing = { steps: 0, prefillTokens: 0, decodeTokens: 0, busyMs: 0 }
+
 /**
  * The composition of steps over time in bounded memory: intervals of equal length, which are merged
  * in pairs whenever there are too many.
@@ -43,20 +46,10 @@ export class StepHistory {
     for (const part of parts) this.#put(part)
   }
 
-  #put({ atMs, steps, prefillTokens, decodeTokens, busyMs }: StepBucket): void {
-    const index = Math.floor(atMs / this.#lengthMs)
-    const empty = {
-      atMs: index * this.#lengthMs,
-      steps: 0,
-      prefillTokens: 0,
-      decodeTokens: 0,
-      busyMs: 0,
-    }
-    const bucket = (this.#buckets[index] ??= empty)
-    bucket.steps += steps
-    bucket.prefillTokens += prefillTokens
-    bucket.decodeTokens += decodeTokens
-    bucket.busyMs += busyMs
+  #put(part: StepBucket): void {
+    const index = Math.floor(part.atMs / this.#lengthMs)
+    const bucket = (this.#buckets[index] ??= { atMs: index * this.#lengthMs, ...nothing })
+    for (const name of counts) bucket[name] += part[name]
   }
 }
 
@@ -74,36 +67,17 @@ export async function watchSteps<T>(
   const history = new StepHistory()
   const began = performance.now()
   let before = await client.statistics()
-  const look = async (): Promise<void> => {
-    const now = await client.statistics()
-    const steps = now.steps - before.steps
-    const of = (name: 'prefillTokens' | 'decodeTokens' | 'busyMs') => now[name] - before[name]
-    const atMs = performance.now() - began
-    if (steps > 0) {
-      history.add({
-        atMs,
-        steps,
-        prefillTokens: of('prefillTokens'),
-        decodeTokens: of('decodeTokens'),
-        busyMs: of('busyMs'),
-      })
-    }
-    before = now
-  }
   const over = new AbortController()
-  const watching = (async () => {
+  const watch = async (): Promise<void> => {
     while (!over.signal.aborted) {
       await sleep(everyMs, undefined, { signal: over.signal }).catch(() => undefined)
-      await look()
+      const now = await client.statistics()
+      const part = { atMs: performance.now() - began, ...nothing }
+      for (const name of counts) part[name] = now[name] - before[name]
+      if (part.steps > 0) history.add(part)
+      before = now
     }
-  })()
-  try {
-    const result = await run()
-    over.abort()
-    await watching
-    return { result, steps: history.list() }
-  } finally {
-    over.abort()
-    await watching.catch(() => undefined)
   }
+  const [result] = await Promise.all([run().finally(() => over.abort()), watch()])
+  return { result, steps: history.list() }
 }

@@ -37,9 +37,11 @@ export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
   const laps = lapOf(Math.max(0, count - 1), options)
   const programs = items.map((_, index) => index)
   /** The next turn of a conversation whose pauses are known. */
-  const followUp = ({ request }: SimulatedAnswer, now: number): SimulatedRequest | undefined => {
+  const followUp = (ended: SimulatedAnswer, now: number): SimulatedRequest | undefined => {
+    const { request, error } = ended
     const last = items[Number(request.id)]
-    if (last?.next?.pauseMs === undefined) return undefined
+    // A client that has no answer says nothing to it.
+    if (error !== undefined || last?.next?.pauseMs === undefined) return undefined
     const begin = programs[Number(request.id)] ?? 0
     const index = items.push(conversation(last, last.next)) - 1
     programs.push(begin)
@@ -49,24 +51,26 @@ export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
     const messages = last.calls === undefined ? undefined : [callMessage(last.calls)]
     return { ...plain, ...defined({ tenant, model, messages }) }
   }
-  if (shape.kind === 'closed') {
-    const first = Math.min(shape.concurrency, count)
-    let next = first
-    return {
-      items,
-      programs,
-      laps,
-      requests: Array.from({ length: first }, (_, client) =>
-        requestAt(client, (shape.rampMs * client) / shape.concurrency, items, options),
-      ),
-      after: (ended, now) =>
-        followUp(ended, now) ?? (next < count ? requestAt(next++, now, items, options) : undefined),
-    }
+  let next = shape.kind === 'closed' ? Math.min(shape.concurrency, count) : count
+  const timeOf = timesOf(options)
+  return {
+    items,
+    programs,
+    laps,
+    requests: Array.from({ length: next }, (_, index) =>
+      requestAt(index, timeOf(index), items, options),
+    ),
+    after: (ended, now) =>
+      followUp(ended, now) ?? (next < count ? requestAt(next++, now, items, options) : undefined),
   }
-  const timeOf =
-    shape.kind === 'open' ? arrivalTimes(options, shape) : traceTimes(options.dataset, count)
-  const requests = items.map((_, index) => requestAt(index, timeOf(index), items, options))
-  return { items, programs, laps, requests, after: followUp }
+}
+
+/** When the requests come that follow no other, by their number. */
+function timesOf({ shape, dataset, requests, seed }: SimulatedLoadOptions) {
+  if (shape.kind === 'closed') return (index: number) => (shape.rampMs * index) / shape.concurrency
+  if (shape.kind === 'trace') return traceTimes(dataset, requests)
+  const next = arrivals({ ...shape, random: randomSource(seed, 'arrivals') })
+  return () => next.next().value
 }
 
 const callMessage = (name: string): ChatMessage => ({
@@ -107,13 +111,4 @@ function requestAt(
     model: pick(models, 'model'),
   })
   return { id: String(index), arrival, prompt, maxTokens, ...request, ...chosen }
-}
-
-function arrivalTimes(
-  { requests, seed }: SimulatedLoadOptions,
-  shape: Extract<LoadOptions['shape'], { kind: 'open' }>,
-): (index: number) => number {
-  const next = arrivals({ ...shape, random: randomSource(seed, 'arrivals') })
-  const times = Array.from({ length: requests }, () => next.next().value)
-  return (index) => times[index] ?? 0
 }

@@ -89,9 +89,11 @@ export function simulationTable(results: readonly SimulationResult[]): string {
           head.map((name, index) => [name, only![index + 1]!]),
         )
       : textTable(['', ...head], rows)
-  const notes = results.flatMap(({ policy, failures, warnings }) => [
-    ...Object.entries(failures).map(([kind, text]) => `${policy}: failed with ${kind}: ${text}\n`),
-    ...warnings.map((warning) => `${policy}: warning: ${warning}\n`),
+  const notes = results.flatMap((one) => [
+    ...Object.entries(one.failures).map(
+      ([kind, text]) => `${nameOf(one)}: failed with ${kind}: ${text}\n`,
+    ),
+    ...one.warnings.map((warning) => `${nameOf(one)}: warning: ${warning}\n`),
   ])
   return `${table}\n${[...new Set(notes)].join('')}\n`
 }

@@ -31,10 +31,9 @@ export const fair = defineOrder({
     })
 
     function candidates(): TinyQueue<Candidate> {
-      const list: Candidate[] = []
-      for (const { used, waiting } of ledger.waiting) {
-        list.push({ used, turn: list.length, requests: waiting.values() })
-      }
+      const list = Array.from(ledger.waiting, ({ used, waiting }, turn): Candidate => {
+        return { used, turn, requests: waiting.values() }
+      })
       return new TinyQueue(list, (one, other) => one.used - other.used || one.turn - other.turn)
     }
 

@@ -46,7 +46,7 @@ function distributionPlot(
 const latencies: readonly (readonly [string, (record: RunRecord) => readonly number[]])[] = [
   ['Time to first token', (record) => [ttftOf(record) ?? []].flat()],
   ['Time between tokens', (record) => (record.slowReader ? [] : gapsOf(record))],
-  ['End to end', (record) => [e2eOf(record)]],
+  ['End to end', (record) => (record.slowReader ? [] : [e2eOf(record)])],
 ]
 
 /** Latency against throughput: a point per run, and a line through the means of each load. */
