@@ -57,8 +57,6 @@ export interface CallFormat {
   readonly arguments: ArgumentsFormat
   /** What may stand behind a call, or between two. */
   readonly closings: readonly string[]
-  /** What stands before further calls; undefined: it is not known to write several. */
-  readonly next?: string
   /** Only where an answer begins, or behind another call. */
   readonly startsOnly?: boolean
 }

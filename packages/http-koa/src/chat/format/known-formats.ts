@@ -9,13 +9,10 @@ import {
 
 const json = { kind: 'json' } as const
 
-/** Calls that begin with this mark; `next` stands before further ones. */
-const calls = (
-  head: string,
-  written: ArgumentsFormat,
-  closings: readonly string[] = [],
-  next = '',
-): CallFormat => ({ section: '', head, arguments: written, closings, next })
+/** Calls that begin with this mark. */
+const calls = (head: string, written: ArgumentsFormat, closings: readonly string[] = []) => {
+  return { section: '', head, arguments: written, closings }
+}
 
 /**
  * What models write that were trained on several formats, and what models write whose template has
@@ -31,12 +28,12 @@ export const commonCalls: readonly CallFormat[] = [
     ...calls(toolName, { kind: 'literal', ends: ')' }, [']<|tool_call_end|>', '<|tool_call_end|>']),
     section: '<|tool_call_start|>[',
   },
-  calls('<|python_tag|>', callObject, [';'], ';'),
+  calls('<|python_tag|>', callObject, [';']),
 ]
 
 /** The same where a whole answer is a call, and nothing stands before it. */
 export const bareCalls: readonly CallFormat[] = [
-  calls('', callObject, [';'], ';'),
+  calls('', callObject, [';']),
   calls('```json', callObject, ['```']),
   calls('```', callObject, ['```']),
   calls(`${toolName}[ARGS]`, json),
@@ -68,17 +65,8 @@ const heads = types.flatMap((type) => [
 export const harmonyFormat: ChatFormat = {
   showsTools: true,
   // where arguments are constrained, which knows one mark for all tools
-  own: {
-    section: '',
-    head: `<|channel|>${anyText} to=functions.`,
-    arguments: callObject,
-    closings: [],
-  },
-  calls: [
-    ...heads.map((head) => ({ section: '', head, arguments: json, closings, next: '' })),
-    ...commonCalls,
-    ...bareCalls,
-  ],
+  own: calls(`<|channel|>${anyText} to=functions.`, callObject),
+  calls: [...heads.map((head) => calls(head, json, closings)), ...commonCalls, ...bareCalls],
   thinking: { open: '<|channel|>analysis<|message|>', close: '<|end|>' },
   frame: {
     open: '<|channel|>final<|message|>',

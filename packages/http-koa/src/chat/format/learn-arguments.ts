@@ -65,19 +65,12 @@ function tagged(
   const ending = named(shown.slice(at.end), other)
   const closed = commonStart(close, ending)
   if (closed.trim() === '') return undefined
-  const back = shown.slice(
-    at.end,
-    at.end + closed.length + (ending.includes(argumentName) ? 99 : 0),
-  )
-  const length = back.length < closed.length ? back.length : lengthOf(closed, other)
   return {
     format: { kind: 'tagged', marks: marksOf(open, closed, texts, numbers) },
     start: at.key - open.length,
-    end: at.end + length,
+    end: at.end + closed.replaceAll(argumentName, other).length,
   }
 }
-
-const lengthOf = (mark: string, key: string): number => mark.replaceAll(argumentName, key).length
 
 function marksOf(open: string, close: string, texts: string, numbers: string): ArgumentMarks {
   const value = typed(texts, numbers)

@@ -35,41 +35,23 @@ async function learnStyle(turn: Turn, style: ProbeStyle): Promise<CallFormat | u
   const general = (text: string) => withoutIds(text, style)
   const before = general(withoutFrame(shown.slice(0, call.name), turn))
   const end = general(withoutEnd(shown.slice(call.end), commonEnd(shown, turn.after)))
-  const between = second === undefined ? undefined : general(two!.slice(first!.end, second.name))
-  return assemble(shown, call, { before, end, between, general })
-}
-
-interface Around {
-  readonly before: string
-  readonly end: string
-  readonly between: string | undefined
-  readonly general: (text: string) => string
-}
-
-function assemble(
-  shown: string,
-  call: ShownCall,
-  { before, end, between, general }: Around,
-): CallFormat {
   const { format } = call
   if (format.kind === 'object' || format.kind === 'keyed') {
-    const section = before.trim().replace(/\[$/, '').trim()
+    const mark = before.trim()
+    const isList = format.kind === 'object' && mark.endsWith('[')
     return {
       section: '',
-      head: section,
-      arguments:
-        format.kind === 'object' && before.trim().endsWith('[')
-          ? { ...format, isList: true }
-          : format,
+      head: mark.replace(/\[$/, '').trim(),
+      arguments: isList ? { ...format, isList } : format,
       closings: closingsOf(end.replace(/^\s*\]/, ''), ''),
-      ...(between === undefined ? {} : { next: general(between) }),
     }
   }
+  const between = second === undefined ? before : general(two!.slice(first!.end, second.name))
   const name = probe.tools[0]
   const rest = general(shown.slice(call.name + name.length, call.start))
-  const open = between === undefined ? before : commonEnd(before, between)
+  const open = commonEnd(before, between)
   const section = before.slice(0, before.length - open.length)
-  const closed = between === undefined ? '' : between.slice(0, between.length - open.length)
+  const closed = between.slice(0, between.length - open.length)
   const isList = /^\s*,\s*$/.test(closed)
   return {
     section: section.trim(),
@@ -79,7 +61,6 @@ function assemble(
       ...(isList ? [','] : closingsOf(closed, section)),
       ...closingsOf(end, section),
     ].filter((mark, index, all) => all.indexOf(mark) === index),
-    ...(between === undefined ? {} : { next: open }),
   }
 }
 

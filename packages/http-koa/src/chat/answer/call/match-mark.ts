@@ -66,7 +66,7 @@ function nameAt(
   let longest: string | undefined
   const rest = text.slice(at)
   for (const name of names) {
-    if (rest.length < name.length ? name.startsWith(rest) : false) return 'maybe'
+    if (rest.length < name.length && name.startsWith(rest)) return 'maybe'
     if (rest.startsWith(name) && name.length > (longest?.length ?? 0)) longest = name
   }
   if (longest === undefined) return 'no'
