@@ -52,6 +52,17 @@ export function behind(text: string, { content, media }: MessageContent): Messag
   return { content: text + content, ...defined({ media: moved }) }
 }
 
+/** A tool's result says which call it answers by its name or by its id; templates show the name. */
+export function withNames(messages: readonly ChatMessage[]): ChatMessage[] {
+  const names = new Map<string | undefined, string>()
+  return messages.map((message) => {
+    for (const { id, function: called } of message.tool_calls ?? []) names.set(id, called.name)
+    const { tool_call_id: id } = message
+    const name = message.name ?? (id === undefined ? undefined : names.get(id))
+    return name === undefined ? message : { ...message, name }
+  })
+}
+
 function partOf(part: unknown, field: string): ContentPart {
   if (typeof part === 'string') return part
   const {

@@ -1,7 +1,13 @@
 import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import { z } from 'zod'
 import { partsSchema } from '../../chat/chat-messages.js'
-import { behind, type ContentPart, filePart, joined } from '../../chat/message-content.js'
+import {
+  behind,
+  type ContentPart,
+  filePart,
+  joined,
+  withNames,
+} from '../../chat/message-content.js'
 import { boolean, isObject, list, object, type JsonObject } from '../../fields/fields.js'
 import { expectedField, noMedia } from '../../request/refusals.js'
 
@@ -62,7 +68,6 @@ export function toChatMessages(
   messages: z.output<typeof messagesSchema>,
   sees = false,
 ): ChatMessage[] {
-  const names = new Map<string, string>()
   const preamble = system === undefined ? '' : systemText(system)
   const turns = messages.flatMap(({ role, content }, index) => {
     const field = `messages.${index}.content`
@@ -70,12 +75,12 @@ export function toChatMessages(
     const isPast = index < messages.length - 1
     const blocks = blocksOf(content, field, { isPast, sees })
     return role === 'assistant'
-      ? [assistantTurn(blocks, names)]
-      : userTurns(blocks, { field, names, isPast, sees })
+      ? [assistantTurn(blocks)]
+      : userTurns(blocks, field, { isPast, sees })
   })
   // some clients begin with nothing, to see whether the server answers
   if (turns.length === 0) turns.push({ role: 'user', content: '' })
-  return preamble === '' ? turns : [{ role: 'system', content: preamble }, ...turns]
+  return withNames(preamble === '' ? turns : [{ role: 'system', content: preamble }, ...turns])
 }
 
 function systemText(system: string | readonly unknown[]): string {
@@ -84,7 +89,7 @@ function systemText(system: string | readonly unknown[]): string {
     .join('\n\n')
 }
 
-function assistantTurn(blocks: readonly ShownBlock[], names: Map<string, string>): ChatMessage {
+function assistantTurn(blocks: readonly ShownBlock[]): ChatMessage {
   const calls: ChatToolCall[] = []
   const texts: string[] = []
   let reasoning = ''
@@ -93,7 +98,6 @@ function assistantTurn(blocks: readonly ShownBlock[], names: Map<string, string>
     else if (block.type === 'thinking') reasoning += block.thinking
     else if (block.type === 'tool_use') {
       const { id, name, input } = block
-      names.set(id, name)
       calls.push({ id, type: 'function', function: { name, arguments: input } })
     }
   }
@@ -108,15 +112,8 @@ function assistantTurn(blocks: readonly ShownBlock[], names: Map<string, string>
 /** The results of tools are messages of their own, in their place. */
 function userTurns(
   blocks: readonly ShownBlock[],
-  {
-    field,
-    names,
-    isPast,
-    sees,
-  }: Sight & {
-    readonly field: string
-    readonly names: ReadonlyMap<string, string>
-  },
+  field: string,
+  { isPast, sees }: Sight,
 ): ChatMessage[] {
   const turns: ChatMessage[] = []
   let parts: ContentPart[] = []
@@ -130,7 +127,6 @@ function userTurns(
     if (block.type !== 'tool_result') continue
     flush()
     const { tool_use_id: id, content, is_error: isError } = block
-    const name = names.get(id)
     const isFollowed = isPast || blocks.slice(index).some(({ type }) => type === 'text')
     const shown = { isPast: isFollowed, sees }
     const result = joined(partsOf(content ?? '', `${field}.${index}.content`, shown), '\n')
@@ -138,7 +134,6 @@ function userTurns(
       role: 'tool',
       ...(isError === true ? behind('Error: ', result) : result),
       tool_call_id: id,
-      ...(name === undefined ? {} : { name }),
     })
   }
   flush()

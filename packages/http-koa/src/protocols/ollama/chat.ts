@@ -4,6 +4,7 @@ import { z } from 'zod'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
 import { fitConversation } from '../../chat/fit-conversation.js'
 import { toTool } from '../../chat/format/chat-format.js'
+import { withNames } from '../../chat/message-content.js'
 import { prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { list, object, parsedJson, text } from '../../fields/fields.js'
 import type { CallOf } from '../../routes/call.js'
@@ -91,17 +92,6 @@ export async function chat(call: CallOf<typeof chatSchema>, ollama: OllamaContex
   const { prompt, form } = await prepareChat(client, fits)
   const route = '/api/chat'
   return await answer(call, client, ollama, { route, fields, prompt, form, words, started })
-}
-
-/** A tool's result says which call it answers by its name or by its id; templates show the name. */
-function withNames(messages: readonly ChatMessage[]): readonly ChatMessage[] {
-  const names = new Map<string | undefined, string>()
-  return messages.map((message) => {
-    for (const { id, function: called } of message.tool_calls ?? []) names.set(id, called.name)
-    const { tool_call_id: id } = message
-    const name = message.name ?? (id === undefined ? undefined : names.get(id))
-    return name === undefined ? message : { ...message, name }
-  })
 }
 
 const toToolCall = ({ id, function: { name, arguments: given = {} } }: Called): ChatToolCall => ({

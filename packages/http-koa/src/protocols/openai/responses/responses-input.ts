@@ -2,7 +2,7 @@ import { type ChatMessage, type ChatToolCall, defined, type Logger } from '@cllm
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { argumentsOf, contentSchema } from '../../../chat/chat-messages.js'
-import { contentOf } from '../../../chat/message-content.js'
+import { contentOf, withNames } from '../../../chat/message-content.js'
 import { list } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Call } from '../../../routes/call.js'
@@ -80,7 +80,6 @@ export function toMessages(
   const own = typeof given === 'string' ? [{ role: 'user' as const, content: given }] : given
   // they were checked when they came
   const input = [...(before as readonly Item[]), ...own]
-  const names = new Map<string, string>()
   /** The calls of the last message. */
   let calls: ChatToolCall[] = []
   for (const [index, item] of input.entries()) {
@@ -93,11 +92,10 @@ export function toMessages(
       case 'custom_tool_call':
       case 'function_call':
         addCall(messages, calls, callOf(item, field))
-        names.set(item.call_id ?? '', item.name ?? '')
         break
       case 'custom_tool_call_output':
       case 'function_call_output':
-        messages.push(resultOf(item, names, field))
+        messages.push(resultOf(item, field))
         calls = []
         break
       case 'reasoning': // earlier reasoning is not shown to the model again
@@ -112,7 +110,7 @@ export function toMessages(
   }
   // some clients begin with nothing, to see whether the server answers
   if (messages.every(({ role }) => role === 'system')) messages.push({ role: 'user', content: '' })
-  return messages
+  return withNames(messages)
 }
 
 function messageOf({ role, content }: Item, field: string): ChatMessage {
@@ -141,17 +139,7 @@ function addCall(messages: ChatMessage[], calls: ChatToolCall[], call: ChatToolC
   else messages.push({ role: 'assistant', content: '', tool_calls: calls })
 }
 
-function resultOf(
-  { call_id: id, output }: Item,
-  names: ReadonlyMap<string, string>,
-  field: string,
-): ChatMessage {
+function resultOf({ call_id: id, output }: Item, field: string): ChatMessage {
   if (id === undefined) throw expectedField(`${field}.call_id`, 'the id of a call')
-  const name = names.get(id)
-  return {
-    role: 'tool',
-    ...contentOf(output ?? '', `${field}.output`),
-    tool_call_id: id,
-    ...defined({ name }),
-  }
+  return { role: 'tool', ...contentOf(output ?? '', `${field}.output`), tool_call_id: id }
 }
