@@ -1,44 +1,23 @@
 import { requestId } from '@cllm/host'
 import type { Usage } from '@cllm/core'
-import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
 import { parsedJson } from '../../fields/fields.js'
 import type { EndEvent } from '../../request/generation.js'
 import type { Call } from '../../routes/call.js'
 
-/** What a message has before anything is generated. */
-export interface MessageHead {
-  readonly id: string
-  readonly type: 'message'
-  readonly role: 'assistant'
-  readonly model: string
-}
-
-/** A new message of the assistant, with the id of its request. */
-export const messageHead = (id: string, model: string): MessageHead => ({
+/** What a message of the assistant has before anything is generated, with the id of its request. */
+export const messageHead = (id: string, model: string): object => ({
   id: `msg_${id}`,
   type: 'message',
   role: 'assistant',
   model,
 })
 
-/** A block of an answer. */
-export type AnswerBlock =
-  | { readonly type: 'text'; readonly text: string }
-  | { readonly type: 'thinking'; readonly thinking: string; readonly signature: string }
-  | {
-      readonly type: 'tool_use'
-      readonly id: string
-      readonly name: string
-      readonly input: unknown
-    }
+/** The kinds of blocks in an answer. */
+export type BlockKind = 'text' | 'thinking' | 'tool_use'
 
 /** An empty block of a kind; a call has its name. */
-export function newBlock(
-  call: Call,
-  kind: 'text' | 'thinking' | 'tool_use',
-  name = '',
-): AnswerBlock {
+export function newBlock(call: Call, kind: BlockKind, name = ''): object {
   // without `citations`: some clients take a list alone
   if (kind === 'text') return { type: 'text', text: '' }
   // Nothing is signed: only this server reads what it has thought.
@@ -50,19 +29,18 @@ export function newBlock(
 export function contentOf(
   call: Call,
   { content, reasoning, calls }: CollectedAnswer,
-): readonly AnswerBlock[] {
+): readonly object[] {
   const thinking = { ...newBlock(call, 'thinking'), thinking: reasoning }
   const text = { ...newBlock(call, 'text'), text: content }
   return [
-    ...(reasoning === '' ? [] : [thinking as AnswerBlock]),
-    ...(content === '' && calls.length > 0 ? [] : [text as AnswerBlock]),
-    ...calls.map((one) => toolUse(call, one)),
+    ...(reasoning === '' ? [] : [thinking]),
+    ...(content === '' && calls.length > 0 ? [] : [text]),
+    ...calls.map(({ name, arguments: given }) => ({
+      ...newBlock(call, 'tool_use', name),
+      // an answer that was cut off may end within its arguments
+      input: parsedJson(given) ?? {},
+    })),
   ]
-}
-
-function toolUse(call: Call, { name, arguments: given }: ToolCall): AnswerBlock {
-  // an answer that was cut off may end within its arguments
-  return { ...newBlock(call, 'tool_use', name), input: parsedJson(given) ?? {} } as AnswerBlock
 }
 
 /** Anthropic's words for the end of an answer. */

@@ -4,10 +4,9 @@ import type { Generation, GenerationEvent } from '../../request/generation.js'
 import type { Call } from '../../routes/call.js'
 import type { Encoder } from '../../routes/reply.js'
 import { anthropicErrorBody } from './anthropic-error.js'
-import { type MessageHead, newBlock, stopOf, usageOf } from './message-body.js'
+import { type BlockKind, newBlock, stopOf, usageOf } from './message-body.js'
 
 type Send = (type: string, members?: object) => void
-type BlockKind = 'text' | 'thinking' | 'tool_use'
 
 const kinds = { text: 'text', reasoning: 'thinking', arguments: 'tool_use' } as const
 
@@ -81,7 +80,7 @@ export function messageEvents(
   call: Call,
   { promptTokens }: Generation,
   form: AnswerForm,
-  { head, keptTokens }: { readonly head: MessageHead; readonly keptTokens: number | undefined },
+  { head, keptTokens }: { readonly head: object; readonly keptTokens: number | undefined },
   write: (text: string) => void,
 ): Encoder<GenerationEvent> {
   const send: Send = (type, members) => {
