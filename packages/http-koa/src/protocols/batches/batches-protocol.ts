@@ -83,25 +83,16 @@ export function batchesProtocol({
   holdFolder = async () => ({ lost: new AbortController().signal, isHeld: () => true }),
 }: BatchesProtocolOptions): KoaProtocol {
   let throttle: Throttle = unthrottled
-  let served: BatchesContext | undefined
+  // the transport starts its protocols before it answers
+  const own = { fileLimitBytes } as BatchesContext
   return {
     name: 'batches',
-    routes: bindRoutes(routes, {
-      get store() {
-        return started(served).store
-      },
-      get runner() {
-        return started(served).runner
-      },
-      fileLimitBytes,
-    }),
+    routes: bindRoutes(routes, own),
     errors: { name: 'error', body: openAiErrorBody },
     observe({ clock }) {
       // Clients of other servers count as well: the engines themselves make room for them.
       if (shared !== undefined) return []
-      const own = new BatchThrottle({ clock, share })
-      throttle = own
-      return [own]
+      return [(throttle = new BatchThrottle({ clock, share }))]
     },
     start(directory, context) {
       const { clock, random, logger, access } = context
@@ -110,18 +101,12 @@ export function batchesProtocol({
       const send = lineSender(answering, engines, context, access)
       const open = shared ?? inFolder(path, holdFolder, context)
       const runner = new BatchRunner({ ...open, send, clock, random, logger, concurrency })
-      served = { store: open.store, runner, fileLimitBytes }
+      Object.assign(own, { store: open.store, runner })
       void runner.resume().catch((error: unknown) => {
         logger.error({ err: error }, 'batches cannot be run')
       })
     },
   }
-}
-
-/** The transport starts its protocols before it answers. */
-function started<Part>(part: Part | undefined): Part {
-  if (part === undefined) throw new Error('batches: the server has not started them')
-  return part
 }
 
 /** Says at the routes of batches what would serve them. */
