@@ -11,8 +11,6 @@ export interface Modelfile {
 }
 
 const quotes = '"""'
-/** Parameters that may be given several times, each a text. */
-const listed = new Set(['stop'])
 
 /**
  * Reads a Modelfile: `FROM`, `PARAMETER`, `SYSTEM`, `TEMPLATE` and `MESSAGE`; `LICENSE` is passed over.
@@ -24,29 +22,21 @@ export function readModelfile(text: string): Modelfile {
   const messages: { role: string; content: string }[] = []
   let file: Partial<Modelfile> = {}
   for (const { word, value } of instructionsOf(text)) {
+    const [, first = '', rest = ''] = /^(\S+)\s+([\s\S]*)$/.exec(value) ?? []
     switch (word) {
       case 'FROM':
-        file = { ...file, from: value }
-        break
       case 'SYSTEM':
-        file = { ...file, system: value }
-        break
       case 'TEMPLATE':
-        file = { ...file, template: value }
+        file = { ...file, [word.toLowerCase()]: value }
         break
-      case 'PARAMETER': {
-        const [, name = '', given = ''] = /^(\S+)\s+([\s\S]*)$/.exec(value) ?? []
-        const before = parameters[name]
-        parameters[name] = listed.has(name)
-          ? [...(Array.isArray(before) ? before : []), unquoted(given)]
-          : readValue(given)
+      case 'PARAMETER':
+        // the one that may be given several times, each a text
+        if (first === 'stop') parameters[first] = [parameters[first] ?? [], unquoted(rest)].flat()
+        else parameters[first] = readValue(rest)
         break
-      }
-      case 'MESSAGE': {
-        const [, role = '', content = ''] = /^(\S+)\s+([\s\S]*)$/.exec(value) ?? []
-        messages.push({ role, content: unquoted(content) })
+      case 'MESSAGE':
+        messages.push({ role: first, content: unquoted(rest) })
         break
-      }
       case 'LICENSE':
       case 'REQUIRES':
         break
@@ -61,7 +51,7 @@ export function readModelfile(text: string): Modelfile {
   if (file.from === undefined) {
     throw expectedField('modelfile', 'FROM and the name of a model')
   }
-  return { from: file.from, system: file.system, template: file.template, parameters, messages }
+  return { ...file, from: file.from, parameters, messages }
 }
 
 function* instructionsOf(
