@@ -1,7 +1,7 @@
 import { parsedJson } from '../../fields/fields.js'
 import { argumentName, type ArgumentMarks, type ArgumentsFormat, anyText } from './chat-format.js'
 import { probe, probeArguments } from './probe.js'
-import { commonEnd, commonStart } from './segments.js'
+import { commonEnd, commonStart, sharedEnd, sharedStart } from './segments.js'
 
 /** Where a call's arguments are in what a template shows, and how they are written. */
 export interface ShownArguments {
@@ -87,13 +87,10 @@ function marksOf(open: string, close: string, texts: string, numbers: string): A
 /** Some templates tell texts from other values in the mark between name and value. */
 function typed(texts: string, numbers: string): { mark: string; text?: string } {
   if (texts === numbers) return { mark: texts }
-  const shorter = Math.min(texts.length, numbers.length)
-  let start = 0
-  while (start < shorter && texts[start] === numbers[start]) start++
-  let end = 0
-  while (end < shorter - start && texts.at(-1 - end) === numbers.at(-1 - end)) end++
-  const [before, after] = [texts.slice(0, start), texts.slice(texts.length - end)]
-  return { mark: before + anyText + after, text: texts.slice(start, texts.length - end) }
+  const before = sharedStart(texts.split(''), numbers.split('')).join('')
+  const [text, number] = [texts, numbers].map((mark) => mark.slice(before.length))
+  const after = sharedEnd(text!.split(''), number!.split('')).join('')
+  return { mark: before + anyText + after, text: text!.slice(0, text!.length - after.length) }
 }
 
 const isProbe = (value: unknown): boolean =>

@@ -20,27 +20,23 @@ export const hasTag = (text: string): boolean => segmentsOf(text).some(isTag)
 export const escaped = (text: string): string =>
   text.replace(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)
 
-/** What both texts begin with, in whole pieces. */
-export function commonStart(one: string, other: string): string {
-  const [left, right] = [segmentsOf(one), segmentsOf(other)]
-  let count = 0
-  while (count < left.length && left[count] === right[count]) count++
-  return left.slice(0, count).join('')
+/** What both lists begin with. */
+export function sharedStart(left: readonly string[], right: readonly string[]): readonly string[] {
+  const end = left.findIndex((piece, index) => piece !== right[index])
+  return end < 0 ? left : left.slice(0, end)
 }
 
+/** What both lists end with. */
+export const sharedEnd = (left: readonly string[], right: readonly string[]): readonly string[] =>
+  sharedStart(left.toReversed(), right.toReversed()).toReversed()
+
+/** What both texts begin with, in whole pieces. */
+export const commonStart = (one: string, other: string): string =>
+  sharedStart(segmentsOf(one), segmentsOf(other)).join('')
+
 /** What both texts end with, in whole pieces. */
-export function commonEnd(one: string, other: string): string {
-  const [left, right] = [segmentsOf(one), segmentsOf(other)]
-  let count = 0
-  while (
-    count < left.length &&
-    count < right.length &&
-    left[left.length - 1 - count] === right[right.length - 1 - count]
-  ) {
-    count++
-  }
-  return left.slice(left.length - count).join('')
-}
+export const commonEnd = (one: string, other: string): string =>
+  sharedEnd(segmentsOf(one), segmentsOf(other)).join('')
 
 /** The text without this beginning; the whole text where it begins otherwise. */
 export const withoutStart = (text: string, start: string): string =>
