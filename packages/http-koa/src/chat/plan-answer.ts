@@ -1,5 +1,6 @@
 import type { EngineClient, OutputConstraint, Prompt, SurroundedJson } from '@cllm/core'
 import { type FieldConstraint, onlyConstraint } from '../request/constraint.js'
+import { expectedField } from '../request/refusals.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import {
   fewSpaces,
@@ -33,6 +34,23 @@ export interface ForcedTools {
    * that was never taught any may not come to an end.
    */
   readonly several?: boolean | undefined
+}
+
+/**
+ * The tools of which an answer must call one: all of a client's, or the one of this name, which is called once.
+ *
+ * @param expected - of the choice, for the message
+ * @throws CllmError `invalid_request` where there is no such tool
+ */
+export function forcedTools(
+  tools: readonly ToolDefinition[],
+  expected: string,
+  { name, several }: { readonly name: unknown; readonly several: boolean | undefined },
+): ForcedTools {
+  const isNamed = name !== undefined
+  const chosen = isNamed ? tools.filter((tool) => tool.function.name === name) : tools
+  if (chosen.length === 0) throw expectedField('tool_choice', expected)
+  return { tools: chosen, several: isNamed ? false : several }
 }
 
 /** What a client asks of an answer. */

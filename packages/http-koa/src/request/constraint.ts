@@ -1,4 +1,4 @@
-import type { CllmError, EngineClient, JsonSchema, OutputConstraint } from '@cllm/core'
+import type { EngineClient, OutputConstraint } from '@cllm/core'
 import { isObject } from '../fields/fields.js'
 import { expectedField, unsupported } from './refusals.js'
 
@@ -8,18 +8,20 @@ export interface FieldConstraint {
   readonly constraint: OutputConstraint
 }
 
-/** Any JSON schema; the backend checks it. */
-export const asSchema = (value: unknown): JsonSchema | undefined => {
-  if (typeof value === 'boolean') return value
-  return isObject(value) ? value : undefined
+/**
+ * The constraint of a field that holds a JSON schema, any of them; the backend checks it.
+ *
+ * @param at - where the schema is in the field, for the message
+ * @throws `invalid_request` for another value
+ */
+export function schemaConstraint(field: string, value: unknown, at = field): FieldConstraint {
+  if (typeof value !== 'boolean' && !isObject(value)) throw expectedField(at, 'a JSON schema')
+  return { field, constraint: { type: 'json-schema', schema: value } }
 }
 
 /** The constraint of a field `grammar` in GBNF; an empty text is none. */
 export const grammarConstraint = (grammar: string): FieldConstraint | undefined =>
   grammar === '' ? undefined : { field: 'grammar', constraint: { type: 'gbnf', grammar } }
-
-/** The error for a value that is not a schema. */
-export const expectedSchema = (field: string): CllmError => expectedField(field, 'a JSON schema')
 
 /**
  * The one constraint of a request. A constraint is never ignored.

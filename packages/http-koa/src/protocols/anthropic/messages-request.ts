@@ -2,13 +2,13 @@ import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { type ToolDefinition, toTool } from '../../chat/format/chat-format.js'
-import { type ForcedTools, planAnswer } from '../../chat/plan-answer.js'
+import { type ForcedTools, forcedTools, planAnswer } from '../../chat/plan-answer.js'
 import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { commonFields, commonSettings, usualFields } from '../../fields/generation-fields.js'
 import { boolean, integer, largest, list, object, text } from '../../fields/fields.js'
 import { type ProtocolDefaults, requestFor } from '../../request/build-request.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
-import { expectedField, refusing, unsupported } from '../../request/refusals.js'
+import { refusing, unsupported } from '../../request/refusals.js'
 import {
   type Breakpoint,
   breakpointOf,
@@ -18,7 +18,7 @@ import {
 } from './cache-control.js'
 import { clientTool } from './client-tools.js'
 import { blocksSchema, messagesSchema, toChatMessages } from './to-chat-messages.js'
-import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
+import { type FieldConstraint, schemaConstraint } from '../../request/constraint.js'
 
 const toolSchema = z.object(
   {
@@ -130,11 +130,13 @@ export async function toMessageRequest(
   defaults: ProtocolDefaults,
 ): Promise<MessageRequest> {
   const prepared = await toPrompt(fields, client)
-  const wanted = { forced: forcedTools(fields), asked: [outputConstraint(fields)] }
+  const wanted = { forced: forcedBy(fields), asked: [outputConstraint(fields)] }
   const plan = await planAnswer(client, prepared, wanted)
   const { prompt, form, constraint, marks } = plan
   const budget = fields.thinking?.budget_tokens
-  const mark = await keptBy(fields, client)
+  const asked = breakpointOf(fields)
+  // what is marked is kept where there is a place for it
+  const mark = asked && (await client.statistics()).cache ? asked : undefined
   const settings = {
     ...commonSettings(fields),
     maxTokens: fields.max_tokens,
@@ -164,19 +166,8 @@ function outputConstraint({
   const format = config?.format ?? older
   if (format === undefined) return undefined
   const field = format === older ? 'output_format' : 'output_config.format'
-  const schema = format['type'] === 'json_schema' ? asSchema(format['schema']) : undefined
-  if (schema === undefined) throw expectedSchema(`${field}.schema`)
-  return { field, constraint: { type: 'json-schema', schema } }
-}
-
-/** The last mark of what is to be kept, where there is a place to keep it. */
-async function keptBy(
-  fields: z.output<typeof messageSchema>,
-  client: EngineClient,
-): Promise<Breakpoint | undefined> {
-  const mark = breakpointOf(fields)
-  if (mark === undefined) return undefined
-  return (await client.statistics()).cache === undefined ? undefined : mark
+  const schema = format['type'] === 'json_schema' ? format['schema'] : undefined
+  return schemaConstraint(field, schema, `${field}.schema`)
 }
 
 async function countKept(
@@ -191,17 +182,13 @@ async function countKept(
 }
 
 /** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
-function forcedTools({ tool_choice: choice, tools = [] }: PromptFields): ForcedTools | undefined {
+function forcedBy({ tool_choice: choice, tools = [] }: PromptFields): ForcedTools | undefined {
   if (choice?.type !== 'any' && choice?.type !== 'tool') return undefined
-  const isNamed = choice.type === 'tool'
-  const chosen = isNamed ? tools.filter(({ name }) => name === choice.name) : tools
-  if (chosen.length === 0) {
-    throw expectedField('tool_choice', 'the name of one of the tools')
-  }
-  const { disable_parallel_tool_use: isOne } = choice
-  // a named tool is called once
-  const several = isNamed ? false : isOne === undefined ? undefined : !isOne
-  return { tools: chosen.map(toolOf), several }
+  const { disable_parallel_tool_use: isOne, name = '' } = choice
+  return forcedTools(tools.map(toolOf), 'the name of one of the tools', {
+    name: choice.type === 'tool' ? name : undefined,
+    several: isOne === undefined ? undefined : !isOne,
+  })
 }
 
 function toolOf(tool: z.output<typeof toolSchema>, index = 0): ToolDefinition {

@@ -64,11 +64,13 @@ const blockTypes: readonly string[] = blockSchema.options.map(({ shape }) => sha
  * @throws CllmError `unsupported` for images and documents, `invalid_request` for what is no block
  */
 export function toChatMessages(
-  system: string | readonly unknown[] | undefined,
+  system: string | readonly unknown[] = '',
   messages: z.output<typeof messagesSchema>,
   sees = false,
 ): ChatMessage[] {
-  const preamble = system === undefined ? '' : systemText(system)
+  const preamble = textsOf(system, 'system')
+    .filter((text) => text !== '')
+    .join('\n\n')
   const turns = messages.flatMap(({ role, content }, index) => {
     const field = `messages.${index}.content`
     if (role === 'system') return [{ role, content: textsOf(content, field).join('\n\n') }]
@@ -81,12 +83,6 @@ export function toChatMessages(
   // some clients begin with nothing, to see whether the server answers
   if (turns.length === 0) turns.push({ role: 'user', content: '' })
   return withNames(preamble === '' ? turns : [{ role: 'system', content: preamble }, ...turns])
-}
-
-function systemText(system: string | readonly unknown[]): string {
-  return textsOf(system, 'system')
-    .filter((text) => text !== '')
-    .join('\n\n')
 }
 
 function assistantTurn(blocks: readonly ShownBlock[]): ChatMessage {

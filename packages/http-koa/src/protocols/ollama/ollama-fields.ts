@@ -14,7 +14,7 @@ import {
 import { keepAliveField } from '../../fields/keep-alive-field.js'
 import { llamaFields, samplingSettings } from '../../fields/generation-fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
-import { asSchema, expectedSchema, type FieldConstraint } from '../../request/constraint.js'
+import { type FieldConstraint, schemaConstraint } from '../../request/constraint.js'
 
 const any = z.unknown().optional()
 
@@ -86,9 +86,7 @@ export function ollamaConstraint({
   const field = 'format'
   if (format === undefined || format === '') return undefined
   if (format === 'json') return { field, constraint: { type: 'json' } }
-  const schema = asSchema(format)
-  if (schema === undefined) throw expectedSchema(field)
-  return { field, constraint: { type: 'json-schema', schema } }
+  return schemaConstraint(field, format)
 }
 
 /** What the options ask of the engine. */

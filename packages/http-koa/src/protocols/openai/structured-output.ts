@@ -3,10 +3,9 @@ import { z } from 'zod'
 import { parseNested } from '../../body/read-json-body.js'
 import { isObject, list, object, type JsonObject } from '../../fields/fields.js'
 import {
-  asSchema,
-  expectedSchema,
   type FieldConstraint,
   grammarConstraint,
+  schemaConstraint,
 } from '../../request/constraint.js'
 import { expectedField, unsupported } from '../../request/refusals.js'
 
@@ -66,7 +65,7 @@ export function askedConstraints(fields: AskingFields): readonly FieldConstraint
   const asked = [
     format && formatConstraint(format),
     fields.grammar === undefined ? undefined : grammarConstraint(fields.grammar),
-    schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } as const },
+    schema && schemaConstraint('json_schema', schema),
     ...(outputs === undefined ? [] : guidedConstraints('structured_outputs.', outputs)),
     ...guidedConstraints('guided_', { json, regex, choice, grammar: fields.guided_grammar }),
   ]
@@ -94,11 +93,8 @@ function guidedConstraints(
 
 /** vLLM takes a schema as text, too. */
 function ofJson(field: string, given: unknown): FieldConstraint {
-  const schema = asSchema(
-    typeof given === 'string' ? parseNested(given, field, 'a JSON schema') : given,
-  )
-  if (schema === undefined) throw expectedSchema(field)
-  return { field, constraint: { type: 'json-schema', schema } }
+  const schema = typeof given === 'string' ? parseNested(given, field, 'a JSON schema') : given
+  return schemaConstraint(field, schema)
 }
 
 const ofChoice = (texts: readonly string[]): OutputConstraint => ({
@@ -121,9 +117,9 @@ export function formatConstraint(format: JsonObject): FieldConstraint | undefine
       return undefined
     case 'json_object':
       if (format['schema'] === undefined) return { field, constraint: { type: 'json' } }
-      return ofSchema(format['schema'], `${field}.schema`)
+      return schemaConstraint(field, format['schema'], `${field}.schema`)
     case 'json':
-      return ofSchema(format['value'], `${field}.value`)
+      return schemaConstraint(field, format['value'], `${field}.value`)
     case 'regex': {
       const pattern = format['value']
       if (typeof pattern !== 'string') throw expectedField(`${field}.value`, 'a regular expression')
@@ -132,15 +128,9 @@ export function formatConstraint(format: JsonObject): FieldConstraint | undefine
     case 'json_schema': {
       const inner = format['json_schema']
       const schema = isObject(inner) ? inner['schema'] : undefined
-      return ofSchema(schema, `${field}.json_schema.schema`)
+      return schemaConstraint(field, schema, `${field}.json_schema.schema`)
     }
     default:
   }
   throw expectedField(`${field}.type`, 'text, json_object or json_schema')
-}
-
-function ofSchema(value: unknown, field: string): FieldConstraint {
-  const schema = asSchema(value)
-  if (schema === undefined) throw expectedSchema(field)
-  return { field: 'response_format', constraint: { type: 'json-schema', schema } }
 }

@@ -1,7 +1,7 @@
 import type { Logger } from '@cllm/core'
 import { z } from 'zod'
 import { type ToolDefinition, toTool } from '../../../chat/format/chat-format.js'
-import type { ForcedTools } from '../../../chat/plan-answer.js'
+import { type ForcedTools, forcedTools } from '../../../chat/plan-answer.js'
 import { isObject, list, object, type JsonObject } from '../../../fields/fields.js'
 import { expectedField } from '../../../request/refusals.js'
 import { customSchema } from './custom-tools.js'
@@ -158,7 +158,7 @@ export function offerTools(
     tools,
     strict: strict.map(({ name }) => name),
     customs: new Set(customs.map(({ name }) => name)),
-    forced: forcedTools(choice, tools, isParallel),
+    forced: forcedBy(choice, tools, isParallel),
   }
 }
 
@@ -180,19 +180,14 @@ function allowedTools(choice: ToolChoice, offered: readonly ClientFunction[]) {
  *
  * @throws `invalid_request` where there is no such tool
  */
-function forcedTools(
+function forcedBy(
   choice: ToolChoice,
   tools: readonly ToolDefinition[],
-  isParallel: boolean | undefined,
+  several: boolean | undefined,
 ): ForcedTools | undefined {
   if (choice === 'none' || choice === 'auto') return undefined
-  const isNamed = typeof choice !== 'string'
-  const chosen = isNamed ? tools.filter((tool) => tool.function.name === nameOf(choice)) : tools
-  if (chosen.length === 0) {
-    throw expectedField('tool_choice', 'none, auto, required or one of the tools')
-  }
-  // a named tool is called once
-  return { tools: chosen, several: isNamed ? false : isParallel }
+  const name = typeof choice === 'string' ? undefined : (nameOf(choice) ?? '')
+  return forcedTools(tools, 'none, auto, required or one of the tools', { name, several })
 }
 
 /** Chats name a tool inside `function` or `custom`, responses beside `type`. */
