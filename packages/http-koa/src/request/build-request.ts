@@ -88,6 +88,29 @@ export const requestFor = (
   defaults: ProtocolDefaults,
 ): GenerateRequest => buildRequest(prompt, settings, withModelDefaults(client, defaults))
 
+/** The requests for several prompts, each of them so many times. */
+export function requestsFor(
+  client: EngineClient,
+  prompts: readonly Prompt[],
+  settings: RequestSettings,
+  defaults: ProtocolDefaults,
+  times: number,
+): GenerateRequest[] {
+  const own = withModelDefaults(client, defaults)
+  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, own), times))
+}
+
+/** Repeats a request; each repetition after the first has the next seed. */
+export function repeatRequest(request: GenerateRequest, times: number): GenerateRequest[] {
+  if (times === 1) return [request]
+  const seed = request.sampling?.seed
+  return Array.from({ length: times }, (_, index) =>
+    seed === undefined || index === 0
+      ? request
+      : { ...request, sampling: { ...request.sampling, seed: (seed + index) % 2 ** 32 } },
+  )
+}
+
 /** A route's defaults, with those of the client's preset in place of them: also of those that an operator has set. */
 export function withModelDefaults(
   { preset }: EngineClient,

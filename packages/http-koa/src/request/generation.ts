@@ -195,17 +195,6 @@ export async function startGenerations(
   }
 }
 
-/** Repeats a request; each repetition after the first has the next seed. */
-export function repeatRequest(request: GenerateRequest, times: number): GenerateRequest[] {
-  if (times === 1) return [request]
-  const seed = request.sampling?.seed
-  return Array.from({ length: times }, (_, index) =>
-    seed === undefined || index === 0
-      ? request
-      : { ...request, sampling: { ...request.sampling, seed: (seed + index) % 2 ** 32 } },
-  )
-}
-
 /** An event of one of several generations. */
 export interface MergedEvent {
   /** Which of them. */

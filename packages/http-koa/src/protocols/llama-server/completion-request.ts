@@ -8,13 +8,8 @@ import {
   slotField,
 } from '../../fields/generation-fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
-import {
-  buildRequest,
-  type ProtocolDefaults,
-  withModelDefaults,
-} from '../../request/build-request.js'
-import { grammarConstraint, onlyConstraint } from '../../request/constraint.js'
-import { repeatRequest } from '../../request/generation.js'
+import { type ProtocolDefaults, requestsFor } from '../../request/build-request.js'
+import { grammarConstraint, onlyConstraint, schemaConstraint } from '../../request/constraint.js'
 import { logitBiasField } from '../../request/logit-bias.js'
 import { sharedSettings } from '../openai/openai-fields.js'
 
@@ -83,9 +78,9 @@ export async function toCompletionRequests(
   const { grammar, json_schema: schema } = fields
   const constraint = await onlyConstraint(client, [
     grammar === undefined ? undefined : grammarConstraint(grammar),
-    schema && { field: 'json_schema', constraint: { type: 'json-schema', schema } },
+    schema && schemaConstraint('json_schema', schema),
   ])
-  const most = mostTokens(fields)
+  const most = fields.n_predict ?? fields.max_tokens
   const settings = {
     ...(await sharedSettings(fields, client)),
     maxTokens: most === -1 ? Infinity : most === 0 ? 1 : most,
@@ -94,16 +89,8 @@ export async function toCompletionRequests(
       logprobs > 0 ? logprobs : undefined,
   }
   const prompts = await readPrompts(client, fields.prompt)
-  const times = fields.n_cmpl ?? fields.n ?? 1
-  const own = withModelDefaults(client, defaults)
-  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, own), times))
+  return requestsFor(client, prompts, settings, defaults, fields.n_cmpl ?? fields.n ?? 1)
 }
-
-/** Most tokens of an answer; with 0 the prompt alone is computed. */
-export const mostTokens = ({
-  n_predict: count,
-  max_tokens: most,
-}: Pick<CompletionFields, 'n_predict' | 'max_tokens'>): number | undefined => count ?? most
 
 /** Whether the answer is a list, with one element for each request. */
 export const isListed = ({ prompt, n_cmpl: count, n = count }: CompletionFields): boolean =>

@@ -1,11 +1,7 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
-import {
-  type EndEvent,
-  mergeGenerations,
-  repeatRequest,
-  startGenerations,
-} from '../../../request/generation.js'
+import { repeatRequest } from '../../../request/build-request.js'
+import { type EndEvent, mergeGenerations, startGenerations } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
 import { countPrompt, promptTextWithBos } from '../../../request/prompt-text.js'
 import { timingsOf, usageOf } from '../../../request/usage.js'

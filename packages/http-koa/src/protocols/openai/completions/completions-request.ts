@@ -2,13 +2,8 @@ import type { EngineClient, GenerateRequest, Prompt } from '@cllm/core'
 import { z } from 'zod'
 import { boolean, integer } from '../../../fields/fields.js'
 import { mixedPrompts, readPrompts } from '../../../fields/mixed-prompts.js'
-import {
-  buildRequest,
-  type ProtocolDefaults,
-  withModelDefaults,
-} from '../../../request/build-request.js'
+import { type ProtocolDefaults, requestsFor } from '../../../request/build-request.js'
 import { onlyConstraint } from '../../../request/constraint.js'
-import { repeatRequest } from '../../../request/generation.js'
 import { gapPrompt } from '../../../request/prompt-text.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import { anyTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
@@ -56,8 +51,7 @@ export async function toCompletionRequests(
   if (prompts.length * times > 128) {
     throw expectedField(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
   }
-  const own = withModelDefaults(client, defaults)
-  return prompts.flatMap((prompt) => repeatRequest(buildRequest(prompt, settings, own), times))
+  return requestsFor(client, prompts, settings, defaults, times)
 }
 
 /** Whether the log probabilities of the prompt are wanted, too. */
