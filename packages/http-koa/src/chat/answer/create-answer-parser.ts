@@ -1,4 +1,4 @@
-import type { TokenLogprobs } from '@cllm/core'
+import type { TokenId, TokenLogprobs } from '@cllm/core'
 import { objectText } from '../../fields/fields.js'
 import { collect, type EndEvent, type Generation } from '../../request/generation.js'
 import type { ChatFormat, ToolDefinition } from '../format/chat-format.js'
@@ -129,6 +129,7 @@ export interface CollectedAnswer {
   readonly content: string
   readonly reasoning: string
   readonly calls: readonly ToolCall[]
+  readonly tokens: readonly TokenId[]
   /** The logprobs of all tokens, if requested. */
   readonly logprobs: readonly TokenLogprobs[]
   readonly reasoningTokens: number
@@ -150,7 +151,7 @@ export async function collectAnswer(
       else if (part.type === 'call') calls.push(part.call)
     }
   }
-  const { logprobs, end } = await collect(generation, take)
+  const { text: _, ...collected } = await collect(generation, take)
   take()
-  return { content, reasoning, calls, logprobs, reasoningTokens: parser.reasoningTokens, end }
+  return { ...collected, content, reasoning, calls, reasoningTokens: parser.reasoningTokens }
 }

@@ -15,12 +15,7 @@ import {
 } from '../../chat/answer/create-answer-parser.js'
 import { planAnswer } from '../../chat/plan-answer.js'
 import { requestFor } from '../../request/build-request.js'
-import {
-  type EndEvent,
-  type Generation,
-  type GenerationEvent,
-  startGeneration,
-} from '../../request/generation.js'
+import { type EndEvent, type GenerationEvent, startGeneration } from '../../request/generation.js'
 import { promptTokens } from '../../request/prompt-text.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { encoded, type Encoder, jsonLines } from '../../routes/reply.js'
@@ -90,18 +85,17 @@ export async function answer(
   const request = requestFor(client, prompt, wanted, ollama.defaults[route])
   const generation = await startGeneration(call, client, request)
   const before = hasContext ? await promptTokens(client, prompt) : undefined
-  const tokens: TokenId[] = []
-  const watched = before === undefined ? generation : watch(generation, tokens)
-  const end = (event: EndEvent) =>
-    ending(event, loadMs, before === undefined ? undefined : [...before, ...tokens])
+  const end = (event: EndEvent, tokens: readonly TokenId[]) =>
+    ending(event, loadMs, before && [...before, ...tokens])
   if (fields.stream ?? true) {
     const lines = (write: (text: string) => void) =>
       chunks(call, { model, form, words, end }, write)
-    return encoded(jsonLines, watched.events, lines)
+    return encoded(jsonLines, generation.events, lines)
   }
-  const whole = await collectAnswer(watched, form)
+  const whole = await collectAnswer(generation, form)
   const likely = logprobsOf(whole.logprobs)
-  return { ...chunkHead(call, model), ...words.whole(whole), ...likely, ...end(whole.end) }
+  const ended = end(whole.end, whole.tokens)
+  return { ...chunkHead(call, model), ...words.whole(whole), ...likely, ...ended }
 }
 
 /** What a made model says of the slot, which is read with the request: the engine has no defaults for it. */
@@ -110,24 +104,13 @@ function slotOptions({ preset }: EngineClient): SharedFields['options'] {
   return defined({ num_ctx, num_keep })
 }
 
-/** The same generation, with its tokens noted. */
-function watch(generation: Generation, tokens: TokenId[]): Generation {
-  async function* events() {
-    for await (const event of generation.events) {
-      if (event.type === 'token') tokens.push(event.token)
-      yield event
-    }
-  }
-  return { ...generation, events: events() }
-}
-
 /** As OpenAI has them; nothing where there are none. */
 const logprobsOf = (tokens: readonly TokenLogprobs[]) =>
   tokens.length > 0 && { logprobs: tokens.map(responseLogprob) }
 
 interface Chunks extends Pick<OllamaQuestion, 'form' | 'words'> {
   readonly model: string
-  readonly end: (event: EndEvent) => object
+  readonly end: (event: EndEvent, tokens: readonly TokenId[]) => object
 }
 
 function chunks(
@@ -137,6 +120,7 @@ function chunks(
 ): Encoder<GenerationEvent> {
   const parser = createAnswerParser(form)
   const due: TokenLogprobs[] = []
+  const tokens: TokenId[] = []
   const send = (members: object) =>
     write(`${JSON.stringify({ ...chunkHead(call, model), ...members })}\n`)
   const say = (parts: readonly AnswerPart[]) => {
@@ -146,11 +130,12 @@ function chunks(
   }
   return {
     push(event) {
+      if (event.type === 'token') tokens.push(event.token)
       if (event.type === 'token' && event.logprobs !== undefined) due.push(event.logprobs)
       say(parser.push(event.text))
       if (event.type !== 'end') return
       say(parser.end())
-      send({ ...words.empty, ...end(event) })
+      send({ ...words.empty, ...end(event, tokens) })
     },
     fail: (error) => write(`${JSON.stringify(ollamaErrorBody(error))}\n`),
   }
