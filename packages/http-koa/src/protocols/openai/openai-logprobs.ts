@@ -1,11 +1,16 @@
 import type { LikelyToken, PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
 
-const named = ({ text, bytes, logprob }: LikelyToken) => ({ token: text, logprob, bytes })
+/** The probability of a token by itself. */
+export const logprobOf = ({ text: token, bytes, logprob }: LikelyToken) => ({
+  token,
+  logprob,
+  bytes,
+})
 
 /** The probability of a token as a response has it. */
 export const responseLogprob = (token: TokenLogprobs): object => ({
-  ...named(token),
-  top_logprobs: token.top.map(named),
+  ...logprobOf(token),
+  top_logprobs: token.top.map(logprobOf),
 })
 
 /** Probabilities as a chat has them. */

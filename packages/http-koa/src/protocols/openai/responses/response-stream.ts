@@ -34,19 +34,16 @@ class ItemStream {
   timings: object | undefined
   /** Those of the tokens that the next piece of text is made of. */
   logprobs: TokenLogprobs[] = []
-  readonly #asked: Call
   #text: string[] = []
   #logprobs: TokenLogprobs[] = []
   /** Of the last item, where that is a call of a free-form tool. */
   #input: CustomInput | undefined
 
   constructor(
-    call: Call,
+    private readonly asked: Call,
     private readonly send: Send,
     private readonly customs: ReadonlySet<string>,
-  ) {
-    this.#asked = call
-  }
+  ) {}
 
   push(parts: readonly AnswerPart[]): void {
     for (const part of parts) {
@@ -93,7 +90,7 @@ class ItemStream {
 
   #begin(kind: ItemKind, name?: string): void {
     if (this.items.length > 0) this.#finish()
-    const item = newItem(this.#asked, kind, name)
+    const item = newItem(this.asked, kind, name)
     this.items.push(item)
     const output_index = this.items.length - 1
     this.send('response.output_item.added', { output_index, item: itemBody(item, false) })

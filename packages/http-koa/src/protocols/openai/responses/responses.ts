@@ -11,7 +11,7 @@ import { openModel } from '../../../routes/driver.js'
 import { encodeAll, encoded, eventStream, StreamReply } from '../../../routes/reply.js'
 import type { ResumableStreams } from '../../../stream/resumable-streams.js'
 import { withMcpTools } from '../../mcp/mcp-servers.js'
-import { type OpenAiContext, openAiDefaults } from '../openai-context.js'
+import type { OpenAiContext } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { customInput } from '../tools/custom-tools.js'
 import { type KeptItems, taken } from './kept-items.js'
@@ -62,23 +62,21 @@ const newId = ({ random }: Pick<ResponsesCall, 'random'>): string => `resp_${req
 /** Whose responses these are: those of each API key are its own. */
 export const ownerOf = ({ keyName }: Pick<ResponsesCall, 'keyName'>): string => keyName ?? ''
 
-/** A body with the tools of the MCP servers that it names. */
-async function withTools(
-  fields: ResponsesCall['fields'],
-  { mcp }: OpenAiContext,
-): Promise<ResponsesCall['fields']> {
-  if (mcp === undefined || fields.tools === undefined) return fields
-  return { ...fields, tools: await withMcpTools(fields.tools, mcp) }
+/** The engine's request of a body, with the tools of the MCP servers that it names, and its engine. */
+async function read(call: ResponsesCall, { defaults, kept, mcp }: OpenAiContext) {
+  const { tools, ...others } = call.fields
+  const named = mcp && tools && (await withMcpTools(tools, mcp))
+  const fields = { ...others, tools: named ?? tools }
+  const before = await itemsBefore(fields, ownerOf(call), kept)
+  const opened = call.open(fields.model)
+  const own = defaults['/v1/responses']
+  const request = await toResponsesRequest(fields, opened.client, own, call.logger, before)
+  return { ...opened, fields, before, request }
 }
 
 /** Has the engine begin what a body asks for. */
 async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
-  const fields = await withTools(call.fields, openAi)
-  const owner = ownerOf(call)
-  const before = await itemsBefore(fields, owner, openAi.kept)
-  const { model, client } = call.open(fields.model)
-  const defaults = openAi.defaults['/v1/responses']
-  const request = await toResponsesRequest(fields, client, defaults, call.logger, before)
+  const { fields, model, client, before, request } = await read(call, openAi)
   const generation = await startGeneration(call, client, request.request)
   // a batch has its answers in its file
   const kept = (fields.store ?? call.streams !== undefined) ? openAi.kept : undefined
@@ -228,11 +226,6 @@ async function compute(
 
 /** `POST /v1/responses/input_tokens`: the tokens of an input, without an answer. */
 export async function countResponseTokens(call: ResponsesCall, openAi: OpenAiContext) {
-  const { logger } = call
-  const fields = await withTools(call.fields, openAi)
-  const before = await itemsBefore(fields, ownerOf(call), openAi.kept)
-  const { client } = call.open(fields.model)
-  const defaults = openAiDefaults['/v1/responses']
-  const { request } = await toResponsesRequest(fields, client, defaults, logger, before)
-  return { object: 'response.input_tokens', ...(await countPrompt(client, request)) }
+  const { client, request } = await read(call, openAi)
+  return { object: 'response.input_tokens', ...(await countPrompt(client, request.request)) }
 }

@@ -3,6 +3,7 @@ import type { TokenLogprobs } from '@cllm/core'
 import type { Answer } from '../../../routes/call.js'
 import { sum } from '../../../request/usage.js'
 import { Reply } from '../../../routes/reply.js'
+import { logprobOf } from '../openai-logprobs.js'
 
 /** How a transcript is written. */
 export const transcriptFormats = ['json', 'text', 'verbose_json', 'srt', 'vtt'] as const
@@ -43,13 +44,6 @@ export function writeTranscript(
       return new Reply(`${text}\n`, { type: 'text' })
   }
 }
-
-/** A probability as a transcript has it. */
-export const logprobOf = ({ text: token, bytes, logprob }: TokenLogprobs) => ({
-  token,
-  logprob,
-  bytes,
-})
 
 /** As Whisper's; null is what only Whisper knows, as in vLLM. */
 function verbose({

@@ -20,7 +20,8 @@ import type { Answer, Call } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
 import type { OpenAiContext } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
-import { logprobOf, transcriptFormats, writeTranscript } from './transcript-formats.js'
+import { logprobOf } from '../openai-logprobs.js'
+import { transcriptFormats, writeTranscript } from './transcript-formats.js'
 
 /** Bytes of a file and its form, as OpenAI has it. */
 const mostBytes = 25 * 1024 * 1024
@@ -146,7 +147,7 @@ function transcriptEvents(
 ): Encoder<GenerationEvent> {
   const parser = createAnswerParser(form)
   let text = ''
-  const logprobs: ReturnType<typeof logprobOf>[] = []
+  const logprobs: object[] = []
   let told = 0
   const since = (from: number) => logprobs.length > 0 && { logprobs: logprobs.slice(from) }
   const send = (event: { readonly type: string; readonly [more: string]: unknown }) =>
