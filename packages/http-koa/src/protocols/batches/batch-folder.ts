@@ -34,7 +34,7 @@ const wellFormed = /^(file-|batch_)[0-9a-f]{32}$/
 export class BatchFolder implements BatchStore {
   #isMade = false
   /** What is written last of each id. */
-  readonly #writing = new Map<string, Promise<void>>()
+  readonly #writing = new Map<string, Promise<unknown>>()
   /** What was listed of files, which only {@link put} changes: thousands take long to be read. */
   #files = new Map<string, Promise<unknown>>()
   /** Files that may end with the half of a line. */
@@ -83,7 +83,7 @@ export class BatchFolder implements BatchStore {
   async get<K extends Kind>(kind: K, id: string): Promise<Stored<K> | undefined> {
     if (!wellFormed.test(id)) return undefined
     try {
-      const found = await readFile(this.#headOf(kind, id), 'utf8').catch(ifMissing(undefined))
+      const found = await readFile(this.#headOf(kind, id), 'utf8').catch(ifMissing)
       if (found !== undefined) return JSON.parse(found) as Stored<K>
       if (this.#isMade) await this.#checked(async () => await stat(join(this.folder, kind)))
       return undefined
@@ -159,7 +159,7 @@ export class BatchFolder implements BatchStore {
 
   /** The size of a file's content. */
   async sizeOf(id: string): Promise<number> {
-    const found = await stat(this.contentOf(id)).catch(ifMissing(undefined))
+    const found = await stat(this.contentOf(id)).catch(ifMissing)
     if (found !== undefined) return found.size
     throw new CllmError('not_found', `The content of the file "${id}" is gone`)
   }
@@ -176,7 +176,7 @@ export class BatchFolder implements BatchStore {
 
   /** Cuts off a last line without an end, which a crash or a full disk has left. */
   async mend(id: string): Promise<void> {
-    const file = await open(this.contentOf(id), 'r+').catch(ifMissing(undefined))
+    const file = await open(this.contentOf(id), 'r+').catch(ifMissing)
     if (file === undefined) return
     try {
       const { size } = await file.stat()
@@ -205,10 +205,7 @@ export class BatchFolder implements BatchStore {
   /** One after the other for an id, so that no change is lost. */
   async #inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
     const done = (this.#writing.get(id) ?? Promise.resolve()).then(work)
-    const last = done.then(
-      () => {},
-      () => {},
-    )
+    const last = done.catch(() => {})
     this.#writing.set(id, last)
     void last.then(() => this.#writing.get(id) === last && this.#writing.delete(id))
     return await done
@@ -254,9 +251,6 @@ async function endOfLines(file: FileHandle, size: number): Promise<number> {
 }
 
 /** Handles the error of a file that is not there; others are thrown. */
-const ifMissing =
-  <T>(value: T) =>
-  (error: NodeJS.ErrnoException): T => {
-    if (error.code === 'ENOENT') return value
-    throw error
-  }
+function ifMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error
+}

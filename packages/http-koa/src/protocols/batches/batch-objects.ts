@@ -32,8 +32,11 @@ export interface BatchError {
   readonly param: string | null
 }
 
+/** When a batch came to each status, in seconds since the epoch. */
+type BatchTimes = Readonly<Record<`${Exclude<BatchStatus, 'validating'>}_at`, number | null>>
+
 /** A batch, in OpenAI's shape. Times are seconds since the epoch. */
-export interface BatchObject {
+export interface BatchObject extends BatchTimes {
   readonly id: string
   readonly object: 'batch'
   readonly endpoint: string
@@ -45,13 +48,6 @@ export interface BatchObject {
   readonly error_file_id: string | null
   readonly created_at: number
   readonly expires_at: number
-  readonly in_progress_at: number | null
-  readonly finalizing_at: number | null
-  readonly completed_at: number | null
-  readonly failed_at: number | null
-  readonly expired_at: number | null
-  readonly cancelling_at: number | null
-  readonly cancelled_at: number | null
   readonly request_counts: {
     readonly total: number
     readonly completed: number

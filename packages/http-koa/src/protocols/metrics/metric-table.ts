@@ -28,16 +28,12 @@ const lengthBuckets = [
   1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000,
 ]
 
-const gauge = (help: string, ...labels: string[]): EntryOf<'gauge'> => ({
-  type: 'gauge',
-  help,
-  labels,
-})
-const counter = (help: string, ...labels: string[]): EntryOf<'counter'> => ({
-  type: 'counter',
-  help,
-  labels,
-})
+const entryOf =
+  <Type extends MetricEntry['type']>(type: Type) =>
+  (help: string, ...labels: string[]): EntryOf<Type> => ({ type, help, labels })
+const gauge = entryOf('gauge')
+const counter = entryOf('counter')
+const fromEngine = entryOf('histogram')
 const histogram =
   (buckets: readonly number[]) =>
   (help: string): KeptHistogram => ({ type: 'histogram', help, labels: ['policy'], buckets })
@@ -45,7 +41,6 @@ const firstTokens = histogram(firstTokenBuckets)
 const tokens = histogram(tokenBuckets)
 const times = histogram(requestBuckets)
 const lengths = histogram(lengthBuckets)
-const fromEngine = (help: string): EntryOf<'histogram'> => ({ type: 'histogram', help })
 
 /** What the front sees of each request. */
 export const requestMetrics = {

@@ -12,40 +12,38 @@ import { join } from 'node:path'
 import { parsedJson } from '../../fields/fields.js'
 import { ownFolder } from '../../security/own-folder.js'
 
+/** By what sums are told apart. */
+export const usageGroups = ['day', 'key', 'tenant', 'model'] as const
+
+/** One of {@link usageGroups}. */
+export type UsageGroup = (typeof usageGroups)[number]
+
+/** What is summed. */
+export const usageCounts = [
+  'requests',
+  // those of the requests that failed or whose client left
+  'unfinished',
+  'promptTokens',
+  // those of the prompt's tokens that were found computed
+  'cachedTokens',
+  'generatedTokens',
+] as const
+
 /** What a key used of a model on a day. A journal's lines are sums, too: of one request. */
-export interface UsageSum {
+export interface UsageSum extends Readonly<Record<(typeof usageCounts)[number], number>> {
   /** In UTC, such as `2026-11-22`. */
   readonly day: string
   /** The name of the API key; null on servers without keys. */
   readonly key: string | null
   readonly tenant: string | null
   readonly model: string
-  readonly requests: number
-  /** Those of the requests that failed or whose client left. */
-  readonly unfinished: number
-  readonly promptTokens: number
-  /** Those of the prompt's tokens that were found computed. */
-  readonly cachedTokens: number
-  readonly generatedTokens: number
 }
-
-/** By what sums are told apart. */
-export type UsageGroup = 'day' | 'key' | 'tenant' | 'model'
-
-/** What is summed. */
-export const usageCounts = [
-  'requests',
-  'unfinished',
-  'promptTokens',
-  'cachedTokens',
-  'generatedTokens',
-] as const
 
 /** Sums of sums. */
 export class UsageSums {
   readonly #sums = new Map<string, UsageSum>()
 
-  constructor(private readonly groups: readonly UsageGroup[] = ['day', 'key', 'tenant', 'model']) {}
+  constructor(private readonly groups: readonly UsageGroup[] = usageGroups) {}
 
   add(one: UsageSum): void {
     const id = JSON.stringify(this.groups.map((group) => one[group]))

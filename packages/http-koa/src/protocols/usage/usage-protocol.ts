@@ -6,7 +6,13 @@ import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { Reply } from '../../routes/reply.js'
 import { bindRoutes, type Route, get } from '../../routes/route.js'
-import { usageCounts, type UsageGroup, UsageJournal, UsageSums } from './usage-journal.js'
+import {
+  usageCounts,
+  type UsageGroup,
+  usageGroups,
+  UsageJournal,
+  UsageSums,
+} from './usage-journal.js'
 import { dayOf, UsageLedger } from './usage-ledger.js'
 
 const day = z.string().regex(/^\d{4}-\d\d-\d\d$/, 'expected a day such as 2026-11-22')
@@ -24,8 +30,6 @@ const querySchema = z.object({
 interface UsageContext {
   readonly journal: UsageJournal
 }
-
-const groups: readonly UsageGroup[] = ['day', 'key', 'tenant', 'model']
 
 const routes: readonly Route<UsageContext>[] = [
   get('/admin/usage', 'admin', 'Requests and tokens by day, key, tenant and model', show, {
@@ -54,9 +58,9 @@ function show(call: QueryCallOf<typeof querySchema>, { journal }: UsageContext):
 }
 
 function groupOf(name: string): UsageGroup {
-  const group = groups.find((known) => known === name.trim())
+  const group = usageGroups.find((known) => known === name.trim())
   if (group !== undefined) return group
-  throw expectedField('by', `${groups.join(', ')}, got ${name.slice(0, 64)}`)
+  throw expectedField('by', `${usageGroups.join(', ')}, got ${name.slice(0, 64)}`)
 }
 
 /** A cell of CSV. What a spreadsheet would take for a formula is made a text. */

@@ -6,17 +6,12 @@ import {
   type EngineDirectory,
   type GenerateEvent,
   type GenerateRequest,
-  type Random,
+  type Services,
 } from '@cllm/core'
 import { InFlightRequest, overriding } from '@cllm/host'
 import { wrapEngines } from '../../../engines/watch-engines.js'
 import { batchScope, type Throttle } from './batch-throttle.js'
 import { createHash } from 'node:crypto'
-
-interface Services {
-  readonly clock: Clock
-  readonly random: Random
-}
 
 /**
  * The same engines for batches: a request is computed while the throttle lets it. When it does not any more, the
@@ -26,7 +21,7 @@ interface Services {
 export function yieldingEngines(
   directory: EngineDirectory,
   throttle: Throttle,
-  services: Services,
+  services: Pick<Services, 'clock' | 'random'>,
 ): EngineDirectory {
   const urgency = { priority: batchPriority }
   const waiting = overriding(directory, {
