@@ -1,4 +1,4 @@
-import { CllmError, type Logger } from '@cllm/core'
+import { attempt, CllmError, type Logger } from '@cllm/core'
 import { z } from 'zod'
 
 /** A name in camelCase as the fields of the APIs are written: `logitBias` is `logit_bias`. */
@@ -17,13 +17,7 @@ export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** The value of JSON; undefined of any other text. */
-export function parsedJson(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
-}
+export const parsedJson = (text: string): unknown => attempt(() => JSON.parse(text) as unknown)
 
 /** The text of an object, or of the JSON of one, without white space between its parts; undefined of anything else. */
 export function objectText(given: unknown): string | undefined {

@@ -1,3 +1,4 @@
+import { attempt } from '@cllm/core'
 import { nativeErrors } from '../errors/error-body.js'
 import type { KoaProtocol } from './koa-context.js'
 import type { Access, BoundRoute, ErrorFormat, Match } from './route.js'
@@ -102,14 +103,7 @@ function patternOf(path: string): RegExp {
 
 function paramsOf(pattern: RegExp, path: string): Readonly<Record<string, string>> {
   const groups = pattern.exec(path)?.groups ?? {}
+  // what is no encoded text stays as it is
+  const decoded = (text: string) => attempt(() => decodeURIComponent(text), text)
   return Object.fromEntries(Object.entries(groups).map(([name, text]) => [name, decoded(text)]))
-}
-
-/** What is no encoded text stays as it is. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
 }
