@@ -621,12 +621,10 @@ async function ask(server: RedisServer, ...words: readonly string[]): Promise<st
   }
 }
 
-/** Most of these wait for a silence: they wait at the same time, each with servers of its own. */
-const together = { buffered: true }
-
 t.test('another server behind the same name', { skip: missing ?? false }, async (t) => {
+  // Most of these wait for a silence: they wait at the same time, each with servers of its own.
   t.jobs = 4
-  void t.test('one that vanishes without a word is left', together, async (t) => {
+  void t.test('one that vanishes without a word is left', async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())
     const { relay, client, stream } = await relayed(t, server)
@@ -639,7 +637,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.equal(client.workers.counts.placed - before, 1, 'where it was')
   })
 
-  void t.test('one that becomes a replica is left', together, async (t) => {
+  void t.test('one that becomes a replica is left', async (t) => {
     const old = await RedisServer.start()
     t.teardown(async () => await old.kill())
     const next = await RedisServer.start('--replicaof', '127.0.0.1', String(old.port))
@@ -687,7 +685,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.same(await stream(), undisturbed)
   })
 
-  void t.test('a queue that ends while its connection is lost leaves none', together, async (t) => {
+  void t.test('a queue that ends while its connection is lost leaves none', async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())
     const relay = await TcpRelay.start(server.port)
@@ -728,7 +726,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.match(copies, [{ isOpen: false }])
   })
 
-  void t.test('one whose long answer is on its way is no silent one', together, async (t) => {
+  void t.test('one whose long answer is on its way is no silent one', async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())
     const relay = await TcpRelay.start(server.port)
@@ -752,7 +750,7 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     await answer
   })
 
-  void t.test('one whose clock is behind is read from its beginning', together, async (t) => {
+  void t.test('one whose clock is behind is read from its beginning', async (t) => {
     const server = await RedisServer.start()
     t.teardown(async () => await server.kill())
     const { worker, stream } = await relayed(t, server)
@@ -765,6 +763,23 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     t.same(await stream(), undisturbed)
   })
 })
+
+t.test(
+  'a process begins on a connection that is just made anew',
+  { skip: missing ?? false },
+  async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    let onLost = (): void => {}
+    const lost = new Promise<void>((resolve) => (onLost = resolve))
+    const logger = { ...silentLogger, warn: () => onLost() }
+    const bus = await RedisBus.connect({ url: server.url, logger })
+    t.teardown(async () => await bus.close())
+    await ask(server, 'CLIENT', 'KILL', 'TYPE', 'normal')
+    await lost
+    await t.resolves(bus.check('worker:late'))
+  },
+)
 
 t.test('a server for strangers', { skip: missing ?? false }, async (t) => {
   await t.test('a full one takes envelopes again when it has room', fullServer)

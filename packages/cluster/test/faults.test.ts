@@ -4,6 +4,7 @@ import {
   type EngineActivity,
   type EngineStatistics,
   type GenerateRequest,
+  type Logger,
   nextNumber,
   PluginRegistry,
   type RouterPolicy,
@@ -38,6 +39,9 @@ import t from 'tap'
 import { mergeActivities } from '../src/front/calls/merge-activity.js'
 import { mergeStatistics } from '../src/front/calls/last-statistics.js'
 import { LastStatistics } from '../src/front/calls/last-statistics.js'
+import { directLinks } from '../src/link/direct-link.js'
+import type { FromWorker, ToWorker } from '../src/messages.js'
+import { WorkerSessions } from '../src/worker/worker-sessions.js'
 import { PlacedRequest, PlacedRequests } from '../src/front/placing/placed-requests.js'
 
 /** After this time nothing goes wrong any more, so that everything can end. */
@@ -640,6 +644,54 @@ t.test('a worker that dies is lost once, however long the list still has it', as
   await front.close()
   await mortal.client.close()
   await silent.worker.close()
+})
+
+t.test('a worker that dies while the list is read is lost once, too', async (t) => {
+  const clock = new SimulatedClock()
+  const server = new FakeServer(clock, () => [1])
+  const lost: string[] = []
+  const warn = ({ worker }: { worker?: string }, message: string) =>
+    void (message === 'a worker is lost' && lost.push(worker ?? ''))
+  const bus = server.connect()
+  const members = bus.members.bind(bus)
+  bus.members = async (isKnown) => {
+    const found = await members(isKnown)
+    await pause(clock, 300)
+    return found
+  }
+  const logger = { ...silentLogger, warn } as Logger
+  const front = new ClusterFront({ id: 'front', bus, clock, logger })
+  const ids = Array.from({ length: 8 }, (_, index) => `worker-${index}`)
+  const workers = await Promise.all(ids.map(async (id) => await startOne(clock, server, id)))
+  await drive(clock, front.start())
+  await later(clock, 1000)
+  for (const { bus: its, client } of workers) {
+    its.die()
+    await client.close()
+    await later(clock, 100)
+  }
+  await later(clock, 9000)
+  t.same(lost, ids)
+  await front.close()
+})
+
+t.test('a worker knows what it has seen of a front that has linked anew', async (t) => {
+  const clock = new SimulatedClock()
+  const { client } = engineOn(clock)
+  const sessions = new WorkerSessions({ client, slots: 4, clock, logger: silentLogger })
+  const routed = { promptTokens: 1, blocks: [], blockTokens: 1 }
+  for (const placement of [1, 2]) {
+    const [here, there] = directLinks<ToWorker, FromWorker>(`front/${placement}`)
+    sessions.accept('front', there)
+    here.send({ type: 'place', placement, routed, request: { prompt: { text: 'x' } } })
+  }
+  await later(clock, 10)
+  sessions.forget('front', 'front/1')
+  t.same(sessions.load.seen, { front: 2 })
+  sessions.forget('front', 'front/2')
+  t.same(sessions.load.seen, {})
+  sessions.close('the test is over')
+  await drive(clock, client.close())
 })
 
 t.test(

@@ -1,5 +1,5 @@
 import { type Clock, type Logger, silentLogger, systemClock, pause } from '@cllm/core'
-import { RESP_TYPES } from '@redis/client'
+import { ClientOfflineError, RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
 import { ConnectionWatch } from './connection-watch.js'
 import { Connections, type RedisBusOptions } from './connections.js'
@@ -236,9 +236,10 @@ export class RedisBus implements ClusterBus {
   }
 
   /**
-   * A server that is no primary any more refuses it and did nothing: it goes to the next one.
+   * A server that is no primary any more refuses it and did nothing: it goes to the next one, for 10 s.
    *
-   * @param isTold whether such a refusal is told at once; default: it is tried again for 10 s
+   * @param isTold whether such a refusal is told at once, at the start of a process: then it waits for a connection
+   *   instead, as one that had nothing to say while a model was loaded was closed and is made anew
    */
   async #call(
     command: readonly (string | Buffer)[],
@@ -252,11 +253,11 @@ export class RedisBus implements ClusterBus {
       try {
         return await client.sendCommand(command)
       } catch (error) {
-        const isMoved = isOfOldPrimary(error)
-        if (!isMoved || isTold || this.#clock.now() - since >= mostRefusedMs) {
-          throw unanswered(error)
+        const isForNow = isTold ? error instanceof ClientOfflineError : isOfOldPrimary(error)
+        if (!isForNow || this.#clock.now() - since >= mostRefusedMs) throw unanswered(error)
+        if (!isTold) {
+          await Promise.race([this.connections.renew(), pause(this.#clock, mostRefusedMs)])
         }
-        await Promise.race([this.connections.renew(), pause(this.#clock, mostRefusedMs)])
         await pause(this.#clock, retryMs)
       }
     }

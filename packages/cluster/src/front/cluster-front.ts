@@ -150,6 +150,8 @@ export class ClusterFront {
 
   /** Links to the workers that are new. Those that go are noticed by their links. */
   async #look(): Promise<void> {
+    // Who dies while the answer is on its way is not in it, as it was known.
+    const dead = [...this.#dead.keys()]
     const members = await this.parts.bus.members((id) => this.#linked.has(id))
     if (this.#isClosed) return
     const incompatible: IncompatibleWorker[] = []
@@ -159,7 +161,7 @@ export class ClusterFront {
       if (record?.kind === 'worker') this.#link(record)
       else if (record !== undefined) incompatible.push(record)
     }
-    for (const id of this.#dead.keys()) if (!members.has(id)) this.#dead.delete(id)
+    for (const id of dead) if (!members.has(id)) this.#dead.delete(id)
     this.#tellOf(incompatible)
   }
 

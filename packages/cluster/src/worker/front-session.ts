@@ -34,6 +34,7 @@ export class FrontSession {
   #isFlushing = false
 
   constructor(
+    readonly front: string,
     private readonly link: NamedChannel<FromWorker, ToWorker>,
     private readonly client: EngineClient,
     private readonly listener: SessionListener,

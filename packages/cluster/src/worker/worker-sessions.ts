@@ -63,7 +63,7 @@ export class WorkerSessions {
   /** Serves a front over this channel until it closes. */
   accept(front: string, channel: NamedChannel<FromWorker, ToWorker>): void {
     const { clock, client } = this.parts
-    const session = new FrontSession(channel, client, {
+    const session = new FrontSession(front, channel, client, {
       onPlaced: (own, { placement, routed, request }) => {
         this.#meter.onPlaced({ ...routed, id: own }, front, placement, clock.now())
         if (!isOfBatch(request)) this.#clients.add(own)
@@ -82,11 +82,12 @@ export class WorkerSessions {
     session.tell(this.#news())
   }
 
-  /** The channel of a front is closed. */
+  /** The channel of a front is closed; it may have another one by now. */
   forget(front: string, channel: string): void {
     const session = this.#sessions.get(channel)
     this.#sessions.delete(channel)
-    this.#meter.forget(front)
+    const isBack = [...this.#sessions.values()].some((other) => other.front === front)
+    if (!isBack) this.#meter.forget(front)
     if ((session?.size ?? 0) > 0) this.parts.logger.warn({ link: channel }, 'a front is gone')
     this.#checkIdle()
   }
