@@ -201,6 +201,42 @@ t.test('a program offers tools, and brings the results of what it calls', async 
   t.notOk('tools' in plain.server.received[0]!.body, 'a chat beside has none')
 })
 
+t.test('a program may carry on what the model itself has called', async (t) => {
+  const last = { prompt: 'All is well.', inputTokens: 3, outputTokens: 4 }
+  const item = { ...last, prompt: 'Begin.', calls: 'Bash', next: last }
+  const dataset = { name: 'agents', timed: false, tools: ['Bash', 'Read'], item: () => item }
+  const shape = { kind: 'closed', concurrency: 1, rampMs: 0 } as const
+  const load = { dataset, shape, requests: 2, ownCalls: true }
+  const piece = (index: number, more: object, id?: string) => ({
+    tool_calls: [{ index, id, function: more }],
+  })
+  const head = [{ reasoning_content: 'Hm.' }, piece(0, { name: 'Read', arguments: '{"at"' }, 'a')]
+  const second = async (deltas: readonly object[]) => {
+    const { server } = await measure(t, { deltas }, load, 'openai-chat')
+    const [, body] = server.received.map((one) => one.body)
+    t.match(body, { tools: [{}, {}] })
+    return (body!['messages'] as object[]).slice(1)
+  }
+  const rest = [piece(0, { arguments: ':1}' }), piece(1, { name: 'Bash', arguments: '{}' }, 'b')]
+  const call = (id: string, name: string, given: string) => {
+    return { id, type: 'function', function: { name, arguments: given } }
+  }
+  const said = { role: 'assistant', content: '', reasoning_content: 'Hm.' }
+  t.same(await second([...head, ...rest]), [
+    { ...said, tool_calls: [call('a', 'Read', '{"at":1}'), call('b', 'Bash', '{}')] },
+    { role: 'tool', tool_call_id: 'a', content: '' },
+    { role: 'tool', tool_call_id: 'b', content: 'All is well.' },
+  ])
+  t.same(
+    await second([...head, { content: 'Then' }, { content: '.' }]),
+    [
+      { ...said, content: 'Then.' },
+      { role: 'user', content: 'All is well.' },
+    ],
+    'a call that was cut off is none',
+  )
+})
+
 t.test('the same stream as timed by the openai package', async (t) => {
   // The server writes each event to both at once.
   const gapMs = 20

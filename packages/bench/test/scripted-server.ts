@@ -20,6 +20,8 @@ export interface Script {
   readonly status?: number
   /** Writes pieces of a tool's call in place of text, as OpenAI's chats do. */
   readonly asCalls?: boolean
+  /** The deltas that a chat begins with, in place of texts. */
+  readonly deltas?: readonly object[]
   /** Serves requests two by two, writing each event to both at once. */
   readonly pair?: boolean
   /** Answers with status 500 after this many requests. */
@@ -87,7 +89,9 @@ export async function scriptedServer(script: Script = {}) {
       }
       const pause = index === 0 ? script.firstMs : script.gapMs
       if (pause !== undefined && pause > 0) await sleep(pause)
-      frame(script.asCalls === true ? callPiece : dialect.token(` w${index}`))
+      const delta = script.deltas?.[index]
+      if (delta !== undefined) frame({ choices: [{ index: 0, delta }] })
+      else frame(script.asCalls === true ? callPiece : dialect.token(` w${index}`))
     }
     const usage = { prompt: prompt.split(' ').length, count: count + (script.countError ?? 0) }
     for (const event of dialect.ending(usage)) frame(event)

@@ -12,17 +12,7 @@ export interface RecordedPrompt {
   /** When it came, in milliseconds after the first one. */
   readonly atMs: number
   /** All else that matters to a scheduler. A cancelled one is cancelled at the same time after its arrival. */
-  readonly request: Pick<
-    SimulatedRequest,
-    | 'priority'
-    | 'deadlineMs'
-    | 'timeoutMs'
-    | 'tenant'
-    | 'session'
-    | 'stepGroup'
-    | 'cache'
-    | 'cancelAfterMs'
-  >
+  readonly request: Omit<SimulatedRequest, 'id' | 'arrival' | 'prompt' | 'maxTokens'>
 }
 
 /**

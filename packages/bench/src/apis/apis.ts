@@ -3,12 +3,26 @@ import type { Usage } from '../metrics/run-record.js'
 
 type Json = Readonly<Record<string, unknown>>
 
+/** A call of a tool, as OpenAI writes it. */
+export interface ToolCall {
+  id: string
+  readonly type: 'function'
+  readonly function: { name: string; arguments: string }
+}
+
+/** A whole call, or the beginning of one. */
+export const toolCall = (id: string, name: string, given: string): ToolCall => {
+  return { id, type: 'function', function: { name, arguments: given } }
+}
+
 /** An earlier turn of a conversation: a question and its answer. */
 export interface Turn {
   readonly question: string
   readonly answer: string
-  /** The tool that it calls, whatever the model has written: the next question is its result. */
-  readonly calls?: string
+  /** What was thought before it; empty: nothing, or it is not said again. */
+  readonly thoughts?: string
+  /** What it calls: the next question is the result. */
+  readonly calls?: readonly ToolCall[]
 }
 
 /** A request, independent of the server's API. */
@@ -29,12 +43,21 @@ export interface Ask {
   readonly retainMs?: number
 }
 
+/** A piece of a call, of which there may be several in an answer. */
+export interface CallPiece {
+  readonly index?: number
+  readonly id?: string
+  readonly function?: Partial<ToolCall['function']>
+}
+
 /** The content of one event of a stream. */
 export interface ApiEvent {
   /** New text, possibly empty. */
   readonly text?: string
-  /** Whether it brings a piece of a call of a tool. */
-  readonly isCall?: boolean
+  /** Whether the text is thought, not said. */
+  readonly isThought?: boolean
+  /** Pieces of calls of tools. */
+  readonly calls?: readonly CallPiece[]
   /** Tokens in this event. */
   readonly tokens?: number
   readonly usage?: Usage
@@ -179,21 +202,28 @@ export const openaiChatApi: Api = {
     ...(ask.tools && { tools: ask.tools.map(toolOf) }),
     ...common(ask),
   }),
-  // Ollama has an empty `content` beside its reasoning.
-  read: (event) =>
-    readChunk(event, ({ delta }) => delta?.content || delta?.reasoning_content || delta?.reasoning),
+  read: (event) => readChunk(event, ({ delta }) => delta?.content),
+}
+
+/** What is asked; of several calls the last one's result. */
+function asking(content: string, calls: readonly ToolCall[] = []): object[] {
+  if (calls.length === 0) return [{ role: 'user', content }]
+  return calls.map(({ id }, index) => {
+    return { role: 'tool', tool_call_id: id, content: index === calls.length - 1 ? content : '' }
+  })
 }
 
 function messagesOf({ prompt, history = [] }: Ask) {
-  let result: object = { role: 'user' }
-  const said = history.flatMap(({ question, answer, calls: name }, index) => {
-    const asked = { ...result, content: question }
-    const id = `call_${index}`
-    const call = { id, type: 'function', function: { name, arguments: '{}' } }
-    result = name === undefined ? { role: 'user' } : { role: 'tool', tool_call_id: id }
-    return [asked, { role: 'assistant', content: answer, ...(name && { tool_calls: [call] }) }]
+  const said = history.flatMap(({ question, answer, thoughts = '', calls = [] }, index) => {
+    const own = {
+      role: 'assistant',
+      content: answer,
+      ...(thoughts !== '' && { reasoning_content: thoughts }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    }
+    return [...asking(question, history[index - 1]?.calls), own]
   })
-  return [...said, { ...result, content: prompt }]
+  return [...said, ...asking(prompt, history.at(-1)?.calls)]
 }
 
 function toolOf(name: string) {
@@ -207,7 +237,7 @@ interface Choice {
     readonly content?: string | null
     readonly reasoning_content?: string
     readonly reasoning?: string
-    readonly tool_calls?: readonly unknown[] | null
+    readonly tool_calls?: readonly CallPiece[] | null
   }
 }
 
@@ -216,14 +246,19 @@ function readChunk(
   read: (choice: Choice) => string | null | undefined,
 ): ApiEvent | undefined {
   if (!Array.isArray(event.choices)) return undefined
-  const [choice] = event.choices as Choice[]
-  const text = choice === undefined ? undefined : (read(choice) ?? undefined)
-  const usage = readUsage(event.usage)
+  const [choice = {}] = event.choices as Choice[]
+  const {
+    reasoning,
+    reasoning_content: thought = reasoning,
+    tool_calls: calls,
+  } = { ...choice.delta }
+  const said = read(choice)
+  // Ollama has an empty `content` beside its reasoning, and the first chunk of a chat has a role and no text: no token.
+  const text = said || thought
   return {
-    // The first chunk of a chat has a role and no text: no token.
-    ...(text === undefined || text === '' ? {} : { text, tokens: 1 }),
-    ...(choice?.delta?.tool_calls?.length ? { isCall: true, tokens: 1 } : {}),
-    ...defined({ usage }),
+    ...(text ? { text, tokens: 1, isThought: !said } : {}),
+    ...(calls?.length ? { calls, tokens: 1 } : {}),
+    ...defined({ usage: readUsage(event.usage) }),
   }
 }
 

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { cpus, loadavg } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { textsOf } from '../report/figures.js'
 
 /** The activity of the machine besides the measurement. */
 export interface MachineState {
@@ -55,17 +56,15 @@ export class MachineWatch {
 export function machineWarnings(state: MachineState): string[] {
   const percent = (share: number) => `${(100 * share).toFixed(1)} %`
   const { loadBefore, cores, busyInPauses, steal } = state
-  return [
-    ...(loadBefore > cores / 2
-      ? [`the machine was busy before: load average ${loadBefore.toFixed(1)} on ${cores} cores`]
-      : []),
-    ...(busyInPauses > 0.1
-      ? [`other processes used ${percent(busyInPauses)} of the processors between runs`]
-      : []),
-    ...(steal !== null && steal > 0.02
-      ? [`the hypervisor took ${percent(steal)} of the processor time (steal)`]
-      : []),
-  ]
+  return textsOf(
+    loadBefore > cores / 2 &&
+      `the machine was busy before: load average ${loadBefore.toFixed(1)} on ${cores} cores`,
+    busyInPauses > 0.1 &&
+      `other processes used ${percent(busyInPauses)} of the processors between runs`,
+    steal !== null &&
+      steal > 0.02 &&
+      `the hypervisor took ${percent(steal)} of the processor time (steal)`,
+  )
 }
 
 /** Reads Linux's /proc/stat, the only source for steal, or Node's `cpus()` elsewhere. */

@@ -1,5 +1,5 @@
 import { attempt } from '@cllm/core'
-import { type Api, errorMessage } from '../apis/apis.js'
+import { type Api, type CallPiece, errorMessage, type ToolCall, toolCall } from '../apis/apis.js'
 import type { RequestFailure, Usage } from '../metrics/run-record.js'
 import { createParser } from 'eventsource-parser'
 
@@ -7,13 +7,15 @@ import { createParser } from 'eventsource-parser'
 export class Answer {
   readonly arrivalsMs: number[] = []
   arrivedTokens = 0
-  /** All text so far. */
+  /** All text so far, but for thoughts. */
   text = ''
+  thoughts = ''
   usage: Usage | undefined
   failure: RequestFailure | undefined
   /** Whether the stream's final event arrived. */
   ended = false
   readonly #decoder
+  readonly #calls: ToolCall[] = []
 
   constructor(
     private readonly api: Api,
@@ -24,6 +26,18 @@ export class Answer {
 
   feed(text: string): void {
     this.#decoder.feed(text)
+  }
+
+  /** What it calls. A call that was cut off is none. */
+  get calls(): ToolCall[] {
+    return this.#calls.filter((call) => attempt(() => JSON.parse(call.function.arguments)))
+  }
+
+  #add({ index = 0, id = '', function: more = {} }: CallPiece): void {
+    const call = (this.#calls[index] ??= toolCall('', '', ''))
+    call.id += id
+    call.function.name += more.name ?? ''
+    call.function.arguments += more.arguments ?? ''
   }
 
   #take(data: string): void {
@@ -43,9 +57,10 @@ export class Answer {
       this.failure = { kind: 'protocol', message }
       return
     }
-    const { text = '' } = event
-    if (text !== '' || event.isCall === true) this.arrivalsMs.push(this.now())
-    this.text += text
+    const { text = '', calls = [] } = event
+    if (text !== '' || calls.length > 0) this.arrivalsMs.push(this.now())
+    this[event.isThought === true ? 'thoughts' : 'text'] += text
+    for (const piece of calls) this.#add(piece)
     this.arrivedTokens += event.tokens ?? 0
     if (event.usage !== undefined) this.usage = { ...this.usage, ...event.usage }
     if (event.done === true) this.ended = true

@@ -1,3 +1,4 @@
+import { defined } from '@cllm/core'
 import { randomSource } from '../statistics/random-source.js'
 import { promptText } from '../workload/prompt-text.js'
 import type { WorkItem } from '../workload/work-item.js'
@@ -10,6 +11,8 @@ export interface Job {
   /** Sets its prompts apart from those of other runs, and of the same item before. */
   readonly salt: string
   readonly tenant: string
+  /** The tools that it offers, now and in further turns. */
+  readonly tools?: readonly string[]
   readonly cancelAfter?: number
   readonly slowReadMs: number
 }
@@ -33,6 +36,8 @@ export function makeJob(
     prompt: promptText(item, seed, salt),
     salt,
     tenant,
+    // A plain chat beside programs has no tools.
+    ...(item.calls !== undefined && defined({ tools: load.dataset.tools })),
     ...(isCancelled ? { cancelAfter } : {}),
     slowReadMs: random() < slowReaders ? slowReadMs : 0,
   }

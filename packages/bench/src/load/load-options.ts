@@ -46,6 +46,8 @@ export interface LoadOptions {
   readonly tenants?: readonly TenantShare[]
   readonly temperature: number
   readonly ignoreEos: boolean
+  /** Whether further turns have what the model thought and called, in place of the dataset's call; default: not. */
+  readonly ownCalls?: boolean
   /** Milliseconds after which a request fails. */
   readonly timeoutMs: number
 }

@@ -2,10 +2,11 @@ import { setMaxListeners } from 'node:events'
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { defined } from '@cllm/core'
-import type { Turn } from '../apis/apis.js'
+import { toolCall, type Turn } from '../apis/apis.js'
 import type { RunRecord } from '../metrics/run-record.js'
 import { randomSource } from '../statistics/random-source.js'
 import { promptText } from '../workload/prompt-text.js'
+import type { Answer } from './answer.js'
 import { arrivals, traceTimes } from './arrivals.js'
 import { lapOf, makeJob, type Job } from './job.js'
 import type { LoadClock, LoadOptions, RunOptions } from './load-options.js'
@@ -163,8 +164,11 @@ class LoadRun {
     const program = this.#sent
     let answer = await this.#send(job, history, intendedMs)
     while (answer !== undefined && job.item.next !== undefined && !this.#isOver()) {
-      const { next, inputTokens, outputTokens, calls } = job.item
-      history.push({ question: job.prompt, answer, ...defined({ calls }) })
+      const { next, inputTokens, outputTokens, calls: name } = job.item
+      const { text, thoughts, calls } = answer
+      const own = this.load.ownCalls === true ? { thoughts, calls } : undefined
+      const called = name && { calls: [toolCall(`call_${history.length}`, name, '{}')] }
+      history.push({ question: job.prompt, answer: text, ...(own ?? called) })
       const item = { ...next, inputTokens: inputTokens + outputTokens + next.inputTokens }
       job = { ...job, item, prompt: promptText(item, this.load.seed, job.salt) }
       const time = this.#now() + (next.pauseMs ?? 0)
@@ -173,21 +177,18 @@ class LoadRun {
     }
   }
 
-  /** The answer's text; undefined if the answer is missing or incomplete. */
+  /** The answer; undefined if it is missing or incomplete. */
   async #send(
     job: Job,
     history: readonly Turn[],
     intendedMs: number,
     program = this.#sent,
-  ): Promise<string | undefined> {
+  ): Promise<Answer | undefined> {
     const index = this.#sent++
     const { model } = this.target
     const { temperature, ignoreEos, timeoutMs } = this.load
-    const { item, prompt, tenant, slowReadMs, cancelAfter } = job
+    const { item, prompt, tenant, tools, slowReadMs, cancelAfter } = job
     const settings = { maxTokens: item.outputTokens, temperature, ignoreEos, tenant }
-    // A plain chat beside programs, whose first answer calls none, has no tools.
-    const { calls } = history[0] ?? item
-    const tools = calls === undefined ? undefined : this.load.dataset.tools
     const ask = { ...item, prompt, history, ...settings, ...defined({ model, tools }) }
     const { answer, sentMs, endMs, outcome, failure } = await sendRequest(this.target, ask, {
       now: this.#now,
@@ -214,6 +215,6 @@ class LoadRun {
     this.#refused = failure?.kind === 'connection' ? this.#refused + 1 : 0
     if (this.#refused >= goneAfter) this.#stop('target-gone')
     this.run.onDone?.()
-    return outcome === 'ok' ? answer.text : undefined
+    return outcome === 'ok' ? answer : undefined
   }
 }

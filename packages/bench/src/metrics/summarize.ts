@@ -71,7 +71,6 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
   const generated = sum(records.map(generatedTokens))
   const okTokens = sum(ok.map((record) => promptTokensOf(record) + generatedTokens(record)))
   const e2eMs = distributionOf(quick(ok).map(e2eOf))
-  const jain = jainIndex(records)
   const good = records.filter((record) => meetsSlo(record, slo)).length
   return {
     requests: {
@@ -89,10 +88,14 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
     promptTokens: sum(records.map(promptTokensOf)),
     cachedTokens: sum(records.map(({ usage }) => usage?.cachedTokens ?? 0)),
     generatedTokens: generated,
-    ...defined({ ttftMs: distributionOf(ok.flatMap((record) => ttftOf(record) ?? [])) }),
-    ...defined({ tpotMs: distributionOf(quick(ok).flatMap((record) => tpotOf(record) ?? [])) }),
-    ...defined({ itlMs: distributionOf(quick(ok).flatMap(gapsOf)) }),
-    ...defined({ e2eMs }),
+    ...defined({
+      ttftMs: distributionOf(ok.flatMap((record) => ttftOf(record) ?? [])),
+      tpotMs: distributionOf(quick(ok).flatMap((record) => tpotOf(record) ?? [])),
+      itlMs: distributionOf(quick(ok).flatMap(gapsOf)),
+      e2eMs,
+      jain: jainIndex(records),
+      sendLagMs: distributionOf(records.map((each) => each.sentMs - each.intendedMs)),
+    }),
     ...(Object.keys(slo).length > 0 && {
       goodput: {
         slo,
@@ -101,10 +104,8 @@ export function summarize(records: readonly RunRecord[], slo: Slo = {}): Summary
       },
     }),
     ...(e2eMs !== undefined && { stability: 1 / (1 + e2eMs.deviation / e2eMs.mean) }),
-    ...defined({ jain }),
     tenants: summarizeTenants(records),
     ...summarizePrograms(records),
-    ...defined({ sendLagMs: distributionOf(records.map((each) => each.sentMs - each.intendedMs)) }),
   }
 }
 

@@ -1,4 +1,5 @@
 import { sum } from 'simple-statistics'
+import { textsOf } from '../report/figures.js'
 import { generatedTokens, type RunRecord } from './run-record.js'
 import type { Summary } from './summarize.js'
 
@@ -48,24 +49,20 @@ function lengthWarnings(ok: readonly RunRecord[]): string[] {
   const counted = ok.filter(({ usage }) => usage?.promptTokens !== undefined)
   const asked = sum(counted.map((record) => record.asked.inputTokens))
   const real = sum(counted.map(({ usage }) => usage?.promptTokens ?? 0))
-  return [
-    ...(short.length > 0 ? [`${short.length} of ${ok.length} answers are shorter than asked`] : []),
-    ...(Math.abs(real - asked) > 0.2 * asked
-      ? [`prompts have ${real} tokens by the server's count, but ${asked} were intended`]
-      : []),
-  ]
+  return textsOf(
+    short.length > 0 && `${short.length} of ${ok.length} answers are shorter than asked`,
+    Math.abs(real - asked) > 0.2 * asked &&
+      `prompts have ${real} tokens by the server's count, but ${asked} were intended`,
+  )
 }
 
 function lagWarnings({ sendLagMs }: Summary, eventLoopP99Ms: number): string[] {
   const limit = 5
-  return [
-    ...(sendLagMs !== undefined && sendLagMs.p99 > limit
-      ? [
-          `requests were sent late, p99 ${sendLagMs.p99.toFixed(1)} ms: the load is not the requested one`,
-        ]
-      : []),
-    ...(eventLoopP99Ms > limit
-      ? [`this client was busy, p99 ${eventLoopP99Ms.toFixed(1)} ms: times are too long by that`]
-      : []),
-  ]
+  const late = sendLagMs?.p99 ?? 0
+  return textsOf(
+    late > limit &&
+      `requests were sent late, p99 ${late.toFixed(1)} ms: the load is not the requested one`,
+    eventLoopP99Ms > limit &&
+      `this client was busy, p99 ${eventLoopP99Ms.toFixed(1)} ms: times are too long by that`,
+  )
 }

@@ -48,6 +48,10 @@ export const figures: readonly Figure[] = [
   latency('chat beside', 'aloneMs', 'p99'),
 ]
 
+/** The texts that are there: those whose condition holds. */
+export const textsOf = (...texts: readonly (string | false)[]): string[] =>
+  texts.filter((text) => text !== false)
+
 /** Formats a number with its significant digits: 1,234 or 12.3 or 0.123; a whole one, such as a count, has no others. */
 export function formatNumber(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return '–'

@@ -1,6 +1,6 @@
 import type { Distribution } from '../statistics/distribution.js'
 import { estimate } from '../statistics/confidence.js'
-import { figures, formatEstimate, formatNumber } from './figures.js'
+import { figures, formatEstimate, formatNumber, textsOf } from './figures.js'
 import { loadName, type RunResult } from './run-result.js'
 import type { ComparedLoad, Ratio } from '../compare/compare-runs.js'
 import Table from 'cli-table3'
@@ -19,32 +19,30 @@ export function runTable({ summary, target, load, repeat, warnings, failures }: 
     ...row('E2E ms', summary.e2eMs),
     ...row('send lag ms', summary.sendLagMs),
   ]
-  const lines = [
+  const { goodput } = summary
+  const lines = textsOf(
     `${target.name}, ${loadName(load)}, run ${repeat}`,
     requestLine(summary.requests),
     `${formatNumber(summary.requestsPerSecond)} requests/s, ${formatNumber(summary.outputTokensPerSecond)} output tokens/s, ${formatNumber(summary.totalTokensPerSecond)} tokens/s in total, ${formatNumber(summary.durationMs / 1000)} s`,
-    ...(summary.goodput === undefined
-      ? []
-      : [
-          `goodput ${formatNumber(summary.goodput.requestsPerSecond)} requests/s, ${formatNumber(100 * summary.goodput.share)} % of all`,
-        ]),
+    goodput !== undefined &&
+      `goodput ${formatNumber(goodput.requestsPerSecond)} requests/s, ${formatNumber(100 * goodput.share)} % of all`,
     `stability ${formatNumber(summary.stability)}${summary.jain === undefined ? '' : `, Jain index of ${summary.tenants.length} tenants ${formatNumber(summary.jain)}`}`,
-    ...(rows.length > 0 ? [textTable(['', 'mean', 'p50', 'p90', 'p95', 'p99', 'max'], rows)] : []),
+    rows.length > 0 && textTable(['', 'mean', 'p50', 'p90', 'p95', 'p99', 'max'], rows),
     ...Object.entries(failures).map(([kind, message]) => `failed with ${kind}: ${message}`),
     ...warnings.map((warning) => `warning: ${warning}`),
-  ]
+  )
   return `${lines.join('\n')}\n\n`
 }
 
 function requestLine(requests: RunResult['summary']['requests']): string {
   const { total, ok, failed, cancelled, interrupted, errors } = requests
   const kinds = Object.entries(errors).map(([kind, count]) => `${count} ${kind}`)
-  return [
+  return textsOf(
     `${total} requests: ${ok} ok`,
     `${failed} failed${kinds.length > 0 ? ` (${kinds.join(', ')})` : ''}`,
-    ...(cancelled > 0 ? [`${cancelled} cancelled`] : []),
-    ...(interrupted > 0 ? [`${interrupted} interrupted`] : []),
-  ].join(', ')
+    cancelled > 0 && `${cancelled} cancelled`,
+    interrupted > 0 && `${interrupted} interrupted`,
+  ).join(', ')
 }
 
 /** Repeated runs of one load: each figure's mean with its 95 % interval. */

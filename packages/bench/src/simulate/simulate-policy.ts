@@ -12,6 +12,7 @@ import { failuresOf, type RunRecord } from '../metrics/run-record.js'
 import type { Slo } from '../metrics/slo.js'
 import { summarize } from '../metrics/summarize.js'
 import { lapWarnings } from '../metrics/warnings.js'
+import { textsOf } from '../report/figures.js'
 import { schemaVersion } from '../report/run-result.js'
 import { StepHistory } from '../report/step-history.js'
 import type { WorkItem } from '../workload/work-item.js'
@@ -61,28 +62,26 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   const { acceptance, draftShare, kvTokens, images } = options
   const more = defined({ acceptance, draftShare, kvTokens })
   const size = { slots, contextSize, batchSize, ...more, machines }
-  const { results, steps, preemptions, draftTokens, acceptedTokens, utilization, swaps } =
-    await simulateLoad({
-      policy: options.createPolicy,
-      machine: spread === 1 ? machine : machineOf,
-      ...requests,
-      ...size,
-      ...defined({ encodes: images, tools: load.dataset.tools }),
-      router,
-      ...events,
-      seed: load.seed,
-      onStep: ({ startedAt, durationMs, prefillTokens, decodeSequences }) =>
-        history.add({
-          atMs: startedAt,
-          steps: 1,
-          prefillTokens,
-          decodeTokens: decodeSequences,
-          busyMs: durationMs,
-        }),
-      ...defined({ signal: options.signal, serve: options.serve }),
-    })
+  const {
+    results,
+    prefillTokens: _,
+    ...report
+  } = await simulateLoad({
+    policy: options.createPolicy,
+    machine: spread === 1 ? machine : machineOf,
+    ...requests,
+    ...size,
+    ...defined({ encodes: images, tools: load.dataset.tools }),
+    router,
+    ...events,
+    seed: load.seed,
+    onStep({ startedAt: atMs, durationMs: busyMs, prefillTokens, decodeSequences: decodeTokens }) {
+      history.add({ atMs, steps: 1, prefillTokens, decodeTokens, busyMs })
+    },
+    ...defined({ signal: options.signal, serve: options.serve }),
+  })
   const records = results.map((result) => recordOf(result, items, programs))
-  const { sendLagMs: _, ...summary } = summarize(records, slo)
+  const { sendLagMs: _none, ...summary } = summarize(records, slo)
   return {
     records,
     steps: history.list(),
@@ -98,13 +97,9 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
       cost: { name: machine.name, about: machine.about },
       ...size,
       router: options.router,
-      ...defined({ images, fleet, models: options.models, swaps }),
+      ...defined({ images, fleet, models: options.models }),
       summary,
-      steps,
-      preemptions,
-      draftTokens,
-      acceptedTokens,
-      utilization,
+      ...report,
       failures: failuresOf(records),
       warnings: [...(options.warnings ?? []), ...warnings(records, laps)],
       wall_ms: Math.round(performance.now() - began),
@@ -147,12 +142,11 @@ function warnings(records: readonly RunRecord[], laps: number): readonly string[
   const ok = records.filter(({ outcome }) => outcome === 'ok')
   const tooLong = records.filter(({ failure }) => failure?.kind === 'prompt_too_long')
   const cut = ok.filter(({ arrivedTokens, asked }) => arrivedTokens < asked.outputTokens)
-  return [
-    ...(ok.length === 0 ? ['no request succeeded'] : []),
-    ...(tooLong.length > 0
-      ? [`${tooLong.length} prompts are longer than a slot: see --ctx-size and --max-input`]
-      : []),
-    ...(cut.length > 0 ? [`${cut.length} answers were cut at the end of their slot`] : []),
+  return textsOf(
+    ok.length === 0 && 'no request succeeded',
+    tooLong.length > 0 &&
+      `${tooLong.length} prompts are longer than a slot: see --ctx-size and --max-input`,
+    cut.length > 0 && `${cut.length} answers were cut at the end of their slot`,
     ...lapWarnings(laps),
-  ]
+  )
 }

@@ -1,5 +1,5 @@
 import { writeRows } from '../calibrate/engine-rows.js'
-import { figures, formatEstimate, formatNumber } from '../report/figures.js'
+import { figures, formatEstimate, formatNumber, textsOf } from '../report/figures.js'
 import { loadName } from '../report/run-result.js'
 import { textTable } from '../report/tables.js'
 import { groupBy } from '../statistics/group-by.js'
@@ -12,31 +12,27 @@ export function simulationHead(setup: SimulationSetup): string {
   const { machine, load, slots, contextSize, batchSize, machines, router, fleet } = setup
   const several = machines > 1 ? `${machines} machines (${router}), each with ` : ''
   const { fronts = 1, viewAgeMs = 0, deaths = 0, spread = 1, drains = [] } = fleet ?? {}
-  const events = [
-    ...(fronts === 1 ? [] : [`${fronts} fronts`]),
-    ...(viewAgeMs === 0 ? [] : [`views ${formatNumber(viewAgeMs)} ms old`]),
-    ...(deaths === 0 ? [] : [`${formatNumber(100 * deaths)} % of the machines die each minute`]),
-    ...(spread === 1 ? [] : [`the slowest machine is ${formatNumber(spread)} times as slow`]),
-    ...(drains.length === 0 ? [] : [`${drains.length} machines drain`]),
-  ]
+  const events = textsOf(
+    fronts !== 1 && `${fronts} fronts`,
+    viewAgeMs !== 0 && `views ${formatNumber(viewAgeMs)} ms old`,
+    deaths !== 0 && `${formatNumber(100 * deaths)} % of the machines die each minute`,
+    spread !== 1 && `the slowest machine is ${formatNumber(spread)} times as slow`,
+    drains.length > 0 && `${drains.length} machines drain`,
+  )
   const { acceptance, draftShare, kvTokens, models, images } = setup
   const pool = kvTokens === undefined ? '' : ` (${kvTokens} together)`
   const by = draftShare === undefined ? '' : ` of a model of ${draftShare} of the time`
   const drafts = acceptance === undefined ? '' : `, drafts${by} right with ${acceptance}`
-  return [
+  return textsOf(
     `${load.requests} requests of ${load.dataset.name}, ${loadName(load.shape)}, seed ${load.seed}`,
     `${several}${slots} slots of ${contextSize} tokens${pool}, ${batchSize} tokens per step${drafts}`,
-    ...(events.length === 0 ? [] : [events.join(', ')]),
-    ...(images === undefined
-      ? []
-      : [
-          `${Number((100 * images.share).toFixed(6))} % of the requests have an image of ${images.tokens} tokens, encoded in ${images.encodeMs} ms`,
-        ]),
-    ...(models === undefined
-      ? []
-      : [`${models.maxLoaded} models in memory at a time, chosen by ${models.scheduler}`]),
+    events.length > 0 && events.join(', '),
+    images !== undefined &&
+      `${Number((100 * images.share).toFixed(6))} % of the requests have an image of ${images.tokens} tokens, encoded in ${images.encodeMs} ms`,
+    models !== undefined &&
+      `${models.maxLoaded} models in memory at a time, chosen by ${models.scheduler}`,
     `cost model ${machine.name}: ${machine.about}\n\n`,
-  ].join('\n')
+  ).join('\n')
 }
 
 /** The numbers of a result, in their order; those that were not measured are undefined. */

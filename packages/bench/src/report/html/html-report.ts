@@ -1,6 +1,6 @@
 import type { ComparedLoad, CompareResult, Ratio } from '../../compare/compare-runs.js'
 import { escapeHtml } from '../chart/frame.js'
-import { figures, type Figure, formatNumber } from '../figures.js'
+import { figures, type Figure, formatNumber, textsOf } from '../figures.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
 import { htmlPage, htmlTable, type Cell } from './html.js'
 import { ganttPlot, lengthsInWords, overviewPlots, servicePlot, stepPlot } from './plots.js'
@@ -69,15 +69,11 @@ function comparison({ loads, baseline, rounds }: CompareResult): string[] {
 function requests(runs: readonly MeasuredRun[]): string[] {
   return lastOfEach(runs).flatMap((run) => {
     const name = runName(run.result)
-    return [
+    return textsOf(
       ganttPlot(run, `${name}: one bar per request, at most 500`),
-      ...(run.steps === undefined
-        ? []
-        : [stepPlot(run.steps, `${name}: composition of the steps`)]),
-      ...(run.result.summary.tenants.length < 2
-        ? []
-        : [servicePlot(run, `${name}: service by tenant`)]),
-    ]
+      run.steps !== undefined && stepPlot(run.steps, `${name}: composition of the steps`),
+      run.result.summary.tenants.length > 1 && servicePlot(run, `${name}: service by tenant`),
+    )
   })
 }
 

@@ -45,12 +45,8 @@ Exit codes: the same as \`cllm bench serve\`.
       for (const spec of specs) {
         const url = await urlOf(spec, flags, io, started)
         // In some servers an idle connection occupies a thread, and every client keeps one open.
-        const given = {
-          name: spec.name,
-          url,
-          api: apis.get(spec.name)!,
-          connections: 'new',
-        } as const
+        const { name } = spec
+        const given = { name, url, api: apis.get(name)!, connections: 'new' } as const
         const target = readTarget(given, flags, io.env)
         targets.push(await reachTarget(target, loads[0] as LoadOptions, io.signal))
       }

@@ -47,7 +47,7 @@ export async function compareTargets(
   flags: CompareFlags,
   io: CommandIo,
 ): Promise<number> {
-  const { json, rounds, slo, warmup, pause } = flags
+  const { json, rounds, slo, warmup, pause, report, trace } = flags
   const seed = loads[0]?.seed ?? 0
   if (!json) io.stdout.write(`seed ${seed}\n\n`)
   for (const target of targets) await warmUp(target, loads[0] as LoadOptions, warmup, io)
@@ -95,13 +95,7 @@ export async function compareTargets(
   io.stdout.write(
     json ? `${JSON.stringify(result)}\n` : warnings.map((text) => `warning: ${text}\n`).join(''),
   )
-  await writeFiles({
-    runs: all,
-    compared: result,
-    report: flags.report,
-    trace: flags.trace,
-    title,
-  })
+  await writeFiles({ runs: all, compared: result, report, trace, title })
   return exitCodeOf(runs.map(({ summary, stopped }) => ({ ok: summary.requests.ok, stopped })))
 }
 

@@ -53,6 +53,7 @@ export const loadFlags = {
   'slow-read': one('TIME', 'How long a slow reader pauses after each chunk', duration, '200ms'),
   temperature: one('T', 'Sampling temperature', number, '0.7'),
   'allow-eos': toggle('Let the model stop before the requested length'),
+  'own-calls': toggle("Carry on the model's own calls, not the dataset's; see --allow-eos"),
   'extra-body': one('JSON', 'Further fields for every request body', parseObject, {}),
   timeout: one('TIME', 'Time after which a request fails', duration, '10m'),
   connections: one('KIND', 'reuse, or new for a connection per request', word('reuse', 'new')),

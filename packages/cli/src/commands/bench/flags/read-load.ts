@@ -32,11 +32,8 @@ export function readLoads(flags: LoadFlagValues): LoadOptions[] {
       return rate.map((each) => ({ kind: 'open', rate: each, burstiness, rampMs: ramp }))
     }
     if (concurrency === undefined && dataset.timed) return [{ kind: 'trace' }]
-    return (concurrency ?? [1, 8]).map((each) => ({
-      kind: 'closed',
-      concurrency: each,
-      rampMs: ramp,
-    }))
+    const levels = concurrency ?? [1, 8]
+    return levels.map((each) => ({ kind: 'closed', concurrency: each, rampMs: ramp }))
   }
   return shapes().map((shape) => {
     const count =
@@ -51,6 +48,7 @@ export function readLoads(flags: LoadFlagValues): LoadOptions[] {
       slowReadMs: flags['slow-read'],
       temperature: flags.temperature,
       ignoreEos: !flags['allow-eos'],
+      ownCalls: flags['own-calls'],
       timeoutMs: flags.timeout,
     }
   })

@@ -30,7 +30,7 @@ type Flags = Values<typeof simulationFlags>
  * @throws `invalid_configuration` for contradictory flags, `invalid_dataset` for an invalid file
  */
 export function readSimulation(flags: Flags, factory: PolicyFactory): SimulationSetup {
-  const { seed, router, slo, images } = flags
+  const { seed, router, slo, images, tenants, models } = flags
   if (flags.trace !== undefined && flags.dataset !== undefined) {
     throw wrong('--trace and --dataset: expected one of them, got both')
   }
@@ -40,13 +40,7 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
     replayed === undefined ? readDataset(spec, flags, seed) : fitted(replayed.dataset, flags)
   const requests = flags.requests ?? (dataset.timed ? dataset.size : undefined) ?? 1000
   const shape = readShape(flags, dataset)
-  const load = {
-    shape,
-    dataset,
-    seed,
-    requests,
-    ...defined({ tenants: flags.tenants, models: flags.models }),
-  }
+  const load = { shape, dataset, seed, requests, ...defined({ tenants, models }) }
   const limits = replayed?.limits
   const machines = flags.machines ?? replayed?.engines ?? 1
   const contextSize =
