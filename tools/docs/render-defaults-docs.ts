@@ -15,8 +15,9 @@ const modelLines = (): string => {
   const groups = new Map<string, string[]>()
   for (const { name, sampling } of catalog) {
     if (sampling === undefined) continue
-    const { temperature, topK, topP } = sampling
-    const values = Object.entries({ temperature, top_k: topK, top_p: topP })
+    const { temperature, topK, topP, repetitionPenalty } = sampling
+    const fields = { temperature, top_k: topK, top_p: topP, repetition_penalty: repetitionPenalty }
+    const values = Object.entries(fields)
       .flatMap(([field, value]) => (value === undefined ? [] : [`${field} ${value}`]))
       .join(', ')
     groups.set(values, [...(groups.get(values) ?? []), `\`${name}\``])
@@ -44,8 +45,8 @@ export const renderDefaultsDocs = (page: URL): string => {
 
 ## Protocols
 
-Values for fields that a request leaves out: first \`api.defaults\` of the configuration, then the
-[model's](#models), then each protocol's documented ones. Penalties are off everywhere.
+For fields that a request leaves out: first \`api.defaults\` of the configuration, then the
+[model's](#models), then each protocol's documented ones. Other penalties are off.
 
 | route | most tokens | temperature | top_k | top_p | min_p | repetition penalty |
 |---|---|---|---|---|---|---|

@@ -57,6 +57,14 @@ const report = (error: unknown, io: CommandIo): number => {
   return usageCodes.has(error.code) ? usageError : failure
 }
 
+/** What takes the place of Ollama's commands that are none here. */
+const ollamas = new Map([
+  ['ls', '; did you mean list?'],
+  ['cp', ', but POST /api/copy of a running server does it'],
+  ['create', ', but POST /api/create of a running server does it'],
+  ['push', ', which has no counterpart here'],
+])
+
 /** Runs the command that a command line names and returns its exit code. */
 export const dispatch: RunCommand = async (argv, io) => {
   const [first, second] = argv
@@ -83,7 +91,7 @@ export const dispatch: RunCommand = async (argv, io) => {
   const name = argv.slice(0, words).join(' ')
   const command = commands.get(name)
   if (command === undefined) {
-    const meant = suggestion(name, commands.keys())
+    const meant = ollamas.get(name) ?? suggestion(name, commands.keys())
     const problem =
       name === first && isGroup ? `${name} alone is no command` : `unknown command ${name}`
     io.stderr.write(`error: ${problem}${meant}\n`)

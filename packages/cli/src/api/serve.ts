@@ -1,5 +1,6 @@
 import {
   CllmError,
+  defaultSampling,
   type ChatMessage,
   didYouMean,
   type EngineDirectory,
@@ -183,7 +184,12 @@ function requestOf(prompt: string | readonly ChatMessage[] | GenerateRequest): G
   if (typeof prompt === 'string') return { prompt: { text: prompt } }
   if (Array.isArray(prompt)) return { prompt: { messages: prompt } }
   const request = prompt as GenerateRequest
-  if (isRecord(request) && 'prompt' in request) return request
+  if (isRecord(request) && 'prompt' in request) {
+    const foreign = Object.keys(request).find((name) => /_/.test(name) || name in defaultSampling)
+    if (foreign === undefined) return request
+    const names = 'names are written as maxTokens is, and temperature stands in "sampling"'
+    throw new CllmError('invalid_request', `generate: there is no field "${foreign}": ${names}`)
+  }
   const message = `generate: expected a text, a list of messages, or an object with prompt, instead got ${describeValue(prompt)}`
   throw new CllmError('invalid_request', message)
 }

@@ -78,7 +78,9 @@ applies them within a second.`,
   flags: limitFlags,
   async run({ flags, words: [name = ''] }, io) {
     const changes = limitsIn(flags)
-    if (Object.keys(changes).length === 0) throw wrong('expected a limit, see --help')
+    if (Object.keys(changes).length === 0) {
+      throw wrong('expected --requests-per-minute, --tokens-per-minute or --tokens-per-month')
+    }
     await withKeys(flags, io, async (store) => await store.limit(name, changes))
     io.stderr.write(`changed the limits of ${name}\n`)
     return 0

@@ -5,7 +5,9 @@ const longest = 60
 /** Formats a value for a message; long values are cut. */
 export const describeValue = (value: unknown): string => {
   if (value === null || value === undefined) return 'nothing'
-  const json = JSON.stringify(value)
+  const json = JSON.stringify(value, (_, each: unknown) =>
+    typeof each === 'function' ? 'a function' : each,
+  )
   return json.length > longest ? `${json.slice(0, longest)}…` : json
 }
 

@@ -9,6 +9,7 @@ import {
 } from '@cllm/http-koa'
 import { schedulerPlugin } from '@cllm/scheduler'
 import t from 'tap'
+import { unknownFlag } from '../../src/config/layers/flags-layer.js'
 import { loadConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/schema.js'
 import { commands } from '../../src/commands/help/command-table.js'
@@ -186,11 +187,15 @@ t.test('coming from another server: what takes the place of theirs is there', (t
     t.equal(names.length > 0, ours !== '–', row)
     for (const name of names) t.ok(isThere(name), `${name}: ${row}`)
   }
-  for (const [theirs, ours] of options.flatMap(({ elsewhere, flag }) =>
-    elsewhere.map((theirs) => [theirs, flag] as const),
-  )) {
-    const row = rows.find(([, names = '']) => names.includes(`\`${theirs}\``))
-    t.match(row?.[2], `\`--${ours}\``, `${theirs}: what the command line and the page say`)
+  const own = options.flatMap(({ flag }) => [flag, `no-${flag}`])
+  for (const [, names = '', ours = ''] of rows) {
+    for (const [, theirs = ''] of names.matchAll(/(?<!no )`(--?[\w-]+)`/g)) {
+      if (own.includes(theirs.slice(2))) continue
+      const said = unknownFlag(theirs, own)
+      const [, meant] = /did you mean (.*)\?$/.exec(said) ?? []
+      if (ours === '–') t.match(said, 'docs/coming-from.md', theirs)
+      else t.match(ours, `\`${meant}\``, `${theirs}: what the command line and the page say`)
+    }
   }
   t.notOk(isThere('--no-such-flag'))
   t.notOk(isThere('POST /no/such/route'))

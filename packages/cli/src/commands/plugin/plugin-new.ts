@@ -30,8 +30,10 @@ folder's name; the kind is ${kinds.join(', ')}.`,
       'package.json': json({ name, private: true, type: 'module' }),
       'jsconfig.json': json(editorSettings()),
     }
-    const noFolder = (reason: string) => `folder: ${folder} cannot be made: ${reason}`
-    orInvalid(() => mkdirSync(folder), noFolder)
+    orInvalid(
+      () => mkdirSync(folder),
+      (reason) => `folder: ${reason}`,
+    )
     for (const [file, text] of Object.entries(files)) writeFileSync(join(folder, file), text)
     const file = isAbsolute(folder) ? join(folder, `${name}.js`) : `./${join(folder, `${name}.js`)}`
     io.stdout.write(

@@ -101,7 +101,8 @@ export function errorOf(
   const isKnown = Object.hasOwn(errorTable, known)
   const fallback = codesByStatus[status] ?? 'target_unavailable'
   const shown = message === undefined || message === '' ? `${status} ${statusText}` : message
-  return new CllmError(isKnown ? (known as ErrorCode) : fallback, shown, {
+  const help = status === 401 ? '; --api-key KEY or CLLM_API_KEY sends one' : ''
+  return new CllmError(isKnown ? (known as ErrorCode) : fallback, shown + help, {
     details: { status, isNamed: isKnown },
   })
 }

@@ -3,6 +3,7 @@ import { nearestName } from '@cllm/core'
 import { options, type PlacedOption } from '../options/schema.js'
 import { modelPaths } from '../resolve-policy.js'
 import { readModel } from '../served-models.js'
+import { readData } from '../read-data.js'
 import type { Layer, Setting } from './setting.js'
 import { accepts, isRecord } from '../options/value-format.js'
 
@@ -28,10 +29,12 @@ for (const { flag, format } of options)
   known[flag] = { type: format.isSwitch ? 'boolean' : 'string' }
 for (const flag of negated.keys()) known[flag] = { type: 'boolean' }
 const names = Object.keys(known)
-/** This project's flag for each one of another server. */
-const byOther = new Map(
-  options.flatMap(({ elsewhere, flag }) => elsewhere.map((other) => [other, flag])),
-)
+
+/** This project's flag for one of another server; empty: there is none, or none is needed. */
+function ownFlag(other: string): string | undefined {
+  const others = readData('other-flags') as Readonly<Record<string, readonly string[]>>
+  return Object.keys(others).find((flag) => others[flag]?.includes(other))
+}
 
 const tokenize = (args: string[]) =>
   parseArgs({ args, options: known, strict: false, allowPositionals: true, tokens: true }).tokens
@@ -58,7 +61,8 @@ const valueProblem = ({ name, rawName, value, inlineValue }: OptionToken): strin
  */
 export function unknownFlag(written: string, own: readonly string[]): string {
   const name = written.replace(/^-+/, '')
-  const other = byOther.get(written)
+  const other = ownFlag(written)
+  if (other === '') return `unknown flag ${written}: docs/coming-from.md says what takes its place`
   const nearest = other !== undefined && own.includes(other) ? other : nearestName(name, own)
   if (nearest !== undefined) return `unknown flag ${written}; did you mean --${nearest}?`
   // three letters are near to too many

@@ -32,7 +32,6 @@ export const nativeOptions = {
   ),
   ubatch_size: option(orNone(integer(1, Infinity, 'TOKENS')), null, {
     llamaCpp: 'ubatchSize',
-    elsewhere: ['-ub'],
   }).describe('Tokens per forward pass, at most the batch size, which is the default.'),
   pooling: option(orNone(oneOf(['none', 'mean', 'cls', 'last'])), null, {
     llamaCpp: 'pooling',

@@ -11,8 +11,6 @@ interface OptionDetails<T> {
   readonly placeholder?: string
   /** Whether its value must never be shown. */
   readonly isSecret?: boolean
-  /** The flags of other servers that do the same; a user who writes one is told this one. */
-  readonly elsewhere?: readonly string[]
   /** Converts the forms that a user may write to the value that the format accepts. */
   readonly normalize?: (value: unknown) => unknown
   /** Makes relative paths absolute: the folder is the YAML file's, or the working directory. */
@@ -56,13 +54,10 @@ export type OptionValues<Tree> = {
 }
 
 /** An option with its path, such as `server.port`, and everything that it leaves to a default. */
-export interface PlacedOption extends Required<
-  Omit<Option<unknown>, 'backend' | 'llamaCpp' | 'elsewhere'>
-> {
+export interface PlacedOption extends Required<Omit<Option<unknown>, 'backend' | 'llamaCpp'>> {
   readonly path: string
   readonly backend?: string
   readonly llamaCpp?: string
-  readonly elsewhere: readonly string[]
 }
 
 const isOption = (node: object): node is Option<unknown> => 'format' in node && 'default' in node
@@ -77,7 +72,6 @@ export const placeOptions = (tree: object, prefix = ''): readonly PlacedOption[]
       env: variable(flag),
       placeholder: format.placeholder,
       isSecret: false,
-      elsewhere: [],
       normalize: (value: unknown) => value,
       resolve: (value: unknown) => value,
     }

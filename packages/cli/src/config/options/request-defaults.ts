@@ -16,8 +16,7 @@ const sampling = Object.fromEntries(
     if (doc === undefined) return []
     const { min, max } = { ...row, ...usual }
     const format = isWhole === true ? integer(min, max) : decimal(min, max)
-    const elsewhere = name === 'temperature' ? ['--temp'] : []
-    const details = { flag: `default-${wire.replaceAll('_', '-')}`, elsewhere }
+    const details = { flag: `default-${wire.replaceAll('_', '-')}` }
     const made = option(format, native[name] ?? defaultSampling[name], details).describe(doc)
     return [[wire, made]]
   }),
@@ -27,10 +26,9 @@ const { temperature, ...others } = sampling
 
 /** Defaults for fields that a request leaves out: the branch `api.defaults` of the schema. */
 export const requestDefaults = {
-  max_tokens: option(integer(1, Infinity, 'TOKENS'), 100, {
-    flag: 'default-max-tokens',
-    elsewhere: ['-n', '--predict'],
-  }).describe('Maximum answer length, in tokens, for requests without a limit.'),
+  max_tokens: option(integer(1, Infinity, 'TOKENS'), 100, { flag: 'default-max-tokens' }).describe(
+    'Maximum answer length, in tokens, for requests without a limit.',
+  ),
   temperature,
   seed: option(orNone(integer(0, 2 ** 32 - 1, 'NUMBER')), null, { flag: 'default-seed' }).describe(
     'Sampling seed; equal requests then get equal answers. Random by default.',

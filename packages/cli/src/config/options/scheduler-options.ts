@@ -78,7 +78,6 @@ export const schedulerOptions = {
   speculative: option(text('auto, off, a name or a model'), 'auto', {
     placeholder: 'auto|off|NAME|MODEL',
     resolve: resolveModelSpec,
-    elsewhere: ['--model-draft'],
   }).describe(
     'Proposer of tokens, which are verified along with the next one; answers stay the same. A ' +
       'constraint without a choice goes first (alone: `grammar`), then the named one: `ngram` (`auto`) ' +

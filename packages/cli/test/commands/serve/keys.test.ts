@@ -57,6 +57,10 @@ t.test('keys in the real process: roles, limits, reload, the words of each proto
       t.match(JSON.parse(refused.text), shape)
     }
   }
+  t.match(await inside(['ps', '--url', server.url]), {
+    code: 1,
+    stderr: /instead got none; --api-key KEY or CLLM_API_KEY sends one\n$/,
+  })
   t.match(await ask('/metrics', ann), { status: 403, text: /"forbidden"/ })
   t.match(await ask('/metrics', root), { status: 200, text: /cllm_/ })
 

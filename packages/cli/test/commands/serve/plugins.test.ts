@@ -153,7 +153,7 @@ t.test('cllm plugin new writes plug-ins that pass cllm plugin test', async (t) =
   }
   t.match(await inside(['plugin', 'new', 'router', join(folder, 'my-router')]), {
     code: 2,
-    stderr: /my-router cannot be made: it is there already/,
+    stderr: /folder: it is there already: .*my-router\n$/,
   })
   for (const kind of ['order', 'protocol']) {
     const { said, code } = await test(kind, '1')

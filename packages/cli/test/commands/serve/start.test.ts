@@ -148,6 +148,7 @@ t.test('serve: what is wrong is told with what was expected and what came', asyn
     ],
     [{ settings: { engine: 3 } }, /serve: settings: engine: expected an object/],
     [{ protocols: 3 }, /^serve: protocols: expected a list of protocols, got 3$/],
+    [{ protocols: () => [] }, /^serve: protocols: expected a list .*, got "a function"$/],
     [{ protocols: [{}] }, /^serve: protocols: expected a list of protocols, got \[\{\}\]$/],
     [{ observers: [3] }, /^serve: observers: expected a list of observers, got \[3\]$/],
   ]
@@ -181,6 +182,11 @@ t.test('serve: all protocols, own routes, events, and text without HTTP', async 
   for (const prompt of [undefined, { messages: [] }] as never[]) {
     const message = /^generate: expected a text, a list of messages, or an object with prompt,/
     t.throws(() => server.generate(prompt), { code: 'invalid_request', message })
+  }
+  for (const foreign of ['max_tokens', 'temperature']) {
+    const message = new RegExp(`^generate: there is no field "${foreign}": .* as maxTokens is,`)
+    const misspelt = { ...request, [foreign]: 1 }
+    t.throws(() => server.generate(misspelt), { code: 'invalid_request', message })
   }
   t.same(told, [], 'only what comes over HTTP is observed')
   const ask = async (path: string, body?: object) =>

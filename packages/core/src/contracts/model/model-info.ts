@@ -20,7 +20,7 @@ export interface ModelDetails {
   readonly reasoning?: boolean
   /** How embeddings come of an input's tokens; `none`: one each, `rank`: it compares texts. */
   readonly pooling?: string
-  readonly [more: string]: string | number | boolean
+  readonly [more: string]: string | number | boolean | undefined
 }
 
 /** What is known of the loaded model. */
