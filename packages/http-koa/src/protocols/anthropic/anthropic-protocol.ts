@@ -51,7 +51,7 @@ async function messages(call: CallOf<typeof messageSchema>, anthropic: Anthropic
     ...head,
     content: contentOf(call, answer),
     ...stopOf(answer.end, answer.calls.length > 0),
-    usage: usageOf(answer.end.usage, keptTokens),
+    usage: usageOf(answer.end.usage, answer.reasoningTokens, keptTokens),
   }
 }
 

@@ -59,14 +59,17 @@ export function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasC
 /**
  * Token counts; those of the input are apart from what was in the cache, and what is kept there from now on.
  *
+ * @param thinking - this many of the answer's tokens are thoughts
  * @param kept - this many of the prompt's first tokens are kept
  */
-export function usageOf({ promptTokens, cachedTokens, generatedTokens }: Usage, kept = 0) {
+export function usageOf(usage: Usage, thinking: number, kept = 0) {
+  const { promptTokens, cachedTokens, generatedTokens } = usage
   const created = Math.max(0, Math.min(kept, promptTokens) - cachedTokens)
   return {
     input_tokens: promptTokens - cachedTokens - created,
     cache_creation_input_tokens: created,
     cache_read_input_tokens: cachedTokens,
     output_tokens: generatedTokens,
+    output_tokens_details: { thinking_tokens: thinking },
   }
 }

@@ -89,8 +89,8 @@ export function messageEvents(
   const parser = createAnswerParser(form, true)
   const blocks = new BlockStream(call, send)
   // What was in the cache is known at the end.
-  const usage = usageOf({ promptTokens, cachedTokens: 0, generatedTokens: 0 })
-  const begun = { ...head, content: [], stop_reason: null, stop_sequence: null, usage }
+  const none = usageOf({ promptTokens, cachedTokens: 0, generatedTokens: 0 }, 0)
+  const begun = { ...head, content: [], stop_reason: null, stop_sequence: null, usage: none }
   return {
     begin() {
       send('message_start', { message: begun })
@@ -101,8 +101,8 @@ export function messageEvents(
       if (event.type !== 'end') return
       blocks.push(parser.end())
       blocks.end()
-      const delta = stopOf(event, blocks.hasCalls)
-      send('message_delta', { delta, usage: usageOf(event.usage, keptTokens) })
+      const usage = usageOf(event.usage, parser.reasoningTokens, keptTokens)
+      send('message_delta', { delta: stopOf(event, blocks.hasCalls), usage })
       send('message_stop')
     },
     fail: (error) => write(`event: error\ndata: ${JSON.stringify(anthropicErrorBody(error))}\n\n`),

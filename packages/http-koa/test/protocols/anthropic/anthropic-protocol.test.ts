@@ -219,6 +219,25 @@ testEach('messages', async (t) => {
   t.match(events.at(-2), { delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 4 } })
 })
 
+testEach('thoughts are counted', async (t) => {
+  const written = { [turn('user', 'euro') + answer]: '<think>so</think>a' }
+  const { ask, stream, client } = await start(t, { script: scriptAnswers(tokenizer, written) })
+  const info = await client.info()
+  const model = { ...info.model, details: { chatTemplate: '<think></think>' } }
+  Object.assign(client, { info: async () => ({ ...info, model }) })
+  const { usage, content } = (await ask(asks('euro'))).json as { usage: Json; content: unknown }
+  t.match(content, [
+    { type: 'thinking', thinking: 'so' },
+    { type: 'text', text: 'a' },
+  ])
+  const { thinking_tokens: thoughts } = usage['output_tokens_details'] as Record<string, number>
+  t.ok(thoughts! > 0 && thoughts! < Number(usage['output_tokens']), String(thoughts))
+  const events = await stream(asks('euro'))
+  const none = { output_tokens_details: { thinking_tokens: 0 } }
+  t.match(events[0], { message: { usage: none } })
+  t.match(events.at(-2), { usage: { output_tokens_details: { thinking_tokens: thoughts } } })
+})
+
 testEach('tools', async (t) => {
   const { ask, stream } = await start(t)
   const block = { type: 'tool_use', id: /^toolu_/, name: 'get_weather', input: { city: 'Paris' } }

@@ -2,6 +2,7 @@ import { requestId } from '@cllm/host'
 import type { TokenLogprobs } from '@cllm/core'
 import type { Call } from '../../../routes/call.js'
 import type { EndEvent } from '../../../request/generation.js'
+import { type JsonObject, parsedJson } from '../../../fields/fields.js'
 import { secondsNow } from '../openai-context.js'
 import { responseLogprob } from '../openai-logprobs.js'
 import type { ResponsesFields } from './responses-request.js'
@@ -52,10 +53,16 @@ export const partOf = ({ kind, text, logprobs }: OutputItem): object => ({
   ...(kind === 'message' ? { annotations: [], logprobs: logprobs.map(responseLogprob) } : {}),
 })
 
-/** An item as OpenAI writes it; one that is not done has no content yet. */
-export function itemBody(item: OutputItem, isDone: boolean): object {
+/**
+ * An item as OpenAI writes it; one that is not done has no content yet.
+ *
+ * @param isCut - whether the answer was cut off in it, or right after it
+ */
+export function itemBody(item: OutputItem, isDone: boolean, isCut = false): object {
   const { kind, id, callId, name, text } = item
-  const head = { id, type: kind, status: isDone ? 'completed' : 'in_progress' }
+  const isWhole = !isCut || (kind === 'function_call' && parsedJson(text) !== undefined)
+  const status = !isDone ? 'in_progress' : isWhole ? 'completed' : 'incomplete'
+  const head = { id, type: kind, status }
   if (kind === 'function_call') return { ...head, call_id: callId, name, arguments: text }
   if (kind === 'custom_tool_call') return { ...head, call_id: callId, name, input: text }
   return {
@@ -64,6 +71,10 @@ export function itemBody(item: OutputItem, isDone: boolean): object {
     content: isDone ? [partOf(item)] : [],
   }
 }
+
+/** The items of an answer at its end. */
+export const outputOf = (items: readonly OutputItem[], isCut: boolean): readonly object[] =>
+  items.map((item, index) => itemBody(item, true, isCut && index === items.length - 1))
 
 /** What is answered to fields of which this server makes nothing: their values, or OpenAI's own. */
 const echoed = {
@@ -82,7 +93,7 @@ export interface ResponsePlace {
   readonly isKept: boolean
 }
 
-/** The members that a response has from start to end. */
+/** A response as it begins; {@link responseEnd} has what changes. */
 export const responseHead = (
   call: Call,
   fields: ResponsesFields,
@@ -91,17 +102,19 @@ export const responseHead = (
 ) => ({
   id,
   object: 'response',
+  status: 'in_progress',
   created_at: secondsNow(call),
+  completed_at: null,
   model,
   error: null,
+  incomplete_details: null,
+  output: [],
+  usage: null,
   instructions: fields.instructions ?? null,
   max_output_tokens: fields.max_output_tokens ?? null,
   metadata: fields.metadata ?? {},
   ...Object.fromEntries(
-    Object.entries(echoed).map(([name, value]) => [
-      name,
-      fields[name as keyof typeof echoed] ?? value,
-    ]),
+    Object.entries(echoed).map(([name, value]) => [name, (fields as JsonObject)[name] ?? value]),
   ),
   parallel_tool_calls: fields.parallel_tool_calls ?? true,
   previous_response_id: fields.previous_response_id ?? null,
@@ -128,10 +141,10 @@ export function responseEnd(
     status: isCut ? 'incomplete' : 'completed',
     completed_at: isCut ? null : secondsNow(call),
     incomplete_details: isCut ? { reason: 'max_output_tokens' } : null,
-    output: items.map((item) => itemBody(item, true)),
+    output: outputOf(items, isCut),
     usage: {
       input_tokens: usage.promptTokens,
-      input_tokens_details: { cached_tokens: usage.cachedTokens },
+      input_tokens_details: { cached_tokens: usage.cachedTokens, cache_write_tokens: 0 },
       output_tokens: usage.generatedTokens,
       output_tokens_details: { reasoning_tokens: reasoningTokens },
       total_tokens: usage.promptTokens + usage.generatedTokens,

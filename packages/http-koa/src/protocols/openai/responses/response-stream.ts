@@ -14,6 +14,7 @@ import {
   type ItemKind,
   newItem,
   type OutputItem,
+  outputOf,
   partOf,
   responseEnd,
   textEvents,
@@ -54,9 +55,9 @@ class ItemStream {
   }
 
   /** Every answer ends with calls or with a message, which may be empty. */
-  end(): void {
+  end(isCut: boolean): void {
     if ((this.items.at(-1)?.kind ?? 'reasoning') === 'reasoning') this.#begin('message')
-    this.#finish()
+    this.#finish(isCut)
   }
 
   #call({ name, arguments: given }: ToolCall): void {
@@ -98,7 +99,7 @@ class ItemStream {
     this.send('response.content_part.added', { ...this.#place, part: partOf(item) })
   }
 
-  #finish(): void {
+  #finish(isCut = false): void {
     this.#addInput(this.#input?.end() ?? '')
     this.#input = undefined
     const output_index = this.items.length - 1
@@ -118,7 +119,7 @@ class ItemStream {
       this.send(done, { ...this.#place, text, ...extrasOf(kind, logprobs) })
       this.send('response.content_part.done', { ...this.#place, part: partOf(item) })
     }
-    this.send('response.output_item.done', { output_index, item: itemBody(item, true) })
+    this.send('response.output_item.done', { output_index, item: itemBody(item, true, isCut) })
   }
 
   get #place(): object {
@@ -159,23 +160,15 @@ export function responseEvents(
   const answer = new ItemStream(call, send, customs)
   const timings = new StreamTimings(call.clock, promptTokens)
   let end: EndEvent | undefined
-  const begun = {
-    ...head,
-    status: 'in_progress',
-    completed_at: null,
-    incomplete_details: null,
-    output: [],
-    usage: null,
-  }
   return {
     begin() {
-      send('response.created', { response: begun })
-      send('response.in_progress', { response: begun })
+      send('response.created', { response: head })
+      send('response.in_progress', { response: head })
     },
     push(event) {
       if (event.type === 'progress') {
         const prompt_progress = promptProgress(event, timings.elapsedMs)
-        send('response.in_progress', { response: begun, prompt_progress })
+        send('response.in_progress', { response: head, prompt_progress })
         return
       }
       if (event.type === 'token') answer.timings = hasTimings ? timings.onToken() : undefined
@@ -185,7 +178,7 @@ export function responseEvents(
       answer.push(parser.push(event.text))
       if (event.type !== 'end') return
       answer.push(parser.end())
-      answer.end()
+      answer.end(event.reason === 'length')
       end = event
     },
     async end() {
@@ -200,11 +193,10 @@ export function responseEvents(
     async fail(error) {
       const { message, code } = openAiErrorBody(error).error
       const isCancelled = keep !== undefined && error.code === 'cancelled'
-      if (isCancelled && answer.items.length > 0) answer.end()
-      const output = answer.items.map((item) => itemBody(item, true))
+      if (isCancelled && answer.items.length > 0) answer.end(true)
       const response = isCancelled
-        ? { ...begun, status: 'cancelled', output }
-        : { ...begun, status: 'failed', error: { code, message } }
+        ? { ...head, status: 'cancelled', output: outputOf(answer.items, true) }
+        : { ...head, status: 'failed', error: { code, message } }
       const type = isCancelled ? 'response.incomplete' : 'response.failed'
       send(type, { response: (await keep?.(response)) ?? response })
     },

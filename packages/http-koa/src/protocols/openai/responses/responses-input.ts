@@ -35,6 +35,9 @@ export const inputSchema = z.union(
   'a string or an array of items',
 )
 
+const itemsOf = (input: z.output<typeof inputSchema>): readonly Item[] =>
+  typeof input === 'string' ? [{ role: 'user', content: input }] : input
+
 /**
  * The items of an input with ids, as they are kept.
  *
@@ -46,17 +49,18 @@ export function keptInput(
   before: readonly KeptItem[] = [],
 ): readonly KeptItem[] {
   const taken = new Set(before.map(({ id }) => id))
-  const given: readonly Item[] =
-    typeof input === 'string' ? [{ role: 'user', content: input }] : input
-  return given.flatMap((item) => {
-    const { id, type = 'message', role, content } = item
+  return itemsOf(input).flatMap((item) => {
+    const { id, type = 'message', role, content: said } = item
     if (type === 'item_reference') return []
-    const partType = role === 'assistant' ? 'output_text' : 'input_text'
-    const parts = typeof content === 'string' ? [{ type: partType, text: content }] : content
+    const isModel = role === 'assistant'
+    const part = isModel ? { type: 'output_text', annotations: [] } : { type: 'input_text' }
+    const content = typeof said === 'string' ? [{ ...part, text: said }] : said
     const isOwn = typeof id === 'string' && !taken.has(id)
     const name = isOwn ? id : `${prefixes[type] ?? 'item'}_${requestId(random)}`
     taken.add(name)
-    return [{ ...item, id: name, type, ...(type === 'message' && { content: parts }) }]
+    return [
+      { status: 'completed', ...item, id: name, type, ...(type === 'message' && { content }) },
+    ]
   })
 }
 
@@ -77,9 +81,8 @@ export function toMessages(
 ): ChatMessage[] {
   const messages: ChatMessage[] = []
   if (instructions !== '') messages.push({ role: 'system', content: instructions })
-  const own = typeof given === 'string' ? [{ role: 'user' as const, content: given }] : given
   // they were checked when they came
-  const input = [...(before as readonly Item[]), ...own]
+  const input = [...(before as readonly Item[]), ...itemsOf(given)]
   /** The calls of the last message. */
   let calls: ChatToolCall[] = []
   for (const [index, item] of input.entries()) {

@@ -196,7 +196,7 @@ async function compute(
     const asked = await ask(own, openAi, id)
     const { generation, form, input } = asked
     const head = { ...asked.head, ...(lost && { created_at: lost.object['created_at'] }) }
-    const object = { ...head, status: 'in_progress', output: [], usage: null } as ResponseObject
+    const object = head as ResponseObject
     const begun = { object, items: input, fields: call.fields }
     if (lost === undefined && !(await kept!.begin(owner, begun, ending, call.clock))) {
       throw new CllmError('storage_failed', 'The response cannot be kept; the log says why')

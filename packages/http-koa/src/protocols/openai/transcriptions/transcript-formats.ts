@@ -45,7 +45,7 @@ export function writeTranscript(
   }
 }
 
-/** As Whisper's; null is what only Whisper knows, as in vLLM. */
+/** As Whisper's; clients take a number alone for what only Whisper knows. */
 function verbose({
   text,
   task,
@@ -65,7 +65,7 @@ function verbose({
     temperature,
     avg_logprob: all / Math.max(1, logprobs.length),
     compression_ratio: Buffer.byteLength(text) / deflateSync(text).length,
-    no_speech_prob: null,
+    no_speech_prob: 0,
   }
   const usage = { type: 'duration', seconds: Math.ceil(seconds) }
   return { task, language, duration: seconds, text, segments: [segment], usage }

@@ -100,7 +100,8 @@ t.test('a response is kept, gone on with, and forgotten', async (t) => {
 
   const items = await ask('GET', `${path}/${third.id}/input_items`)
   const content = [{ type: 'input_text', text: 'three' }]
-  t.match(items.json, { data: [{ type: 'message', role: 'user', content }], has_more: false })
+  const asked = { type: 'message', role: 'user', status: 'completed', content }
+  t.match(items.json, { data: [asked], has_more: false })
   const count = await ask('POST', `${path}/input_tokens`, {
     input: 'two',
     previous_response_id: first.id,
@@ -123,7 +124,7 @@ t.test('a response is kept, gone on with, and forgotten', async (t) => {
 t.test('a response is in its file before a client is told of its end', async (t) => {
   const order: string[] = []
   const beforeWrite = async (data: string) => {
-    if (!data.includes('"completed"') && !data.includes('"role":"assistant"')) return true
+    if (!/"response","status":"completed"|"role":"assistant"/.test(data)) return true
     // As long as the answer would take.
     for (let count = 0; count < 3; count++) await ask('GET', '/v1/models')
     order.push('written')
@@ -230,7 +231,8 @@ const eventsOf = async (response: Response): Promise<Json[]> =>
 t.test('a response is computed in the background, polled and read again', async (t) => {
   const { ask, make, get, time } = await start(t, { stepMs: 10 })
   const begun = await make({ input: 'one', background: true })
-  t.match(begun, { status: 'in_progress', background: true, output: [] })
+  t.match(begun, { status: 'in_progress', background: true, output: [], usage: null })
+  t.hasProps(begun, ['completed_at', 'incomplete_details'])
   const at = `${path}/${begun.id}`
   t.match(await ask('GET', at), { status: 200, json: { status: 'in_progress' } })
   const early = await ask('POST', path, { input: 'two', previous_response_id: begun.id })
@@ -444,7 +446,8 @@ t.test('a conversation has the turns of its responses', async (t) => {
   t.match(await ask('DELETE', item), { json: { id } })
   t.match(await ask('GET', item), unknown)
   const items = [{ role: 'assistant', content: 'second' }]
-  t.match(await ask('POST', `${at}/${id}/items`, { items }), { json: { data: [{ id: /^msg_/ }] } })
+  const kept = { id: /^msg_/, status: 'completed', content: [{ annotations: [] }] }
+  t.match(await ask('POST', `${at}/${id}/items`, { items }), { json: { data: [kept] } })
   const wrong = { items: [...items, { type: 'function_call_output', output: 'x' }] }
   for (const where of [at, `${at}/${id}/items`]) {
     const { status, json } = await ask('POST', where, wrong)

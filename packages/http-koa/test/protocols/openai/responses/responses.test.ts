@@ -53,13 +53,13 @@ async function start(t: Test, backend: object = {}) {
 const texts = (text: string) => [{ type: 'message', content: [{ type: 'output_text', text }] }]
 
 testEach('text in and out', async (t) => {
-  const { ask } = await start(t)
+  const { ask, stream } = await start(t)
   t.match((await ask({ input: 'euro', metadata: { a: 'b' } })).json, {
     id: /^resp_/,
     object: 'response',
     status: 'completed',
     output: [{ id: /^msg_/, role: 'assistant', status: 'completed' }],
-    usage: { output_tokens: 4, input_tokens_details: { cached_tokens: 0 } },
+    usage: { output_tokens: 4, input_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 } },
     metadata: { a: 'b' },
   })
   const brief = { status: 'completed', output: texts('brief') }
@@ -70,11 +70,11 @@ testEach('text in and out', async (t) => {
     { type: 'message', role: 'user', content: [{ type: 'input_text', text: 'euro' }] },
   ]
   t.match((await ask({ input })).json, brief)
-  t.match((await ask({ input: 'euro', max_output_tokens: 1 })).json, {
-    status: 'incomplete',
-    incomplete_details: { reason: 'max_output_tokens' },
-    output: texts('a'),
-  })
+  const output = [{ type: 'message', status: 'incomplete', content: [{ text: 'a' }] }]
+  const cut = { status: 'incomplete', incomplete_details: { reason: 'max_output_tokens' }, output }
+  const short = { input: 'euro', max_output_tokens: 1 }
+  t.match((await ask(short)).json, cut)
+  t.match((await stream(short)).slice(-2), [{ item: output[0] }, { response: cut }])
 })
 
 testEach('fields are answered, and log probabilities', async (t) => {
@@ -194,6 +194,11 @@ testEach('tools', async (t) => {
   t.match(events.at(-3), { name: 'weather', arguments: written, output_index: 0 })
   t.match(events.at(-1), { response: { output: [{ ...done, arguments: written }] } })
   t.equal(events.filter((event) => 'content_index' in event).length, 0)
+  const { usage } = events.at(-1)!['response'] as { usage: { output_tokens: number } }
+  const max_output_tokens = usage.output_tokens - 10
+  const cut = await stream({ input: 'euro', tools, max_output_tokens })
+  const part = { ...call, status: 'incomplete', arguments: /^{"c[^}]*$/ }
+  t.match(cut.slice(-2), [{ item: part }, { response: { output: [part] } }], 'no call to follow')
 
   const input = [
     { role: 'user', content: 'euro' },

@@ -76,7 +76,7 @@ t.test('formats with times have the whole sound as one segment', async (t) => {
   t.match(verbose, { task: 'transcribe', language: 'en', duration: 1.5, text })
   t.match(verbose.usage, { type: 'duration', seconds: 2 })
   t.equal(verbose.segments?.length, 1)
-  t.match(verbose.segments, [{ id: 0, start: 0, end: 1.5, text, no_speech_prob: null }])
+  t.match(verbose.segments, [{ id: 0, start: 0, end: 1.5, text, no_speech_prob: 0 }])
   t.ok(verbose.segments![0]!.avg_logprob < 0)
   t.ok(verbose.segments![0]!.compression_ratio > 0)
   const srt = await audio.transcriptions.create({ ...asked, response_format: 'srt' })
