@@ -137,7 +137,8 @@ export class Engine {
       const began = this.clock.now()
       this.finisher.settle(began)
       if (this.between.isDue) await this.between.settle()
-      if (this.planner.takesTime) this.#publish()
+      // A first token is waited for most: handing a pass over can take as long as a step.
+      if (this.planner.takesTime || this.output.hasFirst) this.#publish()
       const step = await this.#startStep(began)
       this.#publish()
       const record = step && this.#append(step, await step.outcome)

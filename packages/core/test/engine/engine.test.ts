@@ -49,7 +49,7 @@ class SlowEmbeddings extends WatchedBackend {
   }
 }
 
-t.test('one listener call per step, while the next step runs', async (t) => {
+t.test('one listener call per step, while the next step runs but for first tokens', async (t) => {
   const made = rig({ slots: 3 })
   const { client, batches, backend, run } = made
   const prompts = [5, 6, 7].map((length) => promptOf(length, length))
@@ -64,12 +64,12 @@ t.test('one listener call per step, while the next step runs', async (t) => {
   t.same(
     told.map(({ at, steps, stepping, events }) => [at, steps, stepping, events.length]),
     [
-      [1010, 2, true, 3],
+      [1010, 1, false, 3],
       [1020, 3, true, 3],
       [1030, 4, true, 3],
       [1040, 4, false, 6],
     ],
-    'three tokens while the next step runs; the last three and the ends without another step',
+    'first tokens before the next step, later ones while it runs; the last three and the ends without another step',
   )
   t.equal(batches.length - told.length, 3, 'and a start for each request')
   t.match(answers[0]?.end?.timings, {

@@ -204,10 +204,10 @@ t.test('an id is taken until its last event was said', async (t) => {
     const made = rig({ slots: 3, copyMs: () => (copies++, 5) })
     const { client, clock, engine, run } = made
     const other = collect(client.submit(greedy(promptOf(100), 20)))
-    const stream = client.submit({ ...greedy([5, 6], 1), id: 'again' })
-    await runUntilIdle(clock, 1005)
+    const stream = client.submit({ ...greedy([5, 6], 2), id: 'again' })
+    await runUntilIdle(clock, 1015)
     const copying = collect(client.submit(greedy([...promptOf(100), 9], 2)))
-    await runUntilIdle(clock, 1012)
+    await runUntilIdle(clock, 1022)
     t.equal(copies, 1, 'the engine is copying before it says the end')
     await stream.return?.()
     const answer = collect(client.submit({ ...greedy([7, 8], 2), id: 'again' }))
