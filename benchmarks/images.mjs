@@ -24,6 +24,8 @@ const { values, positionals } = parseArgs({
     kind: { type: 'string', default: 'mlp' },
     'llama-server': { type: 'string' },
     'media-library': { type: 'string' },
+    // more of cLLM's flags
+    extra: { type: 'string', default: '' },
     // of its vectors within, and its layers: what encoding costs
     embedding: { type: 'string', default: '64' },
     layers: { type: 'string', default: '3' },
@@ -59,6 +61,7 @@ async function start(server, slots, ...more) {
   const extra = ['--mmproj', projector, '--chat-template', 'chatml', ...more]
   if (server === 'llama-server') extra.push('--jinja')
   else if (library !== undefined) extra.push('--media-library', library)
+  if (server === 'cllm') extra.push(...values.extra.split(' ').filter(Boolean))
   return await startServer(server, { model, slots, context: Number(context), llamaServer, extra })
 }
 

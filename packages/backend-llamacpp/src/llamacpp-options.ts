@@ -111,6 +111,8 @@ const options = z.strictObject({
   mmprojPath: optional(z.string().min(1)),
   /** Whether the model takes text alone, with a warning, where its projector cannot be used. */
   mmprojOptional: z.boolean().default(false),
+  /** Whether the GPU that computes encodes images and sounds, too. */
+  mmprojOffload: z.boolean().default(true),
   /** llama.cpp's library for images and sounds, `libmtmd` of the same release; default: the one that was built on this machine. */
   mediaLibrary: optional(z.string().min(1)),
   /** Bytes of encoded images and sounds that are kept. */

@@ -11,6 +11,7 @@ import { type ContextSettings, type OpenContext, openContext } from './open-cont
 import { stateKey } from './sample-file.js'
 import { FileEncoder } from '../media/file-encoder.js'
 import type { LlamaRuntime, LoadedModel } from '../native/native.js'
+import { loadedGpuLibrary } from '../native/open/binaries.js'
 import { llamaVersion } from '../native/versions.js'
 import { LlamaCppStates } from '../slots/llamacpp-states.js'
 import { SlotCells } from '../slots/slot-cells.js'
@@ -143,12 +144,12 @@ function assemble(
  * @throws CllmError `invalid_configuration` that says what is missing
  */
 async function openEncoder(
-  { loaded }: OpenModel,
+  { loaded, llama }: OpenModel,
   { stateful: context }: OpenContext,
   settings: ContextSettings,
   { logger, clock, mediaLibrary: built }: BackendDependencies,
 ): Promise<FileEncoder | undefined> {
-  const { mmprojPath, mediaLibrary: library = built, modelPath, mediaCacheBytes } = settings
+  const { mmprojPath, mmprojOffload, mediaLibrary: library = built, modelPath } = settings
   if (mmprojPath === undefined) return undefined
   if (library === undefined || context === undefined) {
     throw new CllmError(
@@ -158,13 +159,14 @@ async function openEncoder(
       { details: { field: 'mmproj' } },
     )
   }
-  const { batchSize, ubatchSize = batchSize } = settings
+  const { batchSize, ubatchSize = batchSize, mediaCacheBytes } = settings
   const encoder = new FileEncoder(
     {
       library,
       modelPath,
       mmprojPath,
       threads: Math.max(1, Math.floor(settings.threads.most / 2)),
+      gpuLibrary: mmprojOffload ? loadedGpuLibrary(llama.gpu) : undefined,
       width: context.vectorSize,
       vocabularySize: loaded.vocabularySize,
       atOnce: Math.min(batchSize, ubatchSize),

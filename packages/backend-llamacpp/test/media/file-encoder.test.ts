@@ -68,6 +68,20 @@ t.test('an image of low detail is another one', async (t) => {
   t.match(await encoder.prepare(heard, ''), { size: 2 }, 'a sound is as long as it is')
 })
 
+t.test('a GPU that cannot take the projector is told of', async (t) => {
+  for (const [modelPath, warnings] of [
+    ['model.gguf', 1],
+    ['gpu', 0],
+  ] as const) {
+    const { options, logger, clock } = make(t, modelPath)
+    const onGpu = { ...options, gpuLibrary: 'ggml-cuda' }
+    const encoder = new FileEncoder(onGpu, logger, clock, entry)
+    t.teardown(() => encoder.dispose())
+    await encoder.open()
+    t.equal(logger.lines.filter(({ message }) => /the CPU encodes/.test(message)).length, warnings)
+  }
+})
+
 t.test('an image becomes tokens and ids of its own, and is kept', async (t) => {
   const { encoder } = await open(t)
   const [one, other] = [await encode(encoder, image(20)), await encode(encoder, image(21))]

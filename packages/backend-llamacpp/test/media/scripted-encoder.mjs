@@ -6,7 +6,9 @@ process.on('disconnect', () => process.exit(0))
 if (modelPath === 'missing') {
   process.send({ type: 'error', message: 'missing cannot be read' })
   process.disconnect()
-} else if (modelPath !== 'slow') process.send({ type: 'ready', types: ['image'] })
+} else if (modelPath !== 'slow') {
+  process.send({ type: 'ready', types: ['image'], isOnGpu: modelPath === 'gpu' })
+}
 process.on('message', ({ id, file, detail, width }) => {
   const pixels = Buffer.from(file).readUInt32BE(16) / (detail === 'low' ? 2 : 1)
   if (pixels === 13) process.kill(process.pid, 'SIGKILL')

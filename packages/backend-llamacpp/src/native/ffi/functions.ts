@@ -75,8 +75,10 @@ export const llamaFunctions = {
   llama_state_seq_set_data_ext: ['size_t', 'pointer', 'pointer', 'size_t', 'int32', 'uint32'],
 } as const satisfies Record<string, Signature>
 
-/** Those of `mtmd.h` and `mtmd-helper.h`, in the library for images. */
+/** Those of `mtmd.h` and `mtmd-helper.h`, in the library for images, and what gives it a GPU. */
 export const mediaFunctions = {
+  ggml_backend_load: ['pointer', 'string'],
+
   mtmd_context_params_default: ['mtmd_context_params'],
   mtmd_init_from_file: ['pointer', 'string', 'pointer', 'mtmd_context_params'],
   mtmd_free: ['void', 'pointer'],

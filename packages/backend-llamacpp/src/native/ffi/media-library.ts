@@ -19,6 +19,8 @@ export interface MediaLibraryOptions {
   /** The projector. */
   readonly mmprojPath: string
   readonly threads: number
+  /** llama.cpp's library for a GPU, of the same release; default: the CPU encodes. */
+  readonly gpuLibrary?: string | undefined
 }
 
 /** A piece of what a model reads in an image's place: tokens of its vocabulary, or vectors. */
@@ -34,11 +36,13 @@ export class MediaLibrary {
   private constructor(
     private readonly functions: MediaFunctions,
     private readonly context: Pointer,
+    /** Whether the GPU encodes. */
+    readonly isOnGpu: boolean,
   ) {}
 
   /** @throws Error that says what cannot be loaded or is not served */
   static async open(options: MediaLibraryOptions): Promise<MediaLibrary> {
-    const { library, modelPath, mmprojPath, threads } = options
+    const { library, modelPath, mmprojPath, threads, gpuLibrary } = options
     const functions = bindMediaFunctions(library)
     const version = functions.llama_version()
     if (version !== llamaVersion) {
@@ -47,6 +51,7 @@ export class MediaLibrary {
     const params = functions.mtmd_context_params_default()
     const isLaidOut = params.batch_max_tokens === 1024 && params.image_max_tokens === -1
     if (!isLaidOut) throw new Error(`${library} lays mtmd_context_params out differently`)
+    const hasGpu = gpuLibrary !== undefined && functions.ggml_backend_load(gpuLibrary) !== null
     functions.llama_backend_init()
     const model = await runAsync(functions.llama_model_load_from_file, modelPath, {
       ...functions.llama_model_default_params(),
@@ -56,17 +61,17 @@ export class MediaLibrary {
       load_mode: 0,
     })
     if (model === null) throw new Error(`${modelPath} cannot be read`)
-    const context = await runAsync(functions.mtmd_init_from_file, mmprojPath, model, {
-      ...params,
-      n_threads: threads,
-      print_timings: false,
-    })
+    const own = { ...params, n_threads: threads, print_timings: false }
+    const open = async (onGpu: boolean) =>
+      await runAsync(functions.mtmd_init_from_file, mmprojPath, model, { ...own, use_gpu: onGpu })
+    const onGpu = hasGpu ? await open(true) : null
+    const context = onGpu ?? (await open(false))
     if (context === null) {
       throw new Error(
         `${mmprojPath} cannot be loaded: it is no projector, or one for another model`,
       )
     }
-    return new MediaLibrary(functions, context)
+    return new MediaLibrary(functions, context, onGpu !== null)
   }
 
   /** Which files it can encode. */

@@ -1,4 +1,4 @@
-import process from 'node:process'
+import { sharedObjects } from '../open/binaries.js'
 import { llamaVersion } from '../versions.js'
 import { bindFunctions, type FfiLibraries, type NativeFunctions } from './bind-functions.js'
 
@@ -46,14 +46,6 @@ export function loadedLibraries(paths: readonly string[] = sharedObjects()): Ffi
     return path
   }
   return { llama: find('llama'), ggml: find('ggml'), registry: find('registry') }
-}
-
-/** The files of all libraries in this process. */
-function sharedObjects(): readonly string[] {
-  const report: NodeJS.ProcessReport & { excludeNetwork?: boolean } = process.report
-  report.excludeNetwork = true // else it looks up the names of peers
-  const { sharedObjects } = report.getReport() as unknown as { sharedObjects: readonly string[] }
-  return sharedObjects
 }
 
 /** Room for one address. */

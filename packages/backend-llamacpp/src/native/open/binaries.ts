@@ -88,3 +88,18 @@ function binsIn(modules: readonly string[], name: string): string | undefined {
   }
   return undefined
 }
+
+/** The library for the GPU that computes in this process; undefined: there is none, or it is part of another. */
+export function loadedGpuLibrary(gpu: GpuKind | false, paths?: readonly string[]) {
+  if (gpu === false) return undefined
+  const pattern = new RegExp(`[\\\\/](?:lib)?ggml-${gpu}\\.(?:so|dylib|dll)$`)
+  return (paths ?? sharedObjects()).find((path) => pattern.test(path))
+}
+
+/** The files of all libraries in this process. */
+export function sharedObjects(): readonly string[] {
+  const report: NodeJS.ProcessReport & { excludeNetwork?: boolean } = process.report
+  report.excludeNetwork = true // else it looks up the names of peers
+  const { sharedObjects } = report.getReport() as unknown as { sharedObjects: readonly string[] }
+  return sharedObjects
+}

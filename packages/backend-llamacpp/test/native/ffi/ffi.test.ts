@@ -7,6 +7,7 @@ import { addonDoor } from '../../../src/native/addon/addon-door.js'
 import type { NativeFunctions } from '../../../src/native/ffi/bind-functions.js'
 import { loadFfiModel } from '../../../src/native/ffi/ffi-door.js'
 import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
+import { loadedGpuLibrary } from '../../../src/native/open/binaries.js'
 import type { AddonModel } from '../../../src/native/addon/addon-types.js'
 import type { LoadModelOptions } from '../../../src/native/native.js'
 import type { LogitsContext } from '../../../src/native/native-context.js'
@@ -211,6 +212,9 @@ t.test('the libraries of builds for GPUs are found by the names that they have',
     const paths = [...others, ...files].map((file) => `${folder}/${file}`)
     t.same(loadedLibraries(paths), { llama: llamaFile, ggml, registry })
     t.throws(() => loadedLibraries(others.map((file) => `${folder}/${file}`)), /library llama/)
+    t.equal(loadedGpuLibrary('cuda', paths), `${folder}/libggml-cuda.so`)
+    t.equal(loadedGpuLibrary('vulkan', paths), undefined)
+    t.equal(loadedGpuLibrary(false, paths), undefined)
   }
   t.end()
 })

@@ -20,6 +20,9 @@ export const nativeOptions = {
     "Projector of a model that sees or hears. `auto`: the catalog's or repository's, or the file `mmproj-….gguf` beside " +
       "the model's. Needs the library that `cllm native build` builds. `none`: images and sounds are refused.",
   ),
+  mmproj_offload: option(toggle(), true, { llamaCpp: 'mmprojOffload' }).describe(
+    'Encode images and sounds on the GPU, if one computes.',
+  ),
   media_library: option(orNone(text('a file')), null, { llamaCpp: 'mediaLibrary' }).describe(
     "llama.cpp's library for images and sounds (`libmtmd`) of the same release, in place of the one that was built here.",
   ),
