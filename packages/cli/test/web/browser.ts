@@ -29,7 +29,10 @@ export function watchPage(page: Page, url: string): string[] {
   })
   page.on('pageerror', (error) => wrong.push(`threw ${error.stack ?? error.message}`))
   page.on('console', (message) => {
-    if (message.type() === 'error' && !/status of (40[0134]|503)/.test(message.text())) {
+    if (
+      message.type() === 'error' &&
+      !/status of (40[0134]|503)|net::ERR_FAILED/.test(message.text())
+    ) {
       wrong.push(`logged ${message.text()}`)
     }
   })

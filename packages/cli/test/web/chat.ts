@@ -21,6 +21,13 @@ const weather = JSON.stringify([
 export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> {
   await page.getByRole('link', { name: 'Chat' }).click()
   await page.getByRole('button', { name: 'New chat' }).click()
+  await page.getByLabel('Message').fill('word '.repeat(600))
+  await page.getByLabel('Message').press('Enter')
+  const refusal = page.locator('.assistant').getByText(/tokens/)
+  await refusal.waitFor()
+  const { y, height } = (await refusal.boundingBox())!
+  t.ok(y + height <= page.viewportSize()!.height, `why a long question failed is in view: ${y}`)
+  await page.getByRole('button', { name: 'New chat' }).click()
   await withSettings(page, async () => {
     await page.getByPlaceholder('0.8').waitFor() // what the server does by default
     await page.getByLabel('Max tokens').fill('30')

@@ -136,14 +136,18 @@ export function ChatPage({
   )
 }
 
-/** Keeps the end in view while an answer comes, unless its reader has scrolled away from it. */
+/** Keeps the end in view once a turn is new, and while an answer comes, unless its reader has scrolled away. */
 function useFollowing(
   end: { readonly current: HTMLElement | null },
   conversation: Conversation,
 ): void {
+  const before = useRef(conversation)
   useEffect(() => {
     const { scrollHeight } = document.documentElement
     const isNear = scrollHeight - window.scrollY - window.innerHeight < 240
-    if (isNear) end.current?.scrollIntoView({ block: 'end' })
+    const { id, turns } = before.current
+    before.current = conversation
+    const isNew = conversation.id === id && conversation.turns.length > turns.length
+    if (isNear || isNew) end.current?.scrollIntoView({ block: 'end' })
   }, [conversation])
 }

@@ -4,7 +4,7 @@ import { type Column, DataTable } from '../parts/data-table.js'
 import { Field, Quiet } from '../parts/form.js'
 import { formatBytes } from '../parts/format.js'
 import { useAnswer } from '../server/use-answer.js'
-import type { Pull } from './pull-form.js'
+import { type Pull, PullState } from './pull-form.js'
 
 interface Fetchable {
   readonly id: string
@@ -63,13 +63,16 @@ export function CatalogTable({
         present ? (
           'downloaded'
         ) : (
-          <Quiet
-            disabled={pull.isRunning}
-            aria-label={`Download ${id}`}
-            onClick={() => pull.start(id)}
-          >
-            Download
-          </Quiet>
+          <>
+            <Quiet
+              disabled={pull.isRunning}
+              aria-label={`Download ${id}`}
+              onClick={() => pull.start(id)}
+            >
+              Download
+            </Quiet>{' '}
+            {pull.name === id && <PullState pull={pull} />}
+          </>
         ),
     },
   ]

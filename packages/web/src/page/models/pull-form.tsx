@@ -41,7 +41,7 @@ export function usePull(server: Server) {
 /** Fetches a model by its name, and shows how far that is. */
 export function PullForm({ pull }: { readonly pull: Pull }): JSX.Element {
   const [name, setName] = useState(pull.name)
-  const { status = '', total, completed = 0, error } = pull.progress
+  const { total, completed = 0 } = pull.progress
   return (
     <Form class="card" onSend={() => pull.start(name.trim())}>
       <h2>Download a model</h2>
@@ -53,10 +53,20 @@ export function PullForm({ pull }: { readonly pull: Pull }): JSX.Element {
       </div>
       {total !== undefined && <progress max={total} value={completed} aria-label="Downloaded" />}
       <p role="status">
-        {status}
-        {total !== undefined && ` ${formatBytes(completed)} of ${formatBytes(total)}`}
-        {error !== undefined && <span class="problem">{error}</span>}
+        <PullState pull={pull} />
       </p>
     </Form>
+  )
+}
+
+/** How far a fetch is, or why it failed. */
+export function PullState({ pull }: { readonly pull: Pull }): JSX.Element {
+  const { status = '', total, completed = 0, error } = pull.progress
+  return (
+    <>
+      {status}
+      {total !== undefined && ` ${formatBytes(completed)} of ${formatBytes(total)}`}
+      {error !== undefined && <span class="problem">{error}</span>}
+    </>
   )
 }

@@ -49,7 +49,9 @@ export function SchedulerPage({
         <Problem text={problem} />
         {request !== undefined && <RequestPanel key={request} id={request} />}
         {state === undefined ? (
-          <p class="hint">Waiting for the engine …</p>
+          <p class="hint">
+            Waiting for the engine … <a href="#models">Models</a> loads one that is not in memory.
+          </p>
         ) : (
           <Live state={state} request={request} model={model} />
         )}

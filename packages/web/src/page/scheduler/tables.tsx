@@ -68,7 +68,7 @@ export function EndedRequests({
     <section class="card" aria-label="Requests that ended">
       <h2>Requests that ended</h2>
       {ended.length === 0 ? (
-        <p class="hint">None in the last minute.</p>
+        <p class="hint">None in the last minute: send a message in the chat, or use the API.</p>
       ) : (
         <DataTable
           label="The last ones"

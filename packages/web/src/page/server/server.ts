@@ -64,6 +64,9 @@ export class Server {
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(signal === undefined ? {} : { signal }),
+    }).catch((cause: unknown) => {
+      signal?.throwIfAborted()
+      throw new Error('The server does not answer: start it, then try again.', { cause })
     })
     if (response.ok) return response
     const error = toError(response.status, await response.text())
