@@ -59,10 +59,9 @@ export async function complete(
   )
   const started = await startGenerations(call, client, requests)
   const generations = isPromptOnly ? started.map(promptOnly) : started
-  const pick = (answer: object) => pickFields(answer, fields.response_fields)
   if (fields.stream === true) {
     return encoded(eventStream, mergeGenerations(generations), (write) =>
-      chunks(call, generations, about, { pick, fields }, write),
+      chunks(call, generations, about, fields, write),
     )
   }
   const answers = await Promise.all(
@@ -71,7 +70,7 @@ export async function complete(
       const tokens = fields.return_tokens === true ? all : []
       const likely = probabilities(logprobs, about[index]!.request)
       const ended = ending(end, about[index]!, content.includes('\n'))
-      return pick({ index, content, tokens, ...likely, ...ended })
+      return pickFields({ index, content, tokens, ...likely, ...ended }, fields)
     }),
   )
   return isList ? answers : answers[0]!
@@ -88,10 +87,7 @@ function chunks(
   { clock }: Call,
   generations: readonly Generation[],
   abouts: readonly About[],
-  {
-    pick,
-    fields,
-  }: { readonly pick: (answer: object) => object; readonly fields: CompletionFields },
+  fields: CompletionFields,
   write: (text: string) => void,
 ): Encoder<MergedEvent> {
   const progress = generations.map(() => ({ count: 0, hasNewLine: false }))
@@ -141,7 +137,7 @@ function chunks(
         tokens: [],
         ...ending(event, abouts[index]!, state.hasNewLine),
       }
-      write(`data: ${JSON.stringify(pick(last))}\n\n`)
+      write(`data: ${JSON.stringify(pickFields(last, fields))}\n\n`)
     },
     fail: (error) => write(`data: ${JSON.stringify(llamaServerErrorBody(error))}\n\n`),
   }
@@ -180,9 +176,9 @@ function ending(
  * The parts of an answer that a client asks for with llama-server's `response_fields`: their paths have
  * slashes, as in `generation_settings/n_predict`, and are the names in the result. None: all of it.
  */
-function pickFields(answer: object, fields: readonly string[] | undefined): object {
-  if (fields === undefined || fields.length === 0) return answer
-  const picked = fields.flatMap((field) => {
+function pickFields(answer: object, { response_fields: names = [] }: CompletionFields): object {
+  if (names.length === 0) return answer
+  const picked = names.flatMap((field) => {
     let value: unknown = answer
     for (const step of field.split('/')) {
       if (typeof value !== 'object' || value === null || !Object.hasOwn(value, step)) return []

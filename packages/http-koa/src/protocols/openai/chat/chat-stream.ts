@@ -1,25 +1,15 @@
 import type { TokenLogprobs } from '@cllm/core'
 import type { AnswerPart } from '../../../chat/answer/answer-part.js'
-import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
+import { createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import type { EndEvent, Generation, MergedEvent } from '../../../request/generation.js'
 import { promptProgress, StreamTimings, sum, timingsOf, usageOf } from '../../../request/usage.js'
-import type { Call } from '../../../routes/call.js'
+import type { Call, CallOf } from '../../../routes/call.js'
 import type { Encoder } from '../../../routes/reply.js'
 import { toolCallOf } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { CustomInput } from '../tools/custom-tools.js'
-import { finishOf } from './chat-request.js'
-
-/** What all chunks of a stream have in common. */
-export interface StreamHead {
-  readonly head: Readonly<Record<string, unknown>>
-  readonly includeUsage: boolean
-  /** Whether each chunk says how it goes. */
-  readonly hasTimings?: boolean
-  /** The free-form tools. */
-  readonly customs: ReadonlySet<string>
-}
+import { type ChatRequest, type chatSchema, finishOf } from './chat-request.js'
 
 /**
  * Whether calls are streamed piece by piece. Mistral's SDKs want the name in each piece, which others put
@@ -27,17 +17,23 @@ export interface StreamHead {
  */
 const streamsCalls = (call: Call): boolean => !/^mistral-client-/i.test(call.header('User-Agent'))
 
-/** Writes the answers as `chat.completion.chunk` events, then `[DONE]`. */
+/**
+ * Writes the answers as `chat.completion.chunk` events, then `[DONE]`.
+ *
+ * @param head - what all chunks have in common
+ */
 export function chatChunks(
-  call: Call,
+  call: CallOf<typeof chatSchema>,
   generations: readonly Generation[],
-  form: AnswerForm,
-  { head, includeUsage, hasTimings = false, customs }: StreamHead,
+  { form, customs }: ChatRequest,
+  head: object,
   write: (text: string) => void,
 ): Encoder<MergedEvent> {
+  const { clock, fields } = call
+  const includeUsage = fields.stream_options?.include_usage ?? false
+  const hasTimings = fields.timings_per_token === true
   const opening = `data: ${JSON.stringify({ ...head, object: 'chat.completion.chunk' }).slice(0, -1)},"choices":`
   const closing = `${includeUsage ? ',"usage":null' : ''}}\n\n`
-  const { clock } = call
   const answers = generations.map(({ promptTokens }) => ({
     timings: new StreamTimings(clock, promptTokens),
     /** Those for the next chunk. */

@@ -37,10 +37,8 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
     system_fingerprint: generations[0]!.fingerprint ?? unknownFingerprint,
   }
   if (fields.stream === true) {
-    const includeUsage = fields.stream_options?.include_usage ?? false
-    const hasTimings = fields.timings_per_token === true
     return encoded(eventStream, mergeGenerations(generations), (write) =>
-      chatChunks(call, generations, form, { head, includeUsage, hasTimings, customs }, write),
+      chatChunks(call, generations, asked, head, write),
     )
   }
   const answers = generations.map(async (generation) => await collectAnswer(generation, form))
