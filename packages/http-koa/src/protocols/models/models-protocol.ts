@@ -107,15 +107,8 @@ function ignoreUnknown(error: unknown): void {
 /** What the handlers of the models protocol share. */
 interface ModelsContext {
   readonly store: ModelStore | undefined
-  /** The calls of `POST /models/load` that wait. */
-  readonly loads: Set<WaitingLoad>
-}
-
-/** A call that waits until a model is loaded. */
-interface WaitingLoad {
-  /** The model's name. */
-  readonly name: string
-  readonly ending: AbortController
+  /** What ends the calls of `POST /models/load` that wait, with their models' names. */
+  readonly loads: Map<AbortController, string>
 }
 
 const loadSchema = z.object({ model, keep_alive: keepAliveField })
@@ -149,15 +142,13 @@ function describe(status: ModelStatus) {
 async function load(call: CallOf<typeof loadSchema>, { loads }: ModelsContext): Promise<Answer> {
   const { engines: directory } = call
   const { model, keep_alive: keepAliveMs } = call.fields
-  const name = directory.nameOf(model)
   const ending = new AbortController()
-  const waiting = { name, ending }
-  loads.add(waiting)
+  loads.set(ending, directory.nameOf(model))
   try {
     const options = { until: ending.signal, load: true, ...defined({ keepAliveMs }) }
     await directory.open(model, options).info()
   } finally {
-    loads.delete(waiting)
+    loads.delete(ending)
     ending.abort()
   }
   return { success: true, data: describe(directory.status(model)) }
@@ -175,7 +166,7 @@ async function unload(
   const { model } = call.fields
   const name = directory.nameOf(model)
   const message = `The model ${name} was asked to leave memory while it was loaded`
-  for (const { name: loading, ending } of loads) {
+  for (const [ending, loading] of loads) {
     if (loading === name) ending.abort(new CllmError('engine_unavailable', message))
   }
   await directory.unload(model)
@@ -210,7 +201,7 @@ export interface ModelsProtocolOptions {
 
 /** Lists, loads and unloads models; see `docs/api.md`. */
 export function modelsProtocol({ store }: ModelsProtocolOptions = {}): KoaProtocol {
-  return { name: 'models', routes: bindRoutes(routes, { store, loads: new Set<WaitingLoad>() }) }
+  return { name: 'models', routes: bindRoutes(routes, { store, loads: new Map() }) }
 }
 
 /** {@link modelsProtocol} by its name. */

@@ -2,6 +2,7 @@ import { batchPriority, CllmError, type EngineClient, type GenerateRequest } fro
 import { z } from 'zod'
 import type { CallOf } from '../../routes/call.js'
 import { integer, largest, name, number, text } from '../../fields/fields.js'
+import type { EndEvent } from '../../request/generation.js'
 import { sum } from '../../request/usage.js'
 import type { NativeContext } from './generate.js'
 
@@ -14,11 +15,6 @@ export const benchmarkSchema = z.object({
   prompt: text.min(1, 'a non-empty string').default('Hello, world! How are you today?'),
   temperature: number(0, 2).default(0.7),
 })
-
-interface Finished {
-  readonly seconds: number
-  readonly generatedTokens: number
-}
 
 /**
  * `POST /benchmark`: runs requests on the serving engine at the given concurrency, without the prefix
@@ -36,7 +32,7 @@ export async function benchmark(call: CallOf<typeof benchmarkSchema>, native: Na
     priority: batchPriority,
   }
   const begin = clock.now()
-  const finished: Finished[] = []
+  const finished: EndEvent[] = []
   let next = 0
   const worker = async (): Promise<void> => {
     while (next < options.requests && !signal.aborted) {
@@ -55,12 +51,10 @@ async function runOne(
   client: EngineClient,
   request: GenerateRequest,
   signal: AbortSignal,
-): Promise<Finished | undefined> {
+): Promise<EndEvent | undefined> {
   try {
     for await (const event of client.submit(request, { signal })) {
-      if (event.type !== 'end') continue
-      const { usage, timings } = event
-      return { seconds: timings.totalMs / 1000, generatedTokens: usage.generatedTokens }
+      if (event.type === 'end') return event
     }
   } catch (error) {
     // An invalid request is the caller's mistake, and the same for all of them.
@@ -69,10 +63,10 @@ async function runOne(
   return undefined
 }
 
-function summarize(finished: readonly Finished[], requests: number, totalSeconds: number) {
-  const times = finished.map(({ seconds }) => seconds)
-  const tokens = finished.map(({ generatedTokens }) => generatedTokens)
-  const speeds = finished.map((each) => each.generatedTokens / Math.max(each.seconds, 1e-9))
+function summarize(finished: readonly EndEvent[], requests: number, totalSeconds: number) {
+  const times = finished.map(({ timings }) => timings.totalMs / 1000)
+  const tokens = finished.map(({ usage }) => usage.generatedTokens)
+  const speeds = tokens.map((count, index) => count / Math.max(times[index]!, 1e-9))
   const total = sum(tokens)
   return {
     total_requests: requests,
