@@ -35,17 +35,12 @@ class LiteralReader {
 
   /** From an opening bracket to the one that ends it. */
   members(ends: '}' | ')'): string {
-    this.at++
-    const members: string[] = []
-    for (;;) {
-      this.#skip(/[\s,]*/y)
-      if (this.text[this.at] === ends) break
+    const members = this.#until(ends, () => {
       const key = this.#quote() ?? this.#word(/[^\s:=,{}()[\]]+/y)
       this.#skip(/\s*[:=]\s*/y, true)
-      members.push(`${JSON.stringify(key)}: ${this.#value()}`)
-    }
-    this.at++
-    return `{${members.join(', ')}}`
+      return `${JSON.stringify(key)}: ${this.#value()}`
+    })
+    return `{${members}}`
   }
 
   #value(): string {
@@ -53,22 +48,24 @@ class LiteralReader {
     if (text !== undefined) return JSON.stringify(text)
     const first = this.text[this.at]
     if (first === '{') return this.members('}')
-    if (first === '[' || first === '(') return this.#list(first === '[' ? ']' : ')')
+    const ends = first === '[' ? ']' : first === '(' ? ')' : undefined
+    if (ends !== undefined) return `[${this.#until(ends, () => this.#value())}]`
     const word = this.#word(/[^,{}()[\]]+/y).trim()
     if (Object.hasOwn(constants, word)) return constants[word]!
     return parsedJson(word) === undefined ? JSON.stringify(word) : word
   }
 
-  #list(ends: string): string {
+  /** All that stands between an opening bracket and the one that ends it. */
+  #until(ends: string, read: () => string): string {
     this.at++
     const items: string[] = []
     for (;;) {
       this.#skip(/[\s,]*/y)
       if (this.text[this.at] === ends) break
-      items.push(this.#value())
+      items.push(read())
     }
     this.at++
-    return `[${items.join(', ')}]`
+    return items.join(', ')
   }
 
   /** The text between two quotes, if there is one here. */
