@@ -110,12 +110,8 @@ export function batchesProtocol({
 }
 
 /** Says at the routes of batches what would serve them. */
-const refusing: readonly BoundRoute[] = routes.map(({ method, path, access, summary, errors }) => ({
-  method,
-  path,
-  access,
-  summary,
-  ...defined({ errors }),
+const refusing: readonly BoundRoute[] = routes.map(({ body: _, query: _query, ...route }) => ({
+  ...route,
   isHidden: true,
   handle() {
     const message = 'This server keeps no files for batches; --batches FOLDER makes it do so'
