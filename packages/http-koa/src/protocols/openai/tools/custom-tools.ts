@@ -1,15 +1,17 @@
 import { z } from 'zod'
 import { object, parsedJson } from '../../../fields/fields.js'
 
-/** What a free-form tool is, the same in chats and responses: its input is a text, not JSON. */
-const customFields = {
+/** What every tool is, the same in chats and responses. */
+export const toolFields = {
   name: z.string('a name').regex(/^[\w.-]{1,64}$/, 'a name of up to 64 letters, digits, _ . -'),
   description: z.string('a string').nullish(),
-  format: object.nullish(),
 }
 
-/** A free-form tool that a client offers. */
-export const customSchema = z.object(customFields, 'an object with a name')
+/** A free-form tool that a client offers: its input is a text, not JSON. */
+export const customSchema = z.object(
+  { ...toolFields, format: object.nullish() },
+  'an object with a name',
+)
 
 /** The input in the arguments of a call; what a model writes otherwise is the input as it is. */
 export function customInput(written: string): string {

@@ -4,12 +4,11 @@ import { type ToolDefinition, toTool } from '../../../chat/format/chat-format.js
 import { type ForcedTools, forcedTools } from '../../../chat/plan-answer.js'
 import { isObject, list, object, type JsonObject } from '../../../fields/fields.js'
 import { expectedField } from '../../../request/refusals.js'
-import { customSchema } from './custom-tools.js'
+import { customSchema, toolFields } from './custom-tools.js'
 
 /** What a function is, the same in chats and responses. */
 export const functionFields = {
-  name: z.string('a name').regex(/^[\w.-]{1,64}$/, 'a name of up to 64 letters, digits, _ . -'),
-  description: z.string('a string').nullish(),
+  ...toolFields,
   parameters: object.nullish(),
   strict: z.boolean('true or false').nullish(),
 }
