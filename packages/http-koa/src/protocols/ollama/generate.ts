@@ -70,15 +70,13 @@ async function prepare(
   client: EngineClient,
   fields: GenerateFields,
 ): Promise<{ prompt: Prompt; form: AnswerForm }> {
-  const text = fields.prompt ?? ''
+  const { prompt: text = '', suffix = '', context = [], raw = false } = fields
   const media = imagesOf(fields.images, 'images')
-  const isChat = fields.raw !== true && (fields.suffix ?? '') === '' && !fields.context?.length
-  if (media !== undefined && !isChat) throw noMedia('images', 'image')
-  if (fields.raw === true) return { prompt: { text }, form: plain }
-  const suffix = fields.suffix ?? ''
+  const isFollowing = context.length > 0
+  if (media !== undefined && (raw || suffix !== '' || isFollowing)) throw noMedia('images', 'image')
+  if (raw) return { prompt: { text }, form: plain }
   if (suffix !== '') return { prompt: await gapPrompt(client, { text }, suffix), form: plain }
   const { preset } = client
-  const isFollowing = (fields.context ?? []).length > 0
   const chat = {
     messages: [{ role: 'user', content: text, ...defined({ media }) }],
     // a system of the request's goes before the preset's
@@ -87,7 +85,7 @@ async function prepare(
     template: { variables: thinkingVariables(fields.think) },
   }
   const prepared = await prepareChat(client, chat)
-  return isFollowing ? await behind(client, fields.context!, prepared) : prepared
+  return isFollowing ? await behind(client, context, prepared) : prepared
 }
 
 /** A conversation that goes on behind the tokens of an earlier one. */
