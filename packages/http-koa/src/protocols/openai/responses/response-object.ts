@@ -24,22 +24,25 @@ const prefixes = { reasoning: 'rs', message: 'msg', function_call: 'fc', custom_
 export interface OutputItem {
   readonly kind: ItemKind
   readonly id: string
-  /** Of a call: its arguments, or its input. */
-  readonly text: string
+  /** So far; of a call: its arguments, or its input. */
+  text: string
   /** Of a call: the id that its result refers to. */
   readonly callId: string
   /** Of a call: the tool. */
   readonly name: string
   /** Of a message: those of its tokens, if they are wanted. */
-  readonly logprobs: readonly TokenLogprobs[]
+  readonly logprobs: TokenLogprobs[]
 }
 
-/** An item whose text is still to come. */
-export function newItem(call: Call, kind: ItemKind, name = ''): OutputItem {
-  const { random } = call
+/** An item of this kind, whose text is still to come where none is given. */
+export function newItem(
+  { random }: Call,
+  kind: ItemKind,
+  given: Partial<Pick<OutputItem, 'text' | 'name' | 'logprobs'>> = {},
+): OutputItem {
   const callId = isCall(kind) ? `call_${requestId(random)}` : ''
   const id = `${prefixes[kind]}_${requestId(random)}`
-  return { kind, id, text: '', callId, name, logprobs: [] }
+  return { kind, id, text: '', callId, name: '', logprobs: [], ...given }
 }
 
 /** Whether an item is a call. */

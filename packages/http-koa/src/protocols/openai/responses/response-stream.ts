@@ -35,8 +35,6 @@ class ItemStream {
   timings: object | undefined
   /** Those of the tokens that the next piece of text is made of. */
   logprobs: TokenLogprobs[] = []
-  #text: string[] = []
-  #logprobs: TokenLogprobs[] = []
   /** Of the last item, where that is a call of a free-form tool. */
   #input: CustomInput | undefined
 
@@ -78,9 +76,10 @@ class ItemStream {
 
   #add(kind: ItemKind, text: string): void {
     if (this.items.at(-1)?.kind !== kind) this.#begin(kind)
-    this.#text.push(text)
+    const item = this.items.at(-1)!
     const logprobs = kind === 'message' ? this.logprobs.splice(0) : []
-    this.#logprobs.push(...logprobs)
+    item.text += text
+    item.logprobs.push(...logprobs)
     this.send(`response.${textEvents[kind]}.delta`, {
       ...this.#place,
       delta: text,
@@ -89,9 +88,9 @@ class ItemStream {
     })
   }
 
-  #begin(kind: ItemKind, name?: string): void {
+  #begin(kind: ItemKind, name = ''): void {
     if (this.items.length > 0) this.#finish()
-    const item = newItem(this.asked, kind, name)
+    const item = newItem(this.asked, kind, { name })
     this.items.push(item)
     const output_index = this.items.length - 1
     this.send('response.output_item.added', { output_index, item: itemBody(item, false) })
@@ -103,15 +102,8 @@ class ItemStream {
     this.#addInput(this.#input?.end() ?? '')
     this.#input = undefined
     const output_index = this.items.length - 1
-    const item = {
-      ...this.items[output_index]!,
-      text: this.#text.join(''),
-      logprobs: this.#logprobs,
-    }
+    const item = this.items[output_index]!
     const { kind, text, name, logprobs } = item
-    this.items[output_index] = item
-    this.#text = []
-    this.#logprobs = []
     const done = `response.${textEvents[kind]}.done`
     if (kind === 'function_call') this.send(done, { ...this.#place, name, arguments: text })
     else if (kind === 'custom_tool_call') this.send(done, { ...this.#place, input: text })

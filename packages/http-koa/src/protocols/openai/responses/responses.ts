@@ -16,7 +16,7 @@ import { openAiErrorBody } from '../openai-error.js'
 import { customInput } from '../tools/custom-tools.js'
 import { type KeptItems, taken } from './kept-items.js'
 import type { Found, Kept, KeptItem, ResponseObject } from './kept-objects.js'
-import { type ItemKind, newItem, responseEnd, responseHead } from './response-object.js'
+import { newItem, responseEnd, responseHead } from './response-object.js'
 import { responseEvents } from './response-stream.js'
 import { keptInput } from './responses-input.js'
 import { itemsBefore, type responsesSchema, toResponsesRequest } from './responses-request.js'
@@ -35,19 +35,16 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
     )
   }
   const { content, reasoning, calls, end, ...answer } = await collectAnswer(generation, form)
-  const item = (kind: ItemKind, text: string, name?: string) => ({
-    ...newItem(call, kind, name),
-    text,
-  })
+  const logprobs = [...answer.logprobs]
   const items = [
-    ...(reasoning === '' ? [] : [item('reasoning', reasoning)]),
+    ...(reasoning === '' ? [] : [newItem(call, 'reasoning', { text: reasoning })]),
     ...(content === '' && calls.length > 0
       ? []
-      : [{ ...item('message', content), logprobs: answer.logprobs }]),
-    ...calls.map(({ name, arguments: given }) =>
+      : [newItem(call, 'message', { text: content, logprobs })]),
+    ...calls.map(({ name, arguments: text }) =>
       customs.has(name)
-        ? item('custom_tool_call', customInput(given), name)
-        : item('function_call', given, name),
+        ? newItem(call, 'custom_tool_call', { name, text: customInput(text) })
+        : newItem(call, 'function_call', { name, text }),
     ),
   ]
   const response = { ...head, ...responseEnd(call, end, items, answer.reasoningTokens) }
