@@ -41,32 +41,26 @@ const querySchema = z.object({
   limit: z.coerce.number().int().min(1).max(1000).default(20),
 })
 
-const errors = anthropicErrors
 const path = `${messagesEndpoint}/batches`
 
 /** Anthropic's routes of batches: the same batches as OpenAI's, with lines for `/v1/messages`. */
-export const messageBatchRoutes: readonly Route<BatchesContext>[] = [
+export const messageBatchRoutes = inAnthropicsWords([
   post(
     path,
     'user',
     'Answer conversations when nobody else is waiting, in the format of Anthropic',
     create,
-    { body: createSchema, errors },
+    { body: createSchema },
   ),
-  get(path, 'user', "Anthropic's batches, the newest first", listed, {
-    query: querySchema,
-    errors,
-  }),
+  get(path, 'user', "Anthropic's batches, the newest first", listed, { query: querySchema }),
   get(
     `${path}/:id`,
     'user',
     'One batch of messages, and how far it is',
     async (call, { store, runner }) => shown(await runner.live((await found(call, store)).object)),
-    { errors },
   ),
   get(`${path}/:id/results`, 'user', 'What came of each request', results, {
     answers: ['application/x-jsonl'],
-    errors,
   }),
   post(
     `${path}/:id/cancel`,
@@ -77,10 +71,13 @@ export const messageBatchRoutes: readonly Route<BatchesContext>[] = [
       const cancelled = await runner.cancel(batch.id)
       return shown(await runner.live(cancelled?.batch ?? batch))
     },
-    { errors },
   ),
-  del(`${path}/:id`, 'user', 'Delete an ended batch of messages', remove, { errors }),
-]
+  del(`${path}/:id`, 'user', 'Delete an ended batch of messages', remove),
+])
+
+function inAnthropicsWords(routes: readonly Route<BatchesContext>[]) {
+  return routes.map((route) => ({ ...route, errors: anthropicErrors }))
+}
 
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
   const { store, runner } = batches
