@@ -79,18 +79,14 @@ function behindName(shown: string, at: number, name: string): ShownCall | undefi
 
 /** The JSON object around a call's name, if it holds the arguments too. */
 function findObject(shown: string, at: number, from: number, name: string): ShownCall | undefined {
-  let found: ShownCall | undefined
+  const before = shown.slice(0, at + 1)
   // the outermost one: some models put the call into an object of its own
-  for (let start = shown.lastIndexOf('{', at); start >= from;) {
+  for (let start = before.indexOf('{', from); start >= 0; start = before.indexOf('{', start + 1)) {
     const whole = parsedAt(shown, start)
-    const format = whole === undefined || whole.end < at ? undefined : keysOf(whole.value, name)
-    if (whole !== undefined && format !== undefined) {
-      found = { format, start, end: whole.end, name: start }
-    }
-    if (start === 0) break
-    start = shown.lastIndexOf('{', start - 1)
+    const format = whole && whole.end >= at ? keysOf(whole.value, name) : undefined
+    if (whole && format) return { format, start, end: whole.end, name: start }
   }
-  return found
+  return undefined
 }
 
 function keysOf(value: unknown, name: string): ShownArguments['format'] | undefined {

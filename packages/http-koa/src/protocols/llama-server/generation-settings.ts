@@ -10,7 +10,9 @@ export function generationSettings(request: Partial<GenerateRequest>, info?: Eng
   const sampling = { ...defaultSampling, ...given }
   const { maxTokens = largest } = request
   const most = maxTokens === largest ? -1 : maxTokens
-  const ends = sampling.ignoreEos ? endTokens(info) : []
+  // there may be more of them
+  const eos = info?.model.details?.eosTokenId
+  const ends = sampling.ignoreEos && eos !== undefined ? [eos] : []
   const { constraint } = sampling
   const { mirostat, mirostat_tau, mirostat_eta, min_keep, ...numbers } = samplingEcho(sampling)
   return {
@@ -57,10 +59,4 @@ export function generationSettings(request: Partial<GenerateRequest>, info?: Eng
       scale,
     })),
   }
-}
-
-/** The token that ends a text; there may be more of them. */
-function endTokens(info: EngineInfo | undefined): readonly number[] {
-  const token = info?.model.details?.eosTokenId
-  return token === undefined ? [] : [token]
 }
