@@ -7,19 +7,16 @@ import { contentOf, messageHead, stopOf, usageOf } from './message-body.js'
 import { messageEvents } from './message-stream.js'
 import { countSchema, messageSchema, toMessageRequest, toPrompt } from './messages-request.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../../request/build-request.js'
-import {
-  defaultsOptions,
-  eachWithOverrides,
-  overridesFrom,
-} from '../../request/protocol-defaults.js'
+import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
 import { bindRoutes, type Route, post } from '../../routes/route.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { anthropicErrors } from './anthropic-error.js'
 
-/** Anthropic's documented defaults, by route; `max_tokens` is required. */
+/** Anthropic's documented defaults; `max_tokens` is required. */
 const anthropicDefaults = Object.freeze({
-  '/v1/messages': { maxTokens: Infinity, sampling: Object.freeze({ temperature: 1 }) },
+  maxTokens: Infinity,
+  sampling: Object.freeze({ temperature: 1 }),
 })
 
 /** Settings of {@link anthropicProtocol}. */
@@ -28,16 +25,10 @@ export interface AnthropicProtocolOptions {
   readonly defaults?: DefaultOverrides
 }
 
-/** What the handlers of Anthropic's API share. */
-interface AnthropicContext {
-  readonly defaults: Readonly<Record<keyof typeof anthropicDefaults, ProtocolDefaults>>
-}
-
 /** `POST /v1/messages`, whole or streamed. */
-async function messages(call: CallOf<typeof messageSchema>, anthropic: AnthropicContext) {
+async function messages(call: CallOf<typeof messageSchema>, defaults: ProtocolDefaults) {
   const { fields } = call
   const { model, client } = call.open(fields.model)
-  const defaults = anthropic.defaults['/v1/messages']
   const { request, form, limit, keptTokens } = await toMessageRequest(fields, client, defaults)
   const generation = (await startThinking(call, client, [request], limit))[0]!
   const head = messageHead(generation.id, model)
@@ -62,7 +53,7 @@ async function countTokens(call: CallOf<typeof countSchema>): Promise<Answer> {
   return await countPrompt(client, await toPrompt(fields, client))
 }
 
-const routes: readonly Route<AnthropicContext>[] = [
+const routes: readonly Route<ProtocolDefaults>[] = [
   post(
     '/v1/messages',
     'user',
@@ -79,9 +70,7 @@ const routes: readonly Route<AnthropicContext>[] = [
 export function anthropicProtocol(options: AnthropicProtocolOptions = {}): KoaProtocol {
   return {
     name: 'anthropic',
-    routes: bindRoutes(routes, {
-      defaults: eachWithOverrides(anthropicDefaults, options.defaults),
-    }),
+    routes: bindRoutes(routes, withOverrides(anthropicDefaults, options.defaults)),
     errors: anthropicErrors,
   }
 }
@@ -91,6 +80,6 @@ export const anthropic = defineProtocol({
   name: 'anthropic',
   doc: "Anthropic's Messages API under `/v1/messages`.",
   options: defaultsOptions,
-  defaults: anthropicDefaults,
+  defaults: { '/v1/messages': anthropicDefaults },
   create: (options, services) => anthropicProtocol({ defaults: overridesFrom(options, services) }),
 })

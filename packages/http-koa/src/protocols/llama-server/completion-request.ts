@@ -15,17 +15,16 @@ import { sharedSettings } from '../openai/openai-fields.js'
 
 /** What the handlers of llama-server's API share. */
 export interface LlamaServerContext {
-  /** The values of fields that requests leave out, by route. */
-  readonly defaults: Readonly<Record<keyof typeof llamaServerDefaults, ProtocolDefaults>>
+  /** The values of fields that requests leave out. */
+  readonly defaults: ProtocolDefaults
   /** Whether `GET /slots` shows them. */
   readonly showsSlots: boolean
 }
 
-const sampling = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05 })
-
-/** llama-server's documented defaults, by route; penalties are off. */
+/** llama-server's documented defaults; penalties are off. */
 export const llamaServerDefaults = Object.freeze({
-  '/completion': { maxTokens: Infinity, sampling },
+  maxTokens: Infinity,
+  sampling: Object.freeze({ temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05 }),
 })
 
 /** Likeliest tokens that the engine lists. */

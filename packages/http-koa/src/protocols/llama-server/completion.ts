@@ -42,7 +42,7 @@ export async function complete(
   client: EngineClient,
   fields: CompletionFields,
 ): Promise<Answer> {
-  const requests = await toCompletionRequests(fields, client, llama.defaults['/completion'])
+  const requests = await toCompletionRequests(fields, client, llama.defaults)
   const isList = isListed(fields)
   if (requests.length > 128) {
     throw expectedField('prompt', 'at most 128 answers to all prompts together')

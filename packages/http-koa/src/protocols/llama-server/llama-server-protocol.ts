@@ -4,11 +4,7 @@ import { modelQuery } from '../../engines/model-queries.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import { bindRoutes, type Route, post, get } from '../../routes/route.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
-import {
-  defaultsOptions,
-  eachWithOverrides,
-  overridesFrom,
-} from '../../request/protocol-defaults.js'
+import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
 import { completion } from './completion.js'
 import {
   completionSchema,
@@ -99,7 +95,7 @@ export function llamaServerProtocol(options: LlamaServerProtocolOptions = {}): K
   return {
     name: 'llama-server',
     routes: bindRoutes(routes, {
-      defaults: eachWithOverrides(llamaServerDefaults, options.defaults),
+      defaults: withOverrides(llamaServerDefaults, options.defaults),
       showsSlots: options.slots ?? true,
     }),
     errors: {
@@ -116,7 +112,7 @@ export const llamaServer = defineProtocol({
   name: 'llama-server',
   doc: "The API of llama.cpp's llama-server, besides its OpenAI part.",
   options: optionsSchema,
-  defaults: llamaServerDefaults,
+  defaults: { '/completion': llamaServerDefaults },
   create: ({ slots = true, ...options }, services) =>
     llamaServerProtocol({ slots, defaults: overridesFrom(options, services) }),
 })

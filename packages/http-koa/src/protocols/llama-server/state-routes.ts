@@ -37,7 +37,7 @@ export async function props(call: Call<unknown, ModelQuery>, llama: LlamaServerC
   }
   const info = await infoOf(directory, asked)
   const { model, limits } = info
-  const defaults = llama.defaults['/completion']
+  const defaults = llama.defaults
   const { details = {} } = model
   return {
     default_generation_settings: {

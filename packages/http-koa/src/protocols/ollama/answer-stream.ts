@@ -29,9 +29,9 @@ import {
 import {
   ollamaConstraint,
   optionsSchema,
-  optionsWarning,
   type SharedFields,
   toSettings,
+  warnOfOptions,
 } from './ollama-fields.js'
 import { mayChangeServer } from '../../security/authenticate.js'
 import { responseLogprob } from '../openai/openai-logprobs.js'
@@ -48,7 +48,6 @@ export interface AnswerWords {
 
 /** What is answered. */
 export interface OllamaQuestion {
-  readonly route: '/api/chat' | '/api/generate'
   readonly fields: SharedFields
   readonly prompt: Prompt
   readonly form: AnswerForm
@@ -64,7 +63,7 @@ export async function answer(
   call: Call,
   client: EngineClient,
   ollama: OllamaContext,
-  { route, fields, words, started, hasContext = false, ...prepared }: OllamaQuestion,
+  { fields, words, started, hasContext = false, ...prepared }: OllamaQuestion,
 ): Promise<Answer> {
   const { model } = fields
   const asked = [ollamaConstraint(fields)]
@@ -74,15 +73,14 @@ export async function answer(
   const loadMs = clock.now() - started
   const said = { ...fields, options: { ...slotOptions(client), ...fields.options } }
   const settings = {
-    ...toSettings(said, limits.contextSize, ollama.unknownOptions, logger),
+    ...toSettings(said, ollama.unknownOptions, logger),
     // how long the model is wanted is how long its client may take to come back
     retainMs: fields.keep_alive === Infinity ? undefined : fields.keep_alive,
     logprobs: fields.logprobs === true ? (fields.top_logprobs ?? 0) : undefined,
   }
-  const warning = optionsWarning(said, limits.contextSize)
-  if (warning !== undefined) call.set({ 'X-Cllm-Warning': warning })
+  warnOfOptions(call, said, limits.contextSize)
   const wanted = { ...settings, constraint, marks }
-  const request = requestFor(client, prompt, wanted, ollama.defaults[route])
+  const request = requestFor(client, prompt, wanted, ollama.defaults)
   const generation = await startGeneration(call, client, request)
   const before = hasContext ? await promptTokens(client, prompt) : undefined
   const end = (event: EndEvent, tokens: readonly TokenId[]) =>

@@ -90,8 +90,7 @@ export async function chat(call: CallOf<typeof chatSchema>, ollama: OllamaContex
   }
   const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
   const { prompt, form } = await prepareChat(client, fits)
-  const route = '/api/chat'
-  return await answer(call, client, ollama, { route, fields, prompt, form, words, started })
+  return await answer(call, client, ollama, { fields, prompt, form, words, started })
 }
 
 const toToolCall = ({ id, function: { name, arguments: given = {} } }: Called): ChatToolCall => ({

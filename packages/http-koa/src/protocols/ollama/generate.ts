@@ -54,8 +54,7 @@ export async function generate(call: CallOf<typeof generateSchema>, ollama: Olla
   const { prompt, form } = await prepare(client, fields)
   // what stands for an image is no token that a client can send again
   const hasContext = fields.raw !== true && !fields.images?.length
-  const question = { fields, prompt, form, words, started, hasContext }
-  return await answer(call, client, ollama, { route: '/api/generate', ...question })
+  return await answer(call, client, ollama, { fields, prompt, form, words, started, hasContext })
 }
 
 const plain: AnswerForm = {

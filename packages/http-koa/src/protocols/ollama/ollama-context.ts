@@ -11,8 +11,8 @@ import { errorMessage } from '../../errors/error-body.js'
 /** What the handlers of Ollama's API share. */
 export interface OllamaContext {
   readonly version: string
-  /** The values of fields that requests leave out, by route. */
-  readonly defaults: Readonly<Record<keyof typeof ollamaDefaults, ProtocolDefaults>>
+  /** The values of fields that requests leave out: the same on both routes. */
+  readonly defaults: ProtocolDefaults
   readonly unknownOptions: UnknownFields
   /** When the server started, in milliseconds since the epoch. */
   readonly started: number
@@ -72,12 +72,10 @@ export const chunkHead = ({ clock }: Call, model: string) => ({
   created_at: timeText(clock.now()),
 })
 
-const sampling = Object.freeze({ temperature: 0.8, topK: 40, topP: 0.9 })
-
-/** Ollama's documented defaults, by route; penalties are off. */
+/** Ollama's documented defaults; penalties are off. */
 export const ollamaDefaults = Object.freeze({
-  '/api/generate': { maxTokens: Infinity, sampling },
-  '/api/chat': { maxTokens: Infinity, sampling },
+  maxTokens: Infinity,
+  sampling: Object.freeze({ temperature: 0.8, topK: 40, topP: 0.9 }),
 })
 
 /** The schema of Ollama's errors. */

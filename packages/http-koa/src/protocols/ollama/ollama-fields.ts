@@ -14,6 +14,7 @@ import {
 import { keepAliveField } from '../../fields/keep-alive-field.js'
 import { llamaFields, samplingSettings } from '../../fields/generation-fields.js'
 import type { RequestSettings } from '../../request/build-request.js'
+import type { Call } from '../../routes/call.js'
 import { type FieldConstraint, schemaConstraint } from '../../request/constraint.js'
 
 const any = z.unknown().optional()
@@ -92,7 +93,6 @@ export function ollamaConstraint({
 /** What the options ask of the engine. */
 export function toSettings(
   { options = {}, shift }: Pick<SharedFields, 'options' | 'shift'>,
-  contextSize: number,
   unknownOptions: UnknownFields,
   logger: Logger,
 ): RequestSettings {
@@ -102,12 +102,6 @@ export function toSettings(
     else if (value !== null) known[name] = value
   }
   const said = known as { [Key in keyof typeof options]?: Exclude<(typeof options)[Key], null> }
-  if (isClamped(said.num_ctx, contextSize)) {
-    logger.info(
-      { num_ctx: said.num_ctx, contextSize },
-      `num_ctx ${said.num_ctx} is more than a slot holds: it is clamped to ${contextSize}`,
-    )
-  }
   const most = said.num_predict
   return {
     maxTokens: most === undefined ? undefined : most > 0 ? most : Infinity,
@@ -117,20 +111,18 @@ export function toSettings(
   }
 }
 
-const isClamped = (wanted: number | undefined, contextSize: number): boolean =>
-  (wanted ?? 0) > contextSize
-
-/** What a client should know of its options: the header `X-Cllm-Warning`; undefined: nothing. */
-export function optionsWarning(
+/** Tells the log, and the client in `X-Cllm-Warning`, of a context that is larger than a slot. */
+export function warnOfOptions(
+  call: Call,
   { options = {} }: Pick<SharedFields, 'options'>,
   contextSize: number,
-): string | undefined {
-  const { num_ctx: wanted } = options
-  if (!isClamped(wanted ?? undefined, contextSize)) return undefined
-  return (
-    `num_ctx ${wanted} is more than a slot of this server holds: ${contextSize} tokens are used; ` +
-    '--ctx-size sets it'
-  )
+): void {
+  const { num_ctx } = options
+  if ((num_ctx ?? 0) <= contextSize) return
+  const what = `num_ctx ${num_ctx} is more than a slot`
+  call.logger.info({ num_ctx, contextSize }, `${what} holds: it is clamped to ${contextSize}`)
+  const used = `${contextSize} tokens are used; --ctx-size sets it`
+  call.set({ 'X-Cllm-Warning': `${what} of this server holds: ${used}` })
 }
 
 /** A tool as Ollama's clients send it. */

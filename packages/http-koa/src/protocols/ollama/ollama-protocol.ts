@@ -3,11 +3,7 @@ import type { ModelStore } from '../../engines/model-store.js'
 import { statusElsewhere } from '../../errors/error-body.js'
 import { UnknownFields } from '../../fields/fields.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
-import {
-  defaultsOptions,
-  eachWithOverrides,
-  overridesFrom,
-} from '../../request/protocol-defaults.js'
+import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
 import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { bindRoutes, type Route, get, post, del } from '../../routes/route.js'
@@ -91,7 +87,7 @@ export function ollamaProtocol(options: OllamaProtocolOptions = {}): KoaProtocol
     name: 'ollama',
     routes: bindRoutes(routes, {
       version: options.version ?? spokenVersion,
-      defaults: eachWithOverrides(ollamaDefaults, options.defaults),
+      defaults: withOverrides(ollamaDefaults, options.defaults),
       unknownOptions: new UnknownFields(),
       started: options.started ?? 0,
       store: options.store,
@@ -111,7 +107,7 @@ export const ollama = defineProtocol({
   name: 'ollama',
   doc: "Ollama's API under `/api`.",
   options: defaultsOptions,
-  defaults: ollamaDefaults,
+  defaults: { '/api/generate': ollamaDefaults, '/api/chat': ollamaDefaults },
   create: (options, services) =>
     ollamaProtocol({
       defaults: overridesFrom(options, services),

@@ -22,7 +22,7 @@ export function withParameters(
   parameters: z.output<typeof optionsSchema>,
   logger: Logger,
 ): OllamaPreset {
-  const settings = toSettings({ options: parameters }, Infinity, new UnknownFields(), logger)
+  const settings = toSettings({ options: parameters }, new UnknownFields(), logger)
   const nothing = { maxTokens: Infinity, sampling: {} }
   const { sampling, stop } = buildRequest({ text: '' }, settings, nothing)
   return { ...preset, maxTokens: settings.maxTokens, sampling, stop, parameters }
