@@ -27,18 +27,14 @@ const querySchema = z.object({
   format: z.enum(['json', 'csv']).default('json'),
 })
 
-interface UsageContext {
-  readonly journal: UsageJournal
-}
-
-const routes: readonly Route<UsageContext>[] = [
+const routes: readonly Route<UsageJournal>[] = [
   get('/admin/usage', 'admin', 'Requests and tokens by day, key, tenant and model', show, {
     query: querySchema,
     answers: ['application/json', 'text/csv'],
   }),
 ]
 
-function show(call: QueryCallOf<typeof querySchema>, { journal }: UsageContext): Answer {
+function show(call: QueryCallOf<typeof querySchema>, journal: UsageJournal): Answer {
   const { query } = call
   const today = dayOf(call.clock.now())
   const { from = `${today.slice(0, 7)}-01`, to = today } = query
@@ -78,7 +74,7 @@ export function usageProtocol({ folder }: { readonly folder: string }): KoaProto
   const journal = new UsageJournal(folder)
   return {
     name: 'usage',
-    routes: bindRoutes(routes, { journal }),
+    routes: bindRoutes(routes, journal),
     observe: ({ clock, logger }) => new UsageLedger(journal, clock, logger),
   }
 }

@@ -17,10 +17,8 @@ export interface WebProtocolOptions {
   readonly features?: () => readonly string[]
 }
 
-interface WebContext {
-  /** Reads the files once, when the first one is asked for. */
-  readonly files: () => Promise<ReadonlyMap<string, PageFile>>
-}
+/** Reads the files once, when the first one is asked for. */
+type ReadFiles = () => Promise<ReadonlyMap<string, PageFile>>
 
 const policyOf = (scripts: string, connections: string): string =>
   [
@@ -45,7 +43,7 @@ const workerPolicy = policyOf("'self' 'unsafe-eval'", "'none'")
 
 const toPage = new Reply(undefined, { location: 'ui/' })
 
-const routes: readonly Route<WebContext>[] = [
+const routes: readonly Route<ReadFiles>[] = [
   get(
     '/',
     'open',
@@ -78,7 +76,7 @@ const routes: readonly Route<WebContext>[] = [
   ),
 ]
 
-async function send(call: Call, { files }: WebContext, name: string): Promise<Reply> {
+async function send(call: Call, files: ReadFiles, name: string): Promise<Reply> {
   const file = (await files()).get(name)
   if (file === undefined) throw new CllmError('not_found', `The web page has no file ${name}`)
   const isPacked = file.gzip !== undefined && call.takesGzip
@@ -95,7 +93,7 @@ async function send(call: Call, { files }: WebContext, name: string): Promise<Re
 }
 
 /** Reads the files of the page when they are first asked for. */
-function lazily(folder: URL, features?: () => readonly string[]): WebContext['files'] {
+function lazily(folder: URL, features?: () => readonly string[]): ReadFiles {
   let reading: Promise<ReadonlyMap<string, PageFile>> | undefined
   return async () => {
     reading ??= readPageFiles(folder, features?.()).catch((cause: unknown) => {
@@ -113,7 +111,7 @@ function lazily(folder: URL, features?: () => readonly string[]): WebContext['fi
  */
 export function webProtocol({ page, features }: WebProtocolOptions = {}): KoaProtocol {
   if (page === undefined) return { name: 'web' }
-  return { name: 'web', routes: bindRoutes(routes, { files: lazily(page, features) }) }
+  return { name: 'web', routes: bindRoutes(routes, lazily(page, features)) }
 }
 
 /** {@link webProtocol} by its name. */
