@@ -110,7 +110,7 @@ export function batchesProtocol({
 }
 
 /** Says at the routes of batches what would serve them. */
-const refusing: readonly BoundRoute[] = routes.map(({ body: _, query: _query, ...route }) => ({
+const refusing: readonly BoundRoute[] = routes.map(({ body: _body, query: _query, ...route }) => ({
   ...route,
   isHidden: true,
   handle() {
