@@ -96,9 +96,12 @@ export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[
     const calls = message.tool_calls?.map((call, nth) => toToolCall(call, index, nth)) ?? []
     for (const { id, function: called } of calls) names.set(id ?? '', called.name)
     const name = message.name ?? names.get(answers ?? '')
+    const text = content ?? ''
     shown.push({
       role: templateRoles[role] ?? role,
-      ...contentOf(content ?? '', `messages.${index}.content`, role),
+      ...(typeof text === 'string'
+        ? { content: text }
+        : contentOf(text, `messages.${index}.content`, role)),
       ...defined({
         name,
         tool_calls: calls.length === 0 ? undefined : calls,
