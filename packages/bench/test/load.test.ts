@@ -592,6 +592,7 @@ t.test('the front has who is best at something, the best by goodput first', (t) 
     result('smooth', 0.6, 90, 950, 10),
     result('twin', 0.9, 100, 800, 50),
     result('as good as', 0.9, 100.1, 800, 50),
+    result('late', 0.4, 100, 999, 1),
   ])
   t.same(
     front.map(({ policy }) => policy),

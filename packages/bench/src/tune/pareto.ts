@@ -13,12 +13,14 @@ const noticeable = 0.005
 
 /**
  * The Pareto front, best first: the best by rank, and the results that none before them dominates. Of results
- * that are equal in every criterion, only the first is kept.
+ * that are equal in every criterion, only the first is kept; what has less than half the best goodput is no choice.
  */
 export function paretoFront(results: readonly SimulationResult[]): SimulationResult[] {
   const front: SimulationResult[] = []
   // By rank, as results that are nearly equal may beat each other in a circle.
+  const goodput = (result: SimulationResult): number => objectives[0]?.(result) ?? 0
   for (const one of ranked(distinct(results))) {
+    if (goodput(one) < goodput(front[0] ?? one) / 2) break
     if (!front.some((better) => dominates(better, one))) front.push(one)
   }
   return front
