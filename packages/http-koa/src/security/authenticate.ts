@@ -26,9 +26,9 @@ export const mayChangeServer = (): boolean =>
  */
 export function authenticate(keys: KeyRing): Middleware<KoaState> {
   return async (ctx, next) => {
-    const { access } = ctx.state.match
-    // browsers ask with OPTIONS before they send a key
-    if (access === 'open' || ctx.method === 'OPTIONS') return await next()
+    const { access, methods } = ctx.state.match
+    // browsers ask with OPTIONS before they send a key; what is mounted would answer it itself
+    if (access === 'open' || (ctx.method === 'OPTIONS' && methods.length > 0)) return await next()
     const secret = secretOf(ctx)
     const key = secret === undefined ? undefined : keys.find(secret)
     if (key === undefined) {

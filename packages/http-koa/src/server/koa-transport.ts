@@ -191,13 +191,13 @@ function mountOthers(
   protocols: readonly KoaProtocol[],
   engines: EngineDirectory,
 ): void {
-  const mounting = protocols.filter((protocol) => protocol.mount !== undefined)
-  if (mounting.length === 0) return
   const router = new Router<KoaState>()
-  for (const protocol of mounting) protocol.mount?.(router, engines)
+  for (const protocol of protocols) protocol.mount?.(router, engines)
+  if (router.stack.length === 0) return
   app.use(async (ctx, next) => {
     const isServed = router.match(ctx.path, ctx.method).route
-    if (!isServed && ctx.state.match.methods.length > 0) return
+    const isRoute = ctx.state.match.methods.length > 0
+    if (isRoute && (!isServed || ctx.method === 'OPTIONS')) return
     const key = requestScope.getStore()?.key
     if (isServed && key !== undefined) checkRole(key, ctx.path, 'admin')
     await next()

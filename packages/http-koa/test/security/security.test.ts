@@ -136,6 +136,20 @@ testEach('what a key for metrics may', async (t) => {
   await refused(await server.get('/metrics', as('ann')), 'metrics or admin')
 })
 
+testEach('what is mounted for all methods answers OPTIONS only with a key', async (t) => {
+  const mount = (router: KoaRouter) =>
+    void router.all(['/mounted', '/health'], (ctx) => (ctx.body = 'yes'))
+  const server = await serveKeys([ann, root], { protocols: [...all(), { name: 'mounting', mount }] })
+  const options = async (path: string, { headers }: RequestInit = {}) =>
+    await fetch(`${server.url}${path}`, { method: 'OPTIONS', ...(headers && { headers }) })
+  t.equal((await options('/mounted')).status, 401)
+  t.equal((await options('/mounted', as('ann'))).status, 403)
+  t.equal(await (await options('/mounted', as('root'))).text(), 'yes')
+  const route = await options('/health')
+  t.equal(route.headers.get('allow'), 'HEAD, GET', "a route's own path is the route's")
+  t.equal(await route.text(), '')
+})
+
 testEach('what users of Ollama may not do to others', async (t) => {
   const server = await serveKeys([ann, root])
   const { directory } = server.server
