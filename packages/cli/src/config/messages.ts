@@ -5,6 +5,7 @@ const longest = 60
 /** Formats a value for a message; long values are cut. */
 export const describeValue = (value: unknown): string => {
   if (value === null || value === undefined) return 'nothing'
+  if (typeof value === 'number') return String(value)
   const json = JSON.stringify(value, (_, each: unknown) =>
     typeof each === 'function' ? 'a function' : each,
   )

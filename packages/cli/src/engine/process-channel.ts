@@ -1,10 +1,30 @@
 import type { ChildProcess } from 'node:child_process'
-import type { Channel, FromEngine, ToEngine } from '@cllm/host'
+import { type Clock, type Logger, systemClock } from '@cllm/core'
+import type { Channel, EngineLink, FromEngine, ToEngine } from '@cllm/host'
 import type { LogLevelMessage } from './engine-settings.js'
 
-/** The parent's end of the channel to an engine's process. */
-export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine> {
-  return {
+/** A process that has not ended for this long after it was killed is left to itself. */
+const mostEndMs = 10_000
+
+/** An engine's process, with the parent's end of the channel to it. */
+export function childLink(
+  child: ChildProcess,
+  logger?: Logger,
+  clock: Clock = systemClock,
+): EngineLink {
+  /** Ends it. One that waits for a device cannot end: it counts as ended, so that there is another one. */
+  const kill = (): void => {
+    if (!child.kill('SIGKILL')) return
+    const leave = clock.at(clock.now() + mostEndMs, () => {
+      logger?.error({ pid: child.pid }, 'the engine cannot be killed: it is left to itself')
+      child.unref()
+      child.channel?.unref()
+      child.emit('disconnect')
+      child.emit('exit')
+    })
+    child.once('exit', leave)
+  }
+  const channel: Channel<ToEngine, FromEngine> = {
     send(message) {
       // A child that has just died fails the send; `onClose` reports it.
       if (child.connected) child.send(message, () => {})
@@ -17,7 +37,8 @@ export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine>
       const onEnd = (): void => {
         if (--left > 0) return
         const { exitCode, signalCode } = child
-        listener(`its process ended with ${signalCode ?? `code ${exitCode}`}`)
+        const how = exitCode === null ? signalCode : `code ${exitCode}`
+        listener(how === null ? 'its process could not be killed' : `its process ended with ${how}`)
       }
       // The last messages are read between these two events, which come in either order.
       child.once('exit', onEnd)
@@ -27,11 +48,12 @@ export function childChannel(child: ChildProcess): Channel<ToEngine, FromEngine>
       })
       child.once('disconnect', () => {
         // Without its channel the child is unreachable, and it may not end by itself.
-        child.kill('SIGKILL')
+        kill()
         onEnd()
       })
     },
   }
+  return { channel, kill }
 }
 
 /**

@@ -23,7 +23,7 @@ import {
   type StartMessage,
   llamaCpp,
 } from './engine-settings.js'
-import { childChannel } from './process-channel.js'
+import { childLink } from './process-channel.js'
 import { threadPool } from './available-cores.js'
 
 /** An engine in a separate process, which is restarted when it dies. */
@@ -83,7 +83,7 @@ export async function spawnEngine(
       child = undefined
       alive = setInterval(() => {}, 60_000)
     })
-    return { channel: childChannel(started), kill: () => void started.kill('SIGKILL') }
+    return childLink(started, logger)
   }
   const client = new SupervisedEngineClient({
     start,

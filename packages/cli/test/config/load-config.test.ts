@@ -528,6 +528,15 @@ t.test('every kind of problem says what was expected, what came, and where', asy
       { yaml: 'server: 8080' },
       '/etc/cllm.yaml:1: server: expected keys with their values, got 8080',
     ],
+    [
+      { yaml: 'engine:\n  backend_options: {a: [1, 1e400]}' },
+      '/etc/cllm.yaml:2: expected a finite number, got 1e400',
+    ],
+    [{ yaml: 'server: {port: .inf}' }, '/etc/cllm.yaml:1: expected a finite number, got .inf'],
+    [
+      { flags: ['--port', '1e400'] },
+      '--port: expected a whole number from 0 to 65535, got Infinity',
+    ],
     [{ yaml: '- 1' }, '/etc/cllm.yaml:1: expected keys with their values, got [1]'],
     [
       { yaml: 'server:\n  port: "8080"' },

@@ -1,10 +1,11 @@
-import { fork } from 'node:child_process'
+import { ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { createLlamaCppBackend } from '@cllm/backend-llamacpp'
 import { chooseBuild, readBuilds } from '@cllm/backend-llamacpp/native-build'
-import { defaultSampling, silentLogger, systemClock } from '@cllm/core'
+import { defaultSampling, silentLogger, SimulatedClock, systemClock } from '@cllm/core'
 import { plainEnvironment } from '@cllm/testing'
 import { writeSyntheticModel } from '@cllm/gguf'
 import { resolveModel, spawnEngine } from 'cllm'
@@ -12,7 +13,7 @@ import t from 'tap'
 import { availableCores } from '../../src/engine/available-cores.js'
 import { availableMemory } from '../../src/engine/memory/available-memory.js'
 import { findNativeLibraries, thisMachine } from '../../src/engine/native-library.js'
-import { childChannel } from '../../src/engine/process-channel.js'
+import { childLink } from '../../src/engine/process-channel.js'
 import { nativeFolder } from '../../src/models/cache-folder.js'
 import { quietSettings } from './test-settings.js'
 
@@ -170,11 +171,37 @@ t.test('a process that loses its channel is killed, even if it does not notice',
   const child = fork(join(folder, 'deaf.cjs'), { env: plainEnvironment(process.env), execArgv: [] })
   t.teardown(() => child.kill('SIGKILL'))
   const reason = new Promise<string>((resolve) => {
-    const channel = childChannel(child)
+    const { channel } = childLink(child)
     channel.onMessage(() => child.disconnect())
     channel.onClose(resolve)
   })
   t.match(await reason, /SIGKILL/)
+})
+
+t.test('a process that cannot be killed holds up no other one', async (t) => {
+  const folder = t.testdir({ 'deaf.cjs': `process.send('ready'); setInterval(() => {}, 1000)` })
+  const child = fork(join(folder, 'deaf.cjs'), { env: plainEnvironment(process.env), execArgv: [] })
+  const gone = once(child, 'close')
+  await once(child, 'message')
+  const ignoring = t.intercept(ChildProcess.prototype, 'kill', { value: () => true })
+  const log: unknown[] = []
+  const logger = { ...silentLogger, error: (...said: unknown[]) => void log.push(said) }
+  const clock = new SimulatedClock()
+  const { channel, kill } = childLink(child, logger, clock)
+  const reasons: string[] = []
+  channel.onClose((reason) => reasons.push(reason))
+  kill()
+  clock.advance(9999)
+  t.same([reasons, log], [[], []])
+  clock.advance(1)
+  t.match(reasons, ['its process could not be killed'])
+  t.match(log, [[{ pid: child.pid }, /cannot be killed/]])
+  ignoring.restore()
+  child.ref()
+  process.kill(child.pid!, 'SIGKILL')
+  await gone
+  clock.advance(60_000)
+  t.same([reasons.length, log.length, clock.nextTimer()], [1, 1, undefined])
 })
 
 t.test("an engine's process loads neither the configuration nor the HTTP server", async (t) => {

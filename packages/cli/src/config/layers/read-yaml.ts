@@ -60,7 +60,13 @@ class YamlReader {
       const { line, col } = this.#lines.linePos(pos[0])
       this.problems.push(`${this.file}:${line}:${col}: ${message}`)
     }
-    if (errors.length === 0) this.#section(contents, '')
+    yaml().visit(this.#document, {
+      Scalar: (_key, node) => {
+        if (typeof node.value !== 'number' || Number.isFinite(node.value)) return
+        this.#problem(node, `expected a finite number, got ${node.source}`)
+      },
+    })
+    if (this.problems.length === 0) this.#section(contents, '')
     return this
   }
 
