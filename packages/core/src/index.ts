@@ -61,6 +61,7 @@ export {
   ProposerCatalog,
 } from './engine/speculation/proposer-catalog.js'
 export * from './engine/input/sampler-catalog.js'
+export { requestFields } from './engine/input/check-request.js'
 
 // Replaceable parts of an engine (experimental), and what their contracts refer to.
 export * from './tokens.js'

@@ -2,11 +2,13 @@ import {
   CllmError,
   defaultSampling,
   type ChatMessage,
+  defaultSampling,
   didYouMean,
   type EngineDirectory,
   type GenerateEvent,
   type GenerateRequest,
   type Logger,
+  requestFields,
 } from '@cllm/core'
 import type { KoaProtocol, RequestObserver } from '@cllm/http-koa'
 import { startServing } from '../commands/serve/start-serving.js'
@@ -140,8 +142,10 @@ export async function serve(options: ServeOptions = {}): Promise<RunningServer> 
   return {
     url: serving.addresses[0]!.url,
     models: serving.directory,
-    generate: (prompt, { model, ...more } = {}) =>
-      serving.directory.open(model).submit(requestOf(prompt), more),
+    generate(prompt, options = {}) {
+      checkNames('generate', options, ['model', 'signal'])
+      return serving.directory.open(options.model).submit(requestOf(prompt), options)
+    },
     closed,
     async close(ms = drainMs) {
       graceMs = ms
@@ -154,12 +158,7 @@ export async function serve(options: ServeOptions = {}): Promise<RunningServer> 
 /** The settings that the options stand for; what JavaScript has wrong is named. */
 function layersOf(options: ServeOptions): readonly Layer[] {
   if (!isRecord(options)) throw wrong(`expected an object, got ${describeValue(options)}`)
-  const names = Object.keys({ ...optionPaths, ...others })
-  const unknown = Object.keys(options).find((name) => !names.includes(name))
-  if (unknown !== undefined) {
-    const meant = didYouMean(unknown, names)
-    throw wrong(`there is no option "${unknown}" (there are ${names.join(', ')})${meant}`)
-  }
+  checkNames('serve', options, Object.keys({ ...optionPaths, ...others }))
   for (const [name, [expected, fits]] of Object.entries(others)) {
     const value: unknown = options[name as keyof typeof others]
     if (value !== undefined && !fits(value)) {
@@ -180,15 +179,31 @@ function layersOf(options: ServeOptions): readonly Layer[] {
 const wrong = (problem: string): CllmError =>
   new CllmError('invalid_configuration', `serve: ${problem}`)
 
+const samplingNames = [...Object.keys(defaultSampling), 'seed', 'constraint', 'samplers']
+
+/** @throws for what has no such name: nobody would hear of it */
+function checkNames(what: string, given: object, names: readonly string[]): void {
+  const unknown = Object.keys(given).find((name) => !names.includes(name))
+  if (unknown === undefined) return
+  const known = `(there are ${names.join(', ')})${didYouMean(unknown, names)}`
+  const code = what === 'serve' ? 'invalid_configuration' : 'invalid_request'
+  throw new CllmError(code, `${what}: there is no option "${unknown}" ${known}`)
+}
+
 function requestOf(prompt: string | readonly ChatMessage[] | GenerateRequest): GenerateRequest {
   if (typeof prompt === 'string') return { prompt: { text: prompt } }
   if (Array.isArray(prompt)) return { prompt: { messages: prompt } }
   const request = prompt as GenerateRequest
   if (isRecord(request) && 'prompt' in request) {
     const foreign = Object.keys(request).find((name) => /_/.test(name) || name in defaultSampling)
-    if (foreign === undefined) return request
-    const names = 'names are written as maxTokens is, and temperature stands in "sampling"'
-    throw new CllmError('invalid_request', `generate: there is no field "${foreign}": ${names}`)
+    if (foreign !== undefined) {
+      const names = 'names are written as maxTokens is, and temperature stands in "sampling"'
+      throw new CllmError('invalid_request', `generate: there is no field "${foreign}": ${names}`)
+    }
+    checkNames('generate', request, Object.keys(requestFields))
+    const { sampling, fallbackSampling } = request
+    checkNames('generate: sampling', { ...sampling, ...fallbackSampling }, samplingNames)
+    return request
   }
   const message = `generate: expected a text, a list of messages, or an object with prompt, instead got ${describeValue(prompt)}`
   throw new CllmError('invalid_request', message)

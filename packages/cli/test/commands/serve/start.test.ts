@@ -188,6 +188,17 @@ t.test('serve: all protocols, own routes, events, and text without HTTP', async 
     const misspelt = { ...request, [foreign]: 1 }
     t.throws(() => server.generate(misspelt), { code: 'invalid_request', message })
   }
+  for (const [given, options, message] of [
+    ['Once', { maxTokens: 3 }, /^generate: there is no option "maxTokens" \(there are model, s/],
+    [{ ...request, maxToken: 3 }, {}, /^generate: .* "maxToken" .*; did you mean "maxTokens"\?$/],
+    [
+      { ...request, sampling: { topp: 1 } },
+      {},
+      /^generate: sampling: .* "topp" .*; did you mean "topP"\?$/,
+    ],
+  ] as [never, object, RegExp][]) {
+    t.throws(() => server.generate(given, options), { code: 'invalid_request', message })
+  }
   t.same(told, [], 'only what comes over HTTP is observed')
   const ask = async (path: string, body?: object) =>
     await fetch(server.url + path, {

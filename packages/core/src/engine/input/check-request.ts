@@ -89,6 +89,22 @@ const logprobs = {
   promptLogprobs: 'this backend does not give the probabilities of a prompt',
 } as const
 
+/** All fields of a request. */
+export const requestFields: Readonly<Record<keyof GenerateRequest, unknown>> = {
+  ...numbers,
+  ...types,
+  ...lists,
+  ...logprobs,
+  id: 'string',
+  prompt: 'object',
+  sampling: 'object',
+  fallbackSampling: 'object',
+  adapters: 'object',
+  contextShift: 'object',
+  modelWait: 'object',
+  continued: 'object',
+}
+
 /**
  * Checks the fields of a request that stand for themselves.
  *
