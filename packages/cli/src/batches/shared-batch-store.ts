@@ -52,6 +52,11 @@ export class SharedBatchStore implements BatchStore {
     })
   }
 
+  /** Other fronts may do something between. */
+  async inTurn<T>(_id: string, work: () => Promise<T>): Promise<T> {
+    return await work()
+  }
+
   async list<K extends BatchKind>(kind: K): Promise<Stored<K>[]> {
     const age = ({ object }: Stored<K>) => object.created_at
     return (await this.#of(kind).list()).sort(

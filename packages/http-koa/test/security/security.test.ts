@@ -139,7 +139,9 @@ testEach('what a key for metrics may', async (t) => {
 testEach('what is mounted for all methods answers OPTIONS only with a key', async (t) => {
   const mount = (router: KoaRouter) =>
     void router.all(['/mounted', '/health'], (ctx) => (ctx.body = 'yes'))
-  const server = await serveKeys([ann, root], { protocols: [...all(), { name: 'mounting', mount }] })
+  const server = await serveKeys([ann, root], {
+    protocols: [...all(), { name: 'mounting', mount }],
+  })
   const options = async (path: string, { headers }: RequestInit = {}) =>
     await fetch(`${server.url}${path}`, { method: 'OPTIONS', ...(headers && { headers }) })
   t.equal((await options('/mounted')).status, 401)

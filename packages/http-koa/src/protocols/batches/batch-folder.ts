@@ -65,7 +65,7 @@ export class BatchFolder implements BatchStore {
    */
   async append(file: string, line: object, isHeld: () => boolean = () => true): Promise<void> {
     const added = `${JSON.stringify(line)}\n`
-    await this.#inTurn(file, async () => {
+    await this.inTurn(file, async () => {
       if (this.#torn.has(file)) await this.mend(file)
       // In one turn of the event loop: between a look and a write that waits, others may have taken over.
       if (!isHeld()) throw new Error('another server has the batches')
@@ -76,7 +76,7 @@ export class BatchFolder implements BatchStore {
   }
 
   async put<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
-    await this.#inTurn(kept.object.id, async () => await this.#write(kind, kept))
+    await this.inTurn(kept.object.id, async () => await this.#write(kind, kept))
   }
 
   /** What is known of one, or undefined. */
@@ -115,7 +115,7 @@ export class BatchFolder implements BatchStore {
     id: string,
     change: (batch: BatchObject) => Partial<BatchObject> | undefined,
   ): Promise<Kept<BatchObject> | undefined> {
-    return await this.#inTurn(id, async () => {
+    return await this.inTurn(id, async () => {
       const kept = await this.get('batches', id)
       const changed = kept && change(kept.object)
       if (kept === undefined || changed === undefined) return kept
@@ -202,8 +202,7 @@ export class BatchFolder implements BatchStore {
     }
   }
 
-  /** One after the other for an id, so that no change is lost. */
-  async #inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
+  async inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
     const done = (this.#writing.get(id) ?? Promise.resolve()).then(work)
     const last = done.catch(() => {})
     this.#writing.set(id, last)

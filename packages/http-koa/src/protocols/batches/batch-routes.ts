@@ -65,11 +65,12 @@ async function create(call: CallOf<typeof createSchema>, batches: BatchesContext
   const { store, runner } = batches
   const { fields } = call
   refused.check(fields)
-  const { object: file } = await find(store, 'files', fields.input_file_id)
-  const { endpoint, completion_window, metadata = null } = fields
-  const chosen = { endpoint, completion_window, metadata }
-  const batch = newBatch(call, { ...chosen, input_file_id: file.id })
-  await store.put('batches', { ...askingOwner(), object: batch })
+  const { endpoint, completion_window, metadata = null, input_file_id } = fields
+  const batch = newBatch(call, { endpoint, completion_window, metadata, input_file_id })
+  await store.inTurn(input_file_id, async () => {
+    await find(store, 'files', input_file_id)
+    await store.put('batches', { ...askingOwner(), object: batch })
+  })
   await runner.start(batch.id)
   return batch
 }

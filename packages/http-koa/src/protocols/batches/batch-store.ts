@@ -27,6 +27,8 @@ export interface BatchStore {
     id: string,
     change: (batch: BatchObject) => Partial<BatchObject> | undefined,
   ): Promise<Kept<BatchObject> | undefined>
+  /** What is done with a file or a batch, one after the other in this process, so that nothing is lost between. */
+  inTurn<T>(id: string, work: () => Promise<T>): Promise<T>
   /** Removes a file, or what is known of a batch. */
   remove(id: string): Promise<void>
   /** The content of a file. */

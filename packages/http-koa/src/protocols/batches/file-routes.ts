@@ -53,14 +53,14 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
   ),
   del('/v1/files/:id', 'user', 'Delete a file', async (call, { store }) => {
     const { id } = (await find(store, 'files', call.params['id'] ?? '')).object
-    const user = (await store.list('batches')).find(
-      ({ object: batch }) => batch.input_file_id === id && isUnderWay(batch),
-    )
-    if (user !== undefined) {
+    await store.inTurn(id, async () => {
+      const user = (await store.list('batches')).find(
+        ({ object: batch }) => batch.input_file_id === id && isUnderWay(batch),
+      )
+      if (user === undefined) return await store.remove(id)
       const message = `The batch ${user.object.id} is reading this file`
       throw new CllmError('invalid_request', message)
-    }
-    await store.remove(id)
+    })
     return { id, object: 'file', deleted: true }
   }),
 ]

@@ -5,11 +5,13 @@ import {
   type GenerateEvent,
   type GenerateRequest,
   PluginRegistry,
+  silentLogger,
   SimulatedClock,
+  systemClock,
   systemRandom,
   pause,
 } from '@cllm/core'
-import { LocalEngineClient } from '@cllm/host'
+import { LocalEngineClient, overriding } from '@cllm/host'
 import { drive, FakeBackend, type FakeBackendOptions, firstComeFirstServed } from '@cllm/testing'
 import {
   type ApiKey,
@@ -25,6 +27,7 @@ import {
 } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
+import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
 import { BatchThrottle } from '../../../src/protocols/batches/lines/batch-throttle.js'
 import { yieldingEngines } from '../../../src/protocols/batches/lines/yielding-engines.js'
 import { watchEngines } from '../../../src/engines/watch-engines.js'
@@ -208,6 +211,27 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
     { line: 4, message: /stream/ },
     { line: 5, message: /method/ },
   ])
+})
+
+t.test('a file is not deleted while its batch is made', async (t) => {
+  const folder = new BatchFolder(t.testdir({}))
+  const hold = async () => ({ lost: new AbortController().signal, isHeld: () => true })
+  const put: BatchFolder['put'] = async (...given) => {
+    if (given[0] === 'batches') deleting ??= fetch(file, { method: 'DELETE' })
+    await Promise.race([deleting, pause(systemClock, 100)])
+    await folder.put(...given)
+  }
+  const parts = { clock: systemClock, logger: silentLogger, hold }
+  const shared = openFolder(overriding(folder, { put }), parts)
+  const protocols = [batchesProtocol({ shared }), openAiProtocol()]
+  const { own, url } = await batching(t, '', { protocols })
+  const mine = own()
+  let deleting: Promise<Response> | undefined
+  const { id: input } = (await (await mine.upload(linesOf(2))).json()) as { id: string }
+  const file = `${url}/v1/files/${input}`
+  const { id } = await mine.create(input)
+  t.equal((await deleting!).status, 400, 'it is in use')
+  t.match(await folder.get('batches', id), { object: { input_file_id: input } })
 })
 
 t.test('a file may take longer than other bodies, while it comes', async (t) => {
