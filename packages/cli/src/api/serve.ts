@@ -2,7 +2,6 @@ import {
   CllmError,
   defaultSampling,
   type ChatMessage,
-  defaultSampling,
   didYouMean,
   type EngineDirectory,
   type GenerateEvent,
