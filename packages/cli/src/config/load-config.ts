@@ -146,7 +146,6 @@ export const loadConfig = ({
       ...security.problems,
     )
   if (problems.length > 0) throw failure(problems)
-  const isFromFile = fileLayer.settings.includes(settings.get('plugins')!)
   return {
     config: toConfig(settings),
     sources: new Map([...settings].map(([name, { source }]) => [name, source])),
@@ -156,7 +155,7 @@ export const loadConfig = ({
       ...warnOfModels(settings),
     ],
     file,
-    pluginsFolder: isFromFile ? fileFolder : cwd,
+    pluginsFolder: fileLayer.settings.includes(settings.get('plugins')!) ? fileFolder : cwd,
   }
 }
 

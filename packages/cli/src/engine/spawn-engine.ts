@@ -69,6 +69,7 @@ export async function spawnEngine(
   throwIfCancelled(signal)
   let child: ChildProcess | undefined
   let { log } = settings
+  const { maxQueuedRequests, requestTimeoutMs } = settings.options
   // Between two children, nothing else might keep this process alive.
   let alive: NodeJS.Timeout | undefined
   let skipsAdapters = false
@@ -87,7 +88,8 @@ export async function spawnEngine(
   }
   const client = new SupervisedEngineClient({
     start,
-    options: { ...limitsOf(settings), ...supervisor },
+    // These limits also apply while there is no engine.
+    options: { ...defined({ maxQueuedRequests, requestTimeoutMs }), ...supervisor },
     ...defined({ logger, recorder }),
   })
   // The child ends when its parent ends, but not while it hangs.
@@ -141,12 +143,6 @@ export function asLoaded({ client, info, ended, kill }: EngineProcess): LoadedMo
       }
     },
   }
-}
-
-/** The limits that also apply while there is no engine. */
-function limitsOf({ options }: EngineSettings): Partial<SupervisorOptions> {
-  const { maxQueuedRequests, requestTimeoutMs } = options
-  return defined({ maxQueuedRequests, requestTimeoutMs })
 }
 
 /** Other backends have Node's usual thread pool. */

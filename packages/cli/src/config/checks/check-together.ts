@@ -5,22 +5,18 @@ import { isQuantized, type KvCacheType } from '@cllm/backend-llamacpp/kv-cache-t
 
 /** Problems with settings of the HTTP server that are each valid but contradict one another. */
 export const checkServer = (settings: ReadonlyMap<string, Setting>): readonly string[] => {
-  return [...checkBodies(settings), ...checkBatches(settings)]
-}
-
-function checkBodies(settings: ReadonlyMap<string, Setting>): readonly string[] {
-  const [one, all] = [settings.get('server.body_limit')!, settings.get('server.bodies_limit')!]
-  if (one.value === 'auto' || Number(all.value) >= Number(one.value)) return []
-  return [
-    `${all.label}: expected at least the largest body of one request (${one.label}: ` +
-      `${String(one.value)}), got ${String(all.value)}`,
-  ]
-}
-
-function checkBatches(settings: ReadonlyMap<string, Setting>): readonly string[] {
-  const [share, folder] = [settings.get('server.batch_share')!, settings.get('server.batches')!]
-  if (Number(share.value) === 0 || folder.value !== null) return []
-  return [`${share.label}: expected --batches, as it is the share of batches on this machine`]
+  const find = (name: string) => settings.get(`server.${name}`)!
+  const [one, all, share] = [find('body_limit'), find('bodies_limit'), find('batch_share')]
+  const problems: string[] = []
+  if (one.value !== 'auto' && Number(all.value) < Number(one.value)) {
+    const least = `the largest body of one request (${one.label}: ${String(one.value)})`
+    problems.push(`${all.label}: expected at least ${least}, got ${String(all.value)}`)
+  }
+  if (Number(share.value) !== 0 && find('batches').value === null) {
+    const what = 'as it is the share of batches on this machine'
+    problems.push(`${share.label}: expected --batches, ${what}`)
+  }
+  return problems
 }
 
 /** Problems with engine settings that are each valid but contradict one another. */

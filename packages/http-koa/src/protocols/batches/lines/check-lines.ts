@@ -32,12 +32,6 @@ export function parseLine(text: string, endpoint: string): BatchLine {
   return line.data
 }
 
-/** What {@link checkBatch} needs. */
-export interface CheckBatchParts {
-  readonly store: BatchStore
-  readonly clock: Clock
-}
-
 /**
  * Checks a new batch's lines and says in the store what came of it. Done again after a crash, it changes nothing.
  *
@@ -45,7 +39,7 @@ export interface CheckBatchParts {
  */
 export async function checkBatch(
   id: string,
-  { store, clock }: CheckBatchParts,
+  { store, clock }: { readonly store: BatchStore; readonly clock: Clock },
 ): Promise<Kept<BatchObject> | undefined> {
   const kept = await store.get('batches', id)
   if (kept === undefined || kept.object.status !== 'validating') return kept
