@@ -225,6 +225,7 @@ t.test('settings of the engine are options of llama.cpp as they are declared to 
     mmap: true,
     mlock: false,
     ignoreMemoryCheck: false,
+    mmprojOffload: true,
     native: 'ffi',
     poll: 50,
     modelPath: 'a.gguf',
