@@ -105,8 +105,7 @@ const toConfig = (settings: ReadonlyMap<string, Setting>): CllmConfig => {
 
 const failure = (problems: readonly string[]): CllmError => {
   const count = problems.length === 1 ? 'a problem' : `${problems.length} problems`
-  const lines = problems.map((problem) => `  ${problem}`)
-  const message = [`The configuration has ${count}:`, ...lines].join('\n')
+  const message = [`The configuration has ${count}:`, ...problems].join('\n  ')
   return new CllmError('invalid_configuration', message, { details: { problems } })
 }
 

@@ -538,6 +538,10 @@ t.test('every kind of problem says what was expected, what came, and where', asy
       { flags: ['--port', '1e400'] },
       '--port: expected a whole number from 0 to 65535, got Infinity',
     ],
+    [
+      { yaml: 'server:\n  port: *port' },
+      '/etc/cllm.yaml:2: expected an alias of an anchor before it, got *port',
+    ],
     [{ yaml: '- 1' }, '/etc/cllm.yaml:1: expected keys with their values, got [1]'],
     [
       { yaml: 'server:\n  port: "8080"' },

@@ -61,6 +61,10 @@ class YamlReader {
       this.problems.push(`${this.file}:${line}:${col}: ${message}`)
     }
     yaml().visit(this.#document, {
+      Alias: (_key, node) => {
+        if (node.resolve(this.#document) !== undefined) return
+        this.#problem(node, `expected an alias of an anchor before it, got *${node.source}`)
+      },
       Scalar: (_key, node) => {
         if (typeof node.value !== 'number' || Number.isFinite(node.value)) return
         this.#problem(node, `expected a finite number, got ${node.source}`)
@@ -74,10 +78,8 @@ class YamlReader {
     const map = yaml().isAlias(node) ? node.resolve(this.#document) : node
     if (map === undefined || map === null || (yaml().isScalar(map) && map.value === null)) return
     if (!yaml().isMap(map)) {
-      const name = prefix.slice(0, -1)
-      const expected = `${name === '' ? '' : `${name}: `}expected keys with their values`
-      this.#problem(node, `${expected}, got ${describeValue(map.toJS(this.#document))}`)
-      return
+      const expected = `${prefix.replace(/\.$/, ': ')}expected keys with their values`
+      return this.#problem(node, `${expected}, got ${describeValue(map.toJS(this.#document))}`)
     }
     for (const { key, value } of map.items) {
       const name = yaml().isScalar(key) ? String(key.value) : describeValue(key)
@@ -87,8 +89,7 @@ class YamlReader {
 
   #entry(at: Yaml.Node, key: string, node: Yaml.Node | null): void {
     if (known.has(key)) {
-      const value: unknown = node === null ? null : node.toJS(this.#document)
-      this.entries.push({ key, value, line: this.#line(at) })
+      this.entries.push({ key, value: node?.toJS(this.#document) ?? null, line: this.#line(at) })
     } else if (this.#isModel(key, node)) {
       const name = key.slice(modelsPrefix.length)
       this.#model(at, name, node?.toJS(this.#document))
