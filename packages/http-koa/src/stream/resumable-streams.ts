@@ -282,5 +282,5 @@ const cancelled = (why: string): CllmError =>
 function keyOf(keyName: string | undefined, id: string): string {
   // a name in quotes ends where it ends, whatever signs it has
   if (id.length <= longestId) return `${JSON.stringify(keyName ?? '')}${id}`
-  throw expectedField('X-Conversation-Id', `at most ${longestId} characters`)
+  throw expectedField('x-conversation-id', `at most ${longestId} characters, got ${id.length}`)
 }

@@ -107,6 +107,9 @@ t.test('a client comes back to its stream', async (t) => {
     )
   const path = (query = '', conversation = id) =>
     `/v1/stream?conv_id=${encodeURIComponent(conversation)}${query}`
+  t.match(await (await begin({}, 'x'.repeat(600))).json(), {
+    error: { message: 'x-conversation-id: expected at most 512 characters, got 600' },
+  })
   const whole = await (await begin({ max_tokens: 20 })).text()
   const ids = [...whole.matchAll(/^id: (\d+)$/gm)].map(([, number]) => Number(number))
   t.same(ids, [...ids.keys()], 'each event has its id')
