@@ -6,7 +6,11 @@ export * from './front/cluster-directory.js'
 export * from './front/cluster-front.js'
 export type { Member } from './front/members.js'
 export * from './front/read-record.js'
-export * from './front/placing/placing-options.js'
+export {
+  defaultPlacingOptions,
+  type PlacingCounts,
+  type PlacingOptions,
+} from './front/placing/placing.js'
 export type { Sleep } from './front/sleep-watch.js'
 export * from './link/envelope.js'
 export * from './link/link.js'
@@ -17,6 +21,7 @@ export * from './shared/job-queue.js'
 export * from './shared/shared-blobs.js'
 export * from './shared/shared-records.js'
 export * from './shared/shared-results.js'
+export * from './shared/shared-states.js'
 export * from './shared/shared-text.js'
 export * from './shared/shared-limits.js'
 export * from './worker/worker-host.js'

@@ -4,13 +4,14 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import {
   createEngine,
+  type FoundState,
   PluginRegistry,
   silentLogger,
   SimulatedClock,
   systemClock,
   systemRandom,
 } from '@cllm/core'
-import { LocalEngineClient } from '@cllm/host'
+import { LocalEngineClient, StateFolder } from '@cllm/host'
 import {
   createConformanceEngine,
   FakeBackend,
@@ -27,6 +28,7 @@ import {
   type Envelope,
   readEnvelope,
   RedisBus,
+  RedisStates,
   SharedBlobs,
   sharedCounter,
   SharedRecords,
@@ -38,6 +40,7 @@ import { FakeServer } from './fake-bus.js'
 import { freePort } from './free-port.js'
 import { RedisServer, whyNoRedis } from './redis-server.js'
 import { StoppableClock } from './stoppable-clock.js'
+import { type Keeping, testSharedStates } from './shared-states.js'
 import { TcpRelay } from './tcp-relay.js'
 import { testChannel, type TestMessage } from './test-channel.js'
 import t, { type Test } from 'tap'
@@ -356,8 +359,50 @@ async function groups<T>(of: AsyncIterable<T>): Promise<T[]> {
   return all
 }
 
-/** What batches of a cluster are made of, as this user of the server. */
+t.test('states in a folder', async (t) => {
+  const folder = t.testdir({})
+  await testSharedStates(t, ({ clock, ...how }) => {
+    return new StateFolder({ folder, ...how, isKept: true }, clock, silentLogger)
+  })
+})
+
+/** What fronts keep on the server for each other, as this user of it. */
 async function testShared(t: Test, bus: RedisBus): Promise<void> {
+  await t.test('states on the server', async (t) => {
+    const statesOf = ({ clock, ...how }: Keeping, logger = silentLogger) => {
+      const [command, bytes] = [bus.command.bind(bus), bus.bytes.bind(bus)]
+      const own = { store: { ...bus.store, clock }, command, bytes } as unknown as RedisBus
+      return new RedisStates(own, 'responses', how, logger)
+    }
+    await testSharedStates(t, statesOf)
+    const said: string[] = []
+    const warn = (_: object, text: string): void => void said.push(text)
+    const keeping = { limitBytes: 1e6, maxAgeMs: 600_000, key: 'secret', clock: systemClock }
+    const states = statesOf(keeping, { ...silentLogger, warn })
+    const head = { key: 'of a test', scope: 'a', partial: false, tokens: [] }
+    const write = async (letter: string, instead?: FoundState) =>
+      (await states.write(head, Buffer.from(letter), instead)) !== undefined
+    t.ok(await write('a'))
+    const found = await states.find(head)
+    t.same([await write('b', found), await write('c', found)], [true, false], 'it was changed')
+    t.same((await states.find(head))?.data, Buffer.from('b'))
+    t.same(said, [])
+    const key = `${bus.store.prefix}responses:${found?.name}`
+    t.notMatch(String(await bus.bytes('HGET', key, 'data')), 'of a test', 'it is encrypted')
+    await bus.command('HSET', key, 'data', 'CLLMSE01 and no more')
+    t.equal(await states.find(head), undefined)
+    t.same(said, ['what the cluster has kept is ignored'])
+    t.ok(Number(await bus.command('PTTL', key)) > 500_000, 'it ends without any front')
+    await bus.command('DEL', key)
+    t.ok(await write('d'), 'one whose time ran out takes its bytes with it')
+    const sizes = (await bus.command('HVALS', `${bus.store.prefix}responses:bytes`)) as string[]
+    const [most = 0, ...others] = sizes.map(Number).sort((one, next) => next - one)
+    t.equal(
+      others.reduce((sum, size) => sum + size),
+      most,
+      'all of them are what is there',
+    )
+  })
   const blobs = new SharedBlobs(bus, 'batch:content')
   const bytes = Uint8Array.from({ length: 600_001 }, (_, index) => index % 256)
   t.ok(await blobs.write('blob', [bytes.subarray(0, 5), bytes.subarray(5)]))

@@ -4,7 +4,7 @@ import {
   type PluginRegistry,
   type SamplingParams,
   samplingRows,
-  type SharedStateFiles,
+  type SharedStates,
   systemClock,
 } from '@cllm/core'
 import { StateFolder } from '@cllm/host'
@@ -19,6 +19,8 @@ import {
 } from '@cllm/http-koa'
 import { pageFolder } from '@cllm/web'
 import type { LoadedConfig } from '../config/load-config.js'
+import { ofCluster } from '../config/paths.js'
+import type { SharedWithFronts } from '../models/served/served-pool.js'
 
 /**
  * The protocols that the configuration names, or every registered one.
@@ -66,17 +68,15 @@ function foldersOf({ batches, batch_share: share, usage }: LoadedConfig['config'
 export function responsesIn(
   { server, cache }: LoadedConfig['config'],
   logger: Logger,
-): SharedStateFiles | undefined {
+  shared?: SharedWithFronts,
+): SharedStates | undefined {
   const { responses: folder, responses_size: size, responses_age: days } = server
   if (folder === null) return undefined
-  ownFolder(folder, 'responses')
   const limits = { limitBytes: size * 2 ** 20, maxAgeMs: days * 24 * 3_600_000 }
-  const key = defined({ key: cache.key ?? undefined })
-  return new StateFolder(
-    { folder, ...limits, ...key, isUrgent: true, isKept: true },
-    systemClock,
-    logger,
-  )
+  const how = { ...limits, ...defined({ key: cache.key ?? undefined }) }
+  if (folder === ofCluster) return shared?.keepResponses(how)
+  ownFolder(folder, 'responses')
+  return new StateFolder({ folder, ...how, isUrgent: true, isKept: true }, systemClock, logger)
 }
 
 type ProtocolOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>

@@ -5,6 +5,13 @@ import path from 'node:path'
 export const resolvePath = (value: string | null, folder: string): string | null =>
   value === null ? value : path.resolve(folder, value)
 
+/** In place of a folder: the server of the cluster. */
+export const ofCluster = 'cluster'
+
+/** The same for a folder, which can also be the cluster's server. */
+export const resolveShared = (value: string | null, folder: string): string | null =>
+  value === ofCluster ? value : resolvePath(value, folder)
+
 /** The same for a projector, which can also be `auto` or `none`. */
 export const resolveProjector = (value: string | null, folder: string): string | null => {
   if (value === 'none') return null

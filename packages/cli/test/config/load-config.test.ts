@@ -838,6 +838,17 @@ t.test('the server of a cluster is named as its client reads it', async (t) => {
   ])
 })
 
+t.test('responses are in a folder, or with the cluster', (t) => {
+  const at = (...flags: string[]) =>
+    load({ flags: ['--responses', ...flags] }).config.server.responses
+  t.equal(at('cluster', '--cluster', 'redis://h'), 'cluster')
+  t.match(at('./cluster', '--cluster', 'redis://h'), /^\/.*\/cluster$/)
+  t.same(problemsOf({ flags: ['--responses', 'cluster'] }), [
+    '--responses: responses of a cluster need --cluster URL',
+  ])
+  t.end()
+})
+
 t.test('a Kubernetes service with our name sets nothing', async (t) => {
   const { config, warnings } = load({ env: { CLLM_PORT: 'tcp://10.0.0.1:80' } })
   t.equal(config.server.port, 8080)

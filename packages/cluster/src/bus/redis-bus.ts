@@ -114,13 +114,13 @@ export class RedisBus implements ClusterBus {
   }
 
   /**
-   * @internal Sends a command whose answer is bytes.
+   * @internal Sends a command whose answer is bytes, or a list of them.
    *
    * @throws `cluster_unavailable`
    */
-  async bytes(...words: readonly string[]): Promise<Buffer> {
+  async bytes<Answer = Buffer>(...words: readonly string[]): Promise<Answer> {
     const asBytes = this.connections.writer.withTypeMapping({ [RESP_TYPES.BLOB_STRING]: Buffer })
-    return (await this.#call(words, { client: asBytes })) as Buffer
+    return (await this.#call(words, { client: asBytes })) as Answer
   }
 
   /**

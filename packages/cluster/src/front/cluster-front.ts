@@ -17,7 +17,7 @@ import { PresenceWatch } from './presence-watch.js'
 import { type IncompatibleWorker, readRecord, whyIncompatible } from './read-record.js'
 import { SleepWatch } from './sleep-watch.js'
 import { ClusterEngineClient } from './cluster-channel.js'
-import { defaultPlacingOptions, type PlacingOptions } from './placing/placing-options.js'
+import { defaultPlacingOptions, type PlacingOptions } from './placing/placing.js'
 
 /** What a front is made of; all but the bus and the id have defaults. */
 export interface ClusterFrontParts extends Partial<Services> {

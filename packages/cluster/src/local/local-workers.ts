@@ -10,7 +10,7 @@ import {
 } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
 import { ClusterEngineClient } from '../front/cluster-channel.js'
-import { defaultPlacingOptions } from '../front/placing/placing-options.js'
+import { defaultPlacingOptions } from '../front/placing/placing.js'
 import { directLinks } from '../link/direct-link.js'
 import { protocol } from '../link/envelope.js'
 import type { FromWorker, ToWorker, WorkerRecord } from '../messages.js'

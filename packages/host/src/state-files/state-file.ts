@@ -1,6 +1,7 @@
-import { scryptSync } from 'node:crypto'
+import { createHash, createHmac, scryptSync } from 'node:crypto'
 import type { StateHead } from '@cllm/core'
-import { sizeOf } from './thread/state-bytes.js'
+import { bytesOf, readStateIn, sizeOf } from './thread/state-bytes.js'
+import { ending } from './thread/clean-folder.js'
 import { type ReadHead, writeHead } from './thread/state-format.js'
 import { readThread, writeThread } from './thread/state-thread.js'
 
@@ -8,6 +9,31 @@ import { readThread, writeThread } from './thread/state-thread.js'
 export function secretOf(words: string | undefined): Uint8Array | undefined {
   return words === undefined ? undefined : scryptSync(words, 'saved states of cllm', 32)
 }
+
+/** It follows from all that makes a state what it is; with a secret, nobody else can guess it. */
+export function stateName({ key, scope, partial, tokens }: StateHead, secret?: Uint8Array): string {
+  const hash = secret === undefined ? createHash('sha256') : createHmac('sha256', secret)
+  hash.update(JSON.stringify([key, scope, partial]))
+  hash.update(Int32Array.from(tokens))
+  return `${hash.digest('hex').slice(0, 40)}${ending}`
+}
+
+/** What a file of this state would hold, for another place. */
+export const stateBytes = (head: StateHead, data: Uint8Array, secret?: Uint8Array): Buffer =>
+  Buffer.concat([...bytesOf(writeHead(head, data.byteLength), data, secret)])
+
+/**
+ * The state in what {@link stateBytes} has made.
+ *
+ * @throws Error that says why it is no whole state of this name
+ */
+export function stateIn(name: string, bytes: Buffer, secret?: Uint8Array): ReadHead {
+  const read = readStateIn(bytes, secret)
+  if (stateName(read, secret) !== name) throw new Error(misnamed)
+  return read
+}
+
+export const misnamed = 'it holds other tokens than it is named for'
 
 /**
  * Writes a state as `bytesOf` says. The file is there whole or not at all, and only its owner can read it.

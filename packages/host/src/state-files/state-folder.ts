@@ -1,4 +1,4 @@
-import { createHash, createHmac, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -12,8 +12,8 @@ import {
   type Logger,
   messageOf,
 } from '@cllm/core'
-import { readStateFile, secretOf, writeStateFile } from './state-file.js'
-import { ending, unfinished } from './thread/clean-folder.js'
+import { misnamed, readStateFile, secretOf, stateName, writeStateFile } from './state-file.js'
+import { unfinished } from './thread/clean-folder.js'
 import type { ListProblem } from './thread/state-jobs.js'
 import { readThread, type StateThread, writeThread } from './thread/state-thread.js'
 
@@ -23,7 +23,6 @@ const leastReadMs = 5000
 const mostReadMs = 60_000
 /** … a file for as many more as this many bytes for each take. */
 const leastReadRate = 50_000
-const misnamed = 'it holds other tokens than it is named for'
 
 /** The same is said again after this long at the earliest. */
 const quietMs = 60_000
@@ -113,11 +112,11 @@ export class StateFolder implements SharedStateFiles {
   }
 
   async find(head: StateHead): Promise<FoundState | undefined> {
-    const name = this.#nameOf(head)
+    const name = stateName(head, this.#secret)
     const run = () => readThread.run('read', this.#path(name), this.#secret, 'new')
     try {
       const found = await this.#inTime(run, leastReadMs)
-      if (this.#nameOf(found) !== name) throw new Error(misnamed)
+      if (stateName(found, this.#secret) !== name) throw new Error(misnamed)
       return { name, ...found } as FoundState
     } catch (error) {
       const code = codeOf(error)
@@ -130,7 +129,7 @@ export class StateFolder implements SharedStateFiles {
 
   async write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined> {
     if (this.whenClosing && !existsSync(this.options.folder)) return undefined
-    const name = this.#nameOf(head)
+    const name = stateName(head, this.#secret)
     return await this.#attempt('cannot be written to', async () => {
       const { byteLength } = data
       const most = this.limitBytes
@@ -174,22 +173,13 @@ export class StateFolder implements SharedStateFiles {
     const data = allocate(bytes)?.subarray(0, bytes)
     if (data === undefined) return undefined
     const head = await readStateFile(this.#path(name), data, this.#secret)
-    if (this.#nameOf(head) !== name) throw new Error(misnamed)
+    if (stateName(head, this.#secret) !== name) throw new Error(misnamed)
     return data
   }
 
   async #write(name: string, head: StateHead, data: Uint8Array): Promise<void> {
     const temporary = this.#path(`${name}.${randomBytes(6).toString('hex')}${unfinished}`)
     await writeStateFile(this.#path(name), temporary, head, data, this.#secret, this.#writer)
-  }
-
-  /** It follows from all that makes a state what it is; with a secret, nobody else can guess it. */
-  #nameOf({ key, scope, partial, tokens }: StateHead): string {
-    const secret = this.#secret
-    const hash = secret === undefined ? createHash('sha256') : createHmac('sha256', secret)
-    hash.update(JSON.stringify([key, scope, partial]))
-    hash.update(Int32Array.from(tokens))
-    return `${hash.digest('hex').slice(0, 40)}${ending}`
   }
 
   #path(name: string): string {

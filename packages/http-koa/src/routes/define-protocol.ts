@@ -1,4 +1,4 @@
-import { type PartToken, type ProtocolDefinition, type SharedStateFiles, token } from '@cllm/core'
+import { type PartToken, type ProtocolDefinition, type SharedStates, token } from '@cllm/core'
 import type { OpenBatches } from '../protocols/batches/batch-store.js'
 import type { McpServers } from '../protocols/mcp/mcp-servers.js'
 import type { ModelStore } from '../engines/model-store.js'
@@ -52,7 +52,7 @@ export const SHARED_BATCHES: PartToken<OpenBatches> = token('SharedBatches')
 /** Keeps a folder for this process, such as that of batches; default: processes do not share folders. */
 export const HOLD_FOLDER: PartToken<HoldFolder> = token('HoldFolder')
 /** Where responses and conversations are kept, if anywhere. */
-export const STORED_RESPONSES: PartToken<SharedStateFiles> = token('StoredResponses')
+export const STORED_RESPONSES: PartToken<SharedStates> = token('StoredResponses')
 /** The API keys, where they can be changed. */
 export const KEY_STORE: PartToken<KeyStore> = token('KeyStore')
 /** Where models are fetched from, if anywhere. */

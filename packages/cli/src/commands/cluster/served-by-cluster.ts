@@ -5,6 +5,7 @@ import {
   ClusterFront,
   JobQueue,
   type RedisBus,
+  RedisStates,
   sharedCounter,
   SharedResults,
 } from '@cllm/cluster'
@@ -50,6 +51,7 @@ export async function servedByCluster(
     shared: {
       ...(batches && { batches }),
       limitCounters: (unit) => sharedCounter(bus, unit, limitWindowSeconds),
+      keepResponses: (how) => new RedisStates(bus, 'responses', how, logger),
       openKeys: async (sources, to) => await openClusterKeys(bus, sources, to),
     },
     load: async () => await front.start(),

@@ -83,7 +83,7 @@ export async function startServing(
     let isReady = false
     services = servicesOf(models, keys, parts).set(
       STORED_RESPONSES,
-      responsesIn(loaded.config, parts.logger),
+      responsesIn(loaded.config, parts.logger, models.shared),
     )
     const all = [
       ...(tracing === undefined ? [] : [tracing.protocol]),

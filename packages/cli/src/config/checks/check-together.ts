@@ -1,5 +1,6 @@
 import { areLoopback } from '@cllm/http-koa'
 import type { Setting } from '../layers/setting.js'
+import { ofCluster } from '../paths.js'
 import { splitAtCommas } from '../options/value-format.js'
 import { isQuantized, type KvCacheType } from '@cllm/backend-llamacpp/kv-cache-type'
 
@@ -44,9 +45,11 @@ export const checkCluster = (settings: ReadonlyMap<string, Setting>): readonly s
   const find = (name: string) => settings.get(`cluster.${name}`)!
   const url = find('url')
   const problems: string[] = []
-  for (const name of ['keys', 'batches']) {
-    const { value, label } = find(name)
-    if (value !== true || url.value !== null) continue
+  const shared = { 'cluster.keys': true, 'cluster.batches': true, 'server.responses': ofCluster }
+  for (const [path, ofAll] of Object.entries(shared)) {
+    const { value, label } = settings.get(path)!
+    if (value !== ofAll || url.value !== null) continue
+    const name = path.replace(/.*\./, '')
     problems.push(`${label}: ${name} of a cluster need --cluster URL`)
   }
   const ca = find('ca')

@@ -1,4 +1,5 @@
 import { builtInProtocols } from '@cllm/http-koa'
+import { resolveShared } from '../paths.js'
 import { folder, option } from './option.js'
 import { decimal, format, integer, orAuto, record, splitAtCommas, toggle } from './value-format.js'
 
@@ -54,12 +55,12 @@ export const serverOptions = {
     'Share of compute time for batches while clients are always busy, but none waits for a first ' +
       'token; 0: only while no client waits.',
   ),
-  responses: folder().describe(
-    'Folder of this server for responses and conversations (`/v1/responses`, ' +
+  responses: folder({ resolve: resolveShared }).describe(
+    'Folder, or `cluster` for its Redis, for responses and conversations (`/v1/responses`, ' +
       '`/v1/conversations`): what users wrote, encrypted with `cache.key`. Unset: none are kept.',
   ),
   responses_size: option(integer(1, Infinity, 'MIB'), 1024).describe(
-    'Disk limit for `responses`, in MiB; the least recently used go first.',
+    'Limit for `responses`, in MiB; the least recently used go first.',
   ),
   responses_age: option(integer(1, Infinity, 'DAYS'), 30).describe(
     'Days until an unused response or conversation is deleted.',

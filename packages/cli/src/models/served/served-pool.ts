@@ -1,5 +1,6 @@
 import { adapterSets, type ClosableDirectory, ModelPool, NamedModels } from '@cllm/host'
-import { type Logger, systemClock } from '@cllm/core'
+import type { RedisStatesOptions } from '@cllm/cluster'
+import { type Logger, type SharedStates, systemClock } from '@cllm/core'
 import {
   type CreateLimitCounter,
   type ModelStore,
@@ -18,6 +19,8 @@ export interface SharedWithFronts {
   readonly limitCounters: CreateLimitCounter
   /** The cluster's batches, where they are wanted. */
   readonly batches?: OpenBatches
+  /** Where responses are kept for all fronts. */
+  readonly keepResponses: (how: RedisStatesOptions) => SharedStates
   /** Opens the cluster's keys. Throws `cluster_unavailable`. */
   readonly openKeys: (sources: KeySources, logger: Logger) => Promise<OpenKeyRing>
 }

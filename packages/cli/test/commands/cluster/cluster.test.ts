@@ -339,6 +339,64 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
   })
 })
 
+t.test(
+  'responses that a cluster keeps are those of all fronts',
+  { skip: missing ?? false },
+  async (t) => {
+    const redis = await RedisServer.start()
+    t.teardown(async () => await redis.kill())
+    const { url } = redis
+    const kept = ['--cluster', url, '--responses', 'cluster', '--cache-key', 'secret']
+    const worker = await startWorker(t, url)
+    const [front, { base: other }] = await Promise.all([
+      startServer(t, ...kept),
+      startServer(t, ...kept),
+    ])
+    const { base } = front
+    const path = '/v1/responses'
+    const ask = async (at: string, body?: object) =>
+      (await (body ? await post(at, body) : await fetch(at)).json()) as Record<string, unknown>
+    const asked = { input: 'Once', max_output_tokens: 8, temperature: 0 }
+    const first = await ask(base + path, asked)
+    const next = { ...asked, input: 'upon', previous_response_id: first['id'] }
+    t.match(await ask(other + path, next), { object: 'response', output: [{}] })
+    t.same(await ask(`${other}${path}/${String(first['id'])}`), first)
+
+    const { id } = await ask(`${base}/v1/conversations`, {})
+    const texts = Array.from({ length: 16 }, (_, index) => `text ${index}`)
+    const add = async (content: string, index: number) => {
+      const at = `${index % 2 === 0 ? base : other}/v1/conversations/${String(id)}/items`
+      return await ask(at, { items: [{ role: 'user', content }] })
+    }
+    await Promise.all(texts.map(add))
+    const { data } = await ask(`${other}/v1/conversations/${String(id)}/items?limit=100`)
+    const added = data as { content: [{ text: string }] }[]
+    t.same(new Set(added.map(({ content: [{ text: said }] }) => said)), new Set(texts))
+
+    const long = {
+      input: 'Once',
+      max_output_tokens: 100,
+      temperature: 1,
+      seed: 1,
+      ignore_eos: true,
+    }
+    const { output } = await ask(base + path, long)
+    const begun = await ask(base + path, { ...long, background: true })
+    t.match(begun, { status: 'in_progress' })
+    front.child.kill('SIGKILL')
+    worker.kill()
+    const last = startWorker(t, url)
+    let found: Record<string, unknown> = {}
+    await until(async () => {
+      found = await ask(`${other}${path}/${String(begun['id'])}`)
+      return found['status'] !== 'in_progress'
+    })
+    const textIn = (items: unknown) => (items as { content: unknown }[])[0]?.content
+    t.same([found['status'], textIn(found['output'])], ['incomplete', textIn(output)])
+    await last
+  },
+)
+
 /** Batches whose front died before it had made their job, with how each one ends. */
 async function withoutJobs(store: SharedBatchStore) {
   const ends = [

@@ -12,9 +12,32 @@ import { duplicate, waitedTooLong, Waiting, withSeed } from '@cllm/host'
 import { type Choosing, chooseWorker, isExactOn } from './choose-worker.js'
 import { type Member, noWorker, requestTooLarge } from '../members.js'
 import { type EndedRequest, PlacedRequest, PlacedRequests } from './placed-requests.js'
-import type { PlacingCounts, PlacingOptions } from './placing-options.js'
 import { forEachEvent, type StepEvents } from '../../link/step-events.js'
 import { SharedService } from '../shared-service.js'
+
+/** Limits of a front. */
+export interface PlacingOptions {
+  /** Milliseconds for which a request waits for a worker while there is none; default 30,000. */
+  readonly patienceMs: number
+  /** A request that loses this many workers fails: it may be what kills them. Default 10. */
+  readonly maxMoves: number
+}
+
+/** The defaults of {@link PlacingOptions}. */
+export const defaultPlacingOptions: PlacingOptions = Object.freeze({
+  patienceMs: 30_000,
+  maxMoves: 10,
+})
+
+/** Counters of a front. */
+export interface PlacingCounts {
+  /** Requests that were placed, moves included. */
+  placed: number
+  /** Requests that went on elsewhere, on a worker that computes the same numbers … */
+  movedExactly: number
+  /** … and on one that may differ in rounding. */
+  movedInexactly: number
+}
 
 /** What placing is made of. */
 export interface PlacingParts extends Choosing, Services {

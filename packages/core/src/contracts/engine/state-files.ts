@@ -67,16 +67,32 @@ export interface FoundState extends StateFile {
   readonly data: Uint8Array
   /** In milliseconds since the epoch, by the clock of whoever wrote or touched it last. */
   readonly usedAt: number
+  /** Another one each time that it is written; absent: nobody can tell. */
+  readonly version?: string
 }
 
-/** State files that other processes write, touch and remove, too. */
-export interface SharedStateFiles extends StateFiles {
+/** What is kept of states that other processes write, touch and remove, too. */
+export interface SharedStates extends Pick<StateFiles, 'touch' | 'remove'> {
+  /** As that of {@link StateFiles}, which only logs why others are none. Default: there is nothing to log. */
+  list?(key: string): Promise<StateFile[]>
+  /**
+   * Writes a state whole or not at all; returns undefined where it could not.
+   *
+   * @param instead - what it replaces: undefined where another process has changed that meanwhile, and it has a version
+   */
+  write(head: StateHead, data: Uint8Array, instead?: FoundState): Promise<WrittenState | undefined>
   /**
    * The state with this head as it is now, whoever wrote it; undefined: there is none.
    *
-   * @throws the file system's error
+   * @throws the error of the file system or the server
    */
   find(head: StateHead): Promise<FoundState | undefined>
+}
+
+/** State files that other processes use, too. */
+export interface SharedStateFiles extends StateFiles, SharedStates {
+  list: StateFiles['list']
+  write: StateFiles['write']
 }
 
 /** Gives memory for states. The first write to new memory takes ten times as long as the next ones. */

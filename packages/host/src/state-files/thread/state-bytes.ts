@@ -69,18 +69,33 @@ export function sizeOf(headBytes: number, bytes: number, isSealed: boolean): num
 export function readState(path: string, secret?: Uint8Array, memory?: Memory): ReadHead {
   const file = new FileBytes(path)
   try {
-    const opening = file.take(magic.byteLength)
-    if (!opening.equals(secret === undefined ? magic : sealedMagic)) {
-      throw new Error(strangeness(opening))
-    }
-    const read = secret === undefined ? readPlain(file, memory) : readSealed(file, secret, memory)
-    return { ...read, usedAt: file.usedAt }
+    return { ...readStateFrom(file, secret, memory), usedAt: file.usedAt }
   } finally {
     file.close()
   }
 }
 
-function readPlain(file: FileBytes, memory: Memory | undefined): ReadHead {
+/** {@link readState} of the bytes of a file. */
+export const readStateIn = (bytes: Buffer, secret?: Uint8Array): ReadHead =>
+  readStateFrom(new PlainBytes(bytes), secret, 'new')
+
+function readStateFrom(file: StateSource, secret?: Uint8Array, memory?: Memory): ReadHead {
+  const opening = file.take(magic.byteLength)
+  if (!opening.equals(secret === undefined ? magic : sealedMagic)) {
+    throw new Error(strangeness(opening))
+  }
+  return secret === undefined ? readPlain(file, memory) : readSealed(file, secret, memory)
+}
+
+/** What a state is read from. */
+interface StateSource extends ByteSource {
+  /** The CRC-32 of what was read. */
+  readonly sum: number
+  /** Fills these bytes with the next ones. */
+  into(bytes: Uint8Array): void
+}
+
+function readPlain(file: StateSource, memory: Memory | undefined): ReadHead {
   const head = readHead(file)
   checkLength(file, head.bytes + numberBytes)
   if (memory === undefined) return head
@@ -91,7 +106,7 @@ function readPlain(file: FileBytes, memory: Memory | undefined): ReadHead {
   return { ...head, data }
 }
 
-function readSealed(file: FileBytes, secret: Uint8Array, memory: Memory | undefined): ReadHead {
+function readSealed(file: StateSource, secret: Uint8Array, memory: Memory | undefined): ReadHead {
   const name = file.take(keyNameBytes)
   if (!name.equals(nameOf(secret))) throw new Error('it is encrypted with another key')
   const length = file.take(numberBytes)
@@ -112,12 +127,11 @@ function readSealed(file: FileBytes, secret: Uint8Array, memory: Memory | undefi
 }
 
 /** Reads a file from its beginning to its end. */
-class FileBytes implements ByteSource {
+class FileBytes implements StateSource {
   readonly #file: number
   readonly #size: number
   readonly usedAt: number
   #at = 0
-  /** The CRC-32 of what was read. */
   sum = 0
 
   /** @throws Error of the operating system */
@@ -138,7 +152,6 @@ class FileBytes implements ByteSource {
     return bytes
   }
 
-  /** Fills these bytes with the next ones. */
   into(bytes: Uint8Array): void {
     for (let done = 0; done < bytes.byteLength;) {
       const count = readSync(this.#file, bytes, done, bytes.byteLength - done, this.#at + done)
@@ -155,8 +168,9 @@ class FileBytes implements ByteSource {
 }
 
 /** Bytes in memory. */
-class PlainBytes implements ByteSource {
+class PlainBytes implements StateSource {
   #at = 0
+  sum = 0
 
   constructor(private readonly bytes: Buffer) {}
 
@@ -165,8 +179,15 @@ class PlainBytes implements ByteSource {
   }
 
   take(count: number): Buffer {
+    if (count > this.left) throw new Error('it is cut short')
     this.#at += count
-    return this.bytes.subarray(this.#at - count, this.#at)
+    const taken = this.bytes.subarray(this.#at - count, this.#at)
+    this.sum = crc32(taken, this.sum)
+    return taken
+  }
+
+  into(bytes: Uint8Array): void {
+    bytes.set(this.take(bytes.byteLength))
   }
 }
 
@@ -186,7 +207,7 @@ function* sealed(
   return tag
 }
 
-function decipherOf(file: FileBytes, secret: Uint8Array, bound: Uint8Array): DecipherGCM {
+function decipherOf(file: StateSource, secret: Uint8Array, bound: Uint8Array): DecipherGCM {
   const nonce = file.take(nonceBytes)
   return createDecipheriv(method, secret, nonce, { authTagLength: tagBytes }).setAAD(bound)
 }
@@ -199,7 +220,7 @@ function finish(decipher: DecipherGCM, tag: Buffer): void {
   }
 }
 
-function checkLength(file: FileBytes, left: number): void {
+function checkLength(file: ByteSource, left: number): void {
   if (file.left !== left) throw new Error('it is cut short')
 }
 

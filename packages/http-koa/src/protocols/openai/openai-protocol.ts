@@ -1,4 +1,4 @@
-import { defined, type SharedStateFiles } from '@cllm/core'
+import { defined, type SharedStates } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import {
   defineProtocol,
@@ -42,7 +42,7 @@ export interface OpenAiProtocolOptions {
   /** The level of the server's logger: answers to chats show the prompt below `info`, as llama-server's do. */
   readonly log?: LogLevelControl
   /** Where responses and conversations are kept. Default: nowhere, and what needs it is refused. */
-  readonly responses?: SharedStateFiles | undefined
+  readonly responses?: SharedStates | undefined
   /** The MCP servers whose tools Responses may name; default: none. */
   readonly mcp?: McpServers
 }

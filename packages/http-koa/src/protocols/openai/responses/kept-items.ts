@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type Clock, CllmError, pause, type SharedStateFiles } from '@cllm/core'
+import { type Clock, CllmError, type FoundState, pause, type SharedStates } from '@cllm/core'
 import { invalidField } from '../../../request/refusals.js'
 import {
   type ConversationObject,
@@ -45,11 +45,13 @@ export class KeptItems {
   /** How many could not be written, by model; conversations have none. */
   readonly unkept = new Map<string, number>()
 
-  constructor(private readonly files: SharedStateFiles) {}
+  constructor(private readonly files: SharedStates) {}
 
   /** Keeps it, in place of what was kept before; resolves with whether it is written. */
   async put(owner: string, kept: Kept): Promise<boolean> {
-    return await this.#inTurn(() => this.#write(scopeOf(owner, kept.object.id), kept))
+    return await this.#inTurn(
+      async () => (await this.#write(scopeOf(owner, kept.object.id), kept)) === true,
+    )
   }
 
   /**
@@ -61,7 +63,7 @@ export class KeptItems {
     const scope = scopeOf(owner, kept.object.id)
     let end = kept
     const isWritten = await this.#replace(scope, (found) => {
-      if (!isOpen(found)) end = { ...kept, object: { ...kept.object, status: 'cancelled' } }
+      end = isOpen(found) ? kept : { ...kept, object: { ...kept.object, status: 'cancelled' } }
       return found.by === this.#self && end
     })
     this.#end(scope)
@@ -89,9 +91,14 @@ export class KeptItems {
   ): Promise<Kept<ConversationObject>> {
     const scope = scopeOf(owner, id)
     return await this.#inTurn(async () => {
-      const changed = change(await this.#get<ConversationObject>(owner, id, 'conversation'))
-      if (await this.#write(scope, changed)) return changed
-      throw new CllmError('storage_failed', 'The change cannot be kept; the log says why')
+      for (;;) {
+        const found = await this.#get<ConversationObject>(owner, id, 'conversation')
+        const changed = change(found)
+        const isWritten = await this.#write(scope, changed, found.file)
+        if (isWritten === true) return changed
+        if (isWritten === undefined) continue
+        throw new CllmError('storage_failed', 'The change cannot be kept; the log says why')
+      }
     })
   }
 
@@ -212,9 +219,12 @@ export class KeptItems {
   /** Writes what is to be in place of what is kept, if anything; resolves with whether it did. */
   async #replace(scope: string, change: (found: Found) => Kept | false): Promise<boolean> {
     const replacing = this.#inTurn(async () => {
-      const found = await this.#read(scope)
-      const next = found !== undefined && change(found)
-      return next !== false && (await this.#write(scope, next))
+      for (;;) {
+        const found = await this.#read(scope)
+        const next = found !== undefined && change(found)
+        const isWritten = next !== false && (await this.#write(scope, next, found?.file))
+        if (isWritten !== undefined) return isWritten
+      }
     })
     return await replacing.catch(() => false)
   }
@@ -231,11 +241,20 @@ export class KeptItems {
     throw new CllmError('not_found', message, { details: { field } })
   }
 
-  async #write(scope: string, { object, items, fields, by }: Kept): Promise<boolean> {
+  /** Resolves with whether it is written; undefined: another server has changed what it replaces. */
+  async #write(
+    scope: string,
+    { object, items, fields, by }: Kept,
+    instead?: FoundState,
+  ): Promise<boolean | undefined> {
     const data = Buffer.from(JSON.stringify({ object, items, fields, by }))
     const isTooLarge = object.object === 'conversation' && data.length > mostBytes
     if (isTooLarge) throw tooLarge('items', 'a conversation')
-    if ((await this.files.write(headOf(scope), data)) !== undefined) return true
+    if ((await this.files.write(headOf(scope), data, instead)) !== undefined) return true
+    const { version } = { ...instead }
+    if (version !== undefined && (await this.files.find(headOf(scope)))?.version !== version) {
+      return undefined
+    }
     const model = 'model' in object ? String(object.model) : ''
     this.unkept.set(model, (this.unkept.get(model) ?? 0) + 1)
     return false
@@ -243,7 +262,7 @@ export class KeptItems {
 
   async #read(scope: string): Promise<Found | undefined> {
     // For the log: whether there are files of another key.
-    await (this.#listed ??= this.files.list(key))
+    await (this.#listed ??= this.files.list?.(key))
     const file = await this.files.find(headOf(scope))
     if (file === undefined) return undefined
     const kept = JSON.parse(Buffer.from(file.data).toString()) as Kept

@@ -1,4 +1,10 @@
-import { pause, SimulatedClock, type SharedStateFiles, type StateFile } from '@cllm/core'
+import {
+  type FoundState,
+  pause,
+  SimulatedClock,
+  type SharedStates,
+  type StateFile,
+} from '@cllm/core'
 import { drive } from '@cllm/testing'
 import t from 'tap'
 import { until } from '../../../serve.js'
@@ -7,27 +13,31 @@ import { KeptItems } from '../../../../src/protocols/openai/responses/kept-items
 /** Files in memory, whose time is how often one was touched; `write` waits for what it is given before. */
 function memoryFiles(before: (scope: string) => Promise<void> | void = () => {}) {
   const written = new Map<string, Uint8Array>()
-  let [reads, usedAt] = [0, 0]
-  const files: Pick<SharedStateFiles, 'list' | 'write' | 'find' | 'remove' | 'touch'> = {
-    list: async () => [],
-    async write(head, data) {
+  const versions = new Map<string, string>()
+  let [reads, usedAt, writes] = [0, 0, 0]
+  const files: SharedStates = {
+    async write(head, data, instead?: FoundState) {
       await before(head.scope)
+      if (instead && instead.version !== versions.get(head.scope)) return undefined
       written.set(head.scope, data)
+      versions.set(head.scope, String(++writes))
       return { ...head, name: head.scope, bytes: data.length }
     },
     async find(head) {
       reads++
       const data = written.get(head.scope)
-      return data && { ...head, name: head.scope, bytes: data.length, data, usedAt }
+      const version = versions.get(head.scope)!
+      return data && { ...head, name: head.scope, bytes: data.length, data, usedAt, version }
     },
     async remove({ scope }: StateFile) {
       written.delete(scope)
+      versions.delete(scope)
     },
     async touch() {
       usedAt++
     },
   }
-  return { written, files: files as SharedStateFiles, reads: () => reads }
+  return { written, files, reads: () => reads }
 }
 
 const response = (id: string, status: string) => ({
@@ -76,6 +86,22 @@ t.test(
     await t.rejects(items.itemsUpTo('own', 'two'), { code: 'invalid_request', message })
   },
 )
+
+t.test('two servers that change a conversation at once lose nothing', async (t) => {
+  const { files } = memoryFiles(() => new Promise(setImmediate))
+  const servers = [new KeptItems(files), new KeptItems(files)]
+  const object = { id: 'talk', object: 'conversation' as const, created_at: 0, metadata: {} }
+  await servers[0]!.put('own', { object, items: [] })
+  const ids = Array.from({ length: 20 }, (_, index) => `item-${index}`)
+  const add = async (id: string, index: number) =>
+    await servers[index % 2]!.change('own', 'talk', ({ items, ...kept }) => {
+      return { ...kept, items: [...items, { id, type: 'message' }] }
+    })
+  await Promise.all(ids.map(add))
+  const { items } = await servers[0]!.conversation('own', 'talk')
+  t.same(new Set(items.map(({ id }) => id)), new Set(ids))
+  t.equal(servers[0]!.unkept.size, 0)
+})
 
 t.test('an answer that ends after it was cancelled elsewhere is kept as cancelled', async (t) => {
   const { files } = memoryFiles()

@@ -1,0 +1,119 @@
+import { randomBytes } from 'node:crypto'
+import type { FoundState, Logger, SharedStates, StateFile, StateHead } from '@cllm/core'
+import { secretOf, stateBytes, stateIn, stateName } from '@cllm/host'
+import type { RedisBus } from '../bus/redis-bus.js'
+
+/** Options of {@link RedisStates}. */
+export interface RedisStatesOptions {
+  /** Most bytes of all states. */
+  readonly limitBytes: number
+  /** A state that nobody used for this long is removed. */
+  readonly maxAgeMs: number
+  /** What they are encrypted with; those of another key are ignored. Default: they are not. */
+  readonly key?: string
+}
+
+/** The times of use, and the bytes of each state and, under no name, of all; a state is a key of its own. */
+const removing = `local used, bytes, prefix, name = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local function remove(one)
+  redis.call('hincrby', bytes, '', 0 - (redis.call('hget', bytes, one) or 0))
+  redis.call('hdel', bytes, one)
+  redis.call('zrem', used, one)
+  redis.call('del', prefix .. one)
+end
+`
+
+/** Puts a state in its place, unless that is another version's, and removes what is too old or too much with it. */
+const writing = `${removing}
+local data, version, instead, now, age, limit = unpack(ARGV, 3)
+if instead ~= '' and redis.call('hget', prefix .. name, 'version') ~= instead then return 0 end
+remove(name)
+local old = redis.call('zrangebyscore', used, '-inf', now - age, 'limit', 0, 1000)
+for _, one in ipairs(old) do remove(one) end
+while (redis.call('hget', bytes, '') or 0) + #data > tonumber(limit) do
+  local oldest = redis.call('zrange', used, 0, 0)[1]
+  if not oldest then break end
+  remove(oldest)
+end
+redis.call('hset', prefix .. name, 'data', data, 'version', version, 'used', now)
+redis.call('pexpire', prefix .. name, age)
+redis.call('zadd', used, now, name)
+redis.call('hset', bytes, name, #data)
+redis.call('hincrby', bytes, '', #data)
+return 1`
+
+const touching = `${removing}
+if redis.call('exists', prefix .. name) == 1 then
+  redis.call('hset', prefix .. name, 'used', ARGV[3])
+  redis.call('pexpire', prefix .. name, ARGV[4])
+  redis.call('zadd', used, ARGV[3], name)
+end`
+
+/** States on the cluster's server, as a folder has them, for all its fronts. Who reads the server reads their sizes. */
+export class RedisStates implements SharedStates {
+  readonly #prefix: string
+  readonly #secret: Uint8Array | undefined
+
+  /** @param name what they are, such as `responses` */
+  constructor(
+    private readonly bus: RedisBus,
+    name: string,
+    private readonly options: RedisStatesOptions,
+    private readonly logger: Logger,
+  ) {
+    this.#prefix = `${bus.store.prefix}${name}:`
+    this.#secret = secretOf(options.key)
+  }
+
+  /** @throws `cluster_unavailable` */
+  async find(head: StateHead): Promise<FoundState | undefined> {
+    const name = stateName(head, this.#secret)
+    const words = ['HMGET', this.#prefix + name, 'data', 'used', 'version']
+    const [data, used, version] = await this.bus.bytes<(Buffer | null)[]>(...words)
+    if (!data) return undefined
+    try {
+      const found = stateIn(name, data, this.#secret) as FoundState
+      return { ...found, name, usedAt: Number(used), version: String(version) }
+    } catch (error) {
+      this.logger.warn({ err: error, name }, 'what the cluster has kept is ignored')
+      return undefined
+    }
+  }
+
+  async write(head: StateHead, data: Uint8Array, instead?: FoundState) {
+    const name = stateName(head, this.#secret)
+    const { limitBytes, maxAgeMs } = this.options
+    const bytes = stateBytes(head, data, this.#secret)
+    try {
+      if (bytes.length > limitBytes) {
+        throw new Error(`expected ${limitBytes} bytes at most, got ${bytes.length}`)
+      }
+      const version = randomBytes(8).toString('hex')
+      const limits = [this.#now, String(maxAgeMs), String(limitBytes)]
+      const words = [bytes, version, instead?.version ?? '', ...limits]
+      const isWritten = (await this.#run(writing, name, ...words)) === 1
+      return isWritten ? { ...head, name, bytes: data.byteLength } : undefined
+    } catch (error) {
+      this.logger.warn({ err: error }, 'the cluster cannot keep a response')
+      return undefined
+    }
+  }
+
+  async touch({ name }: StateFile): Promise<void> {
+    const words = [this.#now, String(this.options.maxAgeMs)]
+    await this.#run(touching, name, ...words).catch(() => {})
+  }
+
+  async remove({ name }: StateFile): Promise<void> {
+    await this.#run(`${removing}remove(name)`, name).catch(() => {})
+  }
+
+  get #now(): string {
+    return String(this.bus.store.clock.now())
+  }
+
+  async #run(script: string, name: string, ...words: readonly (string | Buffer)[]) {
+    const keys = [`${this.#prefix}used`, `${this.#prefix}bytes`]
+    return await this.bus.command('EVAL', script, '2', ...keys, this.#prefix, name, ...words)
+  }
+}
