@@ -155,11 +155,22 @@ export function mediaEnd(media: readonly MediaSpan[] = []): number {
   return last === undefined ? 0 : last.start + last.length
 }
 
-/** The end of a chunk where it is within a run that is computed at once: before the run, or behind it. */
-export function wholeEnd(media: readonly MediaSpan[], first: number, end: number): number {
+/**
+ * Where a chunk ends. What is computed at once is not cut: before it, or behind it. Beside other requests also where text
+ * and vectors meet: these are passes of their own, and the others would wait for both.
+ */
+export function chunkEnd(
+  media: readonly MediaSpan[],
+  first: number,
+  end: number,
+  isAlone: boolean,
+): number {
   for (const { start, length, shape } of media) {
-    const isWithin = shape?.isWhole === true && start < end && end < start + length
-    if (isWithin) return start > first ? start : start + length
+    const behind = start + length
+    if (!isAlone && first < start && start < end) return start
+    if (!isAlone && first < behind && behind < end) return behind
+    const isWithin = shape?.isWhole === true && start < end && end < behind
+    if (isWithin) return start > first ? start : behind
   }
   return end
 }

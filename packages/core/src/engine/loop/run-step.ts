@@ -7,7 +7,7 @@ import type {
   StepResult,
 } from '../../contracts/model/backend.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
-import { mediaWithin, wholeEnd } from '../input/resolve-media.js'
+import { chunkEnd, mediaWithin } from '../input/resolve-media.js'
 import type { ComputedPart, Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError, messageOf } from '../../errors/cllm-error.js'
 import type { RunningSet } from '../requests/request-sets.js'
@@ -46,7 +46,9 @@ export function partsOf(plan: Plan, running: RunningSet, batchSize: number): Ste
     let tokens = Math.min(entry.tokens, sequence.remainingTokens, sequence.mostNow, budget)
     if (tokens === 0) continue
     const { slotTokens: context, state, media } = sequence
-    if (media !== undefined) tokens = wholeEnd(media, context, context + tokens) - context
+    if (media !== undefined) {
+      tokens = chunkEnd(media, context, context + tokens, running.size === 1) - context
+    }
     budget = Math.max(0, budget - tokens)
     const part = { request: sequence, tokens, context, isDecode: state === 'decoding' }
     const wanted = entry.drafts ?? 0

@@ -2,7 +2,7 @@ import 'reflect-metadata'
 import type { GenerateRequest, MediaSpan } from '@cllm/core'
 import { array, assert, integer, property } from 'fast-check'
 import t from 'tap'
-import { mediaWithin, wholeEnd } from '../../../src/engine/input/resolve-media.js'
+import { chunkEnd, mediaWithin } from '../../../src/engine/input/resolve-media.js'
 import { PartQueue } from '../../../src/engine/input/resolve-prompt.js'
 import { leftovers, nothingLeft, rig } from '../../rig.js'
 
@@ -85,9 +85,15 @@ t.test('a chunk ends before or behind what is computed at once', async (t) => {
     shape: { length: 5, isWhole },
   })
   const media = [span(3, true), span(10, false)]
-  const ends = (first: number) => [3, 4, 8, 9, 12].map((end) => wholeEnd(media, first, end))
+  const ends = (first: number) => [3, 4, 8, 9, 12].map((end) => chunkEnd(media, first, end, true))
   t.same(ends(0), [3, 3, 8, 9, 12])
   t.same(ends(3), [3, 8, 8, 9, 12])
+  const beside = (first: number, ...wanted: number[]) =>
+    wanted.map((end) => chunkEnd(media, first, end, false))
+  t.same(beside(0, 2, 3, 4, 12), [2, 3, 3, 3], 'beside others it has text or vectors alone')
+  t.same(beside(3, 4, 8, 9), [8, 8, 8])
+  t.same(beside(8, 9, 10, 20), [9, 10, 10])
+  t.same(beside(10, 12, 20), [12, 15])
   const [part] = mediaWithin(media, 12, 20).media ?? []
   t.match(part, { start: 0, length: 3, shape: { skipped: 2 } })
 })
