@@ -60,6 +60,7 @@ t.test('options', async (t) => {
     native: 'ffi',
     mediaCacheBytes: 268_435_456,
     mmprojOptional: false,
+    mmprojOffload: true,
     poll: 50,
   })
   const wrong: [object, RegExp][] = [

@@ -180,7 +180,7 @@ t.test('every function that is bound is exported', async (t) => {
   }
   for (const name of Object.keys(mediaFunctions)) {
     t.match(files.get('exports-media.def'), new RegExp(`^ {2}${name}$`, 'm'))
-    t.match(name, /^mtmd_/)
+    t.match(name, /^(?:mtmd|ggml)_/)
   }
   t.match(files.get('exports.map'), /global: llama_\*; ggml_\*; mtmd_\*; local: \*;/)
   t.equal(libraryName('linux', 'media'), 'libcllm-media.so')
