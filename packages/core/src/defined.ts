@@ -14,14 +14,18 @@ export function defined<T extends object>(values: T): Defined<T> {
   return kept as Defined<T>
 }
 
-/** The entry of a map, which is made where there is none. */
+/** The entry of a map, which is made where there is none; it may be undefined. */
 export function entryOf<Key, Value>(
-  map: { get(key: Key): Value | undefined; set(key: Key, value: Value): unknown },
+  map: {
+    get(key: Key): Value | undefined
+    has(key: Key): boolean
+    set(key: Key, value: Value): unknown
+  },
   key: Key,
   make: () => NoInfer<Value>,
 ): Value {
   const known = map.get(key)
-  if (known !== undefined) return known
+  if (known !== undefined || map.has(key)) return known as Value
   const made = make()
   map.set(key, made)
   return made

@@ -126,13 +126,11 @@ function classTexts(
 ): TextOf {
   const texts = new Map<string, string | undefined>()
   return (own) => {
-    const key = own.join()
-    if (texts.has(key)) return texts.get(key)
-    const ranges = own.flatMap((number) => classes[number]!.characters)
-    spend(2 * ranges.length)
-    const text = write(union(ranges))
-    texts.set(key, text)
-    return text
+    return entryOf(texts, own.join(), () => {
+      const ranges = own.flatMap((number) => classes[number]!.characters)
+      spend(2 * ranges.length)
+      return write(union(ranges))
+    })
   }
 }
 

@@ -1,3 +1,4 @@
+import { entryOf } from '@cllm/core'
 import { type CodePointSet, complement, difference, union } from './characters/code-point-set.js'
 import { literal, oneOf } from '../gbnf/gbnf-writer.js'
 
@@ -25,10 +26,7 @@ const known = new WeakMap<CodePointSet, string | undefined>()
 
 /** One character of a JSON string as GBNF, or undefined when none of the set can be one. */
 export function characterRule(set: CodePointSet): string | undefined {
-  if (known.has(set)) return known.get(set)
-  const text = write(set)
-  known.set(set, text)
-  return text
+  return entryOf(known, set, () => write(set))
 }
 
 function write(set: CodePointSet): string | undefined {
@@ -36,16 +34,13 @@ function write(set: CodePointSet): string | undefined {
   const parts = plain.length === 0 ? [] : [oneOf(plain)]
   for (const [first, last] of set) {
     for (let code = first; code <= Math.min(last, 0x5c); code++) {
-      const escape = escapes.get(code)
-      if (escape !== undefined) parts.push(literal(escape))
       // Control characters are only written where the set has nothing else.
-      else if (code < 0x20 && plain.length === 0) parts.push(literal(codeEscape(code)))
+      const isBare = code < 0x20 && plain.length === 0
+      const bare = isBare ? `\\u${code.toString(16).padStart(4, '0')}` : undefined
+      const escape = escapes.get(code) ?? bare
+      if (escape !== undefined) parts.push(literal(escape))
     }
   }
   if (parts.length === 0) return undefined
   return parts.length === 1 ? parts[0] : `(${parts.join(' | ')})`
-}
-
-function codeEscape(code: number): string {
-  return `\\u${code.toString(16).padStart(4, '0')}`
 }

@@ -1,4 +1,3 @@
-import { entryOf } from '@cllm/core'
 import type { AST } from '@eslint-community/regexpp'
 import { type CodePointSet, includes } from './characters/code-point-set.js'
 import { charactersOf, wordCharacters } from './characters/pattern-characters.js'
@@ -62,33 +61,26 @@ export function automataOf(pattern: string, spend: Spend): Nfa[] {
   const { alternatives } = parsePattern(pattern, spend)
   const ahead: AST.LookaheadAssertion[] = []
   const bodies = alternatives.map(({ elements }) => {
-    const [first, ...others] = elements
-    if (!isAnchor(first, 'start')) return elements
-    const body = others.slice(countAhead(others))
-    ahead.push(...(others.slice(0, countAhead(others)) as AST.LookaheadAssertion[]))
-    return [first!, ...body]
+    if (!isAnchor(elements[0], 'start')) return elements
+    let end = 1
+    for (let one = elements[end]; isLookahead(one); one = elements[++end]) ahead.push(one)
+    return [elements[0]!, ...elements.slice(end)]
   })
   if (ahead.length > 0 && alternatives.length > 1) {
     throw new PatternProblem('look-ahead in one of several alternatives is not supported')
   }
   return [
     wholeNfa(spend, bodies, false),
-    ...ahead.map(({ alternatives: inner, negate }) =>
+    ...ahead.map(({ alternatives: inner, negate }) => {
+      const ways = inner.map(({ elements }) => elements)
       // it looks from the beginning
-      wholeNfa(
-        spend,
-        inner.map(({ elements }) => elements),
-        negate,
-        true,
-      ),
-    ),
+      return wholeNfa(spend, ways, negate, true)
+    }),
   ]
 }
 
-const countAhead = (elements: readonly AST.Element[]): number => {
-  const index = elements.findIndex((one) => one.type !== 'Assertion' || one.kind !== 'lookahead')
-  return index < 0 ? elements.length : index
-}
+const isLookahead = (element: AST.Element | undefined): element is AST.LookaheadAssertion =>
+  element?.type === 'Assertion' && element.kind === 'lookahead'
 
 const isAnchor = (element: AST.Element | undefined, kind: 'start' | 'end'): boolean =>
   element?.type === 'Assertion' && element.kind === kind
@@ -127,7 +119,6 @@ function wholeNfa(
  */
 export class NfaStates {
   readonly all: NfaState[] = [{ next: [] }]
-  readonly #sets = new Map<AST.Element, CodePointSet | undefined>()
 
   /**
    * @param spend - called for each element as often as it is repeated, which may add no state, for
@@ -179,8 +170,7 @@ export class NfaStates {
   /** The state that matches an element and leads on to `next`. */
   #before(element: AST.Element, next: number): number {
     this.spend(1)
-    // One set for all that repeat an element: equal sets are looked for later.
-    const set = entryOf(this.#sets, element, () => charactersOf(element, this.spend))
+    const set = charactersOf(element, this.spend)
     if (set !== undefined) return this.add({ set }, [next])
     switch (element.type) {
       case 'Group':

@@ -158,12 +158,11 @@ export class DigitRules {
   }
 
   #rule(key: string, make: () => readonly string[]): string | undefined {
-    if (this.#known.has(key)) return this.#known.get(key)
-    this.spend(stateSteps)
-    const parts = make()
-    const rule = parts.length < 2 ? parts[0] : this.writer.rule(parts.join(' | '))
-    this.#known.set(key, rule)
-    return rule
+    return entryOf(this.#known, key, () => {
+      this.spend(stateSteps)
+      const parts = make()
+      return parts.length < 2 ? parts[0] : this.writer.rule(parts.join(' | '))
+    })
   }
 }
 

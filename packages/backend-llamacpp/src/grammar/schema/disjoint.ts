@@ -1,7 +1,6 @@
 import { type Facts, valueTypes, waysOf } from './facts.js'
 import { accepts } from './is-valid.js'
 import { type Conjunction, type SchemaDocument, whereOf } from './schema-document.js'
-import type { ValueType } from './schema-keywords.js'
 
 const deepest = 4
 
@@ -26,7 +25,8 @@ function exclude(document: SchemaDocument, left: Facts, right: Facts, depth: num
     const both = [...left.places, ...right.places]
     return [...values.values()].every((one) => !accepts(document, both, one))
   }
-  const shared = typesOf(left).filter((type) => typesOf(right).includes(type))
+  const { types: mine = valueTypes } = left
+  const shared = mine.filter((type) => right.types?.includes(type) !== false)
   return shared.every((type) => {
     if (type === 'number') return isBelow(left, right) || isBelow(right, left)
     if (type === 'string') {
@@ -49,9 +49,7 @@ function objectsExclude(
     const theirs = right.properties.get(name) ?? right.additional
     return areDisjoint(document, mine, theirs, depth + 1)
   }
-  for (const name of left.required) if (tells(name)) return true
-  for (const name of right.required) if (!left.required.has(name) && tells(name)) return true
-  return false
+  return [...new Set([...left.required, ...right.required])].some(tells)
 }
 
 /** Whether a property has another value in each of some schemas: quicker than to compare all pairs. */
@@ -106,11 +104,7 @@ export function missingName(
   )
 }
 
-const typesOf = ({ types }: Facts): readonly ValueType[] => types ?? valueTypes
-
-function isBelow(left: Facts, right: Facts): boolean {
-  const { maximum } = left
-  const { minimum } = right
+function isBelow({ maximum }: Facts, { minimum }: Facts): boolean {
   if (maximum === undefined || minimum === undefined) return false
   if (maximum.value === minimum.value) return maximum.isExclusive || minimum.isExclusive
   return maximum.value < minimum.value

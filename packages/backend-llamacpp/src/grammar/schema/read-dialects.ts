@@ -1,3 +1,5 @@
+import { precision } from '../rules/decimals.js'
+
 type Keywords = Readonly<Record<string, unknown>>
 
 /** Keywords of other dialects, which the result spells as draft 2020-12 does or has no need for. */
@@ -84,13 +86,11 @@ function dependenciesOf({ dependencies, dependentRequired, dependentSchemas }: K
   const all = Object.entries(dependencies)
   const named = all.filter(([, value]) => Array.isArray(value))
   const schemas = all.filter(([, value]) => !Array.isArray(value))
+  const added = (given: unknown, more: readonly [string, unknown][]) =>
+    more.length === 0 ? given : { ...(given as object), ...Object.fromEntries(more) }
   return {
-    ...(named.length === 0
-      ? {}
-      : { dependentRequired: { ...(dependentRequired as object), ...Object.fromEntries(named) } }),
-    ...(schemas.length === 0
-      ? {}
-      : { dependentSchemas: { ...(dependentSchemas as object), ...Object.fromEntries(schemas) } }),
+    dependentRequired: added(dependentRequired, named),
+    dependentSchemas: added(dependentSchemas, schemas),
   }
 }
 
@@ -136,57 +136,35 @@ function readIntegers({ type, format, minimum, maximum }: Keywords): Keywords {
   if (!types.includes('integer') && !types.includes('number')) return {}
   return {
     type: types.map((one) => (one === 'number' ? 'integer' : one)),
-    ...limit('minimum', least, minimum, Math.max),
-    ...limit('maximum', most, maximum, Math.min),
+    minimum: Number.isFinite(least) ? stricter(Math.max, minimum, least) : minimum,
+    maximum: Number.isFinite(most) ? stricter(Math.min, maximum, most) : maximum,
   }
 }
 
-function limit(
-  keyword: string,
-  value: number,
-  given: unknown,
-  stricter: (a: number, b: number) => number,
-): Keywords {
-  if (!Number.isFinite(value)) return {}
-  return { [keyword]: typeof given === 'number' ? stricter(value, given) : value }
-}
+const stricter = (pick: typeof Math.max, given: unknown, limit: number): number =>
+  typeof given === 'number' ? pick(given, limit) : limit
 
 /** How pydantic begins the pattern of a decimal number that is written as a text. */
 const begin = String.raw`^(?!^[-+.]*$)[+-]?0*`
-/** Digits that a double keeps. */
-const precision = 15
-
 /** A size in bytes: its units are in no schema, and it may be an integer too. */
 const byteSize = String.raw`^\s*(\d*\.?\d+)\s*(\w+)?`
 
-/** What pydantic says by patterns in the words of draft 2020-12. */
-function readPydantic(schema: Keywords): Keywords {
-  const { anyOf } = schema
-  if (!Array.isArray(anyOf)) return schema
-  const ways = (anyOf as readonly unknown[]).filter(
-    (way) => !isObject(way) || way['pattern'] !== byteSize,
-  )
-  return readDecimal(ways.length === 0 ? schema : { ...schema, anyOf: ways })
-}
-
 /**
- * pydantic's Decimal is a number, whose limits stand beside it, or a text, whose pattern says how many
- * digits there are; what is valid keeps to both. So where one of them says something, it is written as
- * a number that does.
+ * What pydantic says by patterns in the words of draft 2020-12. Its Decimal is a number, whose limits stand
+ * beside it, or a text, whose pattern says how many digits there are; what is valid keeps to both. So where
+ * one of them says something, it is written as a number that does.
  */
-function readDecimal(schema: Keywords): Keywords {
-  const { anyOf } = schema
-  if (!Array.isArray(anyOf)) return schema
-  const ways = anyOf as readonly unknown[]
-  const text = ways.find((way) => isObject(way) && isDecimalText(way)) as Keywords | undefined
-  const number = ways.find((way) => isObject(way) && way['type'] === 'number')
-  if (text === undefined || !isObject(number)) return schema
+function readPydantic({ anyOf }: Keywords): Keywords {
+  if (!Array.isArray(anyOf)) return {}
+  const ways: unknown[] = anyOf.filter((way) => !isObject(way) || way['pattern'] !== byteSize)
+  if (ways.length === 0) return {}
+  const schemas = ways.filter(isObject)
+  const text = schemas.find(isDecimalText)
+  const number = schemas.find(({ type }) => type === 'number')
+  if (text === undefined || number === undefined) return { anyOf: ways }
   const kept = { ...number, ...digitsOf(String(text['pattern']), number) }
-  if (Object.keys(kept).every((keyword) => keyword === 'type')) return schema
-  return {
-    ...schema,
-    anyOf: ways.flatMap((way) => (way === text ? [] : [way === number ? kept : way])),
-  }
+  if (Object.keys(kept).every((keyword) => keyword === 'type')) return { anyOf: ways }
+  return { anyOf: ways.flatMap((way) => (way === text ? [] : [way === number ? kept : way])) }
 }
 
 const isObject = (value: unknown): value is Keywords => typeof value === 'object' && value !== null
@@ -207,10 +185,7 @@ function digitsOf(pattern: string, number: Keywords): Keywords {
   const most = Number((10 ** Number(whole) - 10 ** -decimals).toFixed(decimals))
   return {
     ...step,
-    minimum: Math.max(-most, limitOf(number['minimum'], -most)),
-    maximum: Math.min(most, limitOf(number['maximum'], most)),
+    minimum: stricter(Math.max, number['minimum'], -most),
+    maximum: stricter(Math.min, number['maximum'], most),
   }
 }
-
-const limitOf = (given: unknown, otherwise: number): number =>
-  typeof given === 'number' ? given : otherwise

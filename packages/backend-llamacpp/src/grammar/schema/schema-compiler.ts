@@ -1,3 +1,4 @@
+import { entryOf } from '@cllm/core'
 import { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import { quoteGrammar } from '../gbnf/quote-grammar.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
@@ -77,10 +78,7 @@ export class SchemaCompiler implements RuleCompiler {
 
   once(key: string, pointer: string, make: () => string | undefined): string | undefined {
     this.document.budget.spend(1 + (key.length >> 4), pointer)
-    if (this.#made.has(key)) return this.#made.get(key)
-    const rule = make()
-    this.#made.set(key, rule)
-    return rule
+    return entryOf(this.#made, key, make)
   }
 
   quoted(all: Conjunction): string | undefined {

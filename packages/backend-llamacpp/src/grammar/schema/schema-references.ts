@@ -9,11 +9,9 @@ export interface Target {
   readonly value: unknown
 }
 
-/** A path from its end: most schemas have nothing that refers to them. */
-interface Trail {
-  readonly step: string
-  readonly before: Trail | undefined
-  readonly length: number
+/** A part with an address of its own. */
+interface Resource extends Target {
+  readonly uri: string
 }
 
 /** To read the address of a schema. */
@@ -24,8 +22,7 @@ const nowhere = 'schema:///'
 /** Where the references of a schema lead: by JSON pointers, `$id`, `$anchor` and `$dynamicAnchor`. */
 export class SchemaReferences {
   readonly #root: Target
-  /** The parts with an address of their own. */
-  readonly #resources: (Target & { readonly uri: string })[]
+  readonly #resources: Resource[]
   readonly #anchors = new Map<string, Target>()
   /** How many resources have a dynamic anchor of that name. */
   readonly #dynamic = new Map<string, number>()
@@ -36,7 +33,7 @@ export class SchemaReferences {
   ) {
     this.#root = { pointer: '#', value: root }
     this.#resources = [{ uri: nowhere, ...this.#root }]
-    if (typeof root === 'object') this.#collect(root, undefined, nowhere)
+    if (typeof root === 'object') this.#collect(root, [], nowhere)
   }
 
   /**
@@ -50,13 +47,12 @@ export class SchemaReferences {
     const address = cut < 0 ? reference : reference.slice(0, cut)
     const fragment = cut < 0 ? '' : reference.slice(cut + 1)
     this.spend(1 + (this.#resources.length >> 2))
-    const base = this.#resourceOf(pointer)
-    const uri = address === '' ? base.uri : addressOf(address, base.uri)
-    // a schema may have the address of the whole under two names
-    const resource =
-      address === ''
-        ? base
-        : this.#resources.findLast((one) => uri !== undefined && one.uri === uri)
+    let resource: Resource | undefined = this.#resourceOf(pointer)
+    if (address !== '') {
+      const uri = addressOf(address, resource.uri)
+      // a schema may have the address of the whole under two names
+      resource = this.#resources.findLast((one) => one.uri === uri)
+    }
     if (resource === undefined) {
       throw refusedSchema(at, `expected an address inside the schema, got ${reference}`)
     }
@@ -82,7 +78,7 @@ export class SchemaReferences {
     return found
   }
 
-  #resourceOf(pointer: string) {
+  #resourceOf(pointer: string): Resource {
     return this.#resources.findLast(
       (one) =>
         pointer.startsWith(one.pointer) &&
@@ -90,42 +86,47 @@ export class SchemaReferences {
     )!
   }
 
-  #collect(value: unknown, trail: Trail | undefined, base: string): void {
+  /** @param trail - the steps to the value, the same list for all */
+  #collect(value: unknown, trail: string[], base: string): void {
+    if (typeof value !== 'object' || value === null) return
     this.spend(1)
-    const into = (one: unknown, step: string, from = trail): void => {
-      if (typeof one !== 'object' || one === null) return
-      this.#collect(one, { step, before: from, length: 1 + (from?.length ?? 0) }, uri)
+    const into = (one: unknown, step: string, within = base): void => {
+      trail.push(step)
+      this.#collect(one, trail, within)
+      trail.pop()
     }
-    let uri = base
     if (Array.isArray(value)) {
       for (const [index, one] of value.entries()) into(one, String(index))
       return
     }
     const schema = value as Readonly<Record<string, unknown>>
-    uri = this.#add(schema, trail, base)
-    for (const keyword of holders) into(schema[keyword], keyword)
+    const uri = this.#add(schema, trail, base)
+    for (const keyword of holders) into(schema[keyword], keyword, uri)
     for (const keyword of maps) {
       const map = schema[keyword]
       if (typeof map !== 'object' || map === null) continue
-      const from = { step: keyword, before: trail, length: 1 + (trail?.length ?? 0) }
-      for (const [name, one] of Object.entries(map)) into(one, name, from)
+      trail.push(keyword)
+      for (const [name, one] of Object.entries(map)) into(one, name, uri)
+      trail.pop()
     }
   }
 
   /** The address that a schema has. */
-  #add(schema: Readonly<Record<string, unknown>>, trail: Trail | undefined, base: string): string {
+  #add(schema: Readonly<Record<string, unknown>>, trail: readonly string[], base: string): string {
     const { $id, $anchor, $dynamicAnchor } = schema
+    if (![$id, $anchor, $dynamicAnchor].some((one) => typeof one === 'string')) return base
     let uri = base
-    const isNamed = [$id, $anchor, $dynamicAnchor].some((one) => typeof one === 'string')
-    if (!isNamed) return base
-    this.spend(trail?.length ?? 0)
-    const target: Target = { pointer: pointerOf(trail), value: schema }
-    // addresses are read by rules of their own
-    if (typeof $id === 'string') this.spend(addressSteps)
-    if (typeof $id === 'string' && $id.startsWith('#')) this.#anchors.set(`${base}${$id}`, target)
-    else if (typeof $id === 'string') {
-      uri = addressOf($id, base) ?? base
-      this.#resources.push({ uri, ...target })
+    this.spend(trail.length)
+    const pointer = `#${trail.map((step) => `/${escapedStep(step)}`).join('')}`
+    const target: Target = { pointer, value: schema }
+    if (typeof $id === 'string') {
+      // addresses are read by rules of their own
+      this.spend(addressSteps)
+      if ($id.startsWith('#')) this.#anchors.set(`${base}${$id}`, target)
+      else {
+        uri = addressOf($id, base) ?? base
+        this.#resources.push({ uri, ...target })
+      }
     }
     if (typeof $anchor === 'string') this.#anchors.set(`${uri}#${$anchor}`, target)
     if (typeof $dynamicAnchor === 'string') {
@@ -134,12 +135,6 @@ export class SchemaReferences {
     }
     return uri
   }
-}
-
-function pointerOf(trail: Trail | undefined): string {
-  const steps: string[] = []
-  for (let at = trail; at !== undefined; at = at.before) steps.push(`/${escapedStep(at.step)}`)
-  return `#${steps.toReversed().join('')}`
 }
 
 /** What these names and indexes lead to. */

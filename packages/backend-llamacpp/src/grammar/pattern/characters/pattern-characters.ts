@@ -35,10 +35,7 @@ const known = new WeakMap<Element, CodePointSet | undefined>()
 
 /** What characters an element takes; undefined where it takes other than one, or that is not known here. */
 export function charactersOf(element: Element, spend: Spend): CodePointSet | undefined {
-  if (known.has(element)) return known.get(element)
-  const set = find(element, spend)
-  known.set(element, set)
-  return set
+  return entryOf(known, element, () => find(element, spend))
 }
 
 function find(element: Element, spend: Spend): CodePointSet | undefined {

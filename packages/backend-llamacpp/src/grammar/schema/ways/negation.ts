@@ -1,8 +1,12 @@
 import { noneOf, notPattern } from '../../pattern/regex-to-gbnf.js'
-import { valueTypes } from '../facts.js'
+import { typeOf, valueTypes } from '../facts.js'
 import { heldProperties, type SchemaObject } from '../schema-keywords.js'
 
 type Raw = Readonly<Record<string, unknown>>
+
+/** What is made of a keyword, where there is one. */
+const each = <T>(keyword: T | undefined, make: (keyword: T) => readonly Raw[]): readonly Raw[] =>
+  keyword === undefined ? [] : make(keyword)
 
 /** Numbers that are left out by the ranges between them. */
 const mostNumbers = 40
@@ -14,21 +18,18 @@ const mostNumbers = 40
  */
 export function negationsOf(schema: SchemaObject): readonly Raw[] {
   return [
-    ...ofType(schema),
-    ...(schema.enum === undefined ? [] : otherThan(schema.enum)),
+    ...each(schema.type, ofType),
+    ...each(schema.enum, otherThan),
     ...ofNumbers(schema),
     ...ofCounts(schema),
-    ...(schema.pattern === undefined
-      ? []
-      : [{ type: 'string', pattern: notPattern(schema.pattern) }]),
+    ...each(schema.pattern, (pattern) => [{ type: 'string', pattern: notPattern(pattern) }]),
     ...ofMembers(schema),
     ...ofElements(schema),
     ...ofOthers(schema),
   ]
 }
 
-function ofType({ type }: SchemaObject): readonly Raw[] {
-  if (type === undefined) return []
+function ofType(type: readonly string[]): readonly Raw[] {
   const named = new Set<string>(type)
   // numbers that are no integers have no schema
   if (named.has('integer')) named.add('number')
@@ -41,16 +42,7 @@ function otherThan(values: readonly unknown[]): readonly Raw[] {
   const strings = values.filter((value) => typeof value === 'string')
   const booleans = new Set(values.filter((value) => typeof value === 'boolean'))
   const found: Raw[] = []
-  const free = valueTypes.filter((type) => {
-    if (type === 'null') return !values.includes(null)
-    if (type === 'array') return !values.some((value) => Array.isArray(value))
-    if (type === 'object') {
-      return !values.some(
-        (value) => typeof value === 'object' && value !== null && !Array.isArray(value),
-      )
-    }
-    return !values.some((value) => typeof value === type)
-  })
+  const free = valueTypes.filter((type) => !values.some((value) => typeOf(value) === type))
   if (free.length > 0) found.push({ type: free })
   if (strings.length > 0) found.push({ type: 'string', pattern: noneOf(strings) })
   if (booleans.size === 1) found.push({ type: 'boolean', const: !booleans.has(true) })
@@ -81,8 +73,7 @@ function ofNumbers(schema: SchemaObject): readonly Raw[] {
     ['exclusiveMaximum', 'minimum'],
   ] as const
   return pairs.flatMap(([keyword, opposite]) => {
-    const limit = schema[keyword]
-    return limit === undefined ? [] : [{ type: 'number', [opposite]: limit }]
+    return each(schema[keyword], (limit) => [{ type: 'number', [opposite]: limit }])
   })
 }
 
@@ -92,13 +83,10 @@ function ofCounts(schema: SchemaObject): readonly Raw[] {
     ['array', 'minItems', 'maxItems'],
     ['object', 'minProperties', 'maxProperties'],
   ] as const
-  return kinds.flatMap(([type, least, most]) => {
-    const [min, max] = [schema[least] ?? 0, schema[most]]
-    return [
-      ...(min > 0 ? [{ type, [most]: min - 1 }] : []),
-      ...(max === undefined ? [] : [{ type, [least]: max + 1 }]),
-    ]
-  })
+  return kinds.flatMap(([type, least, most]) => [
+    ...each(schema[least] || undefined, (min) => [{ type, [most]: min - 1 }]),
+    ...each(schema[most], (max) => [{ type, [least]: max + 1 }]),
+  ])
 }
 
 function ofMembers(schema: SchemaObject): readonly Raw[] {
@@ -137,36 +125,31 @@ function ofElements({ items, prefixItems, contains, minContains }: SchemaObject)
       prefixItems: [...first.slice(0, index).map(() => true), { not: inner }],
       items: true,
     })),
-    ...(items === undefined
-      ? []
-      : [
-          {
-            type: 'array',
-            minItems: first.length + 1,
-            ...(first.length === 0 ? {} : { prefixItems: first.map(() => true) }),
-            items: { not: items },
-          },
-        ]),
-    ...(contains === undefined || minContains === 0
-      ? []
-      : [{ type: 'array', items: { not: contains } }]),
+    ...each(items, (inner) => [
+      {
+        type: 'array',
+        minItems: first.length + 1,
+        ...(first.length > 0 && { prefixItems: first.map(() => true) }),
+        items: { not: inner },
+      },
+    ]),
+    ...each(minContains === 0 ? undefined : contains, (inner) => [
+      { type: 'array', items: { not: inner } },
+    ]),
   ]
 }
 
 function ofOthers(schema: SchemaObject): readonly Raw[] {
   const { allOf = [], anyOf, oneOf, not: inner, if: condition } = schema
-  const none = (list: readonly unknown[] | undefined): readonly Raw[] =>
-    list === undefined ? [] : [{ allOf: list.map((one) => ({ not: one })) }]
+  const none = (list: readonly unknown[]) => [{ allOf: list.map((one) => ({ not: one })) }]
   return [
     ...allOf.map((one) => ({ not: one })),
-    ...none(anyOf),
-    ...none(oneOf),
-    ...(inner === undefined ? [] : [{ allOf: [inner] }]),
-    ...(condition === undefined || schema.then === undefined
-      ? []
-      : [{ allOf: [condition], not: schema.then }]),
-    ...(condition === undefined || schema.else === undefined
-      ? []
-      : [{ allOf: [{ not: condition }, { not: schema.else }] }]),
+    ...each(anyOf, none),
+    ...each(oneOf, none),
+    ...each(inner, (one) => [{ allOf: [one] }]),
+    ...each(condition, (met) => [
+      ...each(schema.then, (then) => [{ allOf: [met], not: then }]),
+      ...each(schema.else, (other) => [{ allOf: [{ not: met }, { not: other }] }]),
+    ]),
   ]
 }
