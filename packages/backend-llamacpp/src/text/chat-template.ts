@@ -16,6 +16,8 @@ import { type PlainTextGuard, unusedCharacter } from './plain-text-guard.js'
 import type { RenderedTemplate } from './tokenizer.js'
 import type { Vocabulary } from './vocabulary.js'
 
+type Compile = (source: string) => JinjaTemplate
+
 /**
  * Compiles a chat template. Where the renderer in JavaScript cannot read or render it, llama.cpp's takes
  * over; what both refuse fails with the message of the first.
@@ -25,40 +27,34 @@ import type { Vocabulary } from './vocabulary.js'
  */
 export function compileTemplate(
   source: string,
-  compileNative?: (source: string) => JinjaTemplate,
+  compileNative: Compile = () => {
+    throw new Error('there is no other renderer')
+  },
 ): JinjaTemplate {
-  let first: JinjaTemplate | undefined
-  let problem: unknown
+  let native: JinjaTemplate | undefined
+  const second = () => (native ??= compileNative(source))
+  return either(() => {
+    const first = new Template(source)
+    return {
+      render: (values) =>
+        either(
+          () => first.render(values),
+          () => second().render(values),
+        ),
+    }
+  }, second)
+}
+
+/** What the first gives, or else the second; where both fail, the first one's problem counts. */
+function either<T>(first: () => T, second: () => T): T {
   try {
-    first = new Template(source)
-  } catch (error) {
-    if (compileNative === undefined) throw error
-    problem = error
-  }
-  let second: JinjaTemplate | undefined
-  const native = () => {
-    if (compileNative === undefined) throw problem
+    return first()
+  } catch (problem) {
     try {
-      second ??= compileNative(source)
-      return second
+      return second()
     } catch {
       throw problem
     }
-  }
-  if (first === undefined) return native()
-  return {
-    render(values) {
-      try {
-        return first.render(values)
-      } catch (error) {
-        problem = error
-      }
-      try {
-        return native().render(values)
-      } catch {
-        throw problem
-      }
-    },
   }
 }
 
@@ -69,8 +65,6 @@ const chatMl = `{%- for message in messages -%}
 {% endfor -%}
 {%- if add_generation_prompt -%}<|im_start|>assistant
 {% endif -%}`
-
-type Compile = (source: string) => JinjaTemplate
 
 /** What a template is compiled and filled with. */
 export interface TemplateTools {
@@ -178,14 +172,13 @@ export class ChatTemplate {
 
   /** Whether the template writes nothing of a system message. */
   #passesOverSystem(): boolean {
-    if (this.#losesSystem !== undefined) return this.#losesSystem
     const messages = [
       { role: 'system', content: probe },
       { role: 'user', content: 'Hello' },
     ]
     // Where it cannot be rendered, it is found out with each conversation.
-    const text = attempt(() => this.#template.render({ messages }), probe)
-    return (this.#losesSystem = !text.includes(probe))
+    const rendered = () => attempt(() => this.#template.render({ messages }), probe)
+    return (this.#losesSystem ??= !rendered().includes(probe))
   }
 }
 
