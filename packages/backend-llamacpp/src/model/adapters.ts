@@ -15,7 +15,7 @@ import type {
   NativeAdapter,
 } from '../native/native-context.js'
 import type { LoadedModel } from '../native/native.js'
-import { fieldsOf } from './model-shape.js'
+import { fieldsOf, readGguf } from './model-shape.js'
 
 /** An adapter in memory. */
 class LlamaCppAdapter implements LoadedAdapter {
@@ -108,7 +108,8 @@ type Shapes = ReadonlyMap<string, readonly number[]>
  * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it does not fit
  */
 async function checkAdapter(path: string, base: AdapterBase): Promise<void> {
-  const file = await read(path)
+  const notThis = `${path}: expected an adapter in a GGUF file, which this is not`
+  const file = await readGguf(path, notThis)
   const { metadata } = file
   const general = fieldsOf(metadata['general'])
   const adapter = fieldsOf(metadata['adapter'])
@@ -164,17 +165,6 @@ function checkMatrices(
     const received = `${a.join('×')} and ${b.join('×')}: is it for another model?`
     refuse(name, `as matrices for weights of ${rows}×${columns}`, received)
   }
-}
-
-async function read(path: string): Promise<GgufHead> {
-  return await readGgufFile(path).catch((cause: NodeJS.ErrnoException) => {
-    const isThere = cause.code === undefined
-    const message = isThere
-      ? `${path}: expected an adapter in a GGUF file, which this is not: ${cause.message}`
-      : `${path} cannot be read: ${cause.message}`
-    const code = isThere ? 'model_invalid' : 'model_unavailable'
-    throw new CllmError(code, message, { cause, details: { path } })
-  })
 }
 
 const shapesOf = ({ tensors }: GgufHead): Shapes =>

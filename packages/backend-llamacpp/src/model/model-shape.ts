@@ -35,19 +35,26 @@ export interface ModelShape extends Pick<
 type Fields = Readonly<Record<string, unknown>>
 
 /**
- * Reads the head of a GGUF file.
+ * Reads the head of a model's GGUF file.
  * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it is no model
  */
 export async function readModelShape(path: string): Promise<ModelShape> {
-  const file = await readGgufFile(path).catch((cause: NodeJS.ErrnoException) => {
-    const message =
-      cause.code === undefined
-        ? `${path} is no GGUF file: ${cause.message}`
-        : `${path} cannot be read: ${cause.message}`
-    const code = cause.code === undefined ? 'model_invalid' : 'model_unavailable'
+  const file = await readGguf(path, `${path} is no GGUF file`)
+  return shapeOf(file, path, await fileBytes(path))
+}
+
+/**
+ * Reads the head of a GGUF file.
+ * @param otherwise - what is said of a file that is none
+ * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it is none
+ */
+export async function readGguf(path: string, otherwise: string): Promise<GgufHead> {
+  return await readGgufFile(path).catch((cause: NodeJS.ErrnoException) => {
+    const isThere = cause.code === undefined
+    const message = `${isThere ? otherwise : `${path} cannot be read`}: ${cause.message}`
+    const code = isThere ? 'model_invalid' : 'model_unavailable'
     throw new CllmError(code, message, { cause, details: { path } })
   })
-  return shapeOf(file, path, await fileBytes(path))
 }
 
 /** `LLAMA_POOLING_TYPE_RANK`. */
