@@ -141,13 +141,8 @@ async function readBuild(folder: string): Promise<StoredBuild | undefined> {
 }
 
 /** Whether an older build is of the same machine, whatever its version. */
-function isReplaced(old: BuildInfo, { machine }: BuildInfo): boolean {
-  return (
-    old.machine.platform === machine.platform &&
-    old.machine.arch === machine.arch &&
-    old.machine.cpu === machine.cpu
-  )
-}
+const isReplaced = (old: BuildInfo, { machine }: BuildInfo): boolean =>
+  (['platform', 'arch', 'cpu'] as const).every((name) => old.machine[name] === machine[name])
 
 function stored(folder: string, info: BuildInfo): StoredBuild {
   const library = info.library === null ? undefined : join(folder, basename(info.library))

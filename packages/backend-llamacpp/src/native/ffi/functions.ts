@@ -81,7 +81,6 @@ export const mediaFunctions = {
 
   mtmd_context_params_default: ['mtmd_context_params'],
   mtmd_init_from_file: ['pointer', 'string', 'pointer', 'mtmd_context_params'],
-  mtmd_free: ['void', 'pointer'],
   mtmd_support_vision: ['bool', 'pointer'],
   mtmd_support_audio: ['bool', 'pointer'],
   mtmd_decode_use_mrope: ['bool', 'pointer'],

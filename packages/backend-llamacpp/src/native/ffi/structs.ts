@@ -112,10 +112,6 @@ export const structs = {
     timestamp_interval_ms: 'int64',
   },
   mtmd_helper_bitmap_wrapper: { bitmap: 'pointer', video_ctx: 'pointer' },
-  llama_model_tensor_buft_override: {
-    pattern: 'string',
-    buft: 'pointer',
-  },
   ggml_threadpool_params: {
     cpumask: 'bool[512]',
     n_threads: 'int32',
