@@ -1,5 +1,6 @@
 import type { TokenId } from '@cllm/core'
 import type { AST } from '@eslint-community/regexpp'
+import { isLookahead } from './pattern/nfa.js'
 import { parsePattern, unlessProblem } from './pattern/parse-pattern.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
@@ -80,22 +81,19 @@ const looksFurther = /\$|\\[bB]|\(\?=|\(\?<|\(\?![^)]*\(\?/
  * cannot succeed. Empty where the pattern has no such ending.
  */
 function triggerEnding(pattern: string): string {
-  const elements = elementsOf(pattern)
+  const parse = () => parsePattern(pattern).alternatives
+  const elements = onlyOf(unlessProblem(parse, () => [])) // Valid without the flag u.
   const last = elements.at(-1)
-  const isLookahead = last?.type === 'Assertion' && last.kind === 'lookahead' && !last.negate
-  const before = isLookahead ? pattern.slice(0, last.start) : pattern
-  if (looksFurther.test(before)) return ''
-  if (!isLookahead) return literalEnd(elements)
-  const [inner, other] = last.alternatives
-  if (inner === undefined || other !== undefined) return ''
-  return inner.elements.every(isCharacter) ? literalEnd(inner.elements) : ''
+  if (!isLookahead(last) || last.negate)
+    return looksFurther.test(pattern) ? '' : literalEnd(elements)
+  const ahead = onlyOf(last.alternatives)
+  const isPlain = ahead.every(isCharacter) && !looksFurther.test(pattern.slice(0, last.start))
+  return isPlain ? literalEnd(ahead) : ''
 }
 
-function elementsOf(pattern: string): readonly AST.Element[] {
-  const parse = () => parsePattern(pattern).alternatives
-  const [only, other] = unlessProblem(parse, () => []) // Valid without the flag u.
-  return only === undefined || other !== undefined ? [] : only.elements
-}
+/** What the only alternative has; nothing where there are several. */
+const onlyOf = ([only, other]: readonly AST.Alternative[]): readonly AST.Element[] =>
+  only === undefined || other !== undefined ? [] : only.elements
 
 function literalEnd(elements: readonly AST.Element[]): string {
   let text = ''

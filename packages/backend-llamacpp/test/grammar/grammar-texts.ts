@@ -1,7 +1,7 @@
 import type { JsonSchema } from '@cllm/core'
 import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
-import type { GbnfRules } from '../../src/grammar/gbnf/gbnf-rules.js'
-import { charactersAt, GrammarStacks, type Stack } from '../../src/grammar/match/grammar-stacks.js'
+import { charactersAt, type GbnfRules } from '../../src/grammar/gbnf/gbnf-rules.js'
+import { GrammarStacks, type Stack } from '../../src/grammar/match/grammar-stacks.js'
 import { schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 
 /** From here on whatever ends something is likelier. */

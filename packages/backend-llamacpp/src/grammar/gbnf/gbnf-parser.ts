@@ -83,6 +83,7 @@ class GbnfParser {
       const at = reader.at
       const repetition = reader.repetition(depth > 0)
       if (repetition !== undefined) {
+        reader.skipSpace(depth > 0)
         made *= this.#repeat(name, rule, last, made, repetition, at)
         continue
       }

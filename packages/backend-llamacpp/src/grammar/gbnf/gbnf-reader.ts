@@ -72,11 +72,25 @@ export class GbnfReader {
     return this.#match(nameCharacters)?.[0]
   }
 
-  /** `*`, `+`, `?` or `{…}`, with the blanks behind it. */
+  /** `*`, `+`, `?` or `{…}`. */
   repetition(overLines: boolean): Repetition | undefined {
-    const found = this.#repetition(overLines)
-    if (found !== undefined) this.skipSpace(overLines)
-    return found
+    if (this.take('*')) return { min: 0, max: Infinity }
+    if (this.take('+')) return { min: 1, max: Infinity }
+    if (this.take('?')) return { min: 0, max: 1 }
+    const start = this.at
+    if (!this.take('{')) return undefined
+    this.skipSpace(overLines)
+    const least = this.#match(number)?.[0]
+    this.skipSpace(overLines)
+    const isRange = this.take(',')
+    this.skipSpace(overLines)
+    const most = isRange ? this.#match(number)?.[0] : least
+    this.skipSpace(overLines)
+    if (least === undefined || !this.take('}')) throw this.unexpected(start)
+    const [min, max] = [Number(least), most === undefined ? Infinity : Number(most)]
+    const limit = grammarLimits.repetitions
+    if (min <= limit && (most === undefined || max <= limit)) return { min, max }
+    throw this.problem(`more than ${limit} repetitions`, start)
   }
 
   /** A text in quotes. */
@@ -125,26 +139,6 @@ export class GbnfReader {
     const line = before.split('\n').length
     const what = `The grammar cannot be used: line ${line}, column ${column}`
     return refused(what, reason, { line, column })
-  }
-
-  #repetition(overLines: boolean): Repetition | undefined {
-    if (this.take('*')) return { min: 0, max: Infinity }
-    if (this.take('+')) return { min: 1, max: Infinity }
-    if (this.take('?')) return { min: 0, max: 1 }
-    const start = this.at
-    if (!this.take('{')) return undefined
-    this.skipSpace(overLines)
-    const least = this.#match(number)?.[0]
-    this.skipSpace(overLines)
-    const isRange = this.take(',')
-    this.skipSpace(overLines)
-    const most = isRange ? this.#match(number)?.[0] : least
-    this.skipSpace(overLines)
-    if (least === undefined || !this.take('}')) throw this.unexpected(start)
-    const [min, max] = [Number(least), most === undefined ? Infinity : Number(most)]
-    const limit = grammarLimits.repetitions
-    if (min <= limit && (most === undefined || max <= limit)) return { min, max }
-    throw this.problem(`more than ${limit} repetitions`, start)
   }
 
   /** One character of a literal or a set that begins at `start`. */

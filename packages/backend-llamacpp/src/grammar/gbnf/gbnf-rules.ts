@@ -1,3 +1,6 @@
+import { type CodePointSet, complement, union } from '../pattern/characters/code-point-set.js'
+import type { CodePointRange } from './gbnf-writer.js'
+
 /** What an element of a rule is, as llama.cpp numbers them (`llama_gretype`). */
 export const ElementKind = {
   End: 0,
@@ -28,6 +31,12 @@ export interface GbnfRules {
   readonly root: number
 }
 
+/** Elements of rules. */
+interface ElementLists {
+  readonly kinds: ArrayLike<number>
+  readonly values: ArrayLike<number>
+}
+
 /** Whether an alternative of a rule ends before this element. */
 export function endsAlternative(kind: number): boolean {
   return kind <= ElementKind.Alternative
@@ -50,4 +59,21 @@ export function afterElement({ kinds }: GbnfRules, at: number): number {
   let next = at + 1
   while (kinds[next] === ElementKind.RangeEnd || kinds[next] === ElementKind.OtherCharacter) next++
   return next
+}
+
+/** The characters that an element matches; none for elements that match tokens. */
+export function charactersAt({ kinds, values }: ElementLists, at: number): CodePointSet {
+  const kind = kinds[at]
+  if (kind === ElementKind.AnyCharacter) return complement([])
+  if (kind !== ElementKind.Character && kind !== ElementKind.NotCharacter) return []
+  const ranges: CodePointRange[] = []
+  let pos = at
+  do {
+    const low = values[pos]!
+    const isRange = kinds[pos + 1] === ElementKind.RangeEnd
+    const high = isRange ? values[pos + 1]! : low
+    if (low <= high) ranges.push([low, high])
+    pos += isRange ? 2 : 1
+  } while (kinds[pos] === ElementKind.OtherCharacter)
+  return kind === ElementKind.Character ? union(ranges) : complement(union(ranges))
 }

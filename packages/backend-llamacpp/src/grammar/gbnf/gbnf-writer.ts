@@ -74,6 +74,13 @@ export class GbnfWriter {
   }
 }
 
+/** The text of a grammar. */
+export function grammarText(rootOf: (writer: GbnfWriter) => string): string {
+  const writer = new GbnfWriter()
+  writer.define('root', rootOf(writer))
+  return writer.toString()
+}
+
 /** A text as a GBNF terminal. */
 export function literal(text: string): string {
   return `"${text.replaceAll(/["\\]/g, '\\$&').replaceAll('\n', '\\n').replaceAll('\r', '\\r')}"`

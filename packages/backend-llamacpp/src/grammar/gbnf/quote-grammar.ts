@@ -1,9 +1,9 @@
 import { entryOf } from '@cllm/core'
 import { GbnfReader } from './gbnf-reader.js'
-import { ElementKind } from './gbnf-rules.js'
-import type { CodePointRange, GbnfWriter } from './gbnf-writer.js'
+import { charactersAt } from './gbnf-rules.js'
+import type { GbnfWriter } from './gbnf-writer.js'
 import { characterRule } from '../pattern/character-rule.js'
-import { type CodePointSet, complement, union } from '../pattern/characters/code-point-set.js'
+import type { CodePointSet } from '../pattern/characters/code-point-set.js'
 
 /**
  * Takes the rules of a grammar over into another one, where its texts stand inside a JSON string: quotes
@@ -30,11 +30,16 @@ function quoted(
   while (!reader.isAtEnd) {
     const start = reader.at
     const codes: number[] = []
-    const elements: (readonly [kind: number, value: number])[] = []
+    const kinds: number[] = []
+    const values: number[] = []
+    const add = (kind: number, value: number): void => {
+      kinds.push(kind)
+      values.push(value)
+    }
     if (reader.literal((code) => codes.push(code))) {
       parts.push(codes.length === 0 ? '""' : `(${codes.map((code) => sign(code)).join(' ')})`)
-    } else if (reader.set((kind, value) => elements.push([kind, value]))) {
-      parts.push(one(setOf(elements)))
+    } else if (reader.set(add)) {
+      parts.push(one(charactersAt({ kinds, values }, 0)))
     } else {
       const name = reader.name()
       if (name !== undefined) parts.push(nameOf(name))
@@ -43,18 +48,6 @@ function quoted(
     }
   }
   return parts.join('')
-}
-
-function setOf(elements: readonly (readonly [kind: number, value: number])[]): CodePointSet {
-  const ranges: CodePointRange[] = []
-  for (const [kind, value] of elements) {
-    const last = ranges.at(-1)
-    if (kind === ElementKind.RangeEnd && last !== undefined)
-      ranges[ranges.length - 1] = [last[0], value]
-    else ranges.push([value, value])
-  }
-  const set = union(ranges)
-  return elements[0]?.[0] === ElementKind.NotCharacter ? complement(set) : set
 }
 
 /** Every character that the grammars of JSON have can stand in a string. */

@@ -1,17 +1,12 @@
 import {
   afterElement,
   alternativesOf,
+  charactersAt,
   ElementKind,
   endsAlternative,
   type GbnfRules,
 } from '../gbnf/gbnf-rules.js'
-import type { CodePointRange } from '../gbnf/gbnf-writer.js'
-import {
-  type CodePointSet,
-  complement,
-  meets,
-  union,
-} from '../pattern/characters/code-point-set.js'
+import { type CodePointSet, meets } from '../pattern/characters/code-point-set.js'
 import { grammarLimits, refused } from '../refuse.js'
 
 /** The position of a reading: an entry of a {@link GrammarStacks}. 0 is a reading at its end. */
@@ -180,23 +175,6 @@ export class GrammarStacks {
     const reason = `more than ${limit} steps from one character to the next${rule}`
     return refused('The grammar is too ambiguous', reason, { limit })
   }
-}
-
-/** The characters that an element matches; none for elements that match tokens. */
-export function charactersAt({ kinds, values }: GbnfRules, at: number): CodePointSet {
-  const kind = kinds[at]
-  if (kind === ElementKind.AnyCharacter) return complement([])
-  if (kind !== ElementKind.Character && kind !== ElementKind.NotCharacter) return []
-  const ranges: CodePointRange[] = []
-  let pos = at
-  do {
-    const low = values[pos]!
-    const isRange = kinds[pos + 1] === ElementKind.RangeEnd
-    const high = isRange ? values[pos + 1]! : low
-    if (low <= high) ranges.push([low, high])
-    pos += isRange ? 2 : 1
-  } while (kinds[pos] === ElementKind.OtherCharacter)
-  return kind === ElementKind.Character ? union(ranges) : complement(union(ranges))
 }
 
 /** The error for a text that can be read in too many ways. */

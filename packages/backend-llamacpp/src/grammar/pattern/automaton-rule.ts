@@ -69,7 +69,14 @@ function explore(
   spend: Spend,
 ): readonly State[] {
   const classes = automata.classes()
-  const textOf = classTexts(classes, writeSet, spend)
+  /** Many moves have the same characters, which may be some hundred ranges. */
+  const texts = new Map<string, string | undefined>()
+  const textOf = (own: readonly number[]) =>
+    entryOf(texts, own.join(), () => {
+      const ranges = own.flatMap((number) => classes[number]!.characters)
+      spend(2 * ranges.length)
+      return writeSet(union(ranges))
+    })
   const known = new Map<string, State>()
   const states: State[] = []
   const stateOf = (reading: Reading, length: number): State => {
@@ -116,22 +123,6 @@ function movesFrom(
     const text = textOf(taken)
     return text === undefined ? [] : [{ text, reading }]
   })
-}
-
-/** Many moves have the same characters, which may be some hundred ranges. */
-function classTexts(
-  classes: readonly CharacterClass[],
-  write: NonNullable<AutomatonOptions['write']>,
-  spend: Spend,
-): TextOf {
-  const texts = new Map<string, string | undefined>()
-  return (own) => {
-    return entryOf(texts, own.join(), () => {
-      const ranges = own.flatMap((number) => classes[number]!.characters)
-      spend(2 * ranges.length)
-      return write(union(ranges))
-    })
-  }
 }
 
 function markAlive(states: readonly State[]): void {

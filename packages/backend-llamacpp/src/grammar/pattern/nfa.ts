@@ -79,7 +79,8 @@ export function automataOf(pattern: string, spend: Spend): Nfa[] {
   ]
 }
 
-const isLookahead = (element: AST.Element | undefined): element is AST.LookaheadAssertion =>
+/** Whether it says what follows a place, or what does not. */
+export const isLookahead = (element: AST.Element | undefined): element is AST.LookaheadAssertion =>
   element?.type === 'Assertion' && element.kind === 'lookahead'
 
 const isAnchor = (element: AST.Element | undefined, kind: 'start' | 'end'): boolean =>

@@ -1,6 +1,6 @@
-import { GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
+import { type GbnfWriter, grammarText, oneOf } from '../gbnf/gbnf-writer.js'
 import { automatonRule } from './automaton-rule.js'
-import { parsePattern, PatternProblem } from './parse-pattern.js'
+import { parsePattern, PatternProblem, unlessProblem } from './parse-pattern.js'
 import { refused } from '../refuse.js'
 import { SchemaBudget } from '../schema/schema-budget.js'
 
@@ -9,9 +9,7 @@ import { SchemaBudget } from '../schema/schema-budget.js'
  * @throws CllmError `invalid_constraint` for what no automaton can follow
  */
 export function regexGbnf(pattern: string): string {
-  const writer = new GbnfWriter()
-  writer.define('root', regexRule(writer, pattern))
-  return writer.toString()
+  return grammarText((writer) => regexRule(writer, pattern))
 }
 
 /**
@@ -19,7 +17,7 @@ export function regexGbnf(pattern: string): string {
  * @throws CllmError `invalid_constraint` for what no automaton can follow
  */
 export function regexRule(writer: GbnfWriter, pattern: string): string {
-  try {
+  const make = () => {
     const rule = automatonRule(writer, [`^(?:${pattern})$`], {
       lengths: { min: 0, max: Infinity },
       write: (set) => (set.length === 0 ? undefined : oneOf(set)),
@@ -27,27 +25,22 @@ export function regexRule(writer: GbnfWriter, pattern: string): string {
     })
     if (rule === undefined) throw new PatternProblem('no text matches it')
     return rule
-  } catch (error) {
-    if (!(error instanceof PatternProblem)) throw error
-    throw refused('The regular expression cannot be kept to', error.message)
   }
+  return unlessProblem(make, ({ message }) => {
+    throw refused('The regular expression cannot be kept to', message)
+  })
 }
 
 /** A pattern that the strings match that a pattern does not match: by look-ahead from the beginning. */
 export function notPattern(pattern: string): string {
-  let alternatives
-  try {
-    ;({ alternatives } = parsePattern(pattern))
-  } catch (error) {
-    // whoever uses it says what is wrong
-    if (error instanceof PatternProblem) return pattern
-    throw error
+  const make = () => {
+    const anywhere = parsePattern(pattern).alternatives.map(({ elements: [first], raw }) =>
+      first?.type === 'Assertion' && first.kind === 'start' ? raw : `[^]*${raw}`,
+    )
+    return `^(?!${anywhere.join('|')})`
   }
-  const anywhere = alternatives.map(({ elements, raw }) => {
-    const [first] = elements
-    return first?.type === 'Assertion' && first.kind === 'start' ? raw : `[^]*${raw}`
-  })
-  return `^(?!${anywhere.join('|')})`
+  // whoever uses it says what is wrong
+  return unlessProblem(make, () => pattern)
 }
 
 /** A pattern that all strings but these match. */

@@ -1,10 +1,10 @@
 import { type Facts, waysOf } from '../schema/facts.js'
 import { listedValues } from '../schema/is-valid.js'
 import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
-import { literal, maximumRepetitions } from '../gbnf/gbnf-writer.js'
+import { literal } from '../gbnf/gbnf-writer.js'
 import { jsonRule } from './json-rules.js'
 import { digitsWithin } from './decimals.js'
-import { refusedSchema } from '../refuse.js'
+import { checkCounts } from './string-rule.js'
 import { writeMembers } from './write-members.js'
 
 /** This many elements are told apart in arrays that have each at most once. */
@@ -13,12 +13,7 @@ const mostUnique = 200
 /** The arrays that are allowed as GBNF, or undefined when there is none. */
 export function arrayRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
-  for (const keyword of ['minItems', 'maxItems'] as const) {
-    const value = facts[keyword]
-    if (value <= maximumRepetitions || value === Infinity) continue
-    const reason = `expected at most ${maximumRepetitions}, got ${value}`
-    throw refusedSchema(pointerOf(facts, keyword), reason)
-  }
+  checkCounts(facts, 'minItems', 'maxItems')
   const { minItems: min } = facts
   const listed = facts.isUnique ? uniqueElements(compiler, facts) : undefined
   if (listed !== undefined) {

@@ -1,5 +1,6 @@
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import type { Facts } from '../schema/facts.js'
+import { type RuleCompiler, whereOf } from '../schema/schema-document.js'
 import type { Spend } from '../schema/schema-budget.js'
 import {
   type Bounds,
@@ -15,12 +16,22 @@ import { jsonRule } from './json-rules.js'
 /** Further decimals allowed once a number is known to be in range. */
 const furtherDigits = 6
 
+/** To write a range of numbers. */
+const numberSteps = 50
+
 /** The numbers that are allowed as GBNF, or undefined when there is none that can be written. */
-export function numberRule(
-  writer: GbnfWriter,
-  facts: Pick<Facts, 'isInteger' | 'minimum' | 'maximum' | 'multiples'>,
-  spend: Spend,
-): string | undefined {
+export function numberRule(compiler: RuleCompiler, facts: Facts): string | undefined {
+  const { isInteger, minimum, maximum, multiples, places } = facts
+  const pointer = whereOf(places)
+  const spend = compiler.document.budget.at(pointer)
+  const key = JSON.stringify([isInteger, minimum, maximum, multiples])
+  return compiler.once(key, pointer, () => {
+    spend(numberSteps)
+    return numbers(compiler.writer, facts, spend)
+  })
+}
+
+function numbers(writer: GbnfWriter, facts: Facts, spend: Spend): string | undefined {
   const { isInteger, minimum, maximum, multiples } = facts
   const hasStep = multiples.length > 0
   if (!hasStep && minimum === undefined && maximum === undefined) {

@@ -1,7 +1,12 @@
 import { entryOf } from '@cllm/core'
 import { type GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
 import { plainCharacters } from '../pattern/character-rule.js'
-import { type CodePointSet, difference, union } from '../pattern/characters/code-point-set.js'
+import {
+  type CodePointSet,
+  difference,
+  includes,
+  union,
+} from '../pattern/characters/code-point-set.js'
 import { noneOf } from '../pattern/regex-to-gbnf.js'
 import { numberRule } from './number-rule.js'
 import { stringRule } from './string-rule.js'
@@ -12,7 +17,6 @@ import {
   pointerOf,
   type RuleCompiler,
   type SchemaDocument,
-  whereOf,
 } from '../schema/schema-document.js'
 
 /** Whether a schema of names is one of numbers, as zod has it for numeric keys: names then spell one. */
@@ -84,9 +88,8 @@ export function freeKeys(
 }
 
 /** Names that spell an integer. */
-function numericKeys({ writer, document }: RuleCompiler, way: Facts): string | undefined {
-  const spend = document.budget.at(whereOf(way.places))
-  const digits = numberRule(writer, { ...way, isInteger: true }, spend)
+function numericKeys(compiler: RuleCompiler, way: Facts): string | undefined {
+  const digits = numberRule(compiler, { ...way, isInteger: true })
   return digits && `"\\"" ${digits} "\\""`
 }
 
@@ -105,17 +108,15 @@ interface Branch {
 /** Every JSON string without escapes that is none of these names, as GBNF. */
 function keyRule(writer: GbnfWriter, names: Iterable<string>): string {
   const root: Branch = { next: new Map(), isName: false }
-  for (const name of names) grow(root, name)
-  return writer.rule(`"\\"" ${rest(writer, root)}`)
-}
-
-function grow(root: Branch, name: string): void {
-  let branch = root
-  for (const character of name) {
-    const code = character.codePointAt(0)!
-    branch = entryOf(branch.next, code, () => ({ next: new Map(), isName: false }))
+  for (const name of names) {
+    let branch = root
+    for (const character of name) {
+      const code = character.codePointAt(0)!
+      branch = entryOf(branch.next, code, () => ({ next: new Map(), isName: false }))
+    }
+    branch.isName = true
   }
-  branch.isName = true
+  return writer.rule(`"\\"" ${rest(writer, root)}`)
 }
 
 /** What may follow in a key that has come so far, its closing quote included. */
@@ -125,8 +126,8 @@ function rest(writer: GbnfWriter, { next, isName }: Branch): string {
   const anything = writer.rule(`${oneOf(plainCharacters)}* "\\""`)
   const parts = [`${other} ${anything}`, ...(isName ? [] : ['"\\""'])]
   for (const [code, branch] of next) {
-    const isPlain = plainCharacters.some(([first, last]) => code >= first && code <= last)
-    if (isPlain) parts.push(`${oneOf([[code, code]])} ${rest(writer, branch)}`)
+    if (includes(plainCharacters, code))
+      parts.push(`${oneOf([[code, code]])} ${rest(writer, branch)}`)
   }
   return writer.rule(parts.join(' | '))
 }

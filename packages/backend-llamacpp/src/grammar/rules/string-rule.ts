@@ -18,7 +18,7 @@ export function stringRule(compiler: RuleCompiler, facts: Facts): string | undef
     if (facts.content.length > 0 && min === 0 && max === Infinity) {
       return compiler.quoted(facts.content)
     }
-    for (const keyword of ['minLength', 'maxLength'] as const) checkLength(facts, keyword)
+    checkCounts(facts, 'minLength', 'maxLength')
     if (min === 0 && max === Infinity) return jsonRule(writer, 'string')
     // one rule for all strings of this length, which is much to look at
     return writer.rule(`"\\"" ${untrimmed(writer, min, max)} "\\""`)
@@ -84,9 +84,15 @@ function insideOf(
   })
 }
 
-function checkLength(facts: Facts, keyword: 'minLength' | 'maxLength'): void {
-  const value = facts[keyword]
-  if (value <= maximumRepetitions || value === Infinity) return
-  const reason = `expected at most ${maximumRepetitions}, got ${value}`
-  throw refusedSchema(pointerOf(facts, keyword), reason)
+/** @throws CllmError `invalid_constraint` for what cannot be counted to */
+export function checkCounts(
+  facts: Facts,
+  ...keywords: readonly ('minLength' | 'maxLength' | 'minItems' | 'maxItems')[]
+): void {
+  for (const keyword of keywords) {
+    const value = facts[keyword]
+    if (value <= maximumRepetitions || value === Infinity) continue
+    const reason = `expected at most ${maximumRepetitions}, got ${value}`
+    throw refusedSchema(pointerOf(facts, keyword), reason)
+  }
 }

@@ -75,7 +75,7 @@ export function waysOf(document: SchemaDocument, all: Conjunction): readonly Fac
 
 /** Merges what these schemas say, their references and alternatives aside. */
 function factsOf(document: SchemaDocument, places: Conjunction): Facts {
-  const schemas = places.map(({ schema }) => schema as SchemaObject)
+  const schemas = schemasOf(places)
   const size = places.reduce((sum, place) => sum + 1 + (place.size >> 3), 0)
   document.budget.spend(50 + size, whereOf(places))
   const present = <Key extends keyof SchemaObject>(key: Key) =>
@@ -176,7 +176,7 @@ function elementsOf(
   document: SchemaDocument,
   places: Conjunction,
 ): Pick<Facts, 'prefix' | 'items'> {
-  const schemas = places.map(({ schema }) => schema as SchemaObject)
+  const schemas = schemasOf(places)
   const isUnique = schemas.some(({ uniqueItems }) => uniqueItems === true)
   /** How many elements at the beginning are what the place says that some are. */
   const first = ({ schema }: Place): number => {
@@ -206,15 +206,14 @@ function elementsOf(
 type Members = Pick<Facts, 'properties' | 'required' | 'additional' | 'isClosed' | 'patterned'>
 
 function membersOf(document: SchemaDocument, places: Conjunction): Members {
-  const schemas = places.map(({ schema }) => schema as SchemaObject)
+  const schemas = schemasOf(places)
   const required = new Set(schemas.flatMap((schema) => schema.required ?? []))
   const names = new Set([
     ...schemas.flatMap((schema) => Object.keys(schema.properties ?? {})),
     ...required,
     ...schemas.flatMap((schema) => Object.keys(schema[heldProperties] ?? {})),
   ])
-  let characters = 0
-  for (const name of names) characters += name.length
+  const characters = [...names].join('').length
   const steps = names.size * places.length + stepsPerCharacter * characters
   document.budget.spend(steps, whereOf(places))
   // zod closes both sides of an intersection: together they have the properties of both
@@ -241,22 +240,14 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
     })
     properties.set(name, [...conjunction, ...never])
   }
-  const patterned = patternedOf(document, places)
-  return { properties, required, additional, isClosed, patterned }
-}
-
-function patternedOf(
-  document: SchemaDocument,
-  places: Conjunction,
-): ReadonlyMap<string, Conjunction> {
-  const found = new Map<string, Place[]>()
+  const patterned = new Map<string, Place[]>()
   for (const place of places) {
     for (const pattern of Object.keys((place.schema as SchemaObject).patternProperties ?? {})) {
       const child = document.child(place, 'patternProperties', pattern)
-      entryOf(found, pattern, () => []).push(child)
+      entryOf(patterned, pattern, () => []).push(child)
     }
   }
-  return found
+  return { properties, required, additional, isClosed, patterned }
 }
 
 const hasHeld = (schema: SchemaObject, name: string): boolean =>
@@ -283,6 +274,9 @@ export function memberOf(
   const others = known.length > 0 ? [] : more.flatMap((keyword) => document.own(place, keyword))
   return [...known, ...held, ...others]
 }
+
+const schemasOf = (places: Conjunction): SchemaObject[] =>
+  places.map(({ schema }) => schema as SchemaObject)
 
 const prefixOf = ({ schema }: Place): readonly unknown[] =>
   (schema as SchemaObject).prefixItems ?? []

@@ -17,9 +17,6 @@ import {
 } from './schema-document.js'
 import { type SchemaObject, typesOfKeywords, type ValueType } from './schema-keywords.js'
 
-/** To write a range of numbers. */
-const numberSteps = 50
-
 /** Chooses the rule of each type of value that schemas allow. */
 export class SchemaCompiler implements RuleCompiler {
   readonly #rules = new Map<string, string | undefined>()
@@ -95,36 +92,20 @@ export class SchemaCompiler implements RuleCompiler {
     if (way.places.length === 0) return [jsonRule(this.writer, 'value')]
     const texts = listedValues(this.document, way)?.map((value) => JSON.stringify(value))
     if (texts !== undefined) return texts.length === 0 ? [] : [choiceRule(this.writer, texts)]
-    return typesToWrite(way).flatMap((type) => this.#body(type, way) ?? [])
+    return typesToWrite(way).flatMap((type) => makers[type](this, way) ?? [])
   }
+}
 
-  #body(type: ValueType, facts: Facts): string | undefined {
-    switch (type) {
-      case 'object':
-        return objectRule(this, facts)
-      case 'array':
-        return arrayRule(this, facts)
-      case 'string':
-        return stringRule(this, facts)
-      case 'number':
-        return this.#number(facts)
-      case 'boolean':
-        return jsonRule(this.writer, 'boolean')
-      case 'null':
-        return '"null"'
-    }
-  }
+type MakeRule = (compiler: RuleCompiler, facts: Facts) => string | undefined
 
-  #number(facts: Facts): string | undefined {
-    const { isInteger, minimum, maximum, multiples, places } = facts
-    const pointer = whereOf(places)
-    const spend = this.document.budget.at(pointer)
-    const key = JSON.stringify([isInteger, minimum, maximum, multiples])
-    return this.once(key, pointer, () => {
-      spend(numberSteps)
-      return numberRule(this.writer, facts, spend)
-    })
-  }
+/** The rules of the values that are allowed, by their type; undefined: there are none. */
+const makers: Readonly<Record<ValueType, MakeRule>> = {
+  object: objectRule,
+  array: arrayRule,
+  string: stringRule,
+  number: numberRule,
+  boolean: ({ writer }) => jsonRule(writer, 'boolean'),
+  null: () => '"null"',
 }
 
 function typesToWrite({ types, places }: Facts): readonly ValueType[] {

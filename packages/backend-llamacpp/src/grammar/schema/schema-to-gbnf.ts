@@ -1,5 +1,5 @@
 import type { EitherJson, JsonSchema, JsonSurroundings, OutputConstraint } from '@cllm/core'
-import { GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
+import { type GbnfWriter, grammarText, literal, oneOf } from '../gbnf/gbnf-writer.js'
 import { regexRule } from '../pattern/regex-to-gbnf.js'
 import { refusedSchema } from '../refuse.js'
 import { jsonRule } from '../rules/json-rules.js'
@@ -15,9 +15,7 @@ import { alternativesOf } from './ways/schema-alternatives.js'
  * @throws CllmError `invalid_constraint` naming the keyword and its JSON pointer
  */
 export function schemaToGbnf(schema: JsonSchema, around: Omit<EitherJson, 'schema'> = {}): string {
-  const writer = new GbnfWriter()
-  writer.define('root', either(writer, { ...around, schema }))
-  return writer.toString()
+  return grammarText((writer) => either(writer, { ...around, schema }))
 }
 
 /** The kinds share the budget, as there may be one for each of many tools. */
@@ -26,10 +24,15 @@ function either(writer: GbnfWriter, kinds: EitherJson): string {
   const bodies: string[] = []
   for (let one: EitherJson | undefined = kinds; one !== undefined; one = one.or) {
     const prefix = bodies.length === 0 ? 's' : `o${bodies.length}x`
-    bodies.push(surrounded(writer, compile(one.schema, writer, budget, prefix), one).join(' '))
+    const document = new SchemaDocument(one.schema, alternativesOf, budget)
+    const value = new SchemaCompiler(document, writer, prefix).compile([document.root])
+    if (value === undefined) throw refusedSchema('#', 'nothing is valid by it')
+    bodies.push(surrounded(writer, value, one).join(' '))
   }
   return bodies.join(' | ')
 }
+
+const gapRule = (writer: GbnfWriter): string => writer.rule(String.raw`[ \t\n]{0,3}`)
 
 /** The JSON between what stands before and behind it, and further JSON of the same kind. */
 function surrounded(
@@ -37,7 +40,7 @@ function surrounded(
   value: string,
   { before = '', closing = '', next }: JsonSurroundings,
 ): readonly string[] {
-  const gap = () => writer.rule(String.raw`[ \t\n]{0,3}`)
+  const gap = () => gapRule(writer)
   const one = [value, ...(closing === '' ? [] : [gap(), literal(closing)])]
   const opening = before === '' ? [] : [writer.rule(regexRule(writer, before)), gap()]
   if (next === undefined) return [...opening, ...one]
@@ -53,29 +56,13 @@ export function triggeredGbnf(
   constraint: Extract<OutputConstraint, { type: 'triggered-json' }>,
   skipped: number,
 ): string {
-  const writer = new GbnfWriter()
-  const gap = writer.rule(String.raw`[ \t\n]{0,3}`)
-  const value = writer.rule(either(writer, constraint))
-  const free = skipped === 0 ? [] : [`${oneOf([[0, 0x10ffff]])}{${skipped}}`]
-  writer.define('root', [...free, gap, value].join(' '))
-  return writer.toString()
-}
-
-function compile(
-  schema: JsonSchema,
-  writer: GbnfWriter,
-  budget: SchemaBudget,
-  prefix: string,
-): string {
-  const document = new SchemaDocument(schema, alternativesOf, budget)
-  const rule = new SchemaCompiler(document, writer, prefix).compile([document.root])
-  if (rule === undefined) throw refusedSchema('#', 'nothing is valid by it')
-  return rule
+  return grammarText((writer) => {
+    const value = `${gapRule(writer)} ${writer.rule(either(writer, constraint))}`
+    return skipped === 0 ? value : `${oneOf([[0, 0x10ffff]])}{${skipped}} ${value}`
+  })
 }
 
 /** A grammar of JSON objects. */
 export function jsonGbnf(): string {
-  const writer = new GbnfWriter()
-  writer.define('root', jsonRule(writer, 'object'))
-  return writer.toString()
+  return grammarText((writer) => jsonRule(writer, 'object'))
 }

@@ -62,18 +62,10 @@ function find(element: Element, spend: Spend): CodePointSet | undefined {
 }
 
 function setOf(set: AST.CharacterSet, spend: Spend): CodePointSet | undefined {
-  switch (set.kind) {
-    case 'any':
-      return complement(lineEnds)
-    case 'digit':
-      return set.negate ? complement(digits) : digits
-    case 'word':
-      return set.negate ? complement(wordCharacters) : wordCharacters
-    case 'space':
-      return set.negate ? complement(spaces) : spaces
-    case 'property':
-      return propertyCharacters(set.raw, spend)
-  }
+  if (set.kind === 'any') return complement(lineEnds)
+  if (set.kind === 'property') return propertyCharacters(set.raw, spend)
+  const named = { digit: digits, word: wordCharacters, space: spaces }[set.kind]
+  return set.negate ? complement(named) : named
 }
 
 const planeSize = 0x10000
@@ -105,7 +97,7 @@ function propertyCharacters(raw: string, spend: Spend): CodePointSet {
   })
 }
 
-function runsOf(raw: string, plane: number): readonly (readonly [number, number])[] {
+function runsOf(raw: string, plane: number): CodePointSet {
   const text = entryOf(texts, plane, () => textOf(plane))
   return [...text.matchAll(new RegExp(`${raw}+`, 'gu'))].flatMap(([run]) => {
     const first = run.codePointAt(0)!
@@ -128,7 +120,7 @@ function textOf(plane: number): string {
   return parts.join('')
 }
 
-function edgesOf(raw: string, start: number): readonly (readonly [number, number])[] {
+function edgesOf(raw: string, start: number): CodePointSet {
   const one = new RegExp(raw, 'u')
   const end = start + planeSize - 1
   const parts = [[start, end - tail] as const, [end - tail + 1, end] as const]
