@@ -189,18 +189,14 @@ function elementsOf(
   const least = places.map(first).filter((count) => count < Infinity)
   const length = Math.max(0, ...least, ...places.map((place) => prefixOf(place).length))
   document.budget.spend(length * places.length, whereOf(places))
-  const others = (place: Place, index: number): Conjunction => [
-    ...document.own(place, 'items'),
-    ...(index < first(place) ? document.own(place, 'contains') : []),
-  ]
-  const prefix = Array.from({ length }, (_, index) =>
-    places.flatMap((place) => {
-      if (index >= prefixOf(place).length) return others(place, index)
-      const own = document.child(place, 'prefixItems', index)
-      return index < first(place) ? [own, ...document.own(place, 'contains')] : [own]
-    }),
-  )
-  return { prefix, items: places.flatMap((place) => others(place, length)) }
+  const at = (index: number): Conjunction =>
+    places.flatMap((place) => [
+      ...(index < prefixOf(place).length
+        ? [document.child(place, 'prefixItems', index)]
+        : document.own(place, 'items')),
+      ...(index < first(place) ? document.own(place, 'contains') : []),
+    ])
+  return { prefix: Array.from({ length }, (_, index) => at(index)), items: at(length) }
 }
 
 type Members = Pick<Facts, 'properties' | 'required' | 'additional' | 'isClosed' | 'patterned'>

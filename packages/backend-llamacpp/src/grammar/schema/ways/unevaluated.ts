@@ -21,15 +21,14 @@ export function withUnevaluated(
     document.budget.spend(text.length >> 3, pointer)
     return document.place(`${pointer}^${text}`, schema)
   }
-  return [
-    ...way,
-    ...(members === undefined || schemas.some((one) => one.additionalProperties !== undefined)
-      ? []
-      : [add(otherMembers(schemas, members))]),
-    ...(elements === undefined || schemas.some((one) => one.items !== undefined)
-      ? []
-      : [add(otherElements(schemas, elements))]),
-  ]
+  const isOpen = (keyword: 'additionalProperties' | 'items'): boolean =>
+    schemas.every((one) => one[keyword] === undefined)
+  const added: Place[] = []
+  if (members !== undefined && isOpen('additionalProperties')) {
+    added.push(add(otherMembers(schemas, members)))
+  }
+  if (elements !== undefined && isOpen('items')) added.push(add(otherElements(schemas, elements)))
+  return [...way, ...added]
 }
 
 function otherMembers(schemas: readonly SchemaObject[], additionalProperties: unknown) {
@@ -49,7 +48,7 @@ function otherElements(schemas: readonly SchemaObject[], others: unknown) {
   const length = Math.max(0, ...schemas.map(({ prefixItems }) => prefixItems?.length ?? 0))
   const found = schemas.flatMap(({ contains }) => (contains === undefined ? [] : [contains]))
   return {
-    ...(length === 0 ? {} : { prefixItems: Array.from({ length }, () => true) }),
+    ...(length > 0 && { prefixItems: Array.from({ length }, () => true) }),
     items: found.length === 0 ? others : { anyOf: [...found, others] },
   }
 }
