@@ -84,11 +84,11 @@ function triggerEnding(pattern: string): string {
   const parse = () => parsePattern(pattern).alternatives
   const elements = onlyOf(unlessProblem(parse, () => [])) // Valid without the flag u.
   const last = elements.at(-1)
-  if (!isLookahead(last) || last.negate)
-    return looksFurther.test(pattern) ? '' : literalEnd(elements)
+  const looksAhead = isLookahead(last) && !last.negate
+  if (looksFurther.test(looksAhead ? pattern.slice(0, last.start) : pattern)) return ''
+  if (!looksAhead) return literalEnd(elements)
   const ahead = onlyOf(last.alternatives)
-  const isPlain = ahead.every(isCharacter) && !looksFurther.test(pattern.slice(0, last.start))
-  return isPlain ? literalEnd(ahead) : ''
+  return ahead.every(isCharacter) ? literalEnd(ahead) : ''
 }
 
 /** What the only alternative has; nothing where there are several. */

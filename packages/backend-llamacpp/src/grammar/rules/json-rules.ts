@@ -56,11 +56,8 @@ export function jsonRule(writer: GbnfWriter, name: string): string {
  * each alternative by itself.
  */
 export function choiceRule(writer: GbnfWriter, texts: readonly string[]): string {
-  return rest(
-    writer,
-    [...new Set(texts)].map((text) => Array.from(text)),
-    0,
-  )
+  const distinct = Array.from(new Set(texts), (text) => Array.from(text))
+  return rest(writer, distinct, 0)
 }
 
 /** What the texts have from the character `from` on; up to there they are the same. */

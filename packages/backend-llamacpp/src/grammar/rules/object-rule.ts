@@ -67,24 +67,18 @@ function othersRule(compiler: RuleCompiler, facts: Facts): string | undefined {
 /** Properties whose names match patterns, and others where there may be some. */
 function patternedRule(compiler: RuleCompiler, facts: Facts): string | undefined {
   const { writer } = compiler
-  const patterns = [...facts.patterned.keys()]
+  const none = Array.from(facts.patterned.keys(), notPattern)
   const members = (kept: readonly string[], all: Conjunction): string[] => {
     const value = compiler.compile(all)
     const key = value && freeKeys(compiler, facts, kept)
     return key ? [writer.rule(`${key} ":" ws ${value}`)] : []
   }
   try {
-    const rules = [...facts.patterned].flatMap(([pattern, all]) => {
-      const others = patterns.filter((one) => one !== pattern)
-      return members([pattern, ...others.map((one) => notPattern(one))], all)
-    })
+    const rules = [...facts.patterned].flatMap(([pattern, all], nth) =>
+      members([pattern, ...none.toSpliced(nth, 1)], all),
+    )
     if (!facts.isClosed && facts.additional.length > 0) {
-      rules.push(
-        ...members(
-          patterns.map((one) => notPattern(one)),
-          facts.additional,
-        ),
-      )
+      rules.push(...members(none, facts.additional))
     }
     return rules.length === 0 ? undefined : writer.rule(rules.join(' | '))
   } catch (error) {

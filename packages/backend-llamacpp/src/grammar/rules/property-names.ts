@@ -126,8 +126,8 @@ function rest(writer: GbnfWriter, { next, isName }: Branch): string {
   const anything = writer.rule(`${oneOf(plainCharacters)}* "\\""`)
   const parts = [`${other} ${anything}`, ...(isName ? [] : ['"\\""'])]
   for (const [code, branch] of next) {
-    if (includes(plainCharacters, code))
-      parts.push(`${oneOf([[code, code]])} ${rest(writer, branch)}`)
+    if (!includes(plainCharacters, code)) continue
+    parts.push(`${oneOf([[code, code]])} ${rest(writer, branch)}`)
   }
   return writer.rule(parts.join(' | '))
 }
