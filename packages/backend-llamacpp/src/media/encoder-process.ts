@@ -23,12 +23,7 @@ export interface EncodeCall {
 
 /** What the process says. */
 export type EncoderMessage =
-  | {
-      readonly type: 'ready'
-      readonly types: readonly MediaType[]
-      /** Whether a GPU encodes. */
-      readonly isOnGpu: boolean
-    }
+  | { readonly type: 'ready'; readonly types: readonly MediaType[] }
   | { readonly type: 'error'; readonly message: string }
   | { readonly type: 'encoded'; readonly id: number; readonly pieces: readonly MediaPiece[] }
   | {
@@ -60,7 +55,7 @@ try {
   }
   // They come one at a time.
   process.on('message', (call: EncodeCall) => void encode(call))
-  say({ type: 'ready', types: library.types, isOnGpu: library.isOnGpu })
+  say({ type: 'ready', types: library.types })
 } catch (error) {
   say({ type: 'error', message: messageOf(error) }, () => process.disconnect?.())
 }

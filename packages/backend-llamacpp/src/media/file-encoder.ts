@@ -261,10 +261,6 @@ export class FileEncoder implements MediaEncoder {
           cancel()
           isReady = true
           this.types = message.types
-          if (this.options.gpuLibrary !== undefined && !message.isOnGpu) {
-            const why = 'the GPU cannot take the projector: the CPU encodes images and sounds'
-            this.logger.warn({}, why)
-          }
           resolve(child)
         } else if (message.type === 'error') problem = message.message
       })

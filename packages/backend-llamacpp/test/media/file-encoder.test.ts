@@ -14,6 +14,7 @@ import { until } from '@cllm/testing'
 import t, { type Test } from 'tap'
 import { EncodingFiles } from '../../src/media/encoding-files.js'
 import { FileEncoder } from '../../src/media/file-encoder.js'
+import { openOnGpu } from '../../src/model/open-backend.js'
 import { openTiny, recordingLogger } from '../open-tiny.js'
 import { png, wav } from './hostile-files.js'
 
@@ -68,18 +69,22 @@ t.test('an image of low detail is another one', async (t) => {
   t.match(await encoder.prepare(heard, ''), { size: 2 }, 'a sound is as long as it is')
 })
 
-t.test('a GPU that cannot take the projector is told of', async (t) => {
-  for (const [modelPath, warnings] of [
-    ['model.gguf', 1],
-    ['gpu', 0],
-  ] as const) {
-    const { options, logger, clock } = make(t, modelPath)
-    const onGpu = { ...options, gpuLibrary: 'ggml-cuda' }
-    const encoder = new FileEncoder(onGpu, logger, clock, entry)
+t.test('where the GPU cannot take the projector, the CPU encodes', async (t) => {
+  const { options, logger, clock } = make(t)
+  const opened = async (gpuLibrary: string, modelPath = 'model.gguf') => {
+    const given = { ...options, gpuLibrary, modelPath }
+    const encoder = await openOnGpu(given, logger, clock, entry)
     t.teardown(() => encoder.dispose())
-    await encoder.open()
-    t.equal(logger.lines.filter(({ message }) => /the CPU encodes/.test(message)).length, warnings)
+    return encoder
   }
+  const warnings = () => logger.lines.filter(({ message }) => /the CPU encodes/.test(message))
+  await opened('ggml-cuda')
+  t.equal(warnings().length, 0)
+  const encoder = await opened('full')
+  t.equal(warnings().length, 1)
+  t.equal((await encode(encoder, image(20))).spans[0]!.length, 20)
+  await t.rejects(opened('full', 'missing'), { message: /missing cannot be read/ })
+  t.equal(warnings().length, 1)
 })
 
 t.test('an image becomes tokens and ids of its own, and is kept', async (t) => {

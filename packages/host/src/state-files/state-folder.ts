@@ -73,6 +73,7 @@ export class StateFolder implements SharedStateFiles {
     this.#secret = secretOf(options.key)
   }
 
+  /** As `StateFiles` says. */
   async list(key: string, onLate?: (files: readonly StateFile[]) => void): Promise<StateFile[]> {
     let listing: Promise<StateFile[]> | undefined
     const begin = () => (listing = this.#list(key))
@@ -127,6 +128,7 @@ export class StateFolder implements SharedStateFiles {
     }
   }
 
+  /** As `StateFiles` says. */
   async write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined> {
     if (this.whenClosing && !existsSync(this.options.folder)) return undefined
     const name = stateName(head, this.#secret)

@@ -36,8 +36,6 @@ export class MediaLibrary {
   private constructor(
     private readonly functions: MediaFunctions,
     private readonly context: Pointer,
-    /** Whether the GPU encodes. */
-    readonly isOnGpu: boolean,
   ) {}
 
   /** @throws Error that says what cannot be loaded or is not served */
@@ -51,7 +49,10 @@ export class MediaLibrary {
     const params = functions.mtmd_context_params_default()
     const isLaidOut = params.batch_max_tokens === 1024 && params.image_max_tokens === -1
     if (!isLaidOut) throw new Error(`${library} lays mtmd_context_params out differently`)
-    const hasGpu = gpuLibrary !== undefined && functions.ggml_backend_load(gpuLibrary) !== null
+    const useGpu = gpuLibrary !== undefined
+    if (useGpu && functions.ggml_backend_load(gpuLibrary) === null) {
+      throw new Error(`${gpuLibrary} cannot be loaded beside ${library}`)
+    }
     functions.llama_backend_init()
     const model = await runAsync(functions.llama_model_load_from_file, modelPath, {
       ...functions.llama_model_default_params(),
@@ -61,17 +62,18 @@ export class MediaLibrary {
       load_mode: 0,
     })
     if (model === null) throw new Error(`${modelPath} cannot be read`)
-    const own = { ...params, n_threads: threads, print_timings: false }
-    const open = async (onGpu: boolean) =>
-      await runAsync(functions.mtmd_init_from_file, mmprojPath, model, { ...own, use_gpu: onGpu })
-    const onGpu = hasGpu ? await open(true) : null
-    const context = onGpu ?? (await open(false))
+    const context = await runAsync(functions.mtmd_init_from_file, mmprojPath, model, {
+      ...params,
+      use_gpu: useGpu,
+      n_threads: threads,
+      print_timings: false,
+    })
     if (context === null) {
       throw new Error(
         `${mmprojPath} cannot be loaded: it is no projector, or one for another model`,
       )
     }
-    return new MediaLibrary(functions, context, onGpu !== null)
+    return new MediaLibrary(functions, context)
   }
 
   /** Which files it can encode. */

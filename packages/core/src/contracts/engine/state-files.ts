@@ -91,7 +91,9 @@ export interface SharedStates extends Pick<StateFiles, 'touch' | 'remove'> {
 
 /** State files that other processes use, too. */
 export interface SharedStateFiles extends StateFiles, SharedStates {
+  /** As that of {@link StateFiles}. */
   list: StateFiles['list']
+  /** As that of {@link StateFiles}. */
   write: StateFiles['write']
 }
 
