@@ -20,12 +20,14 @@ export class OutputProcessor {
   /** Sequences with tokens that are not published yet. */
   #fresh: Sequence[] = []
   #events: AddressedEvent[] = []
+
   /** Whether a request's first token is not published yet. */
-  hasFirst = false
+  get hasFirst(): boolean {
+    return this.#fresh.some(({ emittedTokens }) => emittedTokens === 0)
+  }
 
   /** A token was sampled for the sequence. */
   onToken(sequence: Sequence): void {
-    if (sequence.emittedTokens === 0) this.hasFirst = true
     this.#fresh.push(sequence)
   }
 
@@ -63,7 +65,6 @@ export class OutputProcessor {
     const ended = new Map<Sequence, CllmError | undefined>()
     const fresh = this.#fresh
     this.#fresh = []
-    this.hasFirst = false
     for (const sequence of fresh) {
       // A request that failed after this token was sampled already has its last event.
       if (!sequence.isActive && sequence.state !== 'done') continue

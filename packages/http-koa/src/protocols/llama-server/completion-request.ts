@@ -79,7 +79,7 @@ export async function toCompletionRequests(
     grammar === undefined ? undefined : grammarConstraint(grammar),
     schema && schemaConstraint('json_schema', schema),
   ])
-  const most = fields.n_predict ?? fields.max_tokens
+  const most = mostTokens(fields)
   const settings = {
     ...(await sharedSettings(fields, client)),
     maxTokens: most === -1 ? Infinity : most === 0 ? 1 : most,
@@ -90,6 +90,10 @@ export async function toCompletionRequests(
   const prompts = await readPrompts(client, fields.prompt)
   return requestsFor(client, prompts, settings, defaults, fields.n_cmpl ?? fields.n ?? 1)
 }
+
+/** Most tokens of an answer; with 0 the prompt alone is computed. */
+export const mostTokens = ({ n_predict, max_tokens }: CompletionFields): number | undefined =>
+  n_predict ?? max_tokens
 
 /** Whether the answer is a list, with one element for each request. */
 export const isListed = ({ prompt, n_cmpl: count, n = count }: CompletionFields): boolean =>

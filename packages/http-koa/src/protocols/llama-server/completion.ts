@@ -24,6 +24,7 @@ import {
   type completionSchema,
   isListed,
   type LlamaServerContext,
+  mostTokens,
   toCompletionRequests,
 } from './completion-request.js'
 import { generationSettings } from './generation-settings.js'
@@ -47,7 +48,7 @@ export async function complete(
   if (requests.length > 128) {
     throw expectedField('prompt', 'at most 128 answers to all prompts together')
   }
-  const isPromptOnly = (fields.n_predict ?? fields.max_tokens) === 0
+  const isPromptOnly = mostTokens(fields) === 0
   const info = await client.info()
   const model = fields.model ?? call.engines.list()[0] ?? ''
   const about = await Promise.all(
