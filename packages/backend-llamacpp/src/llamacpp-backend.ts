@@ -100,7 +100,7 @@ export class LlamaCppBackend implements Backend {
   #disposed = false
 
   constructor(private readonly parts: LlamaCppBackendParts) {
-    this.#costs = new PassCosts(parts.tile)
+    this.#costs = new PassCosts(parts.tile, parts.capabilities.gpu !== false)
     this.#filler = new BatchFiller(parts, this.#costs)
     this.model = parts.model
     this.limits = parts.limits

@@ -625,6 +625,87 @@ t.test('sequences beside drafts become equally long where one pass takes less ti
   t.end()
 })
 
+t.test('chunks beside each other become equally long where that takes less time', async (t) => {
+  const spared = new Set([0, 1, 2, 3])
+  const cells = {
+    length: () => 0,
+    canSpare: (slot: number) => spared.has(slot),
+    rollBack: () => {},
+  }
+  const tokens = (count: number) => Array.from({ length: count }, (_, nth) => 262 + (nth % 20))
+  const chunk = (slot: number, count: number) => ({
+    slot,
+    position: 0,
+    tokens: tokens(count),
+    outputs: [],
+  })
+  const lengths = (
+    counts: readonly number[],
+    more: Partial<Record<'room' | 'tile', number>> = {},
+  ) => {
+    const { room = 64, tile } = more
+    const limits = { slots: 4, batchSize: counts.reduce((sum, count) => sum + count, room) }
+    const filler = new BatchFiller({ cells, limits, kvUnified: false }, new PassCosts(tile))
+    const batch = counts.map((count, slot) => chunk(slot, count))
+    return filler.filled(batch).map((item) => item.tokens.length)
+  }
+  t.strictSame(lengths([20, 17, 19]), [20, 20, 20])
+  t.strictSame(lengths([20, 90]), [20, 90], 'so many that a pass is cheaper')
+  t.strictSame(lengths([90, 20, 19, 18]), [90, 20, 20, 20], 'as long as another one')
+  t.strictSame(lengths([20, 17, 1]), [20, 20, 1], 'a decode stays one')
+  t.strictSame(
+    lengths([20, 17, 19], { room: 3 }),
+    [20, 17, 19].map((count) => Math.max(19, count)),
+  )
+  t.strictSame(lengths([20, 17], { room: 2 }), [20, 17], 'no room in the batch')
+  t.strictSame(lengths([66, 63, 62], { tile: 64 }), [66, 63, 63], 'none becomes a tile')
+  spared.delete(0)
+  t.strictSame(lengths([17, 20, 19]), [17, 20, 20], 'nothing can be taken off a slot')
+  spared.add(0)
+  const onGpu = new PassCosts(undefined, true)
+  const filler = new BatchFiller(
+    { cells, limits: { slots: 4, batchSize: 512 }, kvUnified: false },
+    onGpu,
+  )
+  const batch = [chunk(0, 110), chunk(1, 80)]
+  t.strictSame(
+    filler.filled(batch).map((item) => item.tokens.length),
+    [110, 110],
+  )
+  for (let nth = 0; nth < 20; nth++) {
+    // 2 ms for a pass, and as much for a token
+    for (const counts of [[30], [60], [40, 20]]) {
+      const items = counts.map((count, slot) => chunk(slot, count))
+      const ms = counts.reduce((sum, count) => sum + 2 + 2 * count, 0)
+      filler.observePass(items, { order: [...counts.keys()], tokens: 0, isDecode: false }, ms)
+    }
+  }
+  t.equal(filler.filled(batch), batch, 'by what was learned')
+
+  const serve = async (counts: readonly (readonly number[])[]) => {
+    const backend = await openTiny(t, { slots: 3, contextSize: 64, batchSize: 128 })
+    const drawn: unknown[] = []
+    const sampler = backend.createSampler(sampling(greedy), [])
+    const items = (position: number) =>
+      counts.map((step) =>
+        step.map((slot) => {
+          const before = position + 20 + slot
+          const one =
+            position === 0
+              ? { position, tokens: tokens(before) }
+              : { position: before - 1, tokens: [270] }
+          return { ...one, slot, outputs: [one.position + one.tokens.length - 1], sampler }
+        }),
+      )
+    for (const step of [...items(0), ...items(1)]) {
+      const { outputs } = await backend.step(step)
+      for (const [nth, [output]] of outputs.entries()) drawn.push([step[nth]!.slot, output])
+    }
+    return drawn
+  }
+  t.strictSame(await serve([[0, 1, 2]]), await serve([[0], [1], [2]]), 'answers are as alone')
+})
+
 t.test('drafts are computed with decodes, and prompts apart', (t) => {
   const cells = { length: () => 0, freeTokens: undefined } as unknown as SlotCells
   const vocabulary = { check: () => {} } as unknown as Vocabulary

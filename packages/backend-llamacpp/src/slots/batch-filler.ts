@@ -23,7 +23,7 @@ export interface BatchFillerParts {
 /**
  * Adds tokens to a batch with which it is computed sooner, by costs learned from its passes, and takes
  * them off the slots again: short chunks become whole tiles, idle slots between decodes join them, and
- * sequences that verify drafts and those between them become equally long.
+ * chunks beside each other become equally long, and so do sequences that verify drafts and those between them.
  */
 export class BatchFiller {
   readonly #layout: SlotLayout
@@ -43,15 +43,19 @@ export class BatchFiller {
       if (equal !== undefined) return equal
     }
     const inTiles = this.#inTiles(batch)
-    const idle = kvUnified || batch.length < 2 ? [] : this.#betweenDecodes(inTiles)
-    return idle.length === 0 ? inTiles : [...inTiles, ...idle]
+    if (kvUnified || batch.length < 2) return inTiles
+    const equal = this.#equallyLong(inTiles)
+    const idle = this.#betweenDecodes(equal)
+    return idle.length === 0 ? equal : [...equal, ...idle]
   }
 
   /** Learns how long a pass of these items took. */
   observePass(items: readonly BatchItem[], { order, isDecode }: StepPass, ms: number): void {
-    const isChunk = order.length === 1 && this.costs.tile !== undefined
-    if (!isDecode && !isChunk) return
-    this.costs.observe(isDecode ? 'decode' : 'chunk', passedOf(items, order), ms)
+    const passed = passedOf(items, order)
+    if (isDecode) this.costs.observe('decode', passed, ms)
+    else if ((passed.length === 1 || !this.parts.kvUnified) && passed.every(isChunk)) {
+      this.costs.observe('chunk', passed, ms)
+    }
   }
 
   /** How long a pass that decodes these items will take; NaN for others, and where it is not known. */
@@ -80,14 +84,13 @@ export class BatchFiller {
   #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
     const { cells, limits } = this.parts
     const { tile } = this.costs
-    if (tile === undefined) return batch
+    if (tile === Infinity) return batch
     let inTiles: BatchItem[] | undefined
     let room: number | undefined
     for (const [index, item] of batch.entries()) {
-      const { slot, position, tokens, drafts } = item
+      const { slot, position, tokens } = item
       const missing = tile - tokens.length
-      const isShort = tokens.length > 1 && missing > 0 && drafts === undefined
-      if (!isShort || position < leastTiled) continue
+      if (!isChunk(item) || missing <= 0 || position < leastTiled) continue
       room ??= this.#room(batch)
       if (missing > room) continue
       const whole = longer(item, tile)
@@ -98,6 +101,33 @@ export class BatchFiller {
       inTiles[index] = whole
     }
     return inTiles ?? batch
+  }
+
+  /**
+   * Chunks of different lengths are several passes over the weights, too, each hardly shorter on a GPU than one of all: the
+   * shorter ones become as long as another one. None becomes a tile, which rounds differently.
+   */
+  #equallyLong(batch: readonly BatchItem[]): readonly BatchItem[] {
+    const { cells, limits } = this.parts
+    const { tile } = this.costs
+    const chunks = batch.filter(isChunk)
+    if (chunks.length < 2) return batch
+    const room = this.#room(batch)
+    let [best, leastMs] = [batch, this.costs.of('chunk', chunks)]
+    for (const length of new Set(chunks.map(({ tokens }) => tokens.length))) {
+      const grows = (item: BatchItem): boolean =>
+        isChunk(item) &&
+        item.tokens.length < length &&
+        item.tokens.length < tile === length < tile &&
+        item.slot < limits.slots &&
+        cells.canSpare(item.slot, length)
+      const added = batch.filter(grows).reduce((sum, { tokens }) => sum + length - tokens.length, 0)
+      if (added === 0 || added > room) continue
+      const equal = batch.map((item) => (grows(item) ? longer(item, length) : item))
+      const ms = this.costs.of('chunk', equal.filter(isChunk))
+      if (ms < leastMs) [best, leastMs] = [equal, ms]
+    }
+    return best
   }
 
   /**
@@ -140,6 +170,10 @@ export class BatchFiller {
     return batch.reduce((left, { tokens }) => left - tokens.length, batchSize)
   }
 }
+
+/** Whether it is a part of a prompt. */
+const isChunk = ({ tokens, drafts }: BatchItem): boolean =>
+  tokens.length > 1 && drafts === undefined
 
 function passedOf(items: readonly BatchItem[], order: readonly number[]): BatchItem[] {
   const passed: BatchItem[] = []

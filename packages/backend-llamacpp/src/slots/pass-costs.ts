@@ -7,7 +7,7 @@ export type PassItem = Pick<BatchItem, 'slot' | 'position' | 'tokens'>
 
 /**
  * What a pass over the weights, each of its tokens, and a token and one that it reads are taken to cost at
- * first, each beside the others (a 0.6B model on two cores); in a chunk, the latter in whole tiles of queries
+ * first, each beside the others (a 0.6B model on two cores); in chunks, the latter in whole tiles of queries
  * and without. Passes of drafts are rare, and show sooner that something has changed.
  */
 const fits = {
@@ -16,7 +16,10 @@ const fits = {
   chunk: { prior: [20, 2.2, 0.0025, 0.0146], memory: 0.98, outlier: 3 },
 } as const
 
-/** Passes whose tokens cost differently: a token of each sequence, drafts to verify, a chunk of one prompt. */
+/** Where a GPU computes, a pass takes as long as a hundred tokens (an 8B model: 60 to 230). */
+const chunkOnGpu = { ...fits.chunk, prior: [10, 0.1, 1e-5, 1e-5] } as const
+
+/** Passes whose tokens cost differently: a token of each sequence, drafts to verify, chunks of prompts. */
 export type PassKind = keyof typeof fits
 
 const kinds = Object.keys(fits) as [PassKind, ...PassKind[]]
@@ -25,10 +28,19 @@ const eachKind = <T>(make: (kind: PassKind) => T): Readonly<Record<PassKind, T>>
 
 /** What passes take, in milliseconds: learned from those that were computed. */
 export class PassCosts {
-  readonly #fits = eachKind((kind) => new LinearFit(fits[kind]))
+  readonly #fits: Readonly<Record<PassKind, LinearFit>>
 
-  /** @param tile - queries in a tile of attention; default: it has none */
-  constructor(readonly tile?: number) {}
+  /**
+   * @param tile - queries in a tile of attention; default: it has none
+   * @param onGpu - whether a GPU computes
+   */
+  constructor(
+    readonly tile = Infinity,
+    onGpu = false,
+  ) {
+    const all = onGpu ? { ...fits, chunk: chunkOnGpu } : fits
+    this.#fits = eachKind((kind) => new LinearFit(all[kind]))
+  }
 
   /** Learns from a pass of these items, or from the passes that llama.cpp makes of them. */
   observe(kind: PassKind, items: readonly PassItem[], ms: number): void {
@@ -64,33 +76,55 @@ export class PassCosts {
   }
 
   #features(kind: PassKind, items: readonly PassItem[]): number[] {
-    const { tile = Infinity } = this
-    let [count, reads, tiled] = [0, 0, 0]
+    if (kind === 'chunk') return this.#chunkFeatures(items)
+    let [count, reads] = [0, 0]
     for (const { position, tokens } of items) {
-      const keys = position + tokens.length / 2
       count += tokens.length
-      if (tokens.length < tile) reads += tokens.length * keys
-      else tiled += Math.ceil(tokens.length / tile) * tile * keys
+      reads += tokens.length * (position + tokens.length / 2)
     }
-    if (kind === 'chunk') return [1, count, tiled, reads]
     const slots = items.map(({ slot }) => slot)
-    const passes = kind === 'decode' ? slotGaps(slots).length + 1 : passesOf(items)
-    return [passes, count, reads + tiled]
+    const passes = kind === 'decode' ? slotGaps(slots).length + 1 : passesOf(items).length
+    return [passes, count, reads]
+  }
+
+  #chunkFeatures(items: readonly PassItem[]): number[] {
+    const passes = passesOf(items)
+    let [count, reads, tiled] = [0, 0, 0]
+    for (const { tokens, positions } of passes) {
+      for (const position of positions) {
+        const keys = position + tokens / 2
+        count += tokens
+        if (tokens < this.tile) reads += tokens * keys
+        else tiled += Math.ceil(tokens / this.tile) * this.tile * keys
+      }
+    }
+    return [passes.length, count, tiled, reads]
   }
 }
 
-/** The passes that llama.cpp makes of a batch: each of as many tokens of slots that follow each other. */
-function passesOf(batch: readonly PassItem[]): number {
-  let left = batch.map(({ slot, tokens }) => ({ slot, tokens: tokens.length }))
+/** Equally many tokens of sequences whose slots follow each other. */
+interface Pass {
+  /** Of each sequence. */
+  readonly tokens: number
+  /** Where each of them goes on. */
+  readonly positions: readonly number[]
+}
+
+/** The passes that llama.cpp makes of a batch. */
+function passesOf(batch: readonly PassItem[]): Pass[] {
+  let left = batch.map(({ slot, position, tokens }) => ({ slot, position, tokens: tokens.length }))
   left.sort((a, b) => a.slot - b.slot)
-  let passes = 0
+  const passes: Pass[] = []
   while (left.length > 0) {
     const first = left[0]!.slot
     const run = left.filter(({ slot }, index) => slot === first + index)
     const least = Math.min(...run.map(({ tokens }) => tokens))
-    for (const part of run) part.tokens -= least
+    passes.push({ tokens: least, positions: run.map(({ position }) => position) })
+    for (const part of run) {
+      part.tokens -= least
+      part.position += least
+    }
     left = left.filter(({ tokens }) => tokens > 0)
-    passes++
   }
   return passes
 }
