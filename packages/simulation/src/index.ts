@@ -1,3 +1,4 @@
+export * from './built-in-machines.js'
 export * from './machine.js'
 export * from './pass-machine.js'
 export { callToken, promptIds, type PromptPart } from './prompt-ids.js'

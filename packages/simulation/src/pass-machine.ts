@@ -41,16 +41,20 @@ export function passMachine(
   about: Pick<MachineModel, 'name' | 'about' | 'chunkMultiple'>,
 ): MachineModel {
   const { loop, copy, decode } = costs
+  const { chunkMultiple } = about
   const coefficients = coefficientsOf(costs)
   return {
     ...about,
     stepMs(shares) {
-      const features = passFeatures([...shares, ...fillers(shares, decode)], about.chunkMultiple)
-      let milliseconds = loop.base + loop.each * shares.length
-      for (let index = 0; index < features.length; index++) {
-        milliseconds += (features[index] ?? 0) * (coefficients[index] ?? 0)
-      }
-      return milliseconds
+      const all = [...shares, ...fillers(shares, decode)]
+      const passesMs = (of: readonly Share[]) =>
+        passFeatures(of, chunkMultiple).reduce(
+          (sum, feature, index) => sum + feature * coefficients[index]!,
+          0,
+        )
+      const filledUp = lengthsOf(shares).map((length) => filledTo(all, length))
+      const leastMs = Math.min(passesMs(all), ...filledUp.map(passesMs))
+      return loop.base + loop.each * shares.length + leastMs
     },
     copyMs: (tokens) => copy.base + copy.each * tokens,
     layoutMs: (slots) =>
@@ -67,6 +71,20 @@ function fillers(shares: readonly Share[], { base, each }: PassCosts['decode']):
   const idle = slotGaps(decoding).filter((gap) => !gap.some((slot) => used.has(slot)))
   const cheap = idle.filter(({ length }) => length * each < base)
   return cheap.flat().map((slot) => ({ slot, tokens: 1, context: 0 }))
+}
+
+/** The lengths of chunks, where there are several. */
+function lengthsOf(shares: readonly Share[]): number[] {
+  const lengths = new Set(shares.map(({ tokens }) => tokens).filter((tokens) => tokens > 1))
+  return lengths.size < 2 ? [] : [...lengths]
+}
+
+/** The shorter chunks as long as one of them, as llama.cpp's backend computes them where that is cheaper. */
+function filledTo(shares: readonly Share[], length: number): Share[] {
+  return shares.map((share) => {
+    const isShorter = share.tokens > 1 && share.tokens < length
+    return isShorter ? { ...share, tokens: length } : share
+  })
 }
 
 /** The costs of passes in the order of {@link passFeatures}. */

@@ -155,8 +155,8 @@ export const longContext = 1024
 
 /**
  * The steps that tell a machine's costs apart: few and many sequences, short and long contexts, one and
- * several lengths of chunks, all in slots that follow each other. Mixed ones are not fitted: they check the
- * fit. The longest contexts come first, since a slot is shortened for nothing.
+ * several chunks, all in slots that follow each other. Mixed ones and several lengths, which the backend may fill up,
+ * are not fitted: they check the fit. The longest contexts come first, since a slot is shortened for nothing.
  */
 export function planSteps({ slots, contextSize, batchSize }: BackendLimits): PlannedStep[] {
   const room = Math.max(0, contextSize - 64) / 2
@@ -182,7 +182,7 @@ export function planSteps({ slots, contextSize, batchSize }: BackendLimits): Pla
   }
   const groups = [[256], [64, 64], [32, 32, 32, 32], [32, 64], [16, 48, 96]]
     .filter((group) => group.length <= slots && sum(group) <= Math.min(batchSize, room))
-    .map((group) => step('prefill', shares(group, 0)))
+    .map((group) => step(new Set(group).size > 1 ? 'mixed' : 'prefill', shares(group, 0)))
   return [longest, Math.floor(longest / 2), 0].flatMap(at).concat(groups)
 }
 

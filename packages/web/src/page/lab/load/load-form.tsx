@@ -43,6 +43,7 @@ const recorded = ['recorded', 'as recorded'] as const
 /** The machines of the simulation, and what they stand for. */
 const machines: readonly (readonly [name: string, about: string])[] = [
   ['gpu-8b', '8B on a large GPU'],
+  ['h200-8b', '8B on an H200'],
   ['two-cores', '0.6B on two CPU cores'],
 ]
 
