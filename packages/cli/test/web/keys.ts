@@ -192,6 +192,16 @@ export async function triesRoutes(t: Test, { page, url }: Visit, key: string): P
   t.equal(await route.getByRole('status').innerText(), '200 OK', 'the answer is shown as it comes')
   await route.getByRole('button', { name: 'Stop' }).press('Enter')
   await route.getByText('stopped').waitFor()
+  const files = page.locator('details', { hasText: 'POST /v1/files Upload' })
+  await files.locator('summary').click()
+  const lines = { name: 'lines.jsonl', mimeType: 'application/jsonl', buffer: Buffer.from('{}') }
+  await files.getByLabel('file').setInputFiles(lines)
+  await files.getByRole('button', { name: 'Send' }).click()
+  await files.getByText('200 OK').waitFor()
+  t.match(JSON.parse(await files.getByLabel('Answer').innerText()), {
+    filename: 'lines.jsonl',
+    bytes: 2,
+  })
   const one = page.locator('details', { hasText: 'GET /v1/models/{id}' })
   await one.locator('summary').click()
   await one.getByLabel('id').fill('a/b?c')

@@ -39,8 +39,9 @@ t.test('the page of a server with keys, used as a person would', { skip }, async
     `--plugin ${letters} --backend ngram --backend-options {"order":16} --ctx-size 1024 --model`
       .split(' ')
       .concat(of('answers.md'))
+  const kept = ['--usage', of('usage'), '--batches', of('batches')]
   const [{ url }, browser] = await Promise.all([
-    serve(t, ...withLetters, '--api-keys', of('keys.json'), '--usage', of('usage')),
+    serve(t, ...withLetters, '--api-keys', of('keys.json'), ...kept),
     startBrowser(t, executable!),
   ])
   const step = await visit(t, browser, url)

@@ -1,3 +1,4 @@
+import { formType } from '../body/read-form.js'
 import type { OpenApiDocument } from './openapi-document.js'
 
 const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -14,12 +15,13 @@ const send = async (form, signal, status, text) => {
   const query = new URLSearchParams()
   for (const { name, value, dataset } of form.querySelectorAll('input')) {
     if (dataset.in === 'path') path = path.replace('{' + name + '}', () => encodeURIComponent(value))
-    else if (value !== '') query.set(name, value)
+    else if (dataset.in === 'query' && value !== '') query.set(name, value)
   }
   const key = document.getElementById('key').value.trim()
   if (key !== '') headers.Authorization = 'Bearer ' + key
-  const body = form.querySelector('textarea')?.value.trim() || undefined
-  if (body !== undefined) headers['Content-Type'] = 'application/json'
+  const json = form.querySelector('textarea')?.value.trim() || undefined
+  if (json !== undefined) headers['Content-Type'] = 'application/json'
+  const body = form.enctype === '${formType}' ? new FormData(form) : json
   // Relative, so that it is the same server behind a proxy's prefix.
   const address = '.' + path + (String(query) && '?' + query)
   const answer = await fetch(address, { method: form.dataset.method, headers, body, signal })
@@ -49,6 +51,8 @@ const escape = (text: string): string =>
 
 interface Schema {
   readonly type?: string | readonly string[]
+  readonly format?: string
+  readonly const?: string
   readonly enum?: readonly unknown[]
   readonly anyOf?: readonly Schema[]
   readonly items?: Schema
@@ -60,7 +64,7 @@ interface Operation {
   readonly summary: string
   readonly tags: readonly string[]
   readonly parameters?: readonly { readonly name: string; readonly in: string }[]
-  readonly requestBody?: { readonly content: { readonly 'application/json': { schema: Schema } } }
+  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: Schema }>> }
 }
 
 /** The description of an API as a page with a form for each route. It needs nothing else but its script, not even a network. */
@@ -88,21 +92,30 @@ function entry(
   { summary, parameters = [], requestBody }: Operation,
 ): string {
   const head = `<code>${method.toUpperCase()} ${escape(path)}</code> ${escape(summary)}`
-  const schema = requestBody?.content['application/json'].schema
-  const rows = Object.entries(schema?.properties ?? {}).map(([name, property]) => {
-    const need = schema?.required?.includes(name) === true ? 'required' : ''
+  const [type, content] = Object.entries(requestBody?.content ?? {})[0] ?? []
+  const { properties = {}, required = [] } = content?.schema ?? {}
+  const rows = Object.entries(properties).map(([name, property]) => {
+    const need = required.includes(name) ? 'required' : ''
     return `<tr><td><code>${escape(name)}</code><td>${escape(typeText(property))}<td>${need}</tr>`
   })
-  const inputs = parameters.map(({ name: given, in: place }) => {
-    const [name, need] = [escape(given), place === 'path' ? ' required' : '']
-    return `<label>${name} <input name="${name}" data-in="${escape(place)}"${need}></label>`
+  const inputs = parameters.map(({ name, in: place }) =>
+    input(name, ` data-in="${place}"${place === 'path' ? ' required' : ''}`),
+  )
+  const parts = Object.entries(properties).map(([name, { type, format, const: only = '' }]) => {
+    if (type === undefined) return ''
+    const need = required.includes(name) ? ` required value="${escape(only)}"` : ''
+    return input(name, format === 'binary' ? `${need} type="file"` : need)
   })
-  const example = schema === undefined ? '' : JSON.stringify(exampleOf(schema), undefined, 2)
+  const example = content ? JSON.stringify(exampleOf(content.schema), undefined, 2) : ''
   const body = `<label>Body<textarea rows="${example.split('\n').length + 1}" spellcheck="false">${escape(example)}</textarea></label>`
+  const sent = type === formType ? parts.join('') : body
   return `<details><summary>${head}</summary><table>${rows.join('')}</table>
-<form data-method="${method.toUpperCase()}" data-path="${escape(path)}">${inputs.join('')}${method === 'get' ? '' : body}
+<form enctype="${type ?? ''}" data-method="${method.toUpperCase()}" data-path="${escape(path)}">${inputs.join('')}${method === 'get' ? '' : sent}
 <button>Send</button> <output></output><pre tabindex="0" role="group" aria-label="Answer"></pre></form></details>`
 }
+
+const input = (name: string, more: string): string =>
+  `<label>${escape(name)} <input name="${escape(name)}"${more}></label>`
 
 /** What a model is asked: an object that needs none of these has the first that it may have. */
 const questions = ['content', 'input', 'prompt', 'messages']
@@ -126,7 +139,8 @@ function exampleOf({ type, enum: values, anyOf, items, ...object }: Schema, name
   return Object.fromEntries(shown.map(([each, schema]) => [each, exampleOf(schema, each)]))
 }
 
-function typeText({ type, enum: values, anyOf }: Schema): string {
+function typeText({ type, format, enum: values, anyOf }: Schema): string {
+  if (format === 'binary') return 'file'
   if (values !== undefined) return values.map((value) => JSON.stringify(value)).join(', ')
   if (anyOf !== undefined) return [...new Set(anyOf.map(typeText))].join(' or ')
   return typeof type === 'string' ? type : (type?.join(' or ') ?? 'anything')

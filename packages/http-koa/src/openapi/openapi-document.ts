@@ -1,5 +1,6 @@
 import { type ErrorCode, errorTable } from '@cllm/core'
 import type { z } from 'zod'
+import { formType } from '../body/read-form.js'
 import { nativeErrors } from '../errors/error-body.js'
 import { type JsonObject, schemaOf } from '../fields/fields.js'
 import type { KoaProtocol } from '../routes/koa-context.js'
@@ -106,7 +107,7 @@ function describeFailures(route: BoundRoute, errors: ErrorFormat = nativeErrors)
   const failure = (description: string, more: readonly string[] = []) => ({
     description,
     headers: headers(['X-Request-Id', ...more]),
-    content: { 'application/json': { schema } },
+    content: content([jsonType], schema),
   })
   return {
     ...Object.fromEntries(
@@ -120,15 +121,16 @@ function describeFailures(route: BoundRoute, errors: ErrorFormat = nativeErrors)
 }
 
 /** The likely failures of a route, one code per status. */
-function likely({ method, path, access, body, query }: BoundRoute): ErrorCode[] {
+function likely({ method, path, access, body, form, query }: BoundRoute): ErrorCode[] {
+  const takes = body !== undefined || form !== undefined
   const codes: [applies: boolean, code: ErrorCode][] = [
-    [body !== undefined || query !== undefined, 'invalid_request'],
+    [takes || query !== undefined, 'invalid_request'],
     [access !== 'open', 'unauthenticated'],
     [true, 'origin_not_allowed'],
     [access === 'admin' || access === 'metrics', 'forbidden'],
-    [body?.shape['model'] !== undefined, 'model_not_found'],
+    [(body ?? form)?.shape['model'] !== undefined, 'model_not_found'],
     [/[:*]/.test(path), 'not_found'],
-    [body !== undefined, 'body_too_large'],
+    [takes, 'body_too_large'],
     [body !== undefined, 'unsupported_media_type'],
     [method === 'post', 'queue_full'],
     [true, 'head_too_large'],
@@ -143,20 +145,17 @@ function describeOperation(
   route: BoundRoute,
   errors: ErrorFormat | undefined,
 ): JsonObject {
-  const { method, path, summary, access, body, answers = ['application/json'] } = route
+  const { method, path, summary, access, form, body = form, answers = [jsonType] } = route
   const name = path.replace(/\W+/g, ' ').trim().replaceAll(' ', '_')
   const parameters = [...pathParameters(route), ...queryParameters(route)]
+  const takes = body && content([form === undefined ? jsonType : formType], schemaOf(body))
   return {
     operationId: `${tag}_${method}_${name === '' ? 'root' : name}`.replaceAll('-', '_'),
     tags: [tag],
     summary,
     ...(access === 'open' ? { security: [] } : {}),
     ...(parameters.length === 0 ? {} : { parameters }),
-    ...(body === undefined
-      ? {}
-      : {
-          requestBody: { required: true, content: content(['application/json'], schemaOf(body)) },
-        }),
+    ...(takes && { requestBody: { required: true, content: takes } }),
     responses: {
       200: {
         description: 'The answer',
@@ -169,6 +168,8 @@ function describeOperation(
     },
   }
 }
+
+const jsonType = 'application/json'
 
 const content = (types: readonly string[], schema: JsonObject): JsonObject =>
   Object.fromEntries(types.map((type) => [type, { schema }]))

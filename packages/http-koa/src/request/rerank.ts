@@ -149,9 +149,7 @@ export const scoreSchema = z.object({
 export async function score(call: CallOf<typeof scoreSchema>): Promise<Answer> {
   const { fields } = call
   const { model, client } = call.open(fields.model)
-  const [first, second] = [fields.text_1, fields.text_2].map((given) =>
-    typeof given === 'string' ? [given] : given,
-  ) as [readonly string[], readonly string[]]
+  const [first, second] = [[fields.text_1].flat(), [fields.text_2].flat()]
   if (first.length !== second.length && first.length !== 1) {
     throw expectedField('text_1', 'one text, or as many as in text_2')
   }

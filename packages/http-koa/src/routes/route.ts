@@ -30,6 +30,8 @@ export interface Route<Own = never> {
   readonly access: Access
   /** The schema of the body; without one the handler may read the body itself. */
   readonly body?: z.ZodObject
+  /** The schema of a form with a file, as multipart/form-data; the handler reads it. */
+  readonly form?: z.ZodObject
   /**
    * How a body is read. Default: a null counts as absent, and an unknown field is ignored with a warning.
    * `exact`: a null is a value; `strict`: so, and an unknown field is refused.

@@ -54,6 +54,15 @@ t.test('the description holds together, and every route of it is there', async (
   t.match(document.paths['/v1/chat/completions']?.['post'], {
     requestBody: { content: { 'application/json': { schema: { required: ['messages'] } } } },
   })
+  t.match(document.paths['/v1/audio/transcriptions']?.['post'], {
+    requestBody: {
+      content: {
+        'multipart/form-data': {
+          schema: { required: ['file'], properties: { file: { format: 'binary' }, prompt: {} } },
+        },
+      },
+    },
+  })
   const page = await server.get('/docs')
   t.match(page.headers.get('content-type'), /text\/html/)
   t.match(page.headers.get('content-security-policy'), /default-src 'self'/)

@@ -2,6 +2,7 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { type Route, post, get } from '../../routes/route.js'
 import type { Answer, Call, CallOf } from '../../routes/call.js'
+import { integer } from '../../fields/fields.js'
 import { refusing } from '../../request/refusals.js'
 import { messagesEndpoint } from './lines/check-lines.js'
 import { type BatchObject, newId } from './batch-objects.js'
@@ -23,7 +24,7 @@ const createSchema = z.object({
 
 const querySchema = z.object({
   after: z.string().optional(),
-  limit: z.coerce.number().int().min(1).max(100).default(20),
+  limit: z.preprocess(Number, integer(1, 100)).default(20),
 })
 
 /** OpenAI's routes of batches. */

@@ -56,6 +56,12 @@ export function placeOf(
   throw expectedField(field, `an id of this list, got "${shown.slice(0, 64)}"`)
 }
 
+/** A part of a list, as Anthropic and OpenAI show it. */
+export const partOf = <T extends { readonly id: string }>(
+  data: readonly T[],
+  has_more: boolean,
+) => ({ data, has_more, first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null })
+
 /**
  * A page of a list, the newest first, in OpenAI's shape.
  *
@@ -66,12 +72,8 @@ export function pageOf<T extends { readonly id: string }>(
   { after, limit }: { readonly after?: string | undefined; readonly limit: number },
 ) {
   const from = after === undefined ? 0 : placeOf(all, after, 'after') + 1
-  const data = all.slice(from, from + limit)
   return {
     object: 'list',
-    data,
-    first_id: data[0]?.id ?? null,
-    last_id: data.at(-1)?.id ?? null,
-    has_more: from + limit < all.length,
+    ...partOf(all.slice(from, from + limit), from + limit < all.length),
   }
 }

@@ -1,10 +1,11 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { readForm } from '../../body/read-form.js'
+import { file, readForm } from '../../body/read-form.js'
 import { type Route, post, get, del } from '../../routes/route.js'
 import type { Answer, Call } from '../../routes/call.js'
 import { Reply } from '../../routes/reply.js'
-import { expectedField, unsupported } from '../../request/refusals.js'
+import { integer } from '../../fields/fields.js'
+import { unsupported } from '../../request/refusals.js'
 import { isAnthropic } from '../../request/request-headers.js'
 import { type FileObject, isUnderWay, newFile, timeOf } from './batch-objects.js'
 import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batches-context.js'
@@ -12,13 +13,22 @@ import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batche
 const querySchema = z.object({
   purpose: z.string().optional(),
   after: z.string().optional(),
-  limit: z.coerce.number().int().min(1).max(10_000).default(10_000),
+  limit: z.preprocess(Number, integer(1, 10_000)).default(10_000),
   order: z.enum(['asc', 'desc']).default('desc'),
+})
+
+/** The form of an upload. */
+const uploadSchema = z.object({
+  file,
+  purpose: z.literal('batch', '"batch", which is all that files are for here'),
+  expires_after: z.unknown().optional(),
 })
 
 /** OpenAI's routes of files, for batches. */
 export const fileRoutes: readonly Route<BatchesContext>[] = [
-  post('/v1/files', 'user', 'Upload the lines of a batch, as multipart/form-data', upload),
+  post('/v1/files', 'user', 'Upload the lines of a batch, as multipart/form-data', upload, {
+    form: uploadSchema,
+  }),
   get(
     '/v1/files',
     'user',
@@ -80,15 +90,8 @@ function shownTo(call: Call, file: FileObject): object {
 }
 
 async function upload(call: Call, { store, fileLimitBytes }: BatchesContext): Promise<Answer> {
-  const form = await readForm(call, fileLimitBytes)
-  const [file, purpose] = [form.get('file'), form.get('purpose')]
-  const expiry = [...form.keys()].find((name) => name.startsWith('expires_after'))
+  const { file, expires_after: expiry } = await readForm(call, uploadSchema, fileLimitBytes)
   if (expiry !== undefined) throw unsupported('expires_after', 'files stay until they are deleted')
-  if (purpose !== 'batch') {
-    const got = typeof purpose === 'string' ? `"${purpose.slice(0, 64)}"` : 'nothing'
-    throw expectedField('purpose', `"batch", which is all that files are for here, got ${got}`)
-  }
-  if (file === null || typeof file === 'string') throw expectedField('file', 'a file, got none')
   const content = new Uint8Array(await file.arrayBuffer())
   const object = newFile(call, file.name.slice(0, 256), content)
   await store.create({ ...askingOwner(), object }, content)

@@ -1,13 +1,20 @@
 import { Readable } from 'node:stream'
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { list, object } from '../../fields/fields.js'
+import { integer, list, object } from '../../fields/fields.js'
 import { invalidField } from '../../request/refusals.js'
 import { Reply } from '../../routes/reply.js'
 import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
 import { del, get, post, type Route } from '../../routes/route.js'
 import { anthropicErrorBody, anthropicErrors } from '../anthropic/anthropic-error.js'
-import { askingOwner, type BatchesContext, find, maySee, placeOf } from './batches-context.js'
+import {
+  askingOwner,
+  type BatchesContext,
+  find,
+  maySee,
+  partOf,
+  placeOf,
+} from './batches-context.js'
 import {
   type BatchObject,
   isUnderWay,
@@ -38,13 +45,13 @@ const createSchema = z.object({
 const querySchema = z.object({
   before_id: z.string().optional(),
   after_id: z.string().optional(),
-  limit: z.coerce.number().int().min(1).max(1000).default(20),
+  limit: z.preprocess(Number, integer(1, 1000)).default(20),
 })
 
 const path = `${messagesEndpoint}/batches`
 
 /** Anthropic's routes of batches: the same batches as OpenAI's, with lines for `/v1/messages`. */
-export const messageBatchRoutes = inAnthropicsWords([
+const routes: readonly Route<BatchesContext>[] = [
   post(
     path,
     'user',
@@ -73,11 +80,10 @@ export const messageBatchRoutes = inAnthropicsWords([
     },
   ),
   del(`${path}/:id`, 'user', 'Delete an ended batch of messages', remove),
-])
+]
 
-function inAnthropicsWords(routes: readonly Route<BatchesContext>[]) {
-  return routes.map((route) => ({ ...route, errors: anthropicErrors }))
-}
+/** The same, which fail in Anthropic's form. */
+export const messageBatchRoutes = routes.map((route) => ({ ...route, errors: anthropicErrors }))
 
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
   const { store, runner } = batches
@@ -123,12 +129,7 @@ async function listed(
   const from = before === undefined ? begin : Math.max(begin, end - limit)
   const page = all.slice(from, Math.min(end, from + limit))
   const data = await Promise.all(page.map(async (batch) => shown(await runner.live(batch))))
-  return {
-    data,
-    has_more: before === undefined ? from + limit < end : from > begin,
-    first_id: data[0]?.id ?? null,
-    last_id: data.at(-1)?.id ?? null,
-  }
+  return partOf(data, before === undefined ? from + limit < end : from > begin)
 }
 
 async function results(call: Call, { store }: BatchesContext): Promise<Answer> {

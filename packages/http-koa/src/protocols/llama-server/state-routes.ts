@@ -29,12 +29,8 @@ export async function health(call: Call): Promise<Answer> {
 export async function props(call: Call<unknown, ModelQuery>, llama: LlamaServerContext) {
   const asked = call.query.model
   const { engines: directory } = call
-  if (asked === undefined && directory.list().length > 1) {
-    const known = await peekInfo(directory)
-    if (known === undefined) {
-      return manyModels(directory)
-    }
-  }
+  const isOpen = asked === undefined && directory.list().length > 1
+  if (isOpen && (await peekInfo(directory)) === undefined) return manyModels(directory)
   const info = await infoOf(directory, asked)
   const { model, limits } = info
   const defaults = llama.defaults
@@ -87,7 +83,7 @@ export const slotActionQuery = modelQuery.extend({
 })
 
 /** The body of `POST /slots/{id}`; nothing for `erase`. */
-const slotActionSchema = z.object({ filename: z.string('the name of a file').optional() })
+const slotActionSchema = z.object({ filename: z.string('the name of a file') })
 
 /** `POST /slots/{id}?action=save|restore|erase`: what the slot holds, in a file of `--slot-save-path`. */
 export async function slotAction({
@@ -104,9 +100,6 @@ export async function slotAction({
     return { id_slot: slot, n_erased: tokens }
   }
   const { filename } = parseFields(slotActionSchema, await body.object())
-  if (filename === undefined) {
-    throw new CllmError('invalid_request', 'filename: expected the name of a file')
-  }
   const { tokens, bytes, ms } = await client.slotAction(slot, { action, filename })
   return action === 'save'
     ? { id_slot: slot, filename, n_saved: tokens, n_written: bytes, timings: { save_ms: ms } }
@@ -156,12 +149,10 @@ export async function loraAdapters(call: Call<unknown, ModelQuery>): Promise<Ans
   const engine = engineInMemory(directory, model)
   const all = engine ? await engine.adapters() : (directory.status(model).info?.adapters ?? [])
   const defaults = directory.defaultAdapters?.(model) ?? []
-  return all.map((info) => ({
-    id: info.id,
-    name: info.name,
-    path: info.path,
-    scale: scaleIn(defaults, info),
-  }))
+  return all.map((info) => {
+    const { id, name, path } = info
+    return { id, name, path, scale: scaleIn(defaults, info) }
+  })
 }
 
 /** `POST /lora-adapters`: what is applied to requests that name no adapters; others get 0. */

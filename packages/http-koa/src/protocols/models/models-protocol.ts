@@ -7,15 +7,12 @@ import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import { keepAliveField } from '../../fields/keep-alive-field.js'
 import { openAiErrors } from '../openai/openai-error.js'
 import type { ModelStore } from '../../engines/model-store.js'
-import { boolean, number, text } from '../../fields/fields.js'
+import { boolean, integer, number, text } from '../../fields/fields.js'
 
 const model = z.string('the name of a model').min(1, 'the name of a model')
 
-const wanted = (most: number, usual: number) => {
-  const expected = `an integer from 1 to ${most}`
-  const number = z.coerce.number(expected).int(expected)
-  return number.min(1, expected).max(most, expected).default(usual)
-}
+const wanted = (most: number, usual: number) =>
+  z.preprocess(Number, integer(1, most)).default(usual)
 
 /** The query of {@link catalog}. */
 const sizeQuery = z.object({ slots: wanted(4096, 1), ctx_size: wanted(2 ** 24, 4096) })

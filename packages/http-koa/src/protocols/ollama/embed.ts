@@ -20,9 +20,8 @@ export const embedSchema = z.object({
 
 /** `POST /api/embed`. Without an input the model is only loaded. */
 export async function embed(call: CallOf<typeof embedSchema>): Promise<Answer> {
-  const { clock } = call
+  const { clock, fields } = call
   const started = clock.now()
-  const { fields } = call
   const client = openOllamaModel(call, fields.model, fields.keep_alive)
   await client.info()
   const loaded = clock.now()

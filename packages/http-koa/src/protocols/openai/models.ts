@@ -2,6 +2,7 @@ import { type AdaptedModel, defined, type EngineInfo } from '@cllm/core'
 import type { Answer, Call } from '../../routes/call.js'
 import { peekInfo } from '../../engines/model-queries.js'
 import { isAnthropic } from '../../request/request-headers.js'
+import { partOf } from '../batches/batches-context.js'
 import type { OpenAiContext } from './openai-context.js'
 
 /** `GET /v1/models`, in Anthropic's form for its clients. */
@@ -10,14 +11,7 @@ export async function listModels(call: Call, openAi: OpenAiContext): Promise<Ans
   const adapted = engines.adapted?.() ?? []
   const names = [...engines.list(), ...adapted.map(({ name }) => name)]
   const data = await Promise.all(names.map(async (id) => await describe(call, id, openAi, adapted)))
-  return isAnthropic(call)
-    ? {
-        data: data.map(anthropicForm),
-        has_more: false,
-        first_id: data[0]?.id ?? null,
-        last_id: data.at(-1)?.id ?? null,
-      }
-    : { object: 'list', data }
+  return isAnthropic(call) ? partOf(data.map(anthropicForm), false) : { object: 'list', data }
 }
 
 /** `GET /v1/models/{id}`; ids with slashes too. */

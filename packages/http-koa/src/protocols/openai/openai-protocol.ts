@@ -29,7 +29,7 @@ import { responsesSchema } from './responses/responses-request.js'
 import type { McpServers } from '../mcp/mcp-servers.js'
 import { KeptItems } from './responses/kept-items.js'
 import { keptRoutes } from './responses/kept-routes.js'
-import { transcription } from './transcriptions/transcriptions.js'
+import { transcription, transcriptionSchema } from './transcriptions/transcriptions.js'
 import { streamRoutes } from './stream-routes.js'
 import { countResponseTokens, responses } from './responses/responses.js'
 
@@ -95,7 +95,7 @@ const routes: readonly Route<OpenAiContext>[] = [
       'user',
       'Write what is said in a sound, as multipart/form-data',
       transcription('transcribe'),
-      { answers: streams },
+      { form: transcriptionSchema, answers: streams },
     ),
   ),
   post('/v2/rerank', 'user', 'The same as /v1/rerank', rerank, { body: rerankSchema }),
@@ -112,6 +112,7 @@ const routes: readonly Route<OpenAiContext>[] = [
   ),
   post('/v1/embeddings', 'user', 'Embed texts', embeddings, { body: embeddingsSchema }),
   post('/v1/audio/translations', 'user', 'The same in English', transcription('translate'), {
+    form: transcriptionSchema,
     answers: streams,
   }),
   ...streamRoutes,

@@ -190,7 +190,7 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
   })
   const output_expires_after = { anchor: 'created_at', seconds: 3600 }
   t.match(await (await get('/v1/batches?limit=0')).json(), {
-    error: { message: 'limit: expected number to be >=1, instead got "0"' },
+    error: { message: 'limit: expected an integer from 1 to 100, instead got "0"' },
   })
   const batch = { input_file_id: 'file-x', endpoint, output_expires_after }
   t.match(await (await post('/v1/batches', batch)).json(), {

@@ -1,7 +1,7 @@
 import { CllmError, pause } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
-import { object } from '../../../fields/fields.js'
+import { integer, largest, object } from '../../../fields/fields.js'
 import type { Answer, Call, CallOf, QueryCallOf } from '../../../routes/call.js'
 import { eventStream, StreamReply } from '../../../routes/reply.js'
 import { del, get, post, type Route } from '../../../routes/route.js'
@@ -14,12 +14,12 @@ import { answerAgain, ownerOf } from './responses.js'
 
 const readSchema = z.object({
   stream: z.enum(['true', 'false'], 'true or false').optional(),
-  starting_after: z.coerce.number('a sequence number').int().min(0).optional(),
+  starting_after: z.preprocess(Number, integer(0, largest)).optional(),
 })
 
 const pageSchema = z.object({
   after: z.string('the id of an item').optional(),
-  limit: z.coerce.number('1 to 100').int().min(1).max(100).default(20),
+  limit: z.preprocess(Number, integer(1, 100)).default(20),
   order: z.enum(['asc', 'desc'], 'asc or desc').default('desc'),
 })
 

@@ -1,20 +1,20 @@
 import { type ModelInfo, soundLength } from '@cllm/core'
 import { z } from 'zod'
-import { readForm } from '../../../body/read-form.js'
+import { file, readForm } from '../../../body/read-form.js'
 import {
   type AnswerForm,
   collectAnswer,
   createAnswerParser,
 } from '../../../chat/answer/create-answer-parser.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'
-import { parseFields } from '../../../fields/fields.js'
+import { integer, largest, number } from '../../../fields/fields.js'
 import { requestFor } from '../../../request/build-request.js'
 import {
   type EndEvent,
   type GenerationEvent,
   startGeneration,
 } from '../../../request/generation.js'
-import { expectedField, noMedia, unsupported } from '../../../request/refusals.js'
+import { noMedia, unsupported } from '../../../request/refusals.js'
 import { usageOf } from '../../../request/usage.js'
 import type { Answer, Call } from '../../../routes/call.js'
 import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
@@ -26,24 +26,17 @@ import { transcriptFormats, writeTranscript } from './transcript-formats.js'
 /** Bytes of a file and its form, as OpenAI has it. */
 const mostBytes = 25 * 1024 * 1024
 
-/** The fields of a form are texts. */
-const formSchema = z.object({
+/** The form of these routes: a file and texts. */
+export const transcriptionSchema = z.object({
+  file,
   model: z.string('a name').optional(),
   language: z.string('a language').max(40, 'a language').optional(),
   prompt: z.string('a text').optional(),
   response_format: z
     .enum(transcriptFormats, `one of ${transcriptFormats.join(', ')}`)
     .default('json'),
-  temperature: z.coerce
-    .number('a number')
-    .min(0, 'a number from 0 to 2')
-    .max(2, 'a number from 0 to 2')
-    .optional(),
-  max_tokens: z.coerce
-    .number('a number')
-    .int('a whole number')
-    .min(1, 'a number from 1')
-    .optional(),
+  temperature: z.preprocess(Number, number(0, 2)).optional(),
+  max_tokens: z.preprocess(Number, integer(1, largest)).optional(),
   stream: z.enum(['true', 'false'], 'true or false').optional(),
   chunking_strategy: z.literal('auto', 'auto').optional(),
   include: z.literal('logprobs', 'logprobs').optional(),
@@ -64,10 +57,7 @@ const tasks = {
 export const transcription =
   (task: keyof typeof tasks) =>
   async (call: Call, openAi: OpenAiContext): Promise<Answer> => {
-    const form = await readForm(call, mostBytes)
-    const file = form.get('file')
-    if (file === null || typeof file === 'string') throw expectedField('file', 'a file, got none')
-    const fields = parseFields(formSchema, textsOf(form))
+    const fields = await readForm(call, transcriptionSchema, mostBytes)
     const { response_format: format, temperature, max_tokens: maxTokens, include } = fields
     const isStream = fields.stream === 'true'
     if (isStream && format !== 'json' && format !== 'text') {
@@ -76,7 +66,7 @@ export const transcription =
     const { client } = call.open(fields.model)
     const { model } = await client.info()
     if (model.audio !== true) throw noMedia('file', 'audio')
-    const bytes = Buffer.from(await file.arrayBuffer())
+    const bytes = Buffer.from(await fields.file.arrayBuffer())
     const data = bytes.toString('base64')
     const { system, user } = wordsOf(task, model)
     const language = fields.language === undefined ? '' : ` (language: ${fields.language})`
@@ -117,17 +107,6 @@ export const transcription =
     }
     return writeTranscript(transcript, format)
   }
-
-/** The fields that are no files, lists with commas between their parts. */
-function textsOf(form: FormData): Record<string, string> {
-  const texts: Record<string, string> = {}
-  for (const [key, value] of form) {
-    const name = key.replace(/\[\]$/, '')
-    if (typeof value !== 'string' || value === '') continue
-    texts[name] = texts[name] === undefined ? value : `${texts[name]},${value}`
-  }
-  return texts
-}
 
 /** LFM2 was taught to hear by a system message. */
 function wordsOf(task: keyof typeof tasks, { details }: ModelInfo) {
