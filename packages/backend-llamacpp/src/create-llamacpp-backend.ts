@@ -1,4 +1,3 @@
-import { stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { type Backend, CllmError, type Logger, messageOf } from '@cllm/core'
 import {
@@ -7,7 +6,7 @@ import {
   type LlamaCppDependencies,
   type LlamaCppOptions,
 } from './llamacpp-options.js'
-import { cellsOf, checkPlan, shareCells } from './model/memory-plan.js'
+import { cellsOf, planContext } from './model/memory-plan.js'
 import { memoryKind, type ModelShape, readModelShape } from './model/model-shape.js'
 import { openBackend } from './model/open-backend.js'
 import { compileTemplate } from './text/chat-template.js'
@@ -32,9 +31,8 @@ export async function createLlamaCppBackend(
   dependencies: LlamaCppDependencies,
 ): Promise<Backend> {
   const checked = checkLlamaCppOptions(options)
-  const model = await readModelShape(checked.modelPath)
-  const sizeBytes = model.sizeBytes + (await projectorBytes(checked, dependencies))
-  const shape = { ...model, sizeBytes }
+  const library = checked.mediaLibrary ?? dependencies.mediaLibrary
+  const shape = await readModelShape(checked.modelPath, library && checked.mmprojPath)
   const contextSize = contextSizeOf(checked, shape, dependencies.logger)
   const llama = await openLlama(checked.gpu, dependencies.logger, dependencies.gpuFolder)
   const { logger, cores = { cores: availableParallelism(), engines: 1 } } = dependencies
@@ -47,18 +45,6 @@ export async function createLlamaCppBackend(
   return await loadModel(llama, door, shape, settings, dependencies)
 }
 
-/** Bytes of a projector that there is a library for. */
-async function projectorBytes(
-  { mmprojPath, mediaLibrary }: CheckedLlamaCppOptions,
-  { mediaLibrary: built }: LlamaCppDependencies,
-): Promise<number> {
-  if (mmprojPath === undefined || (mediaLibrary ?? built) === undefined) return 0
-  return await stat(mmprojPath).then(
-    ({ size }) => size,
-    () => 0, // to be told when it is loaded
-  )
-}
-
 async function loadModel(
   llama: LlamaRuntime,
   door: NativeDoor,
@@ -66,11 +52,11 @@ async function loadModel(
   wanted: ContextSettings,
   dependencies: LlamaCppDependencies,
 ): Promise<Backend> {
-  const settings = door.isFull ? await shareCells(llama, shape, wanted, dependencies) : wanted
-  const memoryBytes = await checkPlan(llama, shape, settings, dependencies)
-  const { modelPath, ignoreMemoryCheck: ignoreMemory } = settings
+  const { plan, settings } = await planContext(llama, shape, wanted, dependencies, door.isFull)
+  const { modelPath, ignoreMemoryCheck: ignoreMemory, mmprojOffload } = settings
+  const gpuReserve = mmprojOffload ? plan.projector : 0
   const loaded = await door
-    .loadModel({ ...settings, ignoreMemory, contextSize: cellsOf(settings) })
+    .loadModel({ ...settings, ignoreMemory, contextSize: cellsOf(settings), gpuReserve })
     .catch((cause: unknown) => {
       throw loadFailure(cause, modelPath)
     })
@@ -79,7 +65,7 @@ async function loadModel(
     llama,
     door,
     loaded,
-    memoryBytes,
+    memoryBytes: plan.total,
     shape: { ...shape, ...memoryKind(loaded.native, shape) },
   }
   try {

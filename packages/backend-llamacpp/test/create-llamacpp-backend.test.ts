@@ -6,9 +6,20 @@ import { float32, uint32 } from '@cllm/gguf'
 import t from 'tap'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
 import { checkLlamaCppOptions, type LlamaCppOptions } from '../src/llamacpp-options.js'
-import { checkMemory, paddedContext, planMemory, poolThatFits } from '../src/model/memory-plan.js'
+import {
+  checkMemory,
+  paddedContext,
+  planContext,
+  planMemory,
+  poolThatFits,
+} from '../src/model/memory-plan.js'
 import { type ModelShape, readModelShape } from '../src/model/model-shape.js'
+import type { ContextSettings } from '../src/model/open-context.js'
+import type { Llama } from '../src/native/node-llama-cpp.js'
+import { openForCpu } from '../src/native/open/opened-llama.js'
+import { gpuLayersOf, openLlama } from '../src/native/open-llama.js'
 import { createLlamaCppPlugin } from '../src/plugin.js'
+import { MachineLoad } from '../src/threads/machine-load.js'
 import { generate, loadModel, openTiny, recordingLogger, tinyModel } from './open-tiny.js'
 import { writeTinyModel } from './tiny-models.js'
 
@@ -121,6 +132,64 @@ t.test('the memory plan', async (t) => {
   const kvTokens = poolThatFits(qwen3, settings, free(3e9)) ?? 0
   t.ok(kvTokens > 4 * 2048 && kvTokens < 16 * 2048, `${kvTokens} tokens fit`)
   t.ok(planMemory(qwen3, { ...settings, kvTokens }).total < 3e9)
+})
+
+t.test('a projector is counted where it is to be', async (t) => {
+  const logger = recordingLogger()
+  const llama = await openLlama('off', logger)
+  const whole = checkLlamaCppOptions({ modelPath: 'model.gguf', ...settings })
+  const load = new MachineLoad(systemClock)
+  const context = {
+    ...whole,
+    contextSize: 2048,
+    outputs: 64,
+    threads: { start: 1, startAlone: 1, most: 1 },
+    load,
+  }
+  const sees = { ...qwen3, projectorBytes: 1e9 }
+  const planned = async (vram: number, given: Partial<ContextSettings> = {}) => {
+    const freeMemory = async () => ({ ram: 16e9, vram, unified: false })
+    const gpu = vram > 0 && ('cuda' as const)
+    const settings = { ...context, ...given }
+    const planned = await planContext({ ...llama, gpu, freeMemory }, sees, settings, { logger })
+    return [planned.settings.mmprojOffload, planned.plan.total, logger.lines.at(-1)?.message]
+  }
+  const total = planMemory(qwen3, context).total + 1.64e9
+  const told = (place: string) =>
+    `memory: 524 MB of weights, 1.6 GB for the projector ${place}, 16 slots × 2,048 tokens = 3.8 GB, ` +
+    `112 MB of buffers`
+  t.same(await planned(0), [false, total, told('in RAM')])
+  t.same(await planned(8e9), [true, total, told('on the GPU')])
+  t.same(await planned(8e9, { mmprojOffload: false }), [false, total, told('in RAM')])
+  t.same(await planned(3e9), [false, total, told('in RAM, as the GPU has little')])
+  t.same(await planned(3e9, { gpuLayers: 0 }), [true, total, told('on the GPU')])
+  const plan = planMemory(sees, settings)
+  t.throws(() => checkMemory(plan, settings, { ram: 4e9, vram: 0, unified: false }), {
+    message: /^524 MB of weights, 1\.6 GB for the projector, .* lower slots \(6 would fit\)/,
+  })
+  const path = await tinyModel(t)
+  t.equal((await readModelShape(path, path)).projectorBytes, (await readFile(path)).length)
+  t.equal((await readModelShape(path, `${path}.none`)).projectorBytes, undefined)
+})
+
+t.test('layers leave room for the projector on the GPU', async (t) => {
+  const opened = await openForCpu(() => {})
+  const modelPath = await tinyModel(t)
+  const llama = Object.create(await opened.llama(), {
+    gpu: { value: 'cuda' },
+    supportsGpuOffloading: { value: true },
+    vramPaddingSize: { value: 2e5 },
+    getVramState: { value: async () => ({ total: 2e9, free: 1e6, used: 0, unifiedSize: 0 }) },
+  }) as Llama
+  const runtime = { ...opened, gpu: 'cuda' as const, llama: async () => llama }
+  const layers = async (gpuReserve: number) => {
+    const wanted = { gpuLayers: 'auto', contextSize: 512, mmap: true, mlock: false } as const
+    return await gpuLayersOf(runtime, { ...wanted, modelPath, gpuReserve })
+  }
+  t.equal(await layers(0), 3)
+  const some = await layers(5.5e5)
+  t.ok(some > 0 && some < 3, `${some} layers`)
+  t.equal(await layers(2e6), 0)
 })
 
 t.test('it covers what llama.cpp allocates', async (t) => {

@@ -182,11 +182,8 @@ export class FileEncoder implements MediaEncoder {
   #kill(child: ChildProcess): void {
     child.kill('SIGKILL')
     const leave = this.clock.at(this.clock.now() + mostEndMs, () => {
-      const { pid } = child
-      this.logger.error(
-        { pid },
-        'the encoder of images and sounds cannot be killed: it is left to itself',
-      )
+      const message = 'the encoder of images and sounds cannot be killed: it is left to itself'
+      this.logger.error({ pid: child.pid }, message)
       child.emit('close', null, 'SIGKILL')
     })
     child.once('close', leave)

@@ -1,5 +1,5 @@
 import { CllmError, type TokenId } from '@cllm/core'
-import { checkPlan, type MemoryDependencies, paddedContext } from './memory-plan.js'
+import { planContext, type MemoryDependencies, paddedContext } from './memory-plan.js'
 import type { ModelShape } from './model-shape.js'
 import type { ContextSettings } from './open-context.js'
 import type {
@@ -113,7 +113,8 @@ export async function openEmbeddings(
 ): Promise<EmbeddingContext> {
   const size = embeddingTokens(settings)
   const single = { ...settings, slots: 1, contextSize: size, kvTokens: size, batchSize: size }
-  await checkPlan(llama, { ...shape, sizeBytes: 0 }, single, dependencies)
+  const held = { ...shape, sizeBytes: 0, projectorBytes: undefined }
+  await planContext(llama, held, single, dependencies)
   const context = await loaded.createContext({
     contextSize: paddedContext(size),
     sequences: loaded.embeddingInputs,

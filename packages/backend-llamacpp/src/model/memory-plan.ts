@@ -9,9 +9,17 @@ import type { NativeContextOptions } from '../native/native-context.js'
 /** llama.cpp rounds the cells of a slot up to a multiple of this. */
 const cellPadding = 256
 
+/** What encoding takes besides the projector's file: on the CPU up to 620 MB for the 4,096 tokens of a large image. */
+const encodingBytes = 640e6
+
+/** Share of a GPU's free memory that a projector may take: from there on layers of the model are worth more. */
+const projectorShare = 0.5
+
 /** The memory of a model and its slots, in bytes. */
 export interface MemoryPlan {
   readonly weights: number
+  /** Of the process that encodes images and sounds: an estimate; 0: there is none. */
+  readonly projector: number
   /** Keys and values of all slots. */
   readonly slots: number
   /** Buffers of a forward pass: an estimate. */
@@ -27,17 +35,15 @@ export interface MemorySettings
     Pick<BackendLimits, 'slots' | 'contextSize' | 'kvTokens' | 'batchSize' | 'outputs'>,
     Pick<NativeContextOptions, 'ubatchSize' | 'kvCacheType' | 'flashAttention'> {}
 
+type CellSettings = Pick<MemorySettings, 'slots' | 'contextSize' | 'kvTokens'>
+
 /** Cells of a slot for `contextSize` tokens. */
 export function paddedContext(contextSize: number): number {
   return Math.ceil(contextSize / cellPadding) * cellPadding
 }
 
 /** Cells of all slots together. */
-export function cellsOf({
-  slots,
-  contextSize,
-  kvTokens,
-}: Pick<MemorySettings, 'slots' | 'contextSize' | 'kvTokens'>): number {
+export function cellsOf({ slots, contextSize, kvTokens }: CellSettings): number {
   return kvTokens === undefined ? slots * paddedContext(contextSize) : paddedContext(kvTokens)
 }
 
@@ -51,17 +57,31 @@ export function planMemory(model: ModelShape, settings: MemorySettings): MemoryP
   const cache = Math.ceil(cells * model.cacheElementsPerToken * kvCacheFormats[kvCacheType].bytes)
   const slotBytes = cache + slots * model.stateElementsPerSlot * 4
   const compute = computeBytes(model, settings)
+  const weights = model.sizeBytes
+  const projector = projectorMemory(model)
   return {
-    weights: model.sizeBytes,
+    weights,
+    projector,
     slots: slotBytes,
     compute,
-    total: model.sizeBytes + slotBytes + compute,
+    total: weights + projector + slotBytes + compute,
     text:
       kvTokens === undefined
         ? `${slots} slots × ${contextSize.toLocaleString('en')} tokens = ${gigabytes(slotBytes)}`
         : `${kvTokens.toLocaleString('en')} tokens for ${slots} slots = ${gigabytes(slotBytes)}`,
   }
 }
+
+/** What the process takes that encodes images and sounds. */
+export const projectorMemory = ({ projectorBytes }: ModelShape): number =>
+  projectorBytes === undefined ? 0 : projectorBytes + encodingBytes
+
+/** Whether a projector goes to a GPU with so much free memory: not where layers would find little. */
+export const projectorFits = (
+  model: ModelShape,
+  gpuLayers: ContextSettings['gpuLayers'],
+  vram: number,
+): boolean => gpuLayers !== 'auto' || projectorMemory(model) <= projectorShare * vram
 
 /** Share of the memory that is left for KV cells which a pool of them takes. */
 const poolShare = 0.9
@@ -94,7 +114,7 @@ export function poolThatFits(
 export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: FreeMemory): void {
   const available = availableOf(free)
   if (plan.total <= available) return
-  const left = available - plan.weights - plan.compute
+  const left = available - (plan.total - plan.slots)
   const { slots, kvTokens } = settings
   const fitting = Math.floor((Math.max(0, left) / plan.slots) * (kvTokens ?? slots))
   const advice =
@@ -107,11 +127,15 @@ export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: Fr
         (settings.kvCacheType === 'f16' ? `, or set kvCacheType to 'q8_0'` : '')
   throw new CllmError(
     'insufficient_memory',
-    `${gigabytes(plan.weights)} of weights, ${plan.text} and ${gigabytes(plan.compute)} of ` +
+    `${weightsOf(plan)}, ${plan.text} and ${gigabytes(plan.compute)} of ` +
       `buffers need ${gigabytes(plan.total)}, and ${gigabytes(available)} is free: ${advice}`,
     { details: { ...plan, available, settings } },
   )
 }
+
+const weightsOf = ({ weights, projector }: MemoryPlan, place = ''): string =>
+  `${gigabytes(weights)} of weights` +
+  (projector > 0 ? `, ${gigabytes(projector)} for the projector${place}` : '')
 
 const availableOf = ({ unified, ram, vram }: FreeMemory): number =>
   unified ? Math.max(ram, vram) : ram + vram
@@ -138,50 +162,39 @@ function computeBytes(model: ModelShape, settings: MemorySettings): number {
 /** What is known of the memory besides what llama.cpp says, and who is told. */
 export type MemoryDependencies = Pick<LlamaCppDependencies, 'logger' | 'availableMemory'>
 
-/** Gives the slots one pool of KV cells where the memory does not suffice for cells of their own. */
-export async function shareCells(
+/**
+ * Plans the memory of a model and its context. Where it does not suffice for cells of their own, slots that can share
+ * get one pool of them; a projector that would leave layers little of a GPU is not on it.
+ * @throws CllmError `insufficient_memory`
+ */
+export async function planContext(
   llama: LlamaRuntime,
   shape: ModelShape,
-  settings: ContextSettings,
+  wanted: ContextSettings,
   { logger, availableMemory }: MemoryDependencies,
-): Promise<ContextSettings> {
-  const { kvTokens, kvUnified, ignoreMemoryCheck, slots, contextSize } = settings
-  const isFixed = kvTokens !== undefined || kvUnified === 'off'
-  if (isFixed || ignoreMemoryCheck) return settings
-  const free = await freeMemory(llama, availableMemory)
-  const pool = poolThatFits(shape, settings, free)
-  if (pool === undefined) return settings
-  logger.warn(
-    { slots, contextSize, kvTokens: pool },
-    `the memory does not suffice for ${slots} slots of ${contextSize} tokens: they share cells for ` +
-      `${pool} tokens`,
-  )
-  return { ...settings, kvTokens: pool, kvUnified: 'on' }
-}
-
-async function freeMemory(
-  llama: LlamaRuntime,
-  availableMemory: MemoryDependencies['availableMemory'],
-): Promise<FreeMemory> {
+  canShare = false,
+): Promise<{ readonly plan: MemoryPlan; readonly settings: ContextSettings }> {
+  const { kvTokens, kvUnified, ignoreMemoryCheck, slots, contextSize, gpuLayers } = wanted
   const machine = await llama.freeMemory()
-  return { ...machine, ram: Math.min(machine.ram, availableMemory?.() ?? Infinity) }
-}
-
-/** Checks the memory, and returns the bytes that the model and its slots take. */
-export async function checkPlan(
-  llama: LlamaRuntime,
-  shape: ModelShape,
-  settings: ContextSettings,
-  { logger, availableMemory }: MemoryDependencies,
-): Promise<number> {
+  const free = { ...machine, ram: Math.min(machine.ram, availableMemory?.() ?? Infinity) }
+  const isFixed = kvTokens !== undefined || kvUnified === 'off' || ignoreMemoryCheck
+  const pool = canShare && !isFixed ? poolThatFits(shape, wanted, free) : undefined
+  if (pool !== undefined) {
+    const short = `the memory does not suffice for ${slots} slots of ${contextSize} tokens`
+    const told = { slots, contextSize, kvTokens: pool }
+    logger.warn(told, `${short}: they share cells for ${pool} tokens`)
+  }
+  const shared = pool === undefined ? {} : { kvTokens: pool, kvUnified: 'on' as const }
+  const mayOffload = wanted.mmprojOffload && llama.gpu !== false
+  const mmprojOffload = mayOffload && projectorFits(shape, gpuLayers, free.vram)
+  const settings = { ...wanted, ...shared, mmprojOffload }
   const plan = planMemory(shape, settings)
-  const free = await freeMemory(llama, availableMemory)
-  if (!settings.ignoreMemoryCheck) checkMemory(plan, settings, free)
+  if (!ignoreMemoryCheck) checkMemory(plan, settings, free)
+  const ram = mayOffload ? ' in RAM, as the GPU has little' : ' in RAM'
+  const weights = weightsOf(plan, mmprojOffload ? ' on the GPU' : ram)
   // A field named `text` would be hidden in the log, as users' texts are.
   const { text, ...bytes } = plan
-  logger.info(
-    { ...bytes, free: free.ram, freeGpu: free.vram },
-    `memory: ${gigabytes(plan.weights)} of weights, ${text}, ${gigabytes(plan.compute)} of buffers`,
-  )
-  return plan.total
+  const message = `memory: ${weights}, ${text}, ${gigabytes(plan.compute)} of buffers`
+  logger.info({ ...bytes, free: free.ram, freeGpu: free.vram }, message)
+  return { plan, settings }
 }

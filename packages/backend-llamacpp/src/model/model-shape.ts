@@ -30,17 +30,21 @@ export interface ModelShape extends Pick<
   /** Whether it says how well two texts fit, in place of a vector. */
   readonly comparesTexts: boolean
   readonly rmsNormEpsilon: number | undefined
+  /** Of its projector's file; undefined: it takes text alone. */
+  readonly projectorBytes?: number | undefined
 }
 
 type Fields = Readonly<Record<string, unknown>>
 
 /**
  * Reads the head of a model's GGUF file.
+ * @param projector - the file of its projector: one that is missing is told of when it is loaded
  * @throws CllmError `model_unavailable` when it cannot be read, `model_invalid` when it is no model
  */
-export async function readModelShape(path: string): Promise<ModelShape> {
+export async function readModelShape(path: string, projector?: string): Promise<ModelShape> {
   const file = await readGguf(path, `${path} is no GGUF file`)
-  return shapeOf(file, path, await fileBytes(path))
+  const found = projector === undefined ? undefined : await stat(projector).catch(() => undefined)
+  return { ...shapeOf(file, path, await fileBytes(path)), projectorBytes: found?.size }
 }
 
 /**

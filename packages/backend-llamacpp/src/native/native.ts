@@ -72,6 +72,8 @@ export interface LoadModelOptions {
   /** Loads even when the memory does not seem to suffice; default false. */
   readonly ignoreMemory?: boolean
   readonly placement?: PlacementOptions
+  /** Bytes of the GPUs that `auto` leaves to another process; default 0. */
+  readonly gpuReserve?: number
 }
 
 /** A compiled chat template. */

@@ -102,20 +102,25 @@ async function openFfiDoor(runtime: OpenedLlama, library?: string): Promise<Nati
 }
 
 /** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */
-async function gpuLayersOf(
+export async function gpuLayersOf(
   runtime: OpenedLlama,
-  { modelPath, gpuLayers, contextSize, mmap, ignoreMemory = false }: LoadModelOptions,
+  { modelPath, gpuLayers, contextSize, mmap, ...more }: LoadModelOptions,
 ): Promise<number> {
   if (runtime.gpu === false) return 0
   if (gpuLayers === 'max') return -1
   if (gpuLayers !== 'auto') return gpuLayers
   const { GgufInsights, readGgufFileInfo } = await import('./node-llama-cpp.js')
   const file = await readGgufFileInfo(modelPath)
-  const insights = await GgufInsights.from(file, await runtime.llama())
+  const llama = await runtime.llama()
+  const insights = await GgufInsights.from(file, llama)
   const fit = { fitContext: { contextSize } }
   const resolved = await insights.configurationResolver.resolveModelGpuLayersV2(fit, {
-    ignoreMemorySafetyChecks: ignoreMemory,
+    ignoreMemorySafetyChecks: more.ignoreMemory ?? false,
     useMmap: mmap,
+    async getVramState() {
+      const { total, free } = await llama.getVramState()
+      return { total, free: Math.max(0, free - llama.vramPaddingSize - (more.gpuReserve ?? 0)) }
+    },
   })
   return resolved.gpuLayers
 }

@@ -1,4 +1,5 @@
 import { gpuDevices, type GpuDevices, type ModelShape } from '@cllm/backend-llamacpp'
+import { projectorFits, projectorMemory } from '@cllm/backend-llamacpp/memory-plan'
 import { CllmError, silentLogger } from '@cllm/core'
 import { textTable } from '../../process/text-table.js'
 import { availableMemory } from '../../engine/memory/available-memory.js'
@@ -7,6 +8,7 @@ import {
   fitsOn,
   layersOf,
   mostLayers,
+  type Place,
   type Sizes,
 } from '../../models/catalog/memory-of.js'
 import { formatBytes } from '../../models/format-bytes.js'
@@ -44,26 +46,26 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
       throw new CllmError('model_unavailable', message)
     }
     const available = availableMemory()
-    const devices = await gpuDevices(loaded.config.engine.gpu, silentLogger, gpuFolder(io))
+    const { gpu, mmproj_offload: offload } = loaded.config.engine
+    const devices = await gpuDevices(gpu, silentLogger, gpuFolder(io))
     const asked = flags['gpu-layers']
+    const encodes = offload && projectorFits(shape, asked ?? 'auto', devices?.free.vram ?? 0)
+    const place = devices && { ram: available, gpu: devices.free, encodes }
     const rows = contextsOf(shape).map((contextSize) => ({
       contextSize,
       memory: slotCounts.map((slots) => memoryFor(shape, slots, contextSize)),
-      ...(devices && {
-        gpuLayers: gpuLayersFor(shape, contextSize, { devices, available, asked }),
-      }),
+      ...(place && { gpuLayers: gpuLayersFor(shape, contextSize, place, asked) }),
     }))
     const counts = slotCounts.map((slots) => `${slots} slot${slots > 1 ? 's' : ''}`)
     const fitting: Sizes[] = []
     const lines = rows.map(({ contextSize, memory, gpuLayers }) => {
       const cells = memory.map((bytes, index) => {
         const size = formatBytes(bytes)
-        const fits = gpuLayers === undefined ? bytes <= available : gpuLayers[index] !== null
-        if (fits) fitting.push({ contextSize, slots: slotCounts[index]! })
-        if (gpuLayers === undefined) return `${size} ${bytes <= available ? '✓' : '✗'}`
-        const most = gpuLayers[index] ?? undefined
-        if (most === undefined) return `${size} ✗`
-        return asked === undefined ? `${size} ${most}/${layersOf(shape)}` : `${size} ✓`
+        const most = gpuLayers?.[index]
+        const fits = gpuLayers === undefined ? bytes <= available : most !== null
+        if (!fits) return `${size} ✗`
+        fitting.push({ contextSize, slots: slotCounts[index]! })
+        return `${size} ${gpuLayers && asked === undefined ? `${most}/${layersOf(shape)}` : '✓'}`
       })
       return [contextSize.toLocaleString('en'), ...cells]
     })
@@ -74,11 +76,15 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
       ...(devices && { devices: devices.names, gpuMemory: devices.free.vram }),
       layers: layersOf(shape),
       weights: shape.sizeBytes,
+      projector: projectorMemory(shape),
       slots: slotCounts,
       rows,
     }
+    const where = place && encodes ? 'on the GPU' : 'in RAM'
+    const projector =
+      fits.projector > 0 ? `, ${formatBytes(fits.projector)} for the projector ${where}` : ''
     const text = () =>
-      `${name}: ${formatBytes(shape.sizeBytes)} of weights; ${legend(available, devices)}\n` +
+      `${name}: ${formatBytes(shape.sizeBytes)} of weights${projector}; ${legend(available, devices)}\n` +
       `${textTable(['tokens per slot', ...counts], lines)}${advice(spec, fitting, asked)}`
     return tell(io, flags.json, fits, text)
   },
@@ -91,23 +97,15 @@ on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
 export const gpuLayersFor = (
   shape: ModelShape,
   contextSize: number,
-  { devices, available, asked }: GpuQuestion,
+  place: Place,
+  asked?: number,
 ): readonly (number | null)[] =>
   slotCounts.map((slots) => {
-    const place = { ram: available, gpu: devices.free }
     const settings = { slots, contextSize }
     if (asked === undefined) return mostLayers(shape, settings, place) ?? null
     const layers = Math.min(asked, layersOf(shape))
     return fitsOn(shape, layers, settings, place) ? layers : null
   })
-
-interface GpuQuestion {
-  readonly devices: GpuDevices
-  /** Bytes of RAM. */
-  readonly available: number
-  /** Layers on the GPUs; undefined: as many as fit. */
-  readonly asked?: number | undefined
-}
 
 function legend(available: number, devices: GpuDevices | undefined): string {
   const memory = `${formatBytes(available)} of memory here`

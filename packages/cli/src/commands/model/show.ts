@@ -32,7 +32,7 @@ function factsOf({ name, entry, path, shape }: KnownModel): Facts {
     title: entry?.title ?? null,
     licence: entry?.licence ?? null,
     file: path ?? 'not downloaded',
-    size: formatBytes(shape?.sizeBytes ?? entry?.bytes ?? 0),
+    size: formatBytes((shape?.sizeBytes ?? entry?.bytes ?? 0) + (shape?.projectorBytes ?? 0)),
     architecture: path === undefined ? null : (shape?.architecture ?? null),
     quantization: path === undefined ? null : (shape?.quantization ?? null),
     'training context': shape?.trainingContext ?? null,

@@ -28,10 +28,7 @@ export async function knownModel(spec: string, folder: string): Promise<KnownMod
   if (path !== undefined) {
     // a server's process does without the rest of it
     const { readModelShape } = await import('@cllm/backend-llamacpp')
-    const shape = await readModelShape(path)
-    const projector = projectorBeside(path)
-    const more = projector === undefined ? 0 : (await stat(projector)).size
-    return { name: spec, entry, path, shape: { ...shape, sizeBytes: shape.sizeBytes + more } }
+    return { name: spec, entry, path, shape: await readModelShape(path, projectorBeside(path)) }
   }
   if (entry !== undefined) return { name: spec, entry, path, shape: shapeOf(entry) }
   const message = `${spec} is no file and no name that \`cllm models\` or \`cllm list\` shows`

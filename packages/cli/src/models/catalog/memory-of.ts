@@ -3,10 +3,12 @@ import { type MemorySettings, planMemory } from '@cllm/backend-llamacpp/memory-p
 import type { CatalogEntry } from './catalog.js'
 
 /** The settings of `cllm serve` that its defaults leave open, as they determine memory. */
-const usualMemory: Pick<
-  MemorySettings,
-  'batchSize' | 'outputs' | 'kvCacheType' | 'flashAttention'
-> = { batchSize: 512, outputs: 64, kvCacheType: 'f16', flashAttention: 'auto' }
+const usualMemory: Omit<MemorySettings, keyof Sizes> = {
+  batchSize: 512,
+  outputs: 64,
+  kvCacheType: 'f16',
+  flashAttention: 'auto',
+}
 
 /** What is known of a catalog model's memory before it is downloaded; undefined: nothing. */
 export function shapeOf({ shape, bytes, projector }: CatalogEntry): ModelShape | undefined {
@@ -26,7 +28,8 @@ export function shapeOf({ shape, bytes, projector }: CatalogEntry): ModelShape |
     comparesTexts: false,
     ropeTheta: undefined,
     rmsNormEpsilon: undefined,
-    sizeBytes: bytes + (projector?.bytes ?? 0),
+    sizeBytes: bytes,
+    projectorBytes: projector?.bytes,
   }
 }
 
@@ -50,6 +53,8 @@ export interface Place {
   /** Free bytes of RAM. */
   readonly ram: number
   readonly gpu: GpuDevices['free']
+  /** Whether the GPU has the projector. */
+  readonly encodes: boolean
 }
 
 /** Layers that can be on GPUs: llama.cpp counts the output as one more. */
@@ -57,19 +62,22 @@ export const layersOf = ({ layers }: ModelShape): number => layers + 1
 
 /**
  * Bytes of a model on the GPUs and in RAM with this many layers on the GPUs: their weights, their keys and
- * values, and the buffers of a pass on both.
+ * values, the buffers of a pass on both, and the projector on one of them.
  */
 export function memoryOn(
   shape: ModelShape,
   gpuLayers: number,
   settings: Sizes,
+  encodes: boolean,
 ): { readonly gpu: number; readonly ram: number } {
-  const { weights, slots, compute } = planMemory(shape, { ...usualMemory, ...settings })
+  const plan = planMemory(shape, { ...usualMemory, ...settings })
+  const { weights, projector, slots, compute, total } = plan
   const onGpu =
+    (encodes ? projector : 0) +
     (weights * gpuLayers) / layersOf(shape) +
     (slots * Math.min(gpuLayers, shape.layers)) / shape.layers +
     (gpuLayers > 0 ? compute : 0)
-  return { gpu: Math.ceil(onGpu), ram: Math.ceil(weights + slots + 2 * compute - onGpu) }
+  return { gpu: Math.ceil(onGpu), ram: Math.ceil(total + compute - onGpu) }
 }
 
 /** Whether a model fits with this many layers on the GPUs. */
@@ -77,9 +85,9 @@ export function fitsOn(
   shape: ModelShape,
   gpuLayers: number,
   settings: Sizes,
-  { ram, gpu }: Place,
+  { ram, gpu, encodes }: Place,
 ): boolean {
-  const needed = memoryOn(shape, gpuLayers, settings)
+  const needed = memoryOn(shape, gpuLayers, settings, encodes)
   // a GPU that has the machine's memory takes both from it
   if (gpu.unified) return needed.gpu + needed.ram <= Math.max(ram, plannedShare * gpu.vram)
   return needed.gpu <= plannedShare * gpu.vram && needed.ram <= ram

@@ -234,15 +234,15 @@ t.test('a broken GGUF is refused before a model is made of it', async (t) => {
 t.test('how many layers fit on a GPU', async (t) => {
   const shape = shapeOf(catalog.find(({ name }) => name === 'qwen3-8b')!)!
   const gb = 1e9
-  const on = (vram: number, unified = false) => ({
-    kind: 'cuda' as const,
-    names: ['A GPU'],
-    free: { ram: 32 * gb, vram: vram * gb, unified },
+  const on = (vram: number, ram = 32, unified = false, encodes = false) => ({
+    ram: ram * gb,
+    gpu: { ram: 32 * gb, vram: vram * gb, unified },
+    encodes,
   })
   const ask = (
     vram: number,
     { asked, contextSize = 4096, ram = 32, unified = false } = {} as Asked,
-  ) => gpuLayersFor(shape, contextSize, { devices: on(vram, unified), available: ram * gb, asked })
+  ) => gpuLayersFor(shape, contextSize, on(vram, ram, unified), asked)
   const all = layersOf(shape)
   t.equal(all, 37)
   t.same(ask(80), [all, all, all, all, all])
@@ -250,9 +250,13 @@ t.test('how many layers fit on a GPU', async (t) => {
   const [one, two, four] = ask(6) as number[]
   t.ok(one! < all && one! > two! && two! > four! && four! > 0, 'fewer with more slots')
   const settings = { slots: 1, contextSize: 4096 }
-  t.ok(memoryOn(shape, one!, settings).gpu <= 0.95 * 6 * gb)
-  t.ok(memoryOn(shape, one! + 1, settings).gpu > 0.95 * 6 * gb)
-  t.equal(memoryOn(shape, 0, settings).gpu, 0)
+  t.ok(memoryOn(shape, one!, settings, false).gpu <= 0.95 * 6 * gb)
+  t.ok(memoryOn(shape, one! + 1, settings, false).gpu > 0.95 * 6 * gb)
+  t.equal(memoryOn(shape, 0, settings, false).gpu, 0)
+  const sees = { ...shape, projectorBytes: 1e9 }
+  const fewer = (encodes: boolean) => gpuLayersFor(sees, 4096, on(6, 32, false, encodes))[0]!
+  t.equal(fewer(false), one, 'the projector is in RAM')
+  t.ok(fewer(true) < one!, 'the projector is on the GPU, too')
   t.same(ask(6, { asked: 99 }), [null, null, null, null, null], 'all of them were asked for')
   t.same(ask(6, { asked: 4 }).slice(0, 3), [4, 4, 4])
   t.same(ask(24, { ram: 2, asked: 99 })[0], all, 'what is on the GPU is not in RAM')
