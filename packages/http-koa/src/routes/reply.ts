@@ -27,7 +27,7 @@ export class Reply {
 /** Takes the parts of a streamed answer. */
 export interface StreamWriter {
   /** Sends a part. */
-  write(text: string): void
+  write(text: string | Uint8Array): void
   /** Bytes that the client has not read, besides the operating system's buffers. */
   readonly unread: number
   /** Whether nobody reads what is written. */

@@ -51,7 +51,7 @@ export class ClientStream implements StreamWriter {
    * Sends a part, or disconnects the client if it has left too much of those before unread: the size of
    * one is not the client's doing.
    */
-  write(text: string): void {
+  write(text: string | Uint8Array): void {
     if (this.#res.destroyed || this.#res.writableEnded) return
     const { logger, streamLimitBytes } = this.ctx.state.transport
     const unread = this.#res.writableLength

@@ -147,14 +147,14 @@ export class StreamSession implements StreamWriter {
   }
 
   /** The first event from there on, or the rest of it. */
-  #nextAt(place: StreamPlace): Pick<KeptEvent, 'id' | 'text'> | undefined {
+  #nextAt(place: StreamPlace): { readonly id: number; readonly text: string | Buffer } | undefined {
     if ('afterId' in place) return this.#events[place.afterId + 1 - (this.#events[0]?.id ?? 0)]
     const isBehind = ({ offset, text }: KeptEvent) =>
       offset + Buffer.byteLength(text) > place.offset
     const next = this.#events.find(isBehind)
     if (next === undefined || next.offset >= place.offset) return next
-    const rest = Buffer.from(next.text).subarray(place.offset - next.offset)
-    return { id: next.id, text: rest.toString() }
+    // As bytes: a client may have the half of a character.
+    return { id: next.id, text: Buffer.from(next.text).subarray(place.offset - next.offset) }
   }
 
   #wake(): void {
