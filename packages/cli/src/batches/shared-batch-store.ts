@@ -7,6 +7,7 @@ import {
   type FileObject,
   type Kept,
   type LinePlace,
+  newestFirst,
   type PlacedLine,
   splitLines,
   type Stored,
@@ -15,17 +16,9 @@ import {
 /** Files and batches of a cluster, on its server. */
 export class SharedBatchStore implements BatchStore {
   readonly blobs: SharedBlobs
-  readonly #records: {
-    readonly files: SharedRecords<Kept<FileObject>>
-    readonly batches: SharedRecords<Kept<BatchObject>>
-  }
 
-  constructor(bus: RedisBus) {
+  constructor(private readonly bus: RedisBus) {
     this.blobs = new SharedBlobs(bus, 'batch:content')
-    this.#records = {
-      files: new SharedRecords(bus, 'batch:files'),
-      batches: new SharedRecords(bus, 'batch:batches'),
-    }
   }
 
   async create(kept: Kept<FileObject>, content: Uint8Array): Promise<void> {
@@ -46,27 +39,19 @@ export class SharedBatchStore implements BatchStore {
     id: string,
     change: (batch: BatchObject) => Partial<BatchObject> | undefined,
   ): Promise<Kept<BatchObject> | undefined> {
-    return await this.#records.batches.update(id, (kept) => {
+    return await this.#of('batches').update(id, (kept) => {
       const changed = change(kept.object)
       return changed && { ...kept, object: { ...kept.object, ...changed } }
     })
   }
 
-  /** Other fronts may do something between. */
-  async inTurn<T>(_id: string, work: () => Promise<T>): Promise<T> {
-    return await work()
-  }
-
   async list<K extends BatchKind>(kind: K): Promise<Stored<K>[]> {
-    const age = ({ object }: Stored<K>) => object.created_at
-    return (await this.#of(kind).list()).sort(
-      (one, other) => age(other) - age(one) || one.object.id.localeCompare(other.object.id),
-    )
+    return newestFirst(await this.#of(kind).list())
   }
 
-  async remove(id: string): Promise<void> {
+  async remove(id: string, isWhole = true): Promise<void> {
     await this.#of(id.startsWith('batch_') ? 'batches' : 'files').remove(id)
-    await this.blobs.remove(id)
+    if (isWhole) await this.blobs.remove(id)
   }
 
   content(id: string): Readable {
@@ -86,6 +71,6 @@ export class SharedBatchStore implements BatchStore {
   }
 
   #of<K extends BatchKind>(kind: K): SharedRecords<Stored<K>> {
-    return this.#records[kind] as unknown as SharedRecords<Stored<K>>
+    return new SharedRecords(this.bus, `batch:${kind}`)
   }
 }

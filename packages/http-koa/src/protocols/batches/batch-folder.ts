@@ -17,6 +17,7 @@ import {
   type FileObject,
   isUnderWay,
   type Kept,
+  newestFirst,
   outputIds,
 } from './batch-objects.js'
 import { text } from 'node:stream/consumers'
@@ -65,7 +66,7 @@ export class BatchFolder implements BatchStore {
    */
   async append(file: string, line: object, isHeld: () => boolean = () => true): Promise<void> {
     const added = `${JSON.stringify(line)}\n`
-    await this.inTurn(file, async () => {
+    await this.#inTurn(file, async () => {
       if (this.#torn.has(file)) await this.mend(file)
       // In one turn of the event loop: between a look and a write that waits, others may have taken over.
       if (!isHeld()) throw new Error('another server has the batches')
@@ -76,7 +77,7 @@ export class BatchFolder implements BatchStore {
   }
 
   async put<K extends Kind>(kind: K, kept: Stored<K>): Promise<void> {
-    await this.inTurn(kept.object.id, async () => await this.#write(kind, kept))
+    await this.#inTurn(kept.object.id, async () => await this.#write(kind, kept))
   }
 
   /** What is known of one, or undefined. */
@@ -104,18 +105,14 @@ export class BatchFolder implements BatchStore {
       found.clear()
       throw error
     })
-    const known = (all as Stored<K>[]).filter((kept) => kept !== undefined)
-    const age = ({ object }: Stored<K>) => object.created_at
-    return known.sort(
-      (one, other) => age(other) - age(one) || one.object.id.localeCompare(other.object.id),
-    )
+    return newestFirst((all as Stored<K>[]).filter((kept) => kept !== undefined))
   }
 
   async update(
     id: string,
     change: (batch: BatchObject) => Partial<BatchObject> | undefined,
   ): Promise<Kept<BatchObject> | undefined> {
-    return await this.inTurn(id, async () => {
+    return await this.#inTurn(id, async () => {
       const kept = await this.get('batches', id)
       const changed = kept && change(kept.object)
       if (kept === undefined || changed === undefined) return kept
@@ -125,9 +122,9 @@ export class BatchFolder implements BatchStore {
     })
   }
 
-  async remove(id: string): Promise<void> {
+  async remove(id: string, isWhole = true): Promise<void> {
     await rm(this.#headOf(id.startsWith('batch_') ? 'batches' : 'files', id), { force: true })
-    await rm(this.contentOf(id), { force: true })
+    if (isWhole) await rm(this.contentOf(id), { force: true })
   }
 
   /**
@@ -202,7 +199,8 @@ export class BatchFolder implements BatchStore {
     }
   }
 
-  async inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
+  /** One after the other for an id, so that no change is lost. */
+  async #inTurn<T>(id: string, work: () => Promise<T>): Promise<T> {
     const done = (this.#writing.get(id) ?? Promise.resolve()).then(work)
     const last = done.catch(() => {})
     this.#writing.set(id, last)

@@ -87,6 +87,13 @@ export const keyIsGone: NonNullable<BatchObject['errors']> = {
   ],
 }
 
+/** Sorts what is kept: the newest first. */
+export const newestFirst = <T extends Kept<FileObject | BatchObject>>(all: T[]): T[] =>
+  all.sort(
+    ({ object: one }, { object: other }) =>
+      other.created_at - one.created_at || one.id.localeCompare(other.id),
+  )
+
 /** A new id of a file or a batch. */
 export const newId = (kind: 'file-' | 'batch_', random: Random): string =>
   `${kind}${requestId(random)}`

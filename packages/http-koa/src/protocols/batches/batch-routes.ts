@@ -63,17 +63,23 @@ export const batchRoutes: readonly Route<BatchesContext>[] = [
 ]
 
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
-  const { store, runner } = batches
   const { fields } = call
   refused.check(fields)
   const { endpoint, completion_window, metadata = null, input_file_id } = fields
   const batch = newBatch(call, { endpoint, completion_window, metadata, input_file_id })
-  await store.inTurn(input_file_id, async () => {
-    await find(store, 'files', input_file_id)
-    await store.put('batches', { ...askingOwner(), object: batch })
-  })
-  await runner.start(batch.id)
+  await find(batches.store, 'files', input_file_id)
+  await begin(batch, batches)
   return batch
+}
+
+/** Stores a new batch, and runs it. @throws `not_found` where its file is gone */
+export async function begin(batch: BatchObject, { store, runner }: BatchesContext): Promise<void> {
+  const { id, input_file_id: file } = batch
+  await store.put('batches', { ...askingOwner(), object: batch })
+  // Whoever deletes the file, on any server, removes it first and then looks for batches: one of both sees the other.
+  if ((await store.get('files', file)) !== undefined) return await runner.start(id)
+  await store.remove(id)
+  throw new CllmError('not_found', `The file "${file}" was deleted meanwhile`)
 }
 
 /** A batch that is to be checked and then computed. */

@@ -27,10 +27,8 @@ export interface BatchStore {
     id: string,
     change: (batch: BatchObject) => Partial<BatchObject> | undefined,
   ): Promise<Kept<BatchObject> | undefined>
-  /** What is done with a file or a batch, one after the other in this process, so that nothing is lost between. */
-  inTurn<T>(id: string, work: () => Promise<T>): Promise<T>
-  /** Removes a file, or what is known of a batch. */
-  remove(id: string): Promise<void>
+  /** Removes a file, or what is known of a batch; with `isWhole` false what is known of a file, not its content. */
+  remove(id: string, isWhole?: boolean): Promise<void>
   /** The content of a file. */
   content(id: string): Readable
   /** The size of a file's content in bytes. */

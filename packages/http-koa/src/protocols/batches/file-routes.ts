@@ -7,7 +7,7 @@ import { Reply } from '../../routes/reply.js'
 import { integer } from '../../fields/fields.js'
 import { unsupported } from '../../request/refusals.js'
 import { isAnthropic } from '../../request/request-headers.js'
-import { type FileObject, isUnderWay, newFile, timeOf } from './batch-objects.js'
+import { type BatchObject, type FileObject, isUnderWay, newFile, timeOf } from './batch-objects.js'
 import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batches-context.js'
 
 const querySchema = z.object({
@@ -62,18 +62,30 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
     { answers: ['application/jsonl'] },
   ),
   del('/v1/files/:id', 'user', 'Delete a file', async (call, { store }) => {
-    const { id } = (await find(store, 'files', call.params['id'] ?? '')).object
-    await store.inTurn(id, async () => {
-      const user = (await store.list('batches')).find(
-        ({ object: batch }) => batch.input_file_id === id && isUnderWay(batch),
-      )
-      if (user === undefined) return await store.remove(id)
-      const message = `The batch ${user.object.id} is reading this file`
-      throw new CllmError('invalid_request', message)
-    })
+    const kept = await find(store, 'files', call.params['id'] ?? '')
+    const { id } = kept.object
+    await checkUnused(id, store)
+    // Whoever begins a batch stores it first and then looks for the file: one of both sees the other.
+    await store.remove(id, false)
+    try {
+      await checkUnused(id, store)
+    } catch (error) {
+      await store.put('files', kept)
+      throw error
+    }
+    await store.remove(id)
     return { id, object: 'file', deleted: true }
   }),
 ]
+
+/** @throws `invalid_request` where a batch reads the file */
+async function checkUnused(id: string, store: BatchesContext['store']): Promise<void> {
+  const isReader = (batch: BatchObject) => batch.input_file_id === id && isUnderWay(batch)
+  const reader = (await store.list('batches')).find(({ object }) => isReader(object))
+  if (reader === undefined) return
+  const message = `The batch ${reader.object.id} is reading this file`
+  throw new CllmError('invalid_request', message)
+}
 
 /** A file as Anthropic's clients read it, or OpenAI's, which wait for its status. */
 function shownTo(call: Call, file: FileObject): object {

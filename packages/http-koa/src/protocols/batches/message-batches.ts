@@ -24,7 +24,7 @@ import {
   outputIds,
   timeOf,
 } from './batch-objects.js'
-import { newBatch } from './batch-routes.js'
+import { begin, newBatch } from './batch-routes.js'
 import { messagesEndpoint } from './lines/check-lines.js'
 import type { BatchStore } from './batch-store.js'
 
@@ -86,7 +86,6 @@ const routes: readonly Route<BatchesContext>[] = [
 export const messageBatchRoutes = routes.map((route) => ({ ...route, errors: anthropicErrors }))
 
 async function create(call: CallOf<typeof createSchema>, batches: BatchesContext): Promise<Answer> {
-  const { store, runner } = batches
   const { requests } = call.fields
   const ids = new Set<string>()
   for (const [index, { custom_id: id, params }] of requests.entries()) {
@@ -108,9 +107,8 @@ async function create(call: CallOf<typeof createSchema>, batches: BatchesContext
     request_counts: { total: requests.length, completed: 0, failed: 0 },
   })
   const file = newFile(call, `${batch.id}_input.jsonl`, content, input)
-  await store.create({ ...askingOwner(), object: file }, content)
-  await store.put('batches', { ...askingOwner(), object: batch })
-  await runner.start(batch.id)
+  await batches.store.create({ ...askingOwner(), object: file }, content)
+  await begin(batch, batches)
   return shown(batch)
 }
 

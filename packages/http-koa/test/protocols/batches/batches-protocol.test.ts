@@ -11,7 +11,7 @@ import {
   systemRandom,
   pause,
 } from '@cllm/core'
-import { LocalEngineClient, overriding } from '@cllm/host'
+import { LocalEngineClient } from '@cllm/host'
 import { drive, FakeBackend, type FakeBackendOptions, firstComeFirstServed } from '@cllm/testing'
 import {
   type ApiKey,
@@ -213,25 +213,42 @@ t.test('what is wrong with a file or a batch is said', async (t) => {
   ])
 })
 
-t.test('a file is not deleted while its batch is made', async (t) => {
-  const folder = new BatchFolder(t.testdir({}))
-  const hold = async () => ({ lost: new AbortController().signal, isHeld: () => true })
-  const put: BatchFolder['put'] = async (...given) => {
-    if (given[0] === 'batches') deleting ??= fetch(file, { method: 'DELETE' })
-    await Promise.race([deleting, pause(systemClock, 100)])
-    await folder.put(...given)
+t.test('a batch and its file are there together, whatever two servers do at once', async (t) => {
+  const place = t.testdir({})
+  const [here, there] = [new BatchFolder(place), new BatchFolder(place)]
+  // Neither computes anything, so that batches stay under way.
+  const hold = async () => ({ lost: new AbortController().signal, isHeld: () => false })
+  const start = async (folder: BatchFolder) => {
+    const shared = openFolder(folder, { clock: systemClock, logger: silentLogger, hold })
+    return await batching(t, '', { protocols: [batchesProtocol({ shared }), openAiProtocol()] })
   }
-  const parts = { clock: systemClock, logger: silentLogger, hold }
-  const shared = openFolder(overriding(folder, { put }), parts)
-  const protocols = [batchesProtocol({ shared }), openAiProtocol()]
-  const { own, url } = await batching(t, '', { protocols })
-  const mine = own()
-  let deleting: Promise<Response> | undefined
-  const { id: input } = (await (await mine.upload(linesOf(2))).json()) as { id: string }
-  const file = `${url}/v1/files/${input}`
-  const { id } = await mine.create(input)
-  t.equal((await deleting!).status, 400, 'it is in use')
-  t.match(await folder.get('batches', id), { object: { input_file_id: input } })
+  const [one, other] = [await start(here), await start(there)]
+  const mine = one.own()
+  const upload = async () => ((await (await mine.upload(linesOf(2))).json()) as { id: string }).id
+  const remove = async (file: string) =>
+    (await fetch(`${other.url}/v1/files/${file}`, { method: 'DELETE' })).status
+  const [first, second] = [await upload(), await upload()]
+
+  const put = here.put.bind(here)
+  let status: number | undefined
+  here.put = async (...given) => {
+    status ??= await remove(first)
+    await put(...given)
+  }
+  t.match(await mine.create(first), { error: { message: /was deleted meanwhile/ } })
+  t.equal(status, 200)
+  t.same(await here.list('batches'), [])
+
+  const drop = there.remove.bind(there)
+  let id: string | undefined
+  there.remove = async (...given) => {
+    id ??= (await mine.create(second)).id
+    await drop(...given)
+  }
+  t.equal(await remove(second), 400, 'it is in use')
+  t.match(await here.get('batches', id!), { object: { input_file_id: second } })
+  t.equal((await mine.get(`/v1/files/${second}`)).status, 200)
+  t.ok((await here.sizeOf(second)) > 0)
 })
 
 t.test('a file may take longer than other bodies, while it comes', async (t) => {
