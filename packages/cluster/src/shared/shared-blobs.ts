@@ -6,8 +6,13 @@ const pieceBytes = 256 * 1024
 /** Seconds after which what was begun and never finished goes. */
 const unfinishedSeconds = 3600
 
-/** Puts finished bytes in their place, where something else is still there. */
-const finish = `if #KEYS == 3 and redis.call('exists', KEYS[3]) == 0 then
+/** Puts finished bytes in their place, if a failover has lost none, where something else is still there. */
+const finish = `local bytes = redis.call('strlen', KEYS[1])
+if bytes ~= tonumber(ARGV[1]) then
+  redis.call('del', KEYS[1])
+  return redis.error_reply('LOST expected ' .. ARGV[1] .. ' bytes to be there, instead got ' .. bytes)
+end
+if #KEYS == 3 and redis.call('exists', KEYS[3]) == 0 then
   redis.call('del', KEYS[1])
   return 0
 end
@@ -40,14 +45,17 @@ export class SharedBlobs {
     const key = this.#prefix + id
     const unfinished = `${key}.${randomBytes(8).toString('hex')}`
     await this.bus.command('SET', unfinished, '', 'EX', String(unfinishedSeconds))
+    let length = 0
     for await (const bytes of pieces) {
+      length += bytes.length
       for (let at = 0; at < bytes.length; at += pieceBytes) {
         const piece = Buffer.from(bytes.subarray(at, at + pieceBytes))
         await this.bus.command('APPEND', unfinished, piece)
       }
     }
     const keys = [unfinished, key, ...(condition === undefined ? [] : [condition])]
-    return (await this.bus.command('EVAL', finish, String(keys.length), ...keys)) === 1
+    const words = [finish, String(keys.length), ...keys, String(length)]
+    return (await this.bus.command('EVAL', ...words)) === 1
   }
 
   /** Bytes from a place to another one, that one left out. */
