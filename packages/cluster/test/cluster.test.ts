@@ -410,6 +410,17 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
   for await (const piece of blobs.read('blob')) pieces.push(piece)
   t.ok(Buffer.concat(pieces).equals(bytes))
   t.equal(await blobs.size('blob'), bytes.length)
+  const command: RedisBus['command'] = async (...words) => {
+    // As a replica that lagged behind the server before it.
+    if (words[0] === 'APPEND') return await bus.command('SET', words[1]!, 'half')
+    return await bus.command(...words)
+  }
+  const torn = new SharedBlobs({ store: bus.store, command } as RedisBus, 'batch:content')
+  await t.rejects(torn.write('torn', [Buffer.from('half and half')]), {
+    code: 'cluster_unavailable',
+    message: /expected 13 bytes to be there, instead got 4/,
+  })
+  t.equal(await blobs.size('torn'), 0, 'whole, or not at all')
 
   const results = new SharedResults(bus, 'batch:results')
   t.equal(await results.add('one', 1, 'completed', 'early'), 'closed')
@@ -769,6 +780,30 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
     await queue.close()
     await new Promise(setImmediate)
     t.match(copies, [{ isOpen: false }])
+  })
+
+  void t.test('one that is starved at the start has its time', async (t) => {
+    const server = await RedisServer.start()
+    t.teardown(async () => await server.kill())
+    process.kill(server.pid, 'SIGSTOP')
+    // Longer than a connection waits for a byte.
+    setTimeout(() => process.kill(server.pid, 'SIGCONT'), 5500)
+    const bus = await RedisBus.connect({ url: server.url })
+    t.equal(await bus.command('PING'), 'PONG')
+    await bus.close()
+
+    process.kill(server.pid, 'SIGSTOP')
+    const clock = new SimulatedClock()
+    const refused = (message: RegExp) =>
+      t.rejects(RedisBus.connect({ url: server.url, clock }), { message })
+    const early = refused(/no answer within 5000 ms/)
+    clock.advance(5000)
+    await early
+    const late = refused(/no answer within 30000 ms/)
+    await pause(200) // it is taken meanwhile
+    clock.advance(5000)
+    clock.advance(25_000)
+    await late
   })
 
   void t.test('one whose long answer is on its way is no silent one', async (t) => {

@@ -1,6 +1,7 @@
 import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
 import {
   connectTo,
+  isTimeout,
   type RedisAddress,
   type RedisClient,
   renew,
@@ -16,12 +17,14 @@ export interface RedisBusOptions extends RedisAddress {
   readonly logger?: Logger
 }
 
-/** Milliseconds for the first connection. */
-const connectMs = 5000
+/** Milliseconds for a server to take the first connection … */
+const takeMs = 5000
+/** … and to answer on it: a starved machine may need long. So may a process that has not seen yet that it is taken. */
+const answerMs = 30_000
+/** A timer that goes off so many milliseconds late is a starved process's. */
+const lateMs = 500
 /** Least milliseconds between two times that all connections are made anew. */
 const renewMs = 500
-
-type Both = readonly [writer: RedisClient, reader: RedisClient]
 
 /**
  * The connections of a process to a server: one for commands, and one that reads, whose commands block. Both
@@ -53,31 +56,41 @@ export class Connections {
    */
   static async open(options: RedisBusOptions): Promise<Connections> {
     const { clock = systemClock } = options
-    const clients = makeBoth(options)
-    let problem: unknown
+    const clients: RedisClient[] = []
     let cancel: () => void = () => {}
-    const late = new Promise<never>((_, reject) => {
-      const expire = () => reject(problem ?? new Error(`no answer within ${connectMs} ms`))
-      cancel = clock.at(clock.now() + connectMs, expire)
-      for (const client of clients) {
-        client.on('error', (error: unknown) => {
-          problem = error
-          // The first answer decides; later ones are for the reconnecting.
-          reject(error)
-        })
-      }
-    })
-    late.catch(() => {})
     try {
-      await Promise.race([Promise.all(clients.map(async (client) => await client.connect())), late])
-      await Promise.race([clients[0].sendCommand(['PING']), late])
+      const make = () => connectTo(options, { socketTimeoutMs: socketLimitMs })
+      const both = [make(), make()] as const
+      clients.push(...both)
+      const since = clock.now()
+      let problem: unknown
+      let isTaken = false
+      const late = new Promise<never>((_, reject) => {
+        const expire = () =>
+          reject(problem ?? new Error(`no answer within ${clock.now() - since} ms`))
+        cancel = clock.at(since + takeMs, () => {
+          if (!isTaken && clock.now() - since < takeMs + lateMs) return expire()
+          cancel = clock.at(since + answerMs, expire)
+        })
+        for (const client of both) {
+          client.on('connect', () => (isTaken = true))
+          client.on('error', (error: unknown) => {
+            problem = error
+            // The first answer decides; later ones are for the reconnecting, as is one that has not come in time.
+            if (!isTimeout(error)) reject(error)
+          })
+        }
+      })
+      const connected = Promise.all(both.map(async (client) => await client.connect()))
+      await Promise.race([connected, late])
+      await Promise.race([both[0].sendCommand(['PING']), late])
+      return new Connections(...both, options)
     } catch (error) {
       for (const client of clients) client.destroy()
       throw unreachable(options.url, error)
     } finally {
       cancel()
     }
-    return new Connections(...clients, options)
   }
 
   /**
@@ -124,14 +137,5 @@ export class Connections {
       if (isLost) this.#logger.info({}, 'the connection to the cluster is back')
       isLost = false
     })
-  }
-}
-
-function makeBoth(options: RedisBusOptions): Both {
-  const make = () => connectTo(options, { socketTimeoutMs: socketLimitMs })
-  try {
-    return [make(), make()]
-  } catch (error) {
-    throw unreachable(options.url, error)
   }
 }

@@ -1,5 +1,5 @@
 import { CllmError } from '@cllm/core'
-import { createClient, ErrorReply } from '@redis/client'
+import { ConnectionTimeoutError, createClient, ErrorReply, SocketTimeoutError } from '@redis/client'
 
 /** A connection to a server. */
 export type RedisClient = ReturnType<typeof connectTo>
@@ -56,6 +56,11 @@ export function unreachable(url: string, error: unknown): CllmError {
   const why = withoutSecrets(`at ${url} cannot be reached: ${reasonOf(error)}`)
   const message = `The cluster ${why}`
   return new CllmError('cluster_unavailable', message, { cause: error })
+}
+
+/** Whether the server has not answered in time, and may do so on the next connection. */
+export function isTimeout(error: unknown): boolean {
+  return error instanceof ConnectionTimeoutError || error instanceof SocketTimeoutError
 }
 
 /** The failure of a command. */
