@@ -69,7 +69,8 @@ export interface ApiEvent {
 export interface Api {
   readonly name: string
   readonly path: string
-  readonly framing: 'sse' | 'ndjson'
+  /** A JSON value a line; default: server-sent events. */
+  readonly framing?: 'ndjson'
   /** True when a request must name a model. */
   readonly needsModel: boolean
   /** The JSON to post. */
@@ -109,7 +110,6 @@ const sampled = ({ model, maxTokens, temperature, ignoreEos }: Ask) => ({
 export const cllmApi: Api = {
   name: 'cllm',
   path: '/generate_stream',
-  framing: 'sse',
   needsModel: false,
   body: (ask) => ({
     prompt: textOf(ask),
@@ -131,7 +131,6 @@ export const cllmApi: Api = {
 export const llamaServerApi: Api = {
   name: 'llama-server',
   path: '/completion',
-  framing: 'sse',
   needsModel: false,
   body: (ask) => ({
     prompt: textOf(ask),
@@ -185,7 +184,6 @@ const common = (ask: Ask) => ({
 export const openaiCompletionsApi: Api = {
   name: 'openai-completions',
   path: '/v1/completions',
-  framing: 'sse',
   needsModel: true,
   body: (ask) => ({ prompt: textOf(ask), ...common(ask) }),
   read: (event) => readChunk(event, (choice) => choice.text),
@@ -195,7 +193,6 @@ export const openaiCompletionsApi: Api = {
 export const openaiChatApi: Api = {
   name: 'openai-chat',
   path: '/v1/chat/completions',
-  framing: 'sse',
   needsModel: true,
   body: (ask) => ({
     messages: messagesOf(ask),

@@ -78,10 +78,10 @@ function parse(data: string): Readonly<Record<string, unknown>> {
  * emits the data of each event.
  */
 export function eventDecoder(
-  framing: 'sse' | 'ndjson',
+  framing: Api['framing'],
   onData: (data: string) => void,
 ): { feed(text: string): void } {
-  if (framing === 'sse') return createParser({ onEvent: ({ data }) => onData(data) })
+  if (framing !== 'ndjson') return createParser({ onEvent: ({ data }) => onData(data) })
   let rest = ''
   return {
     feed(text) {

@@ -26,20 +26,12 @@ export class SharedService {
 
   /** A worker did something for a tenant. */
   onEvent(worker: string, tenant: string, event: RequestEvent): void {
-    if (tenant === '') return
-    if (event.type === 'token') this.#sum(worker, tenant).generatedTokens++
-    else if (event.type === 'end') {
-      const { promptTokens, cachedTokens } = event.usage
-      this.#sum(worker, tenant).promptTokens += Math.max(0, promptTokens - cachedTokens)
-    }
-  }
-
-  #sum(worker: string, tenant: string): Service {
+    if (tenant === '' || (event.type !== 'token' && event.type !== 'end')) return
     this.#arm()
-    return sumIn(
-      entryOf(this.#done, worker, () => new Map()),
-      tenant,
-    )
+    const own = entryOf(this.#done, worker, () => new Map<string, Service>())
+    const sum = sumIn(own, tenant)
+    if (event.type === 'token') sum.generatedTokens++
+    else sum.promptTokens += Math.max(0, event.usage.promptTokens - event.usage.cachedTokens)
   }
 
   #arm(): void {

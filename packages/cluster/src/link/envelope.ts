@@ -55,10 +55,9 @@ export function readEnvelope<Message>(
   if (!Number.isSafeInteger(number) || (number as number) < 0) {
     return { refused: 'its number is none' }
   }
-  if (message === undefined) return { link, number: number as number }
-  const wrong = check(message)
+  const wrong = message === undefined ? undefined : check(message)
   if (wrong !== undefined) return { refused: wrong }
-  return { link, number: number as number, message: message as Message }
+  return { link, number: number as number, message: message as Message | undefined }
 }
 
 function readOrder(value: object | null): WorkerOrder | RefusedEnvelope {

@@ -82,7 +82,14 @@ async function host(
     model.client.onState((state) => served.setRestarting(state === 'restarting'))
   }
   await served.start()
-  const removeReadyFile = await makeReadyFile(config.cluster.ready_file, served)
+  let removeReadyFile: () => void
+  try {
+    removeReadyFile = keepReadyFile(config.cluster.ready_file)
+  } catch (error) {
+    // Without it a probe would end what others have begun to use.
+    await served.close()
+    throw error
+  }
   io.stdout.write(`worker ${id} serves ${info.model.id}\n`)
   const reason = await Promise.race([model.gone, stopped(io.signal), served.drained])
   removeReadyFile()
@@ -99,17 +106,6 @@ async function host(
   return reason === undefined ? 0 : 1
 }
 
-/** Without it a probe would end what others have begun to use. */
-async function makeReadyFile(file: string | null, served: WorkerHost): Promise<() => void> {
-  if (file === null) return () => {}
-  try {
-    return keepReadyFile(file)
-  } catch (error) {
-    await served.close()
-    throw error
-  }
-}
-
 /** Milliseconds between two writes. */
 const everyMs = 5000
 
@@ -123,12 +119,13 @@ function removeStale(file: string): void {
 }
 
 /**
- * Keeps a file for probes: it is there from now on, and old if this process stands still.
+ * Keeps a file for probes, if one is wanted: it is there from now on, and old if this process stands still.
  *
  * @returns removes it
  * @throws `invalid_configuration` where it cannot be written
  */
-function keepReadyFile(file: string): () => void {
+function keepReadyFile(file: string | null): () => void {
+  if (file === null) return () => {}
   const write = () => writeFileSync(file, '')
   orInvalid(write, unusable('written'))
   // Where it cannot be written it grows old, which is what it is for.
