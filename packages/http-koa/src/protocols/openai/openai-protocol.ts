@@ -31,7 +31,7 @@ import { KeptItems } from './responses/kept-items.js'
 import { keptRoutes } from './responses/kept-routes.js'
 import { transcription, transcriptionSchema } from './transcriptions/transcriptions.js'
 import { streamRoutes } from './stream-routes.js'
-import { countResponseTokens, responses } from './responses/responses.js'
+import { countResponseTokens, notCompacted, responses } from './responses/responses.js'
 
 /** Settings of {@link openAiProtocol}. */
 export interface OpenAiProtocolOptions {
@@ -85,6 +85,9 @@ const routes: readonly Route<OpenAiContext>[] = [
       countResponseTokens,
       { body: responsesSchema },
     ),
+    post('/v1/responses/compact', 'user', 'Is refused: nothing is summarized', notCompacted, {
+      isHidden: true,
+    }),
     post('/v1/rerank', 'user', 'Order documents by how well they fit a query', rerank, {
       body: rerankSchema,
     }),

@@ -226,3 +226,11 @@ export async function countResponseTokens(call: ResponsesCall, openAi: OpenAiCon
   const { client, request } = await read(call, openAi)
   return { object: 'response.input_tokens', ...(await countPrompt(client, request.request)) }
 }
+
+/** `POST /v1/responses/compact`: only OpenAI's servers could read what it makes. */
+export function notCompacted(): never {
+  const message =
+    'Conversations are not compacted here: send them whole. ' +
+    'With "truncation": "auto" the oldest messages that do not fit are dropped'
+  throw new CllmError('unsupported', message)
+}

@@ -92,6 +92,10 @@ t.test('a response is kept, gone on with, and forgotten', async (t) => {
   const first = await make({ input: 'one', metadata: { a: 'b' } })
   t.match(first, { store: true, previous_response_id: null, output: said('first') })
   t.same((await ask('GET', `${path}/${first.id}`)).json, first)
+  t.match(await ask('POST', `${path}/compact`, { previous_response_id: first.id }), {
+    status: 400,
+    json: { error: { code: 'unsupported', message: /"truncation": "auto"/ } },
+  })
   const second = await make({ input: 'two', previous_response_id: first.id })
   t.match(second, { previous_response_id: first.id, output: said('second') })
   const input = [{ role: 'user', content: 'three' }]
