@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import type { ParameterizedContext, Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
 import { CllmError } from '@cllm/core'
+import { anthropicErrors } from '../protocols/anthropic/anthropic-error.js'
 import { errorHeaders, publicError } from './error-body.js'
 
 /** Bytes of an unwanted body that are read and dropped, so that the client can read the answer. */
@@ -62,7 +63,7 @@ export function isClientGone(error: unknown): boolean {
 
 /**
  * Turns errors of later middleware, and requests for unknown paths and methods, into answers in the
- * words of the protocol that owns the path.
+ * words of the protocol that owns the path; clients of Anthropic's read its own alone.
  */
 export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
   const { logger } = ctx.state.transport
@@ -77,14 +78,16 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
       if (!isGone) publicError(error, logger)
       return
     }
-    const shape = ctx.state.match.errors
+    const isAnthropics = ctx.get('anthropic-version') !== ''
+    const shape = isAnthropics ? anthropicErrors : ctx.state.match.errors
+    const id = ctx.response.get('X-Request-Id')
     if (isClientError(error)) {
       ctx.status = error.status
-      ctx.body = shape.body(new CllmError('invalid_request', error.message))
+      ctx.body = shape.body(new CllmError('invalid_request', error.message), id)
       return
     }
     const shown = publicError(error, logger)
-    const body = shape.body(shown)
+    const body = shape.body(shown, id)
     ctx.status = shape.status?.(shown) ?? shown.status
     ctx.set(errorHeaders(shown))
     const isLeft = ctx.req.readableDidRead && !ctx.req.complete

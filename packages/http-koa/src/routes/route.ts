@@ -11,8 +11,8 @@ export interface ErrorFormat {
   readonly name: string
   /** The status of a failure's answer; default: that of the error table. */
   status?(error: CllmError): number
-  /** The body of a failure's answer, sent as JSON. */
-  body(error: CllmError): unknown
+  /** The body of a failure's answer, sent as JSON. The id is that of the answer, where it has one. */
+  body(error: CllmError, id?: string): unknown
   /** The schema of the body, for the OpenAPI description. */
   readonly schema?: z.ZodObject
 }

@@ -11,6 +11,7 @@ export const anthropicErrorSchema = z.object({
     message: z.string(),
     details: z.object({ error_code: z.string() }).optional(),
   }),
+  request_id: z.string().nullable(),
 })
 
 /** A failure in Anthropic's form. */
@@ -27,7 +28,7 @@ const types: Readonly<Record<number, string>> = {
 }
 
 /** The body of a failure's answer, also sent as the `error` event of a stream. */
-export function anthropicErrorBody(error: CllmError): AnthropicErrorBody {
+export function anthropicErrorBody(error: CllmError, id?: string): AnthropicErrorBody {
   const status = statusElsewhere(error)
   const type = types[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error')
   const isThread = error.code === 'unsupported' && error.details.field === 'thread'
@@ -39,6 +40,7 @@ export function anthropicErrorBody(error: CllmError): AnthropicErrorBody {
       // with it Anthropic's client goes on with whole conversations
       ...(isThread && { details: { error_code: 'thread_unsupported_request' } }),
     },
+    request_id: id ?? null,
   }
 }
 

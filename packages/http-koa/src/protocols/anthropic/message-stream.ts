@@ -105,6 +105,6 @@ export function messageEvents(
       send('message_delta', { delta: stopOf(event, blocks.hasCalls), usage })
       send('message_stop')
     },
-    fail: (error) => write(`event: error\ndata: ${JSON.stringify(anthropicErrorBody(error))}\n\n`),
+    fail: (error) => send('error', anthropicErrorBody(error, call.id)),
   }
 }

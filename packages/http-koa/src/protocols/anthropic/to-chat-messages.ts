@@ -176,23 +176,15 @@ function blockOf(block: unknown, field: string, { isPast, sees }: Sight): ShownB
   const { type, source }: JsonObject = isObject(block) ? block : {}
   if (type === 'image' && sees) {
     const { type: kind, data, url }: JsonObject = isObject(source) ? source : {}
-    return {
-      type,
-      image: filePart(type, kind === 'base64' ? data : kind === 'url' ? url : '', field),
-    }
+    const given = kind === 'base64' ? data : kind === 'url' ? url : ''
+    return { type, image: filePart(type, given, field) }
   }
   if (isPast && (type === 'image' || type === 'document')) {
     return { type: 'text', text: `[${type} left out: the model is shown text only]` }
   }
-  if (typeof type === 'string' && !blockTypes.includes(type)) {
-    throw noMedia(field, type)
-  }
+  if (typeof type === 'string' && !blockTypes.includes(type)) throw noMedia(field, type)
   const checked = blockSchema.safeParse(block)
   if (checked.success) return checked.data
-  const [issue] = checked.error.issues
-  const path = [field, ...(issue?.path ?? [])].join('.')
-  throw expectedField(
-    path,
-    issue?.path.length === 0 ? 'a content block' : (issue?.message ?? 'a block'),
-  )
+  const [{ path, message }] = checked.error.issues as [z.core.$ZodIssue]
+  throw expectedField([field, ...path].join('.'), path.length === 0 ? 'a content block' : message)
 }

@@ -44,10 +44,8 @@ export const batchRoutes: readonly Route<BatchesContext>[] = [
       const batches = (await store.list('batches')).filter(
         (one) => maySee(one) && one.object.endpoint !== messagesEndpoint,
       )
-      return pageOf(
-        await Promise.all(batches.map(async ({ object }) => await runner.live(object))),
-        page,
-      )
+      const shown = batches.map(async ({ object }) => await runner.live(object))
+      return pageOf(await Promise.all(shown), page)
     },
     { query: querySchema },
   ),

@@ -21,11 +21,18 @@ export async function showModel(call: Call, openAi: OpenAiContext): Promise<Answ
   return isAnthropic(call) ? anthropicForm(model) : model
 }
 
-const anthropicForm = ({ id, created }: { readonly id: string; readonly created: number }) => ({
+const anthropicForm = ({ id, created, meta }: Awaited<ReturnType<typeof describe>>) => ({
   type: 'model',
   id,
   display_name: id,
   created_at: new Date(created * 1000).toISOString(),
+  max_input_tokens: meta?.n_ctx ?? null,
+  max_tokens: meta?.n_ctx ?? null,
+  capabilities: null,
+  lifecycle: 'active',
+  deprecated_at: null,
+  retires_at: null,
+  line: null,
 })
 
 async function describe(

@@ -143,7 +143,9 @@ testEach('the id of a request, and tools that the client runs', async (t) => {
   const headers = { 'Content-Type': 'application/json', 'anthropic-version': '2023-06-01' }
   for (const body of [asks('euro'), {}]) {
     const response = await post(path, body, { headers })
-    t.equal(response.headers.get('request-id'), response.headers.get('x-request-id'))
+    const id = response.headers.get('request-id')
+    t.equal(id, response.headers.get('x-request-id'))
+    if (!response.ok) t.match(await response.json(), { type: 'error', request_id: id })
   }
   for (const [type, name] of [
     ['bash_20250124', 'bash'],
@@ -354,5 +356,5 @@ testEach('a failure in the middle of a stream', async (t) => {
   const { stream } = await start(t, { failWhen })
   const events = await stream({ ...asks('free'), ignore_eos: true })
   t.ok(events.some(({ type }) => type === 'content_block_delta'))
-  t.match(events.at(-1), { type: 'error', error: { type: 'api_error', message: /no memory/ } })
+  t.match(events.at(-1), { error: { type: 'api_error', message: /no memory/ }, request_id: /./ })
 })

@@ -114,14 +114,23 @@ testEach('conformance', async (t) => {
 
 testEach('models', async (t) => {
   const { get, client } = await start(t)
-  const { model } = await client.info()
+  const { model, limits } = await client.info()
   t.match(await (await get('/v1/models')).json(), {
     object: 'list',
     data: [{ id: model.id, object: 'model', owned_by: 'cllm' }],
   })
   t.match(await (await get(`/v1/models/${model.id}`)).json(), { id: model.id, object: 'model' })
   const init = { headers: { 'anthropic-version': '2023-06-01' } }
-  const known = { type: 'model', id: model.id, display_name: model.id, created_at: /^1970-01-01T/ }
+  const known = {
+    type: 'model',
+    id: model.id,
+    display_name: model.id,
+    created_at: /^1970-01-01T/,
+    max_input_tokens: limits.contextSize,
+    max_tokens: limits.contextSize,
+    capabilities: null,
+    lifecycle: 'active',
+  }
   t.match(await (await get('/v1/models', init)).json(), {
     data: [known],
     has_more: false,
@@ -129,6 +138,8 @@ testEach('models', async (t) => {
     last_id: model.id,
   })
   t.match(await (await get(`/v1/models/${model.id}`, init)).json(), known)
+  const unknown = await get('/v1/models/a/b', init)
+  t.match(await unknown.json(), { type: 'error', error: { type: 'not_found_error' } })
   const missing = await get('/v1/models/a/b')
   t.equal(missing.status, 404)
   t.match(await missing.json(), {

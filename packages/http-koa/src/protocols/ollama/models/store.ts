@@ -12,16 +12,14 @@ import {
   untagged,
 } from '../ollama-context.js'
 
+/** The body of `DELETE /api/delete`. */
+export const deleteSchema = z.object({ model: text.optional(), name: text.optional() })
+
 /** The body of `POST /api/pull`. */
-export const pullSchema = z.object({
-  model: text.optional(),
-  name: text.optional(),
+export const pullSchema = deleteSchema.extend({
   stream: boolean.optional(),
   insecure: boolean.optional(),
 })
-
-/** The body of `DELETE /api/delete`. */
-export const deleteSchema = z.object({ model: text.optional(), name: text.optional() })
 
 /** `POST /api/pull`: fetches a model from the catalog and reports progress. */
 export async function pull(call: CallOf<typeof pullSchema>, ollama: OllamaContext) {
@@ -118,13 +116,9 @@ function digestOf(given: string, field: string): string {
 }
 
 /** The body of `POST /api/push`. */
-export const pushSchema = z.object({
-  model: text.optional(),
-  name: text.optional(),
-  insecure: boolean.optional(),
+export const pushSchema = pullSchema.extend({
   username: text.optional(),
   password: text.optional(),
-  stream: boolean.optional(),
 })
 
 /**

@@ -72,11 +72,7 @@ export const transcription =
     const language = fields.language === undefined ? '' : ` (language: ${fields.language})`
     const content = (fields.prompt ?? user) + language
     const media = [{ type: 'audio', at: content.length, data, field: 'file' }] as const
-    const {
-      prompt,
-      form: read,
-      marks,
-    } = await prepareChat(client, {
+    const chat = await prepareChat(client, {
       messages: [
         ...(system === '' ? [] : [{ role: 'system', content: system }]),
         { role: 'user', content, media },
@@ -86,13 +82,13 @@ export const transcription =
     })
     const defaults = openAi.defaults['/v1/audio/transcriptions']
     const logprobs = include !== undefined || format === 'verbose_json' ? 0 : undefined
-    const settings = { temperature, maxTokens, marks, logprobs }
-    const request = requestFor(client, prompt, settings, defaults)
+    const settings = { temperature, maxTokens, marks: chat.marks, logprobs }
+    const request = requestFor(client, chat.prompt, settings, defaults)
     const generation = await startGeneration(call, client, request)
     if (isStream) {
-      return encoded(eventStream, generation.events, (write) => transcriptEvents(read, write))
+      return encoded(eventStream, generation.events, (write) => transcriptEvents(chat.form, write))
     }
-    const answer = await collectAnswer(generation, read)
+    const answer = await collectAnswer(generation, chat.form)
     const transcript = {
       text: answer.content,
       task,
