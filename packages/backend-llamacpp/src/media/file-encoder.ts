@@ -120,8 +120,8 @@ export class FileEncoder implements MediaEncoder {
   }
 
   keepIn(files: StateFiles): void {
-    const { modelPath, mmprojPath, width, vocabularySize } = this.options
-    const more = { encodings: 1, llamaVersion, width, vocabularySize }
+    const { modelPath, mmprojPath, width, vocabularySize, atOnce } = this.options
+    const more = { encodings: 1, llamaVersion, width, vocabularySize, atOnce }
     this.#files = new EncodingFiles(files, stateKey([modelPath, mmprojPath], more))
   }
 

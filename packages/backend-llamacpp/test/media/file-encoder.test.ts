@@ -164,8 +164,9 @@ function filesInMemory() {
 t.test('what was encoded is found after a restart, by the same projector', async (t) => {
   const folder = t.testdir({ model: 'weights', a: 'projector', b: 'another' })
   const { all, files } = filesInMemory()
-  const start = async (projector: string) => {
-    const { encoder } = await open(t, join(folder, 'model'), join(folder, projector))
+  const start = async (projector: string, atOnce = 64) => {
+    const { encoder, options } = await open(t, join(folder, 'model'), join(folder, projector))
+    Object.assign(options, { atOnce })
     encoder.keepIn(files)
     return encoder
   }
@@ -185,6 +186,11 @@ t.test('what was encoded is found after a restart, by the same projector', async
   await encode(other, image(30))
   await other.dispose()
   t.equal(all.size, 3, 'not those of another projector')
+  const narrow = await start('a', 32)
+  t.ok(
+    'run' in (await narrow.prepare(image(30), '')),
+    'nor those that a smaller batch may not hold',
+  )
 })
 
 t.test('no more of them are known than the files have room for', async (t) => {
