@@ -154,7 +154,7 @@ t.test('a projector is counted where it is to be', async (t) => {
     const planned = await planContext({ ...llama, gpu, freeMemory }, sees, settings, { logger })
     return [planned.settings.mmprojOffload, planned.plan.total, logger.lines.at(-1)?.message]
   }
-  const total = planMemory(qwen3, context).total + 1.64e9
+  const total = planMemory(qwen3, context).total + 1.6e9
   const told = (place: string) =>
     `memory: 524 MB of weights, 1.6 GB for the projector ${place}, 16 slots × 2,048 tokens = 3.8 GB, ` +
     `112 MB of buffers`

@@ -9,8 +9,8 @@ import type { NativeContextOptions } from '../native/native-context.js'
 /** llama.cpp rounds the cells of a slot up to a multiple of this. */
 const cellPadding = 256
 
-/** What encoding takes besides the projector's file: on the CPU up to 620 MB for the 4,096 tokens of a large image. */
-const encodingBytes = 640e6
+/** What encoding takes for a process, and of the projector's size for its file and buffers: measured on the CPU. */
+const [encodingBytes, encodingShare] = [100e6, 1.5]
 
 /** Share of a GPU's free memory that a projector may take: from there on layers of the model are worth more. */
 const projectorShare = 0.5
@@ -74,7 +74,7 @@ export function planMemory(model: ModelShape, settings: MemorySettings): MemoryP
 
 /** What the process takes that encodes images and sounds. */
 export const projectorMemory = ({ projectorBytes }: ModelShape): number =>
-  projectorBytes === undefined ? 0 : projectorBytes + encodingBytes
+  projectorBytes === undefined ? 0 : Math.ceil(encodingBytes + encodingShare * projectorBytes)
 
 /** Whether a projector goes to a GPU with so much free memory: not where layers would find little. */
 export const projectorFits = (
