@@ -13,6 +13,9 @@ import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batche
 const querySchema = z.object({
   purpose: z.string().optional(),
   after: z.string().optional(),
+  // as Anthropic's clients name it, and before
+  page: z.string().optional(),
+  after_id: z.string().optional(),
   limit: z.preprocess(Number, integer(1, 10_000)).default(10_000),
   order: z.enum(['asc', 'desc']).default('desc'),
 })
@@ -34,11 +37,12 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
     'user',
     'The files that were uploaded, and those of batches',
     async (call, { store }) => {
-      const { purpose, order, ...page } = call.query
+      const { purpose, order, limit, page, after_id, after = page ?? after_id } = call.query
       const files = (await store.list('files')).filter(maySee).map(({ object }) => object)
       const wanted = files.filter((file) => purpose === undefined || file.purpose === purpose)
-      const listed = pageOf(order === 'asc' ? wanted.toReversed() : wanted, page)
-      return { ...listed, data: listed.data.map((file) => shownTo(call, file)) }
+      const listed = pageOf(order === 'asc' ? wanted.toReversed() : wanted, { after, limit })
+      const next_page = listed.has_more ? listed.last_id : null
+      return { ...listed, next_page, data: listed.data.map((file) => shownTo(call, file)) }
     },
     { query: querySchema },
   ),
@@ -74,7 +78,7 @@ export const fileRoutes: readonly Route<BatchesContext>[] = [
       throw error
     }
     await store.remove(id)
-    return { id, object: 'file', deleted: true }
+    return isAnthropic(call) ? { id, type: 'file_deleted' } : { id, object: 'file', deleted: true }
   }),
 ]
 

@@ -40,12 +40,9 @@ type TokenizeFields = z.output<typeof tokenizeSchema>
 
 /** `POST /tokenize`: the tokens of a text or a conversation. */
 export async function tokenize(call: CallOf<typeof tokenizeSchema>): Promise<Answer> {
-  const { fields } = call
-  if (fields.content === undefined) {
-    return await tokenizeForVllm(call, fields)
-  }
+  const { fields, signal } = call
+  if (fields.content === undefined) return await tokenizeForVllm(call, fields)
   const options = { addBos: fields.add_special ?? false, special: fields.parse_special ?? true }
-  const { signal } = call
   const { client } = call.open(fields.model)
   const tokens = await client.tokenize(fields.content, { ...options, signal })
   if (fields.with_pieces === true) {

@@ -51,6 +51,11 @@ const lineOf = (index: number, more: object = {}) =>
 const linesOf = (count: number) =>
   Array.from({ length: count }, (_, index) => lineOf(index)).join('\n')
 
+interface FilePage {
+  readonly data: readonly { readonly id: string }[]
+  readonly next_page: string | null
+}
+
 interface Line {
   custom_id: string
   response: { status_code: number; body: { choices: object[]; error?: { message: string } } }
@@ -153,10 +158,21 @@ testEach('a batch answers each line as a request would be', async (t) => {
   t.match(forAnthropic, { data: [described], first_id: uploaded.id, has_more: false })
   const one = await (await fetch(`${url}/v1/files/${uploaded.id}`, { headers })).json()
   t.match(one, { ...described, mime_type: 'application/jsonl', created_at: /Z$/ })
+  const seen = new Set<string>()
+  let query = ''
+  for (let turn = 0; turn < 5; turn++) {
+    const asked = await fetch(`${url}/v1/files?limit=1${query}`, { headers })
+    const { data, next_page } = (await asked.json()) as FilePage
+    t.notOk(seen.has(data[0]!.id), 'each page is another one')
+    seen.add(data[0]!.id)
+    if (next_page === null) break
+    query = turn === 0 ? `&page=${next_page}` : `&after_id=${next_page}`
+  }
+  t.equal(seen.size, 3)
   const { mode } = await stat(join(folder, 'files', `${uploaded.id}.jsonl`))
   t.equal(mode & 0o777, 0o600)
-  const removed = await fetch(`${url}/v1/files/${uploaded.id}`, { method: 'DELETE' })
-  t.match(await removed.json(), { deleted: true })
+  const removed = await fetch(`${url}/v1/files/${uploaded.id}`, { method: 'DELETE', headers })
+  t.same(await removed.json(), { id: uploaded.id, type: 'file_deleted' })
   t.equal((await mine.get(`/v1/files/${uploaded.id}`)).status, 404)
   // As who reads it while another client deletes it.
   await rm(join(folder, 'files', `${done.output_file_id}.jsonl`))

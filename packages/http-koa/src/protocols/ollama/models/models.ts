@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto'
 import type { EngineInfo } from '@cllm/core'
-import { z } from 'zod'
 import { thinkingInSource } from '../../../chat/format/learn-thinking.js'
 import type { Answer, Call, CallOf } from '../../../routes/call.js'
 import { infoOf, peekInfo, loadedModels } from '../../../engines/model-queries.js'
-import { boolean, text } from '../../../fields/fields.js'
+import { boolean } from '../../../fields/fields.js'
 import { modelfileOf } from './create.js'
 import { parametersOf } from './ollama-preset.js'
+import { deleteSchema } from './store.js'
 import { nameOfOllamaModel, type OllamaContext, taggedName, timeText } from '../ollama-context.js'
 
 /** `GET /api/version`. */
@@ -83,11 +83,7 @@ function parameterSize(count: number): string {
 }
 
 /** The body of `POST /api/show`. */
-export const showSchema = z.object({
-  model: text.optional(),
-  name: text.optional(),
-  verbose: boolean.optional(),
-})
+export const showSchema = deleteSchema.extend({ verbose: boolean.optional() })
 
 /** `POST /api/show`: what is known of a model; of one that was never in memory little. */
 export async function show(call: CallOf<typeof showSchema>, ollama: OllamaContext) {
@@ -106,7 +102,7 @@ export async function show(call: CallOf<typeof showSchema>, ollama: OllamaContex
     parameters: Object.entries(parametersOf(preset))
       .map(([key, value]) => `${key.padEnd(30)} ${JSON.stringify(value)}`)
       .join('\n'),
-    template: info?.model.details?.chatTemplate ?? '',
+    template,
     ...(preset?.system === undefined ? {} : { system: preset.system }),
     details: detailsOf(info?.model),
     model_info: info === undefined ? {} : shapeOf(info),
