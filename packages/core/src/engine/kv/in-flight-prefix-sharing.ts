@@ -64,7 +64,7 @@ export class InFlightPrefixSharing {
   /** Holds a waiting request back if that is worth it; returns whether it is held. */
   defer(sequence: Sequence, now: number): boolean {
     const waits = this.#waits.get(sequence) ?? 0
-    if (sequence.state !== 'queued' || waits === mostWaits) return false
+    if (sequence.state !== 'queued' || waits === mostWaits || !isWatched(sequence)) return false
     if (this.#producers.has(sequence)) return true
     const found = this.kv.producerOf(sequence)
     if (found === undefined) return false
@@ -116,10 +116,10 @@ export class InFlightPrefixSharing {
     }
   }
 
-  /** When the next requests have waited long enough, or undefined. */
-  next(): number | undefined {
-    let next: number | undefined
-    for (const { deadline } of this.#groups.values()) next = Math.min(next ?? deadline, deadline)
+  /** When the next requests have waited long enough; without any: Infinity. */
+  next(): number {
+    let next = Infinity
+    for (const { deadline } of this.#groups.values()) next = Math.min(next, deadline)
     return next
   }
 }

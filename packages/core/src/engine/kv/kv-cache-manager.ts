@@ -55,7 +55,6 @@ export class SlotCacheManager extends BaseCacheManager {
    * and copying it is cheaper than computing it a second time.
    */
   override producerOf(sequence: Sequence): PrefixProducer | undefined {
-    if (sequence.tokens.length <= minimumWait) return undefined
     const found = this.index.planned(sequence)
     if (found === undefined) return undefined
     const saved = found.shared - this.lookUp(sequence)

@@ -142,9 +142,7 @@ export class Expiry {
   #queue = new TinyQueue<Entry>([], sooner)
   #cleanUpAt = smallest
 
-  add(sequence: Sequence): void {
-    const at = sequence.request.expires
-    if (at === undefined) return
+  add(sequence: Sequence, at: number): void {
     this.#queue.push({ at, sequence })
     if (this.#queue.length > this.#cleanUpAt) this.#cleanUp()
   }

@@ -59,21 +59,22 @@ export class RequestTable {
 
   /** When something is to be done that no request or step brings about; never: Infinity. */
   wakesAt(): number {
-    return Math.min(this.#expiry.next(), this.sharing.next() ?? Infinity)
+    return Math.min(this.#expiry.next(), this.sharing.next())
   }
 
   /** Yields timed-out requests with their errors, and releases requests whose prefix wait expired. */
   due(now: number): Iterable<readonly [Sequence, CllmError]> {
+    if (this.wakesAt() > now) return []
     this.sharing.expire(now)
-    return this.#expiry.next() <= now ? this.#expiry.due(now) : []
+    return this.#expiry.due(now)
   }
 
   add(sequence: Sequence, now: number): void {
+    const { expires, sample } = sequence.request
     this.waiting.add(sequence)
-    this.#expiry.add(sequence)
+    if (expires !== undefined) this.#expiry.add(sequence, expires)
     this.observers.tell('onQueued', sequence, now)
-    const isHeld = sequence.request.sample !== undefined && this.samples.add(sequence)
-    if (isHeld) return
+    if (sample !== undefined && this.samples.add(sequence)) return
     this.sharing.onWaiting(sequence, now)
     this.kv.onWaiting(sequence)
   }

@@ -323,7 +323,7 @@ t.test('Expiry gives each active request at its limit, the soonest first', async
         const expiry = new Expiry()
         const sequences = given.map(({ expires, ends }, index) => {
           const sequence = sequenceOf([5], { id: `${index}`, expires })
-          expiry.add(sequence)
+          if (expires !== undefined) expiry.add(sequence, expires)
           return { sequence, expires: expires ?? Infinity, ends }
         })
         for (let now = 0; now <= 400; now += 7) {
