@@ -139,7 +139,7 @@ export class ModelLoader {
         model.leaveAt(at, this.clock, () => void this.#evict(model))
       }
     }
-    this.#advance()
+    if (this.#wanted.size > 0 || this.#onAdvance.length > 0) this.#advance()
   }
 
   /** Does what the scheduler decides, and serves those whose model stays. */

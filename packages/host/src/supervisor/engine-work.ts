@@ -57,6 +57,8 @@ export class EngineWork {
   readonly #calls = new Map<number, PendingCall>()
   /** What is to be alone on the engine, or is. */
   #alone: EngineRequest | PendingCall | undefined
+  /** Whether there may be suspects: an engine has crashed. */
+  #hasCrashed = false
   /** The call that sets the next engine's policy, if one was set. */
   policy: Call | undefined
 
@@ -93,7 +95,7 @@ export class EngineWork {
 
   /** Takes what the engine gets now, in order. Calls without a client's data may crash nothing: they go at any time. */
   *take(now: number): Iterable<Submission | Call> {
-    this.#alone ??= this.#nextSuspect()
+    if (this.#hasCrashed) this.#alone ??= this.#nextSuspect()
     for (const pending of this.#calls.values()) {
       if (pending.phase !== 'held') continue
       const { takes, hasInput = false } = callTraits[pending.call.name]
@@ -158,6 +160,7 @@ export class EngineWork {
   onExit(why: string): FromEngine[] {
     const alone = this.#alone
     this.#alone = undefined
+    this.#hasCrashed = true
     const failures: FromEngine[] = []
     for (const pending of this.#calls.values()) {
       const { call, phase } = pending
