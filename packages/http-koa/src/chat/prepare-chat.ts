@@ -46,7 +46,8 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
   const before = preamble === undefined ? chat.messages : withPreamble(preamble, chat.messages)
   const { messages, variables: shown } = promptWithTools(before, tools, format)
   // what the operator has set, where the client does not say
-  const thinks = thinkingVariables(info.model.details?.reasoning)
+  const { reasoning } = info.model.details ?? {}
+  const thinks = reasoning === undefined ? {} : thinkingVariables(reasoning)
   const variables = { ...thinks, ...template.variables, ...shown }
   const isNew = template.continueFinalMessage !== true && template.addGenerationPrompt !== false
   const { thinkingIsOpen, suffix }: PromptEnd =

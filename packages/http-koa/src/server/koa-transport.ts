@@ -8,7 +8,7 @@ import {
   type TransportFactory,
 } from '@cllm/core'
 import { Router } from '@koa/router'
-import type { Server } from 'node:http'
+import type { RequestListener, Server } from 'node:http'
 import { BodyBudget } from '../body/body-budget.js'
 import { defaultJsonDepth } from '../body/read-json-body.js'
 import { withMediaUrls } from '../engines/media-urls.js'
@@ -129,9 +129,8 @@ export class KoaTransport implements Transport {
     app.use(serveRoutes(engines, new UnknownFields()))
     mountOthers(app, protocols, engines)
     this.#scheme = options.tls === undefined ? 'http' : 'https'
-    // koa handles its own failures: this promise never rejects
-    const answer = app.callback()
-    this.#server.on('request', (req, res) => void answer(req, res))
+    // koa handles its own failures: the promise that it returns never rejects
+    this.#server.on('request', app.callback() as RequestListener)
   }
 
   /** Throws `address_in_use` when it cannot listen there. */
