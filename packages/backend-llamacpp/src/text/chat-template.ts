@@ -33,28 +33,29 @@ export function compileTemplate(
 ): JinjaTemplate {
   let native: JinjaTemplate | undefined
   const second = () => (native ??= compileNative(source))
-  return either(() => {
-    const first = new Template(source)
-    return {
-      render: (values) =>
-        either(
-          () => first.render(values),
-          () => second().render(values),
-        ),
-    }
-  }, second)
+  let first: Template
+  try {
+    first = new Template(source)
+  } catch (problem) {
+    return insteadOf(problem, second)
+  }
+  return {
+    render(values) {
+      try {
+        return first.render(values)
+      } catch (problem) {
+        return insteadOf(problem, () => second().render(values))
+      }
+    },
+  }
 }
 
-/** What the first gives, or else the second; where both fail, the first one's problem counts. */
-function either<T>(first: () => T, second: () => T): T {
+/** What the second renderer gives; where it fails, too, the first one's problem counts. */
+function insteadOf<T>(problem: unknown, second: () => T): T {
   try {
-    return first()
-  } catch (problem) {
-    try {
-      return second()
-    } catch {
-      throw problem
-    }
+    return second()
+  } catch {
+    throw problem
   }
 }
 
@@ -185,19 +186,20 @@ export class ChatTemplate {
 /** The messages with a mark, which is nowhere else in them, in place of each image. */
 function markMedia(messages: readonly ChatMessage[]): {
   readonly messages: readonly ChatMessage[]
-  readonly mark?: string
+  readonly mark: string | undefined
 } {
-  if (messages.every(({ media = [] }) => media.length === 0)) return { messages }
-  const mark = unusedCharacter(messages.map(({ content }) => content))
-  const marked = messages.map(({ media = [], ...message }) => {
+  let mark: string | undefined
+  const marked: ChatMessage[] = []
+  for (const { media = [], ...message } of messages) {
+    if (media.length > 0) mark ??= unusedCharacter(messages.map(({ content }) => content))
     let content = ''
     let from = 0
     for (const { at } of media) {
       content += message.content.slice(from, at) + mark
       from = at
     }
-    return { ...message, content: content + message.content.slice(from) }
-  })
+    marked.push({ ...message, content: content + message.content.slice(from) })
+  }
   return { messages: marked, mark }
 }
 
