@@ -4,7 +4,7 @@ import {
   type ChatMessage,
   didYouMean,
   type EngineDirectory,
-  type GenerateEvent,
+  type GenerateEvents,
   type GenerateRequest,
   type Logger,
   requestFields,
@@ -73,7 +73,7 @@ export interface RunningServer {
   generate(
     prompt: string | readonly ChatMessage[] | GenerateRequest,
     options?: { readonly model?: string; readonly signal?: AbortSignal },
-  ): AsyncIterableIterator<GenerateEvent>
+  ): GenerateEvents
   /** Resolves when the server is closed; rejects with `engine_unavailable` when its engine cannot be started again. */
   readonly closed: Promise<void>
   /**

@@ -1,8 +1,9 @@
 import type {
   Random,
   EngineClient,
-  GenerateEvent,
+  GenerateEvents,
   GenerateRequest,
+  SubmitOptions,
   Engine,
   PluginRegistry,
 } from '@cllm/core'
@@ -22,10 +23,7 @@ export class LocalEngineClient extends EngineControl implements EngineClient {
     engine.observe({ onEvents: (events) => this.#streams.dispatch(events) })
   }
 
-  submit(
-    request: GenerateRequest,
-    options: { readonly signal?: AbortSignal } = {},
-  ): AsyncIterableIterator<GenerateEvent> {
+  submit(request: GenerateRequest, options: SubmitOptions = {}): GenerateEvents {
     const id = request.id ?? requestId(this.random)
     return this.#streams.open(id, options.signal, {
       submit: () => this.engine.submit(id, request),

@@ -1,4 +1,4 @@
-import { type GenerateEvent, cancelled, CllmError } from '@cllm/core'
+import { type GenerateEvent, type GenerateEvents, cancelled, CllmError } from '@cllm/core'
 
 /** Callbacks on a stream. */
 export interface StreamWatcher {
@@ -13,16 +13,16 @@ export interface StreamWatcher {
 
 /** The same events, observed by the callbacks. */
 export function watchStream(
-  events: AsyncIterableIterator<GenerateEvent>,
+  events: GenerateEvents,
   { onEvent, onEnd }: StreamWatcher,
-): AsyncIterableIterator<GenerateEvent> {
+): GenerateEvents {
   let isOver = false
   const end = (error?: CllmError): void => {
     if (isOver) return
     isOver = true
     onEnd?.(error)
   }
-  const iterator: AsyncIterableIterator<GenerateEvent> = {
+  const iterator: GenerateEvents = {
     [Symbol.asyncIterator]: () => iterator,
     async next() {
       try {

@@ -2,8 +2,9 @@ import {
   type Clock,
   type EngineCalls,
   type EngineClient,
-  type GenerateEvent,
+  type GenerateEvents,
   type GenerateRequest,
+  type SubmitOptions,
   type ModelUrgency,
   type OpenOptions,
   type Recording,
@@ -36,10 +37,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     super()
   }
 
-  submit(
-    request: GenerateRequest,
-    options: { readonly signal?: AbortSignal } = {},
-  ): AsyncIterableIterator<GenerateEvent> {
+  submit(request: GenerateRequest, options: SubmitOptions = {}): GenerateEvents {
     const lease = this.#leaseNow()
     if (lease === undefined) return this.#submitLate(request, options.signal)
     return this.#submitTo(lease, request, options)
@@ -130,10 +128,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     return kept
   }
 
-  #submitLate(
-    request: GenerateRequest,
-    signal: AbortSignal | undefined,
-  ): AsyncIterableIterator<GenerateEvent> {
+  #submitLate(request: GenerateRequest, signal: AbortSignal | undefined): GenerateEvents {
     const { clock, model } = this
     const { id, timeoutMs = Infinity } = request
     const entry = new InFlightRequest(id ?? '', request, clock.now())
@@ -166,8 +161,8 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   #submitTo(
     { client, release, waited: modelWait }: Lease,
     request: GenerateRequest,
-    options: { readonly signal?: AbortSignal },
-  ): AsyncIterableIterator<GenerateEvent> {
+    options: SubmitOptions,
+  ): GenerateEvents {
     // What comes later for the same work did not wait.
     if (this.#leased !== undefined) this.#leased = { client }
     const asked = modelWait === undefined ? request : { ...request, modelWait }
@@ -179,14 +174,12 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
 /** Gives back a lease that nobody waits for any more. */
 const giveBack = ({ release }: Lease): void => release?.()
 
-type Events = AsyncIterableIterator<GenerateEvent>
-
 /** Events of a request that waits to be submitted. `leave` is called when its consumer leaves first. */
-function deferredStream(starting: Promise<Events>, leave: () => void): Events {
+function deferredStream(starting: Promise<GenerateEvents>, leave: () => void): GenerateEvents {
   let isOver = false
   // The failure is thrown to the reader of the stream.
   starting.catch(() => {})
-  const iterator: Events = {
+  const iterator: GenerateEvents = {
     [Symbol.asyncIterator]: () => iterator,
     async next() {
       if (isOver) return { done: true, value: undefined }

@@ -2,6 +2,7 @@ import {
   type Random,
   type AddressedEvent,
   type GenerateEvent,
+  type GenerateEvents,
   type RequestEvent,
   CllmError,
   cancelled,
@@ -19,7 +20,7 @@ interface Waiting {
  * One request's events as an iterator: events are buffered until they are read. An event that is waited for
  * takes one promise, as this is done for every token.
  */
-class EventStream implements AsyncIterableIterator<GenerateEvent> {
+class EventStream implements GenerateEvents {
   readonly #buffer: GenerateEvent[] = []
   #error: CllmError | undefined
   #isOver = false
@@ -92,7 +93,7 @@ export class EventStreams {
     id: string,
     signal: AbortSignal | undefined,
     request: { readonly submit: () => void; readonly cancel: (reason?: string) => void },
-  ): AsyncIterableIterator<GenerateEvent> {
+  ): GenerateEvents {
     if (this.#streams.has(id)) {
       return failed(new EventStream(() => {}), duplicate(id))
     }

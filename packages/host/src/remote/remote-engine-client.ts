@@ -2,9 +2,10 @@ import {
   type Random,
   type EngineClient,
   type EngineInfo,
-  type GenerateEvent,
+  type GenerateEvents,
   type TokenizeOptions,
   type GenerateRequest,
+  type SubmitOptions,
   type AdapterInfo,
   CllmError,
   cancelled,
@@ -59,10 +60,7 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     return await this.#ready
   }
 
-  submit(
-    request: GenerateRequest,
-    options: { readonly signal?: AbortSignal } = {},
-  ): AsyncIterableIterator<GenerateEvent> {
+  submit(request: GenerateRequest, options: SubmitOptions = {}): GenerateEvents {
     const id = request.id ?? requestId(this.random)
     return this.#streams.open(id, options.signal, {
       submit: () => {

@@ -36,9 +36,7 @@ export const leastWait = defineRouter({
   name: 'least-wait',
   doc: 'The worker with the shortest predicted wait, whatever it holds.',
   create: () => ({
-    place: ({ id }, workers) => ({
-      worker: nearlyLeastBy(id, workers, ({ waitMs }) => waitMs).id,
-    }),
+    place: ({ id }, workers) => ({ worker: nearlyLeastBy(id, workers, ({ waitMs }) => waitMs).id }),
   }),
 })
 

@@ -3,14 +3,12 @@ import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import {
   type EngineClient,
   type GenerateEvent,
+  type GenerateEvents,
   type GenerateRequest,
   type TokenId,
   type ErrorCode,
   CllmError,
 } from '@cllm/core'
-
-/** A stream of events. */
-export type Events = AsyncIterableIterator<GenerateEvent>
 
 /** All that a stream had to say. */
 export interface StreamContent {
@@ -33,7 +31,7 @@ export const greedyRequest = (text: string, maxTokens: number): GenerateRequest 
 })
 
 /** Reads a stream to its end. Throws what is thrown and is no {@link CllmError}. */
-export async function readAll(stream: Events): Promise<StreamContent> {
+export async function readAll(stream: GenerateEvents): Promise<StreamContent> {
   const events: GenerateEvent[] = []
   let error: CllmError | undefined
   try {
@@ -46,7 +44,7 @@ export async function readAll(stream: Events): Promise<StreamContent> {
 }
 
 /** Reads a stream until it has given its first token. */
-export async function readFirstToken(stream: Events): Promise<void> {
+export async function readFirstToken(stream: GenerateEvents): Promise<void> {
   for (;;) {
     const { value, done } = await stream.next()
     assert(done !== true && value.type !== 'end', 'the stream ended before its first token')

@@ -38,6 +38,12 @@ export interface EmbedOptions {
   readonly adapters?: readonly AdapterChoice[]
 }
 
+/** How a request is submitted. */
+export interface SubmitOptions {
+  /** Cancels it when it aborts. */
+  readonly signal?: AbortSignal
+}
+
 /** How a text is tokenized. */
 export interface TokenizeOptions extends EncodeOptions {
   /** When it aborts, the call rejects with `cancelled`, and what is left of a long text is not read. */
@@ -79,6 +85,9 @@ export type GenerateEvent =
       /** See the `token` event. */
       readonly promptLogprobs?: PromptLogprobs
     }
+
+/** A request's stream. */
+export type GenerateEvents = AsyncIterableIterator<GenerateEvent>
 
 /** The same with the failure that a stream throws, as it travels between processes. */
 export type RequestEvent =
@@ -209,10 +218,7 @@ export interface EngineClient extends EngineCalls {
    * or aborting the signal cancels the request and frees its slot within one step; the message of a
    * {@link CllmError} that it is aborted with is the reason. Events that are not read are kept.
    */
-  submit(
-    request: GenerateRequest,
-    options?: { readonly signal?: AbortSignal },
-  ): AsyncIterableIterator<GenerateEvent>
+  submit(request: GenerateRequest, options?: SubmitOptions): GenerateEvents
   /**
    * Cancels by id; unknown ids are ignored. The request's stream throws `cancelled`, with the reason
    * if one is given.

@@ -109,14 +109,7 @@ export const samplingFields = {
     extra: true,
   },
   /** XTC: how often the likeliest tokens are left out, 0 to 1; 0 switches it off (default). */
-  xtcProbability: {
-    wire: 'xtc_probability',
-    min: 0,
-    max: 1,
-    default: 0,
-    step: 'xtc',
-    extra: true,
-  },
+  xtcProbability: { wire: 'xtc_probability', min: 0, max: 1, default: 0, step: 'xtc', extra: true },
   /**
    * XTC leaves out all but the least likely of the tokens that have this probability; above 0.5 it is
    * off. Default 0.1.
@@ -126,14 +119,7 @@ export const samplingFields = {
    * Locally typical sampling: the tokens whose surprise is nearest to the expected one, up to this
    * probability; 1 switches it off (default).
    */
-  typicalP: {
-    wire: 'typical_p',
-    min: 0,
-    max: 1,
-    default: 1,
-    step: 'typ_p',
-    extra: true,
-  },
+  typicalP: { wire: 'typical_p', min: 0, max: 1, default: 1, step: 'typ_p', extra: true },
   /**
    * How many of the latest tokens (prompt included) the three penalties below look at; 0 switches them
    * off. Default 64, as in llama.cpp.
@@ -175,14 +161,7 @@ export const samplingFields = {
     option: "OpenAI's frequency penalty; 0 is off.",
   },
   /** DRY: how much tokens that continue a repetition are made less likely; 0 switches it off (default). */
-  dryMultiplier: {
-    wire: 'dry_multiplier',
-    min: 0,
-    max: 100,
-    default: 0,
-    step: 'dry',
-    extra: true,
-  },
+  dryMultiplier: { wire: 'dry_multiplier', min: 0, max: 100, default: 0, step: 'dry', extra: true },
   /** The penalty is `dryMultiplier` × this ^ (repeated tokens − `dryAllowedLength`); default 1.75. */
   dryBase: {
     wire: 'dry_base',
@@ -205,14 +184,7 @@ export const samplingFields = {
    * 2: draws from the likeliest tokens whose expected surprise is `mirostatTau`, in place of all other
    * cuts and a dynamic temperature; 0 switches it off (default). llama.cpp also takes 1.
    */
-  mirostat: {
-    wire: 'mirostat',
-    min: 0,
-    max: 2,
-    integer: true,
-    default: 0,
-    extra: true,
-  },
+  mirostat: { wire: 'mirostat', min: 0, max: 2, integer: true, default: 0, extra: true },
   /** The expected surprise in bits; default 5. */
   mirostatTau: { wire: 'mirostat_tau', min: 0, max: 100, default: 5 },
   /**

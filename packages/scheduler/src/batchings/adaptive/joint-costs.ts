@@ -19,12 +19,7 @@ export interface Decodes {
  */
 export class JointCosts {
   /** What was learned. */
-  readonly fit = new LinearFit({
-    prior: [1, 1, 1],
-    spread: [0.3, 0.3, 1],
-    memory: 0.9,
-    outlier: 2,
-  })
+  readonly fit = new LinearFit({ prior: [1, 1, 1], spread: [0.3, 0.3, 1], memory: 0.9, outlier: 2 })
 
   /** @param apart - costs of steps that do one of the two */
   constructor(private readonly apart: StepCostModel) {}

@@ -110,16 +110,7 @@ export class StateTransfer {
 }
 
 function noCounts() {
-  return {
-    hits: 0,
-    misses: 0,
-    hitTokens: 0,
-    saved: 0,
-    skipped: 0,
-    failed: 0,
-    saveMs: 0,
-    loadMs: 0,
-  }
+  return { hits: 0, misses: 0, hitTokens: 0, saved: 0, skipped: 0, failed: 0, saveMs: 0, loadMs: 0 }
 }
 
 /**
