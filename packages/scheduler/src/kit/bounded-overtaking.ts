@@ -1,4 +1,12 @@
-import type { BackendLimits, Order, SchedulerState, SequenceView, WaitingView } from '@cllm/core'
+import type {
+  BackendLimits,
+  ObjectSchema,
+  Order,
+  OrderDefinition,
+  SchedulerState,
+  SequenceView,
+  WaitingView,
+} from '@cllm/core'
 import { z } from 'zod'
 import { TokenClock } from './token-clock.js'
 import { hasBegun, isWaiting } from './waiting-heap.js'
@@ -61,6 +69,21 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
       order.observe?.(event)
     },
     onServedElsewhere: (services) => order.onServedElsewhere?.(services),
+  }
+}
+
+type Values<Options extends z.ZodRawShape> = z.output<z.ZodObject<Options>>
+type Bounded<Own extends z.ZodRawShape> = Values<Own> & Values<typeof patienceOption>
+
+/** Defines an order by what is its own: `patience` comes after its options, and bounds overtaking. */
+export function defineBoundedOrder<Own extends z.ZodRawShape = {}>(
+  order: Omit<OrderDefinition<Values<Own>>, 'options'> & { readonly options?: Own },
+): OrderDefinition<Bounded<Own>> {
+  const options: unknown = z.object({ ...order.options, ...patienceOption })
+  return {
+    ...order,
+    options: options as ObjectSchema<Bounded<Own>>,
+    create: (values) => boundedOvertaking(order.create(values), values.patience),
   }
 }
 

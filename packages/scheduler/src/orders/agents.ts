@@ -1,6 +1,5 @@
-import { type SchedulerState, type SequenceView, defineOrder } from '@cllm/core'
-import { z } from 'zod'
-import { boundedOvertaking, patienceOption, positive } from '../kit/bounded-overtaking.js'
+import type { SchedulerState, SequenceView } from '@cllm/core'
+import { defineBoundedOrder, positive } from '../kit/bounded-overtaking.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
 /**
@@ -10,27 +9,23 @@ import { WaitingHeap } from '../kit/waiting-heap.js'
  * to what waits, by how long its pauses are (after Continuum, arXiv 2511.02230, without its time to live). A
  * request of no program is a program of one. Overtaking is bounded by {@link overtakingBound}.
  */
-export const agents = defineOrder({
+export const agents = defineBoundedOrder({
   name: 'agents',
   doc: 'Slots wait for programs whose tools run; the least served program is next (Autellix, arXiv 2502.13965; Continuum, arXiv 2511.02230). For agents.',
-  options: z.object({
+  options: {
     quantum: positive
       .default(2048)
       .describe(
         'Tokens computed for a program in the first level; each further level is twice as long.',
       ),
-    ...patienceOption,
-  }),
-  create({ quantum, patience }) {
+  },
+  create({ quantum }) {
     const heap = new WaitingHeap(({ program, generatedTokens }: SequenceView) => {
       if (generatedTokens > 0) return -1
       if (program === undefined) return 0
       return program.keptTokens > 0 ? -1 : Math.floor(Math.log2(1 + program.servedTokens / quantum))
     })
-    return boundedOvertaking(
-      { next: (state) => heap.next(state), hold, observe: (event) => heap.observe(event) },
-      patience,
-    )
+    return { next: (state) => heap.next(state), hold, observe: (event) => heap.observe(event) }
   },
 })
 

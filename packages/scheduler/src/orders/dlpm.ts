@@ -1,6 +1,5 @@
-import { type SequenceView, type WaitingView, defineOrder } from '@cllm/core'
-import { z } from 'zod'
-import { boundedOvertaking, patienceOption, positive } from '../kit/bounded-overtaking.js'
+import type { SequenceView, WaitingView } from '@cllm/core'
+import { defineBoundedOrder, positive } from '../kit/bounded-overtaking.js'
 import { cachedTokens } from '../kit/waiting-heap.js'
 import { priceOptions, type Tenant, TenantLedger } from '../kit/tenant-ledger.js'
 
@@ -13,42 +12,38 @@ const rankedAtOnce = 128
  * `lpm`, the fastest, and `fair`, the fairest. It ranks the first 128 that wait, of each tenant as
  * many. Overtaking is bounded by {@link overtakingBound}.
  */
-export const dlpm = defineOrder({
+export const dlpm = defineBoundedOrder({
   name: 'dlpm',
   doc: 'Deficit longest prefix match: `lpm` among the tenants with some `quantum` left; when none has any, all get a new one (arXiv 2501.14312). For tenants with long prefixes.',
-  options: z.object({
+  options: {
     quantum: positive
       .default(2048)
       .describe('Service of a tenant per round, before the others get theirs.'),
     ...priceOptions,
-    ...patienceOption,
-  }),
-  create({ quantum, patience, ...prices }) {
+  },
+  create({ quantum, ...prices }) {
     const ledger = new TenantLedger(prices, (tenant) => {
       // An idle tenant does not save credit.
       tenant.allowed = Math.min(tenant.allowed, tenant.used)
     })
-    return boundedOvertaking(
-      {
-        *next({ waiting }) {
-          const round = new Round(ledger.waiting, waiting, quantum)
-          for (let found = true; found;) {
-            found = false
-            for (const request of round.byPrefix()) {
-              const tenant = ledger.tenantOf(request)
-              if (round.credit(tenant) <= 0) continue
-              found = true
-              yield request
-              round.take(tenant, request, ledger.promptCost(request))
-            }
+    return {
+      *next({ waiting }) {
+        const round = new Round(ledger.waiting, waiting, quantum)
+        for (let found = true; found;) {
+          found = false
+          for (const request of round.byPrefix()) {
+            const tenant = ledger.tenantOf(request)
+            if (round.credit(tenant) <= 0) continue
+            found = true
+            yield request
+            round.take(tenant, request, ledger.promptCost(request))
           }
-        },
-        arrivalRank: (request) => ledger.tenantOf(request).used,
-        observe: (event) => ledger.observe(event),
-        onServedElsewhere: (services) => ledger.charge(services),
+        }
       },
-      patience,
-    )
+      arrivalRank: (request) => ledger.tenantOf(request).used,
+      observe: (event) => ledger.observe(event),
+      onServedElsewhere: (services) => ledger.charge(services),
+    }
   },
 })
 

@@ -1,6 +1,6 @@
-import { type ArrivalView, type SequenceView, defineOrder, type SchedulerEvent } from '@cllm/core'
+import type { ArrivalView, SequenceView, SchedulerEvent } from '@cllm/core'
 import { z } from 'zod'
-import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { defineBoundedOrder } from '../kit/bounded-overtaking.js'
 import { largest } from '../kit/find-victims.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
@@ -9,19 +9,18 @@ import { WaitingHeap } from '../kit/waiting-heap.js'
  * cannot come in time, even at the best speed seen lately, is refused before it costs anything.
  * Overtaking is bounded by {@link overtakingBound}.
  */
-export const edf = defineOrder({
+export const edf = defineBoundedOrder({
   name: 'edf',
   doc: 'Earliest deadline first; requests without a deadline come after. For deadlines, goodput.',
-  options: z.object({
+  options: {
     refuse: z
       .boolean()
       .default(true)
       .describe(
         'Whether a request that cannot make its deadline, even at the best prefill speed seen lately, is refused with `rejected`.',
       ),
-    ...patienceOption,
-  }),
-  create({ refuse, patience }) {
+  },
+  create({ refuse }) {
     const speed = new PrefillSpeed()
     // The largest number instead of Infinity: ranks are subtracted.
     const rank = ({ deadline = Number.MAX_VALUE }: ArrivalView): number => deadline
@@ -38,29 +37,26 @@ export const edf = defineOrder({
         : `Its first token is due in ${Math.round(left)} ms and takes at least ${Math.round(takes)} ms`
     }
 
-    return boundedOvertaking(
-      {
-        next: (state) => heap.next(state),
-        reject(state) {
-          const refused: { id: string; reason: string }[] = []
-          if (!refuse) return refused
-          let inTime = 0
-          for (const request of heap.next(state)) {
-            const reason = whyLate(request, state.now)
-            if (reason !== undefined) refused.push({ id: request.id, reason })
-            else if (++inTime > state.freeSlots || request.deadline === undefined) break
-          }
-          return refused
-        },
-        arrivalRank: rank,
-        victim: ({ running }) => largest(running, ({ deadline = Infinity }) => deadline),
-        observe(event) {
-          speed.observe(event)
-          heap.observe(event)
-        },
+    return {
+      next: (state) => heap.next(state),
+      reject(state) {
+        const refused: { id: string; reason: string }[] = []
+        if (!refuse) return refused
+        let inTime = 0
+        for (const request of heap.next(state)) {
+          const reason = whyLate(request, state.now)
+          if (reason !== undefined) refused.push({ id: request.id, reason })
+          else if (++inTime > state.freeSlots || request.deadline === undefined) break
+        }
+        return refused
       },
-      patience,
-    )
+      arrivalRank: rank,
+      victim: ({ running }) => largest(running, ({ deadline = Infinity }) => deadline),
+      observe(event) {
+        speed.observe(event)
+        heap.observe(event)
+      },
+    }
   },
 })
 

@@ -1,7 +1,6 @@
-import { type SequenceView, defineOrder } from '@cllm/core'
+import type { SequenceView } from '@cllm/core'
 import TinyQueue from 'tinyqueue'
-import { z } from 'zod'
-import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { defineBoundedOrder } from '../kit/bounded-overtaking.js'
 import { largest } from '../kit/find-victims.js'
 import { priceOptions, TenantLedger } from '../kit/tenant-ledger.js'
 
@@ -19,11 +18,11 @@ interface Candidate {
  * the lowest counter of the waiting tenants, so that it saves no credit for a burst. Prompt tokens that
  * a slot holds are free. Overtaking is bounded by {@link overtakingBound}.
  */
-export const fair = defineOrder({
+export const fair = defineBoundedOrder({
   name: 'fair',
   doc: 'The tenant that was served least, by tokens and weight; newcomers begin at the lowest counter of the waiting tenants (VTC, arXiv 2401.00588). For tenants.',
-  options: z.object({ ...priceOptions, ...patienceOption }),
-  create({ patience, ...prices }) {
+  options: priceOptions,
+  create(prices) {
     /** The lowest counter of the tenants that waited when a request was admitted last. */
     let floor = 0
     const ledger = new TenantLedger(prices, (tenant) => {
@@ -37,27 +36,24 @@ export const fair = defineOrder({
       return new TinyQueue(list, (one, other) => one.used - other.used || one.turn - other.turn)
     }
 
-    return boundedOvertaking(
-      {
-        *next({ waiting }) {
-          const queue = candidates()
-          floor = Math.max(floor, queue.peek()?.used ?? 0)
-          for (let least = queue.pop(); least !== undefined; least = queue.pop()) {
-            const { value: request, done } = least.requests.next()
-            if (done === true) continue
-            if (waiting.has(request.id)) {
-              yield request
-              least.used += ledger.promptCost(request)
-            }
-            queue.push(least)
+    return {
+      *next({ waiting }) {
+        const queue = candidates()
+        floor = Math.max(floor, queue.peek()?.used ?? 0)
+        for (let least = queue.pop(); least !== undefined; least = queue.pop()) {
+          const { value: request, done } = least.requests.next()
+          if (done === true) continue
+          if (waiting.has(request.id)) {
+            yield request
+            least.used += ledger.promptCost(request)
           }
-        },
-        arrivalRank: (request) => ledger.tenantOf(request).used,
-        victim: ({ running }) => largest(running, (request) => ledger.tenantOf(request).used),
-        observe: (event) => ledger.observe(event),
-        onServedElsewhere: (services) => ledger.charge(services),
+          queue.push(least)
+        }
       },
-      patience,
-    )
+      arrivalRank: (request) => ledger.tenantOf(request).used,
+      victim: ({ running }) => largest(running, (request) => ledger.tenantOf(request).used),
+      observe: (event) => ledger.observe(event),
+      onServedElsewhere: (services) => ledger.charge(services),
+    }
   },
 })

@@ -1,6 +1,5 @@
-import { type SequenceView, type WaitingView, defineOrder } from '@cllm/core'
-import { z } from 'zod'
-import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import type { SequenceView, WaitingView } from '@cllm/core'
+import { defineBoundedOrder } from '../kit/bounded-overtaking.js'
 import { cachedTokens } from '../kit/waiting-heap.js'
 
 /** Requests that are ranked; the others come after them, as they wait. */
@@ -11,12 +10,10 @@ const rankedFirst = 128
  * used before it is overwritten. After SGLang (RadixAttention, arXiv 2312.07104), where requests
  * without a cached prefix can starve; here overtaking is bounded by {@link overtakingBound}.
  */
-export const lpm = defineOrder({
+export const lpm = defineBoundedOrder({
   name: 'lpm',
   doc: 'Longest prefix match: the longest prefix that a slot holds, of the first 128 requests (SGLang, arXiv 2312.07104). For the hit rate.',
-  options: z.object(patienceOption),
-  create: ({ patience }) =>
-    boundedOvertaking({ next: ({ waiting }) => byPrefix(waiting) }, patience),
+  create: () => ({ next: ({ waiting }) => byPrefix(waiting) }),
 })
 
 function* byPrefix(waiting: WaitingView): Iterable<SequenceView> {

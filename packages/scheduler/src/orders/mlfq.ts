@@ -1,6 +1,6 @@
-import { type SequenceView, defineOrder } from '@cllm/core'
+import type { SequenceView } from '@cllm/core'
 import { z } from 'zod'
-import { boundedOvertaking, patienceOption, positive } from '../kit/bounded-overtaking.js'
+import { defineBoundedOrder, positive } from '../kit/bounded-overtaking.js'
 import { findVictims } from '../kit/find-victims.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
@@ -10,10 +10,10 @@ import { WaitingHeap } from '../kit/waiting-heap.js'
  * too long lifts it to the top. After FastServe (arXiv 2305.05920). Overtaking is bounded by
  * {@link overtakingBound}.
  */
-export const mlfq = defineOrder({
+export const mlfq = defineBoundedOrder({
   name: 'mlfq',
   doc: 'Multi-level feedback queue: least service first, prompt included (FastServe, arXiv 2305.05920). Preempts. For answers of unknown length.',
-  options: z.object({
+  options: {
     quantum: positive
       .default(256)
       .describe('Tokens of service in the first level; each further level is twice as long.'),
@@ -26,26 +26,22 @@ export const mlfq = defineOrder({
       .describe(
         'A running request loses its slot to a waiting one this many levels above it; null: never.',
       ),
-    ...patienceOption,
-  }),
-  create({ quantum, levels, preemptionLevels, patience }) {
+  },
+  create({ quantum, levels, preemptionLevels }) {
     const level = ({ promptTokens, generatedTokens }: SequenceView): number => {
       const service = promptTokens + generatedTokens
       return Math.min(levels - 1, Math.floor(Math.log2(1 + service / quantum)))
     }
     const heap = new WaitingHeap(level)
-    return boundedOvertaking(
-      {
-        next: (state) => heap.next(state),
-        preempt(state) {
-          if (preemptionLevels === null) return []
-          return findVictims(state, heap.next(state), (request, victim) => {
-            return level(victim) >= level(request) + preemptionLevels
-          })
-        },
-        observe: (event) => heap.observe(event),
+    return {
+      next: (state) => heap.next(state),
+      preempt(state) {
+        if (preemptionLevels === null) return []
+        return findVictims(state, heap.next(state), (request, victim) => {
+          return level(victim) >= level(request) + preemptionLevels
+        })
       },
-      patience,
-    )
+      observe: (event) => heap.observe(event),
+    }
   },
 })

@@ -1,6 +1,6 @@
 import { defineOrder } from '@cllm/core'
 import { z } from 'zod'
-import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { defineBoundedOrder } from '../kit/bounded-overtaking.js'
 import { WaitingHeap } from '../kit/waiting-heap.js'
 
 /**
@@ -16,14 +16,13 @@ export const fcfs = defineOrder({
 /**
  * By lot, the measure for what any order is worth. Overtaking is bounded by {@link overtakingBound}.
  */
-export const random = defineOrder({
+export const random = defineBoundedOrder({
   name: 'random',
   doc: 'Drawn by lot. For knowing what an order is worth.',
-  options: z.object({
+  options: {
     seed: z.int().default(1).describe('The same seed and the same load give the same order.'),
-    ...patienceOption,
-  }),
-  create: ({ seed, patience }) => boundedOvertaking(new WaitingHeap(randomNumbers(seed)), patience),
+  },
+  create: ({ seed }) => new WaitingHeap(randomNumbers(seed)),
 })
 
 /** Draws whole numbers from 0 to below 2³² that depend on the seed alone: Mulberry32 by Tommy Ettinger (public domain). */

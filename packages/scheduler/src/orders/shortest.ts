@@ -1,28 +1,23 @@
-import { defineOrder } from '@cllm/core'
 import { z } from 'zod'
-import { boundedOvertaking, patienceOption } from '../kit/bounded-overtaking.js'
+import { defineBoundedOrder } from '../kit/bounded-overtaking.js'
 import { WorkRanking } from '../kit/work-ranking.js'
 
 /**
  * Shortest job first: the least prompt work that no slot holds, equals by arrival; waiting makes a job
  * shorter. Overtaking is bounded by {@link overtakingBound}.
  */
-export const sjf = defineOrder({
+export const sjf = defineBoundedOrder({
   name: 'sjf',
   doc: 'Shortest job first: the least prompt work that no slot holds. For a low mean TTFT.',
-  options: z.object({
+  options: {
     aging: z
       .number()
       .min(0)
       .default(0.05)
       .describe('Tokens subtracted from the length of a waiting job per token computed meanwhile.'),
-    ...patienceOption,
-  }),
-  create: ({ aging, patience }) =>
-    boundedOvertaking(
-      new WorkRanking(({ tokens, cameAt }, now) => tokens - aging * (now - cameAt)),
-      patience,
-    ),
+  },
+  create: ({ aging }) =>
+    new WorkRanking(({ tokens, cameAt }, now) => tokens - aging * (now - cameAt)),
 })
 
 /**
@@ -30,13 +25,8 @@ export const sjf = defineOrder({
  * holds. Short prompts go first, and long ones catch up the longer they wait. Time is counted in
  * tokens, as in SGLang. Overtaking is bounded by {@link overtakingBound}.
  */
-export const hrrn = defineOrder({
+export const hrrn = defineBoundedOrder({
   name: 'hrrn',
   doc: 'Highest response ratio next: waiting time ÷ prompt work. For mean TTFT, milder than `sjf`.',
-  options: z.object(patienceOption),
-  create: ({ patience }) =>
-    boundedOvertaking(
-      new WorkRanking(({ tokens, cameAt }, now) => -(1 + now - cameAt) / tokens),
-      patience,
-    ),
+  create: () => new WorkRanking(({ tokens, cameAt }, now) => -(1 + now - cameAt) / tokens),
 })
