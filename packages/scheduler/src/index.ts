@@ -11,7 +11,6 @@ export * from './orders/lpm.js'
 export * from './orders/mlfq.js'
 export * from './orders/priority.js'
 export * from './model-schedulers.js'
-export * from './plugin.js'
 export * from './policies.js'
 
 // Routers, and the books that fronts and workers keep for them.

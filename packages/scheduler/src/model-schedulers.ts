@@ -6,6 +6,7 @@ import {
   lru,
 } from '@cllm/core'
 import { z } from 'zod'
+import { notNegative } from './kit/bounded-overtaking.js'
 
 /** How much a priority may lengthen or shorten the patience, as powers of two. */
 const mostDoublings = 4
@@ -35,16 +36,12 @@ export const turns = defineModelScheduler({
   name: 'turns',
   doc: 'Requests in groups by model: a model in use stays until one that waits for another is overdue; of unused ones that leaves whose return costs least. For several models in turns.',
   options: z.object({
-    patience: z
-      .number()
-      .min(0)
+    patience: notNegative
       .default(4)
       .describe(
         'A waiting request is overdue after this many times what the swap costs: the loads of its model and of the one that leaves, and what that one has to compute again.',
       ),
-    linger: z
-      .number()
-      .min(0)
+    linger: notNegative
       .default(0.75)
       .describe(
         'How long an unused model is kept from those that are not overdue, likewise, divided by how many wait for the next one.',

@@ -3,10 +3,12 @@ import {
   type OrderDefinition,
   type SchedulerPolicy,
   PluginRegistry,
+  definePlugin,
 } from '@cllm/core'
 import { adaptive } from './batchings/adaptive/adaptive.js'
 import { chunked, continuous } from './batchings/iterations.js'
 import { staticBatching, window } from './batchings/groups.js'
+import { modelSchedulers } from './model-schedulers.js'
 import { agents } from './orders/agents.js'
 import { dlpm } from './orders/dlpm.js'
 import { edf } from './orders/edf.js'
@@ -16,6 +18,7 @@ import { hrrn, sjf } from './orders/shortest.js'
 import { lpm } from './orders/lpm.js'
 import { mlfq } from './orders/mlfq.js'
 import { priority } from './orders/priority.js'
+import { routers } from './routers/routers.js'
 
 /** The built-in batchings. */
 export const batchings: readonly BatchingDefinition[] = [
@@ -51,6 +54,21 @@ export const orderNames: readonly string[] = orders.map(({ name }) => name)
 export const policyNames: readonly string[] = batchingNames.flatMap((batching) =>
   orderNames.map((order) => `${batching}+${order}`),
 )
+
+/**
+ * Registers every built-in batching and order, and so every policy that two of them make, every built-in router and
+ * model scheduler.
+ */
+export const schedulerPlugin = definePlugin({
+  name: '@cllm/scheduler',
+  apiVersion: 1,
+  register(host) {
+    for (const batching of batchings) host.registerBatching(batching)
+    for (const order of orders) host.registerOrder(order)
+    for (const router of routers) host.registerRouter(router)
+    for (const one of modelSchedulers) host.registerModelScheduler(one)
+  },
+})
 
 const builtIn = new PluginRegistry()
 for (const batching of batchings) builtIn.registerBatching(batching)

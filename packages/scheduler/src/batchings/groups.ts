@@ -1,5 +1,6 @@
 import { defineBatching, type SchedulerState, type SequenceView, type Step } from '@cllm/core'
 import { z } from 'zod'
+import { notNegative } from '../kit/bounded-overtaking.js'
 import { StepBuilder } from '../kit/step-builder.js'
 import { hasBegun } from '../kit/waiting-heap.js'
 
@@ -13,9 +14,7 @@ export const staticBatching = defineBatching({
   doc: 'A group runs until its longest answer is done, and only then comes the next group. The baseline: what every server did once.',
   options: z.object({
     groupSize: z.int().min(1).default(8).describe('Requests of a group; cut to the slots.'),
-    waitMs: z
-      .number()
-      .min(0)
+    waitMs: notNegative
       .default(100)
       .describe('Milliseconds that the first request waits for the others, at most.'),
   }),
@@ -41,9 +40,7 @@ export const window = defineBatching({
   name: 'window',
   doc: 'Requests wait for others and run as a group, which takes in new ones when it has shrunk (the original cLLM, Triton). For comparing.',
   options: z.object({
-    windowMs: z
-      .number()
-      .min(0)
+    windowMs: notNegative
       .default(50)
       .describe('Milliseconds that a request waits for others, at most.'),
     minRequests: z

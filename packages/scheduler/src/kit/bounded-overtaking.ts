@@ -14,8 +14,11 @@ import { hasBegun, isWaiting } from './waiting-heap.js'
 /** Tokens computed before a waiting request is overdue: some seconds on a GPU, half a minute on a few cores. */
 export const defaultPatience = 16_384
 
-/** What many options of orders take. */
+/** Above 0, as many options are. */
 export const positive = z.number().positive()
+
+/** 0 or more. */
+export const notNegative = z.number().min(0)
 
 /** The option of every order that lets later requests go first. */
 export const patienceOption = {

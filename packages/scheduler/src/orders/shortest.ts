@@ -1,5 +1,4 @@
-import { z } from 'zod'
-import { defineBoundedOrder } from '../kit/bounded-overtaking.js'
+import { defineBoundedOrder, notNegative } from '../kit/bounded-overtaking.js'
 import { WorkRanking } from '../kit/work-ranking.js'
 
 /**
@@ -10,9 +9,7 @@ export const sjf = defineBoundedOrder({
   name: 'sjf',
   doc: 'Shortest job first: the least prompt work that no slot holds. For a low mean TTFT.',
   options: {
-    aging: z
-      .number()
-      .min(0)
+    aging: notNegative
       .default(0.05)
       .describe('Tokens subtracted from the length of a waiting job per token computed meanwhile.'),
   },

@@ -1,5 +1,6 @@
 import { type WorkerView, defineRouter } from '@cllm/core'
 import { z } from 'zod'
+import { notNegative } from '../kit/bounded-overtaking.js'
 import { leastBy, nearlyLeastBy } from './choose.js'
 
 /**
@@ -12,15 +13,11 @@ export const prefixWait = defineRouter({
   name: 'prefix-wait',
   doc: 'The earliest first token, predicted from the wait and from the part of the prompt that the worker does not hold; the worker that holds the most wins within a bound.',
   options: z.object({
-    slack: z
-      .number()
-      .min(0)
+    slack: notNegative
       .default(0.25)
       .describe('How much later, as a share, the first token may be where most is held.'),
-    steps: z.number().min(0).default(1).describe('The same in steps of the worker, added to it.'),
-    beside: z
-      .number()
-      .min(0)
+    steps: notNegative.default(1).describe('The same in steps of the worker, added to it.'),
+    beside: notNegative
       .default(0.25)
       .describe('What the time of its prompt costs each request beside it, as a share of it.'),
   }),

@@ -1,5 +1,6 @@
 import { defineRouter } from '@cllm/core'
 import { z } from 'zod'
+import { notNegative } from '../kit/bounded-overtaking.js'
 import { leastBy } from './choose.js'
 
 /**
@@ -11,11 +12,7 @@ export const cacheAware = defineRouter({
   doc: "SGLang's rule, to compare with: the longest match above `threshold` while the load is even, else the fewest requests.",
   options: z.object({
     threshold: z.number().min(0).max(1).default(0.5).describe('Least share of the prompt.'),
-    abs: z
-      .number()
-      .min(0)
-      .default(32)
-      .describe('Uneven: this many requests more than the idlest …'),
+    abs: notNegative.default(32).describe('Uneven: this many requests more than the idlest …'),
     rel: z.number().min(1).default(1.1).describe('… and this many times its number.'),
   }),
   create: ({ threshold, abs, rel }) => ({
@@ -41,8 +38,8 @@ export const kv = defineRouter({
   name: 'kv',
   doc: "Dynamo's rule, to compare with: the least sum of blocks to prefill, `scale` times, and blocks to decode with.",
   options: z.object({
-    scale: z.number().min(0).default(1).describe('Weight of the blocks to prefill.'),
-    credit: z.number().min(0).default(1).describe('Weight of the blocks that are held.'),
+    scale: notNegative.default(1).describe('Weight of the blocks to prefill.'),
+    credit: notNegative.default(1).describe('Weight of the blocks that are held.'),
   }),
   create: ({ scale, credit }) => ({
     place({ promptTokens }, workers) {

@@ -1,14 +1,13 @@
 import { type RoutedRequest, type RouterPolicy, defineRouter } from '@cllm/core'
 import { z } from 'zod'
+import { notNegative } from '../kit/bounded-overtaking.js'
 import { type Bound, homesOf, isWithin, leastBy } from './choose.js'
 
 const boundOptions = {
-  slack: z
-    .number()
-    .min(0)
+  slack: notNegative
     .default(1)
     .describe('How much later, as a share, the first token may be at home than elsewhere.'),
-  steps: z.number().min(0).default(4).describe('The same in steps of the worker, added to it.'),
+  steps: notNegative.default(4).describe('The same in steps of the worker, added to it.'),
 }
 
 /** The best of the homes of a request's key; within the bound, else the best of all. */

@@ -80,11 +80,8 @@ export const adaptive = defineBatching({
 
     return {
       plan(state, next) {
-        const {
-          now,
-          running,
-          limits: { batchSize, chunkMultiple = 1 },
-        } = state
+        const { now, running } = state
+        const { batchSize, chunkMultiple = 1 } = state.limits
         const decoding: SequenceView[] = []
         const prefilling: SequenceView[] = []
         const contexts: number[] = []
