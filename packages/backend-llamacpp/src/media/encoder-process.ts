@@ -39,7 +39,8 @@ setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
 
 const say = (message: EncoderMessage, then?: () => void): unknown =>
   process.send?.(message, undefined, undefined, then)
-process.on('disconnect', () => process.exit(0))
+// not by an exit, which waits for a thread that encodes
+process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'))
 
 try {
   const options = JSON.parse(process.argv[2] ?? '') as MediaLibraryOptions
@@ -57,5 +58,5 @@ try {
   process.on('message', (call: EncodeCall) => void encode(call))
   say({ type: 'ready', types: library.types })
 } catch (error) {
-  say({ type: 'error', message: messageOf(error) }, () => process.disconnect?.())
+  say({ type: 'error', message: messageOf(error) }, () => process.exit(0))
 }

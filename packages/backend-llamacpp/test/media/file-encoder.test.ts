@@ -1,5 +1,6 @@
-import { ChildProcess } from 'node:child_process'
-import { getEventListeners } from 'node:events'
+import { ChildProcess, fork } from 'node:child_process'
+import { getEventListeners, once } from 'node:events'
+import { execArgv } from 'node:process'
 import { fileURLToPath } from 'node:url'
 import { join } from 'node:path'
 import {
@@ -295,6 +296,21 @@ t.test('closed, it answers what it has, and starts no process again', async (t) 
   await until(() => isGone(pid!))
   await t.rejects(encode(encoder, image(5)), { code: 'shutting_down' })
   t.equal(encoder.pid, pid)
+})
+
+t.test('its process ends with the one that started it, whatever its threads do', async (t) => {
+  const busy = `import { pbkdf2 } from 'node:crypto'
+    pbkdf2('a', 'b', 1e7, 64, 'sha512', () => {})
+    const send = process.send.bind(process)
+    process.send = () => true
+    process.on('newListener', (name) => name === 'disconnect' && setImmediate(send, 'busy'))`
+  const preload = `data:text/javascript,${encodeURIComponent(busy)}`
+  const process = new URL('../../src/media/encoder-process.js', import.meta.url)
+  const child = fork(process, ['{}'], { execArgv: [...execArgv, '--import', preload] })
+  t.teardown(() => child.kill('SIGKILL'))
+  await once(child, 'message')
+  child.disconnect()
+  t.same(await once(child, 'exit'), [null, 'SIGKILL'])
 })
 
 t.test('closed while its process starts, it waits for nothing', async (t) => {
