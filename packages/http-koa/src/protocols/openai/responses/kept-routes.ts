@@ -169,7 +169,8 @@ async function readResponse(
   return new StreamReply(eventStream, async (writer) => {
     for (let isTold = false; !call.signal.aborted; response = await look()) {
       const session = call.streams?.find(call.keyName, id)
-      if (session?.keeps({ afterId }) === true) {
+      // One that has not begun may be refused for now: it is looked at again.
+      if (session?.isOpen === true && session.keeps({ afterId })) {
         return await session.read({ afterId }, writer, call.signal)
       }
       const { status } = response

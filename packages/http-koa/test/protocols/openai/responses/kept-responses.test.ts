@@ -1,8 +1,13 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Clock, SharedStateFiles, SimulatedClock } from '@cllm/core'
-import { overriding, StateFolder, type StateFolderOptions } from '@cllm/host'
+import { type Clock, CllmError, type SharedStateFiles, type SimulatedClock } from '@cllm/core'
+import {
+  type ClosableDirectory,
+  overriding,
+  StateFolder,
+  type StateFolderOptions,
+} from '@cllm/host'
 import { hashKey, keyRing, metricsProtocol, openAiProtocol } from '@cllm/http-koa'
 import { drive, FakeTokenizer, scriptAnswers } from '@cllm/testing'
 import t, { type Test } from 'tap'
@@ -27,6 +32,8 @@ interface Kept extends Partial<StateFolderOptions> {
   /** Milliseconds of the server's clock that a step takes. Default: none. */
   readonly stepMs?: number
   readonly defaults?: object
+  /** What is done before the engine tells of itself, which each request waits for. */
+  readonly beforeInfo?: () => Promise<void>
   /** In place of writing: none is written where it says false. */
   readonly beforeWrite?: (data: string) => Promise<boolean>
 }
@@ -38,7 +45,10 @@ const compute = async (clock: SimulatedClock, isDone: () => boolean | Promise<bo
     return await isDone()
   })
 
-async function start(t: Test, { keys, stepMs, defaults, beforeWrite, ...more }: Kept = {}) {
+async function start(
+  t: Test,
+  { keys, stepMs, defaults, beforeWrite, beforeInfo, ...more }: Kept = {},
+) {
   const own = await mkdtemp(join(tmpdir(), 'cllm-responses-'))
   // What a closed server has begun may still be written.
   t.teardown(() => rm(own, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
@@ -62,6 +72,19 @@ async function start(t: Test, { keys, stepMs, defaults, beforeWrite, ...more }: 
     protocols: [openAi, metricsProtocol({ protocols: [openAi] })],
     backend: { script, contextSize: 1024, ...(stepMs && { stepMs: () => stepMs }) },
     ...(keys && { transport: { security: { keys: ring } } }),
+    ...(beforeInfo && {
+      directory: (models: ClosableDirectory) =>
+        overriding(models, {
+          open(id, options) {
+            const client = models.open(id, options)
+            const info = async () => {
+              await beforeInfo()
+              return await client.info()
+            }
+            return overriding(client, { info })
+          },
+        }),
+    }),
   })
   t.teardown(async () => await drive(server.clock, server.close()))
   const ask = async (method: string, at: string, body?: object, key?: string) => {
@@ -405,6 +428,84 @@ t.test('a server takes over from one that shows no life, which then leaves it', 
   t.match(events[1], { type: 'response.created' })
   t.match(events.at(-1), { type: 'response.completed' })
   t.match(await requests(newer), { done: 1 })
+})
+
+t.test('a reader of what another server takes over waits until that can', async (t) => {
+  const older = await start(t, { stepMs: 3000 })
+  let refuse: ((error: CllmError) => void) | undefined
+  let asked = 0
+  const beforeInfo = async () => {
+    if (++asked === 1) await new Promise<void>((_, reject) => (refuse = reject))
+  }
+  const newer = await start(t, { stepMs: 10, folder: older.folder, beforeInfo })
+  const begun = await older.make({ input: 'one', background: true })
+  const pass = async (isDone: () => boolean) =>
+    await until(() => {
+      newer.time.advance(100)
+      return isDone()
+    })
+  const reading = newer.get(`${path}/${begun.id}?stream=true`).then(eventsOf)
+  await pass(() => refuse !== undefined)
+  const since = newer.time.now()
+  await pass(() => newer.time.now() > since + 10_000)
+  refuse!(new CllmError('engine_unavailable', 'Not now'))
+  let events: Json[] | undefined
+  void reading.then((all) => (events = all))
+  await pass(() => events !== undefined)
+  t.match(events!.at(-1), { type: 'response.completed', response: { output: said('first') } })
+})
+
+t.test('readers that come back, to one server or the other, miss nothing', async (t) => {
+  const older = await start(t, { stepMs: 10 })
+  const newer = await start(t, { stepMs: 10, folder: older.folder })
+  const begun = await older.make({ input: 'long', background: true })
+  const isLast = ({ type }: Json) => type === 'response.completed'
+  /** Reads so many events at a time, in turns from each server. */
+  const read = async (atOnce: number, servers: readonly Started[]): Promise<Json[]> => {
+    const events: Json[] = []
+    for (let turn = 0; !events.some(isLast); turn++) {
+      const last = events.at(-1)?.['sequence_number']
+      const from = last === undefined ? '' : `&starting_after=${String(last)}`
+      const { get } = servers[turn % servers.length]!
+      const { body } = await get(`${path}/${begun.id}?stream=true${from}`)
+      let [text, count] = ['', 0]
+      for await (const part of body!.pipeThrough(new TextDecoderStream())) {
+        text += part
+        const parts = text.split('\n\n')
+        text = parts.pop()!
+        const came = parts.map((one) => JSON.parse(one.slice(one.indexOf('data: ') + 6)) as Json)
+        // That it is computed elsewhere is told under the number that the client has.
+        const own = came.filter(
+          ({ type, sequence_number: number }) => type !== 'response.in_progress' || number !== last,
+        )
+        events.push(...own.slice(0, atOnce - count))
+        if ((count += came.length) >= atOnce) break
+      }
+    }
+    return events
+  }
+  const ways = [
+    read(1, [older]),
+    read(7, [older]),
+    read(Infinity, [older]),
+    read(1, [older, newer]),
+    read(5, [older, newer]),
+  ]
+  let all: Json[][] = []
+  void Promise.all(ways).then((events) => (all = events))
+  await until(() => {
+    for (const { time } of [older, newer]) time.advance(10)
+    return all.length > 0
+  })
+  for (const [way, events] of all.entries()) {
+    const numbers = events.map(({ sequence_number }) => sequence_number)
+    t.same(numbers, [...numbers.keys()], `way ${way}: each event once and in order`)
+    t.match(events.at(-1), { response: { output: said('f'.repeat(500)) } })
+    const text = events.map(({ type, delta }) =>
+      type === 'response.output_text.delta' ? delta : '',
+    )
+    if (way < 3) t.equal(text.join(''), 'f'.repeat(500))
+  }
 })
 
 t.test('what cannot be in the background is refused', async (t) => {
