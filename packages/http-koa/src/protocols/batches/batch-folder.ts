@@ -128,13 +128,17 @@ export class BatchFolder implements BatchStore {
   }
 
   /**
-   * Removes contents without a record, which a crash has left of uploads; those of batches under way have none yet.
+   * Removes contents without a record, which a crash has left of uploads; those of batches under way may have none.
    *
    * @param before - a time in milliseconds: what is newer may be on its way
    */
   async sweep(before: number): Promise<void> {
     const batches = (await this.list('batches')).map(({ object }) => object).filter(isUnderWay)
-    const used = new Set(batches.flatMap(({ id }) => Object.values(outputIds(id))))
+    const filesOf = ({ id, input_file_id: input }: BatchObject) => [
+      input,
+      ...Object.values(outputIds(id)),
+    ]
+    const used = new Set(batches.flatMap(filesOf))
     const names = new Set(await readdir(join(this.folder, 'files')))
     for (const name of names) {
       const id = name.slice(0, -'.jsonl'.length)

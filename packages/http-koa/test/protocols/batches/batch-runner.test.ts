@@ -314,10 +314,13 @@ t.test('what a crash has left of uploads is removed, and nothing else', async (t
   const path = t.testdir({})
   const first = await running(t, { path })
   const id = await first.create(linesOf(3))
-  const { output_file_id: output } = await first.ended(id)
+  const { output_file_id: output, input_file_id: input } = await first.ended(id)
   await first.folder.update(id, () => ({ status: 'in_progress', output_file_id: null }))
   const { folder } = first
-  await rename(`${path}/files/${output}.json`, `${path}/batches/${output}.away`)
+  // That of the input is gone where a server died which was about to delete it.
+  for (const file of [output, input]) {
+    await rename(`${path}/files/${file}.json`, `${path}/batches/${file}.away`)
+  }
   const [old, fresh] = [newId('file-', systemRandom), newId('file-', systemRandom)]
   await writeFile(folder.contentOf(old), 'half')
   await writeFile(folder.contentOf(fresh), 'half')
