@@ -370,8 +370,14 @@ t.test('states in a folder', async (t) => {
 async function testShared(t: Test, bus: RedisBus): Promise<void> {
   await t.test('states on the server', async (t) => {
     const statesOf = ({ clock, ...how }: Keeping, logger = silentLogger) => {
-      const [command, bytes] = [bus.command.bind(bus), bus.bytes.bind(bus)]
-      const own = { store: { ...bus.store, clock }, command, bytes } as unknown as RedisBus
+      const command: RedisBus['command'] = async (...words) => {
+        // As by a server whose clock is the test's.
+        const time = `{${Math.floor(clock.now() / 1000)}, ${1000 * (clock.now() % 1000)}}`
+        const at = (word: string | Buffer) =>
+          typeof word === 'string' ? word.replace("redis.call('time')", time) : word
+        return await bus.command(...words.map(at))
+      }
+      const own = { store: bus.store, command, bytes: bus.bytes.bind(bus) } as unknown as RedisBus
       return new RedisStates(own, 'responses', how, logger)
     }
     await testSharedStates(t, statesOf)
@@ -403,6 +409,22 @@ async function testShared(t: Test, bus: RedisBus): Promise<void> {
       'all of them are what is there',
     )
   })
+  await t.test('a front whose clock is ahead by years removes no states', async (t) => {
+    const clock = { ...systemClock, now: () => 1e13 }
+    const ahead = { store: { ...bus.store, clock }, command: bus.command.bind(bus) } as RedisBus
+    const keeping = { limitBytes: 1e6, maxAgeMs: 600_000 }
+    const head = (scope: string) => ({ key: 'of a test', scope, partial: false, tokens: [] })
+    const states = new RedisStates(bus, 'responses', keeping, silentLogger)
+    await states.write(head('here'), Buffer.from('a'))
+    await new RedisStates(ahead, 'responses', keeping, silentLogger).write(
+      head('there'),
+      Buffer.from('b'),
+    )
+    t.same((await states.find(head('here')))?.data, Buffer.from('a'))
+  })
+  await new SharedText(bus, 'keys').update(() => 'secret')
+  t.match(await sharedCounter(bus, 'requests', 60).penalty('testShared', 1), { consumedPoints: 1 })
+
   const blobs = new SharedBlobs(bus, 'batch:content')
   const bytes = Uint8Array.from({ length: 600_001 }, (_, index) => index % 256)
   t.ok(await blobs.write('blob', [bytes.subarray(0, 5), bytes.subarray(5)]))

@@ -13,8 +13,13 @@ export interface RedisStatesOptions {
   readonly key?: string
 }
 
-/** The times of use, and the bytes of each state and, under no name, of all; a state is a key of its own. */
+/**
+ * The times of use, by the server's clock, as those of fronts differ, and the bytes of each state and, under no name, of
+ * all; a state is a key of its own.
+ */
 const removing = `local used, bytes, prefix, name = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function remove(one)
   redis.call('hincrby', bytes, '', 0 - (redis.call('hget', bytes, one) or 0))
   redis.call('hdel', bytes, one)
@@ -25,7 +30,7 @@ end
 
 /** Puts a state in its place, unless that is another version's, and removes what is too old or too much with it. */
 const writing = `${removing}
-local data, version, instead, now, age, limit = unpack(ARGV, 3)
+local data, version, instead, age, limit = unpack(ARGV, 3)
 if instead ~= '' and redis.call('hget', prefix .. name, 'version') ~= instead then return 0 end
 remove(name)
 local old = redis.call('zrangebyscore', used, '-inf', now - age, 'limit', 0, 1000)
@@ -44,9 +49,9 @@ return 1`
 
 const touching = `${removing}
 if redis.call('exists', prefix .. name) == 1 then
-  redis.call('hset', prefix .. name, 'used', ARGV[3])
-  redis.call('pexpire', prefix .. name, ARGV[4])
-  redis.call('zadd', used, ARGV[3], name)
+  redis.call('hset', prefix .. name, 'used', now)
+  redis.call('pexpire', prefix .. name, ARGV[3])
+  redis.call('zadd', used, now, name)
 end`
 
 /** States on the cluster's server, as a folder has them, for all its fronts. Who reads the server reads their sizes. */
@@ -89,8 +94,7 @@ export class RedisStates implements SharedStates {
         throw new Error(`expected ${limitBytes} bytes at most, got ${bytes.length}`)
       }
       const version = randomBytes(8).toString('hex')
-      const limits = [this.#now, String(maxAgeMs), String(limitBytes)]
-      const words = [bytes, version, instead?.version ?? '', ...limits]
+      const words = [bytes, version, instead?.version ?? '', String(maxAgeMs), String(limitBytes)]
       const isWritten = (await this.#run(writing, name, ...words)) === 1
       return isWritten ? { ...head, name, bytes: data.byteLength } : undefined
     } catch (error) {
@@ -100,16 +104,11 @@ export class RedisStates implements SharedStates {
   }
 
   async touch({ name }: StateFile): Promise<void> {
-    const words = [this.#now, String(this.options.maxAgeMs)]
-    await this.#run(touching, name, ...words).catch(() => {})
+    await this.#run(touching, name, String(this.options.maxAgeMs)).catch(() => {})
   }
 
   async remove({ name }: StateFile): Promise<void> {
     await this.#run(`${removing}remove(name)`, name).catch(() => {})
-  }
-
-  get #now(): string {
-    return String(this.bus.store.clock.now())
   }
 
   async #run(script: string, name: string, ...words: readonly (string | Buffer)[]) {
