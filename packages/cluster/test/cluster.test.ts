@@ -816,13 +816,16 @@ t.test('another server behind the same name', { skip: missing ?? false }, async 
 
     process.kill(server.pid, 'SIGSTOP')
     const clock = new SimulatedClock()
-    const refused = (message: RegExp) =>
-      t.rejects(RedisBus.connect({ url: server.url, clock }), { message })
-    const early = refused(/no answer within 5000 ms/)
+    const refused = ({ url }: { readonly url: string }, message: RegExp) =>
+      t.rejects(RedisBus.connect({ url, clock }), { message })
+    const early = refused(server, /no answer within 5000 ms/)
     clock.advance(5000)
     await early
-    const late = refused(/no answer within 30000 ms/)
-    await pause(200) // it is taken meanwhile
+    const relay = await TcpRelay.start(server.port)
+    t.teardown(() => relay.close())
+    const late = refused(relay, /no answer within 30000 ms/)
+    while (relay.size < 2) await pause(10)
+    await pause(10) // the client hears that it is taken
     clock.advance(5000)
     clock.advance(25_000)
     await late

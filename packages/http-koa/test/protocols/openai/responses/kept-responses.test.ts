@@ -464,8 +464,8 @@ t.test('readers that come back, to one server or the other, miss nothing', async
   const read = async (atOnce: number, servers: readonly Started[]): Promise<Json[]> => {
     const events: Json[] = []
     for (let turn = 0; !events.some(isLast); turn++) {
-      const last = events.at(-1)?.['sequence_number']
-      const from = last === undefined ? '' : `&starting_after=${String(last)}`
+      const last = events.at(-1)?.['sequence_number'] as number | undefined
+      const from = last === undefined ? '' : `&starting_after=${last}`
       const { get } = servers[turn % servers.length]!
       const { body } = await get(`${path}/${begun.id}?stream=true${from}`)
       let [text, count] = ['', 0]
