@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 import { auditAll, auditPage, isDocked, type Visit, withSettings } from './browser.js'
+import { until } from '../until.js'
 
 const figures = /TTFT .* tokens\/s · \d+ tokens · \d+ of \d+ cached/
 const weather = JSON.stringify([
@@ -42,10 +43,11 @@ export async function chatsAndBranches(t: Test, { page }: Visit): Promise<void> 
   await isDocked(t, page)
   const first = await page.locator('.assistant .markdown').innerText()
   await page.getByRole('button', { name: 'Continue' }).click()
-  await page.getByText('An answer is coming').waitFor({ state: 'attached' })
+  const answer = page.locator('.assistant .markdown')
+  await until(async () => (await answer.innerText()).length > first.length)
   await page.getByText('An answer is coming').waitFor({ state: 'detached' })
   await page.getByText(/· 30 tokens ·/).waitFor()
-  const whole = await page.locator('.assistant .markdown').innerText()
+  const whole = await answer.innerText()
   t.ok(whole.startsWith(first) && whole.length > first.length, 'it goes on where it was cut')
 
   await page.getByRole('button', { name: 'Regenerate' }).click()
