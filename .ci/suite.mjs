@@ -27,6 +27,7 @@ export default new Proxy(t, {
     const value = Reflect.get(testOfFile, name)
     return typeof value === 'function' ? value.bind(testOfFile) : value
   },
+  set: (_, name, value) => Reflect.set(testOfFile, name, value),
 })
 
 /** Runs the tests of the folder that the suite at `url` lies in. */

@@ -133,6 +133,8 @@ await testChannel(t, 'a link in memory', async () => await channel(inMemory))
 await testEngineClient(t, 'a cluster in memory', async () => await client(inMemory))
 await testEngineClient(t, 'engines of one process', joined)
 
+// Some of these wait for a silence: others run meanwhile, each with a server of its own.
+t.jobs = 2
 t.test('what several engines of one process hold is shown together', async (t) => {
   const workers = ['one', 'two'].map((id) => {
     const backend = new FakeBackend({ kvTokens: 600 })
@@ -700,7 +702,7 @@ async function ask(server: RedisServer, ...words: readonly string[]): Promise<st
 }
 
 t.test('another server behind the same name', { skip: missing ?? false }, async (t) => {
-  // Most of these wait for a silence: they wait at the same time, each with servers of its own.
+  // They wait at the same time, too.
   t.jobs = 4
   void t.test('one that vanishes without a word is left', async (t) => {
     const server = await RedisServer.start()

@@ -140,7 +140,7 @@ t.test('a frozen engine is replaced, and its streams continue', async (t) => {
     ...quietSettings,
   } as const
   // On a busy machine it may be taken to hang when it does not: its streams go on then, too.
-  const supervisor = { hangTimeoutMs: 3000 }
+  const supervisor = { hangTimeoutMs: 2000 }
   const engine = await spawnEngine(settings, { env: plainEnvironment(process.env), supervisor })
   t.teardown(() => engine.kill())
   const sampling = { temperature: 0, ignoreEos: true }

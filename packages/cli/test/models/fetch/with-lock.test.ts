@@ -48,6 +48,8 @@ async function told(child: ChildProcess, kind: string): Promise<Record<string, u
   }
 }
 
+// They wait for locks to become stale: at the same time.
+t.jobs = 4
 t.test('two processes at the same time download a file once', async (t) => {
   const { sources, content, cacheFolder, start, downloads } = await setUp(t)
   sources.halt()
