@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
+import { setTimeout as pause } from 'node:timers/promises'
 import { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import type { ReadableStream } from 'node:stream/web'
@@ -124,59 +125,243 @@ async function post(url: string, body: object, key?: string): Promise<Response> 
 /** As the first server said. */
 let fingerprint: string | undefined
 
-t.test('one of several engines of a server is killed: no token is lost', async (t) => {
-  const served = ['--model', model, ...usual]
-  const { child, base } = await startServer(t, '--workers', '2', ...served)
-  const engines = childrenOf(child)
-  t.equal(engines.length, 2)
-  let chunks = 0
-  const answer = async (index: number, onChunk: (count: number) => void) => {
-    const response = await post(`${base}/v1/completions`, {
-      prompt: `Story ${index}. Once upon a time`,
-      max_tokens: 60,
-      temperature: index % 2,
-      seed: index,
-      ignore_eos: true,
-      stream: true,
-    })
-    let content = ''
-    let computedBy = ''
-    for await (const data of eventsOf(response)) {
-      if (data === '[DONE]') continue
-      const chunk = JSON.parse(data) as {
-        system_fingerprint: string
-        choices: { text: string }[]
+/** Where there is a cluster, this runs while that waits. */
+async function oneOfSeveral(t: Test): Promise<void> {
+  await t.test('one of several engines of a server is killed: no token is lost', async (t) => {
+    const served = ['--model', model, ...usual]
+    const { child, base } = await startServer(t, '--workers', '2', ...served)
+    const engines = childrenOf(child)
+    t.equal(engines.length, 2)
+    let chunks = 0
+    const answer = async (index: number, onChunk: (count: number) => void) => {
+      const response = await post(`${base}/v1/completions`, {
+        prompt: `Story ${index}. Once upon a time`,
+        max_tokens: 60,
+        temperature: index % 2,
+        seed: index,
+        ignore_eos: true,
+        stream: true,
+      })
+      let content = ''
+      let computedBy = ''
+      for await (const data of eventsOf(response)) {
+        if (data === '[DONE]') continue
+        const chunk = JSON.parse(data) as {
+          system_fingerprint: string
+          choices: { text: string }[]
+        }
+        content += chunk.choices[0]?.text ?? ''
+        computedBy = chunk.system_fingerprint
+        onChunk(++chunks)
       }
-      content += chunk.choices[0]?.text ?? ''
-      computedBy = chunk.system_fingerprint
-      onChunk(++chunks)
+      return { content, computedBy }
     }
-    return { content, computedBy }
-  }
-  const all = async (onChunk: (count: number) => void = () => {}) =>
-    await Promise.all(Array.from({ length: 8 }, (_, index) => answer(index, onChunk)))
-  const undisturbed = await all()
-  t.ok(undisturbed.every(({ content }) => content.length > 100))
-  t.match(undisturbed[0]?.computedBy, /^b0-[0-9a-f]{16}$/)
-  chunks = 0
-  const disturbed = await all((count) => {
-    if (count === 16) process.kill(engines[0]!, 'SIGKILL')
-  })
-  t.same(disturbed, undisturbed)
+    const all = async (onChunk: (count: number) => void = () => {}) =>
+      await Promise.all(Array.from({ length: 8 }, (_, index) => answer(index, onChunk)))
+    const undisturbed = await all()
+    t.ok(undisturbed.every(({ content }) => content.length > 100))
+    t.match(undisturbed[0]?.computedBy, /^b0-[0-9a-f]{16}$/)
+    chunks = 0
+    const disturbed = await all((count) => {
+      if (count === 16) process.kill(engines[0]!, 'SIGKILL')
+    })
+    t.same(disturbed, undisturbed)
 
-  const metrics = await (await fetch(`${base}/metrics`)).text()
-  const [, moved = '0'] = /cllm_requests_moved_total\{.*exact="true"\} (\d+)/.exec(metrics) ?? []
-  t.ok(Number(moved) >= 1, `${moved} requests moved`)
-  const health = await (await fetch(`${base}/health?level=detailed`)).json()
-  t.match(health, { data: { workers: [{ id: 'engine-1' }, { id: 'engine-2', state: 'up' }] } })
-  const one = await post(`${base}/generate`, { prompt: 'Once', max_tokens: 2 })
-  const id = one.headers.get('x-request-id')
-  const report = await (await fetch(`${base}/requests/${id}`)).json()
-  t.match(report, { data: { id, worker: /^engine-[12]$/, moves: 0 } })
-  fingerprint = undisturbed[0]?.computedBy
-})
+    const metrics = await (await fetch(`${base}/metrics`)).text()
+    const [, moved = '0'] = /cllm_requests_moved_total\{.*exact="true"\} (\d+)/.exec(metrics) ?? []
+    t.ok(Number(moved) >= 1, `${moved} requests moved`)
+    const health = await (await fetch(`${base}/health?level=detailed`)).json()
+    t.match(health, { data: { workers: [{ id: 'engine-1' }, { id: 'engine-2', state: 'up' }] } })
+    const one = await post(`${base}/generate`, { prompt: 'Once', max_tokens: 2 })
+    const id = one.headers.get('x-request-id')
+    const report = await (await fetch(`${base}/requests/${id}`)).json()
+    t.match(report, { data: { id, worker: /^engine-[12]$/, moves: 0 } })
+    fingerprint = undisturbed[0]?.computedBy
+  })
+}
+
+/** Asks a route that answers in JSON. */
+const ask = async (at: string, body?: object) =>
+  (await (body ? await post(at, body) : await fetch(at)).json()) as Record<string, unknown>
+
+/** What one front keeps is there at the other. */
+async function sharesResponses(t: Test, base: string, other: string): Promise<void> {
+  const path = '/v1/responses'
+  const asked = { input: 'Once', max_output_tokens: 8, temperature: 0 }
+  const first = await ask(base + path, asked)
+  const next = { ...asked, input: 'upon', previous_response_id: first['id'] }
+  t.match(await ask(other + path, next), { object: 'response', output: [{}] })
+  t.same(await ask(`${other}${path}/${String(first['id'])}`), first)
+
+  const { id } = await ask(`${base}/v1/conversations`, {})
+  const texts = Array.from({ length: 16 }, (_, index) => `text ${index}`)
+  const add = async (content: string, index: number) => {
+    const at = `${index % 2 === 0 ? base : other}/v1/conversations/${String(id)}/items`
+    return await ask(at, { items: [{ role: 'user', content }] })
+  }
+  await Promise.all(texts.map(add))
+  const { data } = await ask(`${other}/v1/conversations/${String(id)}/items?limit=100`)
+  const added = data as { content: [{ text: string }] }[]
+  t.same(new Set(added.map(({ content: [{ text: said }] }) => said)), new Set(texts))
+}
+
+interface Batch {
+  readonly id: string
+  readonly status: string
+  readonly output_file_id: string
+  readonly error_file_id: string
+  readonly request_counts: { readonly completed: number }
+}
+
+/** The batches of a front. */
+function batchesOf(base: string) {
+  const path = '/v1/completions'
+  return {
+    path,
+    upload: async (content: string) => {
+      const form = new FormData()
+      form.set('purpose', 'batch')
+      form.set('file', new Blob([content]), 'lines.jsonl')
+      const response = await fetch(`${base}/v1/files`, { method: 'POST', body: form })
+      return ((await response.json()) as { id: string }).id
+    },
+    create: async (file: string) => {
+      const asked = { input_file_id: file, endpoint: path }
+      return (await (await post(`${base}/v1/batches`, asked)).json()) as Batch
+    },
+    /** Asks for a batch until it is so: until it has ended. */
+    ended: async (
+      { id }: Pick<Batch, 'id'>,
+      isSo = ({ status }: Batch) => /completed|cancelled|failed/.test(status),
+    ) => {
+      for (;;) {
+        const batch = (await (await fetch(`${base}/v1/batches/${id}`)).json()) as Batch
+        if (isSo(batch)) return batch
+        // The server has other things to do than to answer this.
+        await pause(20)
+      }
+    },
+    content: async (file: string) => {
+      const text = await (await fetch(`${base}/v1/files/${file}/content`)).text()
+      return text
+        .trim()
+        .split('\n')
+        .map((line) => JSON.parse(line) as { custom_id: string; response: { status_code: number } })
+    },
+  }
+}
+
+/** Batches whose front died before it had made their job, with how each one ends. */
+async function withoutJobs(store: SharedBatchStore) {
+  const ends = [
+    ['batch_1', 'validating', 'failed'],
+    ['batch_2', 'cancelling', 'cancelled'],
+  ] as const
+  const created_at = Math.floor(Date.now() / 1000)
+  const about = { object: 'file', bytes: 1, created_at, filename: 'lines.jsonl' } as const
+  await store.create({ object: { ...about, id: 'file-1', purpose: 'batch' } }, Buffer.from('{'))
+  for (const [id, status] of ends) {
+    const request_counts = { total: 0, completed: 0, failed: 0 }
+    const expires_at = created_at + 86_400
+    const batch = { id, status, input_file_id: 'file-1', endpoint: '/v1/completions' }
+    const object = { ...batch, created_at, expires_at, request_counts } as BatchObject
+    await store.put('batches', { object })
+  }
+  return ends.map(([id, , end]) => [id, end] as const)
+}
+
+/**
+ * A batch and a response whose front and only worker die. Both are looked for anew after some seconds: resolves with
+ * what checks how they went on, and with the worker that took over.
+ */
+async function loseAll<Last>(
+  t: Test,
+  url: string,
+  worker: { readonly kill: () => void },
+  startLast: () => Promise<Last>,
+) {
+  const bus = await RedisBus.connect({ url })
+  const lost = await withoutJobs(new SharedBatchStore(bus))
+  const kept = ['--responses', 'cluster', '--cache-key', 'secret', '--cluster-batches']
+  const [front, { base }] = await Promise.all([
+    startServer(t, '--cluster', url, ...kept),
+    startServer(t, '--cluster', url, ...kept),
+  ])
+  await sharesResponses(t, front.base, base)
+  const { path, upload, create, ended, content } = batchesOf(base)
+  for (const [id, status] of lost) t.match(await ended({ id }), { status }, 'it lost its job')
+  await bus.close()
+
+  const long = {
+    input: 'Once',
+    max_output_tokens: 100,
+    temperature: 1,
+    seed: 1,
+    ignore_eos: true,
+  }
+  const { output } = await ask(`${base}/v1/responses`, long)
+  const count = 120
+  const lines = Array.from({ length: count }, (_, index) => {
+    const body = { model: 'stories15m-q8_0', prompt: `Story ${index}`, max_tokens: 6 }
+    const wrong = index === 7 ? { max_tokens: 'x' } : {}
+    return JSON.stringify({
+      custom_id: `line-${index}`,
+      method: 'POST',
+      url: path,
+      body: { ...body, ...wrong },
+    })
+  })
+  const input = await upload(lines.join('\n'))
+  const batch = await create(input)
+  const { completed } = (await ended(batch, (now) => now.request_counts.completed >= 30))
+    .request_counts
+  const begun = await ask(`${front.base}/v1/responses`, { ...long, background: true })
+  t.match(begun, { status: 'in_progress' })
+  front.child.kill('SIGKILL')
+  worker.kill()
+  t.ok(completed < count - 1, `${completed} lines are done`)
+  const last = await startLast()
+  const goOn = async (t: Test): Promise<void> => {
+    const done = await ended(batch)
+    t.match(done, {
+      status: 'completed',
+      request_counts: { total: count, completed: count - 1, failed: 1 },
+    })
+    const answers = await content(done.output_file_id)
+    const expected = [...lines.keys()].filter((index) => index !== 7)
+    t.same(
+      answers.map(({ custom_id }) => custom_id),
+      expected.map((index) => `line-${index}`),
+      'each line once, in their order',
+    )
+    t.match(await content(done.error_file_id), [
+      { custom_id: 'line-7', response: { status_code: 400 } },
+    ])
+    t.equal((await fetch(`${base}/v1/files/${input}`, { method: 'DELETE' })).status, 200)
+    t.equal((await fetch(`${base}/v1/files/${input}`)).status, 404)
+
+    let found: Record<string, unknown> = {}
+    await until(async () => {
+      found = await ask(`${base}/v1/responses/${String(begun['id'])}`)
+      return found['status'] !== 'in_progress'
+    }, 100)
+    const textIn = (items: unknown) => (items as { content: unknown }[])[0]?.content
+    t.same([found['status'], textIn(found['output'])], ['incomplete', textIn(output)])
+
+    const wrong = await ended(await create(await upload('{')))
+    t.match(wrong, { status: 'failed', errors: { data: [{ line: 1 }] } })
+    const slow = lines.map((line) => line.replace('"max_tokens":6', '"max_tokens":200')).join('\n')
+    const cancelled = await create(await upload(slow))
+    const cancel = `${base}/v1/batches/${cancelled.id}/cancel`
+    t.match(await (await post(cancel, {})).json(), { status: 'cancelling' })
+    t.equal((await ended(cancelled)).status, 'cancelled')
+    t.equal((await post(cancel, {})).status, 400)
+  }
+  return { last, goOn }
+}
 
 const missing = whyNoRedis()
+if (missing !== undefined) await oneOfSeveral(t)
 
 t.test('workers that are killed lose no token', { skip: missing ?? false }, async (t) => {
   const redis = await RedisServer.start()
@@ -185,8 +370,9 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
   const readyFile = join(t.testdir({}), 'ready')
   const [migrating, ...workers] = await Promise.all([
     startWorker(t, url, '--drain-migrate'),
-    ...[1, 2, 3].map(async () => await startWorker(t, url, '--ready-file', readyFile)),
+    ...[1, 2, 3].map(async () => await startWorker(t, url)),
   ])
+  const startLast = async () => await startWorker(t, url, '--ready-file', readyFile)
   const bus = await RedisBus.connect({ url })
   const front = new ClusterFront({ id: 'front-of-test', bus })
   await front.start()
@@ -229,6 +415,9 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     await back
     t.same(answers, undisturbed)
   })
+
+  const { last, goOn } = await loseAll(t, url, workers[2]!, startLast)
+  await oneOfSeveral(t)
 
   await t.test('a worker that is stopped while it fetches its model has not failed', async (t) => {
     const folder = t.testdir({})
@@ -276,7 +465,6 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     t.equal((await fetch(`${base}/health/ready`)).status, 200)
     const { stdout: out } = await inside(['cluster', '--json', '--cluster', url])
     const listed = JSON.parse(out) as { id: string; state: string; fingerprint: string }[]
-    const last = workers[2]!
     t.ok(
       listed.some(({ id, state }) => id === last.id && state === 'up'),
       out,
@@ -326,7 +514,11 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     await until(async () => (await post(`${base}/v1/completions`, asked, key)).status === 401)
     const ms = performance.now() - revokedAt
     t.comment(`refused ${ms} ms after it was revoked`)
+  })
 
+  await t.test('a batch and a response outlive their front and all workers', goOn)
+
+  await t.test('a worker is drained', async (t) => {
     const wrong = await inside(['cluster', 'drain', `${last.id.slice(0, -1)}x`, '--cluster', url])
     t.equal(wrong.code, 2)
     t.match(wrong.stderr, `did you mean "${last.id}"`)
@@ -338,187 +530,6 @@ t.test('workers that are killed lose no token', { skip: missing ?? false }, asyn
     t.equal(existsSync(readyFile), false, 'a probe sees that it has gone')
   })
 })
-
-t.test(
-  'responses that a cluster keeps are those of all fronts',
-  { skip: missing ?? false },
-  async (t) => {
-    const redis = await RedisServer.start()
-    t.teardown(async () => await redis.kill())
-    const { url } = redis
-    const kept = ['--cluster', url, '--responses', 'cluster', '--cache-key', 'secret']
-    const worker = await startWorker(t, url)
-    const [front, { base: other }] = await Promise.all([
-      startServer(t, ...kept),
-      startServer(t, ...kept),
-    ])
-    const { base } = front
-    const path = '/v1/responses'
-    const ask = async (at: string, body?: object) =>
-      (await (body ? await post(at, body) : await fetch(at)).json()) as Record<string, unknown>
-    const asked = { input: 'Once', max_output_tokens: 8, temperature: 0 }
-    const first = await ask(base + path, asked)
-    const next = { ...asked, input: 'upon', previous_response_id: first['id'] }
-    t.match(await ask(other + path, next), { object: 'response', output: [{}] })
-    t.same(await ask(`${other}${path}/${String(first['id'])}`), first)
-
-    const { id } = await ask(`${base}/v1/conversations`, {})
-    const texts = Array.from({ length: 16 }, (_, index) => `text ${index}`)
-    const add = async (content: string, index: number) => {
-      const at = `${index % 2 === 0 ? base : other}/v1/conversations/${String(id)}/items`
-      return await ask(at, { items: [{ role: 'user', content }] })
-    }
-    await Promise.all(texts.map(add))
-    const { data } = await ask(`${other}/v1/conversations/${String(id)}/items?limit=100`)
-    const added = data as { content: [{ text: string }] }[]
-    t.same(new Set(added.map(({ content: [{ text: said }] }) => said)), new Set(texts))
-
-    const long = {
-      input: 'Once',
-      max_output_tokens: 100,
-      temperature: 1,
-      seed: 1,
-      ignore_eos: true,
-    }
-    const { output } = await ask(base + path, long)
-    const begun = await ask(base + path, { ...long, background: true })
-    t.match(begun, { status: 'in_progress' })
-    front.child.kill('SIGKILL')
-    worker.kill()
-    const last = startWorker(t, url)
-    let found: Record<string, unknown> = {}
-    await until(async () => {
-      found = await ask(`${other}${path}/${String(begun['id'])}`)
-      return found['status'] !== 'in_progress'
-    })
-    const textIn = (items: unknown) => (items as { content: unknown }[])[0]?.content
-    t.same([found['status'], textIn(found['output'])], ['incomplete', textIn(output)])
-    await last
-  },
-)
-
-/** Batches whose front died before it had made their job, with how each one ends. */
-async function withoutJobs(store: SharedBatchStore) {
-  const ends = [
-    ['batch_1', 'validating', 'failed'],
-    ['batch_2', 'cancelling', 'cancelled'],
-  ] as const
-  const created_at = Math.floor(Date.now() / 1000)
-  const about = { object: 'file', bytes: 1, created_at, filename: 'lines.jsonl' } as const
-  await store.create({ object: { ...about, id: 'file-1', purpose: 'batch' } }, Buffer.from('{'))
-  for (const [id, status] of ends) {
-    const request_counts = { total: 0, completed: 0, failed: 0 }
-    const expires_at = created_at + 86_400
-    const batch = { id, status, input_file_id: 'file-1', endpoint: '/v1/completions' }
-    const object = { ...batch, created_at, expires_at, request_counts } as BatchObject
-    await store.put('batches', { object })
-  }
-  return ends.map(([id, , end]) => [id, end] as const)
-}
-
-t.test(
-  'a batch of a cluster outlives its fronts and workers',
-  { skip: missing ?? false },
-  async (t) => {
-    const redis = await RedisServer.start()
-    t.teardown(async () => await redis.kill())
-    const { url } = redis
-    const bus = await RedisBus.connect({ url })
-    const lost = await withoutJobs(new SharedBatchStore(bus))
-    const startFront = async () => await startServer(t, '--cluster', url, '--cluster-batches')
-    const [one, other, front, last] = await Promise.all([
-      startWorker(t, url),
-      startWorker(t, url),
-      startFront(),
-      startFront(),
-    ])
-    const { base } = last
-    const count = 120
-    const path = '/v1/completions'
-    const lines = Array.from({ length: count }, (_, index) => {
-      const body = { model: 'stories15m-q8_0', prompt: `Story ${index}`, max_tokens: 6 }
-      const wrong = index === 7 ? { max_tokens: 'x' } : {}
-      return JSON.stringify({
-        custom_id: `line-${index}`,
-        method: 'POST',
-        url: path,
-        body: { ...body, ...wrong },
-      })
-    })
-    const upload = async (content: string) => {
-      const form = new FormData()
-      form.set('purpose', 'batch')
-      form.set('file', new Blob([content]), 'lines.jsonl')
-      const response = await fetch(`${base}/v1/files`, { method: 'POST', body: form })
-      return ((await response.json()) as { id: string }).id
-    }
-    interface Batch {
-      readonly id: string
-      readonly status: string
-      readonly output_file_id: string
-      readonly error_file_id: string
-      readonly request_counts: { readonly completed: number }
-    }
-    const create = async (file: string) =>
-      (await (
-        await post(`${base}/v1/batches`, { input_file_id: file, endpoint: path })
-      ).json()) as Batch
-    const ended = async (
-      { id }: Pick<Batch, 'id'>,
-      onCount: (count: number) => void = () => {},
-    ) => {
-      for (;;) {
-        const batch = (await (await fetch(`${base}/v1/batches/${id}`)).json()) as Batch
-        onCount(batch.request_counts.completed)
-        if (/completed|cancelled|failed/.test(batch.status)) return batch
-        // The server has other things to do than to answer this.
-        await new Promise((resolve) => void setTimeout(resolve, 20))
-      }
-    }
-    const content = async (file: string) => {
-      const text = await (await fetch(`${base}/v1/files/${file}/content`)).text()
-      return text
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line) as { custom_id: string; response: { status_code: number } })
-    }
-
-    for (const [id, status] of lost) t.match(await ended({ id }), { status }, 'it lost its job')
-    await bus.close()
-    const input = await upload(lines.join('\n'))
-    const kills = [() => front.child.kill('SIGKILL'), () => one.kill()]
-    const done = await ended(await create(input), (completed) => {
-      while (kills.length > 0 && completed >= (3 - kills.length) * 30) kills.shift()!()
-    })
-    t.equal(kills.length, 0)
-    t.match(done, {
-      status: 'completed',
-      request_counts: { total: count, completed: count - 1, failed: 1 },
-    })
-    const answers = await content(done.output_file_id)
-    const expected = [...lines.keys()].filter((index) => index !== 7)
-    t.same(
-      answers.map(({ custom_id }) => custom_id),
-      expected.map((index) => `line-${index}`),
-      'each line once, in their order',
-    )
-    t.match(await content(done.error_file_id), [
-      { custom_id: 'line-7', response: { status_code: 400 } },
-    ])
-    t.equal((await fetch(`${base}/v1/files/${input}`, { method: 'DELETE' })).status, 200)
-    t.equal((await fetch(`${base}/v1/files/${input}`)).status, 404)
-
-    const wrong = await ended(await create(await upload('{')))
-    t.match(wrong, { status: 'failed', errors: { data: [{ line: 1 }] } })
-    const long = lines.map((line) => line.replace('"max_tokens":6', '"max_tokens":200')).join('\n')
-    const cancelled = await create(await upload(long))
-    const cancel = `${base}/v1/batches/${cancelled.id}/cancel`
-    t.match(await (await post(cancel, {})).json(), { status: 'cancelling' })
-    t.equal((await ended(cancelled)).status, 'cancelled')
-    t.equal((await post(cancel, {})).status, 400)
-    t.equal(other.child.exitCode, null)
-  },
-)
 
 t.test('a cluster that is not there is told at once', async (t) => {
   for (const command of ['serve', 'worker']) {
