@@ -28,7 +28,7 @@ function requests(count: number, below: (limit: number) => number): GenerateRequ
     const text = Array.from({ length: 1 + below(20) }, () => prompts[below(prompts.length)])
     return {
       prompt: { text: `Once upon a time ${text.join(' ')}` },
-      maxTokens: 4 + below(20),
+      maxTokens: 4 + below(12),
       sampling: { temperature: 0 },
     }
   })

@@ -432,7 +432,7 @@ t.test(
 )
 
 t.test('several models in turns', async (t) => {
-  const argv = ['--dataset', 'agents', '--requests', '15', '--rate', '0.3', '--cost', 'gpu-8b']
+  const argv = ['--dataset', 'agents', '--requests', '10', '--rate', '0.3', '--cost', 'gpu-8b']
   const on = async (scheduler: string) => {
     const flags = ['--models', '3', '--load-ms', '4000', '--model-scheduler', scheduler, '--json']
     const [result] = results(await run([...argv, ...flags]))
