@@ -11,6 +11,8 @@ export const messageHead = (id: string, model: string): object => ({
   type: 'message',
   role: 'assistant',
   model,
+  container: null,
+  diagnostics: null,
 })
 
 /** The kinds of blocks in an answer. */
@@ -22,7 +24,8 @@ export function newBlock(call: Call, kind: BlockKind, name = ''): object {
   if (kind === 'text') return { type: 'text', text: '' }
   // Nothing is signed: only this server reads what it has thought.
   if (kind === 'thinking') return { type: 'thinking', thinking: '', signature: '' }
-  return { type: 'tool_use', id: `toolu_${requestId(call.random)}`, name, input: {} }
+  const caller = { type: 'direct' }
+  return { type: 'tool_use', id: `toolu_${requestId(call.random)}`, name, input: {}, caller }
 }
 
 /** The content of a whole answer. */
@@ -53,7 +56,7 @@ export function stopOf({ reason, stop }: Pick<EndEvent, 'reason' | 'stop'>, hasC
         : hasCalls
           ? 'tool_use'
           : 'end_turn'
-  return { stop_reason, stop_sequence: stop ?? null }
+  return { stop_reason, stop_sequence: stop ?? null, stop_details: null, container: null }
 }
 
 /**

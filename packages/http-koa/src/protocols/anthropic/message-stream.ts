@@ -90,7 +90,8 @@ export function messageEvents(
   const blocks = new BlockStream(call, send)
   // What was in the cache is known at the end.
   const none = usageOf({ promptTokens, cachedTokens: 0, generatedTokens: 0 }, 0)
-  const begun = { ...head, content: [], stop_reason: null, stop_sequence: null, usage: none }
+  const open = { stop_reason: null, stop_sequence: null, stop_details: null }
+  const begun = { ...head, content: [], ...open, usage: none }
   return {
     begin() {
       send('message_start', { message: begun })

@@ -154,7 +154,8 @@ testEach('the id of a request, and tools that the client runs', async (t) => {
   ]) {
     const { status, json } = await ask({ ...asks('run'), tools: [{ type, name }] })
     t.equal(status, 200, JSON.stringify(json))
-    t.match(json, { content: [{ type: 'tool_use', name, input: { command: 'ls' } }] })
+    const caller = { type: 'direct' }
+    t.match(json, { content: [{ type: 'tool_use', name, input: { command: 'ls' }, caller }] })
   }
 })
 
@@ -171,6 +172,7 @@ testEach('messages', async (t) => {
     stop_sequence: null,
     usage: { output_tokens: 4, cache_read_input_tokens: 0 },
   })
+  t.hasProps(json, ['container', 'diagnostics', 'stop_details'], 'null, but there')
   const counted = await ask({ messages: asks('euro').messages }, `${path}/count_tokens`)
   const { input_tokens: tokens } = counted.json
   t.match(json, { usage: { input_tokens: tokens } })
