@@ -27,13 +27,11 @@ export function marksOfAnswer(
   const closings = [...frame.closings, ...turns].filter((mark) => mark !== '')
   // tokens that no text has
   const channel = thinking?.open.startsWith('<|') === true ? [thinking.open] : []
-  const starts = inlineCalls.flatMap(({ section, head }) => [
-    firstLiteral(section),
-    firstLiteral(head),
-  ])
-  const marks = new Set([...starts, ...closings, ...channel])
-  marks.delete('')
-  const inline = [...marks]
+  const starts = inlineCalls.flatMap(({ gap = '', section, head }) => {
+    const marks = [section, head].map(firstLiteral).filter((mark) => mark !== '')
+    return marks.flatMap((mark) => [mark, gap + mark])
+  })
+  const inline = [...new Set([...starts, ...closings, ...channel])]
   return {
     inline,
     pattern: inline.length === 0 ? undefined : new RegExp(inline.map(escaped).join('|')),

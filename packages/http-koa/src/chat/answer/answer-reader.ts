@@ -83,7 +83,7 @@ export class AnswerReader {
   #step(): boolean {
     switch (this.#state) {
       case 'start':
-        return this.#begin()
+        return this.#begin(true)
       case 'text':
         return this.#skipText()
       case 'reasoning':
@@ -96,7 +96,7 @@ export class AnswerReader {
     }
   }
 
-  #begin(): boolean {
+  #begin(isStart: boolean): boolean {
     const text = this.#held.trimStart()
     const blank = this.#lead + this.#held.slice(0, this.#held.length - text.length)
     this.#lead = ''
@@ -107,7 +107,7 @@ export class AnswerReader {
       else this.#drop(blank)
       return false
     }
-    return this.#take(blank, text, true)
+    return this.#take(blank, text, isStart)
   }
 
   /** Takes what begins here: reasoning, a call, a mark to be dropped, or text. */
@@ -240,7 +240,7 @@ export class AnswerReader {
     const certain = at >= 0 ? at : this.#held.length - mayBegin
     this.#say(this.#held.slice(0, certain))
     this.#held = this.#held.slice(certain)
-    return at < 0 ? false : this.#take('', this.#held, false)
+    return at < 0 ? false : this.#begin(false)
   }
 
   #think(): boolean {

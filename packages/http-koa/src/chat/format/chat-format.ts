@@ -50,6 +50,8 @@ export interface ArgumentMarks {
 
 /** One way in which calls of tools are written. */
 export interface CallFormat {
+  /** White space that the template puts between a text and a call: no part of the text. Default: none. */
+  readonly gap?: string
   /** What may stand before the first call; may be empty. */
   readonly section: string
   /** From there to the arguments, with {@link toolName} where the name is outside of these; may be empty. */

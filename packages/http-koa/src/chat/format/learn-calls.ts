@@ -29,6 +29,8 @@ async function learnStyle(turn: Turn, style: ProbeStyle): Promise<CallFormat | u
   const shown = await turn.shown({ content: '', tool_calls: probeCalls(1, style) })
   const call = shown === undefined ? undefined : findCall(shown, 0)
   if (shown === undefined || call === undefined) return undefined
+  const said = await turn.shown({ content: probe.content, tool_calls: probeCalls(1, style) })
+  const gap = /^\s*/.exec(said?.split(probe.content)[1] ?? '')![0]
   const two = await turn.shown({ content: '', tool_calls: probeCalls(2, style) })
   const first = two === undefined ? undefined : findCall(two, 0)
   const second = two === undefined || first === undefined ? undefined : findCall(two, 1, first.end)
@@ -40,6 +42,7 @@ async function learnStyle(turn: Turn, style: ProbeStyle): Promise<CallFormat | u
     const mark = before.trim()
     const isList = format.kind === 'object' && mark.endsWith('[')
     return {
+      gap,
       section: '',
       head: mark.replace(/\[$/, '').trim(),
       arguments: isList ? { ...format, isList } : format,
@@ -54,6 +57,7 @@ async function learnStyle(turn: Turn, style: ProbeStyle): Promise<CallFormat | u
   const closed = between.slice(0, between.length - open.length)
   const isList = /^\s*,\s*$/.test(closed)
   return {
+    gap,
     section: section.trim(),
     head: `${open.trimStart()}${toolName}${rest.trimEnd()}`,
     arguments: format,

@@ -84,6 +84,7 @@ const dialects: Readonly<Record<string, Dialect>> = {
         )
         .join(', ')}]<|/py|>`,
   },
+  'calls on lines of their own': each((call) => `\n<call>${JSON.stringify(call)}</call>`),
   'bare JSON': each((call) => JSON.stringify(call), '\n'),
   'another way to think': {
     ...each((call) => `<call>${JSON.stringify(call)}</call>`),
@@ -167,6 +168,28 @@ t.test('formats that nobody has seen are learnt', async (t) => {
           label,
         )
       }
+    }
+  }
+})
+
+t.test('white space that the template puts before calls is no part of the text', async (t) => {
+  const dialect = dialects['calls on lines of their own']!
+  const format = await learnChatFormat('tools', renderAs(dialect))
+  const form = { tools, format, thinks: false, thinkingIsOpen: false }
+  const textOf = (written: string, streams: boolean) => {
+    const parser = createAnswerParser(form, streams)
+    const parts = [
+      ...written.split('').flatMap((letter) => [...parser.push(letter)]),
+      ...parser.end(),
+    ]
+    return parts.map((part) => (part.type === 'text' ? part.text : '')).join('')
+  }
+  for (const content of ['Let me see.', 'Let me see.\n', 'Is\n\n1 <call>\n2? ']) {
+    for (const streams of [false, true]) {
+      // so that the next prompt begins with this answer
+      t.equal(textOf(answer(dialect, message(content, 2)), streams), content)
+      const none = `${content}\n<call>1 Mr. \n`
+      t.equal(textOf(none, streams), none, 'no call')
     }
   }
 })
