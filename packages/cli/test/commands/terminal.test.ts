@@ -492,7 +492,7 @@ fetch(base, {
   headers: { 'content-type': 'application/json', authorization: 'Bearer ' + token },
   body: JSON.stringify({ model, ...asked }),
 }).then(async (response) => {
-  require('node:fs').writeFileSync(env.SAID, JSON.stringify({ base, model, rest: argv.slice(2), status: response.status, answer: await response.json(), home: env.HOME, config: env.OPENCODE_CONFIG }))
+  require('node:fs').writeFileSync(env.SAID, JSON.stringify({ base, model, rest: argv.slice(2), status: response.status, answer: await response.json(), context: Number(override('model_context_window') ?? config?.models[model]?.limit.context), home: env.HOME, config: env.OPENCODE_CONFIG }))
   process.exitCode = response.ok ? 7 : 1
 })
 `
@@ -517,7 +517,13 @@ t.test('cllm launch points an agent at the server', async (t) => {
       { status: 200, model: 'stories', base: new RegExp(`^${url}/v1/`) },
       name,
     )
-    const { rest, config } = JSON.parse(said) as { rest: string[]; config?: string }
+    const { rest, config, context } = JSON.parse(said) as {
+      readonly rest: readonly string[]
+      readonly config?: string
+      readonly context: number | null
+    }
+    // they sum up before its end
+    t.equal(context, name === 'codex' || name === 'opencode' ? 256 : null, name)
     t.same(rest.slice(-3), ['--help', '-p', 'a "quoted" word'])
     if (config !== undefined) await t.rejects(access(config), basename(config))
   }

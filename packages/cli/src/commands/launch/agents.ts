@@ -5,6 +5,8 @@ export interface AgentTarget {
   /** Without a `/` at its end. */
   readonly url: string
   readonly model: string
+  /** Tokens that a conversation can have; undefined: the server does not say. */
+  readonly contextSize: number | undefined
   /** Where the server asks for none, some text: agents insist on a key. */
   readonly apiKey: string
   /** A folder that is deleted when the agent ends. */
@@ -53,7 +55,7 @@ export const agents: Readonly<Record<string, Agent>> = {
   codex: {
     program: 'codex',
     install: 'npm install -g @openai/codex',
-    setup: ({ url, model, apiKey }) => ({
+    setup: ({ url, model, contextSize, apiKey }) => ({
       env: { CLLM_AGENT_KEY: apiKey },
       // Codex takes these in place of its configuration file's.
       args: [
@@ -63,19 +65,22 @@ export const agents: Readonly<Record<string, Agent>> = {
         'model_providers.cllm.wire_api="responses"',
         'model_providers.cllm.env_key="CLLM_AGENT_KEY"',
         `model=${JSON.stringify(model)}`,
+        // else it runs into the end instead of summing up before
+        ...(contextSize === undefined ? [] : [`model_context_window=${contextSize}`]),
       ].flatMap((setting) => ['-c', setting]),
     }),
   },
   opencode: {
     program: 'opencode',
     install: 'npm install -g opencode-ai',
-    setup: ({ url, model, apiKey, folder }) => {
+    setup: ({ url, model, contextSize: context, apiKey, folder }) => {
+      const limit = context === undefined ? {} : { limit: { context, output: context >> 2 } }
       const file = join(folder, 'opencode.json')
       const provider = {
         npm: '@ai-sdk/openai-compatible',
         name: 'cLLM',
         options: { baseURL: `${url}/v1`, apiKey },
-        models: { [model]: { name: model } },
+        models: { [model]: { name: model, ...limit } },
       }
       const config = {
         model: `cllm/${model}`,

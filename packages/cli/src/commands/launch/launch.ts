@@ -49,7 +49,9 @@ after \`--\` go to the agent.`,
       folder = await mkdtemp(join(tmpdir(), 'cllm-agent-'))
       const { client, model } = server
       const { url, apiKey = 'none' } = client.address
-      const setup = agent.setup({ url: url.href.replace(/\/$/, ''), model, apiKey, folder })
+      const base = url.href.replace(/\/$/, '')
+      const { meta } = (await client.get(`/v1/models/${encodeURIComponent(model)}`)) as Shown
+      const setup = agent.setup({ url: base, model, contextSize: meta?.n_ctx, apiKey, folder })
       for (const [file, content] of Object.entries(setup.files ?? {}))
         await writeFile(file, content)
       return await runAgent(agent, setup, rest, io)
@@ -59,6 +61,11 @@ after \`--\` go to the agent.`,
     }
   },
 })
+
+/** What a server says of a model. */
+interface Shown {
+  readonly meta?: { readonly n_ctx?: number }
+}
 
 /** The running server's first model. */
 async function firstModel(flags: Values<typeof serverFlags>, io: CommandIo): Promise<string> {
