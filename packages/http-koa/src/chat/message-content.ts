@@ -88,8 +88,8 @@ function partOf(part: unknown, field: string): ContentPart {
   throw expectedField(field, '{"type": "text", "text": "…"}')
 }
 
-const isTextType = (type: unknown): boolean =>
-  type === 'text' || type === 'input_text' || type === 'output_text' || type === 'refusal'
+const texts = new Set<unknown>(['text', 'input_text', 'output_text', 'reasoning_text', 'refusal'])
+const isTextType = (type: unknown): boolean => texts.has(type)
 
 const mediaTypes: ReadonlyMap<unknown, MediaType> = new Map([
   ['image_url', 'image'],

@@ -162,17 +162,19 @@ export const anyStop = z.union(
 /**
  * Checks a body against a schema whose messages name what is expected ("a number from 0 to 2").
  *
+ * @param at - where in a body it stands; default: it is the body
  * @throws `invalid_request` with the first field at fault
  */
-export function parseFields<Schema extends z.ZodObject>(
+export function parseFields<Schema extends z.ZodType>(
   schema: Schema,
-  body: JsonObject,
+  body: unknown,
+  at: readonly string[] = [],
 ): z.output<Schema> {
   const result = schema.safeParse(body)
   if (result.success) return result.data
   const [issue] = result.error.issues
   const path = issue?.path ?? []
-  const field = path.join('.')
+  const field = [...at, ...path].join('.')
   const received = path.reduce<unknown>(
     (value, key) => (value as Record<PropertyKey, unknown> | undefined)?.[key],
     body,

@@ -3,6 +3,7 @@ import type { ToolCall } from '../../chat/answer/answer-part.js'
 import type { Call } from '../../routes/call.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
 import type { McpServers } from '../mcp/mcp-servers.js'
+import type { FunctionsByName } from './tools/openai-tools.js'
 import type { KeptItems } from './responses/kept-items.js'
 import { customInput } from './tools/custom-tools.js'
 import type { ProtocolDefaults } from '../../request/build-request.js'
@@ -11,10 +12,10 @@ import type { ProtocolDefaults } from '../../request/build-request.js'
 export function toolCallOf(
   { random }: Pick<Call, 'random'>,
   call: ToolCall,
-  customs: ReadonlySet<string>,
+  offered: FunctionsByName,
 ): object {
   const id = `call_${requestId(random)}`
-  if (!customs.has(call.name)) return { id, type: 'function', function: call }
+  if (offered.get(call.name)?.isCustom !== true) return { id, type: 'function', function: call }
   const custom = { name: call.name, input: customInput(call.arguments) }
   return { id, type: 'custom', custom }
 }

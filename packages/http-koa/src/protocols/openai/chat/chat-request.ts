@@ -11,6 +11,7 @@ import { expectedField, refusing, unsupported } from '../../../request/refusals.
 import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
 import { askedConstraints } from '../structured-output.js'
 import {
+  type FunctionsByName,
   functionsOfChat,
   noTools,
   offerTools,
@@ -52,8 +53,7 @@ export type ChatFields = z.output<typeof chatSchema>
 export interface ChatRequest {
   readonly request: GenerateRequest
   readonly form: AnswerForm
-  /** The free-form tools. */
-  readonly customs: ReadonlySet<string>
+  readonly offered: FunctionsByName
   /** How long the model may think; undefined: as long as it does. */
   readonly limit?: ThinkingLimit | undefined
 }
@@ -107,7 +107,7 @@ export async function toChatRequest(
   return {
     request: requestFor(client, prompt, settings, defaults),
     form,
-    customs: offered.customs,
+    offered: offered.byName,
     limit: budget < 0 ? undefined : { budget, form },
   }
 }

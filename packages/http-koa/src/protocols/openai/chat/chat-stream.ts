@@ -25,7 +25,7 @@ const streamsCalls = (call: Call): boolean => !/^mistral-client-/i.test(call.hea
 export function chatChunks(
   call: CallOf<typeof chatSchema>,
   generations: readonly Generation[],
-  { form, customs }: ChatRequest,
+  { form, offered }: ChatRequest,
   head: object,
   write: (text: string) => void,
 ): Encoder<MergedEvent> {
@@ -64,9 +64,10 @@ export function chatChunks(
         send(index, `{"reasoning_content":${JSON.stringify(part.text)}}`)
       } else if (part.type === 'call') {
         endInput(index)
-        const made = { index: answer.calls++, ...toolCallOf(call, part.call, customs) }
+        const made = { index: answer.calls++, ...toolCallOf(call, part.call, offered) }
         send(index, JSON.stringify({ tool_calls: [made] }))
-        const isOpen = customs.has(part.call.name) && part.call.arguments === ''
+        const isCustom = offered.get(part.call.name)?.isCustom === true
+        const isOpen = isCustom && part.call.arguments === ''
         answer.input = isOpen ? new CustomInput() : undefined
       } else if (answer.input !== undefined) sayInput(index, answer.input.push(part.text))
       else {

@@ -24,7 +24,7 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
   const { model, client } = call.open(fields.model)
   const defaults = openAi.defaults['/v1/chat/completions']
   const asked = await toChatRequest(fields, client, defaults, call.logger)
-  const { request, form, customs, limit } = asked
+  const { request, form, offered, limit } = asked
   const requests = repeatRequest(request, fields.n ?? 1)
   const generations =
     limit === undefined
@@ -54,7 +54,7 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
         content: content === '' && calls.length > 0 ? null : content,
         refusal: null,
         ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
-        ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, customs)) }),
+        ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, offered)) }),
       },
       logprobs: fields.logprobs === true ? chatLogprobs(logprobs) : null,
       finish_reason: finishOf(end.reason, calls.length > 0),

@@ -1,5 +1,5 @@
 import { requestId } from '@cllm/host'
-import type { TokenLogprobs } from '@cllm/core'
+import { defined, type TokenLogprobs } from '@cllm/core'
 import type { Call } from '../../../routes/call.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { type JsonObject, parsedJson } from '../../../fields/fields.js'
@@ -30,6 +30,7 @@ export interface OutputItem {
   readonly callId: string
   /** Of a call: the tool. */
   readonly name: string
+  readonly namespace?: string
   /** Of a message: those of its tokens, if they are wanted. */
   readonly logprobs: TokenLogprobs[]
 }
@@ -38,7 +39,7 @@ export interface OutputItem {
 export function newItem(
   { random }: Call,
   kind: ItemKind,
-  given: Partial<Pick<OutputItem, 'text' | 'name' | 'logprobs'>> = {},
+  given: Partial<Pick<OutputItem, 'text' | 'name' | 'namespace' | 'logprobs'>> = {},
 ): OutputItem {
   const callId = isCall(kind) ? `call_${requestId(random)}` : ''
   const id = `${prefixes[kind]}_${requestId(random)}`
@@ -62,12 +63,13 @@ export const partOf = ({ kind, text, logprobs }: OutputItem): object => ({
  * @param isCut - whether the answer was cut off in it, or right after it
  */
 export function itemBody(item: OutputItem, isDone: boolean, isCut = false): object {
-  const { kind, id, callId, name, text } = item
+  const { kind, id, callId, text } = item
   const isWhole = !isCut || (kind === 'function_call' && parsedJson(text) !== undefined)
   const status = !isDone ? 'in_progress' : isWhole ? 'completed' : 'incomplete'
   const head = { id, type: kind, status }
-  if (kind === 'function_call') return { ...head, call_id: callId, name, arguments: text }
-  if (kind === 'custom_tool_call') return { ...head, call_id: callId, name, input: text }
+  const called = { call_id: callId, name: item.name, ...defined({ namespace: item.namespace }) }
+  if (kind === 'function_call') return { ...head, ...called, arguments: text }
+  if (kind === 'custom_tool_call') return { ...head, ...called, input: text }
   return {
     ...head,
     ...(kind === 'message' ? { role: 'assistant' } : { summary: [] }),

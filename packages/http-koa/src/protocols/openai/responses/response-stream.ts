@@ -8,6 +8,7 @@ import type { Encoder } from '../../../routes/reply.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { responseLogprob } from '../openai-logprobs.js'
 import { CustomInput } from '../tools/custom-tools.js'
+import type { ClientFunction, FunctionsByName } from '../tools/openai-tools.js'
 import {
   isCall,
   itemBody,
@@ -41,7 +42,7 @@ class ItemStream {
   constructor(
     private readonly asked: Call,
     private readonly send: Send,
-    private readonly customs: ReadonlySet<string>,
+    private readonly offered: FunctionsByName,
   ) {}
 
   push(parts: readonly AnswerPart[]): void {
@@ -59,8 +60,8 @@ class ItemStream {
   }
 
   #call({ name, arguments: given }: ToolCall): void {
-    const isCustom = this.customs.has(name)
-    this.#begin(isCustom ? 'custom_tool_call' : 'function_call', name)
+    const { isCustom = false, called = { name } } = this.offered.get(name) ?? {}
+    this.#begin(isCustom ? 'custom_tool_call' : 'function_call', called)
     if (isCustom) this.#input = new CustomInput()
     if (given !== '') this.#addArguments(given)
   }
@@ -88,9 +89,9 @@ class ItemStream {
     })
   }
 
-  #begin(kind: ItemKind, name = ''): void {
+  #begin(kind: ItemKind, called: ClientFunction['called'] = { name: '' }): void {
     if (this.items.length > 0) this.#finish()
-    const item = newItem(this.asked, kind, { name })
+    const item = newItem(this.asked, kind, called)
     this.items.push(item)
     const output_index = this.items.length - 1
     this.send('response.output_item.added', { output_index, item: itemBody(item, false) })
@@ -129,8 +130,7 @@ export interface ResponseStreamOptions {
   readonly head: object
   /** Whether each event says how it goes. */
   readonly hasTimings: boolean
-  /** The free-form tools. */
-  readonly customs: ReadonlySet<string>
+  readonly offered: FunctionsByName
   /** Keeps the response as it is at its end, and resolves with what the client is told then. */
   readonly keep?: (<Response extends object>(response: Response) => Promise<Response>) | undefined
 }
@@ -140,7 +140,7 @@ export function responseEvents(
   call: Call,
   { promptTokens }: Generation,
   form: AnswerForm,
-  { head, hasTimings, customs, keep }: ResponseStreamOptions,
+  { head, hasTimings, offered, keep }: ResponseStreamOptions,
   write: (text: string) => void,
 ): Encoder<GenerationEvent> {
   let sequence_number = 0
@@ -149,7 +149,7 @@ export function responseEvents(
     write(`event: ${type}\ndata: ${data}\n\n`)
   }
   const parser = createAnswerParser(form, true)
-  const answer = new ItemStream(call, send, customs)
+  const answer = new ItemStream(call, send, offered)
   const timings = new StreamTimings(call.clock, promptTokens)
   let end: EndEvent | undefined
   return {

@@ -6,6 +6,7 @@ import { contentOf, withNames } from '../../../chat/message-content.js'
 import { list } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { Call } from '../../../routes/call.js'
+import { joinedName } from '../tools/openai-tools.js'
 import type { KeptItem } from './kept-objects.js'
 
 const roles = ['system', 'developer', 'user', 'assistant'] as const
@@ -17,6 +18,7 @@ const itemSchema = z.looseObject(
     content: contentSchema.nullish(),
     call_id: z.string('a string').optional(),
     name: z.string('a name').optional(),
+    namespace: z.string('a name').nullish(),
     arguments: z.string('a JSON object as a string').optional(),
     output: contentSchema.optional(),
     input: z.unknown().optional(),
@@ -85,23 +87,30 @@ export function toMessages(
   const input = [...(before as readonly Item[]), ...itemsOf(given)]
   /** The calls of the last message. */
   let calls: ChatToolCall[] = []
+  /** What the assistant thought before what it says next. */
+  let thoughts: Pick<ChatMessage, 'reasoning_content'> = {}
   for (const [index, item] of input.entries()) {
     const field = `${name}.${index - before.length}`
     switch (item.type ?? 'message') {
       case 'message':
-        messages.push(messageOf(item, field))
+        messages.push({ ...messageOf(item, field), ...(item.role === 'assistant' && thoughts) })
         calls = []
+        thoughts = {}
         break
       case 'custom_tool_call':
       case 'function_call':
-        addCall(messages, calls, callOf(item, field))
+        calls.push(callOf(item, field))
+        if (calls.length > 1) break
+        messages.push({ ...saidBefore(messages), ...thoughts, tool_calls: calls })
+        thoughts = {}
         break
       case 'custom_tool_call_output':
       case 'function_call_output':
         messages.push(resultOf(item, field))
         calls = []
         break
-      case 'reasoning': // earlier reasoning is not shown to the model again
+      case 'reasoning':
+        thoughts = thoughtsOf(item, field)
         break
       case 'item_reference':
         if (before.some(({ id }) => id === item['id'])) break
@@ -123,24 +132,29 @@ function messageOf({ role, content }: Item, field: string): ChatMessage {
 }
 
 function callOf(item: Item, field: string): ChatToolCall {
-  const { type, name, call_id: id } = item
+  const { type, name, namespace, call_id: id } = item
   if (name === undefined) throw expectedField(`${field}.name`, 'a name')
   // models know a free-form tool as a function with a text
   const given =
     type === 'custom_tool_call'
       ? { input: item.input ?? '' }
       : argumentsOf(item.arguments ?? '', `${field}.arguments`)
-  return { ...defined({ id }), type: 'function', function: { name, arguments: given } }
+  return {
+    ...defined({ id }),
+    type: 'function',
+    function: { name: joinedName(name, namespace), arguments: given },
+  }
 }
 
-/** Attaches a call to the assistant's message before it. */
-function addCall(messages: ChatMessage[], calls: ChatToolCall[], call: ChatToolCall): void {
-  calls.push(call)
-  if (calls.length > 1) return
-  const last = messages.at(-1)
-  if (last?.role === 'assistant') messages[messages.length - 1] = { ...last, tool_calls: calls }
-  else messages.push({ role: 'assistant', content: '', tool_calls: calls })
+/** Reasoning as templates know it; nothing where only its summary was sent, or what OpenAI encrypted. */
+function thoughtsOf({ content }: Item, field: string): Pick<ChatMessage, 'reasoning_content'> {
+  const { content: thought } = contentOf(content ?? '', `${field}.content`)
+  return thought === '' ? {} : { reasoning_content: thought }
 }
+
+/** Takes the assistant's message that calls belong to out of the others, or begins one. */
+const saidBefore = (messages: ChatMessage[]): ChatMessage =>
+  messages.at(-1)?.role === 'assistant' ? messages.pop()! : { role: 'assistant', content: '' }
 
 function resultOf({ call_id: id, output }: Item, field: string): ChatMessage {
   if (id === undefined) throw expectedField(`${field}.call_id`, 'the id of a call')

@@ -1,9 +1,9 @@
-import type { EngineClient, Logger } from '@cllm/core'
+import { defined, type EngineClient, type Logger } from '@cllm/core'
 import { z } from 'zod'
 import { fitConversation } from '../../../chat/fit-conversation.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
-import { boolean, integer, largest, list, object, type JsonObject } from '../../../fields/fields.js'
+import { boolean, integer, largest, list, object, parseFields } from '../../../fields/fields.js'
 import { type ProtocolDefaults, requestFor } from '../../../request/build-request.js'
 import type { FieldConstraint } from '../../../request/constraint.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
@@ -16,6 +16,7 @@ import {
   customAsFunction,
   functionFields,
   functionsOf,
+  joinedName,
   offerTools,
   toolChoiceSchema,
 } from '../tools/openai-tools.js'
@@ -25,6 +26,10 @@ import { inputSchema, toMessages } from './responses-input.js'
 
 const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')
 const functionSchema = z.object(functionFields)
+const namespaceSchema = z.object({
+  name: functionFields.name,
+  tools: list(toolSchema, 'an array of tools'),
+})
 
 const { shape: shared } = z.object(sharedFields).omit({
   n: true,
@@ -79,7 +84,7 @@ export async function toResponsesRequest(
   before: readonly KeptItem[] = [],
 ): Promise<ChatRequest> {
   const { tool_choice: choice, parallel_tool_calls: isParallel } = fields
-  const offered = offerTools(functionsIn(fields, logger), choice, isParallel)
+  const offered = offerTools(functionsIn(fields.tools ?? [], logger), choice, isParallel)
   const chat = {
     messages: toMessages(fields.instructions ?? '', fields.input ?? [], logger, before),
     tools: offered.tools,
@@ -91,7 +96,7 @@ export async function toResponsesRequest(
   }
   const fits = fields.truncation === 'auto' ? await fitConversation(client, chat) : chat
   const prepared = await prepareChat(client, fits)
-  const asked = [...textConstraint(fields.text?.format), ...askedConstraints(fields)]
+  const asked = [...textConstraint(fields.text), ...askedConstraints(fields)]
   const plan = await planAnswer(client, prepared, { asked, forced: offered.forced })
   const { prompt, form, constraint, marks } = plan
   const settings = {
@@ -104,28 +109,38 @@ export async function toResponsesRequest(
   return {
     request: requestFor(client, prompt, settings, defaults),
     form,
-    customs: offered.customs,
+    offered: offered.byName,
   }
 }
 
-/** The functions and free-form tools, whose members stand beside the type. */
-function functionsIn({ tools = [] }: ResponsesFields, logger: Logger): readonly ClientFunction[] {
+/**
+ * The functions and free-form tools, whose members stand beside the type, and those of namespaces.
+ *
+ * @param namespace - that these are of
+ */
+function functionsIn(
+  tools: readonly z.output<typeof toolSchema>[],
+  logger: Logger,
+  field = 'tools',
+  namespace?: string,
+): readonly ClientFunction[] {
   return functionsOf(tools, logger, (tool, index) => {
-    const read = tool.type === 'custom' ? readCustom(tool, logger) : functionSchema.safeParse(tool)
-    if (read.success) return read.data
-    const [issue] = read.error.issues
-    const field = ['tools', index, ...(issue?.path ?? [])].join('.')
-    throw expectedField(field, issue?.message ?? 'a function')
+    const at = `${field}.${index}`
+    if (tool.type === 'custom')
+      return customAsFunction(parseFields(customSchema, tool, [at]), logger)
+    if (tool.type === 'namespace') {
+      const { name, tools: inner } = parseFields(namespaceSchema, tool, [at])
+      return functionsIn(inner, logger, `${at}.tools`, name)
+    }
+    if (tool.type !== 'function') return undefined
+    const read = parseFields(functionSchema, tool, [at])
+    const called = { name: read.name, ...defined({ namespace }) }
+    return { ...read, name: joinedName(read.name, namespace), called }
   })
 }
 
-function readCustom(tool: unknown, logger: Logger) {
-  const read = customSchema.safeParse(tool)
-  return read.success ? { ...read, data: customAsFunction(read.data, logger) } : read
-}
-
 /** The same formats as in a chat, with the schema in another place. */
-function textConstraint(format: JsonObject | undefined): FieldConstraint[] {
+function textConstraint({ format }: NonNullable<ResponsesFields['text']> = {}): FieldConstraint[] {
   if (format === undefined) return []
   const given = format['type'] === 'json_schema' ? { ...format, json_schema: format } : format
   const found = formatConstraint(given)

@@ -28,7 +28,7 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
   const { fields } = call
   if (fields.background === true) return await answerLater(call, openAi)
   const asked = await ask(call, openAi, newId(call))
-  const { generation, form, customs, head, keep } = asked
+  const { generation, form, offered, head, keep } = asked
   if (fields.stream === true) {
     return encoded(eventStream, generation.events, (write) =>
       responseEvents(call, generation, form, asked, write),
@@ -42,9 +42,9 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
       ? []
       : [newItem(call, 'message', { text: content, logprobs })]),
     ...calls.map(({ name, arguments: text }) =>
-      customs.has(name)
+      offered.get(name)?.isCustom === true
         ? newItem(call, 'custom_tool_call', { name, text: customInput(text) })
-        : newItem(call, 'function_call', { name, text }),
+        : newItem(call, 'function_call', { ...(offered.get(name)?.called ?? { name }), text }),
     ),
   ]
   const response = { ...head, ...responseEnd(call, end, items, answer.reasoningTokens) }

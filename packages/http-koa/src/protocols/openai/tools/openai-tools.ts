@@ -19,7 +19,16 @@ const functionSchema = z.object(functionFields, 'an object with a name')
 export type ClientFunction = z.output<typeof functionSchema> & {
   /** Whether it stands for a free-form tool. */
   readonly isCustom?: boolean
+  /** How calls of it name it, where that differs. */
+  readonly called?: { readonly name: string; readonly namespace?: string }
 }
+
+/** The functions that a client offers, by what the model calls them. */
+export type FunctionsByName = ReadonlyMap<string, ClientFunction>
+
+/** What models call a function, which may be of a namespace. */
+export const joinedName = (name: string, namespace?: string | null): string =>
+  typeof namespace === 'string' ? `${namespace}__${name}` : name
 
 /**
  * A free-form tool as the function that models know: with a text as its only argument. A grammar of its
@@ -76,16 +85,17 @@ export const toolsSchema = list(
 type ToolsOfChat = z.output<typeof toolsSchema>
 
 /**
- * The functions and free-form tools among the tools of a client. What this server cannot call (searches,
- * namespaces) is passed over, so that the model answers without it; the log says so.
+ * The functions and free-form tools among the tools of a client. What this server cannot call (such as
+ * searches) is passed over, so that the model answers without it; the log says so.
  */
 export function functionsOf<Tool extends { readonly type: string }>(
   tools: readonly Tool[],
   logger: Logger,
-  read: (tool: Tool, index: number) => ClientFunction,
+  read: (tool: Tool, index: number) => ClientFunction | readonly ClientFunction[] | undefined,
 ): readonly ClientFunction[] {
   return tools.flatMap((tool, index) => {
-    if (tool.type === 'function' || tool.type === 'custom') return [read(tool, index)]
+    const found = read(tool, index)
+    if (found !== undefined) return found
     logger.warn(
       { tool: index, type: tool.type.slice(0, 40) },
       'a tool that this server cannot call is passed over',
@@ -101,6 +111,7 @@ export function functionsOf<Tool extends { readonly type: string }>(
  */
 export const functionsOfChat = (tools: ToolsOfChat, logger: Logger): readonly ClientFunction[] =>
   functionsOf(tools, logger, ({ type, function: called, custom }, index) => {
+    if (type !== 'function' && type !== 'custom') return undefined
     if (type === 'function' && called !== undefined) return called
     if (type === 'custom' && custom !== undefined) return customAsFunction(custom, logger)
     throw expectedField(`tools.${index}.${type}`, 'an object with a name')
@@ -125,8 +136,8 @@ export interface OfferedTools {
   readonly tools: readonly ToolDefinition[]
   /** The names of strict tools, without forced ones: `tool_choice` constrains these already. */
   readonly strict: readonly string[]
-  /** The names of free-form tools: their calls have a text in place of arguments. */
-  readonly customs: ReadonlySet<string>
+  /** By what the model calls them: calls of free-form tools have a text, those of namespaces two names. */
+  readonly byName: FunctionsByName
   readonly forced: ForcedTools | undefined
 }
 
@@ -134,7 +145,7 @@ export interface OfferedTools {
 export const noTools: OfferedTools = {
   tools: [],
   strict: [],
-  customs: new Set(),
+  byName: new Map(),
   forced: undefined,
 }
 
@@ -152,11 +163,10 @@ export function offerTools(
   const { offered, choice } = allowedTools(wish, functions)
   const tools = choice === 'none' ? [] : offered.map(toTool)
   const strict = choice === 'auto' ? offered.filter((tool) => tool.strict === true) : []
-  const customs = offered.filter(({ isCustom }) => isCustom === true)
   return {
     tools,
     strict: strict.map(({ name }) => name),
-    customs: new Set(customs.map(({ name }) => name)),
+    byName: new Map(offered.map((tool) => [tool.name, tool])),
     forced: forcedBy(choice, tools, isParallel),
   }
 }

@@ -1,6 +1,11 @@
 import { FakeTokenizer, scriptAnswers } from '@cllm/testing'
+import { silentLogger } from '@cllm/core'
 import { openAiProtocol } from '@cllm/http-koa'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
+import {
+  inputSchema,
+  toMessages,
+} from '../../../../src/protocols/openai/responses/responses-input.js'
 import { testEach } from '../../../each-client.js'
 import { serve } from '../../../serve.js'
 
@@ -206,7 +211,7 @@ testEach('tools', async (t) => {
     { type: 'function_call_output', call_id: 'c1', output: 'rain' },
   ]
   t.match((await ask({ input, tools })).json, { output: texts('It rains.') })
-  const others = [{ type: 'web_search' }, { type: 'namespace', name: 'n', tools }]
+  const others = [{ type: 'web_search' }, { type: 'namespace', name: 'n', tools: [] }]
   t.match(
     (await ask({ input: [...input, { type: 'computer_call' }], tools: [...tools, ...others] }))
       .json,
@@ -218,6 +223,83 @@ testEach('tools', async (t) => {
   t.match((await ask({ input: 'euro', tools, tool_choice: 'none' })).json, {
     output: texts('a€ b'),
   })
+})
+
+testEach('functions of a namespace, such as those of MCP servers in Codex', async (t) => {
+  const shown = { ...tool, name: 'mcp__sky__weather' }
+  const prompt = system.replace(JSON.stringify(tool), JSON.stringify(shown)) + turn('user', 'euro')
+  const made = (space: string) => JSON.stringify({ name: shown.name, arguments: {} }, null, space)
+  const script = scriptAnswers(new FakeTokenizer(), {
+    [prompt + answers]: made(' '),
+    [prompt +
+    turn('assistant', made('')) +
+    turn('user', `Result of ${shown.name}: rain`) +
+    answers]: 'It rains.',
+  })
+  const { ask, stream } = await start(t, { script })
+  const space = { type: 'namespace', name: 'mcp__sky', description: 'Tools of the sky.' }
+  const tools = [{ ...space, tools: [{ type: 'function', ...tool, strict: false }] }]
+  const call = { type: 'function_call', name: 'weather', namespace: 'mcp__sky', arguments: '{}' }
+  t.match((await ask({ input: 'euro', tools })).json, { tools, output: [call] })
+  const events = await stream({ input: 'euro', tools })
+  t.match(events[2], { item: { ...call, arguments: '' } })
+  t.match(events.at(-1), { response: { output: [call] } })
+  const input = [
+    { role: 'user', content: 'euro' },
+    { ...call, call_id: 'c1' },
+    { type: 'function_call_output', call_id: 'c1', output: 'rain' },
+  ]
+  t.match((await ask({ input, tools })).json, { output: texts('It rains.') })
+  const nameless = [{ type: 'web_search' }, { ...space, tools: [{ type: 'function' }] }]
+  t.match(await ask({ input: 'euro', tools: nameless }), {
+    status: 400,
+    json: { error: { message: /tools\.1\.tools\.0\.name/ } },
+  })
+})
+
+t.test('earlier thoughts are told, for templates that show them to the model', async (t) => {
+  const thought = (...texts: string[]) => ({
+    type: 'reasoning',
+    summary: [],
+    content: texts.map((text) => ({ type: 'reasoning_text', text })),
+    encrypted_content: null,
+  })
+  const call = { type: 'function_call', name: 'f', arguments: '{}' }
+  const result = { type: 'function_call_output', output: 'r' }
+  const input = [
+    { role: 'user', content: 'u' },
+    thought('a', 'b'),
+    { role: 'assistant', content: 'I look.' },
+    { ...call, call_id: '1' },
+    { ...result, call_id: '1' },
+    thought('c'),
+    { ...call, call_id: '2' },
+    { ...result, call_id: '2' },
+    { ...thought(), summary: [{ type: 'summary_text', text: 's' }], encrypted_content: 'x' },
+    { role: 'assistant', content: 'Done.' },
+    thought('d'),
+    { role: 'user', content: 'u' },
+    { role: 'assistant', content: 'e' },
+  ]
+  const shown = toMessages('', inputSchema.parse(input), silentLogger)
+  t.same(
+    shown.map(({ role, content, reasoning_content: told, tool_calls: { length = 0 } = [] }) => [
+      role,
+      content,
+      told,
+      length,
+    ]),
+    [
+      ['user', 'u', undefined, 0],
+      ['assistant', 'I look.', 'a\nb', 1],
+      ['tool', 'r', undefined, 0],
+      ['assistant', '', 'c', 1],
+      ['tool', 'r', undefined, 0],
+      ['assistant', 'Done.', undefined, 0],
+      ['user', 'u', undefined, 0],
+      ['assistant', 'e', undefined, 0],
+    ],
+  )
 })
 
 testEach('free-form tools are called with a text', async (t) => {
