@@ -15,9 +15,8 @@ const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))
 /** An agent that asks three times, with a tool between two calls that runs until a line comes. */
 const scripted = `#!/usr/bin/env node
 const { createInterface } = require('node:readline')
-const { readFileSync } = require('node:fs')
 const { env } = process
-const config = env.OPENCODE_CONFIG && JSON.parse(readFileSync(env.OPENCODE_CONFIG)).provider.cllm.options
+const config = env.OPENCODE_CONFIG_CONTENT && JSON.parse(env.OPENCODE_CONFIG_CONTENT).provider.cllm.options
 const path = config ? config.baseURL + '/chat/completions' : env.ANTHROPIC_BASE_URL + '/v1/messages'
 const own = config ? { 'x-session-affinity': 'opencode' } : { 'x-claude-code-session-id': 'claude' }
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()

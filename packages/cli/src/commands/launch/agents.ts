@@ -1,5 +1,3 @@
-import { join } from 'node:path'
-
 /** The server and model for an agent. */
 export interface AgentTarget {
   /** Without a `/` at its end. */
@@ -9,8 +7,6 @@ export interface AgentTarget {
   readonly contextSize: number | undefined
   /** Where the server asks for none, some text: agents insist on a key. */
   readonly apiKey: string
-  /** A folder that is deleted when the agent ends. */
-  readonly folder: string
 }
 
 /** How an agent is pointed at a server. */
@@ -19,8 +15,6 @@ export interface AgentSetup {
   readonly env: Readonly<Record<string, string>>
   /** Arguments before the user's own. Default: none. */
   readonly args?: readonly string[]
-  /** Files to write before it starts, by path. Default: none. */
-  readonly files?: Readonly<Record<string, string>>
 }
 
 /** An agent that `cllm launch` starts. */
@@ -73,9 +67,9 @@ export const agents: Readonly<Record<string, Agent>> = {
   opencode: {
     program: 'opencode',
     install: 'npm install -g opencode-ai',
-    setup: ({ url, model, contextSize: context, apiKey, folder }) => {
-      const limit = context === undefined ? {} : { limit: { context, output: context >> 2 } }
-      const file = join(folder, 'opencode.json')
+    setup: ({ url, model, contextSize: context, apiKey }) => {
+      const limit =
+        context === undefined ? {} : { limit: { context, output: Math.ceil(context / 4) } }
       const provider = {
         npm: '@ai-sdk/openai-compatible',
         name: 'cLLM',
@@ -87,11 +81,8 @@ export const agents: Readonly<Record<string, Agent>> = {
         small_model: `cllm/${model}`,
         provider: { cllm: provider },
       }
-      // It goes on top of the user's own configuration.
-      return {
-        env: { OPENCODE_CONFIG: file },
-        files: { [file]: `${JSON.stringify(config, undefined, 2)}\n` },
-      }
+      // It goes on top of the user's own configuration, and of the project's.
+      return { env: { OPENCODE_CONFIG_CONTENT: JSON.stringify(config) } }
     },
   },
   aider: {

@@ -1,7 +1,6 @@
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { constants, tmpdir } from 'node:os'
+import { constants } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { CllmError } from '@cllm/core'
 import spawn from 'cross-spawn'
@@ -31,9 +30,8 @@ export const run = defineCommand({
   usage: 'launch <agent> [-- <arguments>]',
   doc: `
 Starts an installed coding agent against a server: ${names}. The agent gets
-the address by environment variables, arguments or a configuration in a temporary folder; its own
-files stay unchanged. Uses the running server, or starts one if none serves the model. Arguments
-after \`--\` go to the agent.`,
+the address by environment variables or arguments; its own files stay unchanged. Uses the running
+server, or starts one if none serves the model. Arguments after \`--\` go to the agent.`,
   flags,
   async run({ flags, words: [name = ''], rest }, io) {
     const agent = Object.hasOwn(agents, name) ? agents[name] : undefined
@@ -44,20 +42,15 @@ after \`--\` go to the agent.`,
     if (!isInstalled(agent, io)) throw notInstalled(agent)
     const spec = flags.model ?? (await firstModel(flags, io))
     const server = await openServer(spec, flags, forAgents, io)
-    let folder: string | undefined
     try {
-      folder = await mkdtemp(join(tmpdir(), 'cllm-agent-'))
       const { client, model } = server
       const { url, apiKey = 'none' } = client.address
       const base = url.href.replace(/\/$/, '')
       const { meta } = (await client.get(`/v1/models/${encodeURIComponent(model)}`)) as Shown
-      const setup = agent.setup({ url: base, model, contextSize: meta?.n_ctx, apiKey, folder })
-      for (const [file, content] of Object.entries(setup.files ?? {}))
-        await writeFile(file, content)
+      const setup = agent.setup({ url: base, model, contextSize: meta?.n_ctx, apiKey })
       return await runAgent(agent, setup, rest, io)
     } finally {
       await server.close()
-      if (folder !== undefined) await rm(folder, { recursive: true, force: true })
     }
   },
 })
