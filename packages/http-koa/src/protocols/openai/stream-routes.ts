@@ -63,9 +63,7 @@ export const streamRoutes: readonly Route<unknown>[] = [
 function readAgain(call: QueryCallOf<typeof querySchema>): Answer {
   const { conv_id: id, from = '0' } = call.query
   const session = call.streams?.find(call.keyName, id)
-  if (session === undefined) {
-    throw new CllmError('request_not_found', 'Stream not found or expired')
-  }
+  if (session === undefined) throw new CllmError('request_not_found', 'Stream not found or expired')
   if (!session.isOpen) {
     throw new CllmError('model_loading', 'The stream has not begun yet: its request still waits')
   }
