@@ -31,7 +31,7 @@ export const simulationFlags = {
   'batch-size': one('N', 'Tokens per step (default 2048)', integer(1)),
   cost: one(
     'NAME|FILE',
-    `Cost model: ${machineNames.join(', ')}, or a file from cllm bench calibrate`,
+    `Costs: ${machineNames.join(', ')}, or a file from cllm bench calibrate`,
   ),
   machines: one(
     'N',
