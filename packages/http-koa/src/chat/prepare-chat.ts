@@ -17,7 +17,7 @@ export interface Chat {
   readonly messages: readonly ChatMessage[]
   readonly tools: readonly ToolDefinition[]
   /** Names of the strict tools, whose arguments must match their schemas. */
-  readonly strict?: readonly string[]
+  readonly strict?: readonly string[] | undefined
   readonly template: ChatRenderOptions
   /** Most tool calls in an answer; default: any number. */
   readonly mostCalls?: number | undefined
@@ -61,10 +61,7 @@ export async function prepareChat(client: EngineClient, chat: Chat): Promise<Pre
     thinks: format.thinking !== undefined,
     thinkingIsOpen,
   }
-  const prompt = {
-    messages,
-    template: { ...template, variables, ...(suffix === undefined ? {} : { suffix }) },
-  }
+  const prompt = { messages, template: { ...template, variables, ...defined({ suffix }) } }
   return { prompt, form, marks, ...(strict.length > 0 && { strict }) }
 }
 

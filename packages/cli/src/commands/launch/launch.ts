@@ -46,7 +46,8 @@ server, or starts one if none serves the model. Arguments after \`--\` go to the
       const { client, model } = server
       const { url, apiKey = 'none' } = client.address
       const base = url.href.replace(/\/$/, '')
-      const { meta } = (await client.get(`/v1/models/${encodeURIComponent(model)}`)) as Shown
+      const shown = await client.get(`/v1/models/${encodeURIComponent(model)}`)
+      const { meta } = shown as { readonly meta?: { readonly n_ctx?: number } }
       const setup = agent.setup({ url: base, model, contextSize: meta?.n_ctx, apiKey })
       return await runAgent(agent, setup, rest, io)
     } finally {
@@ -54,11 +55,6 @@ server, or starts one if none serves the model. Arguments after \`--\` go to the
     }
   },
 })
-
-/** What a server says of a model. */
-interface Shown {
-  readonly meta?: { readonly n_ctx?: number }
-}
 
 /** The running server's first model. */
 async function firstModel(flags: Values<typeof serverFlags>, io: CommandIo): Promise<string> {

@@ -12,10 +12,10 @@ import type { ProtocolDefaults } from '../../request/build-request.js'
 export function toolCallOf(
   { random }: Pick<Call, 'random'>,
   call: ToolCall,
-  offered: FunctionsByName,
+  offered: FunctionsByName | undefined,
 ): object {
   const id = `call_${requestId(random)}`
-  if (offered.get(call.name)?.isCustom !== true) return { id, type: 'function', function: call }
+  if (offered?.get(call.name)?.isCustom !== true) return { id, type: 'function', function: call }
   const custom = { name: call.name, input: customInput(call.arguments) }
   return { id, type: 'custom', custom }
 }

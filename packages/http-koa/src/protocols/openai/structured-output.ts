@@ -78,10 +78,7 @@ function guidedConstraints(
   at: string,
   { json, regex = '', choice, grammar = '', json_object: isJson }: Partial<GuidedOutputs>,
 ): (FieldConstraint | undefined)[] {
-  const asks = (name: string, constraint: OutputConstraint) => ({
-    field: `${at}${name}`,
-    constraint,
-  })
+  const asks = (name: string, constraint: OutputConstraint) => ({ field: at + name, constraint })
   return [
     json === undefined ? undefined : ofJson(`${at}json`, json),
     regex === '' ? undefined : asks('regex', { type: 'regex', pattern: regex }),

@@ -13,7 +13,6 @@ import { askedConstraints } from '../structured-output.js'
 import {
   type FunctionsByName,
   functionsOfChat,
-  noTools,
   offerTools,
   toolChoiceSchema,
   toolsSchema,
@@ -53,7 +52,7 @@ export type ChatFields = z.output<typeof chatSchema>
 export interface ChatRequest {
   readonly request: GenerateRequest
   readonly form: AnswerForm
-  readonly offered: FunctionsByName
+  readonly offered: FunctionsByName | undefined
   /** How long the model may think; undefined: as long as it does. */
   readonly limit?: ThinkingLimit | undefined
 }
@@ -68,32 +67,27 @@ export async function toChatRequest(
   const { logprobs, top_logprobs: top = 0, parallel_tool_calls: isParallel } = fields
   if (top > 0 && logprobs !== true) throw expectedField('top_logprobs', 'logprobs to be true')
   refused.check(fields)
-  for (const modality of fields.modalities ?? []) {
-    if (modality === 'text') continue
-    throw unsupported('modalities', `answers are text only, instead got ${modality.slice(0, 40)}`)
-  }
+  const other = fields.modalities?.find((modality) => modality !== 'text')
+  if (other !== undefined)
+    throw unsupported('modalities', `answers are text only, instead got ${other.slice(0, 40)}`)
   const { thinking_budget_tokens: given = -1, reasoning_budget: budget = given } = fields
   // thoughts that are to end at once are better not begun: a prompt may open them itself
-  const effort = budget === 0 ? 'none' : (fields.reasoning_effort ?? undefined)
+  const effort = budget === 0 ? 'none' : fields.reasoning_effort
   const { tools = [], tool_choice: choice } = fields
   const hasTools = tools.length > 0 || choice !== undefined
-  const offered = hasTools
-    ? offerTools(functionsOfChat(tools, logger), choice, isParallel)
-    : noTools
+  const functions = hasTools ? functionsOfChat(tools, logger) : undefined
+  const offered = functions && offerTools(functions, choice, isParallel)
   const prepared = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
-    tools: offered.tools,
-    strict: offered.strict,
+    tools: offered?.tools ?? [],
+    strict: offered?.strict,
     template: {
       ...turnOptions(fields),
-      variables: {
-        ...(effort !== undefined && thinkingVariables(effort)),
-        ...fields.chat_template_kwargs,
-      },
+      variables: { ...(effort && thinkingVariables(effort)), ...fields.chat_template_kwargs },
     },
     mostCalls: isParallel === false ? 1 : undefined,
   })
-  const wanted = { asked: askedConstraints(fields), forced: offered.forced }
+  const wanted = { asked: askedConstraints(fields), forced: offered?.forced }
   const plan = await planAnswer(client, prepared, wanted)
   const { prompt, form, constraint, marks } = plan
   const shared = await sharedSettings(fields, client)
@@ -107,7 +101,7 @@ export async function toChatRequest(
   return {
     request: requestFor(client, prompt, settings, defaults),
     form,
-    offered: offered.byName,
+    offered: offered?.byName,
     limit: budget < 0 ? undefined : { budget, form },
   }
 }

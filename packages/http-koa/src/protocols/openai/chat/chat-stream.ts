@@ -66,20 +66,19 @@ export function chatChunks(
         endInput(index)
         const made = { index: answer.calls++, ...toolCallOf(call, part.call, offered) }
         send(index, JSON.stringify({ tool_calls: [made] }))
-        const isCustom = offered.get(part.call.name)?.isCustom === true
+        const isCustom = offered?.get(part.call.name)?.isCustom === true
         const isOpen = isCustom && part.call.arguments === ''
         answer.input = isOpen ? new CustomInput() : undefined
       } else if (answer.input !== undefined) sayInput(index, answer.input.push(part.text))
-      else {
-        const more = { index: answer.calls - 1, function: { arguments: part.text } }
-        send(index, JSON.stringify({ tool_calls: [more] }))
-      }
+      else sayMore(index, { function: { arguments: part.text } })
     }
   }
+  const sayMore = (index: number, more: object) => {
+    const called = { index: answers[index]!.calls - 1, ...more }
+    send(index, JSON.stringify({ tool_calls: [called] }))
+  }
   const sayInput = (index: number, input: string) => {
-    if (input === '') return
-    const more = { index: answers[index]!.calls - 1, custom: { input } }
-    send(index, JSON.stringify({ tool_calls: [more] }))
+    if (input !== '') sayMore(index, { custom: { input } })
   }
   const endInput = (index: number) => {
     sayInput(index, answers[index]!.input?.end() ?? '')
@@ -111,9 +110,8 @@ export function chatChunks(
     },
     end() {
       if (includeUsage) {
-        const usage = JSON.stringify(
-          usageOf(ends, sum(answers.map(({ parser }) => parser.reasoningTokens))),
-        )
+        const reasoned = sum(answers.map(({ parser }) => parser.reasoningTokens))
+        const usage = JSON.stringify(usageOf(ends, reasoned))
         const timings = JSON.stringify(timingsOf(ends[0]!))
         write(`${opening}[],"usage":${usage},"timings":${timings}}\n\n`)
       }

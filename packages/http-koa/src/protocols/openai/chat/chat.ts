@@ -1,10 +1,10 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { collectAnswer } from '../../../chat/answer/create-answer-parser.js'
 import { repeatRequest } from '../../../request/build-request.js'
-import { type EndEvent, mergeGenerations, startGenerations } from '../../../request/generation.js'
+import { mergeGenerations, startGenerations } from '../../../request/generation.js'
 import { startThinking } from '../../../request/limit-thinking.js'
 import { countPrompt, promptTextWithBos } from '../../../request/prompt-text.js'
-import { timingsOf, usageOf } from '../../../request/usage.js'
+import { sum, timingsOf, usageOf } from '../../../request/usage.js'
 import type { Answer, CallOf } from '../../../routes/call.js'
 import { encoded, eventStream } from '../../../routes/reply.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
@@ -41,33 +41,28 @@ export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: O
       chatChunks(call, generations, asked, head, write),
     )
   }
-  const answers = generations.map(async (generation) => await collectAnswer(generation, form))
-  const choices: object[] = []
-  const ends: EndEvent[] = []
-  let reasoned = 0
-  for (const answer of await Promise.all(answers)) {
-    const { content, reasoning, calls, end, logprobs } = answer
-    choices.push({
-      index: choices.length,
-      message: {
-        role: 'assistant',
-        content: content === '' && calls.length > 0 ? null : content,
-        refusal: null,
-        ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
-        ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, offered)) }),
-      },
-      logprobs: fields.logprobs === true ? chatLogprobs(logprobs) : null,
-      finish_reason: finishOf(end.reason, calls.length > 0),
-    })
-    ends.push(end)
-    reasoned += answer.reasoningTokens
-  }
+  const answers = await Promise.all(
+    generations.map(async (generation) => await collectAnswer(generation, form)),
+  )
+  const ends = answers.map(({ end }) => end)
+  const choices = answers.map(({ content, reasoning, calls, end, logprobs }, index) => ({
+    index,
+    message: {
+      role: 'assistant',
+      content: content === '' && calls.length > 0 ? null : content,
+      refusal: null,
+      ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+      ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, offered)) }),
+    },
+    logprobs: fields.logprobs === true ? chatLogprobs(logprobs) : null,
+    finish_reason: finishOf(end.reason, calls.length > 0),
+  }))
   const isVerbose = fields.verbose ?? verboseLevel.test(openAi.log?.level ?? '')
   return {
     ...head,
     object: 'chat.completion',
     choices,
-    usage: usageOf(ends, reasoned),
+    usage: usageOf(ends, sum(answers.map(({ reasoningTokens }) => reasoningTokens))),
     timings: timingsOf(ends[0]!),
     ...(isVerbose && { __verbose: await verboseOf(client, request) }),
   }

@@ -42,7 +42,7 @@ class ItemStream {
   constructor(
     private readonly asked: Call,
     private readonly send: Send,
-    private readonly offered: FunctionsByName,
+    private readonly offered: FunctionsByName | undefined,
   ) {}
 
   push(parts: readonly AnswerPart[]): void {
@@ -60,7 +60,7 @@ class ItemStream {
   }
 
   #call({ name, arguments: given }: ToolCall): void {
-    const { isCustom = false, called = { name } } = this.offered.get(name) ?? {}
+    const { isCustom = false, called = { name } } = this.offered?.get(name) ?? {}
     this.#begin(isCustom ? 'custom_tool_call' : 'function_call', called)
     if (isCustom) this.#input = new CustomInput()
     if (given !== '') this.#addArguments(given)
@@ -130,7 +130,7 @@ export interface ResponseStreamOptions {
   readonly head: object
   /** Whether each event says how it goes. */
   readonly hasTimings: boolean
-  readonly offered: FunctionsByName
+  readonly offered: FunctionsByName | undefined
   /** Keeps the response as it is at its end, and resolves with what the client is told then. */
   readonly keep?: (<Response extends object>(response: Response) => Promise<Response>) | undefined
 }

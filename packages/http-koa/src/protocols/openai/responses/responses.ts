@@ -36,15 +36,14 @@ export async function responses(call: ResponsesCall, openAi: OpenAiContext): Pro
   }
   const { content, reasoning, calls, end, ...answer } = await collectAnswer(generation, form)
   const logprobs = [...answer.logprobs]
+  const isSaid = content !== '' || calls.length === 0
   const items = [
     ...(reasoning === '' ? [] : [newItem(call, 'reasoning', { text: reasoning })]),
-    ...(content === '' && calls.length > 0
-      ? []
-      : [newItem(call, 'message', { text: content, logprobs })]),
+    ...(isSaid ? [newItem(call, 'message', { text: content, logprobs })] : []),
     ...calls.map(({ name, arguments: text }) =>
-      offered.get(name)?.isCustom === true
+      offered?.get(name)?.isCustom === true
         ? newItem(call, 'custom_tool_call', { name, text: customInput(text) })
-        : newItem(call, 'function_call', { ...(offered.get(name)?.called ?? { name }), text }),
+        : newItem(call, 'function_call', { ...(offered?.get(name)?.called ?? { name }), text }),
     ),
   ]
   const response = { ...head, ...responseEnd(call, end, items, answer.reasoningTokens) }

@@ -39,16 +39,14 @@ export function customAsFunction(
   logger: Logger,
 ): ClientFunction {
   const { syntax, definition } = grammarOf(format ?? {})
+  const said = [description ?? ''].filter((text) => text !== '')
   if (definition !== '') {
+    said.push(`The input is text in this ${syntax} grammar:\n${definition}`)
     logger.warn({ tool: name, syntax }, 'the grammar of a free-form tool is shown, not enforced')
   }
-  const said = [
-    description ?? '',
-    definition === '' ? '' : `The input is text in this ${syntax} grammar:\n${definition}`,
-  ]
   return {
     name,
-    description: said.filter((text) => text !== '').join('\n\n'),
+    description: said.join('\n\n'),
     parameters: {
       type: 'object',
       properties: { input: { type: 'string', description: 'The input of the tool as plain text' } },
@@ -96,10 +94,8 @@ export function functionsOf<Tool extends { readonly type: string }>(
   return tools.flatMap((tool, index) => {
     const found = read(tool, index)
     if (found !== undefined) return found
-    logger.warn(
-      { tool: index, type: tool.type.slice(0, 40) },
-      'a tool that this server cannot call is passed over',
-    )
+    const passed = { tool: index, type: tool.type.slice(0, 40) }
+    logger.warn(passed, 'a tool that this server cannot call is passed over')
     return []
   })
 }
@@ -139,14 +135,6 @@ export interface OfferedTools {
   /** By what the model calls them: calls of free-form tools have a text, those of namespaces two names. */
   readonly byName: FunctionsByName
   readonly forced: ForcedTools | undefined
-}
-
-/** Of a client that offers none. */
-export const noTools: OfferedTools = {
-  tools: [],
-  strict: [],
-  byName: new Map(),
-  forced: undefined,
 }
 
 /**
