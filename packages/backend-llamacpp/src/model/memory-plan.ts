@@ -35,7 +35,8 @@ export interface MemorySettings
     Pick<BackendLimits, 'slots' | 'contextSize' | 'kvTokens' | 'batchSize' | 'outputs'>,
     Pick<NativeContextOptions, 'ubatchSize' | 'kvCacheType' | 'flashAttention'> {}
 
-type CellSettings = Pick<MemorySettings, 'slots' | 'contextSize' | 'kvTokens'>
+/** What decides how many cells there are. */
+export type CellSettings = Pick<MemorySettings, 'slots' | 'contextSize' | 'kvTokens'>
 
 /** Cells of a slot for `contextSize` tokens. */
 export function paddedContext(contextSize: number): number {

@@ -76,7 +76,9 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
 }
 
 type Values<Options extends z.ZodRawShape> = z.output<z.ZodObject<Options>>
-type Bounded<Own extends z.ZodRawShape> = Values<Own> & Values<typeof patienceOption>
+
+/** The values of an order's own options, and of its `patience`. */
+export type Bounded<Own extends z.ZodRawShape> = Values<Own> & Values<typeof patienceOption>
 
 /** Defines an order by what is its own: `patience` comes after its options, and bounds overtaking. */
 export function defineBoundedOrder<Own extends z.ZodRawShape = {}>(
