@@ -29,10 +29,7 @@ export const simulationFlags = {
   'ctx-size': one('N', 'Tokens per slot (default: enough for the longest request)', integer(1)),
   'kv-tokens': one('N', 'Tokens of all slots together (default: a context each)', integer(1)),
   'batch-size': one('N', 'Tokens per step (default 2048)', integer(1)),
-  cost: one(
-    'NAME|FILE',
-    `Costs: ${machineNames.join(', ')}, or a file from cllm bench calibrate`,
-  ),
+  cost: one('NAME|FILE', `Costs: ${machineNames.join(', ')}, or a file from cllm bench calibrate`),
   machines: one(
     'N',
     'Machines that share the load (default: engines of --replay, else 1)',
