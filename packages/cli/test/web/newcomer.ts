@@ -100,11 +100,11 @@ export async function newcomer(t: Test, { page, url, shoot }: Visit): Promise<vo
   t.match(await answer.json(), { data: { policy: 'chunked+fair' } })
   await page.getByRole('region', { name: 'Queue' }).getByRole('link').last().click()
   await page.getByText(/waited .*all slots were taken/).waitFor()
-  // Behind all others, on a machine that may be busy; the model may end it itself.
-  await page.getByText(/ended: (length|stop)/).waitFor({ timeout: 45_000 })
   await page.getByRole('rowheader', { name: 'team-2' }).waitFor()
   await load.end()
   t.same([...load.statuses], [200], 'nobody noticed')
+  // On a machine that may be busy; the model may end it itself.
+  await page.getByText(/ended: (length|stop)/).waitFor({ timeout: 45_000 })
   await page.getByRole('link', { name: 'Close' }).click()
   await shoot('scheduler', page.getByText(/\b[6-9]\d requests ended/))
   const size = page.viewportSize()!
