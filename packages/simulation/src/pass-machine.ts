@@ -52,8 +52,9 @@ export function passMachine(
           (sum, feature, index) => sum + feature * coefficients[index]!,
           0,
         )
-      const filledUp = lengthsOf(shares).map((length) => filledTo(all, length))
-      const leastMs = Math.min(passesMs(all), ...filledUp.map(passesMs))
+      const lengths = new Set(shares.map(({ tokens }) => tokens).filter((tokens) => tokens > 1))
+      const filledUp = lengths.size < 2 ? [] : [...lengths].map((length) => filledTo(all, length))
+      const leastMs = Math.min(...[all, ...filledUp].map(passesMs))
       return loop.base + loop.each * shares.length + leastMs
     },
     copyMs: (tokens) => copy.base + copy.each * tokens,
@@ -71,12 +72,6 @@ function fillers(shares: readonly Share[], { base, each }: PassCosts['decode']):
   const idle = slotGaps(decoding).filter((gap) => !gap.some((slot) => used.has(slot)))
   const cheap = idle.filter(({ length }) => length * each < base)
   return cheap.flat().map((slot) => ({ slot, tokens: 1, context: 0 }))
-}
-
-/** The lengths of chunks, where there are several. */
-function lengthsOf(shares: readonly Share[]): number[] {
-  const lengths = new Set(shares.map(({ tokens }) => tokens).filter((tokens) => tokens > 1))
-  return lengths.size < 2 ? [] : [...lengths]
 }
 
 /** The shorter chunks as long as one of them, as llama.cpp's backend computes them where that is cheaper. */

@@ -2,9 +2,15 @@ import { setImmediate } from 'node:timers/promises'
 import { type Logger, silentLogger, messageOf, entryOf } from '@cllm/core'
 import { addonDoor } from './addon/addon-door.js'
 import type { FfiDoor } from './ffi/ffi-door.js'
-import type { FreeMemory, GpuKind, LlamaRuntime, LoadModelOptions, NativeDoor } from './native.js'
+import type { FreeMemory, GpuKind, LlamaRuntime, NativeDoor } from './native.js'
 import { gpuKinds } from './open/binaries.js'
-import { hasNoGpu, type OpenedLlama, openForCpu, openForGpu } from './open/opened-llama.js'
+import {
+  gpuLayersOf,
+  hasNoGpu,
+  type OpenedLlama,
+  openForCpu,
+  openForGpu,
+} from './open/opened-llama.js'
 
 /** llama.cpp is opened once per process. */
 const opened = new Map<string, Promise<OpenedLlama>>()
@@ -99,30 +105,6 @@ async function openFfiDoor(runtime: OpenedLlama, library?: string): Promise<Nati
       }
     },
   }
-}
-
-/** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */
-export async function gpuLayersOf(
-  runtime: OpenedLlama,
-  { modelPath, gpuLayers, contextSize, mmap, ...more }: LoadModelOptions,
-): Promise<number> {
-  if (runtime.gpu === false) return 0
-  if (gpuLayers === 'max') return -1
-  if (gpuLayers !== 'auto') return gpuLayers
-  const { GgufInsights, readGgufFileInfo } = await import('./node-llama-cpp.js')
-  const file = await readGgufFileInfo(modelPath)
-  const llama = await runtime.llama()
-  const insights = await GgufInsights.from(file, llama)
-  const fit = { fitContext: { contextSize } }
-  const resolved = await insights.configurationResolver.resolveModelGpuLayersV2(fit, {
-    ignoreMemorySafetyChecks: more.ignoreMemory ?? false,
-    useMmap: mmap,
-    async getVramState() {
-      const { total, free } = await llama.getVramState()
-      return { total, free: Math.max(0, free - llama.vramPaddingSize - (more.gpuReserve ?? 0)) }
-    },
-  })
-  return resolved.gpuLayers
 }
 
 function log(isError: boolean, message: string): void {

@@ -6,7 +6,7 @@ import process from 'node:process'
 import { CllmError } from '@cllm/core'
 import { type Bindings, changed, checkBindings } from './addon-bindings.js'
 import { type Binary, binaryPackages, findBinary, gpuKinds } from './binaries.js'
-import type { GpuKind, LlamaRuntime } from '../native.js'
+import type { GpuKind, LlamaRuntime, LoadModelOptions } from '../native.js'
 import type { Llama, LlamaLogLevel } from '../node-llama-cpp.js'
 import { nodeLlamaCppVersion } from '../versions.js'
 
@@ -185,4 +185,27 @@ function noGpu(kind: GpuKind, cause?: unknown): CllmError {
     cause,
     details: { field: 'gpu', received: kind },
   })
+}
+
+/** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */
+export async function gpuLayersOf(
+  runtime: OpenedLlama,
+  { modelPath, gpuLayers, contextSize, mmap, ...more }: LoadModelOptions,
+): Promise<number> {
+  if (runtime.gpu === false) return 0
+  if (gpuLayers === 'max') return -1
+  if (gpuLayers !== 'auto') return gpuLayers
+  const { GgufInsights, readGgufFileInfo } = await import('../node-llama-cpp.js')
+  const llama = await runtime.llama()
+  const insights = await GgufInsights.from(await readGgufFileInfo(modelPath), llama)
+  const fit = { fitContext: { contextSize } }
+  const resolved = await insights.configurationResolver.resolveModelGpuLayersV2(fit, {
+    ignoreMemorySafetyChecks: more.ignoreMemory ?? false,
+    useMmap: mmap,
+    async getVramState() {
+      const { total, free } = await llama.getVramState()
+      return { total, free: Math.max(0, free - llama.vramPaddingSize - (more.gpuReserve ?? 0)) }
+    },
+  })
+  return resolved.gpuLayers
 }
