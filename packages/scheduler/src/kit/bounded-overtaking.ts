@@ -75,14 +75,16 @@ export function boundedOvertaking(order: Order, patience: number = defaultPatien
   }
 }
 
-type Values<Options extends z.ZodRawShape> = z.output<z.ZodObject<Options>>
+/** The values of options. */
+export type OptionValues<Options extends z.ZodRawShape> = z.output<z.ZodObject<Options>>
 
 /** The values of an order's own options, and of its `patience`. */
-export type Bounded<Own extends z.ZodRawShape> = Values<Own> & Values<typeof patienceOption>
+export type Bounded<Own extends z.ZodRawShape> = OptionValues<Own> &
+  OptionValues<typeof patienceOption>
 
 /** Defines an order by what is its own: `patience` comes after its options, and bounds overtaking. */
 export function defineBoundedOrder<Own extends z.ZodRawShape = {}>(
-  order: Omit<OrderDefinition<Values<Own>>, 'options'> & { readonly options?: Own },
+  order: Omit<OrderDefinition<OptionValues<Own>>, 'options'> & { readonly options?: Own },
 ): OrderDefinition<Bounded<Own>> {
   const options: unknown = z.object({ ...order.options, ...patienceOption })
   return {
