@@ -98,7 +98,7 @@ for (const way of JSON.parse(values.ways)) {
   const askNext = async () => {
     while (left.length > 0) await ask(left.shift())
   }
-  await Promise.all(Array.from({ length: 4 }, askNext))
+  await Promise.all(Array.from({ length: 8 }, askNext))
   const count = (which) => all.filter(which).length
   const ended = count(({ ends }) => ends)
   const right = count(({ isRight }) => isRight)
