@@ -1,9 +1,6 @@
-/** What one sequence computes in a step: its slot, its tokens, and what the slot held before. */
-export interface Share {
-  readonly slot: number
-  readonly tokens: number
-  readonly context: number
-}
+import { passesOf, type Share } from '@cllm/core'
+
+export { passesOf, type Share }
 
 /** Milliseconds of a step. */
 export type Machine = (shares: readonly Share[]) => number
@@ -52,27 +49,6 @@ function passMs(costs: UniformCosts, shares: readonly Share[]): number {
  */
 export function equalPasses(costs: UniformCosts, passTokens = 512): Machine {
   return (shares) => passesOf(shares, passTokens).reduce((ms, pass) => ms + passMs(costs, pass), 0)
-}
-
-/** The passes over the weights that llama.cpp makes of a batch; see {@link equalPasses}. */
-export function passesOf(shares: readonly Share[], passTokens = 512): (readonly Share[])[] {
-  // Most steps decode one sequence.
-  if (shares.length === 1 && shares[0]!.tokens <= passTokens) return [shares]
-  const passes: (readonly Share[])[] = []
-  let left = [...shares].sort((one, other) => one.slot - other.slot)
-  while (left.length > 0) {
-    let length = 1
-    while (left[length]?.slot === (left[0]?.slot ?? 0) + length) length++
-    const shortest = Math.min(...left.slice(0, length).map((share) => share.tokens))
-    const tokens = Math.min(shortest, Math.max(1, Math.floor(passTokens / length)))
-    passes.push(left.slice(0, length).map((share) => ({ ...share, tokens })))
-    left = left.flatMap((share, index) => {
-      if (index >= length) return [share]
-      if (share.tokens === tokens) return []
-      return [{ ...share, tokens: share.tokens - tokens, context: share.context + tokens }]
-    })
-  }
-  return passes
 }
 
 /** A machine with a model on it, as a simulation sees them: the times of steps and copies. */

@@ -1,4 +1,4 @@
-import { type BatchItem, LinearFit, slotGaps, type SlotId } from '@cllm/core'
+import { type BatchItem, LinearFit, passesOf, type Share, slotGaps, type SlotId } from '@cllm/core'
 import { z } from 'zod'
 import type { SlotCells } from './slot-cells.js'
 
@@ -83,51 +83,26 @@ export class PassCosts {
       reads += tokens.length * (position + tokens.length / 2)
     }
     const slots = items.map(({ slot }) => slot)
-    const passes = kind === 'decode' ? slotGaps(slots).length + 1 : passesOf(items).length
+    const passes =
+      kind === 'decode' ? slotGaps(slots).length + 1 : passesOf(sharesOf(items), Infinity).length
     return [passes, count, reads]
   }
 
   #chunkFeatures(items: readonly PassItem[]): number[] {
-    const passes = passesOf(items)
+    const passes = passesOf(sharesOf(items), Infinity)
     let [count, reads, tiled] = [0, 0, 0]
-    for (const { tokens, positions } of passes) {
-      for (const position of positions) {
-        const keys = position + tokens / 2
-        count += tokens
-        if (tokens < this.tile) reads += tokens * keys
-        else tiled += Math.ceil(tokens / this.tile) * this.tile * keys
-      }
+    for (const { tokens, context } of passes.flat()) {
+      const keys = context + tokens / 2
+      count += tokens
+      if (tokens < this.tile) reads += tokens * keys
+      else tiled += Math.ceil(tokens / this.tile) * this.tile * keys
     }
     return [passes.length, count, tiled, reads]
   }
 }
 
-/** Equally many tokens of sequences whose slots follow each other. */
-interface Pass {
-  /** Of each sequence. */
-  readonly tokens: number
-  /** Where each of them goes on. */
-  readonly positions: readonly number[]
-}
-
-/** The passes that llama.cpp makes of a batch. */
-function passesOf(batch: readonly PassItem[]): Pass[] {
-  let left = batch.map(({ slot, position, tokens }) => ({ slot, position, tokens: tokens.length }))
-  left.sort((a, b) => a.slot - b.slot)
-  const passes: Pass[] = []
-  while (left.length > 0) {
-    const first = left[0]!.slot
-    const run = left.filter(({ slot }, index) => slot === first + index)
-    const least = Math.min(...run.map(({ tokens }) => tokens))
-    passes.push({ tokens: least, positions: run.map(({ position }) => position) })
-    for (const part of run) {
-      part.tokens -= least
-      part.position += least
-    }
-    left = left.filter(({ tokens }) => tokens > 0)
-  }
-  return passes
-}
+const sharesOf = (items: readonly PassItem[]): Share[] =>
+  items.map(({ slot, position, tokens }) => ({ slot, tokens: tokens.length, context: position }))
 
 /**
  * The share of a pass that a free slot between two runs of ids costs, where it cannot be computed along:

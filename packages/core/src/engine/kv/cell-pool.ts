@@ -75,3 +75,36 @@ export function slotGaps(slots: readonly SlotId[]): SlotId[][] {
   }
   return gaps
 }
+
+/** What one sequence computes in a step: its slot, its tokens, and what the slot held before. */
+export interface Share {
+  readonly slot: number
+  readonly tokens: number
+  readonly context: number
+}
+
+/**
+ * The passes over the weights that llama.cpp makes of a batch, with a memory of its own for each sequence: each takes the
+ * same number of tokens of sequences whose slots follow each other.
+ *
+ * @param passTokens - of a pass at most: llama.cpp's `n_ubatch`
+ */
+export function passesOf(shares: readonly Share[], passTokens = 512): (readonly Share[])[] {
+  // Most steps decode one sequence.
+  if (shares.length === 1 && shares[0]!.tokens <= passTokens) return [shares]
+  const passes: (readonly Share[])[] = []
+  let left = [...shares].sort((one, other) => one.slot - other.slot)
+  while (left.length > 0) {
+    let length = 1
+    while (left[length]?.slot === (left[0]?.slot ?? 0) + length) length++
+    const shortest = Math.min(...left.slice(0, length).map((share) => share.tokens))
+    const tokens = Math.min(shortest, Math.max(1, Math.floor(passTokens / length)))
+    passes.push(left.slice(0, length).map((share) => ({ ...share, tokens })))
+    left = left.flatMap((share, index) => {
+      if (index >= length) return [share]
+      if (share.tokens === tokens) return []
+      return [{ ...share, tokens: share.tokens - tokens, context: share.context + tokens }]
+    })
+  }
+  return passes
+}

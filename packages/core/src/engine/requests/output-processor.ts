@@ -22,12 +22,13 @@ export class OutputProcessor {
   #events: AddressedEvent[] = []
 
   /** Whether a request's first token is not published yet. */
-  hasFirst = false
+  get hasFirst(): boolean {
+    return this.#fresh.some(({ emittedTokens }) => emittedTokens === 0)
+  }
 
   /** A token was sampled for the sequence. */
   onToken(sequence: Sequence): void {
     this.#fresh.push(sequence)
-    this.hasFirst ||= sequence.emittedTokens === 0
   }
 
   /** More of a prompt was computed. The first report is of what was there before. */
@@ -64,7 +65,6 @@ export class OutputProcessor {
     const ended = new Map<Sequence, CllmError | undefined>()
     const fresh = this.#fresh
     this.#fresh = []
-    this.hasFirst = false
     for (const sequence of fresh) {
       // A request that failed after this token was sampled already has its last event.
       if (!sequence.isActive && sequence.state !== 'done') continue
