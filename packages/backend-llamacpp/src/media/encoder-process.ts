@@ -58,5 +58,5 @@ try {
   process.on('message', (call: EncodeCall) => void encode(call))
   say({ type: 'ready', types: library.types })
 } catch (error) {
-  say({ type: 'error', message: messageOf(error) }, () => process.exit(0))
+  say({ type: 'error', message: messageOf(error) }, () => process.disconnect?.())
 }

@@ -3,6 +3,7 @@ import type { ParameterizedContext, Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
 import { CllmError } from '@cllm/core'
 import { anthropicErrors } from '../protocols/anthropic/anthropic-error.js'
+import { isAnthropic } from '../request/request-headers.js'
 import { errorHeaders, publicError } from './error-body.js'
 
 /** Bytes of an unwanted body that are read and dropped, so that the client can read the answer. */
@@ -78,8 +79,8 @@ export const handleErrors: Middleware<KoaState> = async (ctx, next) => {
       if (!isGone) publicError(error, logger)
       return
     }
-    const isAnthropics = ctx.get('anthropic-version') !== ''
-    const shape = isAnthropics ? anthropicErrors : ctx.state.match.errors
+    const isTheirs = isAnthropic({ header: (name) => ctx.get(name) })
+    const shape = isTheirs ? anthropicErrors : ctx.state.match.errors
     const id = ctx.response.get('X-Request-Id')
     if (isClientError(error)) {
       ctx.status = error.status

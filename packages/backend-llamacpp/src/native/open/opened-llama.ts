@@ -190,8 +190,9 @@ function noGpu(kind: GpuKind, cause?: unknown): CllmError {
 /** How many layers fit on the GPU beside the slots, as node-llama-cpp computes it. */
 export async function gpuLayersOf(
   runtime: OpenedLlama,
-  { modelPath, gpuLayers, contextSize, mmap, ...more }: LoadModelOptions,
+  options: LoadModelOptions,
 ): Promise<number> {
+  const { modelPath, gpuLayers, contextSize, mmap, ignoreMemory = false, gpuReserve = 0 } = options
   if (runtime.gpu === false) return 0
   if (gpuLayers === 'max') return -1
   if (gpuLayers !== 'auto') return gpuLayers
@@ -200,11 +201,12 @@ export async function gpuLayersOf(
   const insights = await GgufInsights.from(await readGgufFileInfo(modelPath), llama)
   const fit = { fitContext: { contextSize } }
   const resolved = await insights.configurationResolver.resolveModelGpuLayersV2(fit, {
-    ignoreMemorySafetyChecks: more.ignoreMemory ?? false,
+    ignoreMemorySafetyChecks: ignoreMemory,
     useMmap: mmap,
+    // as node-llama-cpp does without it, less the reserve
     async getVramState() {
       const { total, free } = await llama.getVramState()
-      return { total, free: Math.max(0, free - llama.vramPaddingSize - (more.gpuReserve ?? 0)) }
+      return { total, free: Math.max(0, free - llama.vramPaddingSize - gpuReserve) }
     },
   })
   return resolved.gpuLayers
