@@ -1,5 +1,7 @@
+import { existsSync } from 'node:fs'
 import { builtInMachines, type MachineModel, passMachine } from '@cllm/simulation'
 import { z } from 'zod'
+import { datasetError } from '../datasets/parse-json.js'
 import { readJson } from '../datasets/read-text.js'
 
 const milliseconds = z.number().nonnegative()
@@ -49,6 +51,10 @@ export function readCosts(nameOrFile: string): MachineModel {
   const builtIn = builtInMachines.get(nameOrFile)
   if (builtIn !== undefined) return builtIn
   const names = [...builtInMachines.keys()].join(', ')
+  if (!existsSync(nameOrFile)) {
+    const expected = `expected ${names}, or a file of cllm bench calibrate`
+    throw datasetError(nameOrFile, undefined, `there is no such file: ${expected}`)
+  }
   const expected = `neither ${names} nor JSON`
   const { model, machine, measuredAt, chunkMultiple, costs } = readJson(
     nameOrFile,

@@ -161,7 +161,7 @@ t.test('wrong input', async (t) => {
     [['--policy', 'chunked+fcfs:{x'], 'expected NAME or NAME:{JSON}'],
     [['--policy', 'chunked+fcfs:{"x":1}'], 'Wrong options for'],
     [['--cost', join(bad, 'cost.json')], 'cost.json: kind'],
-    [['--cost', 'fast'], 'fast: there is no such file'],
+    [['--cost', 'fast'], 'fast: there is no such file: expected gpu-8b, h200-8b, two-cores, or'],
     [['--router', 'best'], 'router: expected one of prefix-wait, round-robin, least-loaded'],
     [['--router', 'kv:{"scale":"x"}'], 'router "kv": option "scale"'],
     [['--router', 'kv:{"scales":1}'], 'there is no option "scales" .*; did you mean "scale"'],
