@@ -4,6 +4,8 @@ import type { Clock } from '@cllm/core'
 
 /** Milliseconds between two looks at the machine: its counters tick every 10 ms. */
 const interval = 200
+/** A look over more milliseconds tells of the past if this process was idle. */
+const past = 5 * interval
 
 /** Time that cores have worked so far, in milliseconds over all of them. */
 export interface CoreTime {
@@ -33,8 +35,12 @@ export class MachineLoad {
     if (at - last.at < interval) return this.#idle
     const time = this.read()
     this.#last = { at, time }
-    const others = time.busyMs - last.time.busyMs - (time.ownMs - last.time.ownMs)
-    this.#idle = time.cores - Math.max(0, others) / (at - last.at)
+    const ownMs = time.ownMs - last.time.ownMs
+    const others = Math.max(0, time.busyMs - last.time.busyMs - ownMs)
+    const free = time.cores - others / (at - last.at)
+    // What computed while this process was idle may have ended since; the next look shows it.
+    const wasIdle = at - last.at > past && ownMs < (at - last.at) / 2
+    if (!wasIdle || free > this.#idle) this.#idle = free
     return this.#idle
   }
 }

@@ -225,6 +225,16 @@ t.test('what other processes leave free', async (t) => {
   time.busyMs = 1600
   time.ownMs = 1000
   t.equal(load.freeCores, 4, 'never more than there are')
+  clock.advance(60_000)
+  time.busyMs += 90_000
+  t.equal(load.freeCores, 4, 'what was busy while this one was idle may have ended')
+  clock.advance(200)
+  time.busyMs += 400
+  t.equal(load.freeCores, 2, 'and is seen when it has not')
+  clock.advance(2000)
+  time.busyMs += 6000
+  time.ownMs += 4000
+  t.equal(load.freeCores, 3, 'a pass of two seconds sees who computes beside it')
   t.ok(new MachineLoad(clock).freeCores > 0, 'the real machine is read')
 })
 
