@@ -1,6 +1,4 @@
-import { type ChildProcess, fork } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { fileURLToPath } from 'node:url'
 import {
   CllmError,
   type Clock,
@@ -12,7 +10,6 @@ import {
   type MediaFile,
   type MediaSpan,
   type MediaType,
-  messageOf,
   type StateFiles,
   type TokenId,
 } from '@cllm/core'
@@ -21,7 +18,7 @@ import type { MediaLibraryOptions, MediaPiece } from '../native/ffi/media-librar
 import { stateKey } from '../model/sample-file.js'
 import { llamaVersion } from '../native/versions.js'
 import { EncodingFiles } from './encoding-files.js'
-import type { EncodeCall, EncoderMessage } from './encoder-process.js'
+import { EncoderSupervisor } from './encoder-supervisor.js'
 import { checkHead } from './file-head.js'
 import { lowDetail } from './shrink-image.js'
 
@@ -37,18 +34,8 @@ export interface FileEncoderOptions extends MediaLibraryOptions {
   readonly cacheBytes: number
 }
 
-/** A process that is not ready after this long is given up. */
-const mostStartMs = 5 * 60_000
-
-/** A process that has not ended for this long after it was killed is left to itself. */
-const mostEndMs = 10_000
-
 /** Ids are numbers of 32 bits with a sign. */
 const lastId = 0x7fff_ffff
-
-type EncoderAnswer = Extract<EncoderMessage, { readonly id: number }>
-
-const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
 
 /**
  * Encodes images and sounds in a process of its own, which is started again when one ends it, and keeps what was encoded by the
@@ -57,31 +44,32 @@ const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.u
 export class FileEncoder implements MediaEncoder {
   readonly #known: LRUCache<string, EncodedMedia>
   #files: EncodingFiles | undefined
-  #process: Promise<ChildProcess> | undefined
+  readonly #encoder: EncoderSupervisor
   #last = 0
-  #isClosed = false
-  #child: ChildProcess | undefined
-  /** What the projector is for, since it is open. */
-  types: readonly MediaType[] = []
 
   /** @param entry - the file of the process */
   constructor(
     private readonly options: FileEncoderOptions,
-    private readonly logger: Logger,
-    private readonly clock: Clock,
-    private readonly entry: string = encoderProcess,
+    logger: Logger,
+    clock: Clock,
+    entry?: string,
   ) {
     this.#known = new LRUCache({ maxSize: options.cacheBytes, sizeCalculation: bytesOf })
+    this.#encoder = new EncoderSupervisor(options, logger, clock, entry)
+  }
+
+  get types(): readonly MediaType[] {
+    return this.#encoder.types
   }
 
   /** Of its process. */
   get pid(): number | undefined {
-    return this.#child?.pid
+    return this.#encoder.pid
   }
 
   /** @throws CllmError `invalid_configuration` that says why the encoder cannot be loaded */
   async open(): Promise<void> {
-    await this.#start()
+    await this.#encoder.open()
   }
 
   async prepare(
@@ -109,7 +97,10 @@ export class FileEncoder implements MediaEncoder {
     const { width } = this.options
     const id = ++this.#last
     const run = async (signal: AbortSignal): Promise<EncodedMedia> => {
-      const pieces = await this.#encode({ id, type, file, width, ...defined({ detail }) }, signal)
+      const pieces = await this.#encoder.encode(
+        { id, type, file, width, ...defined({ detail }) },
+        signal,
+      )
       const encoded = this.#assembled(pieces, hash)
       if (key === undefined) return encoded
       this.#known.set(key, encoded)
@@ -127,9 +118,7 @@ export class FileEncoder implements MediaEncoder {
 
   /** Ends the process, and with it what is being encoded: it rejects with `shutting_down`. */
   async dispose(): Promise<void> {
-    this.#isClosed = true
-    // One that is still being opened may take long.
-    if (this.#process !== undefined && this.#child !== undefined) this.#kill(this.#child)
+    this.#encoder.close()
     await this.#files?.flush()
   }
 
@@ -137,56 +126,6 @@ export class FileEncoder implements MediaEncoder {
     const known = this.#known.get(key) ?? (await this.#files?.find(key))
     if (known !== undefined) this.#known.set(key, known)
     return known
-  }
-
-  /** Asks the process, which is started where there is none. What ended it may be the file, or somebody: it has a second try. */
-  async #encode(call: EncodeCall, signal: AbortSignal): Promise<readonly MediaPiece[]> {
-    for (let tries = 0; tries < 2; tries++) {
-      const child = await this.#start().catch((error: unknown) => {
-        // Somebody may have ended it before it was ready.
-        if (tries > 0 || typeof this.#child?.signalCode !== 'string') throw error
-      })
-      signal.throwIfAborted()
-      const answer = child && (await this.#ask(child, call, signal))
-      if (answer?.type === 'encoded') return answer.pieces
-      if (answer !== undefined) {
-        const code = answer.isUnreadable ? 'invalid_media' : 'backend_failed'
-        throw new CllmError(code, `${call.type}: ${answer.message}`)
-      }
-      // The next file is to find a process that is ready.
-      void this.#start().catch(() => {})
-      if (this.#isClosed) throw isClosing()
-      signal.throwIfAborted()
-    }
-    const message = 'the encoder of images and sounds ended twice while it had this one'
-    throw new CllmError('backend_failed', message)
-  }
-
-  /** The answer; undefined where the process has ended. The library cannot stop, so that it is ended by the signal. */
-  async #ask(child: ChildProcess, call: EncodeCall, signal: AbortSignal) {
-    return await new Promise<EncoderAnswer | undefined>((resolve) => {
-      const kill = (): void => this.#kill(child)
-      const end = (answer?: EncoderAnswer): void => {
-        signal.removeEventListener('abort', kill)
-        child.off('message', end).off('close', onClose)
-        resolve(answer)
-      }
-      const onClose = (): void => end()
-      signal.addEventListener('abort', kill)
-      child.once('message', end).once('close', onClose)
-      child.send(call)
-    })
-  }
-
-  /** Ends a process. One that waits for a device cannot end: it counts as ended, so that others have their turns. */
-  #kill(child: ChildProcess): void {
-    child.kill('SIGKILL')
-    const leave = this.clock.at(this.clock.now() + mostEndMs, () => {
-      const message = 'the encoder of images and sounds cannot be killed: it is left to itself'
-      this.logger.error({ pid: child.pid }, message)
-      child.emit('close', null, 'SIGKILL')
-    })
-    child.once('close', leave)
   }
 
   /** Gives each vector an id, which only this file has in this place. */
@@ -213,79 +152,7 @@ export class FileEncoder implements MediaEncoder {
     }
     return { tokens, spans }
   }
-
-  async #start(): Promise<ChildProcess> {
-    if (this.#isClosed) throw isClosing()
-    this.#process ??= this.#ready(this.#fork())
-    const child = await this.#process
-    if (this.#isClosed) throw isClosing()
-    return child
-  }
-
-  #fork(): ChildProcess {
-    try {
-      return (this.#child = fork(this.entry, [JSON.stringify(this.options)], {
-        serialization: 'advanced',
-        stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
-      }))
-    } catch (error) {
-      throw this.#failed(messageOf(error))
-    }
-  }
-
-  async #ready(child: ChildProcess): Promise<ChildProcess> {
-    let log = ''
-    child.stderr
-      ?.setEncoding('utf8')
-      .on('data', (text: string) => (log = (log + text).slice(-2000)))
-    return await new Promise<ChildProcess>((resolve, reject) => {
-      let problem = 'its process ended'
-      let isReady = false
-      const fail = (): void => {
-        cancel()
-        // The next one may have been started.
-        if (this.#child === child) this.#process = undefined
-        reject(this.#failed(problem))
-      }
-      // One that waits for a disk ends late, even when it is killed.
-      const cancel = this.clock.at(this.clock.now() + mostStartMs, () => {
-        problem = `its process is not ready after ${mostStartMs / 1000} s`
-        child.kill('SIGKILL')
-        fail()
-      })
-      child.on('message', (message: EncoderMessage) => {
-        if (message.type === 'ready') {
-          cancel()
-          isReady = true
-          this.types = message.types
-          resolve(child)
-        } else if (message.type === 'error') problem = message.message
-      })
-      child.on('error', ({ message }) => {
-        problem = message
-        // Without a process there may be no end of it.
-        if (child.pid === undefined) fail()
-      })
-      child.once('close', (code, signal) => {
-        fail()
-        if (!isReady || this.#isClosed || this.#child !== child) return
-        const about = { code, signal, log }
-        this.logger.warn(about, 'the encoder of images and sounds ended: it starts again')
-      })
-    })
-  }
-
-  #failed(problem: string): CllmError {
-    if (this.#isClosed) return isClosing()
-    const why = `images and sounds cannot be encoded: ${problem}`
-    // Where one was open, nothing is wrong with what it was given.
-    if (this.types.length > 0) return new CllmError('backend_failed', why)
-    return new CllmError('invalid_configuration', why, { details: { field: 'mmproj' } })
-  }
 }
-
-const isClosing = (): CllmError =>
-  new CllmError('shutting_down', 'the encoder of images and sounds is being closed')
 
 const bytesOf = ({ tokens, spans }: EncodedMedia): number =>
   spans.reduce((sum, { vectors }) => sum + vectors.byteLength, 8 * tokens.length + 1)

@@ -1,11 +1,4 @@
-import {
-  type BackendLimits,
-  CellPool,
-  CllmError,
-  type Clock,
-  type Logger,
-  type SlotStates,
-} from '@cllm/core'
+import { type BackendLimits, CellPool, CllmError, type SlotStates } from '@cllm/core'
 import { ConstraintGrammars } from '../grammar/constraint-grammars.js'
 import { LlamaCppBackend, type LlamaCppBackendParts } from '../llamacpp-backend.js'
 import type { LlamaCppDependencies } from '../llamacpp-options.js'
@@ -16,7 +9,7 @@ import { modelInfo, type OpenModel } from './model-info.js'
 import { cutsAnywhere, type ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, openContext } from './open-context.js'
 import { stateKey } from './sample-file.js'
-import { FileEncoder, type FileEncoderOptions } from '../media/file-encoder.js'
+import { FileEncoder } from '../media/file-encoder.js'
 import type { LlamaRuntime, LoadedModel } from '../native/native.js'
 import { loadedGpuLibrary } from '../native/open/binaries.js'
 import { llamaVersion } from '../native/versions.js'
@@ -178,30 +171,9 @@ async function openEncoder(
     atOnce: Math.min(batchSize, ubatchSize),
     cacheBytes: mediaCacheBytes,
   }
-  return await openOnGpu(options, logger, clock)
-}
-
-/** Starts an encoder on the GPU, or on the CPU where that fails: with too little memory llama.cpp ends the process. */
-export async function openOnGpu(
-  { gpuLibrary, ...onCpu }: FileEncoderOptions,
-  logger: Logger,
-  clock: Clock,
-  entry?: string,
-): Promise<FileEncoder> {
-  const open = async (options: FileEncoderOptions) => {
-    const encoder = new FileEncoder(options, logger, clock, entry)
-    await encoder.open()
-    return encoder
-  }
-  if (gpuLibrary === undefined) return await open(onCpu)
-  try {
-    return await open({ ...onCpu, gpuLibrary })
-  } catch (error) {
-    const encoder = await open(onCpu)
-    const message = 'the GPU cannot take the projector: the CPU encodes images and sounds'
-    logger.warn({ err: error }, message)
-    return encoder
-  }
+  const encoder = new FileEncoder(options, logger, clock)
+  await encoder.open()
+  return encoder
 }
 
 /** Queries in one tile of flash attention on the CPU (`GGML_FA_TILE_Q`). */

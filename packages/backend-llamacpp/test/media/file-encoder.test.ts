@@ -15,7 +15,6 @@ import { until } from '@cllm/testing'
 import t, { type Test } from 'tap'
 import { EncodingFiles } from '../../src/media/encoding-files.js'
 import { FileEncoder } from '../../src/media/file-encoder.js'
-import { openOnGpu } from '../../src/model/open-backend.js'
 import { openTiny, recordingLogger } from '../open-tiny.js'
 import { png, wav } from './hostile-files.js'
 
@@ -36,11 +35,11 @@ async function encode(
   return 'run' in prepared ? await prepared.run(signal) : prepared
 }
 
-function make(t: Test, modelPath = 'model.gguf', mmprojPath = 'mmproj.gguf') {
+function make(t: Test, modelPath = 'model.gguf', mmprojPath = 'mmproj.gguf', more = {}) {
   const logger = recordingLogger()
   const clock = new SimulatedClock()
   const files = { library: 'lib', modelPath, mmprojPath, threads: 1 }
-  const options = { ...files, vocabularySize: 100, width: 4, atOnce: 64, cacheBytes: 4000 }
+  const options = { ...files, vocabularySize: 100, width: 4, atOnce: 64, cacheBytes: 4000, ...more }
   const encoder = new FileEncoder(options, logger, clock, entry)
   t.teardown(() => encoder.dispose())
   const pass = async (ms: number): Promise<void> => {
@@ -57,34 +56,31 @@ async function open(...given: Parameters<typeof make>) {
 }
 
 t.test('an image of low detail is another one', async (t) => {
-  const { encoder } = await open(t)
+  const { encoder } = await open(t, 'model.gguf', 'hears.gguf')
   const whole = await encode(encoder, image(20))
   const low = await encode(encoder, { ...image(20), detail: 'low' })
   t.equal(whole.spans[0]!.length, 20)
   t.equal(low.spans[0]!.length, 10)
   t.notOk(low.tokens.slice(1, -1).some((id) => whole.tokens.includes(id)))
   t.equal(await encode(encoder, { ...image(20), detail: 'low' }), low)
-  encoder.types = ['audio']
   const sound = wav(Buffer.alloc(0), { rate: 8000, bits: 8, size: 2 * 8000 })
   const heard = { type: 'audio', data: sound.toString('base64'), detail: 'low' } as const
   t.match(await encoder.prepare(heard, ''), { size: 2 }, 'a sound is as long as it is')
 })
 
 t.test('where the GPU cannot take the projector, the CPU encodes', async (t) => {
-  const { options, logger, clock } = make(t)
-  const opened = async (gpuLibrary: string, modelPath = 'model.gguf') => {
-    const given = { ...options, gpuLibrary, modelPath }
-    const encoder = await openOnGpu(given, logger, clock, entry)
-    t.teardown(() => encoder.dispose())
-    return encoder
-  }
+  const onGpu = { gpuLibrary: 'ggml-cuda' }
+  const { options, logger, clock, encoder } = await open(t, 'model.gguf', 'mmproj.gguf', onGpu)
   const warnings = () => logger.lines.filter(({ message }) => /the CPU encodes/.test(message))
-  await opened('ggml-cuda')
   t.equal(warnings().length, 0)
-  const encoder = await opened('full')
-  t.equal(warnings().length, 1)
+  onGpu.gpuLibrary = 'full'
+  Object.assign(options, onGpu)
+  process.kill(encoder.pid!, 'SIGKILL')
   t.equal((await encode(encoder, image(20))).spans[0]!.length, 20)
-  await t.rejects(opened('full', 'missing'), { message: /missing cannot be read/ })
+  t.equal(warnings().length, 1, 'when it starts again, too')
+  const missing = new FileEncoder({ ...options, modelPath: 'missing' }, logger, clock, entry)
+  t.teardown(() => missing.dispose())
+  await t.rejects(missing.open(), { message: /missing cannot be read/ })
   t.equal(warnings().length, 1)
 })
 
@@ -104,8 +100,9 @@ t.test('an image becomes tokens and ids of its own, and is kept', async (t) => {
   t.same(again.tokens, one.tokens, 'its ids are the same again')
   const sound = { type: 'audio' as const, data: 'UklGRg==' }
   await t.rejects(encode(encoder, sound), { code: 'unsupported', message: /for image, not audio/ })
-  encoder.types = ['image', 'audio']
-  const asSound = encode(encoder, { ...image(20), type: 'audio' })
+  const { encoder: hears } = await open(t, 'model.gguf', 'hears.gguf')
+  await encode(hears, image(20))
+  const asSound = encode(hears, { ...image(20), type: 'audio' })
   await t.rejects(asSound, { code: 'invalid_media', message: /expected a WAV/ })
 })
 

@@ -1,14 +1,17 @@
 // An encoder that says what a test's options ask for: two tokens around as many vectors as the image is wide, half of them at low detail. An image
 // of 13 pixels' width ends the process, one of 14 cannot be read, and
 // for one of 15 there is no answer.
-const { modelPath, gpuLibrary } = JSON.parse(process.argv[2])
+const { modelPath, mmprojPath, gpuLibrary } = JSON.parse(process.argv[2])
 process.on('disconnect', () => process.exit(0))
 if (gpuLibrary === 'full') process.kill(process.pid, 'SIGABRT')
 else if (modelPath === 'missing') {
   process.send({ type: 'error', message: 'missing cannot be read' })
   process.disconnect()
 } else if (modelPath !== 'slow') {
-  process.send({ type: 'ready', types: ['image'] })
+  process.send({
+    type: 'ready',
+    types: mmprojPath === 'hears.gguf' ? ['image', 'audio'] : ['image'],
+  })
 }
 process.on('message', ({ id, file, detail, width }) => {
   const pixels = Buffer.from(file).readUInt32BE(16) / (detail === 'low' ? 2 : 1)

@@ -1,0 +1,188 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { CllmError, type Clock, type Logger, type MediaType, messageOf } from '@cllm/core'
+import type { MediaLibraryOptions, MediaPiece } from '../native/ffi/media-library.js'
+import type { EncodeCall, EncoderMessage } from './encoder-process.js'
+
+/** A process that is not ready after this long is given up. */
+const mostStartMs = 5 * 60_000
+
+/** A process that has not ended for this long after it was killed is left to itself. */
+const mostEndMs = 10_000
+
+type EncoderAnswer = Extract<EncoderMessage, { readonly id: number }>
+
+const encoderProcess = fileURLToPath(new URL('encoder-process.js', import.meta.url))
+
+/** Has one process that encodes, and starts the next when a file ends it. */
+export class EncoderSupervisor {
+  #process: Promise<ChildProcess> | undefined
+  #isClosed = false
+  #child: ChildProcess | undefined
+  /** What the projector is for, since it is open. */
+  types: readonly MediaType[] = []
+
+  /** @param entry - the file of the process */
+  constructor(
+    private readonly options: MediaLibraryOptions,
+    private readonly logger: Logger,
+    private readonly clock: Clock,
+    private readonly entry: string = encoderProcess,
+  ) {}
+
+  get pid(): number | undefined {
+    return this.#child?.pid
+  }
+
+  /** @throws CllmError `invalid_configuration` that says why the encoder cannot be loaded */
+  async open(): Promise<void> {
+    await this.#start()
+  }
+
+  /** Ends the process, and with it what is being encoded: it rejects with `shutting_down`. */
+  close(): void {
+    this.#isClosed = true
+    // One that is still being opened may take long.
+    if (this.#process !== undefined && this.#child !== undefined) this.#kill(this.#child)
+  }
+
+  /** Asks the process, which is started where there is none. What ended it may be the file, or somebody: it has a second try. */
+  async encode(call: EncodeCall, signal: AbortSignal): Promise<readonly MediaPiece[]> {
+    for (let tries = 0; tries < 2; tries++) {
+      const child = await this.#start().catch((error: unknown) => {
+        // Somebody may have ended it before it was ready.
+        if (tries > 0 || typeof this.#child?.signalCode !== 'string') throw error
+      })
+      signal.throwIfAborted()
+      const answer = child && (await this.#ask(child, call, signal))
+      if (answer?.type === 'encoded') return answer.pieces
+      if (answer !== undefined) {
+        const code = answer.isUnreadable ? 'invalid_media' : 'backend_failed'
+        throw new CllmError(code, `${call.type}: ${answer.message}`)
+      }
+      // The next file is to find a process that is ready.
+      void this.#start().catch(() => {})
+      if (this.#isClosed) throw isClosing()
+      signal.throwIfAborted()
+    }
+    const message = 'the encoder of images and sounds ended twice while it had this one'
+    throw new CllmError('backend_failed', message)
+  }
+
+  /** The answer; undefined where the process has ended. The library cannot stop, so that it is ended by the signal. */
+  async #ask(child: ChildProcess, call: EncodeCall, signal: AbortSignal) {
+    return await new Promise<EncoderAnswer | undefined>((resolve) => {
+      const kill = (): void => this.#kill(child)
+      const end = (answer?: EncoderAnswer): void => {
+        signal.removeEventListener('abort', kill)
+        child.off('message', end).off('close', onClose)
+        resolve(answer)
+      }
+      const onClose = (): void => end()
+      signal.addEventListener('abort', kill)
+      child.once('message', end).once('close', onClose)
+      child.send(call)
+    })
+  }
+
+  /** Ends a process. One that waits for a device cannot end: it counts as ended, so that others have their turns. */
+  #kill(child: ChildProcess): void {
+    child.kill('SIGKILL')
+    const leave = this.clock.at(this.clock.now() + mostEndMs, () => {
+      const message = 'the encoder of images and sounds cannot be killed: it is left to itself'
+      this.logger.error({ pid: child.pid }, message)
+      child.emit('close', null, 'SIGKILL')
+    })
+    child.once('close', leave)
+  }
+
+  async #start(): Promise<ChildProcess> {
+    if (this.#isClosed) throw isClosing()
+    this.#process ??= this.#opened().catch((error: unknown) => {
+      this.#process = undefined
+      throw error
+    })
+    const child = await this.#process
+    if (this.#isClosed) throw isClosing()
+    return child
+  }
+
+  /** On the GPU, or on the CPU where that fails: with too little memory llama.cpp ends the process. */
+  async #opened(): Promise<ChildProcess> {
+    const { gpuLibrary, ...onCpu } = this.options
+    if (gpuLibrary === undefined) return await this.#ready(this.#fork(onCpu))
+    try {
+      return await this.#ready(this.#fork({ ...onCpu, gpuLibrary }))
+    } catch (error) {
+      if (this.#isClosed || this.#child?.signalCode === 'SIGKILL') throw error
+      const child = await this.#ready(this.#fork(onCpu))
+      const message = 'the GPU cannot take the projector: the CPU encodes images and sounds'
+      this.logger.warn({ err: error }, message)
+      return child
+    }
+  }
+
+  #fork(options: MediaLibraryOptions): ChildProcess {
+    try {
+      return (this.#child = fork(this.entry, [JSON.stringify(options)], {
+        serialization: 'advanced',
+        stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+      }))
+    } catch (error) {
+      throw this.#failed(messageOf(error))
+    }
+  }
+
+  async #ready(child: ChildProcess): Promise<ChildProcess> {
+    let log = ''
+    child.stderr
+      ?.setEncoding('utf8')
+      .on('data', (text: string) => (log = (log + text).slice(-2000)))
+    return await new Promise<ChildProcess>((resolve, reject) => {
+      let problem = 'its process ended'
+      let isReady = false
+      const fail = (): void => {
+        cancel()
+        // The next one may have been started.
+        if (isReady && this.#child === child) this.#process = undefined
+        reject(this.#failed(problem))
+      }
+      // One that waits for a disk ends late, even when it is killed.
+      const cancel = this.clock.at(this.clock.now() + mostStartMs, () => {
+        problem = `its process is not ready after ${mostStartMs / 1000} s`
+        child.kill('SIGKILL')
+        fail()
+      })
+      child.on('message', (message: EncoderMessage) => {
+        if (message.type === 'ready') {
+          cancel()
+          isReady = true
+          this.types = message.types
+          resolve(child)
+        } else if (message.type === 'error') problem = message.message
+      })
+      child.on('error', ({ message }) => {
+        problem = message
+        // Without a process there may be no end of it.
+        if (child.pid === undefined) fail()
+      })
+      child.once('close', (code, signal) => {
+        fail()
+        if (!isReady || this.#isClosed || this.#child !== child) return
+        const about = { code, signal, log }
+        this.logger.warn(about, 'the encoder of images and sounds ended: it starts again')
+      })
+    })
+  }
+
+  #failed(problem: string): CllmError {
+    if (this.#isClosed) return isClosing()
+    const why = `images and sounds cannot be encoded: ${problem}`
+    // Where one was open, nothing is wrong with what it was given.
+    if (this.types.length > 0) return new CllmError('backend_failed', why)
+    return new CllmError('invalid_configuration', why, { details: { field: 'mmproj' } })
+  }
+}
+
+const isClosing = (): CllmError =>
+  new CllmError('shutting_down', 'the encoder of images and sounds is being closed')
