@@ -6,7 +6,7 @@ import {
   lru,
 } from '@cllm/core'
 import { z } from 'zod'
-import { notNegative } from './kit/bounded-overtaking.js'
+import { notNegative } from './kit/options.js'
 
 /** How much a priority may lengthen or shorten the patience, as powers of two. */
 const mostDoublings = 4

@@ -4,20 +4,15 @@ import {
   type SchedulerPolicy,
   PluginRegistry,
   definePlugin,
+  type RouterPolicy,
 } from '@cllm/core'
 import { adaptive } from './batchings/adaptive/adaptive.js'
-import { chunked, continuous } from './batchings/iterations.js'
-import { staticBatching, window } from './batchings/groups.js'
+import { chunked, continuous, staticBatching, window } from './batchings/fixed.js'
 import { modelSchedulers } from './model-schedulers.js'
-import { agents } from './orders/agents.js'
-import { dlpm } from './orders/dlpm.js'
-import { edf } from './orders/edf.js'
-import { fair } from './orders/fair.js'
-import { fcfs, random } from './orders/plain.js'
-import { hrrn, sjf } from './orders/shortest.js'
-import { lpm } from './orders/lpm.js'
-import { mlfq } from './orders/mlfq.js'
-import { priority } from './orders/priority.js'
+import { agents, mlfq } from './orders/by-service.js'
+import { dlpm, fair } from './orders/by-tenant.js'
+import { edf, priority } from './orders/by-urgency.js'
+import { fcfs, random, hrrn, sjf, lpm } from './orders/plain.js'
 import { routers } from './routers/routers.js'
 
 /** The built-in batchings. */
@@ -71,8 +66,7 @@ export const schedulerPlugin = definePlugin({
 })
 
 const builtIn = new PluginRegistry()
-for (const batching of batchings) builtIn.registerBatching(batching)
-for (const order of orders) builtIn.registerOrder(order)
+void schedulerPlugin.register(builtIn, {})
 
 /** The policy of a server that names none. */
 export const defaultPolicyName = 'adaptive+fcfs'
@@ -93,4 +87,19 @@ export function createPolicy(
   options: Readonly<Record<string, unknown>> = {},
 ): SchedulerPolicy {
   return builtIn.createPolicy(name, options)
+}
+
+/** The router of a cluster that names none. */
+export const defaultRouterName = 'prefix-wait'
+
+/**
+ * Makes a built-in router by its name.
+ *
+ * @throws CllmError `invalid_configuration` for an unknown name, an unknown option or a wrong value
+ */
+export function createRouter(
+  name: string = defaultRouterName,
+  options: Readonly<Record<string, unknown>> = {},
+): RouterPolicy {
+  return builtIn.routers.create(name, options)
 }

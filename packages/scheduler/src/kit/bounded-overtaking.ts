@@ -8,17 +8,10 @@ import type {
   WaitingView,
 } from '@cllm/core'
 import { z } from 'zod'
-import { TokenClock } from './token-clock.js'
-import { hasBegun, isWaiting } from './waiting-heap.js'
+import { TokenClock, hasBegun, isWaiting } from './ranked-orders.js'
 
 /** Tokens computed before a waiting request is overdue: some seconds on a GPU, half a minute on a few cores. */
 export const defaultPatience = 16_384
-
-/** Above 0, as many options are. */
-export const positive = z.number().positive()
-
-/** 0 or more. */
-export const notNegative = z.number().min(0)
 
 /** The option of every order that lets later requests go first. */
 export const patienceOption = {

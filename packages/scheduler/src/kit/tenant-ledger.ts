@@ -1,5 +1,6 @@
 import { type SchedulerEvent, type SequenceView, type TenantService, entryOf } from '@cllm/core'
 import { z } from 'zod'
+import { positive } from './options.js'
 
 /** The account of a tenant. */
 export interface Tenant {
@@ -13,14 +14,14 @@ export interface Tenant {
   running: number
 }
 
-const price = z.number().positive()
-
 /** The options of an order that charges tenants for what they are served. */
 export const priceOptions = {
-  inputWeight: price.default(1).describe('What a prompt token that is computed costs its tenant.'),
-  outputWeight: price.default(2).describe('What a generated token costs its tenant.'),
+  inputWeight: positive
+    .default(1)
+    .describe('What a prompt token that is computed costs its tenant.'),
+  outputWeight: positive.default(2).describe('What a generated token costs its tenant.'),
   weights: z
-    .record(z.string(), price)
+    .record(z.string(), positive)
     .default({})
     .describe("Each tenant's share, 1 if not named: twice the weight is twice the service."),
 }

@@ -1,7 +1,8 @@
-import { defineOrder } from '@cllm/core'
+import { defineOrder, type SequenceView, type WaitingView } from '@cllm/core'
 import { z } from 'zod'
 import { defineBoundedOrder } from '../kit/bounded-overtaking.js'
-import { WaitingHeap } from '../kit/waiting-heap.js'
+import { notNegative } from '../kit/options.js'
+import { WaitingHeap, cachedTokens, WorkRanking } from '../kit/ranked-orders.js'
 
 /**
  * First come, first served; requests that have begun (they were preempted, or lost their engine) before new
@@ -34,4 +35,62 @@ export function randomNumbers(seed: number): () => number {
     mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
     return (mixed ^ (mixed >>> 14)) >>> 0
   }
+}
+
+/**
+ * Shortest job first: the least prompt work that no slot holds, equals by arrival; waiting makes a job
+ * shorter. Overtaking is bounded by {@link overtakingBound}.
+ */
+export const sjf = defineBoundedOrder({
+  name: 'sjf',
+  doc: 'Shortest job first: the least prompt work that no slot holds. For a low mean TTFT.',
+  options: {
+    aging: notNegative
+      .default(0.05)
+      .describe('Tokens subtracted from the length of a waiting job per token computed meanwhile.'),
+  },
+  create: ({ aging }) =>
+    new WorkRanking(({ tokens, cameAt }, now) => tokens - aging * (now - cameAt)),
+})
+
+/**
+ * Highest response ratio next: tokens computed while it waits ÷ tokens of its prompt that no slot
+ * holds. Short prompts go first, and long ones catch up the longer they wait. Time is counted in
+ * tokens, as in SGLang. Overtaking is bounded by {@link overtakingBound}.
+ */
+export const hrrn = defineBoundedOrder({
+  name: 'hrrn',
+  doc: 'Highest response ratio next: waiting time ÷ prompt work. For mean TTFT, milder than `sjf`.',
+  create: () => new WorkRanking(({ tokens, cameAt }, now) => -(1 + now - cameAt) / tokens),
+})
+
+/** Requests that are ranked; the others come after them, as they wait. */
+const rankedFirst = 128
+
+/**
+ * Longest cached prefix first, of the first 128 that wait, equals by arrival: what a slot holds is
+ * used before it is overwritten. After SGLang (RadixAttention, arXiv 2312.07104), where requests
+ * without a cached prefix can starve; here overtaking is bounded by {@link overtakingBound}.
+ */
+export const lpm = defineBoundedOrder({
+  name: 'lpm',
+  doc: 'Longest prefix match: the longest prefix that a slot holds, of the first 128 requests (SGLang, arXiv 2312.07104). For the hit rate.',
+  create: () => ({ next: ({ waiting }) => byPrefix(waiting) }),
+})
+
+function* byPrefix(waiting: WaitingView): Iterable<SequenceView> {
+  const window: { request: SequenceView; cached: number }[] = []
+  const inOrder = (): SequenceView[] =>
+    window.sort((one, other) => other.cached - one.cached).map(({ request }) => request)
+  let isRanked = false
+  for (const request of waiting) {
+    if (window.length < rankedFirst) {
+      window.push({ request, cached: cachedTokens(request) })
+      continue
+    }
+    if (!isRanked) yield* inOrder()
+    isRanked = true
+    yield request
+  }
+  if (!isRanked) yield* inOrder()
 }

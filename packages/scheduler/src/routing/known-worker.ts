@@ -201,7 +201,7 @@ export class KnownWorker implements WorkerView {
     this.report = report
     this.seenFronts = Object.keys(report.seen).length
     this.reportedAt = now
-    this.placedAt = Math.max(this.placedAt, placedAt(report, now))
+    this.placedAt = Math.max(this.placedAt, now - (report.idleMs ?? Infinity))
     this.#known = undefined
     this.#ended = this.#endedTokens = 0
     this.hold(report.chains)
@@ -249,6 +249,3 @@ export class KnownWorker implements WorkerView {
     for (const [key, chain] of now) if (!before.has(key)) this.table.blocks.add(this, chain)
   }
 }
-
-/** When a request last came to a worker, by the clock of the front that reads this now. */
-const placedAt = ({ idleMs = Infinity }: WorkerReport, now: number): number => now - idleMs

@@ -1,3 +1,5 @@
+import { codesOf, GrowingHash } from '@cllm/core'
+
 /** What a prompt is for a worker. */
 export interface PromptWork {
   promptTokens: number
@@ -89,15 +91,17 @@ export class PromptChains {
     )
     if (continued >= 0) this.#chains.splice(continued, 1)
     this.#chains.push({ id, blocks, isOpen: true })
-    if (this.#chains.length <= this.slots) return
-    const oldest = this.#chains.findIndex(({ isOpen }) => !isOpen)
-    if (oldest >= 0) this.#chains.splice(oldest, 1)
+    this.#overwrite()
   }
 
   /** The request ended; its prompt stays. */
   end(id: string): void {
     const chain = this.#chains.find((one) => one.id === id && one.isOpen)
     if (chain !== undefined) chain.isOpen = false
+    this.#overwrite()
+  }
+
+  #overwrite(): void {
     while (this.#chains.length > this.slots) {
       const oldest = this.#chains.findIndex(({ isOpen }) => !isOpen)
       if (oldest < 0) return
@@ -153,4 +157,45 @@ export class HeldBlocks<Holder extends object> {
       else for (const holder of held.keys()) onHeld(holder, index + 1)
     }
   }
+}
+
+/** Tokens, or characters of a text, that make a block. */
+const tokenBlock = 64
+const textBlock = 256
+
+/** The blocks of a prompt, for routers. */
+export interface PromptBlocks {
+  /** A hash for each whole block and all that comes before it. */
+  readonly blocks: readonly number[]
+  readonly blockTokens: number
+}
+
+/**
+ * The blocks of a prompt in tokens.
+ *
+ * @param scope what else must be equal for two prompts to share anything, such as the tenant
+ */
+export function blocksOfTokens(tokens: readonly number[], scope = ''): PromptBlocks {
+  return { blocks: hashesOf(tokens, tokenBlock, scope), blockTokens: tokenBlock }
+}
+
+/**
+ * The blocks of a prompt in text, for a front without a tokenizer.
+ *
+ * @param tokensPerCharacter as measured on earlier prompts
+ * @param scope as in {@link blocksOfTokens}
+ */
+export function blocksOfText(text: string, tokensPerCharacter: number, scope = ''): PromptBlocks {
+  const blocks = hashesOf(codesOf(text), textBlock, scope)
+  return { blocks, blockTokens: textBlock * tokensPerCharacter }
+}
+
+function hashesOf(values: ArrayLike<number>, block: number, scope: string): number[] {
+  const hash = new GrowingHash()
+  hash.add(codesOf(scope))
+  const hashes: number[] = []
+  for (let end = block; end <= values.length; end += block) {
+    hashes.push(hash.add(values, end - block, end))
+  }
+  return hashes
 }

@@ -6,13 +6,11 @@ import {
   defineBatching,
   isOfBatch,
   workOf,
+  type SchedulerEvent,
 } from '@cllm/core'
 import { z } from 'zod'
-import { type PromptChunk, chooseChunks } from '../../kit/choose-chunks.js'
-import { limitsOf, sloOption } from '../../kit/service-limits.js'
-import { Anticipation } from './anticipation.js'
-import { jointChunks } from './joint-chunks.js'
-import { JointCosts } from './joint-costs.js'
+import { type PromptChunk, chooseChunks, jointChunks, JointCosts, Trials } from './prompt-chunks.js'
+import { limitsOf, sloOption, positive } from '../../kit/options.js'
 
 /** Without a limit, decoding gets at least this share of the time beside prompts. */
 const decodeShare = 2 / 9
@@ -46,7 +44,7 @@ export const adaptive = defineBatching({
     ...sloOption,
     targetStepMs: z
       .literal('auto')
-      .or(z.number().positive())
+      .or(positive)
       .default('auto')
       .describe(
         'Most milliseconds between two tokens of a decoding request; auto: 0.8 of the `itl` limit, or without one four times a decode step with all running and admissible requests.',
@@ -204,23 +202,50 @@ function* inTurn(
   }
 }
 
-/** What seems worse is tried at least once in this many decisions. */
-const longestInterval = 16
+/** The share of ends that must have been followed before another one is waited for. */
+const worthWaiting = 0.5
+/** How much each end counts for that share. */
+const weight = 1 / 8
+/** Starts high, so that waiting is tried: without it, a client finds busy cores and returns later. */
+const shareAtFirst = 0.75
 
 /**
- * Says when to try what seems worse: now and then, at first more often. An estimate that is never tried
- * again never changes.
+ * Expects the next request of a client whose last one has just ended. Clients that send one request
+ * after the other come back within milliseconds, just too late for the step that begins at once: a
+ * step later for them, and a hole among the slots meanwhile. Where experience says that they come,
+ * a step waits for them a moment (anticipatory scheduling: Iyer and Druschel, SOSP '01).
  */
-class Trials {
-  #decisions = 0
-  #interval = 1
+class Anticipation {
+  /** When the requests ended whose followers are still due, the oldest first. */
+  #due: number[] = []
+  #share = shareAtFirst
+  #patienceMs = 0
 
-  /** Whether this decision against it is the one to try it. */
-  isDue(): boolean {
-    this.#decisions++
-    if (this.#decisions < this.#interval) return false
-    this.#decisions = 0
-    this.#interval = Math.min(2 * this.#interval, longestInterval)
-    return true
+  /** Learns from a request that has ended as it should, or has come. */
+  observe(event: SchedulerEvent): void {
+    if (event.type === 'finished' && event.request.state === 'done') this.#due.push(event.now)
+    if (event.type !== 'queued') return
+    this.#giveUp(event.now)
+    if (this.#due.shift() !== undefined) this.#share += weight * (1 - this.#share)
+  }
+
+  /**
+   * Until when to wait for the requests that are due, or undefined when it is not worth it.
+   *
+   * @param patienceMs - how long after an end its follower is waited for
+   */
+  waitUntil(now: number, patienceMs: number): number | undefined {
+    this.#patienceMs = patienceMs
+    this.#giveUp(now)
+    const last = this.#due.at(-1)
+    return last === undefined || this.#share < worthWaiting ? undefined : last + patienceMs
+  }
+
+  #giveUp(now: number): void {
+    let late = 0
+    while (late < this.#due.length && this.#due[late]! + this.#patienceMs <= now) late++
+    if (late === 0) return
+    this.#share *= (1 - weight) ** late
+    this.#due.splice(0, late)
   }
 }

@@ -1,8 +1,7 @@
 import { defineBatching, type SchedulerState, type SequenceView, type Step } from '@cllm/core'
 import { z } from 'zod'
-import { notNegative } from '../kit/bounded-overtaking.js'
-import { StepBuilder } from '../kit/step-builder.js'
-import { hasBegun } from '../kit/waiting-heap.js'
+import { notNegative } from '../kit/options.js'
+import { hasBegun } from '../kit/ranked-orders.js'
 
 /**
  * Static batching, the baseline: collects a group, computes all its prompts, then decodes until the
@@ -80,11 +79,18 @@ export const window = defineBatching({
  * a slot now, whether or not there is room for their prompts in this step.
  */
 export function groupStep(state: SchedulerState, admitted: readonly SequenceView[] = []): Step {
+  return promptsFirst(state, (step) => {
+    for (const request of admitted) step.admit(request, request.remainingTokens)
+  })
+}
+
+/** The prompts of those that run and of those that `admit` adds; without any, a token for each that runs. */
+function promptsFirst(state: SchedulerState, admit: (step: StepBuilder) => void): Step {
   const step = new StepBuilder(state)
   for (const request of state.running) {
     if (request.remainingTokens > 1) step.run(request, request.remainingTokens)
   }
-  for (const request of admitted) step.admit(request, request.remainingTokens)
+  admit(step)
   const prompts = step.build()
   if (prompts.run.length > 0) return prompts
   for (const request of state.running) step.run(request, 1)
@@ -113,4 +119,101 @@ export function oldestArrival({ waiting }: SchedulerState): number | undefined {
     if (!hasBegun(request)) break
   }
   return oldest
+}
+
+/**
+ * Prefill first: as long as there are prompts, a step computes whole prompts, as many as fit into
+ * `limits.batchSize`, and other requests wait; without prompts it decodes. Best for throughput, worst
+ * for the time between tokens. After Orca (OSDI '22) as first built in vLLM.
+ */
+export const continuous = defineBatching({
+  name: 'continuous',
+  doc: 'Whole prompts as long as there are any, else a token for every request (Orca, OSDI ’22). For throughput: streams stall while prompts come.',
+  create: () => ({
+    plan: (state, next) =>
+      promptsFirst(state, (step) => {
+        if (!step.canAdmit) return
+        for (const request of next) {
+          const whole = request.remainingTokens
+          if (whole > step.tokensLeft && step.tokensLeft < state.limits.batchSize) break
+          step.admit(request, whole)
+          if (!step.canAdmit) break
+        }
+      }),
+  }),
+})
+
+/**
+ * Decode first: every decoding sequence gets its token, and what is left of a fixed budget goes to
+ * prompts in chunks, in their order. After Sarathi-Serve (OSDI '24, arXiv 2403.02310).
+ */
+export const chunked = defineBatching({
+  name: 'chunked',
+  doc: 'A token for every request that decodes, then prompts in chunks, within a fixed budget (Sarathi-Serve, OSDI ’24). For an even time between tokens, where the machine is known.',
+  options: z.object({
+    tokenBudget: z.int().min(1).default(256).describe('Tokens of a step, at most.'),
+  }),
+  create: ({ tokenBudget }) => ({
+    plan(state, next) {
+      const step = new StepBuilder(state, Math.max(tokenBudget, state.running.length + 1))
+      for (const request of state.running) {
+        if (request.remainingTokens === 1) step.run(request, 1)
+      }
+      for (const request of state.running) {
+        if (request.remainingTokens > 1) step.run(request, request.remainingTokens)
+      }
+      if (!step.canAdmit) return step.build()
+      for (const request of next) {
+        step.admit(request, request.remainingTokens)
+        if (!step.canAdmit) break
+      }
+      return step.build()
+    },
+  }),
+})
+
+/** Collects a step within its token budget, the slots and `limits.batchSize`. */
+export class StepBuilder {
+  readonly #admit: string[] = []
+  readonly #run: { id: string; tokens: number }[] = []
+  #tokens: number
+  #slots: number
+
+  /** @param budget - Tokens of the step, at most; cut to `limits.batchSize`. */
+  constructor(state: SchedulerState, budget = Infinity) {
+    this.#tokens = Math.min(budget, state.limits.batchSize)
+    // A sequence beyond the batch size could not decode in the same step as the others.
+    this.#slots = Math.min(state.freeSlots, state.limits.batchSize - state.running.length)
+  }
+
+  /** Tokens that still fit. */
+  get tokensLeft(): number {
+    return this.#tokens
+  }
+
+  /** Whether another waiting request can be admitted and get a token. */
+  get canAdmit(): boolean {
+    return this.#slots > 0 && this.#tokens > 0
+  }
+
+  /** Computes up to `tokens` of a running request and returns how many fit. */
+  run(request: SequenceView, tokens: number): number {
+    const fitting = Math.min(tokens, this.#tokens)
+    if (fitting <= 0) return 0
+    this.#run.push({ id: request.id, tokens: fitting })
+    this.#tokens -= fitting
+    return fitting
+  }
+
+  /** Gives a waiting request a slot and computes up to `tokens` of it. Needs `canAdmit`. */
+  admit(request: SequenceView, tokens: number): number {
+    this.#admit.push(request.id)
+    this.#slots -= 1
+    return this.run(request, tokens)
+  }
+
+  /** The step that was put together. */
+  build(): Step {
+    return { admit: this.#admit, run: this.#run }
+  }
 }

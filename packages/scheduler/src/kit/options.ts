@@ -1,13 +1,17 @@
 import type { SequenceView } from '@cllm/core'
 import { z } from 'zod'
 
-const milliseconds = z.number().positive()
+/** Above 0, as many options are. */
+export const positive = z.number().positive()
+
+/** 0 or more. */
+export const notNegative = z.number().min(0)
 
 const limits = z.strictObject({
   /** From arrival to the first token. */
-  ttft: milliseconds.optional(),
+  ttft: positive.optional(),
   /** Between two tokens. */
-  itl: milliseconds.optional(),
+  itl: positive.optional(),
 })
 
 /** The latency that requests are promised, in milliseconds. */

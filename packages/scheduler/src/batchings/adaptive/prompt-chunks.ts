@@ -1,0 +1,248 @@
+import { type Chunk, type SequenceView, type StepCostModel, LinearFit } from '@cllm/core'
+import { cachedTokens } from '../../kit/ranked-orders.js'
+
+/** What a step computes of a prompt. */
+export interface PromptChunk extends Chunk {
+  readonly request: SequenceView
+}
+
+/** What a step has room for. */
+interface Room {
+  /** Milliseconds for prompts. */
+  readonly ms: number
+  readonly tokens: number
+  /** Chunks of a multiple of this many tokens are computed fastest. */
+  readonly multiple: number
+  /** Whether a prompt makes progress though it does not fit. */
+  readonly mustProgress: boolean
+  /** Requests that a shorter step would serve sooner, including the requests in the step. */
+  readonly waiting: number
+}
+
+/** The smallest chunk of a prompt that is not its end. */
+const fewestTokens = 16
+/** A chunk may be this much longer than what fits when that saves another one. */
+const stretch = 1.25
+
+/**
+ * What a step computes of the prompts that are next.
+ *
+ * Prompts are computed whole, one after the other, so that the first to come is the first to finish.
+ * Prompts share a step when the time that this saves for all waiting requests is more than the delay
+ * of the prompts in it. A prompt that does not fit is cut, alone in its step.
+ */
+export function chooseChunks(
+  prompts: Iterable<SequenceView>,
+  costs: StepCostModel,
+  room: Room,
+): PromptChunk[] {
+  const chosen: PromptChunk[] = []
+  let spentMs = 0
+  let tokensLeft = room.tokens
+  for (const request of prompts) {
+    if (tokensLeft < 1) break
+    const remaining = request.remainingTokens
+    const context = request.promptTokens + request.generatedTokens - remaining
+    const whole = { request, tokens: remaining, context }
+    if (chosen.length === 0) {
+      const fewest = room.mustProgress ? Math.max(fewestTokens, room.multiple) : 0
+      const fitting = Math.max(fewest, costs.prefillTokens(room.ms, context))
+      const most = request.state === 'prefilling' ? fitting : stretch * fitting
+      if (remaining > Math.min(most, tokensLeft)) {
+        if (!room.mustProgress) return []
+        const tokens = firstChunk(remaining, Math.min(fitting, tokensLeft), room.multiple)
+        return [{ ...whole, tokens }]
+      }
+      spentMs = costs.prefillMs([whole])
+    } else {
+      const togetherMs = costs.prefillMs([...chosen, whole])
+      const delayMs = togetherMs - spentMs
+      const savedMs = costs.prefillMs([whole]) - delayMs
+      if (remaining > tokensLeft || togetherMs > room.ms) break
+      if (savedMs * room.waiting < delayMs * chosen.length) break
+      spentMs = togetherMs
+    }
+    chosen.push(whole)
+    tokensLeft -= remaining
+  }
+  return chosen
+}
+
+/**
+ * Chunks are of one length, or of whole multiples where these are faster. What is left over comes
+ * first, where attention has the least to read: 63 tokens behind 1,280 take over three times as long
+ * as 64 on a CPU.
+ */
+function firstChunk(remaining: number, fitting: number, multiple: number): number {
+  if (multiple === 1 || fitting < multiple) {
+    return Math.ceil(remaining / Math.ceil(remaining / fitting))
+  }
+  const chunk = Math.floor(fitting / multiple) * multiple
+  return remaining - (Math.ceil(remaining / chunk) - 1) * chunk
+}
+
+/** Of the time until a first token is late, this share is planned: estimates err, others come between. */
+const slackShare = 0.9
+/** Sizes that are compared are this far apart. */
+const growth = 1.2
+
+/** What a joint step has room for. */
+interface JointRoom {
+  /** Milliseconds of the step, at most. */
+  readonly ms: number
+  readonly tokens: number
+  readonly decodes: Decodes
+  /** Requests that a longer step delays: those that decode, and those that wait for their slots. */
+  readonly delayed: number
+  /** Prompts that run or may. */
+  readonly prompts: number
+  /** Milliseconds until a prompt's first token is late; below 0: it is. Infinity: never. */
+  readonly slackMs: (request: SequenceView) => number
+}
+
+/**
+ * The prompts of a step that decodes as well, one after the other, of as many tokens as cost least: a
+ * token more delays the requests that decode, and a token less all prompts by a further step. Where the
+ * first token of the first prompt would be late by that and need not, it is of more tokens.
+ */
+export function jointChunks(
+  prompts: Iterable<SequenceView>,
+  costs: JointCosts,
+  room: JointRoom,
+): PromptChunk[] {
+  const chosen: PromptChunk[] = []
+  let left: number | undefined
+  for (const request of prompts) {
+    const context = cachedTokens(request)
+    left ??= stepTokens(request, context, costs, room)
+    const tokens = Math.min(request.remainingTokens, left)
+    chosen.push({ request, tokens, context })
+    left -= tokens
+    if (left < 1) break
+  }
+  return chosen
+}
+
+/** At least 1, if there is room for tokens at all. */
+function stepTokens(
+  request: SequenceView,
+  context: number,
+  costs: JointCosts,
+  { ms, tokens: most, decodes, delayed, prompts, slackMs }: JointRoom,
+): number {
+  const stepMs = (tokens: number, before: number): number =>
+    costs.predictMs(decodes, [{ tokens, context: before }])
+  let [low, high] = [Math.min(fewestTokens, most), most]
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2)
+    if (stepMs(middle, context) <= ms) low = middle
+    else high = middle - 1
+  }
+  const decodeMs = costs.predictMs(decodes, [])
+  // Attention costs the same in chunks of any length, and is left out: it reads nothing.
+  const delay = (tokens: number): number => {
+    const takes = stepMs(tokens, -tokens / 2)
+    return (delayed * (takes - decodeMs) + prompts * takes) / tokens
+  }
+  // Below this size, a token more costs hardly anything.
+  const fitting = [low]
+  for (let size = costs.tokensBeside(decodes); size < low; size = Math.ceil(size * growth)) {
+    fitting.push(size)
+  }
+  fitting.sort((one, other) => one - other)
+  const best = fitting.reduce((one, size) => (delay(size) <= delay(one) ? size : one))
+  const { remainingTokens } = request
+  const isInTime = (tokens: number): boolean => {
+    const stepLength = Math.min(tokens, remainingTokens)
+    const before = context + (remainingTokens - stepLength) / 2
+    return (
+      Math.ceil(remainingTokens / tokens) * stepMs(stepLength, before) <=
+      slackShare * slackMs(request)
+    )
+  }
+  return fitting.find((size) => size >= best && isInTime(size)) ?? best
+}
+
+/** Sequences that decode in a step. */
+interface Decodes {
+  readonly count: number
+  /** What decoding them takes alone, in milliseconds. */
+  readonly ms: number
+}
+
+/**
+ * Learns what a step costs that decodes and computes prompts together, from what the two cost apart:
+ *
+ *     attention of both + longer · (the longer of the two) + shorter · (the shorter one)
+ *
+ * each without its attention. On a CPU the two add up. A GPU reads its weights as long as it decodes,
+ * and computes some prompt tokens meanwhile for nothing, so that `shorter` is as good as 0 (the
+ * roofline model: Williams et al., CACM 2009). Starts from costs that add up.
+ */
+export class JointCosts {
+  /** What was learned. */
+  readonly fit = new LinearFit({ prior: [1, 1, 1], spread: [0.3, 0.3, 1], memory: 0.9, outlier: 2 })
+
+  /** @param apart - costs of steps that do one of the two */
+  constructor(private readonly apart: StepCostModel) {}
+
+  /** Milliseconds of these chunks beside these decodes. */
+  predictMs(decodes: Decodes, chunks: readonly Chunk[]): number {
+    return this.fit.predict(this.#features(decodes, chunks))
+  }
+
+  /** As many prompt tokens as take as long as these decodes, both without attention. */
+  tokensBeside(decodes: Decodes): number {
+    const each = this.apart.tokensMs(1)
+    const spare = this.#weightsMs(decodes) - this.apart.prefillMs([{ tokens: 0, context: 0 }])
+    return Math.max(fewestTokens, Math.floor(each > 0 ? spare / each : 0))
+  }
+
+  /** Milliseconds that a joint step saves of one that decodes and another one, where it shows best. */
+  savedMs(decodes: Decodes): number {
+    const chunks = [{ tokens: this.tokensBeside(decodes), context: 0 }]
+    return decodes.ms + this.apart.prefillMs(chunks) - this.predictMs(decodes, chunks)
+  }
+
+  /** Learns from a step. */
+  observe(decodes: Decodes, chunks: readonly Chunk[], durationMs: number): void {
+    this.fit.observe(this.#features(decodes, chunks), durationMs)
+  }
+
+  /** What decodes take besides attention. */
+  #weightsMs({ count, ms }: Decodes): number {
+    return Math.min(ms, this.apart.decodeMs(Array.from({ length: count }, () => 0)))
+  }
+
+  #features(decodes: Decodes, chunks: readonly Chunk[]): number[] {
+    const { apart } = this
+    const decodeMs = this.#weightsMs(decodes)
+    let attentionMs = decodes.ms - decodeMs
+    for (const { tokens, context } of chunks) {
+      attentionMs += apart.tokensMs(tokens, context) - apart.tokensMs(1) * tokens
+    }
+    const promptMs = apart.prefillMs(chunks) + decodes.ms - decodeMs - attentionMs
+    return [attentionMs, Math.max(decodeMs, promptMs), Math.min(decodeMs, promptMs)]
+  }
+}
+
+/** What seems worse is tried at least once in this many decisions. */
+const longestInterval = 16
+
+/**
+ * Says when to try what seems worse: now and then, at first more often. An estimate that is never tried
+ * again never changes.
+ */
+export class Trials {
+  #decisions = 0
+  #interval = 1
+
+  /** Whether this decision against it is the one to try it. */
+  isDue(): boolean {
+    this.#decisions++
+    if (this.#decisions < this.#interval) return false
+    this.#decisions = 0
+    this.#interval = Math.min(2 * this.#interval, longestInterval)
+    return true
+  }
+}
