@@ -1,13 +1,11 @@
 import type { InjectionToken } from 'tsyringe'
 import type { Backend } from './contracts/model/backend.js'
-import type { SlotFiles, StateFiles, StateMemorySource } from './contracts/engine/state-files.js'
-import type { LearnedStore } from './contracts/learned.js'
-import type { Clock, Random } from './contracts/clock.js'
+import type { SlotFiles, StateFiles, StateMemorySource } from './contracts/model/states.js'
+import type { LearnedStore, Clock, Random, Logger } from './contracts/services.js'
 import type { EngineObserver } from './contracts/engine/engine-observer.js'
-import type { Logger } from './contracts/logger.js'
 import type { SchedulerPolicy } from './contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from './contracts/model/tokenizer.js'
-import type { ModelSource } from './contracts/model-source.js'
+import type { ModelSource } from './contracts/model/model-info.js'
 
 /**
  * A token for the container. `Symbol.for` makes it the same in every copy of the package; the type

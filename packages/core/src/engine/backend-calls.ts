@@ -1,4 +1,4 @@
-import type { AppliedAdapter } from '../contracts/model/adapter.js'
+import type { AppliedAdapter } from '../contracts/model/model-info.js'
 import type {
   Backend,
   BatchItem,

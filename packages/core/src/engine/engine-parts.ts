@@ -1,7 +1,7 @@
 import type { InjectionToken } from 'tsyringe'
 import type { SlotId } from '../contracts/model/backend.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
-import type { Forecast } from '../contracts/engine/usage.js'
+import type { Forecast } from '../contracts/engine/generate-events.js'
 import type {
   CacheStatistics,
   KvPoolStatistics,

@@ -1,6 +1,6 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../contracts/model/backend.js'
-import type { Clock } from '../contracts/clock.js'
+import type { Clock } from '../contracts/services.js'
 import type { EngineInfo } from '../contracts/engine/engine-client.js'
 import type { GenerateRequest } from '../contracts/engine/generate-request.js'
 import type { EngineObserver, StepRecord } from '../contracts/engine/engine-observer.js'

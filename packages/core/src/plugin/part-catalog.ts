@@ -1,9 +1,8 @@
 import { entryOf } from '../defined.js'
 import type { PartFactory, PartToken } from '../contracts/plugin.js'
 import * as parts from '../engine/engine-parts.js'
-import { CllmError } from '../errors/cllm-error.js'
+import { CllmError, didYouMean } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
-import { didYouMean } from '../errors/did-you-mean.js'
 
 /** The parts of an engine that plug-ins can replace, by the names that settings use. */
 export const replaceableParts: Readonly<Record<string, PartToken<unknown>>> = {

@@ -1,5 +1,5 @@
 import type { Backend } from '../contracts/model/backend.js'
-import { systemClock } from '../clock/system-clock.js'
+import { systemClock } from '../clock.js'
 import type {
   BackendContext,
   BackendDefinition,
@@ -11,22 +11,21 @@ import type {
   ProtocolDefinition,
   RouterDefinition,
   SamplerDefinition,
-} from '../contracts/definition.js'
-import { type Logger, silentLogger } from '../contracts/logger.js'
-import type { ModelSource } from '../contracts/model-source.js'
-import type { PartFactory, PartToken, PluginHost } from '../contracts/plugin.js'
-import type { ModelScheduler } from '../contracts/scheduling/model-scheduler.js'
-import type { RouterPolicy } from '../contracts/routing/router-policy.js'
+  PartFactory,
+  PartToken,
+  PluginHost,
+} from '../contracts/plugin.js'
+import { type Logger, silentLogger } from '../contracts/services.js'
+import type { ModelSource } from '../contracts/model/model-info.js'
+import type { ModelScheduler, RouterPolicy } from '../contracts/scheduling/other-policies.js'
 import type { PolicyInfo, SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { checkMade } from './check-definition.js'
-import { Definitions, Catalog, ProtocolCatalog } from './definitions.js'
-import { droppedOption } from './option-problems.js'
+import { checkMade, droppedOption } from './checks.js'
+import { Definitions, Catalog, ProtocolCatalog, SamplerCatalog } from './definitions.js'
 import { PartCatalog, type PartChoice } from './part-catalog.js'
 import { PolicyCatalog } from './policy-catalog.js'
 import { ProposerCatalog } from '../engine/speculation/proposer-catalog.js'
-import { SamplerCatalog } from '../engine/input/sampler-catalog.js'
 import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
 
 /** What plugins registered, by name. */

@@ -4,14 +4,18 @@ import type {
   Definition,
   OrderDefinition,
   PolicyDefinition,
-} from '../contracts/definition.js'
+} from '../contracts/plugin.js'
 import type { PolicyInfo, SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
-import { CllmError } from '../errors/cllm-error.js'
+import { CllmError, didYouMean } from '../errors/cllm-error.js'
 import { composePolicy } from '../policy/compose-policy.js'
-import { parseOptions } from '../policy/parse-options.js'
-import { checkDefinition, checkFree, checkHalf, checkMade } from './check-definition.js'
-import { didYouMean } from '../errors/did-you-mean.js'
-import { optionProblems } from './option-problems.js'
+import {
+  parseOptions,
+  checkDefinition,
+  checkFree,
+  checkHalf,
+  checkMade,
+  optionProblems,
+} from './checks.js'
 
 type Create = (options: Readonly<Record<string, unknown>>) => SchedulerPolicy
 

@@ -1,12 +1,11 @@
-import type { Batching, Step, Order } from '../contracts/scheduling/policy-halves.js'
-import type { BatchingDefinition, OrderDefinition } from '../contracts/definition.js'
+import type { Batching, Step, Order } from '../contracts/scheduling/other-policies.js'
+import type { BatchingDefinition, OrderDefinition } from '../contracts/plugin.js'
 import type {
   SchedulerPolicy,
   SchedulerState,
   SequenceView,
 } from '../contracts/scheduling/scheduler-policy.js'
-import { checkMade } from '../plugin/check-definition.js'
-import { parseOptions } from './parse-options.js'
+import { checkMade, parseOptions } from '../plugin/checks.js'
 import { StepGroups } from './step-groups.js'
 
 /**

@@ -2,10 +2,10 @@ import type {
   ModelDecision,
   ModelScheduler,
   ModelView,
-} from '../contracts/scheduling/model-scheduler.js'
-import type { Logger } from '../contracts/logger.js'
+} from '../contracts/scheduling/other-policies.js'
+import type { Logger } from '../contracts/services.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { defineModelScheduler } from '../plugin/define.js'
+import { defineModelScheduler } from '../contracts/plugin.js'
 
 const scheduler: ModelScheduler = {
   decide(models) {

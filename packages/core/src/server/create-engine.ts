@@ -1,15 +1,19 @@
 import { type DependencyContainer, container as root, instanceCachingFactory } from 'tsyringe'
-import { systemClock, systemRandom } from '../clock/system-clock.js'
+import { systemClock, systemRandom } from '../clock.js'
 import type { Backend } from '../contracts/model/backend.js'
-import type { Clock, Random } from '../contracts/clock.js'
-import type { SlotFiles, StateFiles, StateMemorySource } from '../contracts/engine/state-files.js'
-import type { LearnedStore } from '../contracts/learned.js'
+import {
+  type Clock,
+  type Random,
+  type LearnedStore,
+  type Logger,
+  silentLogger,
+} from '../contracts/services.js'
+import type { SlotFiles, StateFiles, StateMemorySource } from '../contracts/model/states.js'
 import type { EngineObserver } from '../contracts/engine/engine-observer.js'
-import { type Logger, silentLogger } from '../contracts/logger.js'
 import type { PartToken } from '../contracts/plugin.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
-import { CllmError } from '../errors/cllm-error.js'
+import { CllmError, didYouMean } from '../errors/cllm-error.js'
 import type { Engine } from '../engine/engine.js'
 import {
   ENGINE_OPTIONS,
@@ -29,7 +33,7 @@ import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { type PartChoice, replaceableParts } from '../plugin/part-catalog.js'
 import { defined } from '../defined.js'
 import * as tokens from '../tokens.js'
-import { SAMPLERS } from '../engine/input/sampler-catalog.js'
+import { SAMPLERS } from '../plugin/definitions.js'
 
 /** Parts of an engine. Only the backend and the policy have no default. */
 export interface EngineParts {
@@ -154,4 +158,39 @@ function originalOf(container: DependencyContainer, token: PartToken<unknown>): 
   if (builtIn !== undefined) return () => container.resolve(builtIn)
   const given = container.resolve(token)
   return () => given
+}
+
+const example = '[koaTransport({ port: 8080, protocols: [openAiProtocol()] })]'
+
+/**
+ * Checks the parts of a server that JavaScript, which has no types, may have wrong.
+ *
+ * @param names - all parts that there are
+ * @param needed - of each of these lists one must be given
+ * @throws `invalid_configuration` for a part that is unknown, missing or no list of transports
+ */
+export function checkServerParts(
+  parts: object,
+  names: readonly string[],
+  needed: readonly (readonly string[])[],
+): void {
+  const unknown = Object.keys(parts).find((name) => !names.includes(name))
+  if (unknown !== undefined) {
+    const meant = didYouMean(unknown, names)
+    throw wrong(unknown, `there is no part "${unknown}" (there are ${names.join(', ')})${meant}`)
+  }
+  const missing = needed.find((names) => !names.some((name) => name in parts))
+  if (missing !== undefined) throw wrong(missing[0]!, `${missing.join(' or ')} is missing`)
+  const { transports } = parts as { readonly transports?: unknown }
+  if (transports === undefined) {
+    throw wrong('transports', `transports is missing: expected a list such as ${example}`)
+  }
+  if (!Array.isArray(transports) || transports.some((one) => typeof one !== 'function')) {
+    throw wrong('transports', `transports: expected a list such as ${example}`)
+  }
+}
+
+function wrong(field: string, problem: string): CllmError {
+  const message = `createServer: ${problem}`
+  return new CllmError('invalid_configuration', message, { details: { field } })
 }

@@ -1,6 +1,6 @@
 import type { CacheStatistics, KvPoolStatistics, SlotStatistics } from './engine-statistics.js'
 import type { CacheOrigin, WaitReason } from './request-report.js'
-import type { Usage } from './usage.js'
+import type { Usage } from './generate-events.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 
 /**

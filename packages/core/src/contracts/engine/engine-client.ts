@@ -1,17 +1,17 @@
-import type { SerializedError } from '../../errors/cllm-error.js'
 import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from '../model/backend.js'
-import type { AdapterChoice, AdapterInfo, AdapterSource } from '../model/adapter.js'
+import type { AdapterChoice, AdapterInfo, AdapterSource } from '../model/model-info.js'
 import type { CachedState, EngineStatistics } from './engine-statistics.js'
 import type { EngineActivity } from './engine-activity.js'
-import type { SlotAction, SlotActionResult } from './state-files.js'
-import type { GenerateRequest, Prompt } from './generate-request.js'
-import type { ModelPreset } from './model-preset.js'
-import type { PromptLogprobs, TokenLogprobs } from './logprobs.js'
-import type { FinishReason, Forecast, PromptProgress, Timings, Usage } from './usage.js'
+import type { SlotAction, SlotActionResult } from '../model/states.js'
+import type { GenerateRequest, Prompt, ModelPreset } from './generate-request.js'
 import type { Recording } from './recording.js'
 import type { RequestReport } from './request-report.js'
-import type { PolicySetting, SchedulerInfo, TenantService } from '../scheduling/scheduler-policy.js'
-import type { ProgramReport } from '../scheduling/programs.js'
+import type {
+  PolicySetting,
+  SchedulerInfo,
+  TenantService,
+  ProgramReport,
+} from '../scheduling/scheduler-policy.js'
 import type {
   ChatMessage,
   ChatRenderOptions,
@@ -20,6 +20,7 @@ import type {
   RenderedChat,
   TokenId,
 } from '../model/tokenizer.js'
+import type { GenerateEvents } from './generate-events.js'
 
 /** The embedding of an input. */
 export interface Embedding {
@@ -48,62 +49,6 @@ export interface SubmitOptions {
 export interface TokenizeOptions extends EncodeOptions {
   /** When it aborts, the call rejects with `cancelled`, and what is left of a long text is not read. */
   readonly signal?: AbortSignal
-}
-
-/** What a request's stream carries, in this order: one `start`, any `progress`, tokens, one `end`. */
-export type GenerateEvent =
-  /** The request is valid and waits for its turn. */
-  | {
-      readonly type: 'start'
-      readonly id: string
-      readonly promptTokens: number
-      /** When it was asked for. */
-      readonly forecast?: Forecast
-      /** What computes it, as {@link EngineInfo} has it. */
-      readonly fingerprint?: string
-    }
-  | PromptProgress
-  | {
-      readonly type: 'token'
-      readonly token: TokenId
-      /** The text that became certain with it; empty while a character or a stop text may go on. */
-      readonly text: string
-      /** When they were asked for. */
-      readonly logprobs?: TokenLogprobs
-      /** When they were asked for: with the first token, or with the `end` where there is none. */
-      readonly promptLogprobs?: PromptLogprobs
-    }
-  | {
-      readonly type: 'end'
-      readonly reason: FinishReason
-      /** The stop text that was matched. */
-      readonly stop?: string
-      /** Text that was held back until it was certain. */
-      readonly text: string
-      readonly usage: Usage
-      readonly timings: Timings
-      /** See the `token` event. */
-      readonly promptLogprobs?: PromptLogprobs
-    }
-
-/** A request's stream. */
-export type GenerateEvents = AsyncIterableIterator<GenerateEvent>
-
-/** The same with the failure that a stream throws, as it travels between processes. */
-export type RequestEvent =
-  | GenerateEvent
-  | {
-      readonly type: 'error'
-      readonly error: SerializedError
-      /** What was done for it until then; absent where nothing was. */
-      readonly usage?: Usage
-      readonly preemptions?: number
-    }
-
-/** An event with its request. */
-export interface AddressedEvent {
-  readonly id: string
-  readonly event: RequestEvent
 }
 
 /** What the engine's backend can do, its methods included. */

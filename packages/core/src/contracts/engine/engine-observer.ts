@@ -1,6 +1,5 @@
 import type { CllmError } from '../../errors/cllm-error.js'
-import type { AddressedEvent } from './engine-client.js'
-import type { Timings, Usage } from './usage.js'
+import type { AddressedEvent, Timings, Usage } from './generate-events.js'
 import type {
   ComputedPart,
   Plan,

@@ -1,7 +1,7 @@
 import type { SlotId } from '../model/backend.js'
 import type { RecorderStatistics } from './recording.js'
 import type { PromptParting } from './request-report.js'
-import type { Usage } from './usage.js'
+import type { Usage } from './generate-events.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 
 /** The status of a slot. */

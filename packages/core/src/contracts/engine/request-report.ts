@@ -1,5 +1,5 @@
 import type { SlotId } from '../model/backend.js'
-import type { Forecast, Timings, Usage } from './usage.js'
+import type { Forecast, Timings, Usage } from './generate-events.js'
 import type { RequestState } from '../scheduling/scheduler-policy.js'
 
 /**

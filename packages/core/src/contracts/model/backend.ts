@@ -1,15 +1,17 @@
-import type { Learner } from '../learned.js'
-import type { AppliedAdapter, BackendAdapters } from './adapter.js'
-import type { OutputConstraint } from './output-constraint.js'
-import type { MediaEncoder, MediaSpan } from './media.js'
-import type { ModelInfo } from './model-info.js'
-import type { Proposal } from './proposer.js'
-import type { LogitProcessor } from './sampler.js'
-import type { SlotId, SlotStates } from './slot-states.js'
-import type { SamplingParams } from './sampling.js'
+import type { Learner } from '../services.js'
+import type {
+  AppliedAdapter,
+  BackendAdapters,
+  ModelInfo,
+  MediaEncoder,
+  MediaSpan,
+} from './model-info.js'
+import type { OutputConstraint, Proposal, LogitProcessor } from './drawing.js'
 import type { TokenId, Tokenizer } from './tokenizer.js'
+import type { SlotId, SlotStates } from './states.js'
+import type { SamplingParams } from './sampling.js'
 
-export type { SlotId } from './slot-states.js'
+export type { SlotId } from './states.js'
 
 export type { ModelDetails, ModelInfo } from './model-info.js'
 

@@ -1,4 +1,4 @@
-import type { OutputConstraint } from './output-constraint.js'
+import type { OutputConstraint } from './drawing.js'
 import type { TokenId } from './tokenizer.js'
 
 /** What is known of a sampling parameter that is a number: everything about it but its sampler. */

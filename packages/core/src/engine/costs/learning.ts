@@ -1,7 +1,5 @@
 import { inject, injectable } from 'tsyringe'
-import type { Clock } from '../../contracts/clock.js'
-import type { LearnedStore, Learner } from '../../contracts/learned.js'
-import type { Logger } from '../../contracts/logger.js'
+import type { Clock, LearnedStore, Learner, Logger } from '../../contracts/services.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import * as tokens from '../../tokens.js'
 import type { LoopWork } from '../loop/between-steps.js'

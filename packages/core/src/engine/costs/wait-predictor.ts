@@ -1,6 +1,6 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
-import type { Forecast } from '../../contracts/engine/usage.js'
+import type { Forecast } from '../../contracts/engine/generate-events.js'
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 import * as tokens from '../../tokens.js'
 import type { WaitPredictor } from '../engine-parts.js'

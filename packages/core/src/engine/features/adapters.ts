@@ -6,7 +6,7 @@ import type {
   AppliedAdapter,
   LoadedAdapter,
   RequestAdapters,
-} from '../../contracts/model/adapter.js'
+} from '../../contracts/model/model-info.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'

@@ -3,7 +3,7 @@ import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError, attempt } from '../../errors/cllm-error.js'
 import type { Backend, BackendCapabilities } from '../../contracts/model/backend.js'
 import { type SamplingParams, samplingRows } from '../../contracts/model/sampling.js'
-import type { OutputConstraint, SurroundedJson } from '../../contracts/model/output-constraint.js'
+import type { OutputConstraint, SurroundedJson } from '../../contracts/model/drawing.js'
 
 /** What a number may be. */
 interface NumberRange {

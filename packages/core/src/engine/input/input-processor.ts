@@ -1,5 +1,5 @@
 import { inject, injectable } from 'tsyringe'
-import type { Clock } from '../../contracts/clock.js'
+import type { Clock } from '../../contracts/services.js'
 import type { GenerateRequest } from '../../contracts/engine/generate-request.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'

@@ -1,6 +1,6 @@
 import type { GenerateRequest, Prompt } from '../../contracts/engine/generate-request.js'
-import type { Clock } from '../../contracts/clock.js'
-import type { MediaSpan } from '../../contracts/model/media.js'
+import type { Clock } from '../../contracts/services.js'
+import type { MediaSpan } from '../../contracts/model/model-info.js'
 import {
   mediaPlace,
   type PromptMedia,

@@ -4,7 +4,7 @@ import type { Prompt } from '../../contracts/engine/generate-request.js'
 import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { checkTokens, invalidField, unsupported } from './check-request.js'
-import type { Clock } from '../../contracts/clock.js'
+import type { Clock } from '../../contracts/services.js'
 import * as tokens from '../../tokens.js'
 import { EngineObservers } from '../report/engine-observers.js'
 

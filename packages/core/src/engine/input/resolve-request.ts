@@ -1,12 +1,11 @@
 import { inject, injectable } from 'tsyringe'
-import type { Clock, Random } from '../../contracts/clock.js'
+import type { Clock, Random } from '../../contracts/services.js'
 import type { ContextShift, GenerateRequest } from '../../contracts/engine/generate-request.js'
 import { type SamplingParams, defaultSampling } from '../../contracts/model/sampling.js'
-import type { MediaSpan } from '../../contracts/model/media.js'
+import type { MediaSpan, RequestAdapters } from '../../contracts/model/model-info.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
 import { CllmError } from '../../errors/cllm-error.js'
-import type { RequestAdapters } from '../../contracts/model/adapter.js'
 import {
   checkConstraint,
   checkContinuation,
@@ -26,7 +25,7 @@ import { checkMixed, hasMedia, type MediaContext, mediaEnd } from './resolve-med
 import { StopMatcher } from '../requests/stop-matcher.js'
 import { PartQueue } from './resolve-prompt.js'
 import type { SequenceRequest, ShiftPlan } from '../requests/sequence.js'
-import { SAMPLERS, type SamplerCatalog } from './sampler-catalog.js'
+import { SAMPLERS, type SamplerCatalog } from '../../plugin/definitions.js'
 
 /** What requests are checked and completed with. */
 @injectable()

@@ -1,7 +1,7 @@
 import { inject, injectable } from 'tsyringe'
 import { blockSize, minimumWait } from './block-chain.js'
 import type { Backend } from '../../contracts/model/backend.js'
-import type { Clock } from '../../contracts/clock.js'
+import type { Clock } from '../../contracts/services.js'
 import type { CacheStatistics } from '../../contracts/engine/engine-statistics.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import * as tokens from '../../tokens.js'

@@ -1,5 +1,5 @@
 import type { Match, PrefixIndex, Slot } from '../engine-parts.js'
-import { type FoundState, type SavedState, lengthOf } from './states/saved-state.js'
+import { type FoundState, type SavedState, lengthOf } from './states/state-index.js'
 import type { Backend } from '../../contracts/model/backend.js'
 import { layoutMs, preferSlot } from '../backend-calls.js'
 import type { EngineCosts } from '../costs/engine-costs.js'

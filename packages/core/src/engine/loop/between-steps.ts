@@ -1,5 +1,5 @@
 import { inject, injectable } from 'tsyringe'
-import type { Clock } from '../../contracts/clock.js'
+import type { Clock } from '../../contracts/services.js'
 import type { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 

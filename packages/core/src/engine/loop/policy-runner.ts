@@ -1,6 +1,6 @@
 import { inject, injectable } from 'tsyringe'
 import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
-import type { Logger } from '../../contracts/logger.js'
+import type { Logger } from '../../contracts/services.js'
 import type {
   FallbackInfo,
   ArrivalView,

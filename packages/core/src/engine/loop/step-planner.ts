@@ -1,6 +1,6 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
-import type { Clock } from '../../contracts/clock.js'
+import type { Clock } from '../../contracts/services.js'
 import type { Plan, SchedulerState } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'

@@ -1,5 +1,5 @@
-import type { Usage } from '../../contracts/engine/usage.js'
-import type { ProgramReport, ProgramView } from '../../contracts/scheduling/programs.js'
+import type { Usage } from '../../contracts/engine/generate-events.js'
+import type { ProgramReport, ProgramView } from '../../contracts/scheduling/scheduler-policy.js'
 import { type Expectation, longestPause, PauseModel, type Pauses } from './pause-model.js'
 
 /** Requests that go on with each other, and how long they pause. */

@@ -1,12 +1,12 @@
 import { inject, injectable } from 'tsyringe'
-import type { Clock } from '../../contracts/clock.js'
+import type { Clock } from '../../contracts/services.js'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
-import type { Usage } from '../../contracts/engine/usage.js'
+import type { Usage } from '../../contracts/engine/generate-events.js'
 import type {
   PausedProgram,
   ProgramReport,
   ProgramsView,
-} from '../../contracts/scheduling/programs.js'
+} from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import * as tokens from '../../tokens.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'

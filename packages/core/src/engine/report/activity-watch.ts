@@ -1,6 +1,6 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
-import type { Clock } from '../../contracts/clock.js'
+import type { Clock } from '../../contracts/services.js'
 import type {
   ActivityFrame,
   ActivitySpan,

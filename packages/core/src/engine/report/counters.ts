@@ -1,5 +1,5 @@
 import { injectable } from 'tsyringe'
-import type { Usage } from '../../contracts/engine/usage.js'
+import type { Usage } from '../../contracts/engine/generate-events.js'
 import type {
   EngineObserver,
   RequestEnd,

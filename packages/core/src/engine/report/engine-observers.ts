@@ -1,6 +1,6 @@
 import { inject, injectable } from 'tsyringe'
 import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
-import type { Logger } from '../../contracts/logger.js'
+import type { Logger } from '../../contracts/services.js'
 import * as tokens from '../../tokens.js'
 
 type Told<Method extends keyof EngineObserver> = Parameters<Required<EngineObserver>[Method]>

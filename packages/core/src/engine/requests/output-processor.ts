@@ -1,6 +1,11 @@
 import { injectable } from 'tsyringe'
-import type { AddressedEvent, GenerateEvent } from '../../contracts/engine/engine-client.js'
-import type { LikelyToken, PromptLogprobs, TokenLogprobs } from '../../contracts/engine/logprobs.js'
+import type {
+  AddressedEvent,
+  GenerateEvent,
+  LikelyToken,
+  PromptLogprobs,
+  TokenLogprobs,
+} from '../../contracts/engine/generate-events.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from './sequence.js'
 import type { StopMatch } from './stop-matcher.js'

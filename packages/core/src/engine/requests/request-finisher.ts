@@ -1,5 +1,5 @@
 import { inject, injectable } from 'tsyringe'
-import type { Logger } from '../../contracts/logger.js'
+import type { Logger } from '../../contracts/services.js'
 import type { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { OutputProcessor } from './output-processor.js'

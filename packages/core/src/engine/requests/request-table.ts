@@ -13,8 +13,7 @@ import * as parts from '../engine-parts.js'
 import type { RequestEnd } from '../../contracts/engine/engine-observer.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import type { StepPart } from '../loop/run-step.js'
-import { Expiry, RunningSet, WaitingQueue } from './request-sets.js'
-import { SampleLane } from './sample-lane.js'
+import { Expiry, RunningSet, WaitingQueue, SampleLane } from './request-sets.js'
 import type { Sequence } from './sequence.js'
 
 /**

@@ -1,18 +1,22 @@
 import type { OutputLogprobs, Sampler, SlotId } from '../../contracts/model/backend.js'
-import type { FinishReason, Forecast, Timings, Usage } from '../../contracts/engine/usage.js'
+import type {
+  FinishReason,
+  Forecast,
+  Timings,
+  Usage,
+  TokenLogprobs,
+} from '../../contracts/engine/generate-events.js'
 import type { Continuation, GenerateRequest } from '../../contracts/engine/generate-request.js'
-import type { TokenLogprobs } from '../../contracts/engine/logprobs.js'
 import type { CacheOrigin, PromptParting } from '../../contracts/engine/request-report.js'
-import type { MediaSpan } from '../../contracts/model/media.js'
-import type { LogitProcessor } from '../../contracts/model/sampler.js'
+import type { MediaSpan, RequestAdapters } from '../../contracts/model/model-info.js'
+import type { ChatMessage, TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
+import type { LogitProcessor } from '../../contracts/model/drawing.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
 import type {
   DraftView,
   RequestState,
   SequenceView,
 } from '../../contracts/scheduling/scheduler-policy.js'
-import type { ChatMessage, TokenDecoder, TokenId } from '../../contracts/model/tokenizer.js'
-import type { RequestAdapters } from '../../contracts/model/adapter.js'
 import { BlockChain } from '../kv/block-chain.js'
 import type { Program } from '../programs/program.js'
 import type { SequenceDrafts } from '../speculation/sequence-drafts.js'

@@ -7,7 +7,7 @@ import type {
   StepResult,
 } from '../../contracts/model/backend.js'
 import type { SamplingParams } from '../../contracts/model/sampling.js'
-import type { Clock } from '../../contracts/clock.js'
+import type { Clock } from '../../contracts/services.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { type CheckedOutputs, checkOutputs, createSampler, truncate } from '../backend-calls.js'

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
-import type { Drafter, Proposal, Proposer } from '../../contracts/model/proposer.js'
-import { defineProposer } from '../../plugin/define.js'
+import type { Drafter, Proposal, Proposer } from '../../contracts/model/drawing.js'
+import { defineProposer } from '../../contracts/plugin.js'
 
 const smallest = 64
 

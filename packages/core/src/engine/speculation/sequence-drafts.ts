@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { Drafter, Proposal } from '../../contracts/model/proposer.js'
+import type { Drafter, Proposal } from '../../contracts/model/drawing.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import type { DraftView } from '../../contracts/scheduling/scheduler-policy.js'
 

@@ -1,4 +1,3 @@
-import 'reflect-metadata'
 import { type Backend, type Chunk, StepCostModel, type StepRecord, nextNumber } from '@cllm/core'
 import * as fc from 'fast-check'
 import t from 'tap'
@@ -9,6 +8,8 @@ import { QueueModel, type Work } from '../../../src/engine/costs/queue-model.js'
 import { RunningSet, WaitingQueue } from '../../../src/engine/requests/request-sets.js'
 import { promptOf } from '../../rig.js'
 import { sequenceOf } from '../../sequences.js'
+
+import 'reflect-metadata'
 
 interface Step {
   readonly decoding: readonly number[]

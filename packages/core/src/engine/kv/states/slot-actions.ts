@@ -1,12 +1,8 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
-import type { Clock } from '../../../contracts/clock.js'
+import type { Clock } from '../../../contracts/services.js'
 import type { CachedState } from '../../../contracts/engine/engine-statistics.js'
-import type {
-  SlotAction,
-  SlotActionResult,
-  SlotFiles,
-} from '../../../contracts/engine/state-files.js'
+import type { SlotAction, SlotActionResult, SlotFiles } from '../../../contracts/model/states.js'
 import { CllmError } from '../../../errors/cllm-error.js'
 import * as tokens from '../../../tokens.js'
 import {

@@ -1,9 +1,8 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend, SlotId } from '../../../contracts/model/backend.js'
-import type { StateFiles, StateMemorySource } from '../../../contracts/engine/state-files.js'
+import type { StateFiles, StateMemorySource, SlotStates } from '../../../contracts/model/states.js'
 import type { CacheStatistics, CachedState } from '../../../contracts/engine/engine-statistics.js'
-import type { Clock } from '../../../contracts/clock.js'
-import type { SlotStates } from '../../../contracts/model/slot-states.js'
+import type { Clock } from '../../../contracts/services.js'
 import * as tokens from '../../../tokens.js'
 import { ENGINE_COSTS, type EngineCosts } from '../../costs/engine-costs.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../../engine-options.js'
@@ -11,8 +10,9 @@ import type { Slot } from '../../engine-parts.js'
 import { BetweenSteps } from '../../loop/between-steps.js'
 import type { Sequence } from '../../requests/sequence.js'
 import type { BlockChain } from '../block-chain.js'
-import { commonLength, findInTiers } from './state-index.js'
 import {
+  commonLength,
+  findInTiers,
   type FoundState,
   type IndexedState,
   type KeptState,
@@ -20,7 +20,7 @@ import {
   bytesOf,
   filesOf,
   lengthOf,
-} from './saved-state.js'
+} from './state-index.js'
 import { StateDisk } from './state-disk.js'
 import { StateReader, StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'

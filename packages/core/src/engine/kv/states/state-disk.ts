@@ -1,9 +1,14 @@
-import type { Clock } from '../../../contracts/clock.js'
-import type { StateFile, StateFiles } from '../../../contracts/engine/state-files.js'
-import type { SlotStates } from '../../../contracts/model/slot-states.js'
+import type { Clock } from '../../../contracts/services.js'
+import type { StateFile, StateFiles, SlotStates } from '../../../contracts/model/states.js'
 import { BlockChain } from '../block-chain.js'
-import { type FiledState, type SavedState, memoryOf, lengthOf } from './saved-state.js'
-import { StateIndex, commonLength } from './state-index.js'
+import {
+  type FiledState,
+  type SavedState,
+  memoryOf,
+  lengthOf,
+  StateIndex,
+  commonLength,
+} from './state-index.js'
 
 /** While requests are computed, a state waits for so many milliseconds until it is written … */
 const patienceMs = 30_000

@@ -1,5 +1,5 @@
 import { entryOf } from '../../../defined.js'
-import type { StateMemorySource } from '../../../contracts/engine/state-files.js'
+import type { StateMemorySource } from '../../../contracts/model/states.js'
 
 /** A piece of memory is at most this many times as long as what is put into it. */
 const step = 2 ** (1 / 4)

@@ -1,7 +1,13 @@
-import type { Clock } from '../../../contracts/clock.js'
-import type { StateMemorySource } from '../../../contracts/engine/state-files.js'
-import { type KeptState, type SavedState, memoryOf, tokenBytes, lengthOf } from './saved-state.js'
-import { StateIndex } from './state-index.js'
+import type { Clock } from '../../../contracts/services.js'
+import type { StateMemorySource } from '../../../contracts/model/states.js'
+import {
+  type KeptState,
+  type SavedState,
+  memoryOf,
+  tokenBytes,
+  lengthOf,
+  StateIndex,
+} from './state-index.js'
 import { StateMemory, sizeFor } from './state-memory.js'
 
 /** Share of all bytes that the states which a tenant keeps for a time may take. */

@@ -1,6 +1,6 @@
 import type { SlotId } from '../../../contracts/model/backend.js'
-import type { Clock } from '../../../contracts/clock.js'
-import type { SlotStates } from '../../../contracts/model/slot-states.js'
+import type { Clock } from '../../../contracts/services.js'
+import type { SlotStates } from '../../../contracts/model/states.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { Slot } from '../../engine-parts.js'
 import { BlockChain } from '../block-chain.js'
@@ -11,7 +11,7 @@ import {
   filesOf,
   unused,
   lengthOf,
-} from './saved-state.js'
+} from './state-index.js'
 import type { StateDisk } from './state-disk.js'
 import type { StateStore } from './state-store.js'
 import type { Sequence } from '../../requests/sequence.js'

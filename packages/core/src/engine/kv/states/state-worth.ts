@@ -1,9 +1,9 @@
-import type { Clock } from '../../../contracts/clock.js'
-import type { SlotStates } from '../../../contracts/model/slot-states.js'
+import type { Clock } from '../../../contracts/services.js'
+import type { SlotStates } from '../../../contracts/model/states.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { Slot } from '../../engine-parts.js'
 import { blockSize, minimumWait } from '../block-chain.js'
-import { type SavedState, lengthOf } from './saved-state.js'
+import { type SavedState, lengthOf } from './state-index.js'
 import type { StateStore } from './state-store.js'
 
 /** A conversation is worth saving with at least this chance that it goes on. */

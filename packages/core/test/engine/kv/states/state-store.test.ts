@@ -1,6 +1,6 @@
 import t from 'tap'
 import { BlockChain } from '../../../../src/engine/kv/block-chain.js'
-import { type SavedState, unused } from '../../../../src/engine/kv/states/saved-state.js'
+import { type SavedState, unused } from '../../../../src/engine/kv/states/state-index.js'
 import { sizeFor } from '../../../../src/engine/kv/states/state-memory.js'
 import { StateStore } from '../../../../src/engine/kv/states/state-store.js'
 

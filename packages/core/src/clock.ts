@@ -1,0 +1,116 @@
+import type { Clock, Random, TimerOptions } from './contracts/services.js'
+import TinyQueue from 'tinyqueue'
+
+/** A timer of more milliseconds (24.8 days) would go off at once. */
+const longest = 2 ** 31 - 1
+
+/** Real time: the monotonic clock, moved to the epoch at start-up. */
+export const systemClock: Clock = Object.freeze({
+  now: () => performance.timeOrigin + performance.now(),
+  at(at: number, callback: () => void, options: TimerOptions = {}) {
+    // Timers count whole milliseconds: rounding up keeps the promise that `now()` has reached `at`.
+    const milliseconds = Math.max(0, Math.ceil(at - systemClock.now()))
+    let cancelNext: (() => void) | undefined
+    const timer =
+      milliseconds > longest
+        ? setTimeout(() => (cancelNext = systemClock.at(at, callback, options)), longest)
+        : setTimeout(callback, milliseconds)
+    if (options.keepsAlive !== true) timer.unref()
+    return () => {
+      clearTimeout(timer)
+      cancelNext?.()
+    }
+  },
+})
+
+/** Numbers of the operating system's generator. */
+export const systemRandom: Random = Object.freeze({
+  uint32: () => crypto.getRandomValues(new Uint32Array(1))[0] ?? 0,
+})
+
+interface Timer {
+  readonly at: number
+  /** Counts the timers: of timers with the same time the oldest fires first. */
+  readonly turn: number
+  callback: (() => void) | undefined
+}
+
+/** Time that moves only by `advance`, for tests and simulations. */
+export class SimulatedClock implements Clock {
+  #now: number
+  readonly #timers = new TinyQueue<Timer>([], (a, b) => a.at - b.at || a.turn - b.turn)
+  #turns = 0
+
+  constructor(start = 0) {
+    this.#now = start
+  }
+
+  now(): number {
+    return this.#now
+  }
+
+  at(at: number, callback: () => void): () => void {
+    const timer: Timer = { at, turn: this.#turns++, callback }
+    this.#timers.push(timer)
+    return () => void (timer.callback = undefined)
+  }
+
+  /** Moves on by `milliseconds`, calling each timer at its own time. */
+  advance(milliseconds: number): void {
+    this.advanceTo(this.#now + milliseconds)
+  }
+
+  /** Moves on to a time that is not before now, calling each timer at its own time. */
+  advanceTo(end: number): void {
+    for (let next = this.#next(); next !== undefined && next.at <= end; next = this.#next()) {
+      this.#timers.pop()
+      this.#now = Math.max(this.#now, next.at)
+      next.callback?.()
+    }
+    this.#now = end
+  }
+
+  /** When the earliest timer is due, or undefined. */
+  nextTimer(): number | undefined {
+    return this.#next()?.at
+  }
+
+  #next(): Timer | undefined {
+    while (this.#timers.peek()?.callback === undefined && this.#timers.length > 0) {
+      this.#timers.pop()
+    }
+    return this.#timers.peek()
+  }
+}
+
+/** Resolves after this many milliseconds, or when the signal fires. */
+export async function pause(clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const done = (): void => {
+      cancel()
+      signal?.removeEventListener('abort', done)
+      resolve()
+    }
+    const cancel = clock.at(clock.now() + ms, done)
+    signal?.addEventListener('abort', done)
+    if (signal?.aborted === true) done()
+  })
+}
+
+/**
+ * The answer, or what `late` gives when it has not come by then. An answer that comes later is not heard, and its
+ * failure neither.
+ *
+ * @param ms - milliseconds from now
+ * @throws what the answer or `late` throws
+ */
+export async function within<T, Late>(
+  clock: Clock,
+  ms: number,
+  answer: Promise<T>,
+  late: () => Late | Promise<Late>,
+): Promise<T | Late> {
+  let cancel = (): void => {}
+  const tooLate = new Promise<void>((resolve) => (cancel = clock.at(clock.now() + ms, resolve)))
+  return await Promise.race([answer, tooLate.then(late)]).finally(cancel)
+}

@@ -1,0 +1,149 @@
+import type { Definition, ObjectSchema, OptionsSchema } from '../contracts/plugin.js'
+import { CllmError, messageOf, didYouMean } from '../errors/cllm-error.js'
+
+/** @throws `plugin_invalid` when it cannot be half of a policy */
+export function checkHalf(kind: string, half: Definition<unknown>): void {
+  checkDefinition(kind, half)
+  if (/^[^+\s]+$/.test(half.name)) return
+  const message = `The name of the ${kind} "${half.name}": expected neither "+" nor spaces in it`
+  throw new CllmError('plugin_invalid', message)
+}
+
+/** @throws `plugin_invalid` when a part of it is missing or is of the wrong kind */
+export function checkDefinition(
+  kind: string,
+  definition: Omit<Definition<unknown>, 'create'> & { readonly create: unknown },
+): void {
+  const { name, doc, options } = definition ?? {}
+  const isText = (value: unknown) => typeof value === 'string' && value !== ''
+  const isSchema =
+    options === undefined ||
+    (typeof options?.parse === 'function' && typeof options.shape === 'object')
+  if (isText(name) && isText(doc) && isSchema && typeof definition.create === 'function') return
+  const message = `${a(kind)} is registered as { name, doc, options, create }: two texts, an object schema if it has options, and a function that makes it`
+  throw new CllmError('plugin_invalid', message)
+}
+
+/** @throws `plugin_conflict` when there is one of this name */
+export function checkFree(taken: ReadonlyMap<string, unknown>, kind: string, name: string): void {
+  if (!taken.has(name)) return
+  const message = `${a(kind)} named "${name}" is registered already`
+  throw new CllmError('plugin_conflict', message, { details: { [kind]: name } })
+}
+
+/**
+ * What `create` of a definition made: in plain JavaScript it may have forgotten to return it.
+ *
+ * @param needs - what it has: its name, methods
+ * @throws `plugin_invalid` when it lacks one of these
+ */
+export function checkMade<Made extends object>(
+  kind: string,
+  name: string,
+  made: Made,
+  ...needs: readonly (keyof Made & string)[]
+): Made {
+  const has = (need: keyof Made & string): boolean =>
+    typeof (made as Partial<Made> | undefined)?.[need] === (need === 'name' ? 'string' : 'function')
+  if (needs.every(has)) return made
+  const what = needs.map((need) => withArticle(need === 'name' ? need : `${need} method`))
+  const message = `${kind} "${name}": create made no ${kind}, which has ${what.join(' and ')}`
+  throw new CllmError('plugin_invalid', message, { details: { [kind]: name } })
+}
+
+const withArticle = (what: string): string => `${/^[aeiou]/.test(what) ? 'an' : 'a'} ${what}`
+
+/** The kind with its article, as a sentence begins. */
+const a = (kind: string): string => `A${withArticle(kind).slice(1)}`
+
+/** What is wrong with one option: as zod and its like say it. */
+interface Issue {
+  /** The option's name, and where in its value. */
+  readonly path: readonly string[]
+  readonly message: string
+}
+
+/** What is wrong with options: each issue of zod and its like; of other errors the message. */
+export function issuesOf(error: unknown): Issue[] {
+  const issues = (error as { issues?: unknown } | undefined)?.issues
+  if (!Array.isArray(issues)) {
+    return [{ path: [], message: messageOf(error) }]
+  }
+  return issues.map((issue: { path?: readonly PropertyKey[]; message?: string }) => {
+    return { path: (issue.path ?? []).map(String), message: String(issue.message) }
+  })
+}
+
+/** What is wrong with options, in words: each issue with the name of its option. */
+export function optionProblems(error: unknown): string[] {
+  return issuesOf(error).map(({ path, message }) => {
+    const problem = message.replace(/^Invalid input: /, '')
+    return path.length === 0 ? problem : `option "${path.join('.')}": ${problem}`
+  })
+}
+
+/**
+ * What is wrong where a schema drops an option that it does not know without a word, as zod's `z.object`
+ * does; undefined: it knows them all.
+ *
+ * @param parsed - what the schema made of them
+ */
+export function droppedOption(
+  schema: OptionsSchema<unknown>,
+  given: Readonly<Record<string, unknown>>,
+  parsed: unknown,
+): string | undefined {
+  const { shape } = schema as Partial<ObjectSchema<unknown>>
+  if (shape === undefined) return undefined
+  const valid = Object.keys(shape)
+  const known = new Set([...valid, ...Object.keys(parsed ?? {})])
+  const dropped = Object.keys(given).find((option) => !known.has(option))
+  if (dropped === undefined) return undefined
+  return noSuchOption(dropped, valid)
+}
+
+/** Says that an option is none of the valid ones. */
+export function noSuchOption(option: string, valid: readonly string[]): string {
+  const known = valid.length === 0 ? 'it has no options' : `its options are ${valid.join(', ')}`
+  return `there is no option "${option}" (${known})${didYouMean(option, valid)}`
+}
+
+type Options = Readonly<Record<string, unknown>>
+
+/**
+ * Gives each part its own of the options, checked and with defaults.
+ *
+ * @param policy - names the policy in errors
+ * @throws `invalid_policy` with all that is wrong, and the options that would do in `details.valid`
+ */
+export function parseOptions<Parts extends readonly Definition<unknown>[]>(
+  policy: string,
+  parts: readonly [...Parts],
+  given: Options,
+): { [Index in keyof Parts]: Options } {
+  const valid = parts.flatMap(({ options }) => Object.keys(options?.shape ?? {}))
+  const problems: string[] = []
+  let cause: unknown
+  const parsed = parts.map(({ options }) => {
+    try {
+      return options?.parse(pick(given, Object.keys(options.shape))) ?? {}
+    } catch (error) {
+      cause ??= error
+      for (const { path, message } of issuesOf(error)) problems.push([...path, message].join(': '))
+      return {}
+    }
+  })
+  const unknown = Object.keys(given).filter((option) => !valid.includes(option))
+  if (unknown.length > 0) {
+    const names = unknown.map((option) => `"${option}"`).join(', ')
+    problems.push(`Unrecognized key${unknown.length > 1 ? 's' : ''}: ${names}`)
+  }
+  if (problems.length === 0) return parsed as { [Index in keyof Parts]: Options }
+  const known = valid.length === 0 ? 'it has no options' : `its options are ${valid.join(', ')}`
+  const meant = unknown[0] === undefined ? '' : didYouMean(unknown[0], valid)
+  const message = `Wrong options for "${policy}": ${problems.join('; ')} (${known})${meant}`
+  throw new CllmError('invalid_policy', message, { details: { policy, valid }, cause })
+}
+
+const pick = (given: Options, names: readonly string[]): Options =>
+  Object.fromEntries(Object.entries(given).filter(([name]) => names.includes(name)))
