@@ -7,21 +7,23 @@
 export { z } from 'zod'
 export * from './routes/define-protocol.js'
 export * from './routes/route.js'
-export type * from './routes/call.js'
-export * from './routes/reply.js'
+export type { StreamWriter } from './stream/resumable-streams.js'
 export type * from './routes/koa-context.js'
 export * from './engines/model-queries.js'
-export type * from './engines/model-store.js'
 export * as fields from './fields/fields.js'
 export * from './fields/generation-fields.js'
 export * from './fields/fields.js'
 export * from './fields/mixed-prompts.js'
 export * from './request/build-request.js'
-export * from './request/constraint.js'
-export * from './request/embeddings.js'
+export {
+  countTokens,
+  embedAll,
+  type EmbeddingInput,
+  isUnpooled,
+  shortened,
+} from './request/embeddings.js'
 export * from './request/generation.js'
 export * from './request/protocol-defaults.js'
-export * from './request/request-headers.js'
 export * from './request/usage.js'
 export * from './chat/chat-messages.js'
 export * from './chat/message-content.js'
@@ -33,7 +35,7 @@ export type * from './chat/format/chat-format.js'
 export { chatFormatOf } from './chat/format/known-templates.js'
 export { learnChatFormat } from './chat/format/learn-chat-format.js'
 export type { RenderProbe } from './chat/format/probe.js'
-export { type StrictCalls, strictCalls } from './chat/calls/strict-calls.js'
+export { type StrictCalls, strictCalls } from './chat/strict-calls.js'
 export {
   errorBody,
   errorField,

@@ -6,8 +6,7 @@ import { isDeeperThan } from '../src/body/read-json-body.js'
 import type { AnswerParser } from '../src/chat/answer/answer-part.js'
 import { createAnswerParser } from '../src/chat/answer/create-answer-parser.js'
 import { bareCalls, commonCalls } from '../src/chat/format/known-formats.js'
-import { list } from '../src/fields/fields.js'
-import { parseKeepAlive } from '../src/fields/keep-alive-field.js'
+import { list, parseKeepAlive } from '../src/fields/fields.js'
 import {
   checkUnharmed,
   isRepeated,

@@ -1,11 +1,5 @@
-import {
-  type Channel,
-  type FromEngine,
-  type RecordingParts,
-  RemoteEngineClient,
-  type ToEngine,
-  writeRecording,
-} from '@cllm/host'
+import type { Channel, FromEngine, RecordingParts, ToEngine } from '@cllm/host'
+import { RemoteEngineClient, writeRecording } from '@cllm/host'
 import { CllmError, failureOf, type Recording } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
 import type { StepEvents } from '../link/step-events.js'

@@ -1,12 +1,5 @@
-import {
-  type Clock,
-  type Logger,
-  type RouterPolicy,
-  silentLogger,
-  systemClock,
-  systemRandom,
-  type Services,
-} from '@cllm/core'
+import type { Clock, Logger, RouterPolicy, Services } from '@cllm/core'
+import { silentLogger, systemClock, systemRandom } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
 import { wrongFromWorker } from '../link/check-messages.js'

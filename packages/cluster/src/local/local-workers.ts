@@ -1,13 +1,5 @@
-import {
-  defined,
-  type EngineClient,
-  type EngineInfo,
-  type RouterPolicy,
-  silentLogger,
-  systemClock,
-  systemRandom,
-  type Services,
-} from '@cllm/core'
+import type { EngineClient, EngineInfo, RouterPolicy, Services } from '@cllm/core'
+import { defined, silentLogger, systemClock, systemRandom } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
 import { ClusterEngineClient } from '../front/cluster-channel.js'
 import { defaultPlacingOptions } from '../front/placing/placing.js'

@@ -1,11 +1,6 @@
 import { CallServer, type EngineCallName } from '@cllm/host'
-import {
-  cancelReason,
-  CllmError,
-  type EngineClient,
-  failureOf,
-  type RequestEvent,
-} from '@cllm/core'
+import type { EngineClient, RequestEvent } from '@cllm/core'
+import { cancelReason, CllmError, failureOf } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
 import { idThere } from '../link/request-ids.js'
 import { addEvent, forEachEvent, type StepEvents } from '../link/step-events.js'

@@ -1,12 +1,5 @@
-import {
-  CllmError,
-  type Clock,
-  type EngineClient,
-  type EngineInfo,
-  type Logger,
-  silentLogger,
-  systemClock,
-} from '@cllm/core'
+import type { Clock, EngineClient, EngineInfo, Logger } from '@cllm/core'
+import { CllmError, silentLogger, systemClock } from '@cllm/core'
 import { type ClusterBus, frontMailbox, workerMailbox } from '../bus/cluster-bus.js'
 import { wrongToWorker } from '../link/check-messages.js'
 import { type Envelope, protocol, readEnvelope } from '../link/envelope.js'

@@ -2,7 +2,7 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { parseFields } from '../fields/fields.js'
 import { expectedField } from '../request/refusals.js'
-import type { Call } from '../routes/call.js'
+import type { Call } from '../routes/route.js'
 import { readWithin } from './read-json-body.js'
 
 /** The media type of forms with files. */

@@ -1,10 +1,5 @@
-import {
-  type ChatMessage,
-  defined,
-  type MediaType,
-  type ModelInfo,
-  type PromptMedia,
-} from '@cllm/core'
+import type { ChatMessage, MediaType, ModelInfo, PromptMedia } from '@cllm/core'
+import { defined } from '@cllm/core'
 import { isUrl } from '../engines/media-urls.js'
 import { isObject, type JsonObject } from '../fields/fields.js'
 import { expectedField, noMedia } from '../request/refusals.js'

@@ -1,15 +1,9 @@
 import type { EngineClient, OutputConstraint, Prompt, SurroundedJson } from '@cllm/core'
-import { type FieldConstraint, onlyConstraint } from '../request/constraint.js'
+import { type FieldConstraint, onlyConstraint } from '../request/build-request.js'
 import { expectedField } from '../request/refusals.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
-import {
-  fewSpaces,
-  shownTools,
-  type StrictCalls,
-  strictCalls,
-  thoughtsEnd,
-} from './calls/strict-calls.js'
-import { writtenCalls } from './calls/written-calls.js'
+import type { StrictCalls } from './strict-calls.js'
+import { fewSpaces, shownTools, strictCalls, thoughtsEnd, writtenCalls } from './strict-calls.js'
 import { marksOf, type ToolDefinition } from './format/chat-format.js'
 import { areText } from './format/known-templates.js'
 import { escaped } from './format/segments.js'

@@ -1,14 +1,8 @@
-import {
-  type Clock,
-  CllmError,
-  defined,
-  type EngineClient,
-  type EngineDirectory,
-  type GenerateRequest,
-} from '@cllm/core'
+import type { Clock, EngineClient, EngineDirectory, GenerateRequest } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import { overriding, watchStream } from '@cllm/host'
 import { requestScope } from '../security/authenticate.js'
-import type { RequestObserver, RequestWatch } from './request-observer.js'
+import type { RequestObserver, RequestWatch } from '../routes/koa-context.js'
 
 /** The same models with other clients, each of them for as long as its request (`until`). */
 export function wrapEngines(

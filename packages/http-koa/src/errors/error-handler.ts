@@ -3,7 +3,7 @@ import type { ParameterizedContext, Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
 import { CllmError } from '@cllm/core'
 import { anthropicErrors } from '../protocols/anthropic/anthropic-error.js'
-import { isAnthropic } from '../request/request-headers.js'
+import { isAnthropic } from '../request/generation.js'
 import { errorHeaders, publicError } from './error-body.js'
 
 /** Bytes of an unwanted body that are read and dropped, so that the client can read the answer. */

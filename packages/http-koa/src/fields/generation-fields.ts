@@ -1,4 +1,5 @@
-import { CllmError, type samplingFields, type SamplingNumber, samplingRows } from '@cllm/core'
+import type { AdapterChoice, samplingFields, SamplingNumber } from '@cllm/core'
+import { CllmError, samplingRows } from '@cllm/core'
 import { z } from 'zod'
 import type { RequestSettings } from '../request/build-request.js'
 import { expectedField, unsupported } from '../request/refusals.js'
@@ -15,7 +16,6 @@ import {
   parsedJson,
   type JsonObject,
 } from './fields.js'
-import { adaptersField } from './adapters-field.js'
 
 type Fields = typeof samplingFields
 
@@ -169,6 +169,29 @@ export function throwInFieldNames(error: unknown): never {
   const named = message.replace(`${String(name)}:`, `${field}:`)
   throw new CllmError(code, named, { details: { ...details, field }, cause: error })
 }
+
+const expected = 'the name of an adapter, or up to 8 of { id or name, scale }'
+
+const choice = z
+  .object({
+    id: integer(0, largest).optional(),
+    name: name.optional(),
+    scale: number(-1000, 1000).optional(),
+  })
+  .refine(({ id, name }) => (id === undefined) !== (name === undefined), expected)
+  .transform(({ id, name, scale }): AdapterChoice => ({
+    adapter: id ?? name ?? '',
+    ...(scale !== undefined && { scale }),
+  }))
+
+/** Adapters as llama-server takes them, by number or by name. */
+export const adapterChoices = list(choice, expected, { most: [8, expected] })
+
+/** The adapters of a request: `lora`. */
+export const adaptersField = z.union(
+  [name.transform((adapter): AdapterChoice[] => [{ adapter }]), adapterChoices],
+  expected,
+)
 
 /** cLLM's own fields, which every protocol but Ollama's takes. */
 export const commonFields = {

@@ -1,10 +1,9 @@
 import { createRequire } from 'node:module'
 import type { KoaProtocol } from '../routes/koa-context.js'
 import { defineProtocol, PROTOCOLS } from '../routes/define-protocol.js'
-import { Reply } from '../routes/reply.js'
-import { bindRoutes, type Route, get } from '../routes/route.js'
-import { docsPage, docsScript } from './docs-page.js'
+import { bindRoutes, get, Reply, type Route } from '../routes/route.js'
 import { openApiDocument, type OpenApiDocument } from './openapi-document.js'
+import { formType } from '../body/read-form.js'
 
 /** Settings of {@link openApiProtocol}. */
 export interface OpenApiProtocolOptions {
@@ -54,3 +53,148 @@ export const openApi = defineProtocol({
   doc: 'Describes every API that is served, as `/openapi.json` and as a page at `/docs`.',
   create: (_options, services) => openApiProtocol({ protocols: services.get(PROTOCOLS) ?? [] }),
 })
+
+const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+summary{cursor:pointer}code{font-weight:600}table{border-collapse:collapse;margin:.5rem 0}
+td,th{text-align:left;padding:.1rem 1rem .1rem 0;vertical-align:top}label{display:block;margin:.5rem 0}
+input,textarea,button{font:inherit}textarea{font:14px/1.4 monospace;display:block;box-sizing:border-box;width:100%}
+pre{max-height:24rem;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere}`
+
+/** Sends the page's forms and shows the answers as they come. */
+const docsScript = `'use strict'
+const send = async (form, signal, status, text) => {
+  const headers = {}
+  let path = form.dataset.path
+  const query = new URLSearchParams()
+  for (const { name, value, dataset } of form.querySelectorAll('input')) {
+    if (dataset.in === 'path') path = path.replace('{' + name + '}', () => encodeURIComponent(value))
+    else if (dataset.in === 'query' && value !== '') query.set(name, value)
+  }
+  const key = document.getElementById('key').value.trim()
+  if (key !== '') headers.Authorization = 'Bearer ' + key
+  const json = form.querySelector('textarea')?.value.trim() || undefined
+  if (json !== undefined) headers['Content-Type'] = 'application/json'
+  const body = form.enctype === '${formType}' ? new FormData(form) : json
+  // Relative, so that it is the same server behind a proxy's prefix.
+  const address = '.' + path + (String(query) && '?' + query)
+  const answer = await fetch(address, { method: form.dataset.method, headers, body, signal })
+  status.textContent = answer.status + ' ' + answer.statusText
+  const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader()
+  for (let part; reader && !(part = await reader.read()).done; ) text.append(part.value)
+}
+document.addEventListener('submit', async (event) => {
+  event.preventDefault()
+  const form = event.target
+  const [button, status, text] = form.querySelectorAll('button, output, pre')
+  if (button.stop) return button.stop.abort()
+  const { signal } = (button.stop = new AbortController())
+  button.textContent = 'Stop'
+  status.textContent = 'sent'
+  text.textContent = ''
+  await send(form, signal, status, text).catch((error) => {
+    status.textContent = signal.aborted ? 'stopped' : String(error)
+  })
+  button.stop = undefined
+  button.textContent = 'Send'
+})
+`
+
+const escape = (text: string): string =>
+  text.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`)
+
+interface Schema {
+  readonly type?: string | readonly string[]
+  readonly format?: string
+  readonly const?: string
+  readonly enum?: readonly unknown[]
+  readonly anyOf?: readonly Schema[]
+  readonly items?: Schema
+  readonly properties?: Readonly<Record<string, Schema>>
+  readonly required?: readonly string[]
+}
+
+interface Operation {
+  readonly summary: string
+  readonly tags: readonly string[]
+  readonly parameters?: readonly { readonly name: string; readonly in: string }[]
+  readonly requestBody?: { readonly content: Readonly<Record<string, { readonly schema: Schema }>> }
+}
+
+/** The description of an API as a page with a form for each route. It needs nothing else but its script, not even a network. */
+function docsPage({ info, tags, paths }: OpenApiDocument): string {
+  const sections = tags.map(({ name }) => {
+    const entries = Object.entries(paths).flatMap(([path, methods]) =>
+      Object.entries(methods as unknown as Record<string, Operation>)
+        .filter(([, operation]) => operation.tags.includes(name))
+        .map(([method, operation]) => entry(path, method, operation)),
+    )
+    return `<h2>${escape(name)}</h2>${entries.join('')}`
+  })
+  const title = `${escape(info.title)} ${escape(info.version)}`
+  return `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>${title}</title>
+<style>${style}</style><script src="docs/send.js" defer></script><main><h1>${title}</h1>
+<p>${escape(info.description)} For programs: <a href="openapi.json">openapi.json</a>.</p>
+<label>API key, where the server has any: <input id="key" type="password" autocomplete="off"></label>
+${sections.join('\n')}</main></html>`
+}
+
+function entry(
+  path: string,
+  method: string,
+  { summary, parameters = [], requestBody }: Operation,
+): string {
+  const head = `<code>${method.toUpperCase()} ${escape(path)}</code> ${escape(summary)}`
+  const [type, content] = Object.entries(requestBody?.content ?? {})[0] ?? []
+  const { properties = {}, required = [] } = content?.schema ?? {}
+  const rows = Object.entries(properties).map(([name, property]) => {
+    const need = required.includes(name) ? 'required' : ''
+    return `<tr><td><code>${escape(name)}</code><td>${escape(typeText(property))}<td>${need}</tr>`
+  })
+  const inputs = parameters.map(({ name, in: place }) =>
+    input(name, ` data-in="${place}"${place === 'path' ? ' required' : ''}`),
+  )
+  const parts = Object.entries(properties).map(([name, { type, format, const: only = '' }]) => {
+    if (type === undefined) return ''
+    const need = required.includes(name) ? ` required value="${escape(only)}"` : ''
+    return input(name, format === 'binary' ? `${need} type="file"` : need)
+  })
+  const example = content ? JSON.stringify(exampleOf(content.schema), undefined, 2) : ''
+  const body = `<label>Body<textarea rows="${example.split('\n').length + 1}" spellcheck="false">${escape(example)}</textarea></label>`
+  const sent = type === formType ? parts.join('') : body
+  return `<details><summary>${head}</summary><table>${rows.join('')}</table>
+<form enctype="${type ?? ''}" data-method="${method.toUpperCase()}" data-path="${escape(path)}">${inputs.join('')}${method === 'get' ? '' : sent}
+<button>Send</button> <output></output><pre tabindex="0" role="group" aria-label="Answer"></pre></form></details>`
+}
+
+const input = (name: string, more: string): string =>
+  `<label>${escape(name)} <input name="${escape(name)}"${more}></label>`
+
+/** What a model is asked: an object that needs none of these has the first that it may have. */
+const questions = ['content', 'input', 'prompt', 'messages']
+
+/** A value that a schema takes; of objects, the fields that make it worth sending. */
+function exampleOf({ type, enum: values, anyOf, items, ...object }: Schema, name = ''): unknown {
+  if (values !== undefined) return values.includes('user') ? 'user' : values[0]
+  if (anyOf?.[0] !== undefined) return exampleOf(anyOf[0], name)
+  const first = typeof type === 'string' ? type : type?.[0]
+  if (first === 'array') return [exampleOf(items ?? {}, name)]
+  if (first === 'boolean') return true
+  if (first === 'integer' || first === 'number') return 64
+  if (first !== 'object') return questions.includes(name) ? 'Say hi.' : name.toUpperCase()
+  const { properties = {}, required = [] } = object
+  const isAsked = required.some((each) => questions.includes(each))
+  const question = isAsked ? undefined : questions.find((each) => each in properties)
+  const beside = required.includes('query') ? 'documents' : 'stream'
+  const shown = Object.entries(properties).filter(
+    ([each]) => required.includes(each) || each === question || each === beside,
+  )
+  return Object.fromEntries(shown.map(([each, schema]) => [each, exampleOf(schema, each)]))
+}
+
+function typeText({ type, format, enum: values, anyOf }: Schema): string {
+  if (format === 'binary') return 'file'
+  if (values !== undefined) return values.map((value) => JSON.stringify(value)).join(', ')
+  if (anyOf !== undefined) return [...new Set(anyOf.map(typeText))].join(' or ')
+  return typeof type === 'string' ? type : (type?.join(' or ') ?? 'anything')
+}

@@ -1,6 +1,11 @@
-import { CllmError, type Embedding, type EngineClient, type Prompt } from '@cllm/core'
-import { unsupported } from './refusals.js'
+import type { Embedding, EngineClient, EngineInfo, Prompt, TokenId } from '@cllm/core'
+import { CllmError, entryOf } from '@cllm/core'
+import { unsupported, expectedField, missingField } from './refusals.js'
 import { sum } from './usage.js'
+import { requestId } from '@cllm/host'
+import { z } from 'zod'
+import { boolean, integer, isObject, largest, name, text, texts } from '../fields/fields.js'
+import type { Answer, CallOf } from '../routes/route.js'
 
 /** A prompt, or what makes it when its turn has come. */
 export type EmbeddingInput = Prompt | (() => Promise<Prompt>)
@@ -82,3 +87,157 @@ const orBlank = (input: Prompt): Prompt =>
 /** Tokens of all inputs together. */
 export const countTokens = (embeddings: readonly Embedding[]): number =>
   sum(embeddings.map(({ promptTokens }) => promptTokens))
+
+type Pair = readonly [query: string, document: string]
+
+/** How well two texts fit. */
+export interface PairScore {
+  /** The higher the better; its range is the model's. */
+  readonly score: number
+  readonly tokens: number
+}
+
+/**
+ * How well each pair of texts fits, as a model says that was trained for it.
+ *
+ * @throws `not_implemented` for any other model
+ */
+export async function scorePairs(
+  client: EngineClient,
+  pairs: readonly Pair[],
+  signal: AbortSignal,
+): Promise<PairScore[]> {
+  const { model } = await client.info()
+  if (model.details?.pooling !== 'rank') {
+    throw new CllmError(
+      'not_implemented',
+      `The model ${model.id} does not compare texts: reranking needs one that was trained for it, ` +
+        'such as bge-reranker-v2-m3 or qwen3-reranker, whose GGUF has the pooling type rank',
+    )
+  }
+  const promptOf = pairPrompts(client, model)
+  const prompts = pairs.map((pair) => async () => await promptOf(pair))
+  const made = await embedAll(client, prompts, signal)
+  return made.map(({ vector, promptTokens }) => ({ score: vector[0] ?? 0, tokens: promptTokens }))
+}
+
+/** Makes one prompt of both texts, as llama.cpp puts them together. A query of many pairs is tokenized once. */
+function pairPrompts(client: EngineClient, { details = {} }: EngineInfo['model']) {
+  const template = details['pairTemplate']
+  const [between, after] = [idsIn(details['pairBetween']), idsIn(details['pairAfter'])]
+  const begins = new Map<string, Promise<readonly TokenId[]>>()
+  const encode = async (text: string) =>
+    await client.tokenize(text, { addBos: false, special: false })
+  const beginWith = async (query: string): Promise<readonly TokenId[]> => {
+    const [start, first] = await Promise.all([client.tokenize(''), encode(query)])
+    return [...start, ...first, ...between]
+  }
+  return async ([query, document]: Pair): Promise<Prompt> => {
+    if (typeof template === 'string') {
+      const text = template
+        .split(/(\{query\}|\{document\})/)
+        .map((part) => (part === '{query}' ? query : part === '{document}' ? document : part))
+        .join('')
+      return { tokens: await client.tokenize(text, { addBos: false }) }
+    }
+    const begin = entryOf(begins, query, () => beginWith(query))
+    const [first, second] = await Promise.all([begin, encode(document)])
+    return { tokens: [...first, ...second, ...after] }
+  }
+}
+
+const idsIn = (text: unknown): readonly TokenId[] =>
+  typeof text === 'string' && text !== '' ? text.split(' ').map(Number) : []
+
+/** Documents of one body. */
+const most = 2048
+
+/** Texts, or objects with a text as Cohere and Jina take them. */
+const documentsField = z
+  .custom<readonly (string | { readonly text: string })[]>(
+    (value) =>
+      Array.isArray(value) && value.length > 0 && value.length <= most && value.every(isDocument),
+    `an array of 1 to ${most} texts`,
+  )
+  .meta({ type: 'array', items: { type: 'string' } })
+
+const isDocument = (value: unknown): boolean =>
+  typeof value === 'string' || (isObject(value) && typeof value['text'] === 'string')
+
+const textOf = (document: string | { readonly text: string }): string =>
+  typeof document === 'string' ? document : document.text
+
+/** The body of `POST /v1/rerank`: Jina's and Cohere's `documents`, or TEI's `texts`. */
+export const rerankSchema = z.object({
+  model: name.optional(),
+  query: text,
+  documents: documentsField.optional(),
+  texts: documentsField.optional(),
+  top_n: integer(1, largest).optional(),
+  return_documents: boolean.optional(),
+  return_text: boolean.optional(),
+})
+
+/** `POST /v1/rerank`: the documents by how well they fit the query, the best first. */
+export async function rerank(call: CallOf<typeof rerankSchema>): Promise<Answer> {
+  const { fields } = call
+  const documents = (fields.documents ?? fields.texts)?.map(textOf)
+  if (documents === undefined) throw missingField('documents')
+  const { model, client } = call.open(fields.model)
+  const pairs = documents.map((document) => [fields.query, document] as const)
+  const scored = await scorePairs(client, pairs, call.signal)
+  const ranked = scored
+    .map(({ score }, index) => ({ index, score }))
+    .toSorted((a, b) => b.score - a.score)
+    .slice(0, fields.top_n)
+  if (fields.texts !== undefined) {
+    return ranked.map(({ index, score }) => ({
+      index,
+      score,
+      ...(fields.return_text === true && { text: documents[index] }),
+    }))
+  }
+  return {
+    id: `rerank-${requestId(call.random)}`,
+    model,
+    object: 'list',
+    usage: usageOf(scored),
+    results: ranked.map(({ index, score }) => ({
+      index,
+      relevance_score: score,
+      ...(fields.return_documents === true && { document: { text: documents[index] } }),
+    })),
+  }
+}
+
+const oneOrMany = texts(`a string or up to ${most} strings`, 1, most)
+
+/** The body of `POST /v1/score`, as vLLM takes it. */
+export const scoreSchema = z.object({
+  model: name.optional(),
+  text_1: oneOrMany,
+  text_2: oneOrMany,
+})
+
+/** `POST /v1/score`: how well texts fit, one with many or in pairs. */
+export async function score(call: CallOf<typeof scoreSchema>): Promise<Answer> {
+  const { fields } = call
+  const { model, client } = call.open(fields.model)
+  const [first, second] = [[fields.text_1].flat(), [fields.text_2].flat()]
+  if (first.length !== second.length && first.length !== 1) {
+    throw expectedField('text_1', 'one text, or as many as in text_2')
+  }
+  const pairs = second.map((other, index) => [first[index] ?? first[0]!, other] as const)
+  const scored = await scorePairs(client, pairs, call.signal)
+  return {
+    object: 'list',
+    model,
+    data: scored.map((one, index) => ({ index, object: 'score', score: one.score })),
+    usage: usageOf(scored),
+  }
+}
+
+function usageOf(scored: readonly { readonly tokens: number }[]) {
+  const tokens = sum(scored.map((one) => one.tokens))
+  return { prompt_tokens: tokens, total_tokens: tokens }
+}

@@ -1,16 +1,15 @@
-import {
-  cancelled,
-  CllmError,
-  type EngineClient,
-  type GenerateEvent,
-  type GenerateRequest,
-  type PromptTokenLogprobs,
-  type TokenId,
-  type TokenLogprobs,
+import type {
+  EngineClient,
+  GenerateEvent,
+  GenerateRequest,
+  PromptTokenLogprobs,
+  TokenId,
+  TokenLogprobs,
 } from '@cllm/core'
+import { cancelled, CllmError } from '@cllm/core'
 import { throwInFieldNames } from '../fields/generation-fields.js'
-import type { Call } from '../routes/call.js'
-import { longestName } from './request-headers.js'
+import type { Call } from '../routes/route.js'
+import { expectedField } from './refusals.js'
 
 /** An event of a request that the engine has accepted. */
 export type GenerationEvent = Exclude<GenerateEvent, { type: 'start' }>
@@ -253,3 +252,21 @@ export async function* mergeGenerations(
     for (const iterator of iterators) void iterator.return?.()?.catch(() => {})
   }
 }
+
+const tenantHeader = 'x-cllm-tenant'
+/** Characters of a tenant's or session's name at most. */
+export const longestName = 256
+
+/**
+ * The tenant that a proxy or client names in `x-cllm-tenant`, if any. Throws `invalid_request`.
+ */
+export function tenantOf(call: Call): string | undefined {
+  const tenant = call.header(tenantHeader)
+  if (tenant.length <= longestName) return tenant === '' ? undefined : tenant
+  const expected = `a name of at most ${longestName} characters`
+  throw expectedField(tenantHeader, `${expected}, instead got ${tenant.length} characters`)
+}
+
+/** Whether a client of Anthropic's asks, for whom some routes of OpenAI's answer in another form. */
+export const isAnthropic = (call: Pick<Call, 'header'>): boolean =>
+  call.header('anthropic-version') !== ''

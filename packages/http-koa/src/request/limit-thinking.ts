@@ -1,13 +1,9 @@
 import type { EngineClient, GenerateRequest } from '@cllm/core'
 import { InFlightRequest, requestId } from '@cllm/host'
 import type { AnswerForm } from '../chat/answer/create-answer-parser.js'
-import type { Call } from '../routes/call.js'
-import {
-  type Generation,
-  type GenerationEvent,
-  startGeneration,
-  startGenerations,
-} from './generation.js'
+import type { Call } from '../routes/route.js'
+import type { Generation, GenerationEvent } from './generation.js'
+import { startGeneration, startGenerations } from './generation.js'
 
 /** Tokens beyond the budget within which a sentence should have ended. */
 const slack = 48

@@ -9,10 +9,9 @@ import { expectedField } from '../request/refusals.js'
 import { allowUpload } from '../server/create-http-server.js'
 import { ClientStream } from '../stream/client-stream.js'
 import type { StreamSession } from '../stream/resumable-streams.js'
-import type { Call, IncomingBody, OpenedModel } from './call.js'
+import type { BoundRoute, Call, IncomingBody, OpenedModel, Reply, StreamReply } from './route.js'
+import { eventStream, replyKind } from './route.js'
 import type { KoaContext, KoaState } from './koa-context.js'
-import { eventStream, type Reply, replyKind, type StreamReply } from './reply.js'
-import type { BoundRoute } from './route.js'
 
 /**
  * Answers the requests of all routes: reads the body, checks its fields, calls the handler, and sends what

@@ -1,8 +1,15 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { CllmError, EngineDirectory, Protocol, TransportContext, Services } from '@cllm/core'
+import type {
+  CllmError,
+  EngineDirectory,
+  Protocol,
+  TransportContext,
+  Services,
+  GenerateEvent,
+  GenerateRequest,
+} from '@cllm/core'
 import type { RouterContext, RouterInstance } from '@koa/router'
 import type { BodyBudget, CountedBody } from '../body/body-budget.js'
-import type { RequestObserver } from '../engines/request-observer.js'
 import type { KeyAccess } from '../security/api-key.js'
 import type { ResumableStreams } from '../stream/resumable-streams.js'
 import type { BoundRoute, ErrorFormat, Match } from './route.js'
@@ -65,4 +72,44 @@ export interface KoaProtocol extends Protocol<KoaRouter> {
   around?(engines: EngineDirectory, context: KoaTransportContext): EngineDirectory
   /** Begins what it does besides answering; called once, before listening. */
   start?(engines: EngineDirectory, context: KoaTransportContext): void
+}
+
+/** A request submitted to an engine. */
+export interface ObservedRequest {
+  /** The name of the engine's model. */
+  readonly model: string
+  readonly request: GenerateRequest
+  /** Milliseconds of the clock. */
+  readonly at: number
+}
+
+/** Observes one request. */
+export interface RequestWatch {
+  /** An event of the request, with the time of the clock. */
+  onEvent(event: GenerateEvent, now: number): void
+  /** The request ended or failed; `cancelled` when its client left. */
+  onEnd(now: number, error?: CllmError): void
+}
+
+/** Watches nothing. */
+export const unwatched: RequestWatch = Object.freeze({ onEvent() {}, onEnd() {} })
+
+/** An input that was embedded, or failed. */
+export interface EmbeddedInput {
+  readonly model: string
+  /** 0 where it failed. */
+  readonly tokens: number
+  /** Milliseconds from asking to having. */
+  readonly ms: number
+  readonly error?: CllmError
+}
+
+/** Observes every request that any protocol submits to an engine. */
+export interface RequestObserver {
+  /** A request is submitted. An error thrown here fails the request. */
+  onSubmit(request: ObservedRequest): RequestWatch
+  /** An input was embedded, or failed. */
+  onEmbedded?(input: EmbeddedInput): void
+  /** The policy was changed. */
+  onPolicy?(model: string, policy: string): void
 }

@@ -1,6 +1,8 @@
-import type { CllmError } from '@cllm/core'
+import type { CllmError, EngineClient, EngineDirectory, OpenOptions, Services } from '@cllm/core'
 import type { z } from 'zod'
-import type { Answer, Call } from './call.js'
+import type { Readable } from 'node:stream'
+import type { JsonObject } from '../fields/fields.js'
+import type { ResumableStreams, StreamWriter } from '../stream/resumable-streams.js'
 
 /** Who may use a route of a server with API keys: everybody, a user's key, a scraper's, or only an admin's. */
 export type Access = 'open' | 'user' | 'metrics' | 'admin'
@@ -122,3 +124,156 @@ export const put = routesOf('put')
 export const patch = routesOf('patch')
 /** A `DELETE` route of a protocol's table. */
 export const del = routesOf('delete')
+
+/** What a handler returns: JSON, or a `Reply` or `StreamReply`; undefined: another route answers. */
+export type Answer = object | string | undefined
+
+/** A request's model: its name in the answer, and its engine. */
+export interface OpenedModel {
+  readonly model: string
+  readonly client: EngineClient
+}
+
+/** The body of a request whose route has no schema. */
+export interface IncomingBody {
+  /** A JSON object. */
+  object(): Promise<JsonObject>
+  /** A JSON array. */
+  list(): Promise<readonly unknown[]>
+  /** Its bytes, of which the handler reads as many as it wants. */
+  readonly stream: Readable
+  readonly type: string
+  /** What `Content-Length` says, or nothing. */
+  readonly length: string
+  /** Says that it is a file, which may take long as long as it comes. */
+  allowUpload(): void
+  /** Counts bytes of a part that has come towards the limit for all bodies. */
+  readonly count: (bytes: number) => void
+}
+
+/** One request, as a handler sees it: of a client, or a line of a batch. Its logger logs with its id. */
+export interface Call<Fields = unknown, Query = unknown> extends Services {
+  /** The checked body. */
+  readonly fields: Fields
+  readonly query: Query
+  /** What the route's `:name` and `*name` matched. */
+  readonly params: Readonly<Record<string, string>>
+  /** The path as the client wrote it. */
+  readonly path: string
+  /** The id of its answer and of its lines in the log, or its own beside another request of that id; undefined in batches. */
+  readonly id: string | undefined
+  /** The name of the API key that asks. */
+  readonly keyName: string | undefined
+  /** Fires when the client left, was cut off, or has its answer. */
+  readonly signal: AbortSignal
+  /** The engines, to look at without loading anything. */
+  readonly engines: EngineDirectory
+  readonly body: IncomingBody
+  /** Streams that clients can come back to; none in batches. */
+  readonly streams: ResumableStreams | undefined
+  /**
+   * The model of a name, or the server's first one. It stays in memory until the answer is sent.
+   *
+   * @throws `model_not_found`
+   */
+  open(model?: string, options?: Omit<OpenOptions, 'until'>): OpenedModel
+  /** A header of the request, or an empty text. */
+  header(name: string): string
+  /** Sets headers of the answer, also of a failure's. */
+  set(headers: Readonly<Record<string, string>>): void
+  /** The first of these media types that the client takes. */
+  accepts(...types: readonly string[]): string | false
+  /** Whether the client unpacks gzip. */
+  readonly takesGzip: boolean
+}
+
+/** A request whose body was checked by this schema. */
+export type CallOf<Body extends z.ZodType> = Call<z.output<Body>>
+
+/** A request whose query was checked by this schema, and whose body by none. */
+export type QueryCallOf<Query extends z.ZodType> = Call<unknown, z.output<Query>>
+
+/** What a {@link Reply} has besides its body. */
+export interface ReplyOptions {
+  /** Default 200. */
+  readonly status?: number
+  /** The media type, or a file's ending; default: JSON of values, plain text of texts. */
+  readonly type?: string
+  readonly headers?: Readonly<Record<string, string>>
+  /** Where to the client is sent instead of a body. */
+  readonly location?: string
+}
+
+/** Marks what the driver sends otherwise than as JSON, also where a plug-in has its own copy of this package. */
+export const replyKind = Symbol.for('@cllm/http-koa reply')
+
+/** A whole answer that is more than a value with status 200. */
+export class Reply {
+  readonly [replyKind] = 'whole'
+
+  constructor(
+    readonly body: unknown,
+    readonly options: ReplyOptions = {},
+  ) {}
+}
+
+/** The media types of streams. */
+export const eventStream = 'text/event-stream; charset=utf-8'
+/** The media type of a JSON value a line. */
+export const jsonLines = 'application/x-ndjson'
+
+/** An answer that is written bit by bit, once its status and headers are sent. */
+export class StreamReply {
+  readonly [replyKind] = 'stream'
+
+  /**
+   * @param type - {@link eventStream}, {@link jsonLines} or another media type
+   * @param run - writes it; the answer ends when this resolves
+   * @param fail - writes what the client is told when `run` rejects. Default: nothing, and the client is
+   *   disconnected, which tells it that something is missing
+   */
+  constructor(
+    readonly type: string,
+    readonly run: (writer: StreamWriter) => void | Promise<void>,
+    readonly fail?: (error: CllmError, writer: StreamWriter) => void | Promise<void>,
+  ) {}
+}
+
+/** How a protocol writes the events of an answer. */
+export interface Encoder<Event> {
+  /** Before the first event. */
+  begin?(): void
+  /** Writes what an event brings. */
+  push(event: Event): void
+  /** After the last event. */
+  end?(): void | Promise<void>
+  /** In place of what is missing. */
+  fail(error: CllmError): void | Promise<void>
+}
+
+/** Has an encoder write all events. */
+export async function encodeAll<Event>(
+  encoder: Encoder<Event>,
+  events: AsyncIterable<Event>,
+): Promise<void> {
+  encoder.begin?.()
+  for await (const event of events) encoder.push(event)
+  await encoder.end?.()
+}
+
+/** A stream of what an encoder makes of events. */
+export function encoded<Event>(
+  type: string,
+  events: AsyncIterable<Event>,
+  create: (write: (text: string) => void) => Encoder<Event>,
+): StreamReply {
+  let encoder: Encoder<Event> | undefined
+  return new StreamReply(
+    type,
+    async (writer) => {
+      encoder = create((text) => writer.write(text))
+      await encodeAll(encoder, events)
+    },
+    (error) => encoder?.fail(error),
+  )
+}

@@ -1,12 +1,11 @@
 import type { Middleware, Context } from 'koa'
-import type { KoaState } from '../routes/koa-context.js'
+import type { KoaState, RequestObserver } from '../routes/koa-context.js'
 import { type TransportContext, CllmError } from '@cllm/core'
 import cors from '@koa/cors'
-import type { RequestObserver } from '../engines/request-observer.js'
 import type { KeyAccess, KeyRing } from './api-key.js'
 import { authenticate } from './authenticate.js'
-import type { CreateLimitCounter } from './limit-counters.js'
-import { rateLimitHeaders, type RateLimitOptions, RateLimits } from './rate-limits.js'
+import type { CreateLimitCounter, RateLimitOptions } from './rate-limits.js'
+import { rateLimitHeaders, RateLimits } from './rate-limits.js'
 
 /** On every answer: browsers are not to guess what it is. */
 const always = { 'X-Content-Type-Options': 'nosniff' }

@@ -1,15 +1,12 @@
-import { CllmError } from '@cllm/core'
+import { CllmError, type Logger } from '@cllm/core'
 import { once } from 'node:events'
-import {
-  createServer as createPlainServer,
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-} from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { createServer as createPlainServer, STATUS_CODES } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
 import { type AddressInfo, createServer, type Server as NetServer, type Socket } from 'node:net'
 import { setImmediate as afterReading, setTimeout as after } from 'node:timers'
 import { Server as TlsServer } from 'node:tls'
+import type { RouteTable } from '../routes/route-table.js'
 
 const reasons: Readonly<Record<string, string>> = {
   EADDRINUSE:
@@ -221,4 +218,54 @@ export class OpenConnections {
     this.#closing = true
     for (const [socket, answers] of this.#answers) if (answers.size === 0) socket.destroySoon()
   }
+}
+
+interface ConnectionError extends Error {
+  readonly code?: string
+  /** The last bytes that the parser got. */
+  readonly rawPacket?: Buffer
+}
+
+/**
+ * Answers malformed HTTP, oversized heads and slow requests like any other bad request, with a body,
+ * and closes the connection. Node itself would answer without a body.
+ */
+export function refuseBadHttp(
+  server: Server,
+  connections: OpenConnections,
+  table: RouteTable,
+  logger: Logger,
+): void {
+  server.on('clientError', (error: ConnectionError, socket: Socket) => {
+    const isGone = error.code === 'ECONNRESET' || error.code === 'EPIPE' || !socket.writable
+    if (isGone || connections.isAnswering(socket)) return socket.destroy(error)
+    const refusal = explain(error)
+    logger.debug({ code: refusal.code, refusal: refusal.message }, 'request refused')
+    const { errors } = table.match('GET', pathOf(error.rawPacket))
+    const body = JSON.stringify(errors.body(refusal))
+    const { status } = refusal
+    socket.write(
+      `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\nConnection: close\r\n` +
+        'Content-Type: application/json; charset=utf-8\r\n' +
+        `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+    )
+    socket.destroySoon()
+  })
+}
+
+function explain({ code, message }: ConnectionError): CllmError {
+  switch (code) {
+    case 'HPE_HEADER_OVERFLOW':
+      return new CllmError('head_too_large', 'The head of the request is too large')
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new CllmError('request_timeout', 'The request did not come in time')
+    default:
+      return new CllmError('invalid_http', `Expected HTTP/1.1, instead got: ${message}`)
+  }
+}
+
+/** The request's path, if the last packet contains it. */
+function pathOf(packet: Buffer | undefined): string {
+  const [, path = ''] = /^[A-Z]+ (\/[^\s?]*)/.exec(packet?.toString('latin1') ?? '') ?? []
+  return path
 }

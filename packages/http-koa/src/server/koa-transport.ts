@@ -23,14 +23,8 @@ import { MediaFetcher, type MediaUrlOptions } from '../security/media-fetcher.js
 import { secure, type SecurityOptions } from '../security/secure.js'
 import { ResumableStreams } from '../stream/resumable-streams.js'
 import { beginRequest, noteFigures, type OpenRequests } from './begin-request.js'
-import {
-  type ConnectionOptions,
-  createHttpServer,
-  listenAt,
-  type Listening,
-  OpenConnections,
-} from './create-http-server.js'
-import { refuseBadHttp } from './refuse-bad-http.js'
+import type { ConnectionOptions, Listening } from './create-http-server.js'
+import { createHttpServer, listenAt, OpenConnections, refuseBadHttp } from './create-http-server.js'
 
 /** Settings of {@link koaTransport}. */
 export interface KoaTransportOptions extends ConnectionOptions {

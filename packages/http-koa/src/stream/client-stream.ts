@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { CllmError } from '@cllm/core'
 import type { KoaContext } from '../routes/koa-context.js'
-import type { StreamWriter } from '../routes/reply.js'
+import type { StreamWriter } from './resumable-streams.js'
 
 /**
  * A streamed answer that bypasses koa, at one write per event. The engine never waits for a client:

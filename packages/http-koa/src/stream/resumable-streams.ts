@@ -1,6 +1,23 @@
 import { CllmError, type Clock } from '@cllm/core'
 import { expectedField } from '../request/refusals.js'
-import type { StreamWriter } from '../routes/reply.js'
+
+/** Takes the parts of a streamed answer. */
+export interface StreamWriter {
+  /** Sends a part. */
+  write(text: string | Uint8Array): void
+  /** Bytes that the client has not read, besides the operating system's buffers. */
+  readonly unread: number
+  /** Whether nobody reads what is written. */
+  readonly destroyed: boolean
+  /** Whether what is written only waits for the client. */
+  readonly isFull: boolean
+  /** Calls back when it is full no longer; a client that reads nothing for a minute is disconnected. */
+  onceDrained(callback: () => void): void
+  /** Ends the answer, where that is not left to the driver. */
+  end(): void
+  /** Disconnects the client: it cannot have the rest. */
+  cut(): void
+}
 
 /** Bytes that are kept of a stream; its oldest events go first. */
 const mostBytes = 4 * 2 ** 20
@@ -167,8 +184,8 @@ export class StreamSession implements StreamWriter {
  * another API key are not found.
  */
 export class ResumableStreams {
-  /** The streams of an id, oldest first: a new one waits behind the others until it is accepted. */
-  readonly #sessions = new Map<string, readonly StreamSession[]>()
+  /** Oldest first: a new one of an id waits behind the others until it is accepted. */
+  readonly #sessions = new Set<StreamSession>()
 
   /** @param clock - by which streams grow old */
   constructor(private readonly clock: Clock) {}
@@ -181,10 +198,7 @@ export class ResumableStreams {
    */
   begin(keyName: string | undefined, id: string): StreamSession {
     const session = new StreamSession(keyOf(keyName, id), this.clock)
-    const before = this.#of(session.key)
-    // the id is the latest one now
-    this.#sessions.delete(session.key)
-    this.#sessions.set(session.key, [...before, session])
+    this.#sessions.add(session)
     this.#drop()
     return session
   }
@@ -193,9 +207,10 @@ export class ResumableStreams {
   accept(session: StreamSession, client?: StreamWriter): void {
     session.open(client)
     const all = this.#of(session.key)
-    const place = Math.max(0, all.indexOf(session))
-    for (const former of all.slice(0, place)) former.cancel()
-    this.#keep(session.key, all.slice(place))
+    for (const former of all.slice(0, Math.max(0, all.indexOf(session)))) {
+      former.cancel()
+      this.#sessions.delete(former)
+    }
   }
 
   /**
@@ -208,10 +223,7 @@ export class ResumableStreams {
   fail(session: StreamSession, error: unknown): unknown {
     const wasStopped = session.isCancelled && !session.isOpen
     session.cancel()
-    if (!session.isOpen) {
-      const others = this.#of(session.key).filter((one) => one !== session)
-      this.#keep(session.key, others)
-    }
+    if (!session.isOpen) this.#sessions.delete(session)
     if (!wasStopped) return error
     const { message } = cancelled('its stream was stopped before it began')
     return new CllmError('invalid_request', message, { cause: error })
@@ -231,47 +243,42 @@ export class ResumableStreams {
     this.#drop()
     const key = keyOf(keyName, id)
     const own = keyOf(keyName, '').length
-    return [...this.#sessions]
-      .filter(([name]) => name === key || name.startsWith(`${key}::`))
-      .map(([name, sessions]) => [name.slice(own), sessions.at(-1)!] as const)
+    const latest = new Map<string, StreamSession>()
+    for (const session of this.#sessions) {
+      if (session.key !== key && !session.key.startsWith(`${key}::`)) continue
+      // in the order of the latest ones
+      latest.delete(session.key)
+      latest.set(session.key, session)
+    }
+    return [...latest].map(([name, session]) => [name.slice(own), session])
   }
 
   /** Stops and forgets the streams of an id, if there are any. */
   stop(keyName: string | undefined, id: string): void {
-    const key = keyOf(keyName, id)
-    for (const session of this.#of(key)) session.cancel()
-    this.#sessions.delete(key)
+    for (const session of this.#of(keyOf(keyName, id))) {
+      session.cancel()
+      this.#sessions.delete(session)
+    }
   }
 
   #of(key: string): readonly StreamSession[] {
-    return this.#sessions.get(key) ?? []
-  }
-
-  /** Leaves an id these streams, in its place; none: forgets it. */
-  #keep(key: string, sessions: readonly StreamSession[]): void {
-    if (sessions.length === 0) this.#sessions.delete(key)
-    else this.#sessions.set(key, sessions)
+    return [...this.#sessions].filter((session) => session.key === key)
   }
 
   /** Forgets what has ended long ago, and the oldest ones where there are too many. */
   #drop(): void {
     const now = this.clock.now()
-    const all = [...this.#sessions.values()].flat()
-    const isOld = ({ endedAt }: StreamSession) => endedAt !== undefined && endedAt + keptMs <= now
-    const gone = new Set(all.filter(isOld))
-    const young = all.filter((session) => !gone.has(session))
-    let bytes = young.reduce((sum, { keptBytes }) => sum + keptBytes, 0)
-    let count = young.length
-    for (const session of young) {
-      if (bytes <= mostOfAll && count <= mostSessions) break
-      if (session.endedAt === undefined) continue
-      gone.add(session)
-      bytes -= session.keptBytes
-      count--
+    let bytes = 0
+    for (const session of this.#sessions) {
+      const { endedAt, keptBytes } = session
+      if (endedAt !== undefined && endedAt + keptMs <= now) this.#sessions.delete(session)
+      else bytes += keptBytes
     }
-    for (const key of new Set([...gone].map((session) => session.key))) {
-      const kept = this.#of(key).filter((session) => !gone.has(session))
-      this.#keep(key, kept)
+    for (const session of this.#sessions) {
+      if (bytes <= mostOfAll && this.#sessions.size <= mostSessions) break
+      if (session.endedAt === undefined) continue
+      this.#sessions.delete(session)
+      bytes -= session.keptBytes
     }
   }
 }

@@ -4,7 +4,7 @@ import t from 'tap'
 import { type AnswerForm, createAnswerParser } from '../../src/chat/answer/create-answer-parser.js'
 import type { CallFormat } from '../../src/chat/format/chat-format.js'
 import { bareCalls, commonCalls, harmonyFormat } from '../../src/chat/format/known-formats.js'
-import { strictCalls } from '../../src/chat/calls/strict-calls.js'
+import { strictCalls } from '../../src/chat/strict-calls.js'
 import { planAnswer } from '../../src/chat/plan-answer.js'
 import { prepareChat } from '../../src/chat/prepare-chat.js'
 

@@ -5,9 +5,9 @@ import { buildRequest, type Generation, mergeGenerations } from '@cllm/http-koa/
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import t from 'tap'
-import type { Call } from '../../src/routes/call.js'
+import type { Call } from '../../src/routes/route.js'
 import { collect, startGenerations } from '../../src/request/generation.js'
-import { scorePairs } from '../../src/request/rerank.js'
+import { scorePairs } from '../../src/request/embeddings.js'
 import { testEach } from '../each-client.js'
 import { serve, until } from '../serve.js'
 

@@ -1,9 +1,5 @@
-import {
-  CllmError,
-  type EngineActivity,
-  type EngineStatistics,
-  type RequestReport,
-} from '@cllm/core'
+import type { EngineActivity, EngineStatistics, RequestReport } from '@cllm/core'
+import { CllmError } from '@cllm/core'
 import type { EngineCallName, RecordingParts, ToEngine } from '@cllm/host'
 import type { Member, Members } from '../members.js'
 import type { Placing } from '../placing/placing.js'

@@ -3,13 +3,8 @@ import { type FromEngine, Waiting, type Waits } from '@cllm/host'
 import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
 import type { Placing, PlacingParts } from '../placing/placing.js'
 import { ActivityCursors } from './merge-activity.js'
-import {
-  type CallContext,
-  type CallKind,
-  type CallMessage,
-  type CallPlan,
-  kindOf,
-} from './call-table.js'
+import type { CallContext, CallKind, CallMessage, CallPlan } from './call-table.js'
+import { kindOf } from './call-table.js'
 import { LastStatistics } from './last-statistics.js'
 import { withOwnIds } from '../../link/request-ids.js'
 

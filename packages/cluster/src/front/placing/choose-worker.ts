@@ -1,12 +1,5 @@
-import {
-  CllmError,
-  isOfBatch,
-  type Logger,
-  type Placement,
-  type RoutedRequest,
-  type RouterPolicy,
-  type WorkerView,
-} from '@cllm/core'
+import type { Logger, Placement, RoutedRequest, RouterPolicy, WorkerView } from '@cllm/core'
+import { CllmError, isOfBatch } from '@cllm/core'
 import { leastHoldMs } from '@cllm/scheduler'
 import { isSameModel, type Member, type Members } from '../members.js'
 import type { WorkerRecord } from '../../messages.js'

@@ -1,13 +1,5 @@
-import {
-  type AddressedEvent,
-  cancelReason,
-  CllmError,
-  failureOf,
-  type GenerateRequest,
-  isOfBatch,
-  type RequestEvent,
-  type Services,
-} from '@cllm/core'
+import type { AddressedEvent, GenerateRequest, RequestEvent, Services } from '@cllm/core'
+import { cancelReason, CllmError, failureOf, isOfBatch } from '@cllm/core'
 import { duplicate, waitedTooLong, Waiting, withSeed } from '@cllm/host'
 import { type Choosing, chooseWorker, isExactOn } from './choose-worker.js'
 import { type Member, noWorker, requestTooLarge } from '../members.js'

@@ -1,8 +1,8 @@
 import type { CallFormat, ChatFormat } from '../format/chat-format.js'
 import { possibleStart, type ReadPart, Thoughts } from './answer-part.js'
-import type { CallReader } from './call/json-arguments.js'
-import { type CallMatch, type OpenedCall, openCall, type Tools } from './call/open-call.js'
-import { type AnswerMarks, lengthAt, longestAt, marksOfAnswer } from './answer-marks.js'
+import type { CallReader } from './call/call-arguments.js'
+import { type CallMatch, type OpenedCall, openCall } from './call/open-call.js'
+import { type AnswerMarks, lengthAt, longestAt, marksOfAnswer, type Tools } from './answer-marks.js'
 
 /** Characters within which most calls have begun. */
 const longestHead = 1024

@@ -1,11 +1,5 @@
-import {
-  anyText,
-  type ArgumentsFormat,
-  callObject,
-  type CallFormat,
-  type ChatFormat,
-  toolName,
-} from './chat-format.js'
+import type { ArgumentsFormat, CallFormat, ChatFormat } from './chat-format.js'
+import { anyText, callObject, toolName } from './chat-format.js'
 
 const json = { kind: 'json' } as const
 

@@ -1,10 +1,9 @@
 import { bareCalls, commonCalls, harmonyFormat, isHarmony } from './known-formats.js'
 import type { CallFormat, ChatFormat, ThinkingFormat } from './chat-format.js'
 import { learnCalls } from './learn-calls.js'
-import { learnThinking } from './learn-thinking.js'
-import { learnTurn, type Turn } from './learn-turn.js'
-import type { RenderProbe } from './probe.js'
-import { hasTag, isTag, segmentsOf, withoutStart } from './segments.js'
+import { learnTurn, type Turn, type RenderProbe, probe, probeCalls, probeStyles } from './probe.js'
+import { hasTag, isTag, segmentsOf, withoutStart, withoutEnd } from './segments.js'
+import type { ChatMessage } from '@cllm/core'
 
 /**
  * Learns from a chat template how its model writes calls of tools and reasoning, by rendering
@@ -59,4 +58,87 @@ function withoutThinking(call: CallFormat, thinking: ChatFormat['thinking']): Ca
     section: withoutStart(call.section, empty).trimStart(),
     head: withoutStart(call.head, empty).trimStart(),
   }
+}
+
+/** The names under which templates look for reasoning. */
+const fields = ['reasoning_content', 'thinking', 'reasoning', 'thinking_content'] as const
+/** What makes templates think, or keep what was thought. */
+const wishes = [
+  {},
+  { enable_thinking: true, thinking: true, preserve_thinking: true, keep_reasoning: true },
+]
+
+/** Marks that a template's text alone gives away: `</think>`, `</seed:think>`, `[/THINK]` … */
+const closings: readonly RegExp[] = [
+  /\[BEGIN FINAL RESPONSE\]/,
+  /<\/([\w:.-]*(?:think|thought|reason)[\w:.-]*)>/,
+  /\[\/(THINK|REASONING)\]/,
+  /<\|END_(THINKING)\|>/,
+  /<([\w:.-]*think[\w:.-]*)>/,
+  /<\|channel\|?>(?:analysis|thought)/,
+]
+
+/** How a model writes what it thinks; undefined where the template knows nothing of it. */
+async function learnThinking(turn: Turn, source: string): Promise<ThinkingFormat | undefined> {
+  const calls = probeCalls(1, probeStyles[0]!)
+  for (const content of [probe.content, '']) {
+    for (const variables of wishes) {
+      for (const field of fields) {
+        const message = {
+          content,
+          [field]: probe.reasoning,
+          ...(content === '' ? { tool_calls: calls } : {}),
+        } as unknown as Omit<ChatMessage, 'role'>
+        const shown = await turn.shown(message, variables)
+        const found = shown === undefined ? undefined : between(shown, turn, content)
+        if (found !== undefined) return found
+      }
+    }
+  }
+  return thinkingInSource(source)
+}
+
+function between(shown: string, turn: Turn, content: string): ThinkingFormat | undefined {
+  const at = shown.indexOf(probe.reasoning)
+  if (at < 0) return undefined
+  const open = shown.slice(0, at)
+  const rest = shown.slice(at + probe.reasoning.length)
+  const end = content === '' ? firstTags(rest) : rest.slice(0, Math.max(0, rest.indexOf(content)))
+  const close = closeOf(end, open, turn)
+  if (close.trim() === '' || !(hasTag(close) || /\w/.test(close))) return undefined
+  // where nothing stands before it, the prompt's end tells that an answer begins with reasoning
+  const tail = withoutStart(turn.prompt, turn.header)
+  return { open: open.trim() === '' ? tail.trim() : open.trim(), close: close.trim() }
+}
+
+/** What the answer's own frame begins with is no part of the reasoning's end. */
+function closeOf(end: string, open: string, { before }: Turn): string {
+  const frame = before.startsWith(open) ? '' : before
+  const close = hasTag(frame) ? withoutEnd(end, frame) : end
+  // some write one channel behind the other: the next begins as the reasoning does
+  const [first = ''] = segmentsOf(open.trimStart())
+  const again = first.startsWith('<|') ? close.indexOf(first.replace(/>\w.*$/, '>')) : -1
+  return again > 0 ? close.slice(0, again) : close
+}
+
+/** Behind the reasoning of a call: its first tag, with the white space around. */
+function firstTags(rest: string): string {
+  const pieces = segmentsOf(rest)
+  const first = pieces.findIndex((piece) => piece.trim() !== '')
+  return pieces.slice(0, first + 1).join('')
+}
+
+/** How a model writes what it thinks, as far as its template's text tells. */
+export function thinkingInSource(source: string): ThinkingFormat | undefined {
+  for (const pattern of closings) {
+    const [close, name = ''] = pattern.exec(source) ?? []
+    if (close === undefined) continue
+    if (close === '[BEGIN FINAL RESPONSE]') return { open: 'Here are my reasoning steps:', close }
+    if (close.startsWith('<|channel')) return harmonyFormat.thinking
+    if (close === `<${name}>`) return { open: close, close: `</${name}>` }
+    if (close.startsWith('</')) return { open: `<${name}>`, close }
+    if (close.startsWith('[')) return { open: `[${name}]`, close }
+    return { open: close.replace('END', 'START'), close }
+  }
+  return undefined
 }

@@ -1,13 +1,10 @@
 import { defined } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
-import { bindRoutes, type Route, get, put, post, del, patch } from '../../routes/route.js'
-import {
-  defineProtocol,
-  KEY_STORE,
-  LOG_LEVEL,
-  type LogLevelControl,
-} from '../../routes/define-protocol.js'
+import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
+import { bindRoutes, del, get, patch, post, put } from '../../routes/route.js'
+import type { LogLevelControl } from '../../routes/define-protocol.js'
+import { defineProtocol, KEY_STORE, LOG_LEVEL } from '../../routes/define-protocol.js'
 import type { KeyStore } from '../../security/api-key.js'
 import {
   deleteCache,
@@ -20,20 +17,11 @@ import {
   warmCache,
   warmSchema,
 } from './engine.js'
-import {
-  addKey,
-  getKeys,
-  keyQuery,
-  type KeysContext,
-  keySchema,
-  limitKey,
-  limitsSchema,
-  removeKey,
-} from './keys.js'
+import type { KeysContext } from './keys.js'
+import { addKey, getKeys, keyQuery, keySchema, limitKey, limitsSchema, removeKey } from './keys.js'
 import { getLive, type LiveContext } from './live.js'
 import { orUnsupported } from '../../request/refusals.js'
 import { z } from 'zod'
-import type { Answer, Call, CallOf } from '../../routes/call.js'
 
 /** What the handlers of the admin protocol share. */
 interface AdminContext extends KeysContext, LiveContext {

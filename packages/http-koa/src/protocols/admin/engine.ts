@@ -1,23 +1,12 @@
-import {
-  CllmError,
-  defined,
-  type EngineClient,
-  type EngineDirectory,
-  type PolicySetting,
-  type SchedulerInfo,
-} from '@cllm/core'
+import type { EngineClient, EngineDirectory, PolicySetting, SchedulerInfo } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call } from '../../routes/call.js'
-import {
-  engineInMemory,
-  loadedEngine,
-  type ModelQuery,
-  neverLoaded,
-} from '../../engines/model-queries.js'
+import type { Answer, Call } from '../../routes/route.js'
+import type { ModelQuery } from '../../engines/model-queries.js'
+import { engineInMemory, loadedEngine, neverLoaded } from '../../engines/model-queries.js'
 import { boolean, list, name, object } from '../../fields/fields.js'
-import { collect, startGeneration } from '../../request/generation.js'
+import { collect, startGeneration, tenantOf } from '../../request/generation.js'
 import { expectedField, orUnsupported } from '../../request/refusals.js'
-import { tenantOf } from '../../request/request-headers.js'
 import { sum } from '../../request/usage.js'
 
 /** The body of `PUT /admin/scheduler`. */

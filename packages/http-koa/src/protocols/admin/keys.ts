@@ -2,7 +2,7 @@ import { defined } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, name, type JsonObject } from '../../fields/fields.js'
 import { invalidField, orUnsupported } from '../../request/refusals.js'
-import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
+import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/route.js'
 import { type ApiKey, keyRoles, type KeyStore } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
 

@@ -1,7 +1,6 @@
 import { type Clock, type EngineActivity, pause, entryOf } from '@cllm/core'
 import { loadedEngine, type ModelQuery } from '../../engines/model-queries.js'
-import type { Call } from '../../routes/call.js'
-import { eventStream, StreamReply } from '../../routes/reply.js'
+import { type Call, eventStream, StreamReply } from '../../routes/route.js'
 import { errorBody } from '../../errors/error-body.js'
 
 /** Milliseconds between two messages while there is work, and while there is none. */

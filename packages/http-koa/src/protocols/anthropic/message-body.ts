@@ -3,7 +3,7 @@ import type { Usage } from '@cllm/core'
 import type { CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
 import { parsedJson } from '../../fields/fields.js'
 import type { EndEvent } from '../../request/generation.js'
-import type { Call } from '../../routes/call.js'
+import type { Call } from '../../routes/route.js'
 
 /** What a message of the assistant has before anything is generated, with the id of its request. */
 export const messageHead = (id: string, model: string): object => ({

@@ -1,8 +1,7 @@
 import type { AnswerPart } from '../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
 import type { Generation, GenerationEvent } from '../../request/generation.js'
-import type { Call } from '../../routes/call.js'
-import type { Encoder } from '../../routes/reply.js'
+import type { Call, Encoder } from '../../routes/route.js'
 import { anthropicErrorBody } from './anthropic-error.js'
 import { type BlockKind, newBlock, stopOf, usageOf } from './message-body.js'
 

@@ -6,19 +6,14 @@ import { type ForcedTools, forcedTools, planAnswer } from '../../chat/plan-answe
 import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { commonFields, commonSettings, usualFields } from '../../fields/generation-fields.js'
 import { boolean, integer, largest, list, object, text } from '../../fields/fields.js'
-import { type ProtocolDefaults, requestFor } from '../../request/build-request.js'
+import type { FieldConstraint, ProtocolDefaults } from '../../request/build-request.js'
+import { requestFor, schemaConstraint } from '../../request/build-request.js'
 import type { ThinkingLimit } from '../../request/limit-thinking.js'
 import { refusing, unsupported } from '../../request/refusals.js'
-import {
-  type Breakpoint,
-  breakpointOf,
-  cacheControl,
-  tokensUpTo,
-  upToMark,
-} from './cache-control.js'
+import type { Breakpoint } from './cache-control.js'
+import { breakpointOf, cacheControl, tokensUpTo, upToMark } from './cache-control.js'
 import { clientTool } from './client-tools.js'
 import { blocksSchema, messagesSchema, toChatMessages } from './to-chat-messages.js'
-import { type FieldConstraint, schemaConstraint } from '../../request/constraint.js'
 
 const toolSchema = z.object(
   {

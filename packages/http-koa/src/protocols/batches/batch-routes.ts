@@ -1,7 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { type Route, post, get } from '../../routes/route.js'
-import type { Answer, Call, CallOf } from '../../routes/call.js'
+import { type Route, post, get, type Answer, type Call, type CallOf } from '../../routes/route.js'
 import { integer } from '../../fields/fields.js'
 import { refusing } from '../../request/refusals.js'
 import { messagesEndpoint } from './lines/check-lines.js'

@@ -3,27 +3,13 @@ import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { integer, list, object } from '../../fields/fields.js'
 import { invalidField } from '../../request/refusals.js'
-import { Reply } from '../../routes/reply.js'
-import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
-import { del, get, post, type Route } from '../../routes/route.js'
+import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/route.js'
+import { del, get, post, Reply } from '../../routes/route.js'
 import { anthropicErrorBody, anthropicErrors } from '../anthropic/anthropic-error.js'
-import {
-  askingOwner,
-  type BatchesContext,
-  find,
-  maySee,
-  partOf,
-  placeOf,
-} from './batches-context.js'
-import {
-  type BatchObject,
-  isUnderWay,
-  type Kept,
-  newFile,
-  newId,
-  outputIds,
-  timeOf,
-} from './batch-objects.js'
+import type { BatchesContext } from './batches-context.js'
+import { askingOwner, find, maySee, partOf, placeOf } from './batches-context.js'
+import type { BatchObject, Kept } from './batch-objects.js'
+import { isUnderWay, newFile, newId, outputIds, timeOf } from './batch-objects.js'
 import { begin, newBatch } from './batch-routes.js'
 import { messagesEndpoint } from './lines/check-lines.js'
 import type { BatchStore } from './batch-store.js'

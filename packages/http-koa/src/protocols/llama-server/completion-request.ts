@@ -8,8 +8,13 @@ import {
   slotField,
 } from '../../fields/generation-fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
-import { type ProtocolDefaults, requestsFor } from '../../request/build-request.js'
-import { grammarConstraint, onlyConstraint, schemaConstraint } from '../../request/constraint.js'
+import {
+  type ProtocolDefaults,
+  requestsFor,
+  grammarConstraint,
+  onlyConstraint,
+  schemaConstraint,
+} from '../../request/build-request.js'
 import { logitBiasField } from '../../request/logit-bias.js'
 import { sharedSettings } from '../openai/openai-fields.js'
 

@@ -5,28 +5,24 @@ import type {
   LikelyToken,
   TokenLogprobs,
 } from '@cllm/core'
-import {
-  collect,
-  type EndEvent,
-  type Generation,
-  type GenerationEvents,
-  type MergedEvent,
-  mergeGenerations,
-  startGenerations,
+import type {
+  EndEvent,
+  Generation,
+  GenerationEvents,
+  MergedEvent,
 } from '../../request/generation.js'
+import { collect, mergeGenerations, startGenerations } from '../../request/generation.js'
 import { promptTextWithBos } from '../../request/prompt-text.js'
 import { expectedField } from '../../request/refusals.js'
 import { promptProgress, StreamTimings, timingsOf } from '../../request/usage.js'
-import type { Answer, Call, CallOf } from '../../routes/call.js'
-import { encoded, type Encoder, eventStream } from '../../routes/reply.js'
-import {
-  type CompletionFields,
-  type completionSchema,
-  isListed,
-  type LlamaServerContext,
-  mostTokens,
-  toCompletionRequests,
+import type { Answer, Call, CallOf, Encoder } from '../../routes/route.js'
+import { encoded, eventStream } from '../../routes/route.js'
+import type {
+  CompletionFields,
+  completionSchema,
+  LlamaServerContext,
 } from './completion-request.js'
+import { isListed, mostTokens, toCompletionRequests } from './completion-request.js'
 import { generationSettings } from './generation-settings.js'
 import { llamaServerErrorBody } from './llama-server-error.js'
 

@@ -1,7 +1,7 @@
 import { CllmError, type EngineClient, type InfillTokens, type TokenId } from '@cllm/core'
 import { z } from 'zod'
 import { list, text } from '../../fields/fields.js'
-import type { CallOf } from '../../routes/call.js'
+import type { CallOf } from '../../routes/route.js'
 import { completionSchema, type LlamaServerContext } from './completion-request.js'
 import { complete } from './completion.js'
 

@@ -1,15 +1,15 @@
 import { type AdapterChoice, type AdapterInfo, CllmError, type EngineDirectory } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call, QueryCallOf } from '../../routes/call.js'
-import { failureOf } from '../../engines/answering.js'
+import type { Answer, Call, QueryCallOf } from '../../routes/route.js'
 import {
+  failureOf,
   engineInMemory,
   infoOf,
   type ModelQuery,
   modelQuery,
   peekInfo,
 } from '../../engines/model-queries.js'
-import { adapterChoices } from '../../fields/adapters-field.js'
+import { adapterChoices } from '../../fields/generation-fields.js'
 import { parseFields } from '../../fields/fields.js'
 import { mediaMarker } from '../../fields/mixed-prompts.js'
 import { generationSettings } from './generation-settings.js'

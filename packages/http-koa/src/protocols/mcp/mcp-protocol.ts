@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { object } from '../../fields/fields.js'
-import type { Answer, Call, CallOf } from '../../routes/call.js'
+import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
+import { bindRoutes, get, post } from '../../routes/route.js'
 import { defineProtocol, MCP_SERVERS } from '../../routes/define-protocol.js'
-import { bindRoutes, get, post, type Route } from '../../routes/route.js'
 import { McpServers, mcpServerSchema } from './mcp-servers.js'
 
 const callSchema = z.object({

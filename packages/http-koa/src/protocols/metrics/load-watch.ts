@@ -1,13 +1,6 @@
-import {
-  blockSize,
-  type Clock,
-  type EngineDirectory,
-  type EngineInfo,
-  type EngineStatistics,
-  entryOf,
-} from '@cllm/core'
-import { inTime } from '../../engines/answering.js'
-import { loadedModels, peekInfo } from '../../engines/model-queries.js'
+import type { Clock, EngineDirectory, EngineInfo, EngineStatistics } from '@cllm/core'
+import { blockSize, entryOf } from '@cllm/core'
+import { inTime, loadedModels, peekInfo } from '../../engines/model-queries.js'
 import { createMetrics, Registry } from './create-metrics.js'
 import { engineMetrics, loadMetrics } from './metric-table.js'
 

@@ -5,7 +5,7 @@ import type {
   ObservedRequest,
   RequestObserver,
   RequestWatch,
-} from '../../engines/request-observer.js'
+} from '../../routes/koa-context.js'
 import { embeddingMetrics, requestMetrics } from './metric-table.js'
 
 type Counted = 'cllm_requests_total' | 'cllm_request_success_total'

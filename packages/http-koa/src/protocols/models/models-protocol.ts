@@ -1,13 +1,11 @@
 import { CllmError, defined, type ModelStatus } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/call.js'
+import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/route.js'
+import { bindRoutes, get, post } from '../../routes/route.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { defineProtocol, MODEL_STORE } from '../../routes/define-protocol.js'
-import { bindRoutes, type Route, get, post } from '../../routes/route.js'
-import { keepAliveField } from '../../fields/keep-alive-field.js'
+import { defineProtocol, MODEL_STORE, type ModelStore } from '../../routes/define-protocol.js'
+import { keepAliveField, boolean, integer, number, text } from '../../fields/fields.js'
 import { openAiErrors } from '../openai/openai-error.js'
-import type { ModelStore } from '../../engines/model-store.js'
-import { boolean, integer, number, text } from '../../fields/fields.js'
 
 const model = z.string('the name of a model').min(1, 'the name of a model')
 

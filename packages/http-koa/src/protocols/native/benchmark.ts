@@ -1,6 +1,6 @@
 import { batchPriority, CllmError, type EngineClient, type GenerateRequest } from '@cllm/core'
 import { z } from 'zod'
-import type { CallOf } from '../../routes/call.js'
+import type { CallOf } from '../../routes/route.js'
 import { integer, largest, name, number, text } from '../../fields/fields.js'
 import type { EndEvent } from '../../request/generation.js'
 import { sum } from '../../request/usage.js'

@@ -1,16 +1,10 @@
 import { defined } from '@cllm/core'
 import { errorBody } from '../../errors/error-body.js'
-import {
-  collect,
-  type EndEvent,
-  type GenerationEvent,
-  startGeneration,
-} from '../../request/generation.js'
+import type { EndEvent, GenerationEvent } from '../../request/generation.js'
+import { collect, startGeneration, tenantOf } from '../../request/generation.js'
 import { type ProtocolDefaults, withModelDefaults } from '../../request/build-request.js'
-import { tenantOf } from '../../request/request-headers.js'
-import type { Answer, CallOf } from '../../routes/call.js'
-import { encoded, type Encoder, eventStream } from '../../routes/reply.js'
-import type { Route } from '../../routes/route.js'
+import type { Answer, CallOf, Encoder, Route } from '../../routes/route.js'
+import { encoded, eventStream } from '../../routes/route.js'
 import { type generateSchema, toNativeRequest } from './generate-request.js'
 import { describeTimings } from './request-report.js'
 

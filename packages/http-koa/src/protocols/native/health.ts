@@ -1,10 +1,8 @@
 import type { CllmError, Clock, EngineClient, EngineStatistics } from '@cllm/core'
 import { z } from 'zod'
 import { errorBody } from '../../errors/error-body.js'
-import { Reply } from '../../routes/reply.js'
-import type { Answer, Call, QueryCallOf } from '../../routes/call.js'
-import { answered, failureOf, unusable } from '../../engines/answering.js'
-import { loadedModels } from '../../engines/model-queries.js'
+import { Reply, type Answer, type Call, type QueryCallOf } from '../../routes/route.js'
+import { answered, failureOf, unusable, loadedModels } from '../../engines/model-queries.js'
 import { sum } from '../../request/usage.js'
 import type { NativeContext } from './generate.js'
 

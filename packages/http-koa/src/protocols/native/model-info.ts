@@ -1,5 +1,5 @@
 import type { EngineInfo } from '@cllm/core'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call } from '../../routes/route.js'
 import { infoOf, type ModelQuery } from '../../engines/model-queries.js'
 import { inSnakeCase } from '../../fields/fields.js'
 

@@ -1,12 +1,6 @@
-import {
-  CllmError,
-  defined,
-  type EngineDirectory,
-  type RequestReport,
-  type Timings,
-  type Usage,
-} from '@cllm/core'
-import type { Answer, Call } from '../../routes/call.js'
+import type { EngineDirectory, RequestReport, Timings, Usage } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
+import type { Answer, Call } from '../../routes/route.js'
 import { inSnakeCase } from '../../fields/fields.js'
 import { loadedModels } from '../../engines/model-queries.js'
 import { requestSentences } from './request-sentences.js'

@@ -1,38 +1,18 @@
-import {
-  CllmError,
-  defined,
-  type EngineClient,
-  type Prompt,
-  type TokenId,
-  type TokenLogprobs,
-} from '@cllm/core'
+import type { EngineClient, Prompt, TokenId, TokenLogprobs } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import type { AnswerPart } from '../../chat/answer/answer-part.js'
-import {
-  type AnswerForm,
-  collectAnswer,
-  type CollectedAnswer,
-  createAnswerParser,
-} from '../../chat/answer/create-answer-parser.js'
+import type { AnswerForm, CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
+import { collectAnswer, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
 import { planAnswer } from '../../chat/plan-answer.js'
 import { requestFor } from '../../request/build-request.js'
 import { type EndEvent, type GenerationEvent, startGeneration } from '../../request/generation.js'
 import { promptTokens } from '../../request/prompt-text.js'
-import type { Answer, Call } from '../../routes/call.js'
-import { encoded, type Encoder, jsonLines } from '../../routes/reply.js'
+import { type Answer, type Call, encoded, type Encoder, jsonLines } from '../../routes/route.js'
 import { parametersOf } from './models/ollama-preset.js'
-import {
-  chunkHead,
-  nameOfOllamaModel,
-  type OllamaContext,
-  ollamaErrorBody,
-} from './ollama-context.js'
-import {
-  ollamaConstraint,
-  optionsSchema,
-  type SharedFields,
-  toSettings,
-  warnOfOptions,
-} from './ollama-fields.js'
+import type { OllamaContext } from './ollama-context.js'
+import { chunkHead, nameOfOllamaModel, ollamaErrorBody } from './ollama-context.js'
+import type { SharedFields } from './ollama-fields.js'
+import { ollamaConstraint, optionsSchema, toSettings, warnOfOptions } from './ollama-fields.js'
 import { mayChangeServer } from '../../security/authenticate.js'
 import { responseLogprob } from '../openai/openai-logprobs.js'
 

@@ -1,6 +1,6 @@
 import type { EngineClient, Prompt } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, CallOf } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/route.js'
 import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
 import { boolean, integer, largest, text, texts } from '../../fields/fields.js'
 import { openOllamaModel } from './ollama-context.js'

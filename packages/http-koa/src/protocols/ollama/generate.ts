@@ -5,7 +5,7 @@ import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/pr
 import { boolean, isTokenList, text } from '../../fields/fields.js'
 import { beginsWith, gapPrompt } from '../../request/prompt-text.js'
 import { noMedia } from '../../request/refusals.js'
-import type { CallOf } from '../../routes/call.js'
+import type { CallOf } from '../../routes/route.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
 import { refuseTemplate } from './models/ollama-preset.js'
 import { type OllamaContext, openOllamaModel } from './ollama-context.js'

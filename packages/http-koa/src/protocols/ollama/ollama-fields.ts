@@ -1,21 +1,20 @@
 import type { Logger, PromptMedia } from '@cllm/core'
 import { z } from 'zod'
 import { filePart } from '../../chat/message-content.js'
+import type { JsonObject, UnknownFields } from '../../fields/fields.js'
 import {
   anyStop,
   boolean,
   integer,
+  keepAliveField,
   largest,
   object,
   seed,
-  type UnknownFields,
-  type JsonObject,
 } from '../../fields/fields.js'
-import { keepAliveField } from '../../fields/keep-alive-field.js'
 import { llamaFields, samplingSettings } from '../../fields/generation-fields.js'
-import type { RequestSettings } from '../../request/build-request.js'
-import type { Call } from '../../routes/call.js'
-import { type FieldConstraint, schemaConstraint } from '../../request/constraint.js'
+import type { FieldConstraint, RequestSettings } from '../../request/build-request.js'
+import { schemaConstraint } from '../../request/build-request.js'
+import type { Call } from '../../routes/route.js'
 
 const any = z.unknown().optional()
 

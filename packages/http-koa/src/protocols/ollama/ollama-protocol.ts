@@ -1,10 +1,10 @@
 import { defined } from '@cllm/core'
-import type { ModelStore } from '../../engines/model-store.js'
+import type { ModelStore } from '../../routes/define-protocol.js'
+import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
 import { statusElsewhere } from '../../errors/error-body.js'
 import { UnknownFields } from '../../fields/fields.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
-import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { bindRoutes, type Route, get, post, del } from '../../routes/route.js'
 import { chat, chatSchema } from './chat.js'
@@ -22,12 +22,8 @@ import {
   pushSchema,
   remove,
 } from './models/store.js'
-import {
-  type OllamaContext,
-  ollamaDefaults,
-  ollamaErrorBody,
-  ollamaErrorSchema,
-} from './ollama-context.js'
+import type { OllamaContext } from './ollama-context.js'
+import { ollamaDefaults, ollamaErrorBody, ollamaErrorSchema } from './ollama-context.js'
 
 /** Settings of {@link ollamaProtocol}. */
 export interface OllamaProtocolOptions {

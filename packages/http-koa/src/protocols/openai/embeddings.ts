@@ -1,6 +1,6 @@
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
-import type { Answer, CallOf } from '../../routes/call.js'
+import type { Answer, CallOf } from '../../routes/route.js'
 import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
 import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { integer, largest } from '../../fields/fields.js'

@@ -1,7 +1,7 @@
 import { type AdaptedModel, defined, type EngineInfo } from '@cllm/core'
-import type { Answer, Call } from '../../routes/call.js'
+import type { Answer, Call } from '../../routes/route.js'
 import { peekInfo } from '../../engines/model-queries.js'
-import { isAnthropic } from '../../request/request-headers.js'
+import { isAnthropic } from '../../request/generation.js'
 import { partOf } from '../batches/batches-context.js'
 import type { OpenAiContext } from './openai-context.js'
 

@@ -1,6 +1,6 @@
 import { requestId } from '@cllm/host'
 import type { ToolCall } from '../../chat/answer/answer-part.js'
-import type { Call } from '../../routes/call.js'
+import type { Call } from '../../routes/route.js'
 import type { LogLevelControl } from '../../routes/define-protocol.js'
 import type { McpServers } from '../mcp/mcp-servers.js'
 import type { FunctionsByName } from './tools/openai-tools.js'

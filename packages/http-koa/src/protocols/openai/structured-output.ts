@@ -2,11 +2,8 @@ import type { OutputConstraint } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../../body/read-json-body.js'
 import { isObject, list, object, type JsonObject } from '../../fields/fields.js'
-import {
-  type FieldConstraint,
-  grammarConstraint,
-  schemaConstraint,
-} from '../../request/constraint.js'
+import type { FieldConstraint } from '../../request/build-request.js'
+import { grammarConstraint, schemaConstraint } from '../../request/build-request.js'
 import { expectedField, unsupported } from '../../request/refusals.js'
 
 const text = z.string('a string')

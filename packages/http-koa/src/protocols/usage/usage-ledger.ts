@@ -1,9 +1,5 @@
 import { type Clock, CllmError, type Logger } from '@cllm/core'
-import type {
-  ObservedRequest,
-  RequestObserver,
-  RequestWatch,
-} from '../../engines/request-observer.js'
+import type { ObservedRequest, RequestObserver, RequestWatch } from '../../routes/koa-context.js'
 import type { ApiKey } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
 import type { UsageJournal } from './usage-journal.js'

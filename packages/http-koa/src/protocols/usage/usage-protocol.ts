@@ -1,18 +1,12 @@
 import { z } from 'zod'
 import { snakeCase } from '../../fields/fields.js'
 import { expectedField } from '../../request/refusals.js'
-import type { Answer, QueryCallOf } from '../../routes/call.js'
+import type { Answer, QueryCallOf, Route } from '../../routes/route.js'
+import { bindRoutes, get, Reply } from '../../routes/route.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { Reply } from '../../routes/reply.js'
-import { bindRoutes, type Route, get } from '../../routes/route.js'
-import {
-  usageCounts,
-  type UsageGroup,
-  usageGroups,
-  UsageJournal,
-  UsageSums,
-} from './usage-journal.js'
+import type { UsageGroup } from './usage-journal.js'
+import { usageCounts, usageGroups, UsageJournal, UsageSums } from './usage-journal.js'
 import { dayOf, UsageLedger } from './usage-ledger.js'
 
 const day = z.string().regex(/^\d{4}-\d\d-\d\d$/, 'expected a day such as 2026-11-22')

@@ -1,13 +1,10 @@
 import { isObject, objectText, parsedJson } from '../../../fields/fields.js'
-import type { CallFormat, ToolDefinition } from '../../format/chat-format.js'
+import type { CallFormat } from '../../format/chat-format.js'
 import type { ToolCall } from '../answer-part.js'
-import { argumentSchemas, TaggedArguments } from './tagged-arguments.js'
-import { type CallReader, JsonArguments, JsonScanner } from './json-arguments.js'
-import { matchMark } from './match-mark.js'
+import type { CallReader } from './call-arguments.js'
+import { argumentSchemas, JsonArguments, JsonScanner, TaggedArguments } from './call-arguments.js'
+import { matchMark, type Tools } from '../answer-marks.js'
 import { readLiteral } from './read-literal.js'
-
-/** The tools that may be called, by name. */
-export type Tools = ReadonlyMap<string, ToolDefinition>
 
 /** A call that has begun, and where its arguments are to be read on; or calls that were read whole. */
 export type OpenedCall =

@@ -1,16 +1,12 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import type { BlobStore, ModelStore, PullProgress } from '../../../engines/model-store.js'
+import type { BlobStore, ModelStore, PullProgress } from '../../../routes/define-protocol.js'
 import { boolean, text, type JsonObject } from '../../../fields/fields.js'
 import { expectedField, orUnsupported, unsupported } from '../../../request/refusals.js'
-import type { Answer, Call, CallOf } from '../../../routes/call.js'
-import { jsonLines, Reply, StreamReply } from '../../../routes/reply.js'
-import {
-  nameOfOllamaModel,
-  type OllamaContext,
-  ollamaErrorBody,
-  untagged,
-} from '../ollama-context.js'
+import type { Answer, Call, CallOf } from '../../../routes/route.js'
+import { jsonLines, Reply, StreamReply } from '../../../routes/route.js'
+import type { OllamaContext } from '../ollama-context.js'
+import { nameOfOllamaModel, ollamaErrorBody, untagged } from '../ollama-context.js'
 
 /** The body of `DELETE /api/delete`. */
 export const deleteSchema = z.object({ model: text.optional(), name: text.optional() })

@@ -5,15 +5,10 @@ import { mergeGenerations, startGenerations } from '../../../request/generation.
 import { startThinking } from '../../../request/limit-thinking.js'
 import { countPrompt, promptTextWithBos } from '../../../request/prompt-text.js'
 import { sum, timingsOf, usageOf } from '../../../request/usage.js'
-import type { Answer, CallOf } from '../../../routes/call.js'
-import { encoded, eventStream } from '../../../routes/reply.js'
+import { type Answer, type CallOf, encoded, eventStream } from '../../../routes/route.js'
 import { generationSettings } from '../../llama-server/generation-settings.js'
-import {
-  type OpenAiContext,
-  openAiDefaults,
-  toolCallOf,
-  unknownFingerprint,
-} from '../openai-context.js'
+import type { OpenAiContext } from '../openai-context.js'
+import { openAiDefaults, toolCallOf, unknownFingerprint } from '../openai-context.js'
 import { chatLogprobs } from '../openai-logprobs.js'
 import { type chatSchema, finishOf, toChatRequest } from './chat-request.js'
 import { chatChunks } from './chat-stream.js'

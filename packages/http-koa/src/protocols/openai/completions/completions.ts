@@ -1,26 +1,15 @@
 import type { PromptTokenLogprobs } from '@cllm/core'
-import {
-  collect,
-  type Collected,
-  type EndEvent,
-  type MergedEvent,
-  mergeGenerations,
-  startGenerations,
-} from '../../../request/generation.js'
+import type { Collected, EndEvent, MergedEvent } from '../../../request/generation.js'
+import { collect, mergeGenerations, startGenerations } from '../../../request/generation.js'
 import { promptText } from '../../../request/prompt-text.js'
 import { promptProgress, sum, timingsOf, usageOf } from '../../../request/usage.js'
-import type { Call, CallOf } from '../../../routes/call.js'
-import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
+import type { Call, CallOf, Encoder } from '../../../routes/route.js'
+import { encoded, eventStream } from '../../../routes/route.js'
 import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { textLogprobs } from '../openai-logprobs.js'
-import {
-  answersPerPrompt,
-  type CompletionsFields,
-  type completionsSchema,
-  isScored,
-  toCompletionRequests,
-} from './completions-request.js'
+import type { CompletionsFields, completionsSchema } from './completions-request.js'
+import { answersPerPrompt, isScored, toCompletionRequests } from './completions-request.js'
 
 /** `POST /v1/completions`, whole or streamed. */
 export async function completions(call: CallOf<typeof completionsSchema>, openAi: OpenAiContext) {

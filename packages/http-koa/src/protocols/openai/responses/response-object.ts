@@ -1,6 +1,6 @@
 import { requestId } from '@cllm/host'
 import { defined, type TokenLogprobs } from '@cllm/core'
-import type { Call } from '../../../routes/call.js'
+import type { Call } from '../../../routes/route.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { type JsonObject, parsedJson } from '../../../fields/fields.js'
 import { secondsNow } from '../openai-context.js'

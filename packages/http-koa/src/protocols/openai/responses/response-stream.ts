@@ -3,18 +3,16 @@ import type { AnswerPart, ToolCall } from '../../../chat/answer/answer-part.js'
 import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import type { EndEvent, Generation, GenerationEvent } from '../../../request/generation.js'
 import { promptProgress, StreamTimings, timingsOf } from '../../../request/usage.js'
-import type { Call } from '../../../routes/call.js'
-import type { Encoder } from '../../../routes/reply.js'
+import type { Call, Encoder } from '../../../routes/route.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { responseLogprob } from '../openai-logprobs.js'
 import { CustomInput } from '../tools/custom-tools.js'
 import type { ClientFunction, FunctionsByName } from '../tools/openai-tools.js'
+import type { ItemKind, OutputItem } from './response-object.js'
 import {
   isCall,
   itemBody,
-  type ItemKind,
   newItem,
-  type OutputItem,
   outputOf,
   partOf,
   responseEnd,

@@ -5,7 +5,7 @@ import { argumentsOf, contentSchema } from '../../../chat/chat-messages.js'
 import { contentOf, withNames } from '../../../chat/message-content.js'
 import { list } from '../../../fields/fields.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
-import type { Call } from '../../../routes/call.js'
+import type { Call } from '../../../routes/route.js'
 import { joinedName } from '../tools/openai-tools.js'
 import type { KeptItem } from './kept-objects.js'
 

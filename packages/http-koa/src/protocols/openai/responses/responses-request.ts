@@ -1,11 +1,15 @@
 import { defined, type EngineClient, type Logger } from '@cllm/core'
 import { z } from 'zod'
-import { fitConversation } from '../../../chat/fit-conversation.js'
+import {
+  fitConversation,
+  efforts,
+  prepareChat,
+  thinkingVariables,
+} from '../../../chat/prepare-chat.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
-import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
 import { boolean, integer, largest, list, object, parseFields } from '../../../fields/fields.js'
-import { type ProtocolDefaults, requestFor } from '../../../request/build-request.js'
-import type { FieldConstraint } from '../../../request/constraint.js'
+import type { FieldConstraint, ProtocolDefaults } from '../../../request/build-request.js'
+import { requestFor } from '../../../request/build-request.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
 import type { ChatRequest } from '../chat/chat-request.js'
 import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'

@@ -1,8 +1,7 @@
 import { deflateSync } from 'node:zlib'
 import type { TokenLogprobs } from '@cllm/core'
-import type { Answer } from '../../../routes/call.js'
+import { type Answer, Reply } from '../../../routes/route.js'
 import { sum } from '../../../request/usage.js'
-import { Reply } from '../../../routes/reply.js'
 import { logprobOf } from '../openai-logprobs.js'
 
 /** How a transcript is written. */

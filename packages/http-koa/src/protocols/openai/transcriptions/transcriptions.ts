@@ -1,23 +1,17 @@
 import { type ModelInfo, soundLength } from '@cllm/core'
 import { z } from 'zod'
 import { file, readForm } from '../../../body/read-form.js'
-import {
-  type AnswerForm,
-  collectAnswer,
-  createAnswerParser,
-} from '../../../chat/answer/create-answer-parser.js'
+import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
+import { collectAnswer, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'
 import { integer, largest, number } from '../../../fields/fields.js'
 import { requestFor } from '../../../request/build-request.js'
-import {
-  type EndEvent,
-  type GenerationEvent,
-  startGeneration,
-} from '../../../request/generation.js'
+import type { EndEvent, GenerationEvent } from '../../../request/generation.js'
+import { startGeneration } from '../../../request/generation.js'
 import { noMedia, unsupported } from '../../../request/refusals.js'
 import { usageOf } from '../../../request/usage.js'
-import type { Answer, Call } from '../../../routes/call.js'
-import { encoded, type Encoder, eventStream } from '../../../routes/reply.js'
+import type { Answer, Call, Encoder } from '../../../routes/route.js'
+import { encoded, eventStream } from '../../../routes/route.js'
 import type { OpenAiContext } from '../openai-context.js'
 import { openAiErrorBody } from '../openai-error.js'
 import { logprobOf } from '../openai-logprobs.js'

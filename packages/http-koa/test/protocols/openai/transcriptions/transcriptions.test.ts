@@ -2,7 +2,7 @@ import { openAiProtocol } from '@cllm/http-koa'
 import OpenAI, { toFile } from 'openai'
 import t, { type Test } from 'tap'
 import { writeTranscript } from '../../../../src/protocols/openai/transcriptions/transcript-formats.js'
-import type { Reply } from '../../../../src/routes/reply.js'
+import type { Reply } from '../../../../src/routes/route.js'
 import { serve } from '../../../serve.js'
 
 /** What the fake encoder makes eight vectors of. */

@@ -1,18 +1,21 @@
-import type { EitherJson, JsonSchema, OutputConstraint } from '@cllm/core'
-import { longestAny } from '../answer/call/match-mark.js'
-import type { AnswerForm } from '../answer/create-answer-parser.js'
 import {
-  anyText,
-  type CallFormat,
-  type CallObject,
-  callObject,
-  type ToolDefinition,
-  toolName,
-} from '../format/chat-format.js'
-import { escaped, isTag, segmentsOf } from '../format/segments.js'
+  type EitherJson,
+  type JsonSchema,
+  type OutputConstraint,
+  defined,
+  type EngineClient,
+  type SurroundedJson,
+} from '@cllm/core'
+import { longestAny } from './answer/answer-marks.js'
+import type { AnswerForm } from './answer/create-answer-parser.js'
+import type { CallFormat, CallObject, ToolDefinition } from './format/chat-format.js'
+import { anyText, callObject, toolName } from './format/chat-format.js'
+import { escaped, isTag, segmentsOf } from './format/segments.js'
+import { bareCalls } from './format/known-formats.js'
+import { areText } from './format/known-templates.js'
 
 /** The schema of a call of one of these tools. */
-export function callsSchema(tools: readonly ToolDefinition[], keys = callObject): JsonSchema {
+function callsSchema(tools: readonly ToolDefinition[], keys = callObject): JsonSchema {
   const [only] = tools
   if (only !== undefined && tools.length === 1) return callSchema(only, keys)
   return { anyOf: tools.map((tool) => callSchema(tool, keys)) }
@@ -79,7 +82,7 @@ export function strictCalls(
 }
 
 /** The schema of calls of these tools in a format. */
-export function schemaIn(
+function schemaIn(
   call: CallFormat,
   tools: readonly ToolDefinition[],
   several: boolean,
@@ -129,7 +132,7 @@ const objectKeys = (call: CallFormat): CallObject =>
   call.arguments.kind === 'object' ? call.arguments : callObject
 
 /** The format in which calls are JSON objects behind a mark that nothing else in an answer has. */
-export function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat {
+function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat {
   const bare = { section: '', head: '', arguments: callObject, closings: [] }
   if (own === undefined || own.arguments.kind === 'object') return own ?? bare
   const others = [thinking?.open ?? '', thinking?.close ?? '', frame.open, ...frame.closings].join(
@@ -145,11 +148,11 @@ export function strictForm({ own, thinking, frame }: AnswerForm['format']): Call
 }
 
 /** What a constraint says of a call's end. */
-export const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
+const closingOf = ({ closings: [closing] }: CallFormat): { readonly closing?: string } =>
   closing === undefined || closing === ';' ? {} : { closing }
 
 /** What stands before a further call; undefined: it is in the same list, or not known. */
-export function nextOf(call: CallFormat): string | undefined {
+function nextOf(call: CallFormat): string | undefined {
   if (call.head.includes(anyText) || objectKeys(call).isList === true) return undefined
   return call.closings[0] === ';' ? ';' : call.head
 }
@@ -172,7 +175,7 @@ function thoughtsOf({ thinks, thinkingIsOpen, format: { thinking } }: AnswerForm
 export const fewSpaces = String.raw`\s{0,3}`
 
 /** A mark of a call as part of a regular expression, as narrow as what reads calls. */
-export const patternOf = (mark: string, spaces = String.raw`\s*`): string =>
+const patternOf = (mark: string, spaces = String.raw`\s*`): string =>
   escaped(mark).replaceAll(/\s+/g, spaces).replaceAll(anyText, `[^<\\n]{0,${longestAny}}?`)
 
 /** The tools with the schemas of those that are strict alone. */
@@ -186,3 +189,41 @@ const withoutSchema = ({ type, function: { name } }: ToolDefinition): ToolDefini
   type,
   function: { name },
 })
+
+/** How a grammar has a model write calls. */
+export interface WrittenCalls {
+  readonly json: SurroundedJson
+  /** The form of an answer that may hold them. */
+  readonly form: AnswerForm
+  /** Whether that is the model's own way. */
+  readonly isOwn: boolean
+}
+
+/**
+ * Calls of these tools as the model writes them where its marks are text, else as bare JSON.
+ *
+ * @param several - whether there may be further calls; default: where the model has its own way to write
+ *   them, as a model that was never taught any may not come to an end
+ */
+export async function writtenCalls(
+  client: EngineClient,
+  form: AnswerForm,
+  tools: readonly ToolDefinition[],
+  several?: boolean,
+): Promise<WrittenCalls> {
+  const own = strictForm(form.format)
+  const isOwn = own.head !== '' && (await areText(client, own.head, ...own.closings))
+  const areMany = several ?? isOwn
+  if (isOwn) {
+    const before = `${fewSpaces}${patternOf(own.head, fewSpaces)}`
+    const next = areMany ? nextOf(own) : undefined
+    const schema = schemaIn(own, tools, areMany)
+    const json = { schema, before, ...closingOf(own), ...defined({ next }) }
+    return { json, form: { ...form, format: { ...form.format, calls: [own] } }, isOwn }
+  }
+  const json = { schema: callsSchema(tools), ...(areMany ? { next: ';' } : {}) }
+  const { calls } = form.format
+  const isRead = calls.some(({ head, arguments: { kind } }) => head === '' && kind === 'object')
+  const read = isRead ? calls : [...calls, ...bareCalls]
+  return { json, form: { ...form, format: { ...form.format, calls: read } }, isOwn }
+}
