@@ -1,12 +1,11 @@
 // A server, or an engine alone.
 export * from './server/create-server.js'
 export * from './server/static-directory.js'
-export * from './client/local-engine-client.js'
+export { LocalEngineClient } from './client/engine-control.js'
 
 // Several models.
 export * from './models/model-pool.js'
 export * from './models/named-models.js'
-export * from './models/adapter-set.js'
 export {
   defaultModelPoolOptions,
   type LoadContext,
@@ -17,7 +16,6 @@ export {
 
 // Engines in other processes.
 export * from './remote/channel.js'
-export { type CallForwarder, type EngineCallName } from './remote/engine-calls.js'
 export * from './remote/engine-host.js'
 export * from './remote/remote-engine-client.js'
 export { pastOf, sumStatistics } from './statistics/sum-statistics.js'
@@ -25,8 +23,7 @@ export { defaultRecorderOptions, type RecorderOptions } from './recorder/flight-
 export * from './recorder/write-recording.js'
 export * from './fleet/in-flight-request.js'
 export * from './fleet/waiting.js'
-export * from './state-files/slot-folder.js'
-export { secretOf, stateBytes, stateIn, stateName } from './state-files/state-file.js'
+export { secretOf, SlotFolder, stateBytes, stateIn, stateName } from './state-files/state-file.js'
 export type { ReadHead } from './state-files/thread/state-format.js'
 export * from './state-files/state-folder.js'
 export { TouchedMemory } from './state-files/thread/state-thread.js'
@@ -39,5 +36,5 @@ export * from './plugin/load-plugin.js'
 
 // For authors of backends, protocols and policies.
 export * from './client/wrapping.js'
-export { CallServer, type CallAnswer } from './remote/call-server.js'
+export { CallServer, type CallAnswer, type CallForwarder } from './remote/engine-calls.js'
 export { requestId } from './remote/event-streams.js'

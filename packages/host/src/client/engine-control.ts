@@ -44,7 +44,13 @@ import {
   PROGRAMS,
   SLOT_ACTIONS,
   TOKENIZER,
+  type Random,
+  type EngineClient,
+  type GenerateEvents,
+  type GenerateRequest,
+  type SubmitOptions,
 } from '@cllm/core'
+import { EventStreams, requestId } from '../remote/event-streams.js'
 
 /** Answers the calls of clients on the engine itself. */
 export class EngineControl implements EngineCalls {
@@ -227,5 +233,31 @@ function pieceOf(tokenizer: Tokenizer, token: TokenId): string | number[] {
     return utf8.decode(bytes)
   } catch {
     return [...bytes]
+  }
+}
+
+/** An engine in this process. */
+export class LocalEngineClient extends EngineControl implements EngineClient {
+  readonly #streams = new EventStreams()
+
+  constructor(
+    engine: Engine,
+    registry: PluginRegistry,
+    private readonly random: Random,
+  ) {
+    super(engine, registry)
+    engine.observe({ onEvents: (events) => this.#streams.dispatch(events) })
+  }
+
+  submit(request: GenerateRequest, options: SubmitOptions = {}): GenerateEvents {
+    const id = request.id ?? requestId(this.random)
+    return this.#streams.open(id, options.signal, {
+      submit: () => this.engine.submit(id, request),
+      cancel: (reason) => this.engine.cancel(id, reason),
+    })
+  }
+
+  cancel(id: string, reason?: string): void {
+    this.engine.cancel(id, reason)
   }
 }

@@ -1,14 +1,16 @@
 import { type Clock, type Logger, type ModelScheduler, CllmError, takesNone } from '@cllm/core'
-import { continuing, keepFinalStatistics } from './final-statistics.js'
-import type {
-  HoldOptions,
-  Lease,
-  LoadedModel,
-  ModelPoolOptions,
-  PooledModel,
-  Waiter,
+import {
+  type HoldOptions,
+  type Lease,
+  type LoadedModel,
+  type ModelPoolOptions,
+  type PooledModel,
+  type Waiter,
+  explainMemory,
+  mayFit,
+  reasonOf,
+  removed,
 } from './pooled-model.js'
-import { explainMemory, mayFit, reasonOf, refuseWaiters, removed } from './refusals.js'
 
 /**
  * Loads and unloads models as a scheduler decides. One is loaded at a time, so that each load sees the memory
@@ -97,7 +99,7 @@ export class ModelLoader {
   /** Unloads the model for good: who waits for it gets `model_not_found`, and its load is ended. */
   async remove(model: PooledModel): Promise<void> {
     model.removal.abort()
-    refuseWaiters(model, removed(model))
+    model.refuse(removed(model))
     await this.unload(model)
   }
 
@@ -112,7 +114,7 @@ export class ModelLoader {
   async close(): Promise<void> {
     this.#isOpen = false
     this.#closing.abort()
-    for (const model of this.#wanted) refuseWaiters(model, takesNone())
+    for (const model of this.#wanted) model.refuse(takesNone())
     const gone = [...this.#present].map(async (model) => {
       if (model.state === 'loaded') void this.#evict(model)
       await new Promise<void>((resolve) => void model.onUnloaded.push(resolve))
@@ -205,10 +207,10 @@ export class ModelLoader {
     this.#short.delete(model)
     model.keepAliveMs = source.keepAliveMs ?? this.options.keepAliveMs
     let starting: LoadedModel | undefined
+    let loaded: LoadedModel
     try {
       starting = await source.load({ heldBytes: this.#heldBytes(), signal })
-      await model.meet(starting)
-      model.loaded = continuing(starting, model.past)
+      loaded = await model.meet(starting)
     } catch (error) {
       await starting?.close().catch(() => {})
       this.#failed(model, CllmError.from(error))
@@ -221,7 +223,6 @@ export class ModelLoader {
     model.loads++
     model.loadMs = model.loadMs === undefined ? ms : (model.loadMs + ms) / 2
     this.logger.info({ model: name, ms }, 'the model is loaded')
-    const { loaded } = model
     void loaded.gone?.then((reason) => this.#lost(model, loaded, reason))
     // Who came after the end was asked for waits for the next load.
     if (signal.aborted) return await this.#evict(model)
@@ -238,7 +239,7 @@ export class ModelLoader {
     if (model.isRemoved) this.logger.info({ model: model.name }, 'the removed model is not loaded')
     else if (this.#closing.signal.aborted) {
       this.logger.info({ model: model.name }, 'the model is not loaded: the server ends')
-      refuseWaiters(model, takesNone())
+      model.refuse(takesNone())
     } else if (isEnded) this.logger.info({ model: model.name }, 'the load was ended')
     else if (isShort && mayFit(error, this.#heldBytes())) this.#short.add(model)
     else {
@@ -248,7 +249,7 @@ export class ModelLoader {
       const fields = { model: model.name, ...(isBug ? { err: model.error } : { code }) }
       const level = [...model.waiters].some(({ isTold }) => isTold) ? 'debug' : 'error'
       this.logger[level](fields, `the model cannot be loaded: ${message}`)
-      refuseWaiters(model, model.error)
+      model.refuse(model.error)
     }
     this.#advance()
   }
@@ -259,7 +260,7 @@ export class ModelLoader {
     model.error = new CllmError('engine_unavailable', message)
     this.logger.error({ model: model.name, reason }, 'the engine is gone; its next use loads it')
     model.stay?.()
-    if (this.#isOpen) void keepFinalStatistics(model, loaded, this.clock)
+    if (this.#isOpen) void model.keepFinalStatistics(loaded, this.clock)
     this.#forget(model)
     this.onLost(model.name, reason)
     this.#advance()
@@ -270,7 +271,7 @@ export class ModelLoader {
     if (loaded === undefined || model.state !== 'loaded') return
     model.stay?.()
     model.state = 'unloading'
-    if (this.#isOpen) await keepFinalStatistics(model, loaded, this.clock)
+    if (this.#isOpen) await model.keepFinalStatistics(loaded, this.clock)
     try {
       await loaded.close()
     } catch (error) {

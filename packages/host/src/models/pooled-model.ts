@@ -1,18 +1,21 @@
-import type {
-  Clock,
-  EngineClient,
-  EngineInfo,
-  ModelState,
-  ModelUrgency,
-  ModelStatus,
-  ModelView,
-  WaitingForModel,
-  EngineStatistics,
-  GenerateRequest,
-  Recording,
-  SchedulerInfo,
+import {
+  type Clock,
+  type EngineClient,
+  type EngineInfo,
+  type ModelState,
+  type ModelUrgency,
+  type ModelStatus,
+  type ModelView,
+  type WaitingForModel,
+  type EngineStatistics,
+  type GenerateRequest,
+  type Recording,
+  type SchedulerInfo,
   CllmError,
+  within,
 } from '@cllm/core'
+import { overriding } from '../client/wrapping.js'
+import { pastOf, sumStatistics } from '../statistics/sum-statistics.js'
 
 /** Limits on models in memory. */
 export interface ModelPoolOptions {
@@ -90,6 +93,9 @@ export interface Waiter extends WaitingForModel {
   readonly resolve: (hold: Lease) => void
   readonly reject: (error: CllmError) => void
 }
+
+/** Milliseconds that an engine may take to say what is kept of it before it is ended. */
+const patienceMs = 1000
 
 /** What is known of a model of a pool. */
 export class PooledModel {
@@ -192,11 +198,39 @@ export class PooledModel {
     this.lostMs = Math.min(computeMs, readMs ?? Infinity)
   }
 
-  /** Takes what a new engine says of itself, and gives it the policy that was set. */
-  async meet({ client }: LoadedModel): Promise<void> {
+  /**
+   * Takes a new engine and what it says of itself, and gives it the policy that was set. Counters go on from those of
+   * the engine before.
+   */
+  async meet(loaded: LoadedModel): Promise<LoadedModel> {
+    const { client } = loaded
     this.info = await client.info()
     this.scheduler = await client.getScheduler()
     if (this.policy !== undefined) await client.setScheduler(...this.policy)
+    const { past } = this
+    if (past === undefined) return (this.loaded = loaded)
+    const statistics = async () => sumStatistics(await client.statistics(), past)
+    return (this.loaded = overriding(loaded, { client: overriding(client, { statistics }) }))
+  }
+
+  /** Notes what outlives its engine: recording and counters. One that does not answer in time leaves none. */
+  async keepFinalStatistics({ client }: LoadedModel, clock: Clock): Promise<void> {
+    const inTime = async <T>(ask: () => Promise<T> | undefined): Promise<T | undefined> =>
+      await within(clock, patienceMs, Promise.resolve().then(ask), () => undefined).catch(
+        () => undefined,
+      )
+    const [recording, statistics] = await Promise.all([
+      inTime(() => client.recording?.()),
+      inTime(() => client.statistics()),
+    ])
+    this.recording = recording ?? this.recording
+    this.past = statistics === undefined ? this.past : pastOf(statistics)
+  }
+
+  /** Refuses everyone who waits for it. */
+  refuse(error: CllmError): void {
+    for (const { reject } of this.waiters) reject(error)
+    this.waiters.clear()
   }
 
   /** It leaves at this time, unless it is used before. */
@@ -219,3 +253,33 @@ export class PooledModel {
     for (const call of this.onUnloaded.splice(0)) call()
   }
 }
+
+/** The model was removed from the pool. */
+export function removed({ name }: PooledModel): CllmError {
+  const message = `This server does not serve the model ${name} any more`
+  return new CllmError('model_not_found', message, { details: { field: 'model' } })
+}
+
+/** The reason why a client gave up waiting. */
+export function reasonOf(signal: AbortSignal | undefined): CllmError {
+  const reason: unknown = signal?.reason
+  return CllmError.isInstance(reason)
+    ? reason
+    : new CllmError('cancelled', 'The client left before the model was loaded')
+}
+
+/** Whether a model that did not fit would fit if the models in memory were unloaded. */
+export function mayFit({ details }: CllmError, heldBytes: number): boolean {
+  const { total, available } = details
+  if (typeof total !== 'number' || typeof available !== 'number' || heldBytes === 0) return true
+  return total <= available + heldBytes
+}
+
+/** The failure with what the models in memory hold. */
+export function explainMemory(error: CllmError, present: readonly PooledModel[]): CllmError {
+  const held = present.map(({ name, loaded }) => `${name} ${gigabytes(loaded?.memoryBytes ?? 0)}`)
+  const message = `${error.message}; models in memory hold ${held.join(', ')}`
+  return new CllmError(error.code, message, { details: error.details, cause: error })
+}
+
+const gigabytes = (bytes: number): string => `${(bytes / 1e9).toFixed(1)} GB`

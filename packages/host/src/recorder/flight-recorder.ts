@@ -104,7 +104,7 @@ export class FlightRecorder {
   onStep(step: RecordedStep): void {
     if (!this.isOn) return
     this.#steps.add(step)
-    this.#grow(stepBytes + perChunk * step.chunks.length)
+    this.#grow(bytesOfStep(step))
   }
 
   /** An engine can take requests. */
@@ -189,13 +189,8 @@ const bytesOfArrival = (arrival: Arrival | undefined): number =>
 const bytesOfStep = (step: RecordedStep | undefined): number =>
   stepBytes + perChunk * (step?.chunks.length ?? 0)
 
-/** Something that was noted down at a time and takes some memory. */
-interface Noted {
-  readonly atMs: number
-}
-
 /** The latest of many things by time: the oldest ones go first, in constant time each. */
-class RecentList<T extends Noted> {
+class RecentList<T> {
   #items: T[] = []
   #first = 0
 

@@ -1,5 +1,3 @@
-import type { FromEngine, ToEngine } from '../remote/channel.js'
-import type { EngineCallName } from '../remote/engine-calls.js'
 import {
   type RequestEvent,
   type Usage,
@@ -9,6 +7,7 @@ import {
   Counters,
   endState,
 } from '@cllm/core'
+import type { FromEngine, ToEngine, EngineCallName } from '../remote/channel.js'
 import { pastParts, sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'
 import type { Arrival } from './write-recording.js'

@@ -1,12 +1,12 @@
 import type {
   AddressedEvent,
   EngineInfo,
+  EngineCalls,
   GenerateRequest,
   PolicySetting,
   RecordedStep,
   SerializedError,
 } from '@cllm/core'
-import type { EngineCallName } from './engine-calls.js'
 
 /** A message to an engine. */
 export type ToEngine =
@@ -22,6 +22,9 @@ export interface Submission {
   readonly id: string
   readonly request: GenerateRequest
 }
+
+/** The name of a call; `recordingParts` is one to a worker of a cluster alone. */
+export type EngineCallName = keyof EngineCalls | 'recordingParts'
 
 /** Calls a method of the engine. */
 export interface Call {

@@ -1,7 +1,9 @@
 import { type EngineCalls, CllmError } from '@cllm/core'
+import type { Call, EngineMessage, EngineCallName } from './channel.js'
+import { noRecorder } from '../recorder/write-recording.js'
 
 /** How a call is made to an engine in another process. */
-export interface CallTraits {
+interface CallTraits {
   /** Its second argument may be options with a signal: it can be abandoned. */
   readonly takesSignal?: true
   /** Any engine gives the same answer: it waits for the next one. */
@@ -13,7 +15,7 @@ export interface CallTraits {
 }
 
 /** All calls with their traits; forwarding clients and hosts are derived from this table. */
-export const engineCalls = {
+export const callTraits: Readonly<Record<EngineCallName, CallTraits>> = {
   tokenize: { takesSignal: true, patient: true, hasInput: true },
   detokenize: { patient: true, hasInput: true },
   pieces: { patient: true, hasInput: true },
@@ -34,26 +36,16 @@ export const engineCalls = {
   noteService: {},
   drain: {},
   close: { takes: 'pass' },
-} as const satisfies Record<keyof EngineCalls, CallTraits>
-
-/** The name of a call; `recordingParts` is one to a worker of a cluster alone. */
-export type EngineCallName = keyof EngineCalls | 'recordingParts'
-
-/** Throws `internal` if there is no such call. */
-export function assertEngineCall(name: string): asserts name is keyof EngineCalls {
-  if (Object.hasOwn(engineCalls, name)) return
-  const names = Object.keys(engineCalls).join(', ')
-  throw new CllmError('internal', `Expected one of ${names}, instead got "${name}"`)
-}
-
-/** The traits of each call. */
-export const callTraits: Readonly<Record<EngineCallName, CallTraits>> = {
-  ...engineCalls,
   recordingParts: {},
 }
 
+/** The calls of every engine. */
+export const engineCalls = (Object.keys(callTraits) as EngineCallName[]).filter(
+  (name) => name !== 'recordingParts',
+)
+
 /** The arguments of a call with the signal that ends it, where the call takes one. */
-export function withSignal(
+function withSignal(
   name: EngineCallName,
   values: readonly unknown[],
   signal: AbortSignal,
@@ -75,7 +67,7 @@ export abstract class CallForwarder {
 
 export interface CallForwarder extends EngineCalls {}
 
-for (const name of Object.keys(engineCalls) as (keyof EngineCalls)[]) {
+for (const name of engineCalls) {
   Object.defineProperty(CallForwarder.prototype, name, {
     configurable: true,
     writable: true,
@@ -84,3 +76,56 @@ for (const name of Object.keys(engineCalls) as (keyof EngineCalls)[]) {
     },
   })
 }
+
+/** The answer to a call. */
+export type CallAnswer = EngineMessage & { readonly type: 'result' | 'error' }
+
+type Method = (...values: readonly unknown[]) => Promise<unknown>
+
+/** Makes the calls that come over a channel, and answers each. */
+export class CallServer {
+  readonly #open = new Map<number, AbortController>()
+
+  /**
+   * @param target has a method for each call
+   * @param answer sends an answer; where it throws for a result, that is the answer
+   * @param check throws for calls that are not to be made; default: all are
+   */
+  constructor(
+    private readonly target: object,
+    private readonly answer: (answer: CallAnswer) => void,
+    private readonly check: (call: Call) => void = () => {},
+  ) {}
+
+  /** Makes a call; its answer is sent when it has one. */
+  async make(message: Call): Promise<void> {
+    const { call, name } = message
+    const controller = new AbortController()
+    this.#open.set(call, controller)
+    try {
+      this.check(message)
+      if (!Object.hasOwn(callTraits, name)) throw unknownCall(name)
+      const method = (this.target as Partial<Record<string, Method>>)[name]
+      if (method === undefined) throw noRecorder()
+      const given = withSignal(name, message.arguments, controller.signal)
+      this.answer({ type: 'result', call, value: await method.apply(this.target, given) })
+    } catch (error) {
+      this.answer({ type: 'error', call, error: CllmError.from(error).serialize() })
+    } finally {
+      this.#open.delete(call)
+    }
+  }
+
+  /** Nobody waits for its answer. */
+  leave(call: number): void {
+    this.#open.get(call)?.abort()
+  }
+
+  /** Nobody waits for any answer. */
+  leaveAll(reason: CllmError): void {
+    for (const controller of this.#open.values()) controller.abort(reason)
+  }
+}
+
+const unknownCall = (name: string): CllmError =>
+  new CllmError('internal', `Expected one of ${engineCalls.join(', ')}, instead got "${name}"`)

@@ -11,7 +11,7 @@ import {
   toRecordedStep,
 } from '@cllm/core'
 import type { Channel, FromEngine, ToEngine, QueuedRequest } from './channel.js'
-import { CallServer } from './call-server.js'
+import { CallServer } from './engine-calls.js'
 import { EngineControl } from '../client/engine-control.js'
 
 /** What a host says of its engine that the engine does not know. */

@@ -12,8 +12,8 @@ import {
   defined,
   takesNone,
 } from '@cllm/core'
-import type { Channel, FromEngine, ToEngine } from './channel.js'
-import { CallForwarder, type EngineCallName, callTraits } from './engine-calls.js'
+import type { Channel, FromEngine, ToEngine, EngineCallName } from './channel.js'
+import { CallForwarder, callTraits } from './engine-calls.js'
 import { EventStreams, requestId } from './event-streams.js'
 
 interface PendingCall {

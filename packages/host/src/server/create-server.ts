@@ -15,7 +15,7 @@ import {
   type TransportFactory,
   type Services,
 } from '@cllm/core'
-import { LocalEngineClient } from '../client/local-engine-client.js'
+import { LocalEngineClient } from '../client/engine-control.js'
 import { adapterSets, NamedModels } from '../models/named-models.js'
 import { type ClosableDirectory, StaticDirectory } from './static-directory.js'
 

@@ -13,8 +13,7 @@ import {
   messageOf,
 } from '@cllm/core'
 import { misnamed, readStateFile, secretOf, stateName, writeStateFile } from './state-file.js'
-import { unfinished } from './thread/clean-folder.js'
-import type { ListProblem } from './thread/state-jobs.js'
+import { unfinished, type ListProblem } from './thread/state-jobs.js'
 import { readThread, type StateThread, writeThread } from './thread/state-thread.js'
 
 /** A folder is listed, and a file is read, for so many milliseconds at most … */

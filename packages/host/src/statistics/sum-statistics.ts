@@ -1,15 +1,4 @@
-import {
-  type CacheStatistics,
-  defined,
-  type Distribution,
-  type EncodeStatistics,
-  type EngineStatistics,
-} from '@cllm/core'
-
-/** What is not added up, by its name. */
-const others: Readonly<Record<string, (one: number, other: number) => number>> = {
-  longestPauseMs: Math.max,
-}
+import { type CacheStatistics, defined, type Distribution, type EngineStatistics } from '@cllm/core'
 
 /**
  * Two engines' statistics, or the same part of them, as of one: counters and distributions are added up, lists follow
@@ -25,7 +14,7 @@ export function sumStatistics<T extends object>(one: T, other: T): T {
 
 function sumOf(name: string, one: unknown, other: unknown): unknown {
   if (typeof one === 'number' && typeof other === 'number') {
-    return others[name]?.(one, other) ?? one + other
+    return name === 'longestPauseMs' ? Math.max(one, other) : one + other
   }
   if (Array.isArray(one) && Array.isArray(other)) {
     return [...(one as unknown[]), ...(other as unknown[])]
@@ -64,16 +53,12 @@ export function pastOf(statistics: EngineStatistics): EngineStatistics {
   }
 }
 
-/** What an encoder that is gone had done. */
-const idle = (encodes: EncodeStatistics): EncodeStatistics => ({
-  ...encodes,
-  waiting: 0,
-  waitMs: 0,
-})
-
 /** The same of what an engine may not have: the tiers, and images and sounds. */
 export const pastParts = ({ cache, encodes }: Pick<EngineStatistics, 'cache' | 'encodes'>) =>
-  defined({ cache: cache && emptied(cache), encodes: encodes && idle(encodes) })
+  defined({
+    cache: cache && emptied(cache),
+    encodes: encodes && { ...encodes, waiting: 0, waitMs: 0 },
+  })
 
 /** The tiers of an engine that is gone: what they had counted, and nothing in them. */
 function emptied({ ram, disk, longestPauseMs }: CacheStatistics): CacheStatistics {

@@ -13,8 +13,14 @@ import {
 import { duplicate, waitedTooLong, withSeed } from '../fleet/in-flight-request.js'
 import { Waiting } from '../fleet/waiting.js'
 import type { TelemetryTap } from '../recorder/telemetry-tap.js'
-import type { EngineCallName } from '../remote/engine-calls.js'
-import type { Call, Channel, FromEngine, Submission, ToEngine } from '../remote/channel.js'
+import type {
+  Call,
+  Channel,
+  FromEngine,
+  Submission,
+  ToEngine,
+  EngineCallName,
+} from '../remote/channel.js'
 import { EngineRequest, EngineWork } from './engine-work.js'
 import { HangDetector } from './hang-detector.js'
 import type { EngineLink, StartEngine, SupervisorOptions } from './supervisor-options.js'

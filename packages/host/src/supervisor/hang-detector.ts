@@ -3,10 +3,8 @@ import type { FromEngine } from '../remote/channel.js'
 import type { Debts } from './engine-work.js'
 import type { SupervisorOptions } from './supervisor-options.js'
 
-type Debt = 'steps' | 'answers' | 'preparation'
-
 interface Watch {
-  readonly debt: Debt
+  readonly debt: keyof Debts
   /** What is missing when it hangs. */
   readonly what: string
   readonly patienceMs: number
@@ -32,7 +30,7 @@ export class HangDetector {
     private readonly onHang: (what: string) => void,
   ) {
     const preparing = 'nothing from it, while it checked, tokenized or compiled what it was given,'
-    const watches: [Debt, string, number][] = [
+    const watches: [keyof Debts, string, number][] = [
       ['steps', 'no step', hangTimeoutMs],
       ['answers', 'no answer', hangTimeoutMs],
       ['preparation', preparing, Math.min(hangTimeoutMs, prepareTimeoutMs)],
@@ -57,7 +55,7 @@ export class HangDetector {
   }
 
   /** The pending work may have changed: time counts from when there is some. */
-  update(debts: Pick<Debts, Debt>): void {
+  update(debts: Debts): void {
     const now = this.clock.now()
     let next = Infinity
     for (const watch of this.#watches) {

@@ -215,7 +215,7 @@ t.test('calls at once are answered each', async (t) => {
 t.test('only calls are called', async (t) => {
   const { here, there } = remote()
   t.same(
-    Object.keys(engineCalls).sort(),
+    engineCalls.toSorted(),
     ['applyTemplate', 'close', 'detokenize', 'drain', 'embed', 'explain', 'getScheduler', 'info']
       .concat('adapters', 'pieces', 'loadAdapter', 'unloadAdapter', 'noteService')
       .concat('activity', 'setScheduler', 'statistics', 'tokenize', 'slotAction', 'cache')

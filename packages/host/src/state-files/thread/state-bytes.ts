@@ -8,13 +8,15 @@ import {
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import { crc32 } from 'node:zlib'
 import {
-  type ByteSource,
   magic,
   numberBytes,
   type ReadHead,
   readHead,
   sealedMagic,
   strangeness,
+  StateSource,
+  sourceOf,
+  cutShort,
 } from './state-format.js'
 
 /** Bytes that are read or written at once, and are still in the processor's cache for the checksum. */
@@ -67,17 +69,19 @@ export function sizeOf(headBytes: number, bytes: number, isSealed: boolean): num
  * @throws Error that says why it is no whole state of this secret
  */
 export function readState(path: string, secret?: Uint8Array, memory?: Memory): ReadHead {
-  const file = new FileBytes(path)
+  const file = openSync(path, 'r')
   try {
-    return { ...readStateFrom(file, secret, memory), usedAt: file.usedAt }
+    const { size, mtimeMs: usedAt } = fstatSync(file)
+    const source = new StateSource(size, (bytes, at) => readFully(file, bytes, at))
+    return { ...readStateFrom(source, secret, memory), usedAt }
   } finally {
-    file.close()
+    closeSync(file)
   }
 }
 
 /** {@link readState} of the bytes of a file. */
 export const readStateIn = (bytes: Buffer, secret?: Uint8Array): ReadHead =>
-  readStateFrom(new PlainBytes(bytes), secret, 'new')
+  readStateFrom(sourceOf(bytes), secret, 'new')
 
 function readStateFrom(file: StateSource, secret?: Uint8Array, memory?: Memory): ReadHead {
   const opening = file.take(magic.byteLength)
@@ -85,14 +89,6 @@ function readStateFrom(file: StateSource, secret?: Uint8Array, memory?: Memory):
     throw new Error(strangeness(opening))
   }
   return secret === undefined ? readPlain(file, memory) : readSealed(file, secret, memory)
-}
-
-/** What a state is read from. */
-interface StateSource extends ByteSource {
-  /** The CRC-32 of what was read. */
-  readonly sum: number
-  /** Fills these bytes with the next ones. */
-  into(bytes: Uint8Array): void
 }
 
 function readPlain(file: StateSource, memory: Memory | undefined): ReadHead {
@@ -111,12 +107,12 @@ function readSealed(file: StateSource, secret: Uint8Array, memory: Memory | unde
   if (!name.equals(nameOf(secret))) throw new Error('it is encrypted with another key')
   const length = file.take(numberBytes)
   const headBytes = length.readUInt32LE()
-  if (headBytes > file.left) throw new Error('it is cut short')
+  if (headBytes > file.left) throw new Error(cutShort)
   const decipher = decipherOf(file, secret, Buffer.concat([sealedMagic, name, length]))
   const plain = decipher.update(file.take(headBytes))
   const tag = file.take(tagBytes)
   finish(decipher, tag)
-  const head = readHead(new PlainBytes(plain.subarray(magic.byteLength)))
+  const head = readHead(sourceOf(plain.subarray(magic.byteLength)))
   checkLength(file, nonceBytes + head.bytes + tagBytes)
   if (memory === undefined) return head
   const data = roomFor(head, memory)
@@ -126,68 +122,11 @@ function readSealed(file: StateSource, secret: Uint8Array, memory: Memory | unde
   return { ...head, data }
 }
 
-/** Reads a file from its beginning to its end. */
-class FileBytes implements StateSource {
-  readonly #file: number
-  readonly #size: number
-  readonly usedAt: number
-  #at = 0
-  sum = 0
-
-  /** @throws Error of the operating system */
-  constructor(path: string) {
-    this.#file = openSync(path, 'r')
-    const { size, mtimeMs } = fstatSync(this.#file)
-    this.#size = size
-    this.usedAt = mtimeMs
-  }
-
-  get left(): number {
-    return this.#size - this.#at
-  }
-
-  take(count: number): Buffer {
-    const bytes = Buffer.alloc(count)
-    this.into(bytes)
-    return bytes
-  }
-
-  into(bytes: Uint8Array): void {
-    for (let done = 0; done < bytes.byteLength;) {
-      const count = readSync(this.#file, bytes, done, bytes.byteLength - done, this.#at + done)
-      if (count === 0) throw new Error('it is cut short')
-      done += count
-    }
-    this.#at += bytes.byteLength
-    this.sum = crc32(bytes, this.sum)
-  }
-
-  close(): void {
-    closeSync(this.#file)
-  }
-}
-
-/** Bytes in memory. */
-class PlainBytes implements StateSource {
-  #at = 0
-  sum = 0
-
-  constructor(private readonly bytes: Buffer) {}
-
-  get left(): number {
-    return this.bytes.byteLength - this.#at
-  }
-
-  take(count: number): Buffer {
-    if (count > this.left) throw new Error('it is cut short')
-    this.#at += count
-    const taken = this.bytes.subarray(this.#at - count, this.#at)
-    this.sum = crc32(taken, this.sum)
-    return taken
-  }
-
-  into(bytes: Uint8Array): void {
-    bytes.set(this.take(bytes.byteLength))
+function readFully(file: number, bytes: Uint8Array, from: number): void {
+  for (let done = 0; done < bytes.byteLength;) {
+    const count = readSync(file, bytes, done, bytes.byteLength - done, from + done)
+    if (count === 0) throw new Error(cutShort)
+    done += count
   }
 }
 
@@ -220,8 +159,8 @@ function finish(decipher: DecipherGCM, tag: Buffer): void {
   }
 }
 
-function checkLength(file: ByteSource, left: number): void {
-  if (file.left !== left) throw new Error('it is cut short')
+function checkLength(file: StateSource, left: number): void {
+  if (file.left !== left) throw new Error(cutShort)
 }
 
 function roomFor({ bytes }: ReadHead, memory: Memory): Uint8Array {

@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib'
 import type { StateHead } from '@cllm/core'
 
 /** What a file begins with: our name and the version of the format. */
@@ -11,6 +12,8 @@ export const numberBytes = 4
 /** A longer list of fields is none of ours. */
 const longestFields = 65_536
 
+export const cutShort = 'it is cut short'
+
 /** A file's head, and how long the state is. */
 export interface ReadHead extends StateHead {
   readonly bytes: number
@@ -18,14 +21,6 @@ export interface ReadHead extends StateHead {
   readonly data?: Uint8Array
   /** The time of the file, in milliseconds since the epoch. */
   readonly usedAt?: number
-}
-
-/** Gives bytes one after the other. */
-export interface ByteSource {
-  /** Bytes that are left, at most. */
-  readonly left: number
-  /** @throws Error where there are fewer */
-  take(count: number): Buffer
 }
 
 interface Fields {
@@ -51,11 +46,11 @@ export function writeHead({ key, scope, partial, tokens }: StateHead, bytes: num
  * Reads what {@link writeHead} wrote, behind its magic.
  * @throws Error that says why it is none
  */
-export function readHead(source: ByteSource): ReadHead {
+export function readHead(source: StateSource): ReadHead {
   const length = source.take(numberBytes).readUInt32LE()
   if (length > longestFields) throw new Error('its head is too long')
   const { tokens: count, ...fields } = fieldsOf(source.take(length).toString())
-  if (numberBytes * count > source.left) throw new Error('it is cut short')
+  if (numberBytes * count > source.left) throw new Error(cutShort)
   const ids = source.take(numberBytes * count)
   const tokens = Array.from({ length: count }, (_, index) => ids.readInt32LE(numberBytes * index))
   return { ...fields, tokens }
@@ -92,3 +87,40 @@ function parsed(text: string): Partial<Record<keyof Fields, unknown>> {
 
 const isCount = (value: unknown): value is number =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+
+/** What a state is read from, from its beginning to its end. */
+export class StateSource {
+  #at = 0
+  /** The CRC-32 of what was read. */
+  sum = 0
+
+  /** @param fill - fills these bytes with those from a place on */
+  constructor(
+    private readonly size: number,
+    private readonly fill: (bytes: Uint8Array, at: number) => void,
+  ) {}
+
+  /** Bytes that are left, at most. */
+  get left(): number {
+    return this.size - this.#at
+  }
+
+  /** @throws Error where there are fewer */
+  take(count: number): Buffer {
+    const bytes = Buffer.alloc(count)
+    this.into(bytes)
+    return bytes
+  }
+
+  /** Fills these bytes with the next ones. */
+  into(bytes: Uint8Array): void {
+    if (bytes.byteLength > this.left) throw new Error(cutShort)
+    this.fill(bytes, this.#at)
+    this.#at += bytes.byteLength
+    this.sum = crc32(bytes, this.sum)
+  }
+}
+
+/** Bytes in memory. */
+export const sourceOf = (all: Buffer): StateSource =>
+  new StateSource(all.byteLength, (bytes, at) => void all.copy(bytes, 0, at))
