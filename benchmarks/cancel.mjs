@@ -2,7 +2,7 @@
 // prompts and within their answers, and the steps are counted that still compute them.
 import { parseArgs } from 'node:util'
 import { createLlamaCppBackend } from '../packages/backend-llamacpp/dist/index.js'
-import { availableMemory } from '../packages/cli/dist/engine/memory/available-memory.js'
+import { availableMemory } from '../packages/cli/dist/engine/available.js'
 import { resolveModel } from '../packages/cli/dist/models/resolve-model.js'
 import {
   createEngine,

@@ -1,8 +1,8 @@
 // The time that each stage adds, from the native forward pass to a stream over HTTP.
 // node benchmarks/stages.mjs --model SPEC [--help]
 import { spawnSync } from 'node:child_process'
-import { modelHost } from '../packages/cli/dist/commands/hosted/model-host.js'
-import { threadPool } from '../packages/cli/dist/engine/available-cores.js'
+import { modelHost } from '../packages/cli/dist/commands/bench/model-host.js'
+import { threadPool } from '../packages/cli/dist/engine/available.js'
 import { dispatch } from './lib/command.mjs'
 import { printStages } from './stages/print-stages.mjs'
 

@@ -15,10 +15,11 @@ import {
   parseFlags,
   toggle,
   wrong,
-} from '../../packages/cli/dist/commands/flags/flags.js'
-import { serveFlags } from '../../packages/cli/dist/commands/bench/flags/load-flags.js'
-import { readTarget } from '../../packages/cli/dist/commands/bench/flags/read-target.js'
-import { duration, integer } from '../../packages/cli/dist/commands/flags/values.js'
+  duration,
+  integer,
+} from '../../packages/cli/dist/commands/flags.js'
+import { serveFlags } from '../../packages/cli/dist/commands/bench/flags/load.js'
+import { readTarget } from '../../packages/cli/dist/commands/bench/flags/target.js'
 
 const { target, api, model, 'api-key': apiKey, 'extra-body': extraBody } = serveFlags
 

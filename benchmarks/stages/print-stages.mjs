@@ -14,9 +14,9 @@ import {
   parseFlags,
   toggle,
   wrong,
-} from '../../packages/cli/dist/commands/flags/flags.js'
-import { modelFlags, readModel } from '../../packages/cli/dist/commands/bench/flags/model-flags.js'
-import { integer } from '../../packages/cli/dist/commands/flags/values.js'
+  integer,
+} from '../../packages/cli/dist/commands/flags.js'
+import { modelFlags, readModel } from '../../packages/cli/dist/commands/bench/flags/target.js'
 import { measureStages } from './measure-stages.mjs'
 import { stagePlot } from './stage-plot.mjs'
 

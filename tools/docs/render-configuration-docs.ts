@@ -1,4 +1,4 @@
-import { configVariable } from '../../packages/cli/src/config/layers/environment-layer.js'
+import { configVariable } from '../../packages/cli/src/config/layers/layer.js'
 import { configFlag } from '../../packages/cli/src/config/layers/flags-layer.js'
 import { variable } from '../../packages/cli/src/config/options/option.js'
 import {
@@ -6,7 +6,7 @@ import {
   sectionOf,
   type PlacedOption,
 } from '../../packages/cli/src/config/options/schema.js'
-import { ignoredKeys, mappedKeys } from '../../packages/cli/src/config/layers/original-layout.js'
+import { ignoredKeys, mappedKeys } from '../../packages/cli/src/config/layers/file-layer.js'
 
 const intro = `# Configuration
 

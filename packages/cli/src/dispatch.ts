@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { CllmError } from '@cllm/core'
-import { CommandFailed, type CommandIo, type RunCommand } from './commands/command-io.js'
-import { asksForHelp } from './commands/flags/flags.js'
+import { CommandFailed, type CommandIo, type RunCommand } from './commands/command.js'
+import { asksForHelp } from './commands/flags.js'
 import { commandGroups, commands } from './commands/help/command-table.js'
 import { suggestion } from './config/messages.js'
 

@@ -16,8 +16,7 @@ import { parse, parseAllDocuments } from 'yaml'
 import { options } from '../src/config/options/schema.js'
 import { loadConfig } from '../src/config/load-config.js'
 import { inside as run } from './inside.js'
-import { LogLines } from '../src/process/log-lines.js'
-import { createLogger } from '../src/process/logger.js'
+import { LogLines, createLogger } from '../src/process/logger.js'
 
 t.test('help and version', async (t) => {
   const { stdout, code } = await run(['--help'])

@@ -1,7 +1,7 @@
 import { plainEnvironment } from '@cllm/testing'
 // As it is built: an engine's process starts from there.
 import { dispatch } from '../dist/dispatch.js'
-import type { CommandIo } from '../src/commands/command-io.js'
+import type { CommandIo } from '../src/commands/command.js'
 
 /** Arguments that are written as on a command line. */
 export const words = (text: string): string[] => text.split(' ')

@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { killTree } from '@cllm/bench'
 import t from 'tap'
-import { replaceFile } from '../src/models/replace-file.js'
+import { replaceFile } from '../src/models/model-files.js'
 import { stopSignal } from '../src/process/stop-signal.js'
 
 const refusal = (code: string) => Object.assign(new Error(code), { code })

@@ -13,7 +13,7 @@ import {
 import { defaultPolicyName, fallbackPolicy } from '@cllm/scheduler'
 import { hasMediaLibrary } from '../engine/native-library.js'
 import { asLoaded, spawnEngine } from '../engine/spawn-engine.js'
-import { llamaCpp } from '../engine/engine-settings.js'
+import { llamaCpp } from '../engine/process-channel.js'
 import { catalogSampling } from '../models/catalog/catalog.js'
 import { modelName, resolveModel } from '../models/resolve-model.js'
 import { loadRegistry } from '../plugins/load-registry.js'

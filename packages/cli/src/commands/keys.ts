@@ -1,13 +1,10 @@
 import { CllmError, defined } from '@cllm/core'
 import { type ApiKey, keyRoles, type KeyStore } from '@cllm/http-koa'
-import { textTable } from '../process/text-table.js'
-import { readKeyFile, updateKeyFile } from '../keys/key-file.js'
-import { keyStore } from '../keys/key-store.js'
-import { type CommandIo, tell } from './command-io.js'
-import { defineCommand } from './flags/define-command.js'
-import { one, toggle, type Values, wrong } from './flags/flags.js'
-import { integer, orNone, word } from './flags/values.js'
-import { configFrom } from './model/models-folder.js'
+import { textTable } from '../process/terminal.js'
+import { readKeyFile, updateKeyFile, keyStore } from '../keys/keys.js'
+import { type CommandIo, tell, defineCommand } from './command.js'
+import { one, toggle, type Values, wrong, integer, orNone, word } from './flags.js'
+import { configFrom } from './config-flags.js'
 
 const fileFlags = {
   'api-keys': one('FILE', 'The key file; also CLLM_API_KEYS'),
@@ -120,7 +117,7 @@ async function withKeys<T>(
   const { cluster, security } = configFrom(given, io).config
   try {
     if (url !== undefined) {
-      const { usingBus } = await import('./cluster/connect-bus.js')
+      const { usingBus } = await import('./cluster/join-cluster.js')
       const { clusterKeys } = await import('../keys/cluster-keys.js')
       return await usingBus(cluster, async (bus) => await use(clusterKeys(bus), 'the cluster'))
     }

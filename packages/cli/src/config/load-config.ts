@@ -2,15 +2,20 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { CllmError } from '@cllm/core'
 import convict from 'convict'
-import { checkCluster, checkEngine, checkSecurity, checkServer } from './checks/check-together.js'
-import { checkModels, warnOfModels } from './checks/check-models.js'
-import { checkBuiltIns } from './checks/check-built-ins.js'
-import { configVariable, readEnvironmentLayer } from './layers/environment-layer.js'
+import {
+  checkCluster,
+  checkEngine,
+  checkSecurity,
+  checkServer,
+  checkModels,
+  warnOfModels,
+  checkBuiltIns,
+} from './check-settings.js'
+import { configVariable, readEnvironmentLayer, type Layer, type Setting } from './layers/layer.js'
 import { readFileLayer } from './layers/file-layer.js'
 import { readFlagsLayer } from './layers/flags-layer.js'
 import { options, type PlacedOption, schema, type CllmConfig } from './options/schema.js'
 import { resolveModels, resolvePolicy } from './resolve-policy.js'
-import type { Layer, Setting } from './layers/setting.js'
 import { describeValue, reasonOf } from './messages.js'
 import { accepts } from './options/value-format.js'
 

@@ -1,5 +1,9 @@
 import { homedir } from 'node:os'
 import path from 'node:path'
+import { readFileSync, existsSync } from 'node:fs'
+import type { AdapterSource } from '@cllm/core'
+import { orInvalid } from './messages.js'
+import { format, splitAtCommas, type ValueFormat } from './options/value-format.js'
 
 /** Makes a relative path absolute. */
 export const resolvePath = (value: string | null, folder: string): string | null =>
@@ -36,3 +40,87 @@ export const resolveModelSpec = (spec: string, folder: string): string => {
 /** The same for a plugin, which can also be the name of a package. */
 export const resolvePluginName = (use: string, folder: string): string =>
   /^\.{0,2}[/\\]/.test(use) ? path.resolve(folder, use) : use
+
+/** A table of the package, in `data/NAME.json`. */
+export const readData = (name: string): unknown =>
+  JSON.parse(readFileSync(new URL(`../../data/${name}.json`, import.meta.url), 'utf8'))
+
+/** The chat templates that llama-server knows by name; they write what its own do. */
+const templates = readData('chat-templates') as Readonly<Record<string, string>>
+
+/** The names for `--chat-template NAME`, in the order of the alphabet. */
+export const templateNames: readonly string[] = Object.keys(templates)
+
+/** The Jinja template that llama-server knows by this name; undefined: there is none. */
+export const namedTemplate = (name: string): string | undefined =>
+  Object.hasOwn(templates, name) ? templates[name] : undefined
+
+/** Whether a chat template is given as Jinja and not as a file. */
+const isInlineTemplate = (template: string): boolean => /\{\{|\{%/.test(template)
+
+/** Whether it is given as text without Jinja, which is every prompt then: words without a path or an ending. */
+export const isPlainTemplate = (template: string): boolean =>
+  /\s/.test(template) && !/[/\\]|\.\w+$/.test(template)
+
+/** Makes the path of a chat template absolute, if it is one. */
+export const resolveTemplate = (template: string | null, folder: string): string | null => {
+  if (template === null || isInlineTemplate(template) || namedTemplate(template) !== undefined)
+    return template
+  const file = path.resolve(folder, template)
+  return isPlainTemplate(template) && !existsSync(file) ? template : file
+}
+
+/**
+ * The text of `model.chat_template`, which is the template itself, a file with it, or the name of one that
+ * llama-server knows.
+ *
+ * @throws `invalid_configuration` when the file cannot be read.
+ */
+export const readChatTemplate = (template: string | null = null): string | undefined => {
+  if (template === null || isInlineTemplate(template) || isPlainTemplate(template))
+    return template ?? undefined
+  return (
+    namedTemplate(template) ??
+    orInvalid(
+      () => readFileSync(template, 'utf8'),
+      (reason) =>
+        `model.chat_template: ${template} is neither a Jinja template nor a file with one, nor one of ` +
+        `${templateNames.join(', ')}: ${reason}`,
+    )
+  )
+}
+
+/** Of `NAME=PATH[:SCALE]`. */
+const pattern = /^([\w.-]{1,64})=(.+?)(?::([+-]?(?:\d+\.?\d*|\.\d+)))?$/
+
+/** An adapter as the configuration has it; undefined for another text. */
+function readAdapter(text: string): Omit<AdapterSource, 'id'> | undefined {
+  const [, name, file, scale] = pattern.exec(text.trim()) ?? []
+  if (name === undefined || file === undefined) return undefined
+  return { name, path: file, ...(scale !== undefined && { scale: Number(scale) }) }
+}
+
+const isList = (value: unknown): boolean => {
+  if (!Array.isArray(value)) return false
+  const names = value.map((one) => (typeof one === 'string' ? readAdapter(one)?.name : undefined))
+  return names.every((name) => name !== undefined) && new Set(names).size === names.length
+}
+
+/** Adapters, each `NAME=PATH` or `NAME=PATH:SCALE`, with different names. */
+export const adapters = (): ValueFormat<readonly string[]> =>
+  format('a list of NAME=PATH[:SCALE], each name once', isList, {
+    parse: splitAtCommas,
+    placeholder: 'NAME=PATH[:SCALE]',
+  })
+
+/** Makes the paths absolute. */
+export const resolveAdapters = (texts: readonly string[], folder: string): readonly string[] =>
+  texts.map((text) => {
+    const { name, path: file, scale } = readAdapter(text) ?? {}
+    if (name === undefined || file === undefined) return text
+    return `${name}=${path.resolve(folder, file)}${scale === undefined ? '' : `:${scale}`}`
+  })
+
+/** The adapters of a setting that was checked. */
+export const adaptersOf = (texts: readonly string[]): AdapterSource[] =>
+  texts.flatMap((text) => readAdapter(text) ?? [])

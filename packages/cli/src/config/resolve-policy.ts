@@ -1,4 +1,4 @@
-import type { Setting } from './layers/setting.js'
+import type { Setting } from './layers/layer.js'
 import type { CllmConfig } from './options/schema.js'
 
 /** The options that name a policy. */

@@ -18,19 +18,17 @@ import { fallbackPolicy } from '@cllm/scheduler'
 import { createLogger } from '../process/logger.js'
 import { loadRegistry } from '../plugins/load-registry.js'
 import { ignoreStopSignals } from '../process/stop-signal.js'
-import { availableCores } from './available-cores.js'
-import { availableMemory } from './memory/available-memory.js'
+import { availableCores, availableMemory } from './available.js'
 import {
   type CacheSettings,
   type EngineSettings,
   llamaCpp,
   type StartMessage,
-} from './engine-settings.js'
-import { fingerprintOf } from './fingerprint.js'
-import { openLearned } from './learned-file.js'
-import { findNativeLibraries } from './native-library.js'
+  parentChannel,
+} from './process-channel.js'
+import { fingerprintOf, findNativeLibraries } from './native-library.js'
+import { openLearned } from './engine-files.js'
 import { learnedFolder } from '../models/cache-folder.js'
-import { parentChannel } from './process-channel.js'
 
 /** Longer sequences have no drafts where all slots share one large pool of KV cells. */
 const longestInPool = 8192

@@ -1,8 +1,15 @@
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { cpus } from 'node:os'
-import { chooseBuild, type Machine, readBuilds } from '@cllm/backend-llamacpp/native-build'
-import { type Logger, silentLogger, attempt } from '@cllm/core'
+import { createHash } from 'node:crypto'
+import {
+  chooseBuild,
+  type Machine,
+  readBuilds,
+  currentVersions,
+} from '@cllm/backend-llamacpp/native-build'
+import { type Logger, silentLogger, attempt, type Backend } from '@cllm/core'
+import { sampleFile } from '@cllm/backend-llamacpp/sample-file'
 import { gpuFolder, nativeFolder } from '../models/cache-folder.js'
 
 const cpuInfo = '/proc/cpuinfo'
@@ -17,7 +24,7 @@ export function thisMachine(
 }
 
 /** What `cllm native build` has built and `cllm gpu add` has fetched. */
-export interface NativeLibraries {
+interface NativeLibraries {
   /** llama.cpp, if it was the fastest. */
   readonly library: string | undefined
   /** The same with what encodes images, built here or installed. */
@@ -72,4 +79,51 @@ export function packagedLibrary(
 function featuresIn(text: string): string[] {
   const list = /^(?:flags|Features)\s*:\s*(.*)$/m.exec(text)?.[1] ?? ''
   return list.split(' ').filter((feature) => feature !== '')
+}
+
+/** What an engine's numbers depend on that its information does not say. */
+interface FingerprintParts {
+  readonly kvCacheType?: unknown
+  readonly flashAttention?: unknown
+  /** The library of `cllm native build`, where it is used. */
+  readonly library: string | undefined
+}
+
+/**
+ * A short name of all that decides an engine's numbers: engines with equal ones compute the same. It is the
+ * `system_fingerprint` of OpenAI's answers, and what requests of a cluster move by.
+ */
+export async function fingerprintOf(
+  { model, capabilities }: Pick<Backend, 'model' | 'capabilities'>,
+  { library, kvCacheType = null, flashAttention = null }: FingerprintParts,
+): Promise<string> {
+  const { path, details = {}, quantization, parameters } = model
+  const { native = null, gpuLayers = null, kvUnified = null, chatTemplate = null } = details
+  const parts = {
+    quantization,
+    parameters,
+    native,
+    gpuLayers,
+    kvUnified,
+    chatTemplate,
+    file: path === undefined ? null : await hashOrNone(path),
+    gpu: capabilities.gpu,
+    kvCacheType,
+    flashAttention,
+    library: library === undefined ? null : await hashOrNone(library),
+    machine: thisMachine(),
+    versions: currentVersions,
+  }
+  const text = JSON.stringify(Object.entries(parts).toSorted(([a], [b]) => (a < b ? -1 : 1)))
+  // begins as llama-server's do, whose clients look at the b
+  return `b0-${createHash('sha256').update(text).digest('hex').slice(0, 16)}`
+}
+
+/** A plug-in's model may be no file. */
+async function hashOrNone(path: string): Promise<string | null> {
+  const hash = createHash('sha256')
+  return await sampleFile(path, hash).then(
+    () => hash.digest('hex'),
+    () => null,
+  )
 }

@@ -7,6 +7,7 @@ import {
   type EngineInfo,
   type Logger,
   type ModelInfo,
+  type RouterPolicy,
 } from '@cllm/core'
 import {
   type EngineLink,
@@ -16,15 +17,15 @@ import {
   type SupervisorOptions,
 } from '@cllm/host'
 import { compiledFolder } from '../models/cache-folder.js'
-import { killAtExit } from '../process/kill-at-exit.js'
+import { killAtExit } from '../process/stop-signal.js'
 import {
   type EngineSettings,
   type LogLevelMessage,
   type StartMessage,
   llamaCpp,
-} from './engine-settings.js'
-import { childLink } from './process-channel.js'
-import { threadPool } from './available-cores.js'
+  childLink,
+} from './process-channel.js'
+import { threadPool } from './available.js'
 
 /** An engine in a separate process, which is restarted when it dies. */
 export interface EngineProcess {
@@ -174,4 +175,35 @@ function startChild(settings: EngineSettings, env: NodeJS.ProcessEnv): ChildProc
   if (child.pid !== undefined)
     child.send({ type: 'start', settings } satisfies StartMessage, () => {})
   return child
+}
+
+/** Several engines of one model as one, which hold `memoryBytes` of RAM; closing it ends their processes. */
+export async function joinEngines(
+  engines: readonly EngineProcess[],
+  router: RouterPolicy,
+  logger: Logger,
+  memoryBytes: number,
+): Promise<LoadedModel> {
+  // A single engine does without the modules of a cluster.
+  const { joinLocalWorkers } = await import('@cllm/cluster')
+  const { client, gone } = joinLocalWorkers(
+    engines.map((engine, index) => ({
+      id: `engine-${index + 1}`,
+      client: engine.client,
+      info: engine.info,
+      gone: engine.ended,
+      onUp: (listener) => engine.client.onState((state) => listener(state === 'up')),
+    })),
+    { router, logger },
+  )
+  const models = engines.map(asLoaded)
+  return {
+    client,
+    memoryBytes,
+    gone,
+    async close() {
+      await client.close().catch(() => {})
+      await Promise.all(models.map(async (model) => await model.close()))
+    },
+  }
 }

@@ -1,8 +1,7 @@
 import { type RedisBus, SharedText } from '@cllm/cluster'
 import { type Logger, systemClock } from '@cllm/core'
 import { type ApiKey, keyRing, type KeyStore, parseKeys } from '@cllm/http-koa'
-import { keyStore } from './key-store.js'
-import { type KeySources, openKeyRing, type OpenKeyRing } from './open-key-ring.js'
+import { keyStore, type KeySources, openKeyRing, type OpenKeyRing } from './keys.js'
 
 /** The name of the keys on the cluster's server. */
 const sharedKeys = 'keys'

@@ -5,11 +5,10 @@ import { suggestion } from '../config/messages.js'
 import { schemeOf } from '../config/paths.js'
 import { cacheFolder as userCacheFolder } from './cache-folder.js'
 import { catalog as defaultCatalog, type CatalogEntry, findEntry } from './catalog/catalog.js'
-import { checkGguf, checkReadable, exists } from './fetch/check-file.js'
+import { checkGguf, checkReadable, exists, projectorBeside } from './model-files.js'
 import { fetchCatalogModel } from './fetch/fetch-catalog-model.js'
 import { fetchFromHuggingFace } from './fetch/fetch-hugging-face.js'
-import type { FetchOptions } from './fetch/fetch-progress.js'
-import { projectorBeside } from './projector.js'
+import type { FetchOptions } from './fetch/fetch-once.js'
 
 /** How to find a model. All fields have defaults for a command line. */
 export interface ResolveModelOptions extends Partial<FetchOptions> {

@@ -1,17 +1,18 @@
+import { createRequire, register } from 'node:module'
+import { isAbsolute, resolve } from 'node:path'
 import { createLlamaCppPlugin } from '@cllm/backend-llamacpp/plugin'
 import { loadPlugins, type PluginEntry, registerPlugin } from '@cllm/host'
 import { type Plugin, PluginRegistry } from '@cllm/core'
 import { schedulerPlugin } from '@cllm/scheduler'
-import { lendPackages } from './lend-packages.js'
 
 /** The plugins to load, and the folder from which their names are resolved. */
-export interface PluginsToLoad {
+interface PluginsToLoad {
   readonly plugins: readonly PluginEntry[]
   readonly pluginsFolder: string
 }
 
 /** Settings that differ between a server's process and an engine's. */
-export interface RegistryOptions {
+interface RegistryOptions {
   /** Memory and cores of a process that runs a model. Default: not limited further. */
   readonly limits?: Parameters<typeof createLlamaCppPlugin>[0]
   /** Plugins to register before the configured ones. Default: none. */
@@ -31,7 +32,51 @@ export async function loadRegistry(
   await registerPlugin(schedulerPlugin, registry)
   await registerPlugin(createLlamaCppPlugin(limits), registry)
   for (const plugin of builtIns) await registerPlugin(plugin, registry)
-  lendPackages(plugins, pluginsFolder)
-  await loadPlugins(plugins, { from: pluginsFolder, registry })
+  await loadLending(plugins, pluginsFolder, registry)
   return registry
+}
+
+/** The built-in policies and the plugins' policies; plugins resolve from the working directory. */
+export async function policiesOf(plugins: readonly string[]): Promise<PluginRegistry> {
+  const registry = new PluginRegistry()
+  await registerPlugin(schedulerPlugin, registry)
+  const entries = plugins.map((use) => ({ use }))
+  await loadLending(entries, process.cwd(), registry)
+  return registry
+}
+
+/**
+ * Loads plug-ins. Those that are one file in any folder may import `@cllm/…` and `zod`: where they have no packages
+ * of their own, they get those that cLLM runs with.
+ *
+ * @param from - the folder from which their names are resolved
+ */
+export async function loadLending(
+  plugins: readonly PluginEntry[],
+  from: string,
+  registry: PluginRegistry,
+): Promise<void> {
+  lendPackages(plugins, from)
+  await loadPlugins(plugins, { from, registry })
+}
+
+let areLent = false
+
+function lendPackages(plugins: readonly PluginEntry[], folder: string): void {
+  if (areLent || plugins.every((plugin) => hasPackages(plugin, folder))) return
+  areLent = true
+  // zod is a dependency of the scheduler's, not of this package.
+  const data = [import.meta.url, import.meta.resolve('@cllm/scheduler')]
+  register('./lent-packages.js', import.meta.url, { data })
+}
+
+/** Whether a plug-in finds `@cllm/core` by itself. What is given by name is installed, with what it needs. */
+function hasPackages({ use }: PluginEntry, folder: string): boolean {
+  if (!use.startsWith('.') && !isAbsolute(use)) return true
+  try {
+    createRequire(resolve(folder, use)).resolve('@cllm/core')
+    return true
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== 'MODULE_NOT_FOUND'
+  }
 }

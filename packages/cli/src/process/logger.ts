@@ -1,9 +1,10 @@
+import { mkdirSync, openSync, writeSync } from 'node:fs'
+import { dirname } from 'node:path'
 import type { Logger } from '@cllm/core'
 import type { LogLevelControl } from '@cllm/http-koa'
-import pino from 'pino'
+import pino, { type DestinationStream } from 'pino'
 import type { CllmConfig } from '../config/options/schema.js'
-import { LogLines } from './log-lines.js'
-import { terminalLog } from './terminal-log.js'
+import { orInvalid } from '../config/messages.js'
 
 /** The logging part of the configuration. */
 export type LogSettings = Pick<CllmConfig['logging'], 'file'> &
@@ -32,7 +33,7 @@ interface LineWriter {
 }
 
 /** Destination of lines when there is no log file. */
-export interface LogTerminal {
+interface LogTerminal {
   /** True for readable lines; otherwise lines are JSON. */
   readonly isTTY: boolean
   /** Default: standard error, because commands print their results to standard output. */
@@ -58,3 +59,140 @@ export const createLogger = (
   const paths = content ? secretPaths : [...secretPaths, ...contentPaths]
   return pino({ level, redact: { paths, censor: '[redacted]' } }, open(file, terminal))
 }
+
+const standardError = 2
+/** Milliseconds until a pipe that is full is tried again. */
+const patienceMs = 20
+
+/** What {@link LogLines} writes with; the default is `fs.writeSync`. */
+type WriteBytes = (fd: number, bytes: Uint8Array) => number
+
+/**
+ * Where log lines go: each is written before `write` returns, so that none is missing after a crash. A line that
+ * cannot be written, as on a full disk, is lost, and never an error: the log must not fail what it tells of.
+ */
+export class LogLines {
+  /** Whether the last write failed; said once. */
+  #isFailing = false
+  /** Whether a part of a line stands at the end. */
+  #isTorn = false
+
+  constructor(
+    private readonly fd: number = standardError,
+    private readonly writeBytes: WriteBytes = writeSync,
+  ) {}
+
+  /**
+   * Appends to a file; makes it and its folder.
+   *
+   * @throws `invalid_configuration` when it cannot be opened
+   */
+  static toFile(file: string): LogLines {
+    const open = () => {
+      mkdirSync(dirname(file), { recursive: true })
+      return new LogLines(openSync(file, 'a'))
+    }
+    return orInvalid(open, (reason) => `the log file cannot be opened: ${reason}`)
+  }
+
+  write(line: string): void {
+    let rest: Uint8Array = Buffer.from(this.#isTorn ? `\n${line}` : line)
+    const { length } = rest
+    while (rest.length > 0) {
+      try {
+        rest = rest.subarray(this.writeBytes(this.fd, rest))
+      } catch (error) {
+        const { code, message } = error as NodeJS.ErrnoException
+        if (code === 'EAGAIN') Atomics.wait(pause, 0, 0, patienceMs)
+        else {
+          this.#isTorn ||= rest.length < length
+          this.#fail(message)
+          return
+        }
+      }
+    }
+    this.#isFailing = false
+    this.#isTorn = false
+  }
+
+  #fail(reason: string): void {
+    if (this.#isFailing) return
+    this.#isFailing = true
+    if (this.fd === standardError) return
+    try {
+      this.writeBytes(standardError, Buffer.from(`lines of the log are lost: ${reason}\n`))
+    } catch {
+      // Nobody can be told.
+    }
+  }
+}
+
+const pause = new Int32Array(new SharedArrayBuffer(4))
+
+/** A line of the log as it is read back; its other fields are the message's own. */
+interface Line {
+  readonly level: number
+  readonly time: number
+  readonly msg?: string
+  readonly err?: { readonly stack?: string }
+  readonly [field: string]: unknown
+}
+
+const levels: Readonly<Record<number, string>> = { 20: 'debug', 40: 'warning', 50: 'error' }
+const colours: Readonly<Record<number, number>> = { 40: 33, 50: 31 }
+const dim = (text: string): string => (text === '' ? '' : `\u001B[2m${text}\u001B[22m`)
+
+/** Writes lines of the log for people: a time, what happened, and its fields; a request is one line. */
+function terminalLog(to: DestinationStream): DestinationStream {
+  return { write: (text) => to.write(`${readable(JSON.parse(text) as Line)}\n`) }
+}
+
+function readable(line: Line): string {
+  const { level, time, pid: _, hostname: _host, msg = '', err, ...fields } = line
+  const name = levels[level] ?? ''
+  const at = dim(new Date(time).toTimeString().slice(0, 8))
+  const colour = colours[level]
+  const label =
+    name === '' ? '' : `${colour === undefined ? name : `\u001B[${colour}m${name}\u001B[39m`} `
+  const text = msg === 'request' && 'path' in fields ? requestText(fields) : `${msg}${rest(fields)}`
+  return `${at} ${label}${text}${err?.stack === undefined ? '' : `\n${err.stack}`}`
+}
+
+/** `POST /v1/chat/completions 200 31.8 s · qwen3-0.6b · 24 → 17 tokens · first after 0.6 s · 21 tok/s · stop` */
+function requestText(fields: Readonly<Record<string, unknown>>): string {
+  const { requestId, method, path, status, ms, cut, key, model, finish, ...figures } = fields
+  const { promptTokens, cachedTokens, generatedTokens, ttftMs, tokensPerSecond, ...others } =
+    figures
+  const cached =
+    cachedTokens === undefined || cachedTokens === 0 ? '' : ` (${shown(cachedTokens)} cached)`
+  const parts = [
+    model,
+    promptTokens !== undefined &&
+      `${shown(promptTokens)}${cached} → ${shown(generatedTokens ?? 0)} tokens`,
+    ttftMs !== undefined && `TTFT ${duration(ttftMs)}`,
+    tokensPerSecond !== undefined && `${shown(tokensPerSecond)} tok/s`,
+    finish,
+    cut === true && 'the client left',
+    key,
+  ].filter((part) => part !== false && part !== undefined)
+  const head = `${String(method)} ${String(path)} ${String(status)} ${duration(ms)}`
+  return `${[head, ...parts].join(' · ')}${rest({ ...others, id: requestId })}`
+}
+
+const duration = (ms: unknown): string =>
+  typeof ms !== 'number' ? '' : ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`
+
+const rest = (fields: Readonly<Record<string, unknown>>): string =>
+  dim(
+    Object.entries(fields)
+      .map(([name, value]) => ` ${name}=${shown(value)}`)
+      .join(''),
+  )
+
+/** Without control characters, which could steer the terminal. */
+const shown = (value: unknown): string =>
+  typeof value === 'number'
+    ? String(Number(value.toPrecision(Math.max(3, String(Math.trunc(value)).length))))
+    : typeof value === 'string'
+      ? value.replaceAll(/\p{Cc}/gu, ' ')
+      : JSON.stringify(value)

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 import { plainEnvironment } from '@cllm/testing'
 import { resolveModel } from 'cllm'
 import t, { type Test } from 'tap'
-import type { CommandIo } from '../../src/commands/command-io.js'
+import type { CommandIo } from '../../src/commands/command.js'
 import { commandIo } from '../inside.js'
 
 const bin = fileURLToPath(new URL('../../bin/cllm.js', import.meta.url))

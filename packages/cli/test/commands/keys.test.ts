@@ -14,9 +14,8 @@ import { silentLogger } from '@cllm/core'
 import t from 'tap'
 import { renderConfig } from '../../src/commands/serve/config.js'
 import { loadConfig } from '../../src/config/load-config.js'
-import { takeRights } from '../../src/keys/key-file.js'
+import { takeRights, openKeyRing } from '../../src/keys/keys.js'
 import { inside } from '../inside.js'
-import { openKeyRing } from '../../src/keys/open-key-ring.js'
 
 const run = async (...argv: readonly string[]) => await inside(argv)
 

@@ -12,10 +12,10 @@ import { renderConfig } from '../../src/commands/serve/config.js'
 import { loadConfig, type LoadedConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/schema.js'
 import { toEngineSettings, toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
-import { toPresets } from '../../src/config/presets.js'
-import { namedTemplate, readChatTemplate, templateNames } from '../../src/config/chat-templates.js'
+import { toPresets } from '../../src/config/served-models.js'
+import { namedTemplate, readChatTemplate, templateNames } from '../../src/config/paths.js'
 import { toTransportOptions } from '../../src/api/to-transport-options.js'
-import { ignoredKeys, mappedKeys } from '../../src/config/layers/original-layout.js'
+import { ignoredKeys, mappedKeys } from '../../src/config/layers/file-layer.js'
 
 interface Given {
   readonly flags?: readonly string[]

@@ -8,8 +8,8 @@ import {
   catalog,
   findEntry,
 } from '../../src/models/catalog/catalog.js'
-import { downloadedModels } from '../../src/models/catalog/known-model.js'
-import type { FetchProgress } from '../../src/models/fetch/fetch-progress.js'
+import { downloadedModels } from '../../src/models/catalog/known-models.js'
+import type { FetchProgress } from '../../src/models/fetch/fetch-once.js'
 import {
   modelName,
   resolveModel,

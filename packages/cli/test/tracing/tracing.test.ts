@@ -7,7 +7,7 @@ import { koaTransport, nativeProtocol, openAiProtocol } from '@cllm/http-koa'
 import { createPolicy } from '@cllm/scheduler'
 import { createServer } from 'cllm'
 import t from 'tap'
-import { startTracing } from '../../src/tracing/start-tracing.js'
+import { startTracing } from '../../src/commands/serve/tracing.js'
 
 interface Attribute {
   readonly key: string

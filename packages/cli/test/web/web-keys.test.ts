@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { createKey } from '../../src/keys/key-file.js'
+import { createKey } from '../../src/keys/keys.js'
 import { serve } from '../serve-process.js'
 import { startBrowser } from './browser.js'
 import { richAnswers } from './chat.js'

@@ -7,18 +7,17 @@ import {
   type EngineTimes,
   llamaBenchRows,
   llamaBenchTable,
-  type ModelHost,
   promptsOf,
   type TokenWork,
   workSampling,
   writeRows,
 } from '@cllm/bench'
-import type { HostedCommand } from '../command-io.js'
+import { type CommandIo, defineCommand } from '../command.js'
+import { engineLikeProcess } from '../native/spawn-program.js'
+import { modelHost } from './model-host.js'
 import { exitCode } from './output.js'
-import { defineCommand } from '../flags/define-command.js'
-import { one } from '../flags/flags.js'
-import { modelFlags, readModel } from './flags/model-flags.js'
-import { integer, list, word } from '../flags/values.js'
+import { one, integer, list, word } from '../flags.js'
+import { modelFlags, readModel } from './flags/target.js'
 
 const { slots: _, 'ctx-size': _unused, policy: _policy, ...shared } = modelFlags
 
@@ -56,25 +55,18 @@ const aliases: Readonly<Record<string, string>> = {
   '-m': '--model',
 }
 
-/** `cllm bench engine` */
-export const benchEngine: HostedCommand = async (argv, io, host) =>
-  await command(
-    argv.map((word) => aliases[word] ?? word),
-    io,
-    host,
-  )
-
 const command = defineCommand({
   usage: 'bench engine --model SPEC -p 512 -n 128 --parallel 1,8,32',
   doc: `
 Measures the engine in this process, with sampling, and prints the same columns as llama-bench or
 llama-batched-bench, so that the results can be compared.`,
   flags: flagTable,
-  async run({ flags }, io, host: ModelHost) {
+  async run({ flags }, io, openHost: typeof modelHost = modelHost) {
     const { 'n-prompt': promptTokens, 'n-gen': outputTokens, parallel, style, output } = flags
     const contextSize = promptTokens + outputTokens + 2
     const slots = Math.max(...parallel)
     const settings = readModel({ ...flags, slots, 'ctx-size': contextSize })
+    const host = await openHost(io)
     const backend = await host.openBackend(settings)
     const policy = host.policies.createPolicy(flags.policy, {})
     const engine = createEngine({ backend, policy })
@@ -115,6 +107,19 @@ llama-batched-bench, so that the results can be compared.`,
     return exitCode.ok
   },
 })
+
+/** `cllm bench engine`, in this process. */
+export async function benchEngine(
+  argv: readonly string[],
+  io: CommandIo,
+  openHost: typeof modelHost = modelHost,
+): Promise<number> {
+  const words = argv.map((word) => aliases[word] ?? word)
+  return await command(words, io, openHost)
+}
+
+/** `cllm bench engine` */
+export const run = engineLikeProcess(['bench', 'engine'], benchEngine)
 
 /** Seconds until the last request has its first token, and from then until the last token. */
 async function runOnce(

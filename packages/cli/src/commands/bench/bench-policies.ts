@@ -1,12 +1,11 @@
 import { agentFor, cllmApi, MachineWatch, type MeasuredRun, watchSteps } from '@cllm/bench'
-import type { HostWith } from '../command-io.js'
-import { compareTargets } from './compare-targets.js'
-import { defineCommand } from '../flags/define-command.js'
-import { many, wrong } from '../flags/flags.js'
-import { compareFlags } from './flags/load-flags.js'
-import { modelFlags, readModel } from './flags/model-flags.js'
-import { readLoads } from './flags/read-load.js'
-import { readPolicies } from './flags/read-simulation.js'
+import { defineCommand } from '../command.js'
+import { modelHost } from './model-host.js'
+import { compareTargets } from './measure-targets.js'
+import { many, wrong } from '../flags.js'
+import { compareFlags, readLoads } from './flags/load.js'
+import { modelFlags, readModel } from './flags/target.js'
+import { readPolicies } from './flags/simulation.js'
 
 const {
   target: _target,
@@ -25,7 +24,7 @@ const flagTable = {
 } as const
 
 /** `cllm bench policies` */
-export const benchPolicies = defineCommand({
+export const run = defineCommand({
   usage: 'bench policies --model SPEC --policy A --policy B …',
   doc: `
 Serves a model like \`cllm serve\`, with speculation and saved states, and measures each policy over
@@ -33,8 +32,8 @@ HTTP under the same load, one after another; the engine switches to a policy bef
 are relative to the first policy. The report shows the composition of the engine's steps.`,
   flags: flagTable,
   ending: '\nExit codes: the same as `cllm bench serve`.\n',
-  async run({ flags }, io, hostWith: HostWith) {
-    const host = await hostWith(flags.plugin)
+  async run({ flags }, io, openHost: typeof modelHost = modelHost) {
+    const host = await openHost(io, flags.plugin)
     const policies = readPolicies(flags.policy, host.policies, flags.slo)
     const [first] = policies
     if (first === undefined || policies.length < 2) throw wrong('--policy: expected two or more')

@@ -1,15 +1,24 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type LoadOptions, type MeasuredRun, reachTarget, repeatTable, runTable } from '@cllm/bench'
+import {
+  type LoadOptions,
+  type MeasuredRun,
+  reachTarget,
+  repeatTable,
+  runTable,
+  MachineWatch,
+  type StartedServer,
+  startServer,
+  type Target,
+} from '@cllm/bench'
 import { exitCodeOf, writeFiles } from './output.js'
-import { defineCommand } from '../flags/define-command.js'
-import { wrong } from '../flags/flags.js'
-import { serveFlags } from './flags/load-flags.js'
-import { measureRun, warmUp } from './measure-run.js'
-import { readLoads } from './flags/read-load.js'
-import { readTarget } from './flags/read-target.js'
+import { defineCommand, type CommandIo } from '../command.js'
+import { wrong, type Values } from '../flags.js'
+import { serveFlags, readLoads, compareFlags } from './flags/load.js'
+import { measureRun, warmUp, compareTargets } from './measure-targets.js'
+import { readTarget, apiNames, parseTarget, type TargetSpec } from './flags/target.js'
 
 /** `cllm bench serve` */
-export const benchServe = defineCommand({
+export const run = defineCommand({
   usage: 'bench serve --target URL [--api NAME]',
   doc: `
 Sends load to a server and measures latency and throughput as its clients see them. Every run has
@@ -49,3 +58,60 @@ files, 3 the target stopped during a run, 130 interrupted. Partial results are p
     )
   },
 })
+
+type CompareFlags = Values<typeof compareFlags>
+
+/** `cllm bench compare` */
+export const compare = defineCommand({
+  usage: 'bench compare --target a=URL --target b=URL',
+  doc: `
+Measures several servers in one run. In each round every target gets the same requests, one target
+after another, and every round has fresh prompts. Ratios are relative to the first target, with 95 %
+intervals over the rounds.`,
+  flags: compareFlags,
+  ending: `
+A target can also be a command. It is started on a free port and stopped at the end:
+  --target 'b=cmd:llama-server -m model.gguf --port {port}' --api b=llama-server
+
+Exit codes: the same as \`cllm bench serve\`.
+`,
+  async run({ flags }, io) {
+    const specs = flags.target.map(parseTarget)
+    if (specs.length < 2) throw wrong('--target: expected two or more, as name=URL')
+    if (new Set(specs.map(({ name }) => name)).size < specs.length) {
+      throw wrong('--target: two targets have the same name')
+    }
+    const loads = readLoads(flags)
+    const apis = apiNames(specs, flags.api)
+    const watch = new MachineWatch()
+    const started: StartedServer[] = []
+    try {
+      const targets: Target[] = []
+      for (const spec of specs) {
+        const url = await urlOf(spec, flags, io, started)
+        // In some servers an idle connection occupies a thread, and every client keeps one open.
+        const { name } = spec
+        const given = { name, url, api: apis.get(name)!, connections: 'new' } as const
+        const target = readTarget(given, flags, io.env)
+        targets.push(await reachTarget(target, loads[0] as LoadOptions, io.signal))
+      }
+      const title = 'cllm bench compare'
+      return await compareTargets({ title, targets, loads, watch }, flags, io)
+    } finally {
+      await Promise.all(started.map(({ stop }) => stop()))
+    }
+  },
+})
+
+async function urlOf(
+  spec: TargetSpec,
+  flags: CompareFlags,
+  io: CommandIo,
+  started: StartedServer[],
+): Promise<URL> {
+  if ('url' in spec) return spec.url
+  const options = { timeoutMs: flags['start-timeout'], signal: io.signal }
+  const server = await startServer(spec.command, options)
+  started.push(server)
+  return server.url
+}

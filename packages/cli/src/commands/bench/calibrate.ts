@@ -9,17 +9,16 @@ import {
   formatNumber,
   longContext,
   loopCosts,
-  type ModelHost,
   planSteps,
   StepMeter,
   textTable,
 } from '@cllm/bench'
-import type { CommandIo } from '../command-io.js'
+import { type CommandIo, defineCommand } from '../command.js'
+import { engineLikeProcess } from '../native/spawn-program.js'
+import { modelHost } from './model-host.js'
 import { exitCode, progressBar, writeText } from './output.js'
-import { defineCommand } from '../flags/define-command.js'
-import { one, toggle, wrong } from '../flags/flags.js'
-import { modelFlags, readModel } from './flags/model-flags.js'
-import { integer } from '../flags/values.js'
+import { one, toggle, wrong, integer } from '../flags.js'
+import { modelFlags, readModel } from './flags/target.js'
 
 const flagTable = {
   ...modelFlags,
@@ -32,17 +31,18 @@ const flagTable = {
   json: toggle('Print the costs as JSON and nothing else'),
 } as const
 
-/** `cllm bench calibrate` */
+/** `cllm bench calibrate`, in this process. */
 export const benchCalibrate = defineCommand({
   usage: 'bench calibrate --model SPEC --out FILE',
   doc: `
 Measures how long steps take on this machine and fits the cost model of \`cllm simulate\` to them.
 Mixed steps are not fitted; they check the result.`,
   flags: flagTable,
-  async run({ flags }, io, host: ModelHost) {
+  async run({ flags }, io, openHost: typeof modelHost = modelHost) {
     const settings = readModel(flags)
     const { out, repeats, json } = flags
     if (out === undefined && !json) throw wrong('--out is missing: expected the path of a file')
+    const host = await openHost(io)
     const fitted = await fitSteps(await host.openBackend(settings), repeats, io)
     const served = await host.serve(settings)
     try {
@@ -69,6 +69,9 @@ Mixed steps are not fitted; they check the result.`,
     }
   },
 })
+
+/** `cllm bench calibrate` */
+export const run = engineLikeProcess(['bench', 'calibrate'], benchCalibrate)
 
 /** Measures and fits the steps of a backend, and disposes of it. */
 async function fitSteps(

@@ -1,8 +1,8 @@
 import { writeFile } from 'node:fs/promises'
 import { CllmError } from '@cllm/core'
 import { chromeTrace, htmlReport, type ReportContent, type Stopped } from '@cllm/bench'
-import { terminalBar } from '../../process/terminal-bar.js'
-import type { Output } from '../command-io.js'
+import { terminalBar } from '../../process/terminal.js'
+import type { Output } from '../command.js'
 
 /** The files to write, and their content. */
 export interface FilesOptions extends ReportContent {

@@ -1,5 +1,4 @@
 import {
-  type PolicyFactory,
   readRecording,
   type SimulatedRun,
   simulatePolicy,
@@ -9,12 +8,11 @@ import {
   type SimulationResult,
   simulationTable,
 } from '@cllm/bench'
+import { policiesOf } from '../../plugins/load-registry.js'
 import { exitCodeOf, writeFiles, writeText } from './output.js'
-import { defineCommand } from '../flags/define-command.js'
-import { many, one, toggle } from '../flags/flags.js'
-import { readPolicies, readSimulation } from './flags/read-simulation.js'
-import { simulationFlags } from './flags/simulate-flags.js'
-import { integer } from '../flags/values.js'
+import { defineCommand } from '../command.js'
+import { many, one, toggle, integer } from '../flags.js'
+import { readPolicies, readSimulation, simulationFlags } from './flags/simulation.js'
 
 const flagTable = {
   policy: many('NAME', "batching+order or a plugin's, options as NAME:{JSON}; repeatable"),
@@ -31,11 +29,8 @@ const flagTable = {
   'trace-out': one('FILE', 'Write a timeline for Perfetto or chrome://tracing'),
 } as const
 
-/** Loads plugins and returns a factory for their policies and the built-in ones. */
-export type PolicySource = (plugins: readonly string[]) => Promise<PolicyFactory>
-
 /** `cllm simulate` */
-export const simulate = defineCommand({
+export const run = defineCommand({
   usage: 'simulate [--trace FILE] --policy NAME [--policy NAME …]',
   doc: `
 Runs a load through the real engine and scheduling policies in simulated time; a cost model gives
@@ -44,8 +39,8 @@ the duration of each step. The same flags give the same result.`,
   ending: `
 Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 interrupted.
 `,
-  async run({ flags }, io, policies: PolicySource) {
-    const factory = await policies(flags.plugin)
+  async run({ flags }, io) {
+    const factory = await policiesOf(flags.plugin)
     const names = flags.policy.length === 0 ? [usualPolicy(flags.replay)] : flags.policy
     const chosen = readPolicies(names, factory, flags.slo)
     const setup = { ...readSimulation(flags, factory), signal: io.signal }

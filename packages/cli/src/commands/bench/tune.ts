@@ -15,14 +15,12 @@ import {
   simulationTable,
   winnerOf,
 } from '@cllm/bench'
-import type { CommandIo, HostWith } from '../command-io.js'
+import { type CommandIo, defineCommand } from '../command.js'
+import { modelHost } from './model-host.js'
 import { exitCode, progressBar } from './output.js'
-import { defineCommand } from '../flags/define-command.js'
-import { many, one, toggle, wrong } from '../flags/flags.js'
-import { modelFlags } from './flags/model-flags.js'
-import { readPolicies, readSimulation } from './flags/read-simulation.js'
-import { simulationFlags } from './flags/simulate-flags.js'
-import { integer } from '../flags/values.js'
+import { many, one, toggle, wrong, integer } from '../flags.js'
+import { modelFlags } from './flags/target.js'
+import { readPolicies, readSimulation, simulationFlags } from './flags/simulation.js'
 
 const flagTable = {
   policy: many('NAME', 'Try only this; options as NAME:{JSON}; repeatable (default: all)'),
@@ -38,17 +36,17 @@ const flagTable = {
 } as const
 
 /** `cllm tune` */
-export const tune = defineCommand({
+export const run = defineCommand({
   usage: 'tune [--trace FILE] --slo ttft:1s,itl:100ms',
   doc: `
 Searches for the best scheduling policy for a load in simulation: first all policies with a part of
 the load, then the best of them with all of it. Prints the policies that no other policy beats, and
 the YAML of the best one.`,
   flags: flagTable,
-  async run({ flags }, io, hostWith: HostWith) {
+  async run({ flags }, io, openHost: typeof modelHost = modelHost) {
     const { slo, json, sample, keep } = flags
     if (Object.keys(slo).length === 0) throw wrong('--slo is missing, such as ttft:1s,itl:100ms')
-    const host = await hostWith(flags.plugin)
+    const host = await openHost(io, flags.plugin)
     const setup = { ...readSimulation(flags, host.policies), signal: io.signal }
     const all: Candidate[] =
       flags.policy.length === 0

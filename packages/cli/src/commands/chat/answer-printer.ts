@@ -1,4 +1,4 @@
-import type { Output } from '../command-io.js'
+import type { Output } from '../command.js'
 import type { AnswerEnd, AnswerPart } from './chat-stream.js'
 import type { Conversation } from './conversation.js'
 

@@ -1,10 +1,54 @@
 import { readFile, writeFile } from 'node:fs/promises'
-import type { Output } from '../command-io.js'
+import { CllmError } from '@cllm/core'
+import type { Output } from '../command.js'
 import type { ServerClient } from '../server/server-client.js'
-import { readMedia } from './read-media.js'
-import { parameterNames, readParameter, wrong } from './chat-parameters.js'
-import type { Message } from './chat-stream.js'
+import { readMedia, type Message } from './chat-stream.js'
 import type { Conversation, SavedConversation } from './conversation.js'
+import { requestDefaults } from '../../config/options/model-options.js'
+import { integer, type ValueFormat } from '../../config/options/value-format.js'
+import { suggestion } from '../../config/messages.js'
+
+const formats: Readonly<Record<string, ValueFormat<unknown>>> = {
+  ...Object.fromEntries(
+    Object.entries(requestDefaults).map(([name, { format }]) => [name, format]),
+  ),
+  seed: integer(0, 2 ** 32 - 1),
+}
+
+/** Ollama's names for the same. */
+const others: Readonly<Record<string, string>> = {
+  num_predict: 'max_tokens',
+  repeat_penalty: 'repetition_penalty',
+}
+
+/** The parameters that `/set parameter` takes. */
+const parameterNames: readonly string[] = [...Object.keys(formats), 'stop']
+
+/**
+ * Reads a parameter as a field of `POST /v1/chat/completions`.
+ *
+ * @throws CllmError `invalid_request` for an unknown name or a value out of range
+ */
+export function readParameter(
+  given: string,
+  text: string,
+): readonly [name: string, value: unknown] {
+  const name = others[given] ?? given
+  if (name === 'stop') return [name, text]
+  const format = formats[name]
+  if (format === undefined) {
+    const meant = suggestion(name, parameterNames)
+    throw wrong(`unknown parameter ${given}${meant}: one of ${parameterNames.join(', ')}`)
+  }
+  try {
+    return [name, format.read(text)]
+  } catch (error) {
+    throw wrong(`${given}: ${(error as Error).message}, got ${text}`)
+  }
+}
+
+/** What is wrong with a command. */
+const wrong = (message: string): CllmError => new CllmError('invalid_request', message)
 
 const help = `  /set          Change a setting
   /show         Show the model or the settings
@@ -46,7 +90,7 @@ export const chatCommandNames = [
 ] as const
 
 /** What the commands act on. */
-export interface ChatContext {
+interface ChatContext {
   readonly conversation: Conversation
   readonly client: ServerClient
   readonly output: Output

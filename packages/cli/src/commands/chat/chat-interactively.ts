@@ -1,11 +1,11 @@
+import { CllmError } from '@cllm/core'
 import { reasonOf } from '../../config/messages.js'
-import type { CommandIo } from '../command-io.js'
+import type { CommandIo } from '../command.js'
 import type { ServerClient } from '../server/server-client.js'
 import { printAnswer } from './answer-printer.js'
 import { runChatCommand } from './chat-commands.js'
 import { type ChatTerminal, chatTerminal } from './chat-terminal.js'
-import type { Conversation } from './conversation.js'
-import { mcpTools } from './mcp-tools.js'
+import type { Conversation, Tools } from './conversation.js'
 
 const prompt = '>>> '
 const going = '... '
@@ -94,5 +94,39 @@ class MultiLine {
   /** Forgets the lines so far. */
   drop(): void {
     this.#lines = undefined
+  }
+}
+
+/**
+ * The tools of the server's MCP servers, each call of which the person at the terminal agrees to or not.
+ *
+ * @throws CllmError where the server has none
+ */
+async function mcpTools(
+  client: ServerClient,
+  signal: AbortSignal,
+  terminal: Pick<ChatTerminal, 'consent'>,
+): Promise<Tools> {
+  const { data } = (await client.get('/mcp/tools', signal)) as {
+    readonly data: readonly { name: string; description: string; parameters: object }[]
+  }
+  return {
+    offered: data.map(({ name, description, parameters }) => {
+      return { type: 'function', function: { name, description, parameters } }
+    }),
+    async run({ name, arguments: given }, stopped) {
+      if (!(await terminal.consent(`Run ${name} ${given}?`))) return 'The user refused this call.'
+      try {
+        const body = { name, arguments: JSON.parse(given === '' ? '{}' : given) as unknown }
+        const { content } = (await client.send('POST', '/mcp/call', body, stopped)) as {
+          readonly content: string
+        }
+        return content
+      } catch (error) {
+        if (stopped.aborted) throw error
+        // The model may call it in another way.
+        return CllmError.from(error).message
+      }
+    },
   }
 }

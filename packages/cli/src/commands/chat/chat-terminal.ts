@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline'
 import { Writable } from 'node:stream'
-import type { Input, Output } from '../command-io.js'
+import type { Input, Output } from '../command.js'
 import { chatCommandNames } from './chat-commands.js'
 
 /** Where lines are typed, and what Ctrl-C does there. */

@@ -1,8 +1,13 @@
 import { CllmError } from '@cllm/core'
 import { answerLimit } from '@cllm/web'
 import type { ServerClient } from '../server/server-client.js'
-import type { MediaPart } from './read-media.js'
-import { type AnswerPart, type Message, streamAnswer, type ToolCall } from './chat-stream.js'
+import {
+  type MediaPart,
+  type AnswerPart,
+  type Message,
+  streamAnswer,
+  type ToolCall,
+} from './chat-stream.js'
 
 /** What `/set` changes. */
 export interface ChatSettings {

@@ -1,15 +1,14 @@
 import { text } from 'node:stream/consumers'
 import { CllmError } from '@cllm/core'
-import type { CommandIo, Output } from '../command-io.js'
-import { defineCommand } from '../flags/define-command.js'
-import { many, one, toggle, wrong } from '../flags/flags.js'
+import { type CommandIo, type Output, defineCommand } from '../command.js'
+import { many, one, toggle, wrong } from '../flags.js'
 import { openServer } from '../server/open-server.js'
-import { serverFlags } from '../server/server-flags.js'
+import { serverFlags } from '../config-flags.js'
 import { printAnswer } from './answer-printer.js'
-import { readParameter } from './chat-parameters.js'
+import { readParameter } from './chat-commands.js'
 import { Conversation } from './conversation.js'
 import { chatInteractively } from './chat-interactively.js'
-import { readMedia } from './read-media.js'
+import { readMedia } from './chat-stream.js'
 
 const interrupted = 130
 

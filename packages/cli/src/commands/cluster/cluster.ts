@@ -8,12 +8,11 @@ import {
   writeOrder,
 } from '@cllm/cluster'
 import { didYouMean } from '@cllm/core'
-import { textTable } from '../../process/text-table.js'
-import { configFrom } from '../model/models-folder.js'
-import { usingBus } from './connect-bus.js'
-import type { CommandIo } from '../command-io.js'
-import { defineCommand } from '../flags/define-command.js'
-import { one, toggle, type Values, wrong } from '../flags/flags.js'
+import { textTable } from '../../process/terminal.js'
+import { configFrom } from '../config-flags.js'
+import { usingBus } from './join-cluster.js'
+import { type CommandIo, defineCommand } from '../command.js'
+import { one, toggle, type Values, wrong } from '../flags.js'
 
 const clusterFlags = {
   cluster: one('URL', 'Redis or Valkey server of the cluster; also CLLM_CLUSTER'),

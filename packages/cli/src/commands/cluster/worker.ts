@@ -7,13 +7,12 @@ import { type Logger, attempt } from '@cllm/core'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { orInvalid } from '../../config/messages.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
-import type { CommandIo } from '../command-io.js'
-import { wrong } from '../flags/flags.js'
+import type { CommandIo } from '../command.js'
+import { wrong } from '../flags.js'
 import { configHelp } from '../help/config-help.js'
 import { prepareServing } from '../serve/prepare-serving.js'
 import { stopped } from '../../process/stop-signal.js'
-import { connectBus } from './connect-bus.js'
-import { processName } from './served-by-cluster.js'
+import { connectBus, processName } from './join-cluster.js'
 
 /** The output of `cllm worker --help`, or with `all` flags. */
 export const help = (all: boolean): string => `Usage: cllm worker --cluster URL --model SPEC [flags]
@@ -26,7 +25,7 @@ requests finish, or with --drain-migrate go on at other workers at once; what do
 ${configHelp(all ? undefined : 'worker')}`
 
 /** `cllm worker`: runs until the signal is aborted, it is drained, or its engine cannot be started again. */
-export async function worker(argv: readonly string[], io: CommandIo): Promise<number> {
+export async function run(argv: readonly string[], io: CommandIo): Promise<number> {
   const loaded = loadConfig({ argv, env: io.env, listens: false })
   const { config } = loaded
   const { url, ready_file: readyFile } = config.cluster

@@ -1,8 +1,7 @@
 import { catalog } from '../../models/catalog/catalog.js'
-import type { CommandIo } from '../command-io.js'
-import { defineCommand } from '../flags/define-command.js'
-import { wrong } from '../flags/flags.js'
-import { agents } from '../launch/agents.js'
+import { type CommandIo, defineCommand } from '../command.js'
+import { wrong } from '../flags.js'
+import { agents } from '../launch.js'
 import { commands } from './command-table.js'
 
 /** The words that can follow each command, by its name; '' has the commands themselves. */

@@ -1,8 +1,8 @@
 import { gpuDevices, type GpuDevices, type ModelShape } from '@cllm/backend-llamacpp'
 import { projectorFits, projectorMemory } from '@cllm/backend-llamacpp/memory-plan'
 import { CllmError, silentLogger } from '@cllm/core'
-import { textTable } from '../../process/text-table.js'
-import { availableMemory } from '../../engine/memory/available-memory.js'
+import { textTable, formatBytes } from '../../process/terminal.js'
+import { availableMemory } from '../../engine/available.js'
 import {
   memoryFor,
   fitsOn,
@@ -11,14 +11,11 @@ import {
   type Place,
   type Sizes,
 } from '../../models/catalog/memory-of.js'
-import { formatBytes } from '../../models/format-bytes.js'
-import { tell } from '../command-io.js'
-import { defineCommand } from '../flags/define-command.js'
-import { one, toggle } from '../flags/flags.js'
-import { integer } from '../flags/values.js'
+import { tell, defineCommand } from '../command.js'
+import { one, toggle, integer } from '../flags.js'
 import { gpuFolder, modelsFolder } from '../../models/cache-folder.js'
-import { knownModel } from '../../models/catalog/known-model.js'
-import { configFlag, configFrom } from './models-folder.js'
+import { knownModel } from '../../models/catalog/known-models.js'
+import { configFlag, configFrom } from '../config-flags.js'
 
 const slotCounts = [1, 2, 4, 8, 16] as const
 const least = 2048

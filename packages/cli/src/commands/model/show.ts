@@ -1,11 +1,10 @@
 import { type SamplingParams, samplingRows } from '@cllm/core'
 import { memoryFor } from '../../models/catalog/memory-of.js'
-import { formatBytes } from '../../models/format-bytes.js'
-import { tell } from '../command-io.js'
-import { defineCommand } from '../flags/define-command.js'
-import { toggle } from '../flags/flags.js'
-import { type KnownModel, knownModel } from '../../models/catalog/known-model.js'
-import { configFlag, folderFrom } from './models-folder.js'
+import { formatBytes } from '../../process/terminal.js'
+import { tell, defineCommand } from '../command.js'
+import { toggle } from '../flags.js'
+import { type KnownModel, knownModel } from '../../models/catalog/known-models.js'
+import { configFlag, folderFrom } from '../config-flags.js'
 
 const flags = { json: toggle('Print JSON'), config: configFlag }
 

@@ -11,10 +11,9 @@ import { currentVersions } from '@cllm/backend-llamacpp/native-build'
 import { CllmError, silentLogger } from '@cllm/core'
 import { gpuFolder } from '../../models/cache-folder.js'
 import { progressDisplay } from '../../models/fetch/progress-bar.js'
-import { fetchOnce, withPartial } from '../../models/fetch/with-lock.js'
-import type { CommandIo } from '../command-io.js'
-import { defineCommand } from '../flags/define-command.js'
-import { toggle, wrong } from '../flags/flags.js'
+import { fetchOnce, withPartial } from '../../models/fetch/fetch-once.js'
+import { type CommandIo, defineCommand } from '../command.js'
+import { toggle, wrong } from '../flags.js'
 
 /** Unpacks a package of npm, named with its version, into a new folder. */
 type Unpack = (spec: string, to: string, io: CommandIo) => Promise<void>

@@ -3,6 +3,7 @@ import { basename, join } from 'node:path'
 import { measureLibraries } from '@cllm/backend-llamacpp'
 import {
   type BuildInfo,
+  type BuildProgress,
   buildLibraries,
   buildMediaLibrary,
   type Candidate,
@@ -16,25 +17,20 @@ import {
   type RunProgram,
   sourcePart,
   type StoredBuild,
-  type Variant,
   variants,
 } from '@cllm/backend-llamacpp/native-build'
 import { CllmError, systemClock } from '@cllm/core'
-import { availableCores } from '../../engine/available-cores.js'
-import { availableMemory } from '../../engine/memory/available-memory.js'
+import { availableCores, availableMemory } from '../../engine/available.js'
 import { thisMachine } from '../../engine/native-library.js'
 import { createLogger } from '../../process/logger.js'
+import { meterOn } from '../../process/terminal.js'
 import { nativeFolder } from '../../models/cache-folder.js'
 import { resolveModel } from '../../models/resolve-model.js'
-import { synthModel } from '../../models/synth-model.js'
-import type { CommandIo } from '../command-io.js'
-import { engineLikeProcess } from '../hosted/engine-like-process.js'
-import { defineCommand } from '../flags/define-command.js'
-import { one } from '../flags/flags.js'
-import { integer, word } from '../flags/values.js'
-import { type BuildDisplay, buildDisplay } from './build-display.js'
+import { synthModel } from '../model/model-synth.js'
+import { type CommandIo, defineCommand, type Output } from '../command.js'
+import { engineLikeProcess, programRunner } from './spawn-program.js'
+import { integer, one, type Values, word } from '../flags.js'
 import { figuresTable, withNativeLock } from './native-status.js'
-import { programRunner } from './spawn-program.js'
 
 /** What one compiler takes at most. */
 const bytesPerJob = 1.5e9
@@ -56,89 +52,70 @@ const flags = {
   threads: one('N', 'Threads to measure with (default: as for `cllm serve`)', compileJobs),
 }
 
-/** What is asked for. */
-interface BuildRequest {
-  readonly variants: readonly Variant[]
-  readonly jobs: number
-  readonly model: string | undefined
-  readonly threads: number | undefined
-}
-
-/** `cllm native build` */
-export const run = engineLikeProcess(
-  ['native', 'build'],
-  async (argv, io) => await nativeBuild(argv, io, programRunner(io.env)),
-  '1',
-)
-
-/** The same, in this process. */
-export async function nativeBuild(
-  argv: readonly string[],
-  io: CommandIo,
-  runProgram: RunProgram,
-): Promise<number> {
-  const command = defineCommand({
-    usage: 'native build',
-    doc: `
+/** `cllm native build`, in this process. */
+export const nativeBuild = defineCommand({
+  usage: 'native build',
+  doc: `
 Compiles llama.cpp for this machine's CPU from its source, which comes from npm (36 MB); this takes
 minutes and needs git, CMake and a C++ compiler. Then it compares the build with the prebuilt
 library and keeps the faster one: \`cllm serve\` uses it from the next start on.`,
-    flags,
-    async run(given) {
-      const { variant, jobs, model, threads, media } = given.flags
-      const most = Math.max(1, Math.floor(availableMemory() / bytesPerJob))
-      const share = jobs ?? Math.min(availableCores(), most)
-      const chosen = variant === 'both' ? variants : [variant]
-      return media === undefined
-        ? await build({ variants: chosen, jobs: share, model, threads }, io, runProgram)
-        : await buildMedia(media, share, io, runProgram)
-    },
-  })
-  return await command(argv, io)
-}
-
-async function build(
-  request: BuildRequest,
-  io: CommandIo,
-  runProgram: RunProgram,
-): Promise<number> {
-  const folder = nativeFolder({ env: io.env })
-  const display = buildDisplay(io.stderr)
-  try {
-    const { info, library } = await withNativeLock(folder, io, async (signal) => {
-      const work = await openWorkFolder(folder)
-      try {
-        return await buildInto(folder, work, request, { ...io, signal }, display, runProgram)
-      } finally {
-        await removeFolder(work)
+  flags,
+  async run({ flags }, io, runProgram: RunProgram = programRunner(io.env)) {
+    const { show, close } = buildDisplay(io.stderr)
+    const most = Math.max(1, Math.floor(availableMemory() / bytesPerJob))
+    const jobs = flags.jobs ?? Math.min(availableCores(), most)
+    const building: Building = { env: io.env, signal: io.signal, jobs, run: runProgram, show }
+    try {
+      if (flags.media !== undefined) {
+        await buildMedia(flags.media, building)
+        return 0
       }
-    })
-    display.close()
-    io.stdout.write(`${figuresTable(info)}${verdict(info, library)}\n`)
-    return 0
-  } finally {
-    display.close()
-  }
+      const folder = nativeFolder(io)
+      const { info, library } = await withNativeLock(folder, io, async (signal) => {
+        const work = await openWorkFolder(folder)
+        try {
+          return await buildInto(folder, work, flags, { ...building, signal })
+        } finally {
+          await removeFolder(work)
+        }
+      })
+      close()
+      io.stdout.write(`${figuresTable(info)}${verdict(info, library)}\n`)
+      return 0
+    } finally {
+      close()
+    }
+  },
+})
+
+/** `cllm native build` */
+export const run = engineLikeProcess(['native', 'build'], nativeBuild, '1')
+
+/** What a build works with. */
+interface Building extends Pick<CommandIo, 'env' | 'signal'> {
+  /** Files to compile at once. */
+  readonly jobs: number
+  readonly run: RunProgram
+  /** Tells what it is doing. */
+  readonly show: (progress: BuildProgress) => void
 }
 
-async function buildMedia(
-  file: string,
-  jobs: number,
-  io: CommandIo,
-  run: RunProgram,
-): Promise<number> {
-  const display = buildDisplay(io.stderr)
+/** How llama.cpp is compiled in a folder. */
+const compileIn = (folder: string, building: Building) => ({
+  folder,
+  source: async () => await sourceOf(folder, building),
+  jobs: building.jobs,
+  platform: process.platform,
+  run: building.run,
+  signal: building.signal,
+  onProgress: building.show,
+})
+
+async function buildMedia(file: string, building: Building): Promise<void> {
   const work = await mkdtemp(`${file}.building-`)
   try {
-    const { platform } = process
-    const { env, signal } = io
-    const { show: onProgress } = display
-    const source = async () => await sourceOf(work, env, signal, onProgress)
-    const from = { folder: work, source, jobs, platform, run, signal, onProgress }
-    await copyFile(await buildMediaLibrary(from), file)
-    return 0
+    await copyFile(await buildMediaLibrary(compileIn(work, building)), file)
   } finally {
-    display.close()
     await removeFolder(work)
   }
 }
@@ -146,34 +123,24 @@ async function buildMedia(
 async function buildInto(
   folder: string,
   work: string,
-  request: BuildRequest,
-  { env, signal }: CommandIo,
-  { show }: BuildDisplay,
-  runProgram: RunProgram,
+  { variant, model, threads: askedThreads }: Values<typeof flags>,
+  building: Building,
 ): Promise<StoredBuild> {
+  const { env, signal, show } = building
   const machine = thisMachine()
   // Compiling takes minutes: a model that cannot be had is told before.
-  const given =
-    request.model === undefined
-      ? undefined
-      : (await resolveModel(request.model, { env, signal })).path
+  const given = model === undefined ? undefined : await resolveModel(model, { env, signal })
   const built = await buildLibraries({
-    folder: work,
-    variants: request.variants,
-    source: async () => await sourceOf(work, env, signal, show),
-    jobs: request.jobs,
-    platform: machine.platform,
-    run: runProgram,
-    signal,
-    onProgress: show,
+    ...compileIn(work, building),
+    variants: variant === 'both' ? variants : [variant],
   })
-  const modelPath = given ?? (await writeModel(work, signal, show))
+  const modelPath = given?.path ?? (await writeModel(work, building))
   show({ kind: 'stage', text: 'measuring' })
   const own = built.map(({ variant, file }) => [variant, file] as const)
   const { threads, cpuShare, figures } = await measureLibraries({
     modelPath,
     libraries: new Map<Candidate, string | undefined>([['prebuilt', undefined], ...own]),
-    threads: request.threads,
+    threads: askedThreads,
     cores: { cores: availableCores(), engines: 1 },
     clock: systemClock,
     cpuTime,
@@ -185,29 +152,24 @@ async function buildInto(
     show({ kind: 'stage', text: 'other processes took the cores: the figures may be wrong' })
   }
   const fastest = fastestOf(figures)
-  const [first] = built
   const chosen = built.find(({ variant }) => variant === fastest)
+  const { compiler, flags: compilerFlags, media } = chosen ?? built[0]!
   const info: BuildInfo = {
     schema: 1,
     library: chosen === undefined ? null : basename(chosen.file),
     fastest,
     ...currentVersions,
     machine,
-    compiler: (chosen ?? first!).compiler,
-    flags: (chosen ?? first!).flags,
+    compiler,
+    flags: compilerFlags,
     builtAt: new Date(systemClock.now()).toISOString(),
-    measured: { model: request.model ?? measuredModel, threads, figures },
+    measured: { model: model ?? measuredModel, threads, figures },
   }
-  return await publishBuild(folder, work, info, chosen?.file, (chosen ?? first!).media)
+  return await publishBuild(folder, work, info, chosen?.file, media)
 }
 
 /** The file that has it, fetched where it is not installed. */
-async function sourceOf(
-  work: string,
-  env: NodeJS.ProcessEnv,
-  signal: AbortSignal,
-  show: BuildDisplay['show'],
-): Promise<string> {
+async function sourceOf(work: string, { env, signal, show }: Building): Promise<string> {
   const installed = installedSource()
   if (installed !== undefined) return installed
   show({ kind: 'stage', text: 'fetching the source of llama.cpp from npm' })
@@ -227,16 +189,24 @@ async function sourceOf(
   }
 }
 
-async function writeModel(
-  work: string,
-  signal: AbortSignal,
-  show: BuildDisplay['show'],
-): Promise<string> {
+async function writeModel(work: string, { signal, show }: Building): Promise<string> {
   show({ kind: 'stage', text: 'writing a model to measure with' })
   const out = join(work, 'model.gguf')
   await synthModel({ like: measuredModel, out })
   signal.throwIfAborted()
   return out
+}
+
+/** One line that changes if `output` is a terminal, otherwise a line for every stage and 20 %. */
+export function buildDisplay(output: Output) {
+  const meter = meterOn(output, '{bar} {percentage} % | {stage}', 5, (percent) => `${percent} %`)
+  const show = (progress: BuildProgress): void => {
+    if (progress.kind === 'share') return meter.update(Math.round(100 * progress.done), 100)
+    meter.stop()
+    if (output.isTTY === true) meter.update(0, 100, { stage: progress.text })
+    else output.write(`${progress.text}\n`)
+  }
+  return { show, close: meter.stop }
 }
 
 /** CPU time of this process in milliseconds. */

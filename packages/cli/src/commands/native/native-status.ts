@@ -6,16 +6,15 @@ import {
   removeBuilds,
 } from '@cllm/backend-llamacpp/native-build'
 import { silentLogger } from '@cllm/core'
-import { configFrom } from '../model/models-folder.js'
+import { configFrom } from '../config-flags.js'
 import { thisMachine } from '../../engine/native-library.js'
 import { gpuFolder, nativeFolder } from '../../models/cache-folder.js'
-import { type CommandIo, tell } from '../command-io.js'
-import { defineCommand } from '../flags/define-command.js'
-import { one, toggle, type Values } from '../flags/flags.js'
+import { type CommandIo, tell, defineCommand } from '../command.js'
+import { one, toggle, type Values } from '../flags.js'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
-import { withLock } from '../../models/fetch/with-lock.js'
-import { textTable } from '../../process/text-table.js'
+import { withLock } from '../../models/fetch/file-lock.js'
+import { textTable } from '../../process/terminal.js'
 
 const flags = {
   json: toggle('Print JSON'),

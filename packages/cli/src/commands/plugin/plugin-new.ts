@@ -3,8 +3,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, isAbsolute, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { orInvalid } from '../../config/messages.js'
-import { defineCommand } from '../flags/define-command.js'
-import { wrong } from '../flags/flags.js'
+import { defineCommand } from '../command.js'
+import { wrong } from '../flags.js'
 
 const kinds = ['order', 'batching', 'router', 'protocol']
 const templates = new URL('../../../data/plugin/', import.meta.url)

@@ -11,14 +11,11 @@ import {
   type RouterDefinition,
   type SamplerDefinition,
 } from '@cllm/core'
-import { loadPlugins } from '@cllm/host'
 import { batchings, orders, overtakingBound } from '@cllm/scheduler'
 import type * as Testing from '@cllm/testing'
-import { lendPackages } from '../../plugins/lend-packages.js'
-import type { Output } from '../command-io.js'
-import { defineCommand } from '../flags/define-command.js'
-import { integer } from '../flags/values.js'
-import { one, wrong } from '../flags/flags.js'
+import { loadLending } from '../../plugins/load-registry.js'
+import { type Output, defineCommand } from '../command.js'
+import { integer, one, wrong } from '../flags.js'
 
 /** `cllm plugin test` */
 export const run = defineCommand({
@@ -29,9 +26,8 @@ half in the case of an order or a batching; then the test beside it, NAME.test.j
   flags: { runs: one('N', 'Random loads of each policy', integer(1, 10_000), '20') },
   async run({ flags, words: [file = ''] }, io) {
     const path = resolve(file)
-    lendPackages([{ use: path }], dirname(path))
     const found = new Found(await import('@cllm/testing'), flags.runs)
-    await loadPlugins([{ use: path }], { from: dirname(path), registry: found })
+    await loadLending([{ use: path }], dirname(path), found)
     const counts = { passed: 0, failed: 0 }
     const t = reporter(io.stdout, counts)
     for (const suite of found.suites) await suite(t)

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import { Document, isScalar, type Scalar } from 'yaml'
 import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
 import { options } from '../../config/options/schema.js'
-import type { CommandIo } from '../command-io.js'
+import type { CommandIo } from '../command.js'
 import { configHelp } from '../help/config-help.js'
 
 /** The output of `cllm config --help`, or with `all` flags. */

@@ -1,19 +1,22 @@
 import { accessSync, constants, statSync } from 'node:fs'
-import type { Logger } from '@cllm/core'
+import { CllmError, type Logger, type PluginRegistry } from '@cllm/core'
 import { protocolsPlugin } from '@cllm/http-koa'
-import { adaptersOf } from '../../config/adapters.js'
-import { readChatTemplate } from '../../config/chat-templates.js'
+import { adaptersOf, readChatTemplate } from '../../config/paths.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import { orInvalid } from '../../config/messages.js'
+import { policyOptionsOf } from '../../config/resolve-policy.js'
 import type { OwnSettings } from '../../config/served-models.js'
-import { CrashFiles, crashFolder } from '../../engine/crash-files.js'
-import { llamaCpp } from '../../engine/engine-settings.js'
-import { backendNameOf } from '../../engine/to-engine-settings.js'
+import { CrashFiles, crashFolder } from '../../engine/engine-files.js'
+import { llamaCpp } from '../../engine/process-channel.js'
+import {
+  backendNameOf,
+  ownBackendOptions,
+  toEngineSettings,
+} from '../../engine/to-engine-settings.js'
 import { createLogger, type LevelledLogger } from '../../process/logger.js'
-import type { LoadingParts } from '../../models/served/loadable-models.js'
-import { checkChoices } from '../../plugins/check-choices.js'
+import { isDraftModel, type LoadingParts } from '../../models/served/loadable-models.js'
 import { loadRegistry } from '../../plugins/load-registry.js'
-import type { CommandIo } from '../command-io.js'
+import type { CommandIo } from '../command.js'
 
 /** What a process that serves has before it loads a model. */
 export interface ServingParts extends LoadingParts {
@@ -45,6 +48,35 @@ export async function prepareServing(
   for (const warning of loaded.warnings) logger.warn({}, warning)
   const crashes = new CrashFiles(config.recorder.folder ?? crashFolder({ env: io.env }), logger)
   return { registry, logger, level, crashes }
+}
+
+/**
+ * Checks, before a model is fetched, that the configured policy, proposer, backends and parts exist
+ * and accept their options. Each engine creates its own instances later.
+ *
+ * @throws `invalid_configuration`, `invalid_policy` or `plugin_invalid`
+ */
+function checkChoices(registry: PluginRegistry, loaded: LoadedConfig): void {
+  const { scheduler, models, use } = loaded.config
+  registry.createPolicy(scheduler.policy, policyOptionsOf(scheduler))
+  registry.parts.check(use)
+  registry.modelSchedulers.create(models.scheduler, models.scheduler_options)
+  const { speculative, speculative_options: proposerOptions } = scheduler
+  if (!isDraftModel(speculative, registry, { sources: registry.modelSources() })) {
+    registry.proposers.check(speculative, proposerOptions)
+  } else if (Object.keys(proposerOptions).length > 0) {
+    const message = `speculative_options: expected none, as ${speculative} is a model`
+    throw new CllmError('invalid_configuration', message)
+  }
+  const served: readonly OwnSettings[] = Object.values(models.served)
+  for (const { chat_template: _, spec: __, ...settings } of served.length > 0 ? served : [{}]) {
+    const { backendName, backend } = toEngineSettings(loaded, {
+      name: 'model',
+      path: 'model',
+      settings,
+    })
+    registry.checkBackend(backendName, backend, ownBackendOptions(loaded.config, settings))
+  }
 }
 
 /**

@@ -2,14 +2,14 @@ import type { EngineDirectory } from '@cllm/core'
 import { loadConfig } from '../../config/load-config.js'
 import type { CllmConfig } from '../../config/options/schema.js'
 import { stopped } from '../../process/stop-signal.js'
-import type { CommandIo } from '../command-io.js'
+import type { CommandIo } from '../command.js'
 import { startServing } from './start-serving.js'
 
 /**
  * `cllm serve`: runs until the signal is aborted, or the engine of a single model dies and cannot be
  * started again.
  */
-export async function serve(argv: readonly string[], io: CommandIo): Promise<number> {
+export async function run(argv: readonly string[], io: CommandIo): Promise<number> {
   const { config, ...loaded } = loadConfig({ argv, env: io.env })
   const serving = await startServing({ ...loaded, config }, io).catch((error: unknown) => {
     if (io.signal.aborted) return undefined

@@ -16,17 +16,17 @@ import {
 } from '@cllm/http-koa'
 import { holdFolders } from '../../batches/hold-folder.js'
 import type { LoadedConfig } from '../../config/load-config.js'
-import { toPresets } from '../../config/presets.js'
+import { toPresets } from '../../config/served-models.js'
 import { createProtocols, responsesIn } from '../../api/create-protocols.js'
 import { hasMediaLibrary } from '../../engine/native-library.js'
 import { toTransportOptions } from '../../api/to-transport-options.js'
-import { openKeyRing, type OpenKeyRing } from '../../keys/open-key-ring.js'
+import { openKeyRing, type OpenKeyRing } from '../../keys/keys.js'
 import { withChosenModel } from '../../models/choose-model.js'
 import type { LoadingParts } from '../../models/served/loadable-models.js'
 import { type Served, servedPool } from '../../models/served/served-pool.js'
 import type { LevelledLogger } from '../../process/logger.js'
-import type { Tracing } from '../../tracing/start-tracing.js'
-import type { CommandIo } from '../command-io.js'
+import type { Tracing } from './tracing.js'
+import type { CommandIo } from '../command.js'
 import { prepareServing, type ServingParts } from './prepare-serving.js'
 
 /** What a program adds to the server that the configuration describes. */
@@ -150,7 +150,7 @@ async function firstLoad(models: Served, signal: AbortSignal): Promise<void> {
 /** The models of this machine, or of a cluster, whose client is loaded only then. */
 async function servedBy(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts): Promise<Served> {
   if (loaded.config.cluster.url === null) return servedPool(loaded, io, parts)
-  const { servedByCluster } = await import('../cluster/served-by-cluster.js')
+  const { servedByCluster } = await import('../cluster/join-cluster.js')
   return await servedByCluster(loaded, parts)
 }
 
@@ -158,7 +158,7 @@ async function servedBy(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts
 async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined> {
   const { otlp_endpoint: endpoint } = config.telemetry
   if (endpoint === null) return undefined
-  const { startTracing } = await import('../../tracing/start-tracing.js')
+  const { startTracing } = await import('./tracing.js')
   return startTracing(endpoint)
 }
 

@@ -1,17 +1,26 @@
-import { CllmError } from '@cllm/core'
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { CllmError, attempt } from '@cllm/core'
 import { catalog, findEntry } from '../../models/catalog/catalog.js'
 import { modelsFolder } from '../../models/cache-folder.js'
-import { downloadedModel } from '../../models/catalog/known-model.js'
-import type { CommandIo } from '../command-io.js'
-import type { Values } from '../flags/flags.js'
-import { configFrom } from '../model/models-folder.js'
-import { findServer, servedNames, type Found } from './find-server.js'
-import { startServer } from './own-server.js'
-import { ServerClient } from './server-client.js'
-import { serverAddress, type serverFlags } from './server-flags.js'
+import { downloadedModel } from '../../models/catalog/known-models.js'
+import { type CommandIo, CommandFailed } from '../command.js'
+import type { Values } from '../flags.js'
+import { configFrom, serverAddress, type serverFlags } from '../config-flags.js'
+import {
+  ServerClient,
+  readModels,
+  type ServedModelState,
+  type ServerAddress,
+} from './server-client.js'
+import { modelName } from '../../models/resolve-model.js'
+import { killAtExit } from '../../process/stop-signal.js'
 
 /** A server that serves a model, running or started for this command. */
-export interface OpenServer extends Found {
+interface OpenServer extends Found {
   /** Whether it was started for this command. */
   readonly isOwn: boolean
   /** Ends it if it was started for this command. */
@@ -77,4 +86,146 @@ async function isHere(spec: string, file: string | undefined, io: CommandIo): Pr
     () => true,
     () => false,
   )
+}
+
+/** How long a server on this machine may take to say that it is there, in milliseconds. */
+const patienceMs = 3000
+
+/** A server and the name by which it serves a model. */
+interface Found {
+  readonly client: ServerClient
+  readonly model: string
+}
+
+/** What answers at an address, as far as a model is concerned. */
+type Search =
+  | { readonly kind: 'serves'; readonly found: Found }
+  /** A server with other models: the only one that it has loaded, or its only one. */
+  | { readonly kind: 'other'; readonly names: readonly string[]; readonly found: Found | undefined }
+  | { readonly kind: 'none' }
+
+/**
+ * Looks for a model on the server at this address.
+ *
+ * @param spec - undefined: whichever model the server has
+ * @throws CllmError what a server answers that is there but refuses, such as `unauthenticated`, and
+ *   `target_unavailable` where its certificate is not trusted
+ */
+async function findServer(address: ServerAddress, spec: string | undefined): Promise<Search> {
+  const client = new ServerClient(address)
+  const states = await statesOf(client)
+  if (states === undefined) return { kind: 'none' }
+  const served = states.map(({ name }) => name)
+  const names = spec === undefined ? [] : namesOf(spec)
+  const own = names.find((name) => served.includes(name))
+  if (own !== undefined) return { kind: 'serves', found: { client, model: own } }
+  for (const model of names) {
+    if (await knowsAlias(client, model)) return { kind: 'serves', found: { client, model } }
+  }
+  const loaded = states.filter(({ state }) => state === 'loaded').map(({ name }) => name)
+  const [model, ...more] = loaded.length > 0 ? loaded : served
+  const isOnly = model !== undefined && more.length === 0
+  return { kind: 'other', names: served, found: isOnly ? { client, model } : undefined }
+}
+
+/** All models; undefined where something else answers, or nothing. */
+async function statesOf(client: ServerClient): Promise<readonly ServedModelState[] | undefined> {
+  try {
+    return await readModels(client, AbortSignal.timeout(patienceMs))
+  } catch (error) {
+    if (CllmError.isInstance(error) && (error.details['isNamed'] === true || isUntrusted(error)))
+      throw error
+    return undefined
+  }
+}
+
+/** Whether a server is there whose certificate this machine does not know. */
+function isUntrusted({ cause }: CllmError): boolean {
+  const { code } = ((cause as Error | undefined)?.cause ?? {}) as NodeJS.ErrnoException
+  return code !== undefined && /CERT|LEAF_SIGNATURE/.test(code)
+}
+
+/** Whether it serves a model under another name. The route loads nothing. */
+async function knowsAlias(client: ServerClient, model: string): Promise<boolean> {
+  const signal = AbortSignal.timeout(patienceMs)
+  return await client.send('POST', '/api/show', { model }, signal).then(
+    () => true,
+    () => false,
+  )
+}
+
+/** The names under which a server may serve a spec: the spec itself, or as `cllm serve` names it. */
+function namesOf(spec: string): readonly string[] {
+  return attempt(() => [...new Set([spec, modelName(spec)])], [spec])
+}
+
+/** The names of a server's models. */
+export async function servedNames(client: ServerClient): Promise<readonly string[]> {
+  const { data } = (await client.get('/v1/models')) as { data: readonly { id: string }[] }
+  return data.map(({ id }) => id)
+}
+
+const bin = fileURLToPath(new URL('../../../bin/cllm.js', import.meta.url))
+const listening = 'listening on '
+
+/** Nobody else's business, whatever the service's configuration says: its address, keys, batches, usage, cluster. */
+const alone =
+  '--host 127.0.0.1 --port 0 --log-level silent --no-tls-cert --no-tls-key --no-api-keys ' +
+  '--requests-per-minute 0 --tokens-per-minute 0 --no-batches --batch-share 0 --no-usage ' +
+  '--no-responses ' +
+  '--no-cluster --no-cluster-keys --no-cluster-batches --workers 1'
+
+/** A server that was started for a command. */
+interface OwnServer {
+  readonly url: URL
+  /** The key for it, which is made for it. */
+  readonly apiKey: string
+  /** Ends it; resolves when it has ended. */
+  close(): Promise<void>
+}
+
+/**
+ * Starts `cllm serve` on a free port of this machine, in a process that ends with this one. Its
+ * progress and its errors show on standard error.
+ *
+ * @param flags - of `cllm serve`; the environment and its configuration file hold, too, but for what is the service's
+ * @throws CommandFailed when it does not start; the reason is on standard error
+ */
+async function startServer(flags: readonly string[], io: CommandIo): Promise<OwnServer> {
+  const apiKey = randomBytes(32).toString('base64url')
+  const child = spawn(process.execPath, [bin, 'serve', ...alone.split(' '), ...flags], {
+    env: { ...io.env, CLLM_API_KEY: apiKey },
+    // Ctrl-C is for this process; with the channel, its end is the server's, too.
+    detached: true,
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+  })
+  const exited = once(child, 'exit')
+  const stop = (): void => void (child.connected && child.disconnect())
+  const hasEnded = killAtExit(() => void child.kill('SIGKILL'))
+  io.signal.addEventListener('abort', stop, { once: true })
+  const close = async (): Promise<void> => {
+    stop()
+    await exited
+    hasEnded()
+    io.signal.removeEventListener('abort', stop)
+  }
+  try {
+    return { url: await urlOf(child.stdout!, exited), apiKey, close }
+  } catch (error) {
+    await close()
+    io.signal.throwIfAborted()
+    throw error
+  }
+}
+
+async function urlOf(stdout: NodeJS.ReadableStream, exited: Promise<unknown>): Promise<URL> {
+  const lines = createInterface(stdout)
+  const found = new Promise<URL>((resolve) => {
+    lines.on('line', (line) => {
+      if (line.startsWith(listening)) resolve(new URL(line.slice(listening.length)))
+    })
+  })
+  const url = await Promise.race([found, exited.then(() => undefined)])
+  if (url !== undefined) return url
+  throw new CommandFailed('the server for this command did not start')
 }

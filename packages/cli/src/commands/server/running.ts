@@ -1,10 +1,9 @@
-import { formatBytes } from '../../models/format-bytes.js'
-import { textTable } from '../../process/text-table.js'
-import { tell } from '../command-io.js'
-import { defineCommand } from '../flags/define-command.js'
-import { toggle } from '../flags/flags.js'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { formatBytes, textTable } from '../../process/terminal.js'
+import { tell, defineCommand, type CommandIo } from '../command.js'
+import { toggle, one, duration } from '../flags.js'
 import { readModels, type ServedModelState, ServerClient } from './server-client.js'
-import { serverAddress, serverFlags } from './server-flags.js'
+import { serverAddress, serverFlags } from '../config-flags.js'
 
 /** `cllm ps` */
 export const ps = defineCommand({
@@ -58,3 +57,154 @@ for it and what was not, and how it ended. Its id is the answer's, or its X-Requ
     return 0
   },
 })
+
+const flags = {
+  once: toggle('Print the figures once and exit'),
+  interval: one('TIME', 'Time between updates', duration, '1s'),
+  ...serverFlags,
+}
+
+const enter = '\u001B[?1049h\u001B[?25l'
+const leave = '\u001B[?25h\u001B[?1049l'
+const home = '\u001B[H'
+const eraseRest = '\u001B[K\n'
+const eraseBelow = '\u001B[J'
+
+/** `cllm top` */
+export const top = defineCommand({
+  usage: 'top',
+  doc: `
+Shows the models of a running server with their slots, queues and tokens per second. Ctrl-C leaves.
+If the output is not a terminal, the figures are printed once.`,
+  flags,
+  async run({ flags }, io) {
+    const client = new ServerClient(serverAddress(flags, io))
+    const now = await readActivity(client, io.signal)
+    if (!flags.once && io.stdout.isTTY === true) return await watch(client, now, flags.interval, io)
+    io.stdout.write(renderActivity(now, undefined))
+    return 0
+  },
+})
+
+/** Redraws until Ctrl-C. A server that does not answer is shown as such, and looked for again. */
+async function watch(
+  client: ServerClient,
+  first: Activity,
+  interval: number,
+  { stdout, signal }: CommandIo,
+): Promise<number> {
+  let [before, now]: [Activity | undefined, Activity] = [undefined, first]
+  stdout.write(enter)
+  try {
+    while (!signal.aborted) {
+      const lines = `${client.address.url.origin}\n\n${renderActivity(now, before)}`
+      stdout.write(home + lines.replaceAll('\n', eraseRest) + eraseBelow)
+      await sleep(interval, undefined, { signal }).catch(() => {})
+      try {
+        ;[before, now] = [now, await readActivity(client, signal)]
+      } catch (error) {
+        if (!signal.aborted) stdout.write(`${home}${(error as Error).message}${eraseRest}`)
+      }
+    }
+  } finally {
+    stdout.write(leave)
+  }
+  return 0
+}
+
+/** A slot, as `GET /slots` shows it. */
+interface SlotState {
+  readonly id: number
+  /** `idle`, or the state of its request, such as `decoding`. */
+  readonly state: string
+  /** Tokens in it. */
+  readonly n_past: number
+  /** Tokens that it holds at most. */
+  readonly n_ctx: number
+}
+
+/** What a model does. */
+interface ModelActivity extends ServedModelState {
+  readonly slots: readonly SlotState[]
+  /** Requests with a slot, and without one. */
+  readonly running: number
+  readonly queued: number
+  /** Tokens computed since the start, of prompts and of answers. */
+  readonly prefillTokens: number
+  readonly decodeTokens: number
+}
+
+/** What a server does at a time. */
+interface Activity {
+  /** Milliseconds, to be compared with another one's. */
+  readonly at: number
+  readonly models: readonly ModelActivity[]
+}
+
+/** Reads what a server does, from `GET /models`, `/slots` and `/metrics`. */
+async function readActivity(client: ServerClient, signal: AbortSignal): Promise<Activity> {
+  const [models, metrics] = await Promise.all([
+    readModels(client, signal),
+    client.text('/metrics', signal),
+  ])
+  const at = performance.now()
+  const active = models.map(async (model): Promise<ModelActivity> => {
+    const query = `/slots?model=${encodeURIComponent(model.name)}`
+    const slots = (await client.get(query, signal)) as readonly SlotState[]
+    const value = (name: string, labels: Readonly<Record<string, string>> = {}): number =>
+      sample(metrics, name, { model_name: model.name, ...labels })
+    return {
+      ...model,
+      slots,
+      running: value('cllm_num_requests_running'),
+      queued: value('cllm_num_requests_waiting'),
+      prefillTokens: value('cllm_step_tokens_total', { kind: 'prefill' }),
+      decodeTokens: value('cllm_step_tokens_total', { kind: 'decode' }),
+    }
+  })
+  return { at, models: await Promise.all(active) }
+}
+
+/** The value of a metric in Prometheus' text format; 0 where it is not there. */
+function sample(text: string, name: string, labels: Readonly<Record<string, string>>): number {
+  const wanted = Object.entries(labels).map(([key, value]) => `${key}=${JSON.stringify(value)}`)
+  const line = text
+    .split('\n')
+    .find((one) => one.startsWith(`${name}{`) && wanted.every((label) => one.includes(label)))
+  return Number(line?.slice(line.lastIndexOf(' ') + 1) ?? 0)
+}
+
+/**
+ * What a server does, as tables.
+ *
+ * @param before - an earlier look, for rates; without it they are left out
+ */
+function renderActivity(now: Activity, before: Activity | undefined): string {
+  const head = ['model', 'state', 'weights', 'running', 'queued', 'prefill tok/s', 'decode tok/s']
+  const rows = now.models.map((model) => {
+    const earlier = before?.models.find(({ name }) => name === model.name)
+    const seconds = before === undefined ? 0 : (now.at - before.at) / 1000
+    const rate = (kind: 'prefillTokens' | 'decodeTokens') =>
+      earlier === undefined ? '–' : ((model[kind] - earlier[kind]) / seconds).toFixed(1)
+    const size = model.sizeBytes === null ? '' : formatBytes(model.sizeBytes)
+    const counts = [model.running, model.queued]
+    const rates = [rate('prefillTokens'), rate('decodeTokens')]
+    return [model.name, model.state, size, ...counts, ...rates]
+  })
+  const slots = now.models.filter((model) => model.slots.length > 0).map(slotTable)
+  return [textTable(head, rows), ...slots].join('\n')
+}
+
+const width = 30
+
+function slotTable({ name, slots }: ModelActivity): string {
+  const rows = slots.map((slot) => {
+    return [slot.id, slot.state, `${slot.n_past} of ${slot.n_ctx}`, bar(slot)]
+  })
+  return `slots of ${name}\n${textTable(['slot', 'state', 'tokens', ''], rows)}`
+}
+
+const bar = ({ n_past: used, n_ctx: size }: SlotState): string => {
+  const filled = Math.round((Math.min(used, size) / Math.max(1, size)) * width)
+  return '█'.repeat(filled) + '·'.repeat(width - filled)
+}

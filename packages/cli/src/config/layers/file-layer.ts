@@ -1,8 +1,188 @@
-import { describeValue } from '../messages.js'
-import { ignoredKeys, isAlreadySo, mappedKeys } from './original-layout.js'
-import { readYaml, type YamlEntry } from './read-yaml.js'
-import type { Layer, Setting } from './setting.js'
-import { accepts } from '../options/value-format.js'
+import { createRequire } from 'node:module'
+import type * as Yaml from 'yaml'
+import { readData } from '../paths.js'
+import { decimal, integer, type ValueFormat, accepts } from '../options/value-format.js'
+import { describeValue, suggestion } from '../messages.js'
+import { options } from '../options/schema.js'
+import { modelPaths } from '../resolve-policy.js'
+import type { Layer, Setting } from './layer.js'
+
+/** A key of the original C++ server that sets an option. */
+interface MappedKey {
+  /** The option that it sets. */
+  readonly path: string
+  /** The values that the original accepts, if they differ from the option's. */
+  readonly format?: ValueFormat<number>
+  readonly convert?: (value: never) => unknown
+}
+
+const zeroToAuto = (count: number) => (count === 0 ? 'auto' : count)
+const toSeconds = (milliseconds: number) => milliseconds / 1000
+
+/**
+ * The original's keys that set an option with another name. If several keys set the same option,
+ * the option's own key wins, then the first of these.
+ */
+export const mappedKeys: ReadonlyMap<string, MappedKey> = new Map<string, MappedKey>([
+  ['model.path', { path: 'model.spec' }],
+  ['model.max_context_length', { path: 'engine.ctx_size' }],
+  ['model.default_max_tokens', { path: 'api.defaults.max_tokens' }],
+  ['model.temperature', { path: 'api.defaults.temperature' }],
+  ['model.top_k', { path: 'api.defaults.top_k' }],
+  ['model.top_p', { path: 'api.defaults.top_p' }],
+  ['backend.llama_cpp.n_batch', { path: 'engine.batch_size' }],
+  [
+    'backend.llama_cpp.n_threads',
+    { path: 'engine.threads', format: integer(0, 512), convert: zeroToAuto },
+  ],
+  ['backend.llama_cpp.n_gpu_layers', { path: 'engine.gpu_layers' }],
+  ['backend.llama_cpp.n_seq_max', { path: 'engine.slots' }],
+  ['backend.llama_cpp.use_mmap', { path: 'engine.mmap' }],
+  ['backend.llama_cpp.use_mlock', { path: 'engine.mlock' }],
+  ['queue.max_size', { path: 'scheduler.max_queued_requests' }],
+  [
+    'http.timeout_ms',
+    {
+      path: 'scheduler.request_timeout',
+      format: decimal(0, Infinity, 'milliseconds'),
+      convert: toSeconds,
+    },
+  ],
+])
+
+/** The original's keys that have no effect. */
+export const ignoredKeys: ReadonlySet<string> = new Set(
+  Object.entries(readData('ignored-keys') as Readonly<Record<string, readonly string[]>>).flatMap(
+    ([section, keys]) => keys.map((key) => `${section}.${key}`),
+  ),
+)
+
+/** Whether an ignored key asks for the behaviour that this server always has. */
+const isAlreadySo = (key: string, value: unknown): boolean =>
+  key === 'backend.type' && (value === '' || value === 'llama_cpp')
+
+const load = createRequire(import.meta.url)
+/** Loaded where there is a file: it has as many modules as this command. */
+const yaml = (): typeof Yaml => load('yaml') as typeof Yaml
+
+/** A key of the file with its value. */
+interface YamlEntry {
+  /** Such as `backend.llama_cpp.n_batch`. */
+  readonly key: string
+  readonly value: unknown
+  readonly line: number
+}
+
+/** The known keys of a YAML file, and the problems with the others. */
+interface YamlReading {
+  readonly entries: readonly YamlEntry[]
+  readonly problems: readonly string[]
+}
+
+const keys: readonly string[] = [
+  ...options.map((option) => option.path),
+  ...mappedKeys.keys(),
+  ...ignoredKeys,
+]
+const known = new Set(keys)
+const modelsPrefix = 'models.'
+const isSection = (name: string) => keys.some((key) => key.startsWith(`${name}.`))
+
+/** The valid names in this section. */
+const namesIn = (prefix: string) =>
+  new Set(
+    keys
+      .filter((key) => key.startsWith(prefix))
+      .map((key) => prefix + key.slice(prefix.length).split('.', 1)[0]),
+  )
+
+class YamlReader {
+  readonly entries: YamlEntry[] = []
+  readonly problems: string[] = []
+  #models: Record<string, unknown> | undefined
+  readonly #lines = new (yaml().LineCounter)()
+  readonly #document: Yaml.Document.Parsed
+
+  constructor(
+    text: string,
+    private readonly file: string,
+  ) {
+    this.#document = yaml().parseDocument(text, { lineCounter: this.#lines, prettyErrors: false })
+  }
+
+  read(): YamlReading {
+    const { errors, contents } = this.#document
+    for (const { message, pos } of errors) {
+      const { line, col } = this.#lines.linePos(pos[0])
+      this.problems.push(`${this.file}:${line}:${col}: ${message}`)
+    }
+    yaml().visit(this.#document, {
+      Alias: (_key, node) => {
+        if (node.resolve(this.#document) !== undefined) return
+        this.#problem(node, `expected an alias of an anchor before it, got *${node.source}`)
+      },
+      Scalar: (_key, node) => {
+        if (typeof node.value !== 'number' || Number.isFinite(node.value)) return
+        this.#problem(node, `expected a finite number, got ${node.source}`)
+      },
+    })
+    if (this.problems.length === 0) this.#section(contents, '')
+    return this
+  }
+
+  #section(node: Yaml.Node | null, prefix: string): void {
+    const map = yaml().isAlias(node) ? node.resolve(this.#document) : node
+    if (map === undefined || map === null || (yaml().isScalar(map) && map.value === null)) return
+    if (!yaml().isMap(map)) {
+      const expected = `${prefix.replace(/\.$/, ': ')}expected keys with their values`
+      return this.#problem(node, `${expected}, got ${describeValue(map.toJS(this.#document))}`)
+    }
+    for (const { key, value } of map.items) {
+      const name = yaml().isScalar(key) ? String(key.value) : describeValue(key)
+      this.#entry(key as Yaml.Node, `${prefix}${name}`, value as Yaml.Node | null)
+    }
+  }
+
+  #entry(at: Yaml.Node, key: string, node: Yaml.Node | null): void {
+    if (known.has(key)) {
+      this.entries.push({ key, value: node?.toJS(this.#document) ?? null, line: this.#line(at) })
+    } else if (this.#isModel(key, node)) {
+      const name = key.slice(modelsPrefix.length)
+      this.#model(at, name, node?.toJS(this.#document))
+    } else if (isSection(key)) {
+      this.#section(node, `${key}.`)
+    } else {
+      const prefix = key.slice(0, key.lastIndexOf('.') + 1)
+      const meant = suggestion(key, namesIn(prefix)) || suggestion(key, keys)
+      this.#problem(at, `unknown key ${key}${meant}`)
+    }
+  }
+
+  /** In `models`, every key that is neither an option nor a likely typo of one names a model. */
+  #isModel(key: string, node: Yaml.Node | null): boolean {
+    if (!key.startsWith(modelsPrefix)) return false
+    return yaml().isMap(node) || suggestion(key, namesIn(modelsPrefix)) === ''
+  }
+
+  #model(at: Yaml.Node, name: string, value: unknown): void {
+    if (this.#models === undefined) {
+      this.#models = {}
+      this.entries.push({ key: modelPaths.served, value: this.#models, line: this.#line(at) })
+    }
+    this.#models[name] = value
+  }
+
+  #line(node: Yaml.Node | null): number {
+    return this.#lines.linePos(node?.range?.[0] ?? 0).line
+  }
+
+  #problem(node: Yaml.Node | null, text: string): void {
+    this.problems.push(`${this.file}:${this.#line(node)}: ${text}`)
+  }
+}
+
+/** Reads a YAML file's text. `file` is its name in messages. */
+const readYaml = (text: string, file: string): YamlReading => new YamlReader(text, file).read()
 
 /** Precedence of the keys for one option: its own key first, then in the order of `mappedKeys`. */
 const ranks = new Map([...mappedKeys.keys()].map((key, index) => [key, index + 1]))

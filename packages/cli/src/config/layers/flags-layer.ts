@@ -3,8 +3,8 @@ import { nearestName } from '@cllm/core'
 import { options, type PlacedOption } from '../options/schema.js'
 import { modelPaths } from '../resolve-policy.js'
 import { readModel } from '../served-models.js'
-import { readData } from '../read-data.js'
-import type { Layer, Setting } from './setting.js'
+import { readData } from '../paths.js'
+import type { Layer, Setting } from './layer.js'
 import { accepts, isRecord } from '../options/value-format.js'
 
 /** The flag that names the YAML file. */

@@ -1,5 +1,4 @@
-import { resolveProjector } from '../paths.js'
-import { adapters, resolveAdapters } from '../adapters.js'
+import { resolveProjector, adapters, resolveAdapters } from '../paths.js'
 import { option } from './option.js'
 import { decimal, integer, oneOf, orAuto, orNone, someTexts, text, toggle } from './value-format.js'
 

@@ -1,16 +1,11 @@
 import { replaceableParts } from '@cllm/core'
-import { clusterOptions } from './cluster-options.js'
-import { cacheOptions } from './cache-options.js'
-import { modelOptions } from './model-options.js'
+import { clusterOptions, securityOptions, serverOptions } from './server-options.js'
+import { cacheOptions, schedulerOptions } from './scheduler-options.js'
+import { modelOptions, requestDefaults } from './model-options.js'
 import { kvCacheTypes } from '@cllm/backend-llamacpp/kv-cache-type'
 import { nativeOptions } from './native-options.js'
 import { file, folder, option, type OptionValues, placeOptions } from './option.js'
-import { resolveTemplate } from '../chat-templates.js'
-import { resolveModelSpec, resolvePluginName } from '../paths.js'
-import { requestDefaults } from './request-defaults.js'
-import { schedulerOptions } from './scheduler-options.js'
-import { securityOptions } from './security-options.js'
-import { serverOptions } from './server-options.js'
+import { resolveTemplate, resolveModelSpec, resolvePluginName } from '../paths.js'
 import {
   decimal,
   emptyToNone,

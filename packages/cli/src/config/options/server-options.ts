@@ -1,7 +1,19 @@
 import { builtInProtocols } from '@cllm/http-koa'
 import { resolveShared } from '../paths.js'
-import { folder, option } from './option.js'
-import { decimal, format, integer, orAuto, record, splitAtCommas, toggle } from './value-format.js'
+import { folder, option, file } from './option.js'
+import {
+  decimal,
+  format,
+  integer,
+  orAuto,
+  record,
+  splitAtCommas,
+  toggle,
+  emptyToNone,
+  orNone,
+  someTexts,
+  text,
+} from './value-format.js'
 
 const addresses = format<string>(
   'an address',
@@ -72,5 +84,113 @@ export const serverOptions = {
   ui: option(toggle(), true).describe('Serve the web page at `/ui`, and at `/` for browsers.'),
   drain_timeout: option(decimal(0, Infinity, 'seconds'), 30).describe(
     'Seconds for running requests to finish when the server is stopped.',
+  ),
+}
+
+/** The options for access and limits: the branch `security` of the schema. */
+export const securityOptions = {
+  api_key: option(orNone(text('a key')), null, { normalize: emptyToNone, isSecret: true }).describe(
+    'API key with the admin role. Prefer the variable: other users of the machine can ' +
+      'see flags.',
+  ),
+  api_keys: file().describe(
+    'File of API keys, written by `cllm keys`; read again when it changes.',
+  ),
+  allow_unauthenticated: option(toggle(), false).describe(
+    'Serve without API keys on an address that other machines can reach.',
+  ),
+  isolate_tenants: option(toggle(), false).describe(
+    'Reuse cached prefixes within a tenant only; always on with API keys.',
+  ),
+  requests_per_minute: option(integer(0), 0).describe(
+    'Requests per minute for each key without its own limit; 0 is no limit.',
+  ),
+  tokens_per_minute: option(integer(0, Infinity, 'TOKENS'), 0).describe(
+    'Tokens per minute, prompt and answer, for each key without its own limit; 0 is no limit.',
+  ),
+  cors_origins: option(someTexts('origins', 'ORIGINS'), []).describe(
+    'Web origins that may use the API, such as `https://chat.example.org`; `localhost` is every page ' +
+      'of this machine, `apps` those of desktop apps (both may anyway without keys on a loopback ' +
+      'address), `*` is all. A proxy on this machine may pass their names on as `Host`.',
+  ),
+  media_urls: option(someTexts('hosts', 'HOSTS'), []).describe(
+    'Servers from which images and sounds in prompts are fetched: `HOST` or `*` for all of them, at public addresses ' +
+      'and on the ports 80 and 443, and `HOST:PORT`, also at a private address. Unset: a URL is refused.',
+  ),
+  tls_cert: file().describe('Certificate chain in PEM format; with it, the server uses HTTPS.'),
+  tls_key: file().describe('Private key of the certificate, in PEM format.'),
+  max_connections: option(integer(1), 4096).describe(
+    'Maximum number of open connections; further ones are closed.',
+  ),
+  header_limit: option(integer(1024, 1024 * 1024, 'BYTES'), 16 * 1024).describe(
+    'Largest request head, in bytes; a larger one is refused with 431.',
+  ),
+  header_timeout: option(decimal(1, Infinity, 'seconds'), 30).describe(
+    'Seconds for a client to send the head of a request.',
+  ),
+  body_timeout: option(decimal(1, Infinity, 'seconds'), 120).describe(
+    'Seconds for a client to send the body of a request, or each MiB of a file.',
+  ),
+  idle_timeout: option(decimal(1, Infinity, 'seconds'), 65).describe(
+    'Seconds before an idle connection is closed.',
+  ),
+  json_depth: option(integer(4, Infinity, 'LEVELS'), 100).describe(
+    'Maximum nesting of the JSON in a request.',
+  ),
+}
+
+/** The URL of a Redis server, as its client reads it. */
+const redisUrl = () =>
+  format<string>(
+    'a URL such as redis://host:6379, or rediss:// for TLS',
+    (value) => {
+      if (typeof value !== 'string' || !URL.canParse(value)) return false
+      const { protocol, hostname, pathname } = new URL(value)
+      return /^rediss?:$/.test(protocol) && hostname !== '' && /^\/?\d*$/.test(pathname)
+    },
+    { placeholder: 'URL' },
+  )
+
+/** The options of a cluster: the branch `cluster` of the schema. */
+export const clusterOptions = {
+  url: option(orNone(redisUrl()), null, {
+    flag: 'cluster',
+    normalize: emptyToNone,
+    isSecret: true,
+  }).describe(
+    'Redis (6.2 or later) or Valkey server of the cluster: ' +
+      '`redis://user:password@host:port/db`, or `rediss://` for TLS. Unset: this machine ' +
+      'serves alone.',
+  ),
+  ca: file({ flag: 'cluster-ca' }).describe(
+    'PEM file with the certificate authorities for a `rediss://` server, instead of the ' +
+      "system's.",
+  ),
+  keys: option(toggle(), false, { flag: 'cluster-keys' }).describe(
+    "Take API keys from the cluster's server, where `cllm keys --cluster URL` writes " +
+      'them. All fronts see changes within a second.',
+  ),
+  batches: option(toggle(), false, { flag: 'cluster-batches' }).describe(
+    "Keep files and batches (`/v1/files`, `/v1/batches`) on the cluster's server, which " +
+      'then holds prompts and answers and needs persistence. Every front computes lines of ' +
+      'every batch.',
+  ),
+  drain_migrate: option(toggle(), false).describe(
+    'When a worker is stopped or drained, hand its running requests to other workers at once, which ' +
+      'continue them exactly.',
+  ),
+  ready_file: file().describe(
+    'File for readiness probes: `cllm worker` creates it when it serves, writes it again every 5 s, ' +
+      'and deletes it when it is stopped or drained.',
+  ),
+  workers: option(integer(1, 64), 1).describe(
+    'Engine processes per model on this machine, each with `--slots` slots; the router ' +
+      'distributes requests among them. They share the cores.',
+  ),
+  router: option(text('a name'), 'prefix-wait').describe(
+    "Router that picks a worker for each request: a built-in one, or a plugin's.",
+  ),
+  router_options: option(record(), {}).describe(
+    'Options of the router; JSON in a flag or variable.',
   ),
 }

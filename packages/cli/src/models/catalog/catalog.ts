@@ -1,6 +1,6 @@
 import type { SamplingParams } from '@cllm/core'
-import { readData } from '../../config/read-data.js'
-import { projectorName } from '../projector.js'
+import { readData } from '../../config/paths.js'
+import { projectorName } from '../model-files.js'
 import type { ModelShape } from '@cllm/backend-llamacpp'
 
 /** The model to serve where no better one can be had: it comes from npm. */

@@ -7,11 +7,10 @@ import type {
   CatalogSource,
   NpmSource,
 } from '../catalog/catalog.js'
-import { replaceFile } from '../replace-file.js'
-import { checkFetched, checkGguf, exists } from './check-file.js'
+import { replaceFile, checkFetched, checkGguf, exists } from '../model-files.js'
 import { fetchChecked, resumeFolder } from './fetch-hugging-face.js'
-import type { FetchOptions } from './fetch-progress.js'
-import { fetchOnce, withPartial } from './with-lock.js'
+import type { FetchOptions } from './fetch-once.js'
+import { fetchOnce, withPartial } from './fetch-once.js'
 
 /**
  * Returns the path of a catalog model's GGUF, and fetches it if it is missing: tries its sources in

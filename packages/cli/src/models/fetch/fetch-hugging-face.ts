@@ -1,12 +1,10 @@
 import { access, readdir, rm, rmdir } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { CllmError } from '@cllm/core'
-import { projectorName } from '../projector.js'
-import { replaceFile } from '../replace-file.js'
-import { checkFetched, type ExpectedFile } from './check-file.js'
-import type { FetchOptions } from './fetch-progress.js'
+import { projectorName, replaceFile, checkFetched, type ExpectedFile } from '../model-files.js'
+import type { FetchOptions } from './fetch-once.js'
 import { askPublished, hubEndpoint, partsOf, type Published } from './published-hash.js'
-import { fetchOnce } from './with-lock.js'
+import { fetchOnce } from './fetch-once.js'
 
 /** How to fetch a file from Hugging Face and check it. */
 interface FetchHuggingFaceOptions extends Pick<FetchOptions, 'env' | 'signal' | 'onProgress'> {

@@ -1,9 +1,10 @@
 import { rmdirSync, statSync } from 'node:fs'
 import { mkdir, rename, rmdir, stat, utimes } from 'node:fs/promises'
-import { attempt } from '@cllm/core'
+import { setTimeout as delay } from 'node:timers/promises'
+import { attempt, CllmError } from '@cllm/core'
 
 /** The lifetime of a lock, and the callback for its loss. */
-export interface FileLockOptions {
+interface FileLockOptions {
   /** Milliseconds without a renewal after which a lock counts as left by a dead process. */
   readonly staleMs: number
   /** Called once, with the cause, when another process has taken over the lock. */
@@ -38,7 +39,7 @@ export async function takeFileLock(
 const roundingMs = 2000
 
 /** A lock that this process has taken. */
-export class FileLock {
+class FileLock {
   /** The folder's modification time as stored by the file system, in milliseconds. */
   #time: number | undefined
   #renewedAt = performance.now()
@@ -160,4 +161,46 @@ async function timeOf(folder: string): Promise<number> {
 
 function unlessMissing(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error
+}
+
+/** How to wait for a lock and hold it. */
+interface LockOptions {
+  readonly signal: AbortSignal
+  /** Called once when another process holds the lock. */
+  readonly onWait?: () => void
+  /** Milliseconds without a renewal after which a lock counts as stale. Default 10,000. */
+  readonly staleMs?: number | undefined
+}
+
+/**
+ * Runs `action` while no other process holds the lock on `path` (a folder `path.lock` beside it).
+ * Aborts the action's signal when the lock is lost, which happens when the machine slept and
+ * another process took over.
+ */
+export async function withLock<T>(
+  path: string,
+  options: LockOptions,
+  action: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const { signal, onWait, staleMs = 10_000 } = options
+  const lost = new AbortController()
+  const acquire = async () =>
+    await takeFileLock(`${path}.lock`, {
+      staleMs,
+      onLost: (cause) =>
+        lost.abort(
+          new CllmError('model_unavailable', `another process took over ${path}`, { cause }),
+        ),
+    })
+  let lock = await acquire()
+  if (lock === undefined) onWait?.()
+  while (lock === undefined) {
+    await delay(200, undefined, { signal })
+    lock = await acquire()
+  }
+  try {
+    return await action(AbortSignal.any([signal, lost.signal]))
+  } finally {
+    await lock.release()
+  }
 }

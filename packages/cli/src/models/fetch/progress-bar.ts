@@ -1,7 +1,6 @@
-import type { Output } from '../../commands/command-io.js'
-import { meterOn } from '../../process/terminal-bar.js'
-import type { FetchProgress } from './fetch-progress.js'
-import { formatBytes } from '../format-bytes.js'
+import type { Output } from '../../commands/command.js'
+import { meterOn, formatBytes } from '../../process/terminal.js'
+import type { FetchProgress } from './fetch-once.js'
 import { resolveModel, type ResolvedModel, type ResolveModelOptions } from '../resolve-model.js'
 
 /** Shows the progress of fetching a model. */

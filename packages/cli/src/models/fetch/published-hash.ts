@@ -1,4 +1,4 @@
-import type { ExpectedFile } from './check-file.js'
+import type { ExpectedFile } from '../model-files.js'
 
 /** Where to ask Hugging Face. */
 export interface HubAccess {

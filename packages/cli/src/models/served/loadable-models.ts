@@ -1,14 +1,19 @@
 import { stat } from 'node:fs/promises'
 import { AdapterSet, type LoadedModel, type LoadableModel } from '@cllm/host'
-import type { Logger, PluginRegistry, RouterPolicy } from '@cllm/core'
+import { CllmError, type Logger, type PluginRegistry, type RouterPolicy } from '@cllm/core'
 import { parseKeepAlive } from '@cllm/http-koa'
-import type { CommandIo } from '../../commands/command-io.js'
+import type { CommandIo } from '../../commands/command.js'
 import type { LoadedConfig } from '../../config/load-config.js'
-import { adaptersOf } from '../../config/adapters.js'
+import { adaptersOf } from '../../config/paths.js'
 import type { OwnSettings, ServedModel } from '../../config/served-models.js'
-import { type EngineSettings, llamaCpp } from '../../engine/engine-settings.js'
-import type { CrashFiles } from '../../engine/crash-files.js'
-import { asLoaded, type EngineProcess, spawnEngine } from '../../engine/spawn-engine.js'
+import { type EngineSettings, llamaCpp } from '../../engine/process-channel.js'
+import type { CrashFiles } from '../../engine/engine-files.js'
+import {
+  asLoaded,
+  type EngineProcess,
+  spawnEngine,
+  joinEngines,
+} from '../../engine/spawn-engine.js'
 import {
   backendNameOf,
   type ModelToServe,
@@ -16,8 +21,7 @@ import {
   toSupervisorOptions,
 } from '../../engine/to-engine-settings.js'
 import { hasMediaLibrary } from '../../engine/native-library.js'
-import { openUnloadedStates, type UnloadedStates } from '../../engine/memory/unloaded-states.js'
-import { isDraftModel } from '../../plugins/check-choices.js'
+import { openUnloadedStates, type UnloadedStates } from '../../engine/unloaded-states.js'
 import { modelsFolder } from '../cache-folder.js'
 import { pullModel } from '../fetch/progress-bar.js'
 import {
@@ -171,12 +175,8 @@ export class LoadableModels {
       await Promise.all(started.map(async (engine) => await asLoaded(engine).close()))
       throw failed.reason
     }
-    const { joinEngines } = await import('../../engine/join-engines.js')
-    return joinEngines(started, {
-      router: this.#createRouter(),
-      logger: this.parts.logger,
-      memoryBytes: bytes.first + (workers - 1) * bytes.each,
-    })
+    const memoryBytes = bytes.first + (workers - 1) * bytes.each
+    return await joinEngines(started, this.#createRouter(), this.parts.logger, memoryBytes)
   }
 
   /** Bytes that the first engine of a model takes, and each further one: mapped weights are shared. */
@@ -225,5 +225,27 @@ export class LoadableModels {
   #createRouter(): RouterPolicy {
     const { router, router_options: options } = this.loaded.config.cluster
     return this.parts.registry.routers.create(router, options)
+  }
+}
+
+/**
+ * Whether `scheduler.speculative` names a model and no proposer.
+ *
+ * @param find - how models are found
+ * @throws `invalid_configuration` with the names of the proposers when it is neither
+ */
+export function isDraftModel(
+  speculative: string,
+  { proposers }: PluginRegistry,
+  find: Pick<ResolveModelOptions, 'sources' | 'mustBeGguf'> = {},
+): boolean {
+  if (proposers.names.includes(speculative)) return false
+  try {
+    modelName(speculative, find)
+    return true
+  } catch (error) {
+    if (!CllmError.isInstance(error)) throw error
+    proposers.check(speculative)
+    throw error
   }
 }

@@ -7,10 +7,10 @@ import {
   type OpenBatches,
   parseKeepAlive,
 } from '@cllm/http-koa'
-import type { CommandIo } from '../../commands/command-io.js'
+import type { CommandIo } from '../../commands/command.js'
 import type { LoadedConfig } from '../../config/load-config.js'
 import type { CllmConfig } from '../../config/options/schema.js'
-import type { KeySources, OpenKeyRing } from '../../keys/open-key-ring.js'
+import type { KeySources, OpenKeyRing } from '../../keys/keys.js'
 import { CatalogStore } from '../catalog/catalog-store.js'
 import { LoadableModels, type LoadingParts } from './loadable-models.js'
 

@@ -14,16 +14,18 @@ import { PluginRegistry, createEngine, systemRandom } from '@cllm/core'
 import { FakeBackend } from '@cllm/testing'
 import { createPolicy } from '@cllm/scheduler'
 import t, { type Test } from 'tap'
-import { benchCompare } from '../../../src/commands/bench/bench-compare.js'
+import {
+  compare as benchCompare,
+  run as benchServe,
+} from '../../../src/commands/bench/bench-serve.js'
 import { benchEngine } from '../../../src/commands/bench/bench-engine.js'
-import { benchServe } from '../../../src/commands/bench/bench-serve.js'
 import { benchCalibrate } from '../../../src/commands/bench/calibrate.js'
-import { policiesOf } from '../../../src/commands/hosted/simulate.js'
-import { hostedConfig } from '../../../src/commands/hosted/model-host.js'
+import { policiesOf } from '../../../src/plugins/load-registry.js'
+import { hostedConfig } from '../../../src/commands/bench/model-host.js'
 import { loadConfig, type LoadedConfig } from '../../../src/config/load-config.js'
 import { toEngineSettings } from '../../../src/engine/to-engine-settings.js'
 import { exitCodeOf } from '../../../src/commands/bench/output.js'
-import { tune } from '../../../src/commands/bench/tune.js'
+import { run as tune } from '../../../src/commands/bench/tune.js'
 import { commandIo } from '../../inside.js'
 
 const linesOf = <T>(text: string) =>
@@ -370,15 +372,17 @@ t.test('tune finds a policy and says how to use it', async (t) => {
 
 const fake = () => new FakeBackend({ slots: 4, contextSize: 256, batchSize: 128 })
 
-const calibrationHost = (backend = fake) => ({
-  openBackend: async () => backend(),
-  serve: async () => {
-    const engine = createEngine({ backend: fake(), policy: createPolicy('adaptive+fcfs') })
-    const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
-    return { url: new URL('http://nowhere'), client, close: () => client.close() }
-  },
-  policies,
-})
+const calibrationHost =
+  (backend = fake) =>
+  async () => ({
+    openBackend: async () => backend(),
+    serve: async () => {
+      const engine = createEngine({ backend: fake(), policy: createPolicy('adaptive+fcfs') })
+      const client = new LocalEngineClient(engine, new PluginRegistry(), systemRandom)
+      return { url: new URL('http://nowhere'), client, close: () => client.close() }
+    },
+    policies,
+  })
 
 t.test('calibrate writes what simulate reads', async (t) => {
   const file = join(t.testdir(), 'cost.json')

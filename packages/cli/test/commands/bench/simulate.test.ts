@@ -6,13 +6,12 @@ import { recordedLoad, simulatePolicy, syntheticDataset, type SimulationResult }
 import type { Recording } from '@cllm/core'
 import { createPolicy } from '@cllm/scheduler'
 import { builtInMachines, type MachineModel, recordedMachine } from '@cllm/simulation'
-import { simulate } from '../../../src/commands/bench/simulate.js'
-import { policiesOf } from '../../../src/commands/hosted/simulate.js'
+import { run as simulate } from '../../../src/commands/bench/simulate.js'
 import { commandIo } from '../../inside.js'
 
 const run = async (argv: string[]) => {
   const output = commandIo()
-  const code = await simulate(argv, output, policiesOf)
+  const code = await simulate(argv, output)
   return { code, ...output.written }
 }
 

@@ -16,7 +16,7 @@ import type { BatchObject } from '@cllm/http-koa'
 import t, { type Test } from 'tap'
 import { localSources } from '../../models/local-sources.js'
 import { inside } from '../../inside.js'
-import { SharedBatchStore } from '../../../src/batches/shared-batch-store.js'
+import { sharedBatchStore } from '../../../src/batches/shared-batches.js'
 import { childrenOf, start as startPlain } from '../../plain-process.js'
 import { bin, model } from '../../serve-process.js'
 import { until } from '../../until.js'
@@ -252,7 +252,7 @@ function batchesOf(base: string) {
 }
 
 /** Batches whose front died before it had made their job, with how each one ends. */
-async function withoutJobs(store: SharedBatchStore) {
+async function withoutJobs(store: ReturnType<typeof sharedBatchStore>) {
   const ends = [
     ['batch_1', 'validating', 'failed'],
     ['batch_2', 'cancelling', 'cancelled'],
@@ -281,7 +281,7 @@ async function loseAll<Last>(
   startLast: () => Promise<Last>,
 ) {
   const bus = await RedisBus.connect({ url })
-  const lost = await withoutJobs(new SharedBatchStore(bus))
+  const lost = await withoutJobs(sharedBatchStore(bus))
   const kept = ['--responses', 'cluster', '--cache-key', 'secret', '--cluster-batches']
   const [front, { base }] = await Promise.all([
     startServer(t, '--cluster', url, ...kept),

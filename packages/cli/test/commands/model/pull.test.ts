@@ -1,10 +1,9 @@
 import { open, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
-import type { CommandIo, RunCommand } from '../../../src/commands/command-io.js'
+import type { CommandIo, RunCommand } from '../../../src/commands/command.js'
 import { run as synth } from '../../../src/commands/model/model-synth.js'
-import { models } from '../../../src/commands/model/list.js'
-import { run as pull } from '../../../src/commands/model/pull.js'
+import { models, pull } from '../../../src/commands/model/downloads.js'
 
 async function execute(run: RunCommand, argv: string[], env: NodeJS.ProcessEnv = process.env) {
   const written = { stdout: '', stderr: '' }

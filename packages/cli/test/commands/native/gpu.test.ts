@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { binaryPackages, findBinary, gpuKinds } from '@cllm/backend-llamacpp'
 import { currentVersions } from '@cllm/backend-llamacpp/native-build'
 import t, { type Test } from 'tap'
-import type { CommandIo } from '../../../src/commands/command-io.js'
+import type { CommandIo } from '../../../src/commands/command.js'
 import { add, remove } from '../../../src/commands/native/gpu.js'
 
 const version = currentVersions.nodeLlamaCppVersion

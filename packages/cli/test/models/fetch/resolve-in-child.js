@@ -1,6 +1,6 @@
 import { resolveModel } from 'cllm'
 
-// Run by with-lock.test.ts as a process of its own; what happens is told to the parent
+// Run by file-lock.test.ts as a process of its own; what happens is told to the parent
 const [spec = '', options = '{}'] = process.argv.slice(2)
 const model = await resolveModel(spec, {
   ...JSON.parse(options),

@@ -1,0 +1,137 @@
+import { Readable } from 'node:stream'
+import {
+  JobQueue,
+  type RedisBus,
+  type ResultKind,
+  SharedBlobs,
+  SharedRecords,
+  SharedResults,
+} from '@cllm/cluster'
+import type { Logger } from '@cllm/core'
+import {
+  type BatchAnswers,
+  type BatchJob,
+  type BatchKind,
+  type BatchObject,
+  type BatchStore,
+  type FileObject,
+  newestFirst,
+  type OpenBatches,
+  outputIds,
+  splitLines,
+  type Stored,
+} from '@cllm/http-koa'
+
+/**
+ * Opens the batches of a cluster on its server. They are left by closing them.
+ *
+ * @throws `cluster_unavailable`
+ */
+export async function openSharedBatches(
+  bus: RedisBus,
+  logger: Logger,
+): Promise<OpenBatches & { readonly close: () => Promise<void> }> {
+  const queue = await JobQueue.open<BatchJob>(bus, 'batch', logger)
+  const store = sharedBatchStore(bus)
+  return {
+    store,
+    answers: sharedAnswers(store, new SharedResults(bus, 'batch:results')),
+    queue: {
+      isForgetful: false,
+      add: async (jobs) => await queue.add(jobs),
+      remove: async (id) => await queue.remove(id),
+      async process(concurrency, run, onBegin) {
+        await queue.process(concurrency, async ({ data }, signal) => await run(data, signal))
+        await onBegin()
+      },
+    },
+    close: async () => await queue.close(),
+  }
+}
+
+type SharedBatchStore = ReturnType<typeof sharedBatchStore>
+
+/** Files and batches of a cluster, on its server. */
+export function sharedBatchStore(bus: RedisBus) {
+  const blobs = new SharedBlobs(bus, 'batch:content')
+  const all = <K extends BatchKind>(kind: K) => new SharedRecords<Stored<K>>(bus, `batch:${kind}`)
+  return {
+    blobs,
+    async create(kept, content) {
+      await blobs.write(kept.object.id, [content])
+      await all('files').put(kept.object.id, kept)
+    },
+    put: async (kind, kept) => await all(kind).put(kept.object.id, kept),
+    get: async (kind, id) => await all(kind).get(id),
+    list: async (kind) => newestFirst(await all(kind).list()),
+    /** What other fronts change meanwhile is not lost. */
+    update: async (id, change) =>
+      await all('batches').update(id, (kept) => {
+        const changed = change(kept.object)
+        return changed && { ...kept, object: { ...kept.object, ...changed } }
+      }),
+    async remove(id, isWhole = true) {
+      await all(id.startsWith('batch_') ? 'batches' : 'files').remove(id)
+      if (isWhole) await blobs.remove(id)
+    },
+    content: (id) => Readable.from(blobs.read(id)),
+    sizeOf: async (id) => await blobs.size(id),
+    lines: (id) => splitLines(blobs.read(id)),
+    textOf: async (id, { at, bytes }) => (await blobs.slice(id, at, at + bytes)).toString('utf8'),
+  } satisfies BatchStore & { readonly blobs: SharedBlobs }
+}
+
+/** Results that are asked for at a time. */
+const resultsAtOnce = 100
+
+/** The answers to the lines of a cluster's batches: whoever computes them, one for each. */
+function sharedAnswers(store: SharedBatchStore, results: SharedResults): BatchAnswers {
+  return {
+    open: async ({ id, request_counts: { total } }) => await results.open(id, total),
+    has: async (batch, { line }) => await results.has(batch, line),
+    add: async (batch, { line }, kind, answer) =>
+      await results.add(batch, line, kind, JSON.stringify(answer)),
+    state: async (batch) => await results.state(batch),
+    counts: async (batch) => await results.counts(batch),
+    async close({ object, owner }, now) {
+      const { id: batch } = object
+      const counts = await results.counts(batch)
+      const describe = async (kind: ResultKind, filename: string) => {
+        if (!counts?.[kind]) return null
+        const id = outputIds(batch)[kind]
+        const answers = answersOf(object, kind)
+        if (!(await store.blobs.write(id, answers, results.keyOf(batch)))) return undefined
+        const about = { id, object: 'file', created_at: now, filename } as const
+        const bytes = await store.sizeOf(id)
+        const described: FileObject = { ...about, bytes, purpose: 'batch_output' }
+        await store.put('files', { ...(owner && { owner }), object: described })
+        return id
+      }
+      const output_file_id = await describe('completed', `${batch}_output.jsonl`)
+      const error_file_id = await describe('failed', `${batch}_error.jsonl`)
+      if (output_file_id === undefined || error_file_id === undefined) return undefined
+      return { output_file_id, error_file_id }
+    },
+    remove: async (batch) => await results.remove(batch),
+  }
+
+  /** The answers of a kind, in the order of the lines. */
+  async function* answersOf({ id, input_file_id: input }: BatchObject, kind: ResultKind) {
+    let numbers: number[] = []
+    async function* read(): AsyncGenerator<Buffer> {
+      for await (const texts of results.read(id, numbers.splice(0))) {
+        const own = texts.filter((text) => text !== undefined && kindOf(text) === kind)
+        yield Buffer.from(own.map((text) => `${text}\n`).join(''))
+      }
+    }
+    for await (const { line } of store.lines(input)) {
+      if (numbers.push(line) === resultsAtOnce) yield* read()
+    }
+    yield* read()
+  }
+}
+
+function kindOf(text: string): ResultKind {
+  const { response } = JSON.parse(text) as { response: { status_code: number } }
+  return response.status_code < 300 ? 'completed' : 'failed'
+}

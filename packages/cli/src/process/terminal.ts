@@ -1,0 +1,80 @@
+import { createRequire } from 'node:module'
+import Table from 'cli-table3'
+import type * as CliProgress from 'cli-progress'
+import type { Output } from '../commands/command.js'
+
+/** A table of text under these headings, one line a row, without colours: it may go to a file or a pipe. */
+export function textTable(
+  head: readonly string[],
+  rows: readonly (readonly (string | number)[])[],
+): string {
+  const table = new Table({ head: [...head], style: { head: [], border: [], compact: true } })
+  table.push(...rows.map((row) => [...row]))
+  return `${table.toString()}\n`
+}
+
+/** Formats a size in decimal units: `16.9 MB`. */
+export function formatBytes(bytes: number): string {
+  if (bytes < 1_000) return `${bytes} B`
+  const units = ['kB', 'MB', 'GB', 'TB']
+  const power = Math.min(Math.floor(Math.log10(bytes) / 3), units.length)
+  const value = bytes / 1_000 ** power
+  return `${value.toFixed(value < 100 ? 1 : 0)} ${units[power - 1]}`
+}
+
+const load = createRequire(import.meta.url)
+
+/** A progress bar on a terminal, which `stop` restores. Its module is loaded for terminals alone. */
+export function terminalBar(
+  output: Output,
+  format: string,
+  options: CliProgress.Options = {},
+): CliProgress.SingleBar {
+  const { Presets, SingleBar } = load('cli-progress') as typeof CliProgress
+  const stream = output as unknown as NodeJS.WritableStream
+  // gracefulExit would listen for signals
+  const own = { format, stream, hideCursor: true, gracefulExit: false, ...options }
+  return new SingleBar(own, Presets.shades_classic)
+}
+
+/** Shows how far something is. */
+interface Meter {
+  /** @param values - what the bar's format names besides the usual */
+  readonly update: (done: number, total: number, values?: Readonly<Record<string, string>>) => void
+  /** Ends it, and restores the terminal; what is updated later is another. */
+  readonly stop: () => void
+}
+
+/**
+ * A bar on a terminal, elsewhere a line now and then.
+ *
+ * @param parts - how many lines there are for the whole
+ * @param line - a line, of the percent done and the total
+ */
+export function meterOn(
+  output: Output,
+  format: string,
+  parts: number,
+  line: (percent: number, total: number) => string,
+): Meter {
+  let bar: CliProgress.SingleBar | undefined
+  let told = 0
+  return {
+    update(done, total, values) {
+      if (output.isTTY !== true) {
+        const now = total === 0 ? 0 : Math.floor((done / total) * parts)
+        if (now > told) output.write(`${line((100 / parts) * now, total)}\n`)
+        told = Math.max(told, now)
+      } else if (bar !== undefined) bar.update(done, values)
+      else if (total > 0) {
+        bar = terminalBar(output, format)
+        bar.start(total, done, values)
+      }
+    },
+    stop() {
+      bar?.stop()
+      bar = undefined
+      told = 0
+    },
+  }
+}

@@ -1,0 +1,63 @@
+import { spawnSync } from 'node:child_process'
+import fs, {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { syncBuiltinESMExports } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setImmediate as turn } from 'node:timers/promises'
+import t from 'tap'
+import { openUnloadedStates } from '../../src/engine/unloaded-states.js'
+
+const dying = `require('net').createServer().listen(process.argv[1], () => process.kill(process.pid, 'SIGKILL'))`
+
+const onLinux = { skip: process.platform === 'linux' ? false : 'others have no such folder' }
+
+t.test(
+  'a server has a folder in memory, and removes what those that died have left',
+  onLinux,
+  async (t) => {
+    // The paths of sockets have to be short.
+    const memory = mkdtempSync(join(tmpdir(), 'cllm-memory-'))
+    t.teardown(() => rmSync(memory, { recursive: true }))
+    writeFileSync(join(memory, 'other'), 'file')
+    const left = join(memory, 'cllm-states-left')
+    mkdirSync(join(left, 'more'), { recursive: true })
+    spawnSync(process.execPath, ['-e', dying, `${left}.sock`])
+    t.ok(existsSync(`${left}.sock`))
+    mkdirSync(join(memory, 'cllm-states-begun'))
+    const other = openUnloadedStates(memory)!
+    const states = openUnloadedStates(memory)!
+    const names = [other, states].map(({ folder }) => folder.slice(memory.length + 1))
+    const kept = [...names, ...names.map((name) => `${name}.sock`), 'other'].sort()
+    while (readdirSync(memory).length > kept.length) await turn()
+    t.same(readdirSync(memory).sort(), kept)
+    t.equal(statSync(states.folder).mode & 0o777, 0o700)
+    states.remove()
+    other.remove()
+    t.same(readdirSync(memory), ['other'])
+    t.equal(openUnloadedStates(join(memory, 'none')), undefined)
+  },
+)
+
+t.test('where its folder cannot be made, nothing stays', onLinux, (t) => {
+  const memory = mkdtempSync(join(tmpdir(), 'cllm-memory-'))
+  const make = t.capture(fs, 'mkdirSync', () => {
+    t.match(readdirSync(memory), [/^cllm-states-.*\.sock$/], 'its socket is there')
+    throw new Error('ENOSPC')
+  })
+  syncBuiltinESMExports()
+  const states = openUnloadedStates(memory)
+  make.restore()
+  syncBuiltinESMExports()
+  t.equal(states, undefined)
+  t.same(readdirSync(memory), [])
+  rmSync(memory, { recursive: true })
+  t.end()
+})

