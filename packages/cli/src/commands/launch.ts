@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { constants } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { CllmError } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import spawn from 'cross-spawn'
 import { suggestion } from '../config/messages.js'
 import { ignoreInterrupts } from '../process/stop-signal.js'
@@ -19,6 +19,8 @@ interface AgentTarget {
   readonly model: string
   /** Tokens that a conversation can have; undefined: the server does not say. */
   readonly contextSize: number | undefined
+  /** What the model takes: `text`, `image`, `audio`; undefined: the server does not say. */
+  readonly inputs: readonly string[] | undefined
   /** Where the server asks for none, some text: agents insist on a key. */
   readonly apiKey: string
 }
@@ -81,14 +83,17 @@ export const agents: Readonly<Record<string, Agent>> = {
   opencode: {
     program: 'opencode',
     install: 'npm install -g opencode-ai',
-    setup: ({ url, model, contextSize: context, apiKey }) => {
-      const limit =
-        context === undefined ? {} : { limit: { context, output: Math.ceil(context / 4) } }
+    setup: ({ url, model, contextSize: context, inputs, apiKey }) => {
+      const shape = defined({
+        limit: context && { context, output: Math.ceil(context / 4) },
+        // else it shows the model no images
+        modalities: inputs && { input: inputs, output: ['text'] },
+      })
       const provider = {
         npm: '@ai-sdk/openai-compatible',
         name: 'cLLM',
         options: { baseURL: `${url}/v1`, apiKey },
-        models: { [model]: { name: model, ...limit } },
+        models: { [model]: { name: model, ...shape } },
       }
       const config = {
         model: `cllm/${model}`,
@@ -146,14 +151,21 @@ server, or starts one if none serves the model. Arguments after \`--\` go to the
       const { url, apiKey = 'none' } = client.address
       const base = url.href.replace(/\/$/, '')
       const shown = await client.get(`/v1/models/${encodeURIComponent(model)}`)
-      const { meta } = shown as { readonly meta?: { readonly n_ctx?: number } }
-      const setup = agent.setup({ url: base, model, contextSize: meta?.n_ctx, apiKey })
+      const { meta, architecture } = shown as Shown
+      const [contextSize, inputs] = [meta?.n_ctx, architecture?.input_modalities]
+      const setup = agent.setup({ url: base, model, contextSize, inputs, apiKey })
       return await runAgent(agent, setup, rest, io)
     } finally {
       await server.close()
     }
   },
 })
+
+/** What a server says of a model. */
+interface Shown {
+  readonly meta?: { readonly n_ctx?: number }
+  readonly architecture?: { readonly input_modalities: readonly string[] }
+}
 
 /** The running server's first model. */
 async function firstModel(flags: Values<typeof serverFlags>, io: CommandIo): Promise<string> {

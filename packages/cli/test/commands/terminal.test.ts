@@ -491,7 +491,7 @@ fetch(base, {
   headers: { 'content-type': 'application/json', authorization: 'Bearer ' + token },
   body: JSON.stringify({ model, ...asked }),
 }).then(async (response) => {
-  require('node:fs').writeFileSync(env.SAID, JSON.stringify({ base, model, rest: argv.slice(2), status: response.status, answer: await response.json(), context: Number(override('model_context_window') ?? config?.models[model]?.limit.context), home: env.HOME }))
+  require('node:fs').writeFileSync(env.SAID, JSON.stringify({ base, model, rest: argv.slice(2), status: response.status, answer: await response.json(), context: Number(override('model_context_window') ?? config?.models[model]?.limit.context), inputs: config?.models[model]?.modalities?.input, home: env.HOME }))
   process.exitCode = response.ok ? 7 : 1
 })
 `
@@ -516,12 +516,14 @@ t.test('cllm launch points an agent at the server', async (t) => {
       { status: 200, model: 'stories', base: new RegExp(`^${url}/v1/`) },
       name,
     )
-    const { rest, context } = JSON.parse(said) as {
+    const { rest, context, inputs } = JSON.parse(said) as {
+      readonly inputs?: readonly string[]
       readonly rest: readonly string[]
       readonly context: number | null
     }
     // they sum up before its end
     t.equal(context, name === 'codex' || name === 'opencode' ? 256 : null, name)
+    if (name === 'opencode') t.same(inputs, ['text'], 'what it may show the model')
     t.same(rest.slice(-3), ['--help', '-p', 'a "quoted" word'])
   }
   t.same(await readdir(join(folder, 'home')), [], 'none of the user’s files is made')

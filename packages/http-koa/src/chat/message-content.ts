@@ -109,16 +109,48 @@ export function filePart(type: MediaType, given: unknown, field: string): Omit<P
 }
 
 /**
+ * The messages as the model can be shown them. A file that it cannot is refused where somebody asks about it. In a
+ * tool's result, which nobody could foresee, and in a message that the conversation went on behind, a text stands for
+ * it: refused there, it would end a conversation that its client keeps whole.
+ *
+ * @throws as {@link checkMedia}
+ */
+export function shownMessages(messages: readonly ChatMessage[], model: Sight): ChatMessage[] {
+  const last = messages.findLastIndex(({ role }) => role !== 'system')
+  return messages.map((message, index) => {
+    const { media, content, ...others } = message
+    if (media === undefined) return message
+    const mayLack = message.role === 'tool' || index < last
+    let from = 0
+    const parts = media.flatMap((file) => {
+      const before = content.slice(from, file.at)
+      from = file.at
+      if (mayLack && !isShown(file, model)) return [before, leftOut(file.type)]
+      checkMedia([file], model)
+      return [before, file]
+    })
+    return { ...others, ...joined([...parts, content.slice(from)], '\n') }
+  })
+}
+
+/** What a model is shown. */
+type Sight = Pick<ModelInfo, 'images' | 'audio'>
+
+const isShown = ({ type }: PromptMedia, { images = false, audio = false }: Sight): boolean =>
+  type === 'image' ? images : audio
+
+/** What stands for a file that the model cannot be shown. */
+export const leftOut = (type: string): string => `[${type} left out: the model cannot be shown it]`
+
+/**
  * Makes sure that the model knows what such files are, and that they are in the request or have a URL.
  *
  * @throws `unsupported` where the model does not, `invalid_request` for what is no base64
  */
-export function checkMedia(
-  files: readonly PromptMedia[],
-  { images = false, audio = false }: Pick<ModelInfo, 'images' | 'audio'>,
-): void {
-  for (const { type, data, field = 'messages' } of files) {
-    if (!(type === 'image' ? images : audio)) throw noMedia(field, type)
+export function checkMedia(files: readonly PromptMedia[], model: Sight): void {
+  for (const file of files) {
+    const { type, data, field = 'messages' } = file
+    if (!isShown(file, model)) throw noMedia(field, type)
     if (isUrl(data)) continue
     // no pattern of several parts: one that ends in $ takes quadratic time where there are many spaces
     const digits = data.trimEnd().replace(/={1,2}$/, '')

@@ -3,7 +3,7 @@ import type { ChatMessage, ChatRenderOptions, EngineClient, ModelPreset, Prompt 
 import { defined } from '@cllm/core'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import type { ChatFormat, ToolDefinition } from './format/chat-format.js'
-import { behind, checkMedia } from './message-content.js'
+import { behind, shownMessages } from './message-content.js'
 import { knownTemplate, type PromptEnd, promptEndOf } from './format/known-templates.js'
 
 /** A conversation to answer. */
@@ -33,11 +33,9 @@ export interface PreparedChat {
 export async function prepareChat(client: EngineClient, chat: Chat): Promise<PreparedChat> {
   const { tools, template, mostCalls, strict = [], preamble = client.preset } = chat
   const info = await client.info()
-  for (const { media } of chat.messages) {
-    if (media !== undefined) checkMedia(media, info.model)
-  }
+  const given = shownMessages(chat.messages, info.model)
   const { format, marks } = await knownTemplate(client, info)
-  const before = preamble === undefined ? chat.messages : withPreamble(preamble, chat.messages)
+  const before = preamble === undefined ? given : withPreamble(preamble, given)
   const { messages, variables: shown } = promptWithTools(before, tools, format)
   // what the operator has set, where the client does not say
   const { reasoning } = info.model.details ?? {}

@@ -5,7 +5,7 @@ import {
   openAiProtocol,
 } from '@cllm/http-koa'
 import t from 'tap'
-import { joined } from '../../src/chat/message-content.js'
+import { joined, shownMessages } from '../../src/chat/message-content.js'
 import { serve } from '../serve.js'
 
 const data = Buffer.from('a cat on a mat').toString('base64')
@@ -196,7 +196,8 @@ t.test('chats hear', async (t) => {
 })
 
 t.test('what is no image in the request is refused, and where it is', async (t) => {
-  const server = await serve({ backend: { images: true }, protocols: [openAiProtocol()] })
+  const protocols = [openAiProtocol(), anthropicProtocol()]
+  const server = await serve({ backend: { images: true }, protocols })
   t.teardown(() => server.close())
   const spaces = `data:;base64,${' '.repeat(200_000)}!`
   const wrong: [part: unknown, error: RegExp][] = [
@@ -212,6 +213,11 @@ t.test('what is no image in the request is refused, and where it is', async (t) 
     t.equal(status, 400)
     t.match(json, { error: { message: error, param: 'messages.0.content.1' } })
   }
+  const image = { type: 'image', source: { type: 'base64', data: btoa('bad') } }
+  const messages = [{ role: 'user', content: [image] }]
+  const { json } = await askJson(server, '/v1/messages', { messages, max_tokens: 2 })
+  const message = /^Could not process image: messages\.0\.content\.0: .*got bad/
+  t.match(json, { error: { message } }, 'the words at which Claude Code leaves it out')
 })
 
 t.test('texts are lines of their own, but not beside an image', async (t) => {
@@ -225,3 +231,42 @@ t.test('texts are lines of their own, but not beside an image', async (t) => {
   })
   t.same(joined([image], '\n'), { content: '', media: [{ ...image, at: 0 }] })
 })
+
+t.test(
+  'a text stands for a file that a model cannot be shown, unless somebody asks about it',
+  async (t) => {
+    const file = (type: 'image' | 'audio', at: number) => ({ type, data, at })
+    const says = '[audio left out: the model cannot be shown it]'
+    const media = [file('image', 1), file('audio', 2)]
+    const message = { role: 'user', content: 'abc', media }
+    t.same(shownMessages([message, { role: 'user', content: 'So?' }], { images: true })[0], {
+      role: 'user',
+      content: `ab\n${says}\nc`,
+      media: [file('image', 1)],
+    })
+    const server = await serve({ protocols: [openAiProtocol()] })
+    t.teardown(() => server.close())
+    const user = { role: 'user', content: 'What is it?' }
+    const call = { type: 'function', id: 'a', function: { name: 'look', arguments: '{}' } }
+    const called = { role: 'assistant', tool_calls: [call] }
+    const result = {
+      role: 'tool',
+      tool_call_id: 'a',
+      content: [{ type: 'image_url', image_url: { url } }],
+    }
+    const asked = { ...result, role: 'user' }
+    const chat = { messages: [user, called, result, asked, user], max_tokens: 2 }
+    t.equal((await askJson(server, '/v1/chat/completions', chat)).status, 200)
+    const input = [
+      user,
+      { type: 'function_call', call_id: 'a', name: 'look', arguments: '{}' },
+      {
+        type: 'function_call_output',
+        call_id: 'a',
+        output: [{ type: 'input_image', image_url: url }],
+      },
+    ]
+    const response = { input, max_output_tokens: 2 }
+    t.equal((await askJson(server, '/v1/responses', response)).status, 200)
+  },
+)

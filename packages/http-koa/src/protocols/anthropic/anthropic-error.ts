@@ -36,7 +36,8 @@ export function anthropicErrorBody(error: CllmError, id?: string): AnthropicErro
     type: 'error',
     error: {
       type,
-      message: errorMessage(error),
+      // at these words Anthropic's programs leave the image out, and go on
+      message: `${error.code === 'invalid_media' ? 'Could not process image: ' : ''}${errorMessage(error)}`,
       // with it Anthropic's client goes on with whole conversations
       ...(isThread && { details: { error_code: 'thread_unsupported_request' } }),
     },

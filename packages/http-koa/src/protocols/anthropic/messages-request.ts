@@ -103,9 +103,8 @@ export async function toPrompt(fields: PromptFields, client: EngineClient): Prom
   const { tools = [], tool_choice: choice, thinking } = fields
   const offered = choice?.type === 'none' ? [] : tools
   const isAuto = choice === undefined || choice.type === 'auto'
-  const { images: sees } = (await client.info()).model
   return await prepareChat(client, {
-    messages: toChatMessages(fields.system, fields.messages, sees),
+    messages: toChatMessages(fields.system, fields.messages),
     tools: offered.map(toolOf),
     strict: isAuto ? offered.flatMap(({ name, strict }) => (strict === true ? [name] : [])) : [],
     template: {

@@ -6,6 +6,7 @@ import {
   type ContentPart,
   filePart,
   joined,
+  leftOut,
   withNames,
 } from '../../chat/message-content.js'
 import { boolean, isObject, list, object, type JsonObject } from '../../fields/fields.js'
@@ -60,25 +61,21 @@ const blockTypes: readonly string[] = blockSchema.options.map(({ shape }) => sha
 /**
  * The conversation in the form that chat templates take.
  *
- * @param sees - whether the model is shown images
- * @throws CllmError `unsupported` for images and documents, `invalid_request` for what is no block
+ * @throws CllmError `unsupported` for documents, `invalid_request` for what is no block
  */
 export function toChatMessages(
   system: string | readonly unknown[] = '',
   messages: z.output<typeof messagesSchema>,
-  sees = false,
 ): ChatMessage[] {
   const preamble = textsOf(system, 'system')
     .filter((text) => text !== '')
     .join('\n\n')
+  const last = messages.findLastIndex(({ role }) => role !== 'system')
   const turns = messages.flatMap(({ role, content }, index) => {
     const field = `messages.${index}.content`
     if (role === 'system') return [{ role, content: textsOf(content, field).join('\n\n') }]
-    const isPast = index < messages.length - 1
-    const blocks = blocksOf(content, field, { isPast, sees })
-    return role === 'assistant'
-      ? [assistantTurn(blocks)]
-      : userTurns(blocks, field, { isPast, sees })
+    const blocks = blocksOf(content, field, index < last)
+    return role === 'assistant' ? [assistantTurn(blocks)] : userTurns(blocks, field)
   })
   // some clients begin with nothing, to see whether the server answers
   if (turns.length === 0) turns.push({ role: 'user', content: '' })
@@ -106,11 +103,7 @@ function assistantTurn(blocks: readonly ShownBlock[]): ChatMessage {
 }
 
 /** The results of tools are messages of their own, in their place. */
-function userTurns(
-  blocks: readonly ShownBlock[],
-  field: string,
-  { isPast, sees }: Sight,
-): ChatMessage[] {
+function userTurns(blocks: readonly ShownBlock[], field: string): ChatMessage[] {
   const turns: ChatMessage[] = []
   let parts: ContentPart[] = []
   const flush = () => {
@@ -123,9 +116,7 @@ function userTurns(
     if (block.type !== 'tool_result') continue
     flush()
     const { tool_use_id: id, content, is_error: isError } = block
-    const isFollowed = isPast || blocks.slice(index).some(({ type }) => type === 'text')
-    const shown = { isPast: isFollowed, sees }
-    const result = joined(partsOf(content ?? '', `${field}.${index}.content`, shown), '\n')
+    const result = joined(partsOf(content ?? '', `${field}.${index}.content`, true), '\n')
     turns.push({
       role: 'tool',
       ...(isError === true ? behind('Error: ', result) : result),
@@ -137,51 +128,45 @@ function userTurns(
 }
 
 function textsOf(content: string | readonly unknown[], field: string): string[] {
-  const parts = partsOf(content, field, { isPast: false, sees: false })
-  return parts.filter((part) => typeof part === 'string')
+  return partsOf(content, field).map((part, index) => {
+    if (typeof part === 'string') return part
+    throw noMedia(`${field}.${index}`, part.type)
+  })
 }
 
-function partsOf(content: string | readonly unknown[], field: string, sight: Sight): ContentPart[] {
-  return blocksOf(content, field, sight).map((block, index) => {
+function partsOf(
+  content: string | readonly unknown[],
+  field: string,
+  mayLack = false,
+): ContentPart[] {
+  return blocksOf(content, field, mayLack).map((block, index) => {
     if (block.type === 'text') return block.text
     if (block.type === 'image') return block.image
     throw expectedField(`${field}.${index}`, `a block of the type text, instead got ${block.type}`)
   })
 }
 
-/** What of images a model is shown. */
-interface Sight {
-  /** Whether the conversation went on behind the message. */
-  readonly isPast: boolean
-  readonly sees: boolean
-}
-
-/** A block, or an image for a model that is shown it. */
+/** A block, or an image. */
 type ShownBlock = ContentBlock | { readonly type: 'image'; readonly image: ContentPart }
 
-/**
- * The blocks of a content. An image or document that is past, since the conversation went on behind it,
- * was refused once: refused again, it would end a conversation that its client keeps whole.
- */
+/** @param mayLack - whether a text stands for a document, as `shownMessages` says */
 function blocksOf(
   content: string | readonly unknown[],
   field: string,
-  sight: Sight,
+  mayLack: boolean,
 ): readonly ShownBlock[] {
   if (typeof content === 'string') return [{ type: 'text', text: content }]
-  return content.map((block, index) => blockOf(block, `${field}.${index}`, sight))
+  return content.map((block, index) => blockOf(block, `${field}.${index}`, mayLack))
 }
 
-function blockOf(block: unknown, field: string, { isPast, sees }: Sight): ShownBlock {
+function blockOf(block: unknown, field: string, mayLack: boolean): ShownBlock {
   const { type, source }: JsonObject = isObject(block) ? block : {}
-  if (type === 'image' && sees) {
+  if (type === 'image') {
     const { type: kind, data, url }: JsonObject = isObject(source) ? source : {}
     const given = kind === 'base64' ? data : kind === 'url' ? url : ''
     return { type, image: filePart(type, given, field) }
   }
-  if (isPast && (type === 'image' || type === 'document')) {
-    return { type: 'text', text: `[${type} left out: the model is shown text only]` }
-  }
+  if (type === 'document' && mayLack) return { type: 'text', text: leftOut(type) }
   if (typeof type === 'string' && !blockTypes.includes(type)) throw noMedia(field, type)
   const checked = blockSchema.safeParse(block)
   if (checked.success) return checked.data

@@ -30,7 +30,7 @@ const script = scriptAnswers(tokenizer, {
   answer]: 'It rains.',
   [turn('user', 'euro') +
   turn('assistant', 'Let me look.\n\nNow.\n{"name":"look","arguments":{}}') +
-  turn('user', 'Result of look: [image left out: the model is shown text only]') +
+  turn('user', 'Result of look: [image left out: the model cannot be shown it]') +
   turn('user', 'So?') +
   answer]: 'I see nothing.',
 })
@@ -286,9 +286,10 @@ testEach('tools', async (t) => {
   })
 })
 
-testEach('a conversation goes on behind an image that was refused', async (t) => {
+testEach('a conversation goes on behind a file that the model is not shown', async (t) => {
   const { ask } = await start(t)
   const image = { type: 'image', source: { type: 'base64', data: '' } }
+  const document = { ...image, type: 'document' }
   const looked = { type: 'tool_result', tool_use_id: 'toolu_1', content: [image] }
   const said = ['Let me look.', '', 'Now.'].map((text) => ({ type: 'text', text }))
   const called = { type: 'tool_use', id: 'toolu_1', name: 'look', input: {} }
@@ -296,12 +297,20 @@ testEach('a conversation goes on behind an image that was refused', async (t) =>
   const ends = async (...turns: readonly object[]) =>
     await ask({ messages: [...begun, ...turns], max_tokens: 20 })
   const user = (...content: readonly object[]) => ({ role: 'user', content })
-  const refused = await ends(user(looked))
-  t.equal(refused.status, 400)
-  t.match(refused.json, { error: { message: /image input is not supported/ } })
   const more = { type: 'text', text: 'So?' }
   for (const turns of [[user(looked, more)], [user(looked), user(more)]]) {
     t.match((await ends(...turns)).json, { content: [{ text: 'I see nothing.' }] })
+  }
+  const read = { ...looked, content: [document] }
+  for (const result of [looked, read]) {
+    t.equal((await ends(user(result))).status, 200, 'no tool knows what the model is shown')
+  }
+  const system = { role: 'system', content: 'Now.' }
+  for (const asked of [image, document]) {
+    const refused = await ends(user(looked), user(asked), system)
+    t.equal(refused.status, 400, 'a system message is no sequel')
+    t.match(refused.json, { error: { message: /input is not supported/ } })
+    t.equal((await ends(user(looked), user(asked), user(more))).status, 200)
   }
 })
 
