@@ -1,7 +1,12 @@
-import type { EngineInfo, GenerateRequest, TenantService, WorkerStatistics } from '@cllm/core'
+import type {
+  EngineInfo,
+  GenerateRequest,
+  TenantService,
+  WorkerStatistics,
+  RequestEvent,
+} from '@cllm/core'
 import type { FromEngine, ToEngine } from '@cllm/host'
 import type { PlacedRequest, WorkerReport } from '@cllm/scheduler'
-import type { StepEvents } from './link/step-events.js'
 
 /** Whether a worker takes new requests; `restarting` while its engine is started again. */
 export type WorkerState = Exclude<WorkerStatistics['state'], 'incompatible'>
@@ -68,4 +73,53 @@ export interface WorkerOrder {
   readonly order: 'drain'
   /** Whether what it has goes on elsewhere at once, instead of ending there. */
   readonly migrate?: boolean
+}
+
+/**
+ * The events of a step in a row, without names, as most of what a cluster says is tokens: for each the number of its
+ * placement, then for a plain token its id and its text, and for all others the event.
+ */
+export type StepEvents = readonly (number | string | RequestEvent)[]
+
+/** Appends an event. */
+export function addEvent(
+  events: (number | string | RequestEvent)[],
+  placement: number,
+  event: RequestEvent,
+): void {
+  const isPlain =
+    event.type === 'token' && event.logprobs === undefined && event.promptLogprobs === undefined
+  if (isPlain) events.push(placement, event.token, event.text)
+  else events.push(placement, event)
+}
+
+/** Calls back with each event, in order. */
+export function forEachEvent(
+  events: StepEvents,
+  listener: (placement: number, event: RequestEvent) => void,
+): void {
+  for (let index = 0; index < events.length;) {
+    const placement = events[index++] as number
+    const next = events[index++] as number | RequestEvent
+    if (typeof next !== 'number') listener(placement, next)
+    else listener(placement, { type: 'token', token: next, text: events[index++] as string })
+  }
+}
+
+/** The id at a worker of a request that a front placed there. */
+export const idThere = (link: string, placement: number, id = ''): string =>
+  `${link}/${placement}/${id}`
+
+/** What a worker says, with the requests of a link under their front's ids; others keep theirs. */
+export function withOwnIds(said: unknown, link: string): unknown {
+  const prefix = `${link}/`
+  const renamed = (value: unknown): unknown => {
+    if (typeof value === 'string') {
+      return value.startsWith(prefix) ? value.slice(value.indexOf('/', prefix.length) + 1) : value
+    }
+    if (Array.isArray(value)) return value.map(renamed)
+    if (typeof value !== 'object' || value === null) return value
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, renamed(one)]))
+  }
+  return renamed(said)
 }

@@ -36,10 +36,12 @@ import { FakeServer, type Fate } from './fake-bus.js'
 import { StoppableClock } from './stoppable-clock.js'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { mergeActivities } from '../src/front/calls/merge-activity.js'
-import { mergeStatistics } from '../src/front/calls/last-statistics.js'
-import { LastStatistics } from '../src/front/calls/last-statistics.js'
-import { directLinks } from '../src/link/direct-link.js'
+import {
+  mergeActivities,
+  mergeStatistics,
+  LastStatistics,
+} from '../src/front/calls/merge-answers.js'
+import { directLinks } from '../src/local/local-workers.js'
 import type { FromWorker, ToWorker } from '../src/messages.js'
 import { WorkerSessions } from '../src/worker/worker-sessions.js'
 import { PlacedRequest, PlacedRequests } from '../src/front/placing/placed-requests.js'

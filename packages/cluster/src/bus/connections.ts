@@ -1,6 +1,13 @@
 import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
-import type { RedisAddress, RedisClient } from './redis-client.js'
-import { connectTo, isTimeout, renew, socketLimitMs, unreachable } from './redis-client.js'
+import {
+  type RedisAddress,
+  type RedisClient,
+  connectTo,
+  isTimeout,
+  renew,
+  socketLimitMs,
+  unreachable,
+} from './redis-client.js'
 
 /** How a Redis or Valkey server is reached and used. */
 export interface RedisBusOptions extends RedisAddress {
@@ -16,6 +23,8 @@ const takeMs = 5000
 const answerMs = 30_000
 /** A timer that goes off so many milliseconds late is a starved process's. */
 const lateMs = 500
+/** Milliseconds until what failed for now is tried again. */
+export const retryMs = 100
 /** Least milliseconds between two times that all connections are made anew. */
 const renewMs = 500
 
@@ -24,8 +33,8 @@ const renewMs = 500
  * reconnect for ever, and can be made anew: the name of the server may stand for another one by then.
  */
 export class Connections {
-  readonly #clock: Clock
-  readonly #logger: Logger
+  readonly clock: Clock
+  readonly logger: Logger
   /** Others that follow these to another server. */
   readonly #followers: RedisClient[] = []
   #renewedAt = -Infinity
@@ -37,8 +46,8 @@ export class Connections {
     private readonly options: RedisBusOptions,
   ) {
     const { clock = systemClock, logger = silentLogger } = options
-    this.#clock = clock
-    this.#logger = logger
+    this.clock = clock
+    this.logger = logger
     this.#tellOfLosses()
   }
 
@@ -94,7 +103,7 @@ export class Connections {
   async another({ follows = false, socketTimeoutMs = 0 } = {}): Promise<RedisClient> {
     const client = connectTo(this.options, { isPatient: true, socketTimeoutMs })
     client.on('error', (error: unknown) => {
-      this.#logger.debug({ err: error }, 'a connection to the cluster is lost')
+      this.logger.debug({ err: error }, 'a connection to the cluster is lost')
     })
     await client.connect()
     if (follows) this.#followers.push(client)
@@ -103,7 +112,7 @@ export class Connections {
 
   /** Makes all of them anew, at most once in a while; resolves when they are connected. */
   async renew(): Promise<void> {
-    const now = this.#clock.now()
+    const now = this.clock.now()
     if (now - this.#renewedAt >= renewMs) {
       this.#renewedAt = now
       this.#renewed = Promise.all(this.#all.map(async (client) => await renew(client)))
@@ -123,12 +132,86 @@ export class Connections {
   #tellOfLosses(): void {
     let isLost = false
     this.writer.on('error', (error: unknown) => {
-      if (!isLost) this.#logger.warn({ err: error }, 'the connection to the cluster is lost')
+      if (!isLost) this.logger.warn({ err: error }, 'the connection to the cluster is lost')
       isLost = true
     })
     this.writer.on('ready', () => {
-      if (isLost) this.#logger.info({}, 'the connection to the cluster is back')
+      if (isLost) this.logger.info({}, 'the connection to the cluster is back')
       isLost = false
     })
+  }
+}
+
+/** Milliseconds between two questions. */
+const askMs = 500
+/** Without an answer for so long, the server does not count as reachable. */
+export const reachableMs = 3 * askMs
+/** Without an answer for so long, it is silent. */
+const silentMs = 5000
+
+/**
+ * Asks a server for a sign of life on a connection. The kernel would take a quarter of an hour to notice that a
+ * machine is gone which did not say so, as long as something that was sent to it is not acknowledged. One that is silent
+ * for 5 s, and a millisecond more for each 1,000 characters, is connected to anew.
+ */
+export class ConnectionWatch {
+  /** When the question was asked that is open. */
+  #askedAt: number | undefined
+  #answeredAt: number
+  #cancel: () => void = () => {}
+
+  /** @param characters - those on their way, there or back: answers to what is asked behind them take longer */
+  constructor(
+    private readonly connections: Connections,
+    private readonly characters: () => number,
+  ) {
+    this.#answeredAt = connections.clock.now()
+    connections.writer.on('ready', () => void this.#ask())
+    void this.#ask()
+    this.#watch()
+  }
+
+  /** Whether it has answered within the last 1.5 s. */
+  get isAnswering(): boolean {
+    return this.connections.clock.now() - this.#answeredAt < reachableMs
+  }
+
+  close(): void {
+    this.#cancel()
+  }
+
+  #watch(): void {
+    const { clock } = this.connections
+    const due = clock.now() + askMs
+    this.#cancel = clock.at(due, () => {
+      this.#look(clock.now() - due)
+      this.#watch()
+    })
+  }
+
+  #look(lateMs: number): void {
+    const { writer, clock, logger } = this.connections
+    // Until it is connected again, its socket has a time limit.
+    if (!writer.isReady) this.#askedAt = undefined
+    else if (this.#askedAt === undefined) void this.#ask()
+    // If this look is late, this process was busy or stopped, and an answer may still be unread.
+    else if (lateMs < askMs && clock.now() - this.#askedAt >= silentMs + this.characters() / 1000) {
+      this.#askedAt = undefined
+      logger.warn({}, 'the server of the cluster is silent: it is connected to anew')
+      void this.connections.renew()
+    }
+  }
+
+  async #ask(): Promise<void> {
+    const { writer, clock } = this.connections
+    const at = clock.now()
+    this.#askedAt = at
+    try {
+      await writer.sendCommand(['PING'])
+      this.#answeredAt = clock.now()
+    } catch {
+      // It is lost, or loads its data: it says nothing of others.
+    }
+    if (this.#askedAt === at) this.#askedAt = undefined
   }
 }

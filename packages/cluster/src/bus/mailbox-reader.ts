@@ -1,19 +1,6 @@
-import { type Clock, type Logger, pause } from '@cllm/core'
-import { reachableMs } from './connection-watch.js'
-import type { Connections } from './connections.js'
+import { pause } from '@cllm/core'
+import { type Connections, reachableMs, retryMs } from './connections.js'
 import { isOfOldPrimary, refusalOf } from './redis-client.js'
-
-/** What a {@link MailboxReader} is made of. */
-export interface MailboxReaderParts {
-  /** The mailbox's key. */
-  readonly key: string
-  readonly connections: Connections
-  readonly clock: Clock
-  readonly logger: Logger
-  /** Milliseconds until a read that failed is tried again. */
-  readonly retryMs: number
-  readonly onEnvelope: (envelope: string) => void
-}
 
 /** A read waits so long for an envelope, in milliseconds. */
 const blockMs = 500
@@ -31,15 +18,19 @@ export class MailboxReader {
   #isClosed = false
   #answeredAt: number
 
-  constructor(private readonly parts: MailboxReaderParts) {
-    this.#answeredAt = parts.clock.now()
+  constructor(
+    private readonly key: string,
+    private readonly connections: Connections,
+    private readonly onEnvelope: (envelope: string) => void,
+  ) {
+    this.#answeredAt = connections.clock.now()
     // Ids are the time of a server, and another one's clock may be behind. Who gets an envelope twice drops it.
-    parts.connections.reader.on('ready', () => (this.#last = '0-0'))
+    connections.reader.on('ready', () => (this.#last = '0-0'))
   }
 
   /** Whether it was read within the last 1.5 s: without that, the silence of others says nothing. */
   get isRead(): boolean {
-    return this.parts.clock.now() - this.#answeredAt < reachableMs
+    return this.connections.clock.now() - this.#answeredAt < reachableMs
   }
 
   close(): void {
@@ -47,19 +38,19 @@ export class MailboxReader {
   }
 
   async run(): Promise<void> {
-    const { key, connections, logger, retryMs, clock } = this.parts
-    const command = ['XREAD', 'COUNT', String(mostRead), 'BLOCK', String(blockMs), 'STREAMS', key]
+    const { reader, clock, logger } = this.connections
+    const command = ['XREAD', 'COUNT', String(mostRead), 'BLOCK', String(blockMs), 'STREAMS']
     let isRefused = false
     while (!this.#isClosed) {
       try {
-        const streams = await connections.reader.sendCommand<Streams>([...command, this.#last])
+        const streams = await reader.sendCommand<Streams>([...command, this.key, this.#last])
         this.#answeredAt = clock.now()
         isRefused = false
         this.#take(streams?.[0]?.[1] ?? [])
       } catch (error) {
         if (this.#isClosed) return
         const refusal = refusalOf(error)
-        if (isOfOldPrimary(error)) void connections.renew()
+        if (isOfOldPrimary(error)) void this.connections.renew()
         if (refusal !== undefined && !isRefused) {
           logger.error({ refusal }, 'the cluster does not let this process read')
         }
@@ -75,9 +66,9 @@ export class MailboxReader {
     for (const [id, fields] of entries) {
       this.#last = id
       // What was sent at once is one entry: names and envelopes in turns.
-      for (let index = 1; index < fields.length; index += 2) this.parts.onEnvelope(fields[index]!)
+      for (let index = 1; index < fields.length; index += 2) this.onEnvelope(fields[index]!)
     }
-    const { clock } = this.parts
+    const { clock } = this.connections
     if (this.#isTrimDue) return
     this.#isTrimDue = true
     clock.at(clock.now() + trimMs, () => void this.#trim())
@@ -87,8 +78,8 @@ export class MailboxReader {
   async #trim(): Promise<void> {
     this.#isTrimDue = false
     if (this.#isClosed) return
-    const words = ['XTRIM', this.parts.key, 'MINID', after(this.#last)]
-    await this.parts.connections.writer.sendCommand(words).catch(() => {})
+    const words = ['XTRIM', this.key, 'MINID', after(this.#last)]
+    await this.connections.writer.sendCommand(words).catch(() => {})
   }
 }
 

@@ -1,16 +1,10 @@
-import { type Clock, type Logger, silentLogger, systemClock, pause } from '@cllm/core'
+import { type Clock, pause } from '@cllm/core'
 import { ClientOfflineError, RESP_TYPES } from '@redis/client'
 import type { ClusterBus } from './cluster-bus.js'
-import { ConnectionWatch } from './connection-watch.js'
-import { Connections, type RedisBusOptions } from './connections.js'
+import { ConnectionWatch, Connections, type RedisBusOptions, retryMs } from './connections.js'
 import { after, MailboxReader } from './mailbox-reader.js'
-import { Outbox } from './outbox.js'
 import { mailboxMs, MailboxWriter, mostRefusedMs } from './mailbox-writer.js'
 import { isOfOldPrimary, type RedisClient as Client, unanswered } from './redis-client.js'
-
-const retryMs = 100
-/** Characters of envelopes that wait for the server, at most. */
-const outboxLimit = 64 * 2 ** 20
 
 /** @internal A connection to the server, and what all keys begin with. */
 export interface RedisStore {
@@ -26,11 +20,8 @@ export interface RedisStore {
  */
 export class RedisBus implements ClusterBus {
   readonly #prefix: string
-  readonly #clock: Clock
-  readonly #logger: Logger
-  readonly #outbox: Outbox
-  readonly #mailboxes = new Map<string, MailboxReader>()
-  readonly #mailboxWriter: MailboxWriter
+  readonly #writer: MailboxWriter
+  readonly #readers = new Map<string, MailboxReader>()
   readonly #watch: ConnectionWatch
   /** Bytes of long answers that are on their way. */
   #expected = 0
@@ -39,26 +30,13 @@ export class RedisBus implements ClusterBus {
 
   private constructor(
     private readonly connections: Connections,
-    { prefix = 'cllm:', clock = systemClock, logger = silentLogger }: RedisBusOptions,
+    { prefix = 'cllm:' }: RedisBusOptions,
   ) {
     this.#prefix = prefix
-    this.#clock = clock
-    this.#logger = logger
-    const { writer } = connections
-    writer.on('ready', () => (this.#isOther = true))
-    const mailboxWriter = new MailboxWriter(connections, clock, logger)
-    this.#mailboxWriter = mailboxWriter
-    this.#watch = new ConnectionWatch({
-      client: writer,
-      clock,
-      characters: () => mailboxWriter.characters + this.#expected,
-      onSilent: () => {
-        logger.warn({}, 'the server of the cluster is silent: it is connected to anew')
-        void connections.renew()
-      },
-    })
-    const retry = async () => await pause(this.#clock, retryMs)
-    this.#outbox = new Outbox(async (batch) => await mailboxWriter.send(batch), retry, outboxLimit)
+    connections.writer.on('ready', () => (this.#isOther = true))
+    const writer = new MailboxWriter(connections)
+    this.#writer = writer
+    this.#watch = new ConnectionWatch(connections, () => writer.characters + this.#expected)
   }
 
   /**
@@ -72,7 +50,8 @@ export class RedisBus implements ClusterBus {
 
   /** @internal The connection for commands, for what is shared besides messages. */
   get store(): RedisStore {
-    return { client: this.connections.writer, prefix: this.#prefix, clock: this.#clock }
+    const { writer: client, clock } = this.connections
+    return { client, prefix: this.#prefix, clock }
   }
 
   /** @internal A further connection, whose commands wait while the server is away. */
@@ -81,12 +60,12 @@ export class RedisBus implements ClusterBus {
   }
 
   get isReachable(): boolean {
-    const isRead = [...this.#mailboxes.values()].every((mailbox) => mailbox.isRead)
-    return this.#watch.isAnswering && !this.#mailboxWriter.isRefused && isRead
+    const isRead = [...this.#readers.values()].every((reader) => reader.isRead)
+    return this.#watch.isAnswering && !this.#writer.isRefused && isRead
   }
 
   send(mailbox: string, text: string): void {
-    this.#outbox.add({ mailbox: this.#prefix + mailbox, text })
+    this.#writer.add({ mailbox: this.#prefix + mailbox, text })
   }
 
   /**
@@ -146,15 +125,8 @@ export class RedisBus implements ClusterBus {
 
   listen(mailbox: string, onEnvelope: (envelope: string) => void): void {
     const key = this.#prefix + mailbox
-    const reader = new MailboxReader({
-      key,
-      connections: this.connections,
-      clock: this.#clock,
-      logger: this.#logger,
-      retryMs,
-      onEnvelope,
-    })
-    this.#mailboxes.set(key, reader)
+    const reader = new MailboxReader(key, this.connections, onEnvelope)
+    this.#readers.set(key, reader)
     void reader.run()
   }
 
@@ -173,13 +145,14 @@ export class RedisBus implements ClusterBus {
     try {
       await this.#call(['SREM', `${this.#prefix}members`, id])
       await this.#call(['DEL', this.#keyOf(id)])
-      for (const key of this.#mailboxes.keys()) {
+      for (const key of this.#readers.keys()) {
         // It stays for its time: one that others made anew would have none.
         await this.#call(['XTRIM', key, 'MAXLEN', '0'])
         await this.#call(['PEXPIRE', key, String(mailboxMs)])
       }
     } catch (error) {
-      this.#logger.warn({ err: error }, 'the cluster cannot be told of the end of this process')
+      const { logger } = this.connections
+      logger.warn({ err: error }, 'the cluster cannot be told of the end of this process')
     }
   }
 
@@ -221,8 +194,8 @@ export class RedisBus implements ClusterBus {
   }
 
   async close(): Promise<void> {
-    for (const mailbox of this.#mailboxes.values()) mailbox.close()
-    this.#outbox.close()
+    for (const reader of this.#readers.values()) reader.close()
+    this.#writer.close()
     this.#watch.close()
     this.connections.close()
   }
@@ -248,17 +221,18 @@ export class RedisBus implements ClusterBus {
       isTold = false,
     }: { readonly client?: Pick<Client, 'sendCommand'>; readonly isTold?: boolean } = {},
   ): Promise<unknown> {
-    const since = this.#clock.now()
+    const { clock } = this.connections
+    const since = clock.now()
     for (;;) {
       try {
         return await client.sendCommand(command)
       } catch (error) {
         const isForNow = isTold ? error instanceof ClientOfflineError : isOfOldPrimary(error)
-        if (!isForNow || this.#clock.now() - since >= mostRefusedMs) throw unanswered(error)
+        if (!isForNow || clock.now() - since >= mostRefusedMs) throw unanswered(error)
         if (!isTold) {
-          await Promise.race([this.connections.renew(), pause(this.#clock, mostRefusedMs)])
+          await Promise.race([this.connections.renew(), pause(clock, mostRefusedMs)])
         }
-        await pause(this.#clock, retryMs)
+        await pause(clock, retryMs)
       }
     }
   }

@@ -1,8 +1,7 @@
 import { aliasesOf, type ClosableDirectory, resolveModelName } from '@cllm/host'
 import { CllmError, type EngineClient, type ModelStatus } from '@cllm/core'
 import type { ClusterFront } from './cluster-front.js'
-import { noWorker } from './members.js'
-import { whyIncompatible } from './read-record.js'
+import { noWorker, whyIncompatible } from './members.js'
 
 /** The models of a cluster, as the transports of a front see them; they come with their workers. */
 export class ClusterDirectory implements ClosableDirectory {

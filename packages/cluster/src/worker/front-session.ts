@@ -2,9 +2,15 @@ import { CallServer, type EngineCallName } from '@cllm/host'
 import type { EngineClient, RequestEvent } from '@cllm/core'
 import { cancelReason, CllmError, failureOf } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
-import { idThere } from '../link/request-ids.js'
-import { addEvent, forEachEvent, type StepEvents } from '../link/step-events.js'
-import type { FromWorker, ToWorker, WorkerNews } from '../messages.js'
+import {
+  idThere,
+  addEvent,
+  forEachEvent,
+  type StepEvents,
+  type FromWorker,
+  type ToWorker,
+  type WorkerNews,
+} from '../messages.js'
 
 /** What a session tells its worker. */
 export interface SessionListener {

@@ -3,10 +3,14 @@ import { CllmError } from '@cllm/core'
 import type { EngineCallName, RecordingParts, ToEngine } from '@cllm/host'
 import type { Member, Members } from '../members.js'
 import type { Placing } from '../placing/placing.js'
-import { mergeRecordings } from './merge-recordings.js'
-import { type ActivityCursors, mergeActivities } from './merge-activity.js'
-import { type LastStatistics, mergeStatistics } from './last-statistics.js'
-import { idThere } from '../../link/request-ids.js'
+import {
+  mergeRecordings,
+  type ActivityCursors,
+  mergeActivities,
+  type LastStatistics,
+  mergeStatistics,
+} from './merge-answers.js'
+import { idThere } from '../../messages.js'
 
 /** A call of a client. */
 export type CallMessage = ToEngine & { readonly type: 'call' }

@@ -2,11 +2,10 @@ import { CllmError } from '@cllm/core'
 import { type FromEngine, Waiting, type Waits } from '@cllm/host'
 import { type Member, type Members, noWorker, requestTooLarge } from '../members.js'
 import type { Placing, PlacingParts } from '../placing/placing.js'
-import { ActivityCursors } from './merge-activity.js'
+import { ActivityCursors, LastStatistics } from './merge-answers.js'
 import type { CallContext, CallKind, CallMessage, CallPlan } from './call-table.js'
 import { kindOf } from './call-table.js'
-import { LastStatistics } from './last-statistics.js'
-import { withOwnIds } from '../../link/request-ids.js'
+import { withOwnIds } from '../../messages.js'
 
 /** A call of a client, as it goes to one or several workers. */
 class Call implements Waits {

@@ -4,7 +4,7 @@ import { duplicate, waitedTooLong, Waiting, withSeed } from '@cllm/host'
 import { type Choosing, chooseWorker, isExactOn } from './choose-worker.js'
 import { type Member, noWorker, requestTooLarge } from '../members.js'
 import { type EndedRequest, PlacedRequest, PlacedRequests } from './placed-requests.js'
-import { forEachEvent, type StepEvents } from '../../link/step-events.js'
+import { forEachEvent, type StepEvents } from '../../messages.js'
 import { SharedService } from '../shared-service.js'
 
 /** Limits of a front. */
