@@ -76,6 +76,10 @@ export const tensorBlocks = {
   Q6_K: { id: 14, elements: 256, bytes: 210 },
 } as const
 
+const arrayOf = (items: GgufScalarType, values: readonly GgufScalar[]): GgufValue => {
+  return { type: 'array', items, values }
+}
+
 /** A `uint32`, the usual type of sizes and token ids in GGUF metadata. */
 export const uint32 = (value: number): GgufValue => ({ type: 'uint32', value })
 
@@ -89,25 +93,13 @@ export const bool = (value: boolean): GgufValue => ({ type: 'bool', value })
 export const text = (value: string): GgufValue => ({ type: 'string', value })
 
 /** An array of `string`. */
-export const texts = (values: readonly string[]): GgufValue => ({
-  type: 'array',
-  items: 'string',
-  values,
-})
+export const texts = (values: readonly string[]): GgufValue => arrayOf('string', values)
 
 /** An array of `int32`. */
-export const int32s = (values: readonly number[]): GgufValue => ({
-  type: 'array',
-  items: 'int32',
-  values,
-})
+export const int32s = (values: readonly number[]): GgufValue => arrayOf('int32', values)
 
 /** An array of `float32`. */
-export const float32s = (values: readonly number[]): GgufValue => ({
-  type: 'array',
-  items: 'float32',
-  values,
-})
+export const float32s = (values: readonly number[]): GgufValue => arrayOf('float32', values)
 
 /** The kind of a vocabulary entry, numbered as in `tokenizer.ggml.token_type`. */
 export const TokenType = {

@@ -1,6 +1,6 @@
 import { tensorBlocks } from '../format/gguf-types.js'
 import { tensorByteLength } from '../format/gguf-writer.js'
-import { toHalfFloat } from '../format/half-float.js'
+import { setHalf, toHalfFloat } from '../format/quantize-q8-0.js'
 
 /** The tensor types that {@link randomTensor} can make. */
 export type RandomTensorType = 'Q8_0' | 'Q4_K' | 'Q6_K'
@@ -100,11 +100,6 @@ function finishQ6_K(bytes: Uint8Array, block: number, scale: number): void {
     bytes[index] = random & 64 ? magnitude : -magnitude
   }
   setHalf(bytes, block + 208, scale)
-}
-
-function setHalf(bytes: Uint8Array, position: number, half: number): void {
-  bytes[position] = half & 0xff
-  bytes[position + 1] = half >>> 8
 }
 
 /**

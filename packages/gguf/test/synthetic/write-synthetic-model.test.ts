@@ -12,7 +12,7 @@ import {
   writeSyntheticModel,
 } from '@cllm/gguf'
 import type { GgufTensor } from '@cllm/gguf'
-import { subtitleWords } from '../../src/synthetic/english-pieces.js'
+import { subtitleWords } from '../../src/synthetic/synthetic-vocabulary.js'
 import { decodeQ4_K, decodeQ6_K, decodeQ8_0 } from '../decode-blocks.js'
 
 const llama = await getLlama({ gpu: false, build: 'never', logLevel: LlamaLogLevel.disabled })

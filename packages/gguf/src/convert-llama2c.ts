@@ -13,10 +13,9 @@ import {
   texts,
   TokenType,
   uint32,
-} from '../format/gguf-types.js'
-import { writeGguf } from '../format/gguf-writer.js'
-import { type Llama2cHeader, readLlama2cCheckpoint } from './llama2c-checkpoint.js'
-import { quantizeQ8_0 } from '../format/quantize-q8-0.js'
+} from './format/gguf-types.js'
+import { writeGguf } from './format/gguf-writer.js'
+import { quantizeQ8_0 } from './format/quantize-q8-0.js'
 
 /** The input and output of {@link convertLlama2c}. */
 export interface ConvertLlama2cOptions {
@@ -151,4 +150,124 @@ function typeOf(id: number): TokenType {
   if (id === 0) return TokenType.Unknown
   if (id < firstByte) return TokenType.Control
   return id < firstByte + byteCount ? TokenType.Byte : TokenType.Normal
+}
+
+/** The seven numbers at the start of a llama2.c checkpoint (version 0). */
+interface Llama2cHeader {
+  /** Width of the embedding. */
+  readonly embedding: number
+  /** Width of the feed-forward layer. */
+  readonly feedForward: number
+  readonly layers: number
+  readonly heads: number
+  readonly keyValueHeads: number
+  readonly vocabulary: number
+  /** Longest sequence the model was trained on, in tokens. */
+  readonly context: number
+  /** Whether the output layer is the embedding matrix (marked by a positive vocabulary size). */
+  readonly tiedOutput: boolean
+}
+
+/** Weights under llama.cpp's name, the shape in ggml's order. */
+interface FloatTensor {
+  readonly name: string
+  readonly shape: readonly number[]
+  readonly values: Float32Array
+}
+
+/** The parts of a llama2.c checkpoint. */
+interface Llama2cCheckpoint {
+  readonly header: Llama2cHeader
+  readonly tensors: readonly FloatTensor[]
+  /** The bytes after the weights. */
+  readonly rest: Uint8Array
+}
+
+const headerBytes = 28
+
+/**
+ * Reads a llama2.c checkpoint (version 0, Float32, little endian), as `export.py` of the early
+ * https://github.com/karpathy/llama2.c wrote it.
+ * @throws CllmError `model_invalid` when the header makes no sense or the data is too short.
+ */
+function readLlama2cCheckpoint(data: Uint8Array): Llama2cCheckpoint {
+  const header = readHeader(data)
+  const { embedding, feedForward, layers, heads, keyValueHeads, vocabulary, context } = header
+  const headSize = embedding / heads
+  const keyValue = headSize * keyValueHeads
+  const reader = floatReader(data)
+  const tensors: FloatTensor[] = []
+  const read = (name: string, ...shape: number[]): void => {
+    tensors.push({ name, shape, values: reader.take(shape.reduce((a, b) => a * b)) })
+  }
+  const readPerLayer = (name: string, ...shape: number[]): void => {
+    for (let layer = 0; layer < layers; layer++) read(`blk.${layer}.${name}.weight`, ...shape)
+  }
+  read('token_embd.weight', embedding, vocabulary)
+  readPerLayer('attn_norm', embedding)
+  readPerLayer('attn_q', embedding, embedding)
+  readPerLayer('attn_k', embedding, keyValue)
+  readPerLayer('attn_v', embedding, keyValue)
+  readPerLayer('attn_output', embedding, embedding)
+  readPerLayer('ffn_norm', embedding)
+  readPerLayer('ffn_gate', embedding, feedForward)
+  readPerLayer('ffn_down', feedForward, embedding)
+  readPerLayer('ffn_up', embedding, feedForward)
+  read('output_norm.weight', embedding)
+  reader.take(context * headSize) // tables of cosines and sines; llama.cpp computes its own
+  if (!header.tiedOutput) read('output.weight', embedding, vocabulary)
+  return { header, tensors, rest: reader.rest() }
+}
+
+function readHeader(data: Uint8Array): Llama2cHeader {
+  if (data.length < headerBytes) {
+    throw new CllmError(
+      'model_invalid',
+      `expected a llama2.c checkpoint, got ${data.length} bytes: too short for its header`,
+    )
+  }
+  const view = new DataView(data.buffer, data.byteOffset, headerBytes)
+  const field = (index: number): number => view.getInt32(index * 4, true)
+  const header = {
+    embedding: field(0),
+    feedForward: field(1),
+    layers: field(2),
+    heads: field(3),
+    keyValueHeads: field(4),
+    vocabulary: Math.abs(field(5)),
+    context: field(6),
+    tiedOutput: field(5) > 0,
+  }
+  const { tiedOutput: _, ...sizes } = header
+  const sensible =
+    Object.values(sizes).every((size) => size > 0 && size < 1 << 20) &&
+    header.embedding % (2 * header.heads) === 0 &&
+    header.heads % header.keyValueHeads === 0
+  if (!sensible) {
+    throw new CllmError(
+      'model_invalid',
+      `expected the header of a llama2.c checkpoint (version 0), got ${JSON.stringify(header)}`,
+    )
+  }
+  return header
+}
+
+function floatReader(data: Uint8Array) {
+  let position = headerBytes
+  return {
+    take(count: number): Float32Array {
+      const end = position + count * 4
+      if (end > data.length) {
+        throw new CllmError(
+          'model_invalid',
+          `expected at least ${end} bytes of llama2.c checkpoint, got ${data.length}`,
+        )
+      }
+      // a copy, because the bytes may not be aligned to four
+      const values = new Float32Array(new Uint8Array(data.subarray(position, end)).buffer)
+      position = end
+      return values
+    },
+    rest: (): Uint8Array => data.subarray(position),
+  }
 }
