@@ -13,8 +13,7 @@ import { compileTemplate } from './text/chat-template.js'
 import { type ContextSettings, outputsPerPass } from './model/open-context.js'
 import type { JinjaTemplate, LlamaRuntime, NativeDoor } from './native/native.js'
 import { openLlama } from './native/open-llama.js'
-import { MachineLoad } from './threads/machine-load.js'
-import { chooseThreads } from './threads/cores.js'
+import { chooseThreads, MachineLoad } from './threads/cores.js'
 
 /** Tokens per slot where nothing is set and the model was trained for more. */
 const defaultContextSize = 4096

@@ -20,7 +20,7 @@ import { openForCpu } from '../src/native/open/opened-llama.js'
 import { gpuLayersOf } from '../src/native/open/opened-llama.js'
 import { openLlama } from '../src/native/open-llama.js'
 import { createLlamaCppPlugin } from '../src/plugin.js'
-import { MachineLoad } from '../src/threads/machine-load.js'
+import { MachineLoad } from '../src/threads/cores.js'
 import { generate, loadModel, openTiny, recordingLogger, tinyModel } from './open-tiny.js'
 import { writeTinyModel } from './tiny-models.js'
 

@@ -10,7 +10,7 @@ import { writeSyntheticModel } from '@cllm/gguf'
 import type { Test } from 'tap'
 import { createLlamaCppBackend } from '../src/create-llamacpp-backend.js'
 import type { LlamaCppOptions } from '../src/llamacpp-options.js'
-import type { AddonModel } from '../src/native/addon/addon-types.js'
+import type { AddonModel } from '../src/native/addon/addon-bindings.js'
 import type {
   LoadedModel,
   LoadModelOptions,

@@ -3,9 +3,10 @@ import { CllmError, type OutputConstraint } from '@cllm/core'
 import { LRUCache } from 'lru-cache'
 import type { Vocabulary } from '../text/vocabulary.js'
 import { parseGbnf } from './gbnf/gbnf-parser.js'
+import { grammarText } from './gbnf/gbnf-writer.js'
 import { type GrammarTokens, TokenGrammar } from './match/token-grammar.js'
 import { buildTokenTrie, type TokenTrie } from './match/token-trie.js'
-import { regexGbnf } from './pattern/regex-to-gbnf.js'
+import { regexRule } from './pattern/automaton-rule.js'
 import { refused, refusedSchema, smaller } from './refuse.js'
 import { jsonGbnf, schemaToGbnf, triggeredGbnf } from './schema/schema-to-gbnf.js'
 
@@ -107,7 +108,7 @@ function gbnfOf(constraint: OutputConstraint, skipped: number): string {
     case 'gbnf':
       return constraint.grammar
     case 'regex':
-      return regexGbnf(constraint.pattern)
+      return grammarText((writer) => regexRule(writer, constraint.pattern))
     case 'json':
       return jsonGbnf()
     case 'json-schema':

@@ -13,8 +13,7 @@ export interface GrammarStart {
 }
 
 /** What a search reads of a vocabulary. */
-export type SearchedVocabulary = Pick<Vocabulary, 'bytes'> &
-  Partial<Pick<Vocabulary, 'controlText'>>
+type SearchedVocabulary = Pick<Vocabulary, 'bytes'> & Partial<Pick<Vocabulary, 'controlText'>>
 
 /**
  * Looks for the text that makes a grammar hold, in output that grows. The pattern runs over the whole

@@ -3,7 +3,7 @@ import type { LogitsContext } from '../native/native-context.js'
 import type { SlotCells } from '../slots/slot-cells.js'
 
 /** What is left of a batch behind its vectors. */
-export interface TextOfBatch {
+interface TextOfBatch {
   readonly items: readonly BatchItem[]
   /** The index of each in the batch. */
   readonly places: readonly number[]

@@ -16,7 +16,7 @@ import {
 import { LRUCache } from 'lru-cache'
 import type { MediaLibraryOptions, MediaPiece } from '../native/ffi/media-library.js'
 import { stateKey } from '../model/sample-file.js'
-import { llamaVersion } from '../native/versions.js'
+import { llamaVersion } from '../native/native.js'
 import { EncodingFiles } from './encoding-files.js'
 import { EncoderSupervisor } from './encoder-supervisor.js'
 import { checkHead } from './file-head.js'

@@ -1,5 +1,5 @@
 /** Three bytes for each pixel, line by line. */
-export interface Picture {
+interface Picture {
   readonly width: number
   readonly height: number
   readonly pixels: Uint8Array

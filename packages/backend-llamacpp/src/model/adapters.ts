@@ -8,7 +8,7 @@ import {
   CllmError,
   type LoadedAdapter,
 } from '@cllm/core'
-import { type GgufHead, readGgufFile } from '../native/gguf/gguf-file.js'
+import { type GgufHead, readGgufFile } from '../native/gguf-file.js'
 import type {
   AppliedNativeAdapter,
   LogitsContext,
@@ -94,7 +94,7 @@ async function hashOf(path: string): Promise<string> {
 }
 
 /** What an adapter must fit. */
-export interface AdapterBase {
+interface AdapterBase {
   readonly modelPath: string
   readonly architecture: string
 }

@@ -11,7 +11,7 @@ import type { LlamaRuntime, LoadedModel } from '../native/native.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 
 /** What one pass takes. */
-export interface EmbeddingOptions {
+interface EmbeddingOptions {
   /** Of all inputs together. */
   readonly tokens: number
   readonly inputs: number
@@ -20,7 +20,7 @@ export interface EmbeddingOptions {
 }
 
 /** The context of embeddings; the addon's has no adapters. */
-export type EmbeddingContext = NativeContext & Partial<Pick<LogitsContext, 'setAdapters'>>
+type EmbeddingContext = NativeContext & Partial<Pick<LogitsContext, 'setAdapters'>>
 
 /** Computes embeddings in a context of their own, which is made when it is first needed. */
 export class Embedder {

@@ -1,6 +1,6 @@
 import { stat } from 'node:fs/promises'
 import { CllmError, type ModelInfo, type SamplingParams, samplingRows } from '@cllm/core'
-import { type GgufHead, partsOf, quantizationOf, readGgufFile } from '../native/gguf/gguf-file.js'
+import { type GgufHead, partsOf, quantizationOf, readGgufFile } from '../native/gguf-file.js'
 import type { NativeModel } from '../native/native-model.js'
 
 /** A model's metadata from its GGUF file, read without loading the weights. */

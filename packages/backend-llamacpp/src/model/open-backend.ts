@@ -10,9 +10,8 @@ import { cutsAnywhere, type ModelShape } from './model-shape.js'
 import { type ContextSettings, type OpenContext, openContext } from './open-context.js'
 import { stateKey } from './sample-file.js'
 import { FileEncoder } from '../media/file-encoder.js'
-import type { LlamaRuntime, LoadedModel } from '../native/native.js'
+import { type LlamaRuntime, llamaVersion, type LoadedModel } from '../native/native.js'
 import { loadedGpuLibrary } from '../native/open/binaries.js'
-import { llamaVersion } from '../native/versions.js'
 import { LlamaCppStates } from '../slots/llamacpp-states.js'
 import { SlotCells } from '../slots/slot-cells.js'
 import { ChatTemplate, compileTemplate } from '../text/chat-template.js'
@@ -21,7 +20,7 @@ import { LlamaCppTokenizer, TextParts } from '../text/tokenizer.js'
 import { Vocabulary } from '../text/vocabulary.js'
 
 /** What a backend works with besides its model. */
-export type BackendDependencies = Pick<
+type BackendDependencies = Pick<
   LlamaCppDependencies,
   'clock' | 'logger' | 'availableMemory' | 'mediaLibrary'
 > &

@@ -7,8 +7,7 @@ import { ChainSamplers } from '../sampling/chain/chain-sampler.js'
 import type { SamplerFactory } from '../sampling/token-sampler.js'
 import type { Vocabulary } from '../text/vocabulary.js'
 import { AdaptiveThreads } from '../threads/adaptive-threads.js'
-import type { ThreadRange } from '../threads/cores.js'
-import type { MachineLoad } from '../threads/machine-load.js'
+import type { MachineLoad, ThreadRange } from '../threads/cores.js'
 
 /** Logits that a forward pass gives out at least, if it has as many tokens. */
 const leastOutputs = 64

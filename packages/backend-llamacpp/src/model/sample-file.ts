@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
-import { partsOf } from '../native/gguf/gguf-file.js'
+import { partsOf } from '../native/gguf-file.js'
 
 /** Samples that are read of a model at least, and how long each is, in bytes. */
 const samples = 64

@@ -1,6 +1,6 @@
 import { CllmError, type Sampler, type TokenId } from '@cllm/core'
 import type { ConstraintGrammar } from '../grammar/constraint-grammars.js'
-import { JsonLayout } from '../grammar/match/json-layout.js'
+import { JsonLayout } from '../grammar/match/forced-text.js'
 import type { GrammarState } from '../grammar/match/token-grammar.js'
 import { refused } from '../grammar/refuse.js'
 import { type GrammarStart, TriggerSearch } from '../grammar/trigger-search.js'

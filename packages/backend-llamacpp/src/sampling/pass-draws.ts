@@ -10,7 +10,7 @@ import { type PreparedDraw, type SamplerFactory, TokenSampler } from './token-sa
 import { isRefuted } from '../slots/step-batch.js'
 
 /** What a pass leaves for each item of the batch. */
-export interface PassResults {
+interface PassResults {
   readonly outputs: (readonly StepOutput[])[]
   readonly scores: (readonly OutputLogprobs[])[]
 }

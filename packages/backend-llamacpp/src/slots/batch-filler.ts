@@ -13,7 +13,7 @@ const filler: TokenId = 0
 const leastTiled = 256
 
 /** What a {@link BatchFiller} works with. */
-export interface BatchFillerParts {
+interface BatchFillerParts {
   readonly cells: Pick<SlotCells, 'length' | 'canSpare' | 'rollBack'>
   readonly limits: Pick<BackendLimits, 'slots' | 'batchSize'>
   /** Whether all slots share their cells, so that gaps between them cost nothing. */

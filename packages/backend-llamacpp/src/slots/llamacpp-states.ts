@@ -3,7 +3,7 @@ import type { LogitsContext } from '../native/native-context.js'
 import type { PlacedRun, SlotCells } from './slot-cells.js'
 
 /** What {@link LlamaCppStates} works on. */
-export interface StateParts {
+interface StateParts {
   readonly context: Pick<LogitsContext, 'saveSequence' | 'restoreSequence'>
   readonly cells: SlotCells
   readonly cutsAnywhere: boolean

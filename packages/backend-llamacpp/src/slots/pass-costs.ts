@@ -3,7 +3,7 @@ import { z } from 'zod'
 import type { SlotCells } from './slot-cells.js'
 
 /** What a slot computes in a pass. */
-export type PassItem = Pick<BatchItem, 'slot' | 'position' | 'tokens'>
+type PassItem = Pick<BatchItem, 'slot' | 'position' | 'tokens'>
 
 /**
  * What a pass over the weights, each of its tokens, and a token and one that it reads are taken to cost at
@@ -20,7 +20,7 @@ const fits = {
 const chunkOnGpu = { ...fits.chunk, prior: [10, 0.1, 1e-5, 1e-5] } as const
 
 /** Passes whose tokens cost differently: a token of each sequence, drafts to verify, chunks of prompts. */
-export type PassKind = keyof typeof fits
+type PassKind = keyof typeof fits
 
 const kinds = Object.keys(fits) as [PassKind, ...PassKind[]]
 const eachKind = <T>(make: (kind: PassKind) => T): Readonly<Record<PassKind, T>> =>

@@ -14,7 +14,7 @@ export interface PlacedRun {
 }
 
 /** What a model's memory is like. */
-export interface CellOptions extends MemoryKind {
+interface CellOptions extends MemoryKind {
   /** Whether a copy's data is there only after the next forward pass. */
   readonly copiesLate: boolean
   /** Cells of each slot. */

@@ -68,7 +68,7 @@ const chatMl = `{%- for message in messages -%}
 {% endif -%}`
 
 /** What a template is compiled and filled with. */
-export interface TemplateTools {
+interface TemplateTools {
   /** Default: without llama.cpp's own renderer. */
   readonly compile?: Compile
   /** For the date that some templates show; default: that of 1970. */

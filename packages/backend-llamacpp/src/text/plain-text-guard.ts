@@ -9,7 +9,7 @@ const privateUse = { first: 0xe000, last: 0xf8ff, each: /[\ue000-\uf8ff]/g }
 const whiteSpace = ' \t\n\v\f\r'
 
 /** What was hidden, and how to bring it back. */
-export interface HiddenText<T> {
+interface HiddenText<T> {
   readonly value: T
   /** Empty when there was nothing to hide. */
   readonly texts: readonly string[]

@@ -79,7 +79,7 @@ const wholeMs = 30
 const change = 0.3
 
 /** What a {@link ThreadTuner} starts with. */
-export interface ThreadTunerOptions extends ThreadRange {
+interface ThreadTunerOptions extends ThreadRange {
   readonly clock: Clock
   /** Cores that other processes leave free. */
   readonly load: { readonly freeCores: number }

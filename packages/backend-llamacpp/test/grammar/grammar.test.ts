@@ -1,10 +1,10 @@
 import { array, assert, constantFrom, integer, property, string, uint8Array } from 'fast-check'
 import t from 'tap'
 import { parseGbnf } from '../../src/grammar/gbnf/gbnf-parser.js'
-import { JsonLayout } from '../../src/grammar/match/json-layout.js'
+import { JsonLayout } from '../../src/grammar/match/forced-text.js'
 import { TokenGrammar } from '../../src/grammar/match/token-grammar.js'
 import { buildTokenTrie, type TokenTexts } from '../../src/grammar/match/token-trie.js'
-import { LinearPattern } from '../../src/grammar/pattern/linear-pattern.js'
+import { LinearPattern } from '../../src/grammar/pattern/nfa.js'
 import { jsonGbnf, schemaToGbnf } from '../../src/grammar/schema/schema-to-gbnf.js'
 import { TriggerSearch } from '../../src/grammar/trigger-search.js'
 

@@ -7,12 +7,12 @@ import { GgufFileType } from 'node-llama-cpp'
 import t from 'tap'
 import { checkCells, loadModel } from '../open-tiny.js'
 import { openLlama } from '../../src/native/open-llama.js'
-import { checkBindings } from '../../src/native/open/addon-bindings.js'
+import { checkBindings } from '../../src/native/addon/addon-bindings.js'
 import { hasNoGpu, openForCpu } from '../../src/native/open/opened-llama.js'
 import { binaryPackages, findBinary, gpuKinds } from '../../src/native/open/binaries.js'
-import { quantizationOf, readGgufFile } from '../../src/native/gguf/gguf-file.js'
+import { quantizationOf, readGgufFile } from '../../src/native/gguf-file.js'
 import { readGgufFileInfo } from '../../src/native/node-llama-cpp.js'
-import { nodeLlamaCppVersion } from '../../src/native/versions.js'
+import { nodeLlamaCppVersion } from '../../src/native/native.js'
 
 t.test('every native call that is used', async (t) => {
   const modelPath = join(t.testdir(), 'tiny.gguf')

@@ -6,7 +6,7 @@ import type {
   AddonContext,
   NativeSampler,
   NativeSamplerConfig,
-} from '../../src/native/addon/addon-types.js'
+} from '../../src/native/addon/addon-bindings.js'
 import { nucleusCandidates, seedAt } from '../../src/sampling/chain/sampling-chain.js'
 import type { Vocabulary } from '../../src/text/vocabulary.js'
 import { generate, loadModel, openTiny, sampling, tinyModel } from '../open-tiny.js'

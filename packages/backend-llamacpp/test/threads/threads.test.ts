@@ -3,8 +3,7 @@ import { SimulatedClock } from '@cllm/core'
 import { array, assert, constantFrom, integer, property, record, sample } from 'fast-check'
 import t from 'tap'
 import { AdaptiveThreads, ThreadTuner } from '../../src/threads/adaptive-threads.js'
-import { MachineLoad } from '../../src/threads/machine-load.js'
-import { chooseThreads } from '../../src/threads/cores.js'
+import { chooseThreads, MachineLoad } from '../../src/threads/cores.js'
 import { openTiny, recordingLogger } from '../open-tiny.js'
 
 /** A machine whose threads wait for the slowest one, and whose neighbours take cores for themselves. */

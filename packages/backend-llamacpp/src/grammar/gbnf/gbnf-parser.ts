@@ -1,7 +1,6 @@
 import { entryOf } from '@cllm/core'
-import { checkRecursion } from './check-recursion.js'
+import { checkRecursion, ElementKind, type GbnfRules } from './gbnf-rules.js'
 import { GbnfReader, type Repetition } from './gbnf-reader.js'
-import { ElementKind, type GbnfRules } from './gbnf-rules.js'
 import { grammarLimits } from '../refuse.js'
 
 /** Elements as pairs of kind and value. */

@@ -1,5 +1,14 @@
 import { entryOf } from '@cllm/core'
+import {
+  type CodePointRange,
+  type CodePointSet,
+  complement,
+  difference,
+  union,
+} from '../pattern/characters.js'
 import { refused } from '../refuse.js'
+import { GbnfReader } from './gbnf-reader.js'
+import { charactersAt } from './gbnf-rules.js'
 
 /** A larger repetition is no longer counted by llama.cpp (`MAX_REPETITION_THRESHOLD` is 2,000). */
 const block = 1000
@@ -7,9 +16,6 @@ const block = 1000
 const maximumText = 200_000
 /** How often something may be repeated, where the number of repetitions is bounded. */
 export const maximumRepetitions = 100_000
-
-/** Code points from the first to the last one, both included. */
-export type CodePointRange = readonly [first: number, last: number]
 
 /** Collects the rules of a grammar in GBNF, llama.cpp's notation. */
 export class GbnfWriter {
@@ -104,3 +110,94 @@ function inClass(codePoint: number): string {
 }
 
 const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, '0')
+
+/** What JSON does not take as it is, and halves of surrogate pairs. */
+const special: CodePointSet = union([
+  [0, 0x1f],
+  [0x22, 0x22],
+  [0x5c, 0x5c],
+  [0xd800, 0xdfff],
+])
+const control: CodePointSet = [[0x80, 0x9f]]
+const escapes = new Map([
+  [0x09, '\\t'],
+  [0x0a, '\\n'],
+  [0x0d, '\\r'],
+  [0x22, '\\"'],
+  [0x5c, '\\\\'],
+])
+
+/** What may stand in a key that a schema does not name: nothing that is written in several ways. */
+export const plainCharacters: CodePointSet = difference(complement(special), control)
+
+/** Sets are compared by identity: a part of a pattern has one, and so has each property of Unicode's. */
+const known = new WeakMap<CodePointSet, string | undefined>()
+
+/** One character of a JSON string as GBNF, or undefined when none of the set can be one. */
+export function characterRule(set: CodePointSet): string | undefined {
+  return entryOf(known, set, () => write(set))
+}
+
+function write(set: CodePointSet): string | undefined {
+  const plain = difference(set, special)
+  const parts = plain.length === 0 ? [] : [oneOf(plain)]
+  for (const [first, last] of set) {
+    for (let code = first; code <= Math.min(last, 0x5c); code++) {
+      // Control characters are only written where the set has nothing else.
+      const isBare = code < 0x20 && plain.length === 0
+      const bare = isBare ? `\\u${code.toString(16).padStart(4, '0')}` : undefined
+      const escape = escapes.get(code) ?? bare
+      if (escape !== undefined) parts.push(literal(escape))
+    }
+  }
+  if (parts.length === 0) return undefined
+  return parts.length === 1 ? parts[0] : `(${parts.join(' | ')})`
+}
+
+/**
+ * Takes the rules of a grammar over into another one, where its texts stand inside a JSON string: quotes
+ * and backslashes have one before them.
+ * @returns the rule that `name` has become
+ */
+export function quoteGrammar(into: GbnfWriter, from: GbnfWriter, name: string): string {
+  let number = 0
+  while (into.has(`q${number}-${name}`)) number++
+  const nameOf = (rule: string) => `q${number}-${rule}`
+  const signs = new Map<number, string>()
+  const sign = (code: number): string => entryOf(signs, code, () => one([[code, code]]))
+  for (const [rule, body] of from.rules()) into.define(nameOf(rule), quoted(body, nameOf, sign))
+  return nameOf(name)
+}
+
+function quoted(
+  body: string,
+  nameOf: (name: string) => string,
+  sign: (code: number) => string,
+): string {
+  const reader = new GbnfReader(body)
+  const parts: string[] = []
+  while (!reader.isAtEnd) {
+    const start = reader.at
+    const codes: number[] = []
+    const kinds: number[] = []
+    const values: number[] = []
+    const add = (kind: number, value: number): void => {
+      kinds.push(kind)
+      values.push(value)
+    }
+    if (reader.literal((code) => codes.push(code))) {
+      parts.push(codes.length === 0 ? '""' : `(${codes.map((code) => sign(code)).join(' ')})`)
+    } else if (reader.set(add)) {
+      parts.push(one(charactersAt({ kinds, values }, 0)))
+    } else {
+      const name = reader.name()
+      if (name !== undefined) parts.push(nameOf(name))
+      else if (reader.repetition(false) !== undefined) parts.push(body.slice(start, reader.at))
+      else parts.push(body[reader.at++]!)
+    }
+  }
+  return parts.join('')
+}
+
+/** Every character that the grammars of JSON have can stand in a string. */
+const one = (set: CodePointSet): string => characterRule(set) ?? '""'

@@ -1,8 +1,7 @@
 import { entryOf } from '@cllm/core'
-import { type CodePointSet, includes } from './characters/code-point-set.js'
-import { wordCharacters } from './characters/pattern-characters.js'
+import { type CodePointSet, includes, wordCharacters } from './characters.js'
 import { type Assertion, automataOf, holds, type Nfa, type Side, sideOf } from './nfa.js'
-import type { Spend } from '../schema/schema-budget.js'
+import type { Spend } from '../refuse.js'
 
 /** How far a text was read by each automaton. */
 export interface Reading {

@@ -1,11 +1,10 @@
 import { entryOf } from '@cllm/core'
-import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
+import { characterRule, type GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
 import { Automata, type CharacterClass, type Reading } from './automata.js'
-import { characterRule } from './character-rule.js'
-import { type CodePointSet, union } from './characters/code-point-set.js'
-import { PatternProblem } from './parse-pattern.js'
+import { type CodePointSet, union } from './characters.js'
+import { PatternProblem, unlessProblem } from './parse-pattern.js'
 import type { Lengths } from './pattern-rule.js'
-import type { Spend } from '../schema/schema-budget.js'
+import { refused, SchemaBudget, type Spend } from '../refuse.js'
 
 const mostStates = 2000
 /** To make a state and write it, and the same for each edge. */
@@ -16,7 +15,7 @@ const shortSet = 100
 const longest = 100
 
 /** What {@link automatonRule} is made with. */
-export interface AutomatonOptions {
+interface AutomatonOptions {
   readonly lengths: Lengths
   /** One character of a set as GBNF, undefined where there is none; default: of a JSON string. */
   readonly write?: (set: CodePointSet) => string | undefined
@@ -155,4 +154,23 @@ function write(writer: GbnfWriter, states: readonly State[]): string {
     writer.define(names.get(state)!, [...edges, ...(state.isEnd ? ['""'] : [])].join(' | '))
   }
   return names.get(states[0]!)!
+}
+
+/**
+ * The texts that a regular expression matches as a whole, as a part of a grammar.
+ * @throws CllmError `invalid_constraint` for what no automaton can follow
+ */
+export function regexRule(writer: GbnfWriter, pattern: string): string {
+  const make = () => {
+    const rule = automatonRule(writer, [`^(?:${pattern})$`], {
+      lengths: { min: 0, max: Infinity },
+      write: (set) => (set.length === 0 ? undefined : oneOf(set)),
+      spend: new SchemaBudget().at('#'),
+    })
+    if (rule === undefined) throw new PatternProblem('no text matches it')
+    return rule
+  }
+  return unlessProblem(make, ({ message }) => {
+    throw refused('The regular expression cannot be kept to', message)
+  })
 }

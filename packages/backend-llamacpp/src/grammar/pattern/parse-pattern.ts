@@ -1,7 +1,6 @@
 import { messageOf } from '@cllm/core'
 import { type AST, RegExpParser } from '@eslint-community/regexpp'
-import { refusedSchema } from '../refuse.js'
-import type { Spend } from '../schema/schema-budget.js'
+import { refusedSchema, type Spend } from '../refuse.js'
 
 /** Why a pattern cannot be kept to. */
 export class PatternProblem extends Error {}
@@ -42,3 +41,22 @@ export function parsePattern(pattern: string, spend?: Spend): AST.Pattern {
     throw new PatternProblem(messageOf(error))
   }
 }
+
+/** A pattern that the strings match that a pattern does not match: by look-ahead from the beginning. */
+export function notPattern(pattern: string): string {
+  const make = () => {
+    const anywhere = parsePattern(pattern).alternatives.map(({ elements: [first], raw }) =>
+      first?.type === 'Assertion' && first.kind === 'start' ? raw : `[^]*${raw}`,
+    )
+    return `^(?!${anywhere.join('|')})`
+  }
+  // whoever uses it says what is wrong
+  return unlessProblem(make, () => pattern)
+}
+
+/** A pattern that all strings but these match. */
+export function noneOf(texts: readonly string[]): string {
+  return `^(?!(?:${texts.map((text) => escaped(text)).join('|')})$)`
+}
+
+const escaped = (text: string): string => text.replaceAll(/[\\^$.*+?()[\]{}|/]/g, String.raw`\$&`)

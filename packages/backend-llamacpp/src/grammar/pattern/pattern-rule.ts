@@ -1,12 +1,10 @@
 import type { AST } from '@eslint-community/regexpp'
-import { type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
-import { characterRule } from './character-rule.js'
-import type { CodePointSet } from './characters/code-point-set.js'
-import { charactersOf } from './characters/pattern-characters.js'
+import { characterRule, type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
+import { charactersOf, type CodePointSet } from './characters.js'
 import { withoutAnchors } from './nfa.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
 import { jsonRule } from '../rules/json-rules.js'
-import type { Spend } from '../schema/schema-budget.js'
+import type { Spend } from '../refuse.js'
 
 /** How many characters a string may have. */
 export interface Lengths {

@@ -1,5 +1,5 @@
 /** A decimal number: `digits` divided by ten to the power of `decimals`. */
-export interface Decimal {
+interface Decimal {
   readonly digits: bigint
   readonly decimals: number
 }

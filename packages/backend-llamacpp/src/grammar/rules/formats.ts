@@ -1,6 +1,6 @@
-import { LinearPattern } from '../pattern/linear-pattern.js'
+import { LinearPattern } from '../pattern/nfa.js'
 import { unlessProblem } from '../pattern/parse-pattern.js'
-import type { Spend } from '../schema/schema-budget.js'
+import type { Spend } from '../refuse.js'
 
 // from 1000 to 2099: a year that dates of most people are in, and that all validators know
 const century = '(?:1[0-9]|20)'

@@ -1,8 +1,6 @@
 import { entryOf } from '@cllm/core'
-import { type GbnfWriter, literal, oneOf } from '../gbnf/gbnf-writer.js'
-import { plainCharacters } from '../pattern/character-rule.js'
-import { difference } from '../pattern/characters/code-point-set.js'
-import { spaces } from '../pattern/characters/pattern-characters.js'
+import { type GbnfWriter, literal, oneOf, plainCharacters } from '../gbnf/gbnf-writer.js'
+import { difference, spaces } from '../pattern/characters.js'
 
 /**
  * JSON itself. Whitespace is bounded, so that no model can go on with it for ever: at most one blank,

@@ -1,7 +1,8 @@
+import { entryOf } from '@cllm/core'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import type { Facts } from '../schema/facts.js'
 import { type RuleCompiler, whereOf } from '../schema/schema-document.js'
-import type { Spend } from '../schema/schema-budget.js'
+import type { Spend } from '../refuse.js'
 import {
   type Bounds,
   commonStep,
@@ -10,8 +11,7 @@ import {
   precision,
   toDecimal,
 } from './decimals.js'
-import { DigitRules } from './digit-rules.js'
-import { jsonRule } from './json-rules.js'
+import { choiceRule, jsonRule } from './json-rules.js'
 
 /** Further decimals allowed once a number is known to be in range. */
 const furtherDigits = 6
@@ -72,3 +72,169 @@ function fractionsOf({ minimum, maximum }: Bounds): { decimals: number; further:
   if (decimals > furtherDigits + 2 || size > precision) return { decimals: 0, further: 0 }
   return { decimals, further: Math.min(furtherDigits, precision - size) }
 }
+
+/** This many multiples are listed one by one, where their digits have too many states. */
+const mostListed = 1000n
+/** States of the digits at most: remainders times digits. */
+const mostStates = 600
+/** Each state has ten digits. */
+const stateSteps = 10
+
+/**
+ * Numbers, none negative, as GBNF, read digit by digit: the rules of what may follow are told apart by what the
+ * digits so far leave of the limits, and by their remainder.
+ */
+class DigitRules {
+  readonly #known = new Map<string, string | undefined>()
+
+  /**
+   * @param decimals - digits behind the point
+   * @param step - that the numbers, without their points, are multiples of
+   * @param isExact - whether zeros at their end are all written; otherwise they may be left out
+   */
+  constructor(
+    private readonly writer: GbnfWriter,
+    private readonly decimals: number,
+    private readonly step: bigint,
+    private readonly isExact: boolean,
+    private readonly spend: Spend,
+  ) {}
+
+  /** The multiples in a range, without their points, as alternatives; of too many those with the fewest digits. */
+  between(from: bigint, to: bigint): readonly string[] {
+    const { decimals, step } = this
+    if (from > to) return []
+    if (decimals === 0 && step % 10n === 0n) return this.#withZeros(from, to)
+    const first = (from + step - 1n) / step
+    const most = BigInt(Math.floor(mostStates / Number(step)))
+    const isLong = step > 1n && BigInt(String(to).length) > most
+    if (!isLong) return this.#within(from, to)
+    const short = 10n ** most - 1n
+    const areFew = short / step - first < mostListed
+    return areFew ? this.#listed(first, to / step) : this.#within(from, short)
+  }
+
+  /** What is a multiple of 1,000 is a multiple of 1 with three zeros. */
+  #withZeros(from: bigint, to: bigint): readonly string[] {
+    const zeros = /0*$/.exec(String(this.step))![0]
+    const unit = BigInt(`1${zeros}`)
+    const others = new DigitRules(this.writer, 0, this.step / unit, true, this.spend)
+    const above = from > 0n ? (from + unit - 1n) / unit : 1n
+    const found = others.between(above, to / unit).map((text) => `(${text}) "${zeros}"`)
+    return from > 0n ? found : ['"0"', ...found]
+  }
+
+  #listed(first: bigint, last: bigint): readonly string[] {
+    const texts: string[] = []
+    for (let nth = first; nth <= last && nth - first < mostListed; nth++) {
+      this.spend(2)
+      const digits = String(nth * this.step).padStart(this.decimals + 1, '0')
+      const point = digits.length - this.decimals
+      const fraction = digits.slice(point).replace(/0+$/, '')
+      texts.push(digits.slice(0, point) + (fraction === '' ? '' : `.${fraction}`))
+    }
+    return texts.length === 0 ? [] : [this.writer.rule(choiceRule(this.writer, texts))]
+  }
+
+  #within(from: bigint, to: bigint): readonly string[] {
+    const shortest = this.decimals + 1
+    const found: (string | undefined)[] = []
+    /** Lengths of which all numbers are in the range. */
+    const whole: number[] = []
+    const longest = Math.max(String(to).length, shortest)
+    for (let length = Math.max(String(from).length, shortest); length <= longest; length++) {
+      const least = length === shortest ? 0n : 10n ** BigInt(length - 1)
+      const most = 10n ** BigInt(length) - 1n
+      if (length > shortest && from <= least && most <= to) whole.push(length - shortest)
+      else {
+        const [low, high] = [from > least ? from : least, to < most ? to : most]
+        const digits = (value: bigint) => String(value).padStart(length, '0')
+        found.push(this.#from(digits(low), digits(high), 0))
+      }
+    }
+    if (whole.length > 0) {
+      const more = (remainder: number) => this.#more(remainder, whole[0]!, whole.at(-1)!)
+      found.push(this.#digits([1, 9], 0, more).join(' | '))
+    }
+    return found.filter((text) => text !== undefined && text !== '') as string[]
+  }
+
+  /** All digits from these to those, both of one length, if they make a multiple of what is behind them. */
+  #from(low: string, high: string, remainder: number): string | undefined {
+    const { length } = low
+    if (length === 0) return remainder === 0 ? '' : undefined
+    const isAny = /^0*$/.test(low) && /^9*$/.test(high)
+    if (isAny && this.step === 1n) return this.#any(length - this.decimals, length - this.decimals)
+    const point = length === this.decimals ? '"." ' : ''
+    const canEnd = length <= this.decimals && this.#endsIn(low, remainder)
+    return this.#rule(`${low} ${high} ${remainder}`, () => {
+      const longer = this.#digits([Number(low[0]), Number(high[0])], remainder, (next, digit) =>
+        this.#from(
+          digit === Number(low[0]) ? low.slice(1) : '0'.repeat(length - 1),
+          digit === Number(high[0]) ? high.slice(1) : '9'.repeat(length - 1),
+          next,
+        ),
+      ).map((text) => point + text)
+      return canEnd ? [...longer, '""'] : longer
+    })
+  }
+
+  /** Whether only zeros may follow, and these be left out. */
+  #endsIn(low: string, remainder: number): boolean {
+    const rest = BigInt(remainder) * 10n ** BigInt(low.length)
+    return !this.isExact && /^0*$/.test(low) && rest % this.step === 0n
+  }
+
+  /** Some more digits before the point, and all behind it. */
+  #more(remainder: number, min: number, max: number): string | undefined {
+    if (this.step === 1n) return this.#any(min, max)
+    const { decimals } = this
+    return this.#rule(`${remainder} ${min}-${max}`, () => {
+      const next = (rest: number) => this.#more(rest, Math.max(0, min - 1), max - 1)
+      const end =
+        min > 0 ? undefined : this.#from('0'.repeat(decimals), '9'.repeat(decimals), remainder)
+      const more = max > 0 ? this.#digits([0, 9], remainder, next) : []
+      return end === undefined ? more : [...more, end === '' ? '""' : end]
+    })
+  }
+
+  /** Any digits: so many before the point, and all behind it; below 0: so many less of these. */
+  #any(min: number, max: number): string {
+    const { decimals } = this
+    const point = max < 0 ? '' : '"."'
+    const before = max > 0 ? times(min, max) : ''
+    const left = decimals + Math.min(0, max)
+    if (decimals === 0) return before
+    if (this.isExact) return `${before} ${point} ${times(left)}`.trim()
+    return `${before} ${point === '' ? times(0, left) : `("." ${times(1, left)})?`}`.trim()
+  }
+
+  /** The digits of a range with what may follow each. */
+  #digits(
+    [first, last]: readonly [number, number],
+    remainder: number,
+    after: (remainder: number, digit: number) => string | undefined,
+  ): string[] {
+    const byRest = new Map<string, number[]>()
+    for (let digit = first; digit <= last; digit++) {
+      const rest = after((remainder * 10 + digit) % Number(this.step), digit)
+      if (rest !== undefined) entryOf(byRest, rest, () => []).push(digit)
+    }
+    return [...byRest].map(([rest, digits]) => {
+      const [least, most] = [digits[0]!, digits.at(-1)!]
+      const isRange = digits.length > 2 && most - least + 1 === digits.length
+      return `[${isRange ? `${least}-${most}` : digits.join('')}] ${rest}`.trim()
+    })
+  }
+
+  #rule(key: string, make: () => readonly string[]): string | undefined {
+    return entryOf(this.#known, key, () => {
+      this.spend(stateSteps)
+      const parts = make()
+      return parts.length < 2 ? parts[0] : this.writer.rule(parts.join(' | '))
+    })
+  }
+}
+
+const times = (min: number, max = min): string =>
+  max === 1 && min === 1 ? '[0-9]' : `[0-9]{${min === max ? min : `${min},${max}`}}`

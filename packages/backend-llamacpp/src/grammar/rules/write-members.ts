@@ -1,5 +1,5 @@
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
-import type { Spend } from '../schema/schema-budget.js'
+import type { Spend } from '../refuse.js'
 
 /** Something between commas that may be written. */
 export interface Member {
@@ -8,7 +8,7 @@ export interface Member {
 }
 
 /** How many members there are, those without a name included. */
-export interface Count {
+interface Count {
   readonly min: number
   readonly max: number
 }

@@ -1,7 +1,12 @@
 import { entryOf } from '@cllm/core'
-import { canonicalJson } from './canonical-json.js'
+import {
+  canonicalJson,
+  type Conjunction,
+  type Place,
+  type SchemaDocument,
+  whereOf,
+} from './schema-document.js'
 import type { Bound } from '../rules/decimals.js'
-import { type Conjunction, type Place, type SchemaDocument, whereOf } from './schema-document.js'
 import {
   heldProperties,
   type SchemaObject,

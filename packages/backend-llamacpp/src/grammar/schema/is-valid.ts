@@ -1,10 +1,14 @@
 import { entryOf } from '@cllm/core'
 import { formatPattern } from '../rules/formats.js'
 import { isMultiple, multipleSteps } from '../rules/decimals.js'
-import { canonicalJson } from './canonical-json.js'
+import {
+  canonicalJson,
+  type Conjunction,
+  type Place,
+  type SchemaDocument,
+} from './schema-document.js'
 import { type Facts, memberOf, typeOf } from './facts.js'
-import type { Spend } from './schema-budget.js'
-import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
+import type { Spend } from '../refuse.js'
 import type { SchemaObject } from './schema-keywords.js'
 
 /** Whether a value is valid by all of these schemas. */

@@ -1,11 +1,9 @@
-import { type JsonSchema, entryOf } from '@cllm/core'
+import { entryOf, type JsonSchema } from '@cllm/core'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
-import { LinearPattern } from '../pattern/linear-pattern.js'
+import { LinearPattern } from '../pattern/nfa.js'
 import { orRefused } from '../pattern/parse-pattern.js'
-import { refusedSchema } from '../refuse.js'
-import { canonicalJson } from './canonical-json.js'
+import { refusedSchema, type SchemaBudget } from '../refuse.js'
 import { readDialects } from './read-dialects.js'
-import type { SchemaBudget } from './schema-budget.js'
 import { keywordsSchema, type SchemaObject } from './schema-keywords.js'
 import { below, escapedStep, SchemaReferences } from './schema-references.js'
 
@@ -174,4 +172,12 @@ function inShort(read: Readonly<Record<string, unknown>>): SchemaObject {
     schema['enum'] = values.filter((value) => canonicalJson(value) === text)
   }
   return schema
+}
+
+/** The text of a JSON value that only equal values have. */
+export function canonicalJson(value: unknown): string {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value) ?? 'undefined'
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join()}]`
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1))
+  return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonicalJson(member)}`).join()}}`
 }

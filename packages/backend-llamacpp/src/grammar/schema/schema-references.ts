@@ -1,10 +1,9 @@
 import type { JsonSchema } from '@cllm/core'
-import { refusedSchema } from '../refuse.js'
-import type { Spend } from './schema-budget.js'
+import { refusedSchema, type Spend } from '../refuse.js'
 import { holders, maps } from './schema-keywords.js'
 
 /** A part of the schema and where it is, as a JSON pointer in a URI fragment. */
-export interface Target {
+interface Target {
   readonly pointer: string
   readonly value: unknown
 }

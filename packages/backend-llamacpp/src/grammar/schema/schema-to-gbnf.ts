@@ -1,12 +1,23 @@
-import type { EitherJson, JsonSchema, JsonSurroundings, OutputConstraint } from '@cllm/core'
-import { type GbnfWriter, grammarText, literal, oneOf } from '../gbnf/gbnf-writer.js'
-import { regexRule } from '../pattern/regex-to-gbnf.js'
-import { refusedSchema } from '../refuse.js'
-import { jsonRule } from '../rules/json-rules.js'
-import { SchemaBudget } from './schema-budget.js'
-import { SchemaCompiler } from './schema-compiler.js'
-import { SchemaDocument } from './schema-document.js'
-import { alternativesOf } from './ways/schema-alternatives.js'
+import {
+  type EitherJson,
+  entryOf,
+  type JsonSchema,
+  type JsonSurroundings,
+  type OutputConstraint,
+} from '@cllm/core'
+import { GbnfWriter, grammarText, literal, oneOf, quoteGrammar } from '../gbnf/gbnf-writer.js'
+import { regexRule } from '../pattern/automaton-rule.js'
+import { isOfStrings, refusedSchema, SchemaBudget } from '../refuse.js'
+import { choiceRule, jsonRule } from '../rules/json-rules.js'
+import { type Conjunction, type RuleCompiler, SchemaDocument, whereOf } from './schema-document.js'
+import { alternativesOf } from './schema-alternatives.js'
+import { arrayRule } from '../rules/array-rule.js'
+import { numberRule } from '../rules/number-rule.js'
+import { objectRule } from '../rules/object-rule.js'
+import { stringRule } from '../rules/string-rule.js'
+import { type Facts, valueTypes, waysOf } from './facts.js'
+import { listedValues } from './is-valid.js'
+import { type SchemaObject, typesOfKeywords, type ValueType } from './schema-keywords.js'
 
 /**
  * A grammar whose every text is JSON that is valid by the schema. It may allow less than the schema
@@ -65,4 +76,108 @@ export function triggeredGbnf(
 /** A grammar of JSON objects. */
 export function jsonGbnf(): string {
   return grammarText((writer) => jsonRule(writer, 'object'))
+}
+
+/** Chooses the rule of each type of value that schemas allow. */
+class SchemaCompiler implements RuleCompiler {
+  readonly #rules = new Map<string, string | undefined>()
+  readonly #made = new Map<string, string | undefined>()
+  readonly #usedUnfinished = new Set<string>()
+  #unfinished = new Set<string>()
+  #names = 0
+
+  /** @param prefix - of its rules' names, where another schema has rules in the same grammar */
+  constructor(
+    readonly document: SchemaDocument,
+    readonly writer: GbnfWriter,
+    private readonly prefix: string = 's',
+  ) {}
+
+  compile(all: Conjunction): string | undefined {
+    const real = [...new Set(all)].filter(({ schema }) => schema !== true)
+    if (real.length === 0) return jsonRule(this.writer, 'value')
+    const key = real
+      .map(({ pointer }) => pointer)
+      .toSorted()
+      .join(' ')
+    this.document.budget.spend(1 + (key.length >> 6), real[0]!.pointer)
+    if (this.#rules.has(key)) {
+      if (this.#unfinished.has(key)) this.#usedUnfinished.add(key)
+      return this.#rules.get(key)
+    }
+    const name = `${this.prefix}${this.#names++}`
+    this.#rules.set(key, name)
+    this.#unfinished.add(key)
+    let problem: unknown
+    const bodies = waysOf(this.document, real).flatMap((way) => {
+      try {
+        return this.#bodies(way)
+      } catch (error) {
+        if (!isOfStrings(error)) throw error
+        // an alternative is left out where there is another one: narrower, and valid
+        problem ??= error
+        return []
+      }
+    })
+    this.#unfinished.delete(key)
+    if (bodies.length === 0 && problem !== undefined) {
+      // who goes on without it may ask for it again
+      this.#rules.delete(key)
+      throw problem
+    }
+    if (bodies.length > 0) {
+      this.writer.define(name, [...new Set(bodies)].join(' | '))
+      return name
+    }
+    if (this.#usedUnfinished.has(key)) throw refusedSchema(key, 'nothing is valid by it')
+    this.#rules.set(key, undefined)
+    return undefined
+  }
+
+  once(key: string, pointer: string, make: () => string | undefined): string | undefined {
+    this.document.budget.spend(1 + (key.length >> 4), pointer)
+    return entryOf(this.#made, key, make)
+  }
+
+  quoted(all: Conjunction): string | undefined {
+    const inner = new GbnfWriter()
+    const value = new SchemaCompiler(this.document, inner).compile(all)
+    for (const body of inner.rules().values()) {
+      this.document.budget.spend(1 + (body.length >> 2), whereOf(all))
+    }
+    return value && `"\\"" ${quoteGrammar(this.writer, inner, value)} "\\""`
+  }
+
+  /** What is valid in one way, by types. */
+  #bodies(way: Facts): string[] {
+    if (way.places.length === 0) return [jsonRule(this.writer, 'value')]
+    const texts = listedValues(this.document, way)?.map((value) => JSON.stringify(value))
+    if (texts !== undefined) return texts.length === 0 ? [] : [choiceRule(this.writer, texts)]
+    return typesToWrite(way).flatMap((type) => makers[type](this, way) ?? [])
+  }
+}
+
+type MakeRule = (compiler: RuleCompiler, facts: Facts) => string | undefined
+
+/** The rules of the values that are allowed, by their type; undefined: there are none. */
+const makers: Readonly<Record<ValueType, MakeRule>> = {
+  object: objectRule,
+  array: arrayRule,
+  string: stringRule,
+  number: numberRule,
+  boolean: ({ writer }) => jsonRule(writer, 'boolean'),
+  null: () => '"null"',
+}
+
+function typesToWrite({ types, places }: Facts): readonly ValueType[] {
+  const own = places.filter(({ pointer }) => !pointer.includes('^'))
+  const named = own.some(({ schema }) => (schema as SchemaObject).type !== undefined)
+  if (types !== undefined && named) return types
+  const implied = new Set(
+    (types === undefined ? places : own).flatMap(({ schema }) =>
+      Object.keys(schema).flatMap((keyword) => typesOfKeywords.get(keyword) ?? []),
+    ),
+  )
+  const all = types ?? valueTypes
+  return implied.size === 0 ? all : all.filter((type) => implied.has(type))
 }

@@ -1,13 +1,18 @@
 import { CllmError } from '@cllm/core'
 import { type CheckedLlamaCppOptions, unknownToAddon } from '../../llamacpp-options.js'
 import { AddonSamplers } from './addon-samplers.js'
-import type { AddonContext, AddonModel } from './addon-types.js'
-import { ModelContexts, NativeCalls } from '../native-calls.js'
-import type { NativeContextOptions } from '../native-context.js'
-import type { NativeModel } from '../native-model.js'
+import {
+  type AddonContext,
+  type AddonModel,
+  type Bindings,
+  type BoundContext,
+  changed,
+  checkModel,
+} from './addon-bindings.js'
+import { ModelContexts, NativeCalls, type NativeContextOptions } from '../native-context.js'
 import type { LoadModelOptions, NativeDoor } from '../native.js'
+import type { NativeModel } from '../native-model.js'
 import type { LlamaModel } from '../node-llama-cpp.js'
-import { type Bindings, type BoundContext, changed, checkModel } from '../open/addon-bindings.js'
 import type { OpenedLlama } from '../open/opened-llama.js'
 
 /** The way to llama.cpp through node-llama-cpp's addon, which draws with samplers of its own. */

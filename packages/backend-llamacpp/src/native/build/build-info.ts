@@ -1,6 +1,6 @@
 import { attempt } from '@cllm/core'
 import { z } from 'zod'
-import { llamaVersion, nodeLlamaCppVersion } from '../versions.js'
+import { llamaVersion, nodeLlamaCppVersion } from '../native.js'
 
 /** How the library's threads work: on OpenMP, or on llama.cpp's own (`plain`). */
 export const variants = ['plain', 'openmp'] as const

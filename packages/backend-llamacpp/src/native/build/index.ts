@@ -6,5 +6,5 @@ export {
   type ProgramResult,
   type RunProgram,
 } from './cmake-project.js'
-export { installedSource, sourcePart } from './fetch-source.js'
+export { installedSource, sourcePart } from './build-libraries.js'
 export * from './library-store.js'

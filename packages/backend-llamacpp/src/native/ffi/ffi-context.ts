@@ -1,16 +1,15 @@
 import { CllmError } from '@cllm/core'
 import { type NativeFunctions, onPool, runAsync, viewMemory } from './bind-functions.js'
-import { contextParams, ThreadPool } from './context-params.js'
+import { AbortFlag, contextParams, ThreadPool, TokenBatch } from './context-parts.js'
 import { FfiAdapter } from './ffi-model.js'
 import type { Pointer, Value } from './structs.js'
-import { AbortFlag, TokenBatch } from './token-batch.js'
-import { NativeCalls } from '../native-calls.js'
-import type {
-  AppliedNativeAdapter,
-  LogitsContext,
-  NativeContextOptions,
-  SequenceRun,
-  VectorRun,
+import {
+  type AppliedNativeAdapter,
+  type LogitsContext,
+  NativeCalls,
+  type NativeContextOptions,
+  type SequenceRun,
+  type VectorRun,
 } from '../native-context.js'
 import type { GpuShare } from '../native.js'
 import { rankPooling } from '../../model/model-shape.js'

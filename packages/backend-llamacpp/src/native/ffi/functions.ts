@@ -140,7 +140,7 @@ export const deviceFunctions = {
 } as const satisfies Record<string, Signature>
 
 /** Memory that a pointer argument may point to. */
-export type Memory = Pointer | NodeJS.TypedArray
+type Memory = Pointer | NodeJS.TypedArray
 
 type Arguments<T extends readonly CType[]> = {
   [I in keyof T]: T[I] extends 'pointer' ? Memory : Value<T[I]>

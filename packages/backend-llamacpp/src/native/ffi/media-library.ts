@@ -1,5 +1,5 @@
 import type { MediaShape, MediaType } from '@cllm/core'
-import { llamaVersion } from '../versions.js'
+import { llamaVersion } from '../native.js'
 import {
   addressOf,
   bindMediaFunctions,

@@ -2,8 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import process from 'node:process'
-import type { GpuKind } from '../native.js'
-import { nodeLlamaCppVersion } from '../versions.js'
+import { type GpuKind, nodeLlamaCppVersion } from '../native.js'
 
 /** llama.cpp's libraries with node-llama-cpp's addon. */
 export interface Binary {

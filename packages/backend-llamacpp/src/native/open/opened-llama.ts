@@ -4,11 +4,15 @@ import { freemem, platform } from 'node:os'
 import { dirname } from 'node:path'
 import process from 'node:process'
 import { CllmError } from '@cllm/core'
-import { type Bindings, changed, checkBindings } from './addon-bindings.js'
+import { type Bindings, changed, checkBindings } from '../addon/addon-bindings.js'
 import { type Binary, binaryPackages, findBinary, gpuKinds } from './binaries.js'
-import type { GpuKind, LlamaRuntime, LoadModelOptions } from '../native.js'
+import {
+  type GpuKind,
+  type LlamaRuntime,
+  type LoadModelOptions,
+  nodeLlamaCppVersion,
+} from '../native.js'
 import type { Llama, LlamaLogLevel } from '../node-llama-cpp.js'
-import { nodeLlamaCppVersion } from '../versions.js'
 
 /** llama.cpp as it was opened. */
 export interface OpenedLlama extends Pick<
@@ -21,7 +25,7 @@ export interface OpenedLlama extends Pick<
 }
 
 /** Where a line of llama.cpp's log goes. */
-export type LlamaLog = (isError: boolean, message: string) => void
+type LlamaLog = (isError: boolean, message: string) => void
 
 /** What is called on node-llama-cpp's addon to open it. */
 interface AddonStart {

@@ -44,7 +44,7 @@ interface DrawThread {
 }
 
 /** How {@link DrawThreads} are made. */
-export interface DrawThreadsOptions {
+interface DrawThreadsOptions {
   /** Threads beside this one. */
   readonly threads: number
   readonly vocabularySize: number

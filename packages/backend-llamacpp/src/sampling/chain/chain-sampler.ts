@@ -184,7 +184,7 @@ export class ChainSampler extends TokenSampler {
 }
 
 /** How {@link ChainSamplers} draw. */
-export interface ChainSamplersOptions {
+interface ChainSamplersOptions {
   /** Threads that draw beside this one. */
   readonly threads: number
   readonly logger: Logger

@@ -10,10 +10,8 @@ import {
   type LogitChange,
   TemperatureDraw,
 } from './steps/draws.js'
-import { type BreakerVocabulary, Dry } from './steps/dry.js'
-import { Penalties } from './steps/logit-changes.js'
-import { Mirostat } from './steps/mirostat.js'
-import { MinP, TopK, TopNSigma, TopP, Typical, Xtc } from './steps/truncation.js'
+import { type BreakerVocabulary, Dry, Penalties } from './steps/logit-changes.js'
+import { MinP, Mirostat, TopK, TopNSigma, TopP, Typical, Xtc } from './steps/truncation.js'
 import type { LogitsContext } from '../../native/native-context.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 

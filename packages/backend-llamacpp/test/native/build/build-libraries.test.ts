@@ -7,7 +7,9 @@ import {
   buildMediaLibrary,
   type BuildOptions,
   type BuildProgress,
+  installedSource,
   shareOf,
+  unpackSource,
 } from '../../../src/native/build/build-libraries.js'
 import {
   cmakeProject,
@@ -15,7 +17,6 @@ import {
   type ProgramResult,
   type RunProgram,
 } from '../../../src/native/build/cmake-project.js'
-import { installedSource, unpackSource } from '../../../src/native/build/fetch-source.js'
 import { llamaFunctions, mediaFunctions } from '../../../src/native/ffi/functions.js'
 
 import t, { type Test } from 'tap'

@@ -20,7 +20,7 @@ import {
   removeFolder,
 } from '../../../src/native/build/library-store.js'
 import { measureLibraries } from '../../../src/native/build/measure-libraries.js'
-import { loadedLibraries } from '../../../src/native/ffi/open-ffi.js'
+import { loadedLibraries } from '../../../src/native/ffi/bind-functions.js'
 import { openLlama } from '../../../src/native/open-llama.js'
 import { buildInfo, machine } from './build-info.js'
 import { recordingLogger, tinyModel } from '../../open-tiny.js'

@@ -4,14 +4,17 @@ import { writeSyntheticModel } from '@cllm/gguf'
 import type * as Create from '../../../src/create-llamacpp-backend.js'
 import type { LlamaCppOptions } from '../../../src/llamacpp-options.js'
 import { addonDoor } from '../../../src/native/addon/addon-door.js'
-import type { NativeFunctions } from '../../../src/native/ffi/bind-functions.js'
+import {
+  loadedLibraries,
+  type NativeFunctions,
+  openFfi,
+} from '../../../src/native/ffi/bind-functions.js'
 import { loadFfiModel } from '../../../src/native/ffi/ffi-door.js'
-import { loadedLibraries, openFfi } from '../../../src/native/ffi/open-ffi.js'
 import { loadedGpuLibrary } from '../../../src/native/open/binaries.js'
-import type { AddonModel } from '../../../src/native/addon/addon-types.js'
+import type { AddonModel } from '../../../src/native/addon/addon-bindings.js'
 import type { LoadModelOptions } from '../../../src/native/native.js'
-import type { LogitsContext } from '../../../src/native/native-context.js'
 import type { NativeModel } from '../../../src/native/native-model.js'
+import type { LogitsContext } from '../../../src/native/native-context.js'
 import type * as OpenLlama from '../../../src/native/open-llama.js'
 import { openLlama } from '../../../src/native/open-llama.js'
 import { checkCells, loadModel, recordingLogger } from '../../open-tiny.js'

@@ -24,11 +24,15 @@ import {
   DrawRandom,
   type LogitChange,
 } from '../../../src/sampling/chain/steps/draws.js'
-import { Dry, SequenceBreakers } from '../../../src/sampling/chain/steps/dry.js'
-import { addBiases, Penalties } from '../../../src/sampling/chain/steps/logit-changes.js'
-import { Mirostat } from '../../../src/sampling/chain/steps/mirostat.js'
+import {
+  addBiases,
+  Dry,
+  Penalties,
+  SequenceBreakers,
+} from '../../../src/sampling/chain/steps/logit-changes.js'
 import {
   MinP,
+  Mirostat,
   TopK,
   TopNSigma,
   TopP,

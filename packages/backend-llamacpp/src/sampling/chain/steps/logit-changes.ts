@@ -49,3 +49,175 @@ export function addBiases(
     logits[token] = Math.min(-leastLogit, logits[token]! + Math.fround(biases[index]!))
   }
 }
+
+/** The logarithm of the largest float. */
+const mostLog = 88.7228391
+
+/**
+ * DRY ("don't repeat yourself"): makes a token less likely that would continue a repetition of the
+ * latest tokens, the more the longer the repetition is. llama.cpp's `dry`.
+ */
+export class Dry implements LogitChange {
+  readonly #multiplier: number
+  readonly #base: number
+  readonly #allowed: number
+  readonly #window: number
+  readonly #mostExponent: number
+  readonly #breakers: SequenceBreakers
+  /** For each distance from the end, how many tokens before it are the same as before the end. */
+  #repeats = new Int32Array(0)
+  readonly #longest = new Map<TokenId, number>()
+
+  constructor(params: SamplingParams, vocabulary: BreakerVocabulary) {
+    this.#multiplier = Math.fround(params.dryMultiplier)
+    this.#base = Math.fround(params.dryBase)
+    this.#allowed = params.dryAllowedLength
+    this.#window = params.dryPenaltyLastN
+    this.#mostExponent = this.#base > 1.000001 ? Math.trunc(mostLog / Math.log(this.#base)) : 0
+    this.#breakers = new SequenceBreakers(vocabulary, params.drySequenceBreakers)
+  }
+
+  apply(logits: Float32Array, history: readonly TokenId[]): void {
+    const count = Math.min(history.length, this.#window)
+    if (count <= this.#allowed) return
+    const limit = this.#limit(history, count)
+    if (limit < this.#allowed) return
+    this.#findRepeats(history, count, limit)
+    this.#findLongest(history, count)
+    for (const [token, length] of this.#longest) {
+      if (this.#breakers.tailsOf(token).some((tail) => tail.length === 0)) continue
+      const exponent = length - this.#allowed
+      const power =
+        this.#mostExponent > 0 && exponent > this.#mostExponent ? this.#mostExponent : exponent
+      logits[token] = logits[token]! - Math.fround(this.#multiplier * Math.pow(this.#base, power))
+    }
+  }
+
+  /** How many tokens there are behind the latest breaker. */
+  #limit(history: readonly TokenId[], count: number): number {
+    const end = history.length - 1
+    for (let distance = 0; distance < count; distance++) {
+      let longest = -1
+      for (const tail of this.#breakers.tailsOf(history[end - distance]!)) {
+        const isThere =
+          tail.length <= distance &&
+          tail.every((token, index) => token === history[end - distance + 1 + index])
+        if (isThere) longest = Math.max(longest, tail.length)
+      }
+      if (longest >= 0) return distance - longest
+    }
+    return count
+  }
+
+  /** The Z-algorithm over the tokens in reverse order; `repeats[k]` is the Z-value of distance k. */
+  #findRepeats(history: readonly TokenId[], count: number, limit: number): void {
+    if (this.#repeats.length < count) this.#repeats = new Int32Array(2 * count)
+    const repeats = this.#repeats
+    const end = history.length - 1
+    let left = 0
+    let right = 0
+    for (let at = 1; at < count; at++) {
+      let length = 0
+      const isInside = at <= right
+      if (isInside && repeats[at - left]! < right - at + 1) {
+        repeats[at] = Math.min(repeats[at - left]!, limit)
+        continue
+      }
+      if (isInside) length = right + 1 - at
+      while (at + length < count && history[end - length] === history[end - at - length])
+        length += 1
+      repeats[at] = Math.min(length, limit)
+      if (!isInside && length === 0) continue
+      left = at
+      right = at + length - 1
+    }
+  }
+
+  /** For each token that would continue a repetition, how long the longest one is. */
+  #findLongest(history: readonly TokenId[], count: number): void {
+    this.#longest.clear()
+    const end = history.length - 1
+    for (let at = 1; at < count; at++) {
+      const length = this.#repeats[at]!
+      if (length < this.#allowed) continue
+      const token = history[end - at + 1]!
+      this.#longest.set(token, Math.max(length, this.#longest.get(token) ?? length))
+    }
+  }
+}
+
+/** What the breakers of DRY are looked up in. */
+export interface BreakerVocabulary {
+  /** The bytes of a token's text. */
+  bytes(token: TokenId): Uint8Array
+  /** The tokens of a text, in which nothing is special. */
+  encode(text: string): readonly TokenId[]
+}
+
+/** Longer breakers are cut, in bytes, and what follows a breaker's first token, in tokens. */
+const longestBreaker = 40
+const longestTail = 20
+
+const nothing: readonly TokenId[] = []
+const encoder = new TextEncoder()
+const decoder = new TextDecoder()
+
+/**
+ * Finds where texts can begin within tokens. llama.cpp searches the whole vocabulary for each request;
+ * here only tokens that occur are looked at, and remembered.
+ */
+export class SequenceBreakers {
+  readonly #breakers: readonly Uint8Array[]
+  readonly #tails = new Map<TokenId, readonly (readonly TokenId[])[]>()
+
+  constructor(
+    private readonly vocabulary: BreakerVocabulary,
+    breakers: readonly string[],
+  ) {
+    this.#breakers = breakers.map((text) => encoder.encode(text).subarray(0, longestBreaker))
+  }
+
+  /**
+   * The tokens that must follow this one so that there is a breaker, one list for each way: an empty
+   * one when the token itself has a breaker in it. No list when none begins in it.
+   */
+  tailsOf(token: TokenId): readonly (readonly TokenId[])[] {
+    // no closure: this is asked of each token of the history at each draw
+    const known = this.#tails.get(token)
+    if (known !== undefined) return known
+    const tails = this.#find(this.vocabulary.bytes(token))
+    this.#tails.set(token, tails)
+    return tails
+  }
+
+  #find(word: Uint8Array): (readonly TokenId[])[] {
+    const tails = new Map<string, readonly TokenId[]>()
+    for (const breaker of this.#breakers) {
+      for (const rest of restsAfter(word, breaker)) {
+        const text = decoder.decode(rest)
+        const tail = rest.length === 0 ? nothing : this.vocabulary.encode(text)
+        const short = tail.slice(0, longestTail)
+        tails.set(short.join(), short)
+      }
+    }
+    return [...tails.values()]
+  }
+}
+
+/** What is left of a breaker that is in a word, or that a word ends within. */
+function restsAfter(word: Uint8Array, breaker: Uint8Array): Uint8Array[] {
+  const rests: Uint8Array[] = []
+  for (let start = 0; start < word.length; start++) {
+    let length = 0
+    while (
+      length < breaker.length &&
+      start + length < word.length &&
+      word[start + length] === breaker[length]
+    ) {
+      length += 1
+    }
+    if (length === breaker.length) return [breaker.subarray(length)]
+    if (length > 0 && start + length === word.length) rests.push(breaker.subarray(length))
+  }
+  return rests
+}

@@ -1,12 +1,11 @@
 import { CllmError } from '@cllm/core'
-import { refusedSchema } from '../../refuse.js'
-import { areDisjoint, areTold, missingName } from '../disjoint.js'
-import { memberOf } from '../facts.js'
-import { accepts } from '../is-valid.js'
-import { lacking, negationsOf } from './negation.js'
-import type { Conjunction, Place, SchemaDocument } from '../schema-document.js'
-import type { SchemaObject } from '../schema-keywords.js'
-import { withUnevaluated } from './unevaluated.js'
+import { refusedSchema } from '../refuse.js'
+import { areDisjoint, areTold, missingName } from './disjoint.js'
+import { memberOf } from './facts.js'
+import { accepts } from './is-valid.js'
+import { lacking, negationsOf, withUnevaluated } from './implied-schemas.js'
+import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
+import type { SchemaObject } from './schema-keywords.js'
 
 const mostAlternatives = 512
 /** More ways are looked at for those that nothing can fulfil, as chains of `if` have many. */

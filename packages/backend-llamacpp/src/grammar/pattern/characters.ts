@@ -1,9 +1,63 @@
 import { entryOf } from '@cllm/core'
 import type { AST } from '@eslint-community/regexpp'
 import { LRUCache } from 'lru-cache'
-import type { CodePointRange } from '../../gbnf/gbnf-writer.js'
-import { type CodePointSet, complement, union } from './code-point-set.js'
-import type { Spend } from '../../schema/schema-budget.js'
+import type { Spend } from '../refuse.js'
+
+const highest = 0x10ffff
+
+/** Code points from the first to the last one, both included. */
+export type CodePointRange = readonly [first: number, last: number]
+
+/** A set of Unicode code points as rising ranges that do not touch. */
+export type CodePointSet = readonly CodePointRange[]
+
+/** The set of everything that some of the ranges hold. */
+export function union(ranges: readonly CodePointRange[]): CodePointSet {
+  if (ranges.length < 2) return ranges
+  const merged: [number, number][] = []
+  for (const [first, last] of ranges.toSorted((a, b) => a[0] - b[0])) {
+    const before = merged.at(-1)
+    if (before !== undefined && first <= before[1] + 1) before[1] = Math.max(before[1], last)
+    else merged.push([first, last])
+  }
+  return merged
+}
+
+/** Everything that the set does not hold. */
+export function complement(set: CodePointSet): CodePointSet {
+  const ranges: CodePointRange[] = []
+  let next = 0
+  for (const [first, last] of set) {
+    if (first > next) ranges.push([next, first - 1])
+    next = last + 1
+  }
+  if (next <= highest) ranges.push([next, highest])
+  return ranges
+}
+
+/** What the first set holds and the second does not. */
+export function difference(set: CodePointSet, without: CodePointSet): CodePointSet {
+  return complement(union([...complement(set), ...without]))
+}
+
+/** Whether a set holds a code point. */
+export function includes(set: CodePointSet, code: number): boolean {
+  return meets(set, code, code)
+}
+
+/** Whether a set holds a code point of this range. */
+export function meets(set: CodePointSet, low: number, high: number): boolean {
+  let from = 0
+  let to = set.length - 1
+  while (from <= to) {
+    const middle = (from + to) >> 1
+    const [first, last] = set[middle]!
+    if (high < first) to = middle - 1
+    else if (low > last) from = middle + 1
+    else return true
+  }
+  return false
+}
 
 const digits: CodePointSet = [[0x30, 0x39]]
 /** `\w`. */
