@@ -15,7 +15,7 @@ export function arrayRule(compiler: RuleCompiler, facts: Facts): string | undefi
   const { writer } = compiler
   checkCounts(facts, 'minItems', 'maxItems')
   const { minItems: min } = facts
-  const listed = facts.isUnique ? uniqueElements(compiler, facts) : undefined
+  const listed = facts.isUnique ? uniqueElements(facts) : undefined
   if (listed !== undefined) {
     jsonRule(writer, 'ws')
     const pointer = pointerOf(facts, 'uniqueItems')
@@ -56,15 +56,12 @@ function rulesOf(
 }
 
 /** Elements that can be told one by one, of arrays that have each at most once. */
-function uniqueElements(
-  { document }: RuleCompiler,
-  { prefix, items }: Facts,
-): readonly string[] | undefined {
+function uniqueElements({ prefix, items }: Facts): readonly string[] | undefined {
   if (prefix.length > 0 || items.length === 0) return undefined
   const texts: string[] = []
-  for (const facts of waysOf(document, items)) {
+  for (const facts of waysOf(items)) {
     const { types } = facts
-    const values = listedValues(document, facts)
+    const values = listedValues(facts)
     if (values !== undefined) texts.push(...values.map((value) => JSON.stringify(value)))
     else if (types?.every((type) => type === 'boolean' || type === 'null') === true) {
       texts.push(...types.flatMap((type) => (type === 'null' ? ['null'] : ['true', 'false'])))

@@ -10,7 +10,6 @@ import {
   type Conjunction,
   pointerOf,
   type RuleCompiler,
-  type SchemaDocument,
   whereOf,
 } from '../schema/schema-document.js'
 import { type CodePointSet, difference, includes, union } from '../pattern/characters.js'
@@ -28,7 +27,7 @@ export function objectRule(compiler: RuleCompiler, facts: Facts): string | undef
   jsonRule(writer, 'ws')
   const members: Member[] = []
   const add = (name: string, all: Conjunction): boolean => {
-    const value = acceptsName(document, names, name) ? compiler.compile(all) : undefined
+    const value = acceptsName(names, name) ? compiler.compile(all) : undefined
     const isRequired = required.has(name)
     if (value === undefined) return !isRequired
     const rule = writer.rule(`${literal(JSON.stringify(name))} ":" ws ${value}`)
@@ -36,7 +35,7 @@ export function objectRule(compiler: RuleCompiler, facts: Facts): string | undef
     return true
   }
   for (const [name, all] of properties) if (!add(name, all)) return undefined
-  const listed = listedNames(document, names)
+  const listed = listedNames(names)
   for (const name of facts.isClosed ? [] : (listed ?? [])) {
     if (!properties.has(name)) add(name, facts.additional)
   }
@@ -153,19 +152,19 @@ const isOfNumbers = ({ types = [] }: Facts): boolean =>
 const spelled = /^(?:0|-?[1-9][0-9]{0,14})$/
 
 /** Whether a property may have this name. */
-function acceptsName(document: SchemaDocument, names: Conjunction, name: string): boolean {
-  return waysOf(document, names).some((way) => {
-    if (!isOfNumbers(way)) return accepts(document, way.places, name)
-    return spelled.test(name) && accepts(document, way.places, Number(name))
+function acceptsName(names: Conjunction, name: string): boolean {
+  return waysOf(names).some((way) => {
+    if (!isOfNumbers(way)) return accepts(way.places, name)
+    return spelled.test(name) && accepts(way.places, Number(name))
   })
 }
 
 /** The names that an `enum` or `const` allows; undefined where there is none. */
-function listedNames(document: SchemaDocument, names: Conjunction): readonly string[] | undefined {
+function listedNames(names: Conjunction): readonly string[] | undefined {
   if (names.length === 0) return undefined
   const listed: string[] = []
-  for (const way of waysOf(document, names)) {
-    const values = listedValues(document, way)
+  for (const way of waysOf(names)) {
+    const values = listedValues(way)
     if (values === undefined) return undefined
     for (const value of values) {
       const isName = typeof value === 'string' || (isOfNumbers(way) && Number.isInteger(value))
@@ -187,7 +186,7 @@ function freeKeys(
 ): string | undefined {
   const { writer, document } = compiler
   const { names, properties } = facts
-  const ways = waysOf(document, names)
+  const ways = waysOf(names)
   if (kept.length === 0 && ways.some(isAnyText)) return keyRule(writer, properties.keys())
   const pointer = pointerOf(facts, kept.length === 0 ? 'propertyNames' : 'patternProperties')
   const others = [...properties.keys()].filter((name) =>
@@ -197,7 +196,7 @@ function freeKeys(
   const keys = ways.flatMap((way) => {
     if (isOfNumbers(way)) return patterns.length > 0 ? [] : (numericKeys(compiler, way) ?? [])
     if (way.types?.includes('string') === false) return []
-    const values = listedValues(document, way)
+    const values = listedValues(way)
     if (values === undefined) {
       return stringRule(compiler, { ...way, patterns: [...way.patterns, ...patterns] }) ?? []
     }

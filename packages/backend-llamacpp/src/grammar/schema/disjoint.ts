@@ -1,30 +1,21 @@
 import { type Facts, valueTypes, waysOf } from './facts.js'
 import { accepts } from './is-valid.js'
-import { type Conjunction, type SchemaDocument, whereOf } from './schema-document.js'
+import type { Conjunction } from './schema-document.js'
 
 const deepest = 4
 
 /** Whether no value can be valid by both; false where that is not known. */
-export function areDisjoint(
-  document: SchemaDocument,
-  left: Conjunction,
-  right: Conjunction,
-  depth = 0,
-): boolean {
+export function areDisjoint(left: Conjunction, right: Conjunction, depth = 0): boolean {
   if (depth > deepest) return false
-  const others = waysOf(document, right)
-  return waysOf(document, left).every((facts) =>
-    others.every((other) => exclude(document, facts, other, depth)),
-  )
+  const others = waysOf(right)
+  return waysOf(left).every((facts) => others.every((other) => exclude(facts, other, depth)))
 }
 
-function exclude(document: SchemaDocument, left: Facts, right: Facts, depth: number): boolean {
-  document.budget.spend(1, whereOf(left.places))
+function exclude(left: Facts, right: Facts, depth: number): boolean {
+  const both = [...left.places, ...right.places]
+  both[0]?.spend(1)
   const values = left.values ?? right.values
-  if (values !== undefined) {
-    const both = [...left.places, ...right.places]
-    return [...values.values()].every((one) => !accepts(document, both, one))
-  }
+  if (values !== undefined) return [...values.values()].every((one) => !accepts(both, one))
   const { types: mine = valueTypes } = left
   const shared = mine.filter((type) => right.types?.includes(type) !== false)
   return shared.every((type) => {
@@ -33,28 +24,23 @@ function exclude(document: SchemaDocument, left: Facts, right: Facts, depth: num
       return left.maxLength < right.minLength || right.maxLength < left.minLength
     }
     if (type === 'array') return left.maxItems < right.minItems || right.maxItems < left.minItems
-    return type === 'object' && objectsExclude(document, left, right, depth)
+    return type === 'object' && objectsExclude(left, right, depth)
   })
 }
 
 /** Objects exclude each other by a property that one of them must have. */
-function objectsExclude(
-  document: SchemaDocument,
-  left: Facts,
-  right: Facts,
-  depth: number,
-): boolean {
+function objectsExclude(left: Facts, right: Facts, depth: number): boolean {
   const tells = (name: string): boolean => {
     const mine = left.properties.get(name) ?? left.additional
     const theirs = right.properties.get(name) ?? right.additional
-    return areDisjoint(document, mine, theirs, depth + 1)
+    return areDisjoint(mine, theirs, depth + 1)
   }
   return [...new Set([...left.required, ...right.required])].some(tells)
 }
 
 /** Whether a property has another value in each of some schemas: quicker than to compare all pairs. */
-export function areTold(document: SchemaDocument, all: readonly Conjunction[]): boolean {
-  const ways = all.map((one) => waysOf(document, one))
+export function areTold(all: readonly Conjunction[]): boolean {
+  const ways = all.map(waysOf)
   const [first] = ways.flat()
   if (first === undefined || !ways.flat().every(({ types }) => types?.join() === 'object')) {
     return false
@@ -62,10 +48,10 @@ export function areTold(document: SchemaDocument, all: readonly Conjunction[]): 
   return [...first.required].some((name) => {
     const seen = new Set<string>()
     return ways.every((some) => {
-      const lists = some.map((facts) => valuesOf(document, facts, name))
+      const lists = some.map((facts) => valuesOf(facts, name))
       const own = lists.flatMap((list) => list ?? [])
       if (lists.includes(undefined) || own.some((text) => seen.has(text))) return false
-      document.budget.spend(own.length >> 1, whereOf(some[0]?.places ?? []))
+      some[0]?.places[0]?.spend(own.length >> 1)
       for (const text of own) seen.add(text)
       return true
     })
@@ -73,14 +59,10 @@ export function areTold(document: SchemaDocument, all: readonly Conjunction[]): 
 }
 
 /** The only values of a property that must come, as texts; undefined where there may be others. */
-function valuesOf(
-  document: SchemaDocument,
-  { required, properties }: Facts,
-  name: string,
-): readonly string[] | undefined {
+function valuesOf({ required, properties }: Facts, name: string): readonly string[] | undefined {
   const named = properties.get(name)
   if (named === undefined || !required.has(name)) return undefined
-  const lists = waysOf(document, named).map(({ values }) => values && [...values.keys()])
+  const lists = waysOf(named).map(({ values }) => values && [...values.keys()])
   return lists.every((list) => list !== undefined) ? lists.flat() : undefined
 }
 
@@ -88,13 +70,9 @@ function valuesOf(
  * A property that all objects of the one schema must have and that the other one does not name, so
  * that objects of the other one without it are not valid by the first.
  */
-export function missingName(
-  document: SchemaDocument,
-  left: Conjunction,
-  right: Conjunction,
-): string | undefined {
-  const others = waysOf(document, left)
-  const [first, ...rest] = waysOf(document, right)
+export function missingName(left: Conjunction, right: Conjunction): string | undefined {
+  const others = waysOf(left)
+  const [first, ...rest] = waysOf(right)
   const areObjects = others.every(({ types }) => types === undefined || types.join() === 'object')
   if (!areObjects || first === undefined) return undefined
   return [...first.required].find(

@@ -1,11 +1,5 @@
 import { entryOf } from '@cllm/core'
-import {
-  canonicalJson,
-  type Conjunction,
-  type Place,
-  type SchemaDocument,
-  whereOf,
-} from './schema-document.js'
+import { canonicalJson, type Conjunction, type Place } from './schema-document.js'
 import type { Bound } from '../rules/decimals.js'
 import {
   heldProperties,
@@ -72,17 +66,24 @@ export interface Facts {
 const known = new WeakMap<Place, readonly Facts[]>()
 
 /** What is said in each way to fulfil all of these schemas at once. */
-export function waysOf(document: SchemaDocument, all: Conjunction): readonly Facts[] {
-  document.budget.spend(1, whereOf(all))
-  const make = () => document.alternativesOf(document, all).map((way) => factsOf(document, way))
-  return all.length === 1 ? entryOf(known, all[0]!, make) : make()
+export function waysOf(all: Conjunction): readonly Facts[] {
+  const [first] = all
+  if (first === undefined) return [unlimited]
+  first.spend(1)
+  const make = () => first.document.alternativesOf(all).map(factsOf)
+  return all.length === 1 ? entryOf(known, first, make) : make()
 }
 
 /** Merges what these schemas say, their references and alternatives aside. */
-function factsOf(document: SchemaDocument, places: Conjunction): Facts {
+function factsOf(places: Conjunction): Facts {
+  const [first] = places
+  if (first === undefined) return unlimited
+  first.spend(places.reduce((sum, place) => sum + 1 + (place.size >> 3), 50))
+  return merged(places)
+}
+
+function merged(places: Conjunction): Facts {
   const schemas = schemasOf(places)
-  const size = places.reduce((sum, place) => sum + 1 + (place.size >> 3), 0)
-  document.budget.spend(50 + size, whereOf(places))
   const present = <Key extends keyof SchemaObject>(key: Key) =>
     schemas.map((schema) => schema[key]).filter((value) => value !== undefined) as NonNullable<
       SchemaObject[Key]
@@ -94,7 +95,7 @@ function factsOf(document: SchemaDocument, places: Conjunction): Facts {
     types:
       named.length === 0 ? undefined : valueTypes.filter((type) => named.every((s) => s.has(type))),
     isInteger: types.some((list) => list.includes('integer') && !list.includes('number')),
-    values: valuesOf(document, places),
+    values: valuesOf(places),
     minimum: strictest(present('minimum'), present('exclusiveMinimum'), 1),
     maximum: strictest(present('maximum'), present('exclusiveMaximum'), -1),
     multiples: [...new Set(present('multipleOf'))],
@@ -104,12 +105,12 @@ function factsOf(document: SchemaDocument, places: Conjunction): Facts {
     formats: [...new Set(present('format'))],
     isUnique: present('uniqueItems').includes(true),
     ...lengthsOf(places),
-    ...elementsOf(document, places),
+    ...elementsOf(places),
     minProperties: Math.max(0, ...present('minProperties')),
     maxProperties: Math.min(Infinity, ...present('maxProperties')),
-    names: places.flatMap((place) => document.own(place, 'propertyNames')),
-    content: places.flatMap((place) => document.own(place, 'contentSchema')),
-    ...membersOf(document, places),
+    names: places.flatMap((place) => place.own('propertyNames')),
+    content: places.flatMap((place) => place.own('contentSchema')),
+    ...membersOf(places),
   }
 }
 
@@ -122,18 +123,15 @@ export function typeOf(value: unknown): ValueType {
 
 const valueType = (type: TypeName): ValueType => (type === 'integer' ? 'number' : type)
 
-function valuesOf(
-  { budget }: SchemaDocument,
-  places: Conjunction,
-): ReadonlyMap<string, unknown> | undefined {
+function valuesOf(places: Conjunction): ReadonlyMap<string, unknown> | undefined {
   let common: Map<string, unknown> | undefined
-  for (const { pointer, schema } of places) {
-    const { enum: list } = schema as SchemaObject
+  for (const place of places) {
+    const { enum: list } = place.schema as SchemaObject
     if (list === undefined) continue
     const known = new Map<string, unknown>()
     for (const value of list) {
       const text = canonicalJson(value)
-      budget.spend(4 + (text.length >> 3), pointer)
+      place.spend(4 + (text.length >> 3))
       if (common === undefined || common.has(text)) known.set(text, value)
     }
     common = known
@@ -177,10 +175,7 @@ function lengthsOf(places: Conjunction): Pick<Facts, 'minItems' | 'maxItems'> {
   return { minItems: length, maxItems: Math.min(maxItems, length) }
 }
 
-function elementsOf(
-  document: SchemaDocument,
-  places: Conjunction,
-): Pick<Facts, 'prefix' | 'items'> {
+function elementsOf(places: Conjunction): Pick<Facts, 'prefix' | 'items'> {
   const schemas = schemasOf(places)
   const isUnique = schemas.some(({ uniqueItems }) => uniqueItems === true)
   /** How many elements at the beginning are what the place says that some are. */
@@ -193,20 +188,20 @@ function elementsOf(
   }
   const least = places.map(first).filter((count) => count < Infinity)
   const length = Math.max(0, ...least, ...places.map((place) => prefixOf(place).length))
-  document.budget.spend(length * places.length, whereOf(places))
+  places[0]?.spend(length * places.length)
   const at = (index: number): Conjunction =>
     places.flatMap((place) => [
       ...(index < prefixOf(place).length
-        ? [document.child(place, 'prefixItems', index)]
-        : document.own(place, 'items')),
-      ...(index < first(place) ? document.own(place, 'contains') : []),
+        ? [place.child('prefixItems', index)]
+        : place.own('items')),
+      ...(index < first(place) ? place.own('contains') : []),
     ])
   return { prefix: Array.from({ length }, (_, index) => at(index)), items: at(length) }
 }
 
 type Members = Pick<Facts, 'properties' | 'required' | 'additional' | 'isClosed' | 'patterned'>
 
-function membersOf(document: SchemaDocument, places: Conjunction): Members {
+function membersOf(places: Conjunction): Members {
   const schemas = schemasOf(places)
   const required = new Set(schemas.flatMap((schema) => schema.required ?? []))
   const names = new Set([
@@ -216,12 +211,12 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
   ])
   const characters = [...names].join('').length
   const steps = names.size * places.length + stepsPerCharacter * characters
-  document.budget.spend(steps, whereOf(places))
+  places[0]?.spend(steps)
   // zod closes both sides of an intersection: together they have the properties of both
   const naming = schemas.filter(({ properties }) => properties !== undefined)
   const areMerged =
     naming.length > 1 && naming.every(({ additionalProperties: more }) => more === false)
-  const additional = places.flatMap((place) => document.own(place, 'additionalProperties'))
+  const additional = places.flatMap((place) => place.own('additionalProperties'))
   const isClosed = naming.length > 0 && additional.length === 0
   const asked = new Set(
     places
@@ -234,17 +229,17 @@ function membersOf(document: SchemaDocument, places: Conjunction): Members {
     // what only negations ask for is in no object that names its properties
     const isMade =
       isClosed && !isNamed && !asked.has(name) && schemas.some((one) => hasHeld(one, name))
-    const never = isMade ? [document.place(`${places[0]!.pointer}^never`, false)] : []
+    const never = isMade ? [places[0]!.implied('never', false)] : []
     const conjunction = places.flatMap((place) => {
       const isMerged = isNamed && areMerged && naming.includes(place.schema as SchemaObject)
-      return memberOf(document, place, name, isMerged ? [] : ['additionalProperties'])
+      return memberOf(place, name, isMerged ? [] : ['additionalProperties'])
     })
     properties.set(name, [...conjunction, ...never])
   }
   const patterned = new Map<string, Place[]>()
   for (const place of places) {
     for (const pattern of Object.keys((place.schema as SchemaObject).patternProperties ?? {})) {
-      const child = document.child(place, 'patternProperties', pattern)
+      const child = place.child('patternProperties', pattern)
       entryOf(patterned, pattern, () => []).push(child)
     }
   }
@@ -260,19 +255,19 @@ const hasHeld = (schema: SchemaObject, name: string): boolean =>
  * @param more - keywords that say something of those that it does not name
  */
 export function memberOf(
-  document: SchemaDocument,
   place: Place,
   name: string,
   more: readonly ('additionalProperties' | 'unevaluatedProperties')[],
 ): readonly Place[] {
+  const { document, pointer } = place
   const schema = place.schema as SchemaObject
   const { properties = {}, patternProperties = {} } = schema
   const known = Object.keys(patternProperties)
-    .filter((pattern) => document.matches(pattern, name, `${place.pointer}/patternProperties`))
-    .map((pattern) => document.child(place, 'patternProperties', pattern))
-  if (Object.hasOwn(properties, name)) known.unshift(document.child(place, 'properties', name))
-  const held = hasHeld(schema, name) ? [document.child(place, heldProperties, name)] : []
-  const others = known.length > 0 ? [] : more.flatMap((keyword) => document.own(place, keyword))
+    .filter((pattern) => document.matches(pattern, name, `${pointer}/patternProperties`))
+    .map((pattern) => place.child('patternProperties', pattern))
+  if (Object.hasOwn(properties, name)) known.unshift(place.child('properties', name))
+  const held = hasHeld(schema, name) ? [place.child(heldProperties, name)] : []
+  const others = known.length > 0 ? [] : more.flatMap((keyword) => place.own(keyword))
   return [...known, ...held, ...others]
 }
 
@@ -281,3 +276,6 @@ const schemasOf = (places: Conjunction): SchemaObject[] =>
 
 const prefixOf = ({ schema }: Place): readonly unknown[] =>
   (schema as SchemaObject).prefixItems ?? []
+
+/** Where no schema says anything. */
+const unlimited = merged([])

@@ -1,7 +1,7 @@
 import { noneOf, notPattern } from '../pattern/parse-pattern.js'
 import { typeOf, valueTypes } from './facts.js'
 import { heldProperties, type SchemaObject } from './schema-keywords.js'
-import type { Conjunction, Place, SchemaDocument } from './schema-document.js'
+import type { Conjunction, Place } from './schema-document.js'
 
 type Raw = Readonly<Record<string, unknown>>
 
@@ -159,21 +159,18 @@ function ofOthers(schema: SchemaObject): readonly Raw[] {
  * A way with what `unevaluatedProperties` and `unevaluatedItems` say in it: they mean what no schema
  * of the way has named, so there they are `additionalProperties` and `items`.
  */
-export function withUnevaluated(
-  document: SchemaDocument,
-  { pointer }: Place,
-  { unevaluatedProperties: members, unevaluatedItems: elements }: SchemaObject,
-  way: Conjunction,
-): Conjunction {
+export function withUnevaluated(place: Place, way: Conjunction): Conjunction {
+  const { unevaluatedProperties: members, unevaluatedItems: elements } =
+    place.schema as SchemaObject
   if (members === undefined && elements === undefined) return way
   // what a negation asks for evaluates nothing
   const schemas = way
-    .filter((place) => !/\^\d/.test(place.pointer))
+    .filter(({ pointer }) => !/\^\d/.test(pointer))
     .map(({ schema }) => schema as SchemaObject)
   const add = (schema: unknown): Place => {
     const text = JSON.stringify(schema)
-    document.budget.spend(text.length >> 3, pointer)
-    return document.place(`${pointer}^${text}`, schema)
+    place.spend(text.length >> 3)
+    return place.implied(text, schema)
   }
   const isOpen = (keyword: 'additionalProperties' | 'items'): boolean =>
     schemas.every((one) => one[keyword] === undefined)

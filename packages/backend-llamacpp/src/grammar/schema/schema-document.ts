@@ -7,12 +7,52 @@ import { readDialects } from './read-dialects.js'
 import { keywordsSchema, type SchemaObject } from './schema-keywords.js'
 import { below, escapedStep, SchemaReferences } from './schema-references.js'
 
-/** A schema and where it is: as a JSON pointer in a URI fragment. */
-export interface Place {
-  readonly pointer: string
-  readonly schema: boolean | SchemaObject
-  /** Names and elements that its keywords list, which a look at it may go over. */
-  readonly size: number
+/** A schema of a document and where it is: as a JSON pointer in a URI fragment. */
+export class Place {
+  readonly #children = new Map<string, Place>()
+  #referred: readonly Place[] | undefined
+
+  constructor(
+    readonly document: SchemaDocument,
+    readonly pointer: string,
+    readonly schema: boolean | SchemaObject,
+    /** Names and elements that its keywords list, which a look at it may go over. */
+    readonly size: number,
+  ) {}
+
+  /** Counts work on it. */
+  spend(steps: number): void {
+    this.document.budget.spend(steps, this.pointer)
+  }
+
+  /** The schema inside it that these names and indexes lead to. */
+  child(...path: readonly (string | number)[]): Place {
+    return entryOf(this.#children, path.join('\0'), () => {
+      const { pointer, value } = below({ pointer: this.pointer, value: this.schema }, path)!
+      return this.document.place(pointer, value)
+    })
+  }
+
+  /** The schema that one of its keywords holds, if it has that keyword. */
+  own(keyword: keyof SchemaObject): readonly Place[] {
+    return Object.hasOwn(this.schema as SchemaObject, keyword) ? [this.child(keyword)] : []
+  }
+
+  /**
+   * One that it implies, checked.
+   * @param name - what nothing else is called that it implies
+   */
+  implied(name: string | number, schema: unknown): Place {
+    return this.document.place(`${this.pointer}^${name}`, schema)
+  }
+
+  /** The schemas that its references mean. */
+  get referred(): readonly Place[] {
+    return (this.#referred ??= (['$ref', '$dynamicRef'] as const).flatMap((keyword) => {
+      const reference = (this.schema as SchemaObject)[keyword]
+      return reference === undefined ? [] : [this.document.resolve(this, reference, keyword)]
+    }))
+  }
 }
 
 /** Schemas that all hold at once. */
@@ -51,21 +91,16 @@ const elementSteps = 8
 
 /** A schema with all that it holds. Each part is checked when it is first looked at. */
 export class SchemaDocument {
-  readonly #root: JsonSchema
   readonly #places = new Map<string, Place>()
-  readonly #children = new WeakMap<Place, Map<string, Place>>()
   readonly #patterns = new Map<string, LinearPattern>()
-  readonly #referred = new WeakMap<Place, readonly Place[]>()
   #references: SchemaReferences | undefined
 
   /** @param alternativesOf - finds every way to fulfil schemas */
   constructor(
-    root: JsonSchema,
-    readonly alternativesOf: (document: SchemaDocument, all: Conjunction) => Conjunction[],
+    private readonly schema: JsonSchema,
+    readonly alternativesOf: (all: Conjunction) => Conjunction[],
     readonly budget: SchemaBudget,
-  ) {
-    this.#root = root
-  }
+  ) {}
 
   /**
    * Whether a pattern of the schema matches a text.
@@ -79,38 +114,13 @@ export class SchemaDocument {
 
   /** The whole schema. */
   get root(): Place {
-    return this.place('#', this.#root)
+    return this.place('#', this.schema)
   }
 
-  /** The schema inside another one that these names and indexes lead to. */
-  child(parent: Place, ...path: readonly (string | number)[]): Place {
-    const children = entryOf(this.#children, parent, () => new Map<string, Place>())
-    return entryOf(children, path.join('\0'), () => {
-      const { pointer, value } = below({ pointer: parent.pointer, value: parent.schema }, path)!
-      return this.place(pointer, value)
-    })
-  }
-
-  /** The schema that a keyword of another one holds, if it has that keyword. */
-  own(parent: Place, keyword: keyof SchemaObject): readonly Place[] {
-    return Object.hasOwn(parent.schema as SchemaObject, keyword)
-      ? [this.child(parent, keyword)]
-      : []
-  }
-
-  /** The schemas that the references of a schema mean. */
-  referred(place: Place): readonly Place[] {
-    return entryOf(this.#referred, place, () =>
-      (['$ref', '$dynamicRef'] as const).flatMap((keyword) => {
-        const reference = (place.schema as SchemaObject)[keyword]
-        return reference === undefined ? [] : [this.#resolve(place, reference, keyword)]
-      }),
-    )
-  }
-
-  #resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
-    this.budget.spend(1 + (reference.length >> 3), place.pointer)
-    this.#references ??= new SchemaReferences(this.#root, this.budget.at('#'))
+  /** The schema that a reference in another one means. */
+  resolve(place: Place, reference: string, keyword: '$ref' | '$dynamicRef'): Place {
+    place.spend(1 + (reference.length >> 3))
+    this.#references ??= new SchemaReferences(this.schema, this.budget.at('#'))
     const { pointer, value } = this.#references.resolve(place.pointer, reference, keyword)
     return this.place(pointer, value)
   }
@@ -123,7 +133,7 @@ export class SchemaDocument {
     return entryOf(this.#places, pointer, () => {
       const { size, steps } = sizeOf(value)
       this.budget.spend(checkSteps + steps + (pointer.length >> 4), pointer)
-      return { pointer, schema: checked(pointer, value), size }
+      return new Place(this, pointer, checked(pointer, value), size)
     })
   }
 }

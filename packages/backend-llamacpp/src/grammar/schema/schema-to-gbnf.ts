@@ -109,7 +109,7 @@ class SchemaCompiler implements RuleCompiler {
     this.#rules.set(key, name)
     this.#unfinished.add(key)
     let problem: unknown
-    const bodies = waysOf(this.document, real).flatMap((way) => {
+    const bodies = waysOf(real).flatMap((way) => {
       try {
         return this.#bodies(way)
       } catch (error) {
@@ -151,7 +151,7 @@ class SchemaCompiler implements RuleCompiler {
   /** What is valid in one way, by types. */
   #bodies(way: Facts): string[] {
     if (way.places.length === 0) return [jsonRule(this.writer, 'value')]
-    const texts = listedValues(this.document, way)?.map((value) => JSON.stringify(value))
+    const texts = listedValues(way)?.map((value) => JSON.stringify(value))
     if (texts !== undefined) return texts.length === 0 ? [] : [choiceRule(this.writer, texts)]
     return typesToWrite(way).flatMap((type) => makers[type](this, way) ?? [])
   }
