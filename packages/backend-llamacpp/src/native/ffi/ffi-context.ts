@@ -23,18 +23,7 @@ const aborted = 2
 const gridRopes = [8, 40]
 
 /** How a {@link FfiContext} is made. */
-type FfiContextOptions = NativeContextOptions & Pick<FfiContextParts, 'onGpu'>
-
-/** What a {@link FfiContext} is made of. */
-interface FfiContextParts {
-  readonly context: Pointer
-  readonly vocabularySize: number
-  readonly embeddingSize: number
-  readonly vectorSize: number
-  readonly batchSize: number
-  readonly planes: number
-  readonly pool: ThreadPool
-  readonly abort: AbortFlag
+interface FfiContextOptions extends NativeContextOptions {
   /** How much of the model GPUs compute. */
   readonly onGpu: GpuShare
 }
@@ -51,14 +40,27 @@ export class FfiContext implements LogitsContext {
   readonly #calls = new NativeCalls()
   readonly #decode: (context: Pointer, batch: Value<'llama_batch'>) => Promise<number>
   readonly #synchronize: (context: Pointer) => Promise<void>
+  readonly #vocabularySize: number
+  readonly #embeddingSize: number
+  readonly vectorSize: number
   #freed: Promise<void> | undefined
 
-  constructor(
+  private constructor(
     private readonly functions: NativeFunctions,
-    private readonly parts: FfiContextParts,
+    private readonly context: Pointer,
+    private readonly pool: ThreadPool,
+    private readonly abort: AbortFlag,
+    private readonly onGpu: GpuShare,
+    batchSize: number,
+    model: Pointer,
   ) {
-    this.#memory = functions.llama_get_memory(parts.context)
-    this.#batch = new TokenBatch(parts.batchSize, parts.planes)
+    this.#memory = functions.llama_get_memory(context)
+    const vocabulary = functions.llama_model_get_vocab(model)
+    this.#vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
+    this.#embeddingSize = functions.llama_model_n_embd_out(model)
+    this.vectorSize = functions.llama_model_n_embd_inp(model)
+    const hasGrid = gridRopes.includes(functions.llama_model_rope_type(model))
+    this.#batch = new TokenBatch(batchSize, hasGrid ? 4 : 1)
     this.#decode = onPool(functions.llama_decode)
     this.#synchronize = onPool(functions.llama_synchronize)
   }
@@ -78,14 +80,8 @@ export class FfiContext implements LogitsContext {
     try {
       pool = new ThreadPool(functions, threads, poll)
       functions.llama_attach_threadpool(context, pool.native, pool.native)
-      const vocabulary = functions.llama_model_get_vocab(model)
-      const vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
-      const embeddingSize = functions.llama_model_n_embd_out(model)
-      const vectorSize = functions.llama_model_n_embd_inp(model)
-      const planes = gridRopes.includes(functions.llama_model_rope_type(model)) ? 4 : 1
-      const sizes = { vocabularySize, embeddingSize, vectorSize, batchSize, planes }
       functions.llama_set_n_threads(context, startThreads, startThreads)
-      return new FfiContext(functions, { context, ...sizes, pool, abort, onGpu })
+      return new FfiContext(functions, context, pool, abort, onGpu, batchSize, model)
     } catch (error) {
       functions.llama_free(context)
       pool?.dispose()
@@ -94,13 +90,9 @@ export class FfiContext implements LogitsContext {
   }
 
   async decodeBatch(runs: readonly SequenceRun[]): Promise<boolean> {
-    this.#check()
+    const context = this.#context
     this.#batch.write(runs)
-    return await this.#calls.during(this.#compute(this.#batch.native))
-  }
-
-  get vectorSize(): number {
-    return this.parts.vectorSize
+    return await this.#calls.during(this.#compute(context, this.#batch.native))
   }
 
   decodeVectors(run: VectorRun): Promise<boolean> {
@@ -108,20 +100,20 @@ export class FfiContext implements LogitsContext {
   }
 
   async #decodeVectors(run: VectorRun): Promise<boolean> {
-    this.#check()
+    const context = this.#context
     const batch = this.#batch.writeVectors(run)
     const { llama_set_causal_attn: setCausal } = this.functions
-    setCausal(this.parts.context, run.shape?.isWhole !== true)
+    setCausal(context, run.shape?.isWhole !== true)
     try {
-      return await this.#compute(batch)
+      return await this.#compute(context, batch)
     } finally {
-      setCausal(this.parts.context, true)
+      setCausal(context, true)
     }
   }
 
-  async #compute(batch: Value<'llama_batch'>): Promise<boolean> {
+  async #compute(context: Pointer, batch: Value<'llama_batch'>): Promise<boolean> {
+    const { onGpu } = this
     const { llama_decode: decodeHere, llama_synchronize: synchronize } = this.functions
-    const { context, onGpu } = this.parts
     // Where the GPU has all layers, the call only hands the work over, sooner than a thread would have woken.
     const result = onGpu === 'all' ? decodeHere(context, batch) : await this.#decode(context, batch)
     if (result === 0) {
@@ -142,16 +134,16 @@ export class FfiContext implements LogitsContext {
     if (pointer === undefined) return undefined
     const known = this.#logits.get(pointer)
     if (known !== undefined) return known
-    const view = new Float32Array(viewMemory(pointer, 4 * this.parts.vocabularySize))
+    const view = new Float32Array(viewMemory(pointer, 4 * this.#vocabularySize))
     this.#logits.set(pointer, view)
     return view
   }
 
   logitsAddress(index: number): bigint | undefined {
-    this.#check()
+    const context = this.#context
     const { native, outputs } = this.#batch
     if (index >= native.n_tokens || outputs[index] !== 1) return undefined
-    return this.functions.llama_get_logits_ith(this.parts.context, index) ?? undefined
+    return this.functions.llama_get_logits_ith(context, index) ?? undefined
   }
 
   disposeSequence(sequence: number): void {
@@ -159,23 +151,19 @@ export class FfiContext implements LogitsContext {
   }
 
   removeTokenCellsFromSequence(sequence: number, start: number, end: number): boolean {
-    this.#check()
-    return this.functions.llama_memory_seq_rm(this.#memory, sequence, start, end)
+    return this.functions.llama_memory_seq_rm(this.#cells, sequence, start, end)
   }
 
   async copySequenceStateFromOtherSequence(target: number, source: number): Promise<void> {
-    this.#check()
-    this.functions.llama_memory_seq_cp(this.#memory, source, target, -1, -1)
+    this.functions.llama_memory_seq_cp(this.#cells, source, target, -1, -1)
   }
 
   getSequenceKvCacheMinPosition(sequence: number): number {
-    this.#check()
-    return this.functions.llama_memory_seq_pos_min(this.#memory, sequence)
+    return this.functions.llama_memory_seq_pos_min(this.#cells, sequence)
   }
 
   getSequenceKvCacheMaxPosition(sequence: number): number {
-    this.#check()
-    return this.functions.llama_memory_seq_pos_max(this.#memory, sequence)
+    return this.functions.llama_memory_seq_pos_max(this.#cells, sequence)
   }
 
   async saveSequence(
@@ -183,33 +171,28 @@ export class FfiContext implements LogitsContext {
     partial: boolean,
     allocate: (bytes: number) => Uint8Array | undefined,
   ): Promise<Uint8Array | undefined> {
-    this.#check()
+    const context = this.#context
     const { llama_state_seq_get_size_ext: sizeOf, llama_state_seq_get_data_ext: get } =
       this.functions
-    const { context } = this.parts
     const flags = partial ? partialOnly : 0
     const size = sizeOf(context, sequence, flags)
     const state = size === 0 ? undefined : allocate(size)?.subarray(0, size)
     if (state === undefined) return undefined
     const writing = runAsync(get, context, state, size, sequence, flags)
-    const written = await this.#calls.during(writing)
-    return written === size ? state : undefined
+    return (await this.#calls.during(writing)) === size ? state : undefined
   }
 
   async restoreSequence(sequence: number, state: Uint8Array, partial: boolean): Promise<boolean> {
-    this.#check()
     const { llama_state_seq_set_data_ext: set } = this.functions
     const flags = partial ? partialOnly : 0
-    const { context } = this.parts
     const { byteLength: size } = state
-    const reading = runAsync(set, context, state, size, sequence, flags)
+    const reading = runAsync(set, this.#context, state, size, sequence, flags)
     return (await this.#calls.during(reading)) === size
   }
 
   getEmbedding(tokens: number, sequence: number): Float32Array {
-    this.#check()
-    const { context, embeddingSize } = this.parts
-    const functions = this.functions
+    const context = this.#context
+    const { functions } = this
     const pooling = functions.llama_pooling_type(context)
     const pointer =
       pooling !== 0
@@ -217,35 +200,32 @@ export class FfiContext implements LogitsContext {
         : functions.llama_get_embeddings_ith(context, tokens - 1)
     if (pointer === null) throw failed('llama.cpp gave no embedding')
     // of several labels the first says how well the texts fit
-    const size = pooling === rankPooling ? 1 : embeddingSize
+    const size = pooling === rankPooling ? 1 : this.#embeddingSize
     return new Float32Array(viewMemory(pointer, 4 * size)).slice()
   }
 
   getTokenEmbeddings(first: number, count: number): Float32Array {
-    this.#check()
-    const { context, embeddingSize } = this.parts
-    const vectors = new Float32Array(count * embeddingSize)
+    const context = this.#context
+    const size = this.#embeddingSize
+    const vectors = new Float32Array(count * size)
     for (let nth = 0; nth < count; nth++) {
       const pointer = this.functions.llama_get_embeddings_ith(context, first + nth)
       if (pointer === null) throw failed('llama.cpp gave no embedding')
-      const vector = new Float32Array(viewMemory(pointer, 4 * embeddingSize))
-      vectors.set(vector, nth * embeddingSize)
+      vectors.set(new Float32Array(viewMemory(pointer, 4 * size)), nth * size)
     }
     return vectors
   }
 
   getThreads(): number {
-    this.#check()
-    return this.functions.llama_n_threads(this.parts.context)
+    return this.functions.llama_n_threads(this.#context)
   }
 
   setThreads(threads: number): void {
-    this.#check()
-    this.functions.llama_set_n_threads(this.parts.context, threads, threads)
+    this.functions.llama_set_n_threads(this.#context, threads, threads)
   }
 
   setAdapters(adapters: readonly AppliedNativeAdapter[]): void {
-    this.#check()
+    const context = this.#context
     const pointers = new BigUint64Array(new ArrayBuffer(8 * adapters.length))
     const scales = new Float32Array(new ArrayBuffer(4 * adapters.length))
     for (const [index, { adapter, scale }] of adapters.entries()) {
@@ -254,12 +234,12 @@ export class FfiContext implements LogitsContext {
       scales[index] = scale
     }
     const { llama_set_adapters_lora: set } = this.functions
-    const result = set(this.parts.context, pointers, adapters.length, scales)
+    const result = set(context, pointers, adapters.length, scales)
     if (result !== 0) throw failed(`llama.cpp could not apply the adapters (${result})`)
   }
 
   setAborting(isAborting: boolean): void {
-    this.parts.abort.set(isAborting)
+    this.abort.set(isAborting)
   }
 
   hasMemory(): boolean {
@@ -267,13 +247,11 @@ export class FfiContext implements LogitsContext {
   }
 
   canShift(): boolean {
-    this.#check()
-    return this.functions.llama_memory_can_shift(this.#memory)
+    return this.functions.llama_memory_can_shift(this.#cells)
   }
 
   shiftSequence(sequence: number, from: number, by: number): void {
-    this.#check()
-    this.functions.llama_memory_seq_add(this.#memory, sequence, from, -1, by)
+    this.functions.llama_memory_seq_add(this.#cells, sequence, from, -1, by)
   }
 
   /** Waits for a forward pass that is under way. */
@@ -285,8 +263,19 @@ export class FfiContext implements LogitsContext {
   async #free(): Promise<void> {
     await this.#calls.ended()
     this.#logits.clear()
-    await runAsync(this.functions.llama_free, this.parts.context)
-    this.parts.pool.dispose()
+    await runAsync(this.functions.llama_free, this.context)
+    this.pool.dispose()
+  }
+
+  get #context(): Pointer {
+    this.#check()
+    return this.context
+  }
+
+  /** The memory of its sequences. */
+  get #cells(): Pointer {
+    this.#check()
+    return this.#memory
   }
 
   #check(): void {

@@ -12,27 +12,32 @@ const decoder = new TextDecoder('utf-8', { ignoreBOM: true })
  */
 export class FfiModel implements NativeModel {
   readonly vocabularySize: number
-  readonly #vocabulary: Pointer
   #isClosed = false
 
   constructor(
     private readonly functions: NativeFunctions,
     private readonly model: Pointer,
+    private readonly vocabulary: Pointer = functions.llama_model_get_vocab(model),
   ) {
-    this.#vocabulary = functions.llama_model_get_vocab(model)
-    this.vocabularySize = functions.llama_vocab_n_tokens(this.#vocabulary)
+    this.vocabularySize = functions.llama_vocab_n_tokens(vocabulary)
   }
 
-  /** For contexts of this model. */
+  /**
+   * For contexts of this model.
+   * @throws Error when it was disposed of
+   */
   get native(): Pointer {
-    this.checkOpen()
+    this.#checkOpen()
     return this.model
   }
 
-  /** For grammars over this model's tokens. */
-  get vocabulary(): Pointer {
-    this.checkOpen()
-    return this.#vocabulary
+  get #vocabulary(): Pointer {
+    this.#checkOpen()
+    return this.vocabulary
+  }
+
+  #checkOpen(): void {
+    if (this.#isClosed) throw new Error('the model was disposed of')
   }
 
   /** Whether llama.cpp may not be asked anything about it any more. */
@@ -40,19 +45,13 @@ export class FfiModel implements NativeModel {
     return this.#isClosed
   }
 
-  /** @throws Error when it was disposed of */
-  checkOpen(): void {
-    if (this.#isClosed) throw new Error('the model was disposed of')
-  }
-
   /** @throws RangeError for a token that it does not have */
-  check(token: number): void {
+  #check(token: number): void {
     if (Number.isInteger(token) && token >= 0 && token < this.vocabularySize) return
     throw new RangeError(`expected a token from 0 to ${this.vocabularySize - 1}, got ${token}`)
   }
 
   tokenize(text: string, special: boolean): Uint32Array {
-    this.checkOpen()
     const vocabulary = this.#vocabulary
     const { llama_tokenize: tokenize } = this.functions
     const bytes = encoder.encode(text)
@@ -65,8 +64,8 @@ export class FfiModel implements NativeModel {
   }
 
   detokenize(tokens: Uint32Array, special = false): string {
-    for (const token of tokens) this.check(token)
-    const { vocabulary } = this
+    for (const token of tokens) this.#check(token)
+    const vocabulary = this.#vocabulary
     const { llama_detokenize: detokenize } = this.functions
     for (let room = Math.max(64, 8 * tokens.length); ;) {
       const text = new Uint8Array(new ArrayBuffer(room))
@@ -77,68 +76,36 @@ export class FfiModel implements NativeModel {
   }
 
   getTokenString(token: number): string {
-    this.check(token)
-    return this.functions.llama_vocab_get_text(this.vocabulary, token) ?? ''
+    this.#check(token)
+    return this.functions.llama_vocab_get_text(this.#vocabulary, token) ?? ''
   }
 
   getTokenAttributes(token: number): number {
-    this.check(token)
-    return this.functions.llama_vocab_get_attr(this.vocabulary, token)
+    this.#check(token)
+    return this.functions.llama_vocab_get_attr(this.#vocabulary, token)
   }
 
   isEogToken(token: number): boolean {
-    this.check(token)
-    return this.functions.llama_vocab_is_eog(this.vocabulary, token)
+    this.#check(token)
+    return this.functions.llama_vocab_is_eog(this.#vocabulary, token)
   }
 
-  getVocabularyType(): number {
-    return this.functions.llama_vocab_type(this.vocabulary)
-  }
-
-  shouldPrependBosToken(): boolean {
-    return this.functions.llama_vocab_get_add_bos(this.vocabulary)
-  }
-
-  tokenBos(): number {
-    return this.functions.llama_vocab_bos(this.vocabulary)
-  }
-
-  tokenEos(): number {
-    return this.functions.llama_vocab_eos(this.vocabulary)
-  }
-
-  prefixToken(): number {
-    return this.functions.llama_vocab_fim_pre(this.vocabulary)
-  }
-
-  suffixToken(): number {
-    return this.functions.llama_vocab_fim_suf(this.vocabulary)
-  }
-
-  middleToken(): number {
-    return this.functions.llama_vocab_fim_mid(this.vocabulary)
-  }
-
-  slidingWindow(): number {
-    return this.functions.llama_model_n_swa(this.native)
-  }
+  readonly getVocabularyType = () => this.functions.llama_vocab_type(this.#vocabulary)
+  readonly shouldPrependBosToken = () => this.functions.llama_vocab_get_add_bos(this.#vocabulary)
+  readonly tokenBos = () => this.functions.llama_vocab_bos(this.#vocabulary)
+  readonly tokenEos = () => this.functions.llama_vocab_eos(this.#vocabulary)
+  readonly prefixToken = () => this.functions.llama_vocab_fim_pre(this.#vocabulary)
+  readonly suffixToken = () => this.functions.llama_vocab_fim_suf(this.#vocabulary)
+  readonly middleToken = () => this.functions.llama_vocab_fim_mid(this.#vocabulary)
+  readonly slidingWindow = () => this.functions.llama_model_n_swa(this.native)
+  readonly getTrainContextSize = () => this.functions.llama_model_n_ctx_train(this.native)
+  readonly getTotalParameters = () => Number(this.functions.llama_model_n_params(this.native))
+  readonly getTotalSize = () => Number(this.functions.llama_model_size(this.native))
 
   isRecurrent(): boolean {
     const { llama_model_is_recurrent: isRecurrent, llama_model_is_hybrid: isHybrid } =
       this.functions
     return isRecurrent(this.native) || isHybrid(this.native)
-  }
-
-  getTrainContextSize(): number {
-    return this.functions.llama_model_n_ctx_train(this.native)
-  }
-
-  getTotalParameters(): number {
-    return Number(this.functions.llama_model_n_params(this.native))
-  }
-
-  getTotalSize(): number {
-    return Number(this.functions.llama_model_size(this.native))
   }
 
   /** The model's own chat template. */
@@ -148,7 +115,7 @@ export class FfiModel implements NativeModel {
 
   pairFormat(): NativePairFormat {
     const functions = this.functions
-    const vocabulary = this.vocabulary
+    const vocabulary = this.#vocabulary
     const [eos, sep] = [
       functions.llama_vocab_eos(vocabulary),
       functions.llama_vocab_sep(vocabulary),

@@ -11,7 +11,15 @@ import {
   TemperatureDraw,
 } from './steps/draws.js'
 import { type BreakerVocabulary, Dry, Penalties } from './steps/logit-changes.js'
-import { MinP, Mirostat, TopK, TopNSigma, TopP, Typical, Xtc } from './steps/truncation.js'
+import {
+  minPStep,
+  mirostatStep,
+  topKStep,
+  topNSigmaStep,
+  topPStep,
+  typicalStep,
+  xtcStep,
+} from './steps/truncation.js'
 import type { LogitsContext } from '../../native/native-context.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 
@@ -105,15 +113,15 @@ export function createChain(
   const hasXtc = xtcProbability > 0 && xtcThreshold <= mostXtcThreshold
   const steps: ChainStep[] = []
   // at temperature 0 only typical and XTC can leave out the likeliest token
-  if (hasMirostat && temperature > 0) steps.push(new Mirostat(mirostatTau, temperature))
+  if (hasMirostat && temperature > 0) steps.push(mirostatStep(mirostatTau, temperature))
   if (!hasMirostat && (temperature > 0 || typicalP < 1 || hasXtc)) {
     const topK = topKOf(params, vocabularySize)
-    if (topNSigma > 0) steps.push(new TopNSigma(topNSigma))
-    if (topK > 0) steps.push(new TopK(topK))
-    if (typicalP < 1) steps.push(new Typical(typicalP, minKeep))
-    if (topP < 1) steps.push(new TopP(topP, minKeep))
-    if (minP > 0) steps.push(new MinP(minP, minKeep))
-    if (hasXtc) steps.push(new Xtc(xtcProbability, xtcThreshold, temperature + range, minKeep))
+    if (topNSigma > 0) steps.push(topNSigmaStep(topNSigma))
+    if (topK > 0) steps.push(topKStep(topK))
+    if (typicalP < 1) steps.push(typicalStep(typicalP, minKeep))
+    if (topP < 1) steps.push(topPStep(topP, minKeep))
+    if (minP > 0) steps.push(minPStep(minP, minKeep))
+    if (hasXtc) steps.push(xtcStep(xtcProbability, xtcThreshold, temperature + range, minKeep))
   }
 
   const isFixed = temperature === 0 || range === 0 || hasMirostat
@@ -128,7 +136,7 @@ export function pick(
   random: DrawRandom,
 ): TokenId | undefined {
   if (!candidates.begin()) return undefined
-  for (const step of steps) step.apply(candidates, random)
+  for (const step of steps) step(candidates, random)
   return draw.pick(candidates, random)
 }
 

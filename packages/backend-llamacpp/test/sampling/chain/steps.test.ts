@@ -31,13 +31,13 @@ import {
   SequenceBreakers,
 } from '../../../src/sampling/chain/steps/logit-changes.js'
 import {
-  MinP,
-  Mirostat,
-  TopK,
-  TopNSigma,
-  TopP,
-  Typical,
-  Xtc,
+  minPStep,
+  mirostatStep,
+  topKStep,
+  topNSigmaStep,
+  topPStep,
+  typicalStep,
+  xtcStep,
 } from '../../../src/sampling/chain/steps/truncation.js'
 import { sampling } from '../../open-tiny.js'
 import { noise, peaked } from './logits.js'
@@ -66,13 +66,13 @@ for (const [name, create] of Object.entries(changes)) {
 }
 
 const steps: Readonly<Record<string, () => ChainStep>> = {
-  'top-k': () => new TopK(7),
-  'top-p': () => new TopP(0.9),
-  'min-p': () => new MinP(0.05),
-  typical: () => new Typical(0.8),
-  'top-nσ': () => new TopNSigma(1),
-  xtc: () => new Xtc(0.5, 0.02, 1),
-  mirostat: () => new Mirostat(3, 0.8),
+  'top-k': () => topKStep(7),
+  'top-p': () => topPStep(0.9),
+  'min-p': () => minPStep(0.05),
+  typical: () => typicalStep(0.8),
+  'top-nσ': () => topNSigmaStep(1),
+  xtc: () => xtcStep(0.5, 0.02, 1),
+  mirostat: () => mirostatStep(3, 0.8),
 }
 for (const [name, create] of Object.entries(steps)) {
   const definition = define(name, ({ seed, tokenizer }) => {
@@ -85,7 +85,7 @@ for (const [name, create] of Object.entries(steps)) {
         random.seed(seedAt(seed, position))
         scan.logits.set(logits)
         if (!candidates.begin()) return
-        step.apply(candidates, random)
+        step(candidates, random)
         candidates.list()
         const { ids, size } = candidates
         logits.fill(-Infinity)
@@ -121,7 +121,7 @@ t.test('as many tokens as have the expected surprise', async () => {
         scan.logits.set(logits)
         const candidates = new Candidates(scan)
         candidates.begin()
-        new Mirostat(tau, temperature).apply(candidates)
+        mirostatStep(tau, temperature)(candidates, new DrawRandom())
         const sorted = [...logits].sort((a, b) => b - a)
         const kept = candidates.size
         const isLow = kept === 1 || entropyOf(sorted, kept, temperature) <= tau + 1e-6
@@ -471,14 +471,14 @@ t.test('at least so many tokens stay', async (t) => {
     candidates.begin()
     const random = new DrawRandom()
     random.seed(1)
-    step.apply(candidates, random)
+    step(candidates, random)
     candidates.list()
     return [...candidates.ids.subarray(0, candidates.size)].toSorted((a, b) => a - b)
   }
   const made: readonly ((least: number) => ChainStep)[] = [
-    (least) => new TopP(0.1, least),
-    (least) => new MinP(0.9, least),
-    (least) => new Typical(0.01, least),
+    (least) => topPStep(0.1, least),
+    (least) => minPStep(0.9, least),
+    (least) => typicalStep(0.01, least),
   ]
   for (const create of made) {
     t.equal(left(create(0)).length, 1)
@@ -486,11 +486,11 @@ t.test('at least so many tokens stay', async (t) => {
     t.equal(left(create(3)).length, 3)
     t.equal(left(create(9)).length, 6, 'all that there are')
   }
-  t.same(left(new MinP(0.9, 3)), [0, 2, 3], 'the likeliest ones')
-  t.same(left(new MinP(0.1, 2)), [0, 2, 3], 'more where there are more')
-  t.same(left(new Xtc(1, 0.05, 1)), [1, 3, 4, 5], 'without the likeliest two')
-  t.same(left(new Xtc(1, 0.05, 1, 4)), [1, 3, 4, 5])
-  t.same(left(new Xtc(1, 0.05, 1, 5)), [0, 1, 2, 3, 4, 5], 'or all')
+  t.same(left(minPStep(0.9, 3)), [0, 2, 3], 'the likeliest ones')
+  t.same(left(minPStep(0.1, 2)), [0, 2, 3], 'more where there are more')
+  t.same(left(xtcStep(1, 0.05, 1)), [1, 3, 4, 5], 'without the likeliest two')
+  t.same(left(xtcStep(1, 0.05, 1, 4)), [1, 3, 4, 5])
+  t.same(left(xtcStep(1, 0.05, 1, 5)), [0, 1, 2, 3, 4, 5], 'or all')
 })
 
 t.test('penalties look at as many tokens as they are told to', async (t) => {
@@ -513,7 +513,7 @@ t.test('typical: a token without any probability tells nothing', async (t) => {
     )
     const candidates = new Candidates(scan)
     candidates.begin()
-    new Typical(0.3, 1).apply(candidates)
+    typicalStep(0.3, 1)(candidates, new DrawRandom())
     return listed(candidates)
   }
   const scan = new VocabularyScan(size)

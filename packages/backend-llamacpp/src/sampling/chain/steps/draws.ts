@@ -9,9 +9,7 @@ export interface LogitChange {
 }
 
 /** Leaves out candidates, or changes all of their logits. At least one is left. */
-export interface ChainStep {
-  apply(candidates: Candidates, random: DrawRandom): void
-}
+export type ChainStep = (candidates: Candidates, random: DrawRandom) => void
 
 /** Chooses one of the candidates that the steps have left. */
 export interface FinalDraw {
