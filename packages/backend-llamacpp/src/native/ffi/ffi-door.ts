@@ -120,7 +120,7 @@ function shareOf(
 const splitModes = { none: 0, layer: 1, row: 2 } as const
 
 /** Fields of `llama_model_params`, and the memory that they point to. */
-export interface Placement {
+interface Placement {
   readonly params: Partial<Value<'llama_model_params'>>
   /** To hold on to until the model is loaded. */
   readonly memory: readonly NodeJS.TypedArray[]
@@ -130,7 +130,7 @@ export interface Placement {
  * Where a model's weights go, for llama.cpp.
  * @throws CllmError `invalid_configuration` naming the devices there are
  */
-export function placementOf(
+function placementOf(
   functions: NativeFunctions,
   { devices, splitMode, mainGpu, tensorSplit, overrideTensors = [] }: PlacementOptions,
 ): Placement {
