@@ -1,15 +1,17 @@
 export * from './policy/first-come-first-served.js'
-export * from './engine-client/conformance-engine.js'
+export {
+  type ConformanceEngine,
+  conformanceContext,
+  createConformanceEngine,
+  hostConformanceEngine,
+} from './engine-client/conformance-engine.js'
 export * from './fakes/fake-backend.js'
 export type { FakeAdapter, FakeAdapters } from './fakes/fake-adapters.js'
-export type { FakeStates } from './fakes/fake-states.js'
-export type { FakeBackendOptions } from './fakes/fake-backend-options.js'
+export type { FakeStates } from './fakes/fake-slot.js'
 export type { FakeImages } from './fakes/fake-images.js'
-export type { FakeOperation, FakeStep } from './fakes/fake-calls.js'
-export { type FakeScript, scriptAnswers } from './fakes/fake-model.js'
-export * from './fakes/fake-tokenizer.js'
-export { fakeSpecialTokens, fakeTokenIds } from './fakes/fake-vocabulary.js'
-export * from './protocol/plain-environment.js'
+export type { FakeBackendOptions, FakeOperation, FakeScript, FakeStep } from './fakes/fake-calls.js'
+export { scriptAnswers } from './fakes/fake-model.js'
+export { fakeSpecialTokens, FakeTokenizer, fakeTokenIds } from './fakes/fake-tokenizer.js'
 export * from './time/simulated-time.js'
 export * from './backend/test-backend.js'
 export * from './test-context.js'

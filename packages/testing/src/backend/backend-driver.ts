@@ -16,9 +16,6 @@ import { check, type TestContext } from '../test-context.js'
 /** Always the likeliest token. */
 export const greedy: SamplingParams = Object.freeze({ ...defaultSampling, temperature: 0, seed: 1 })
 
-/** Some of the suite's checks. */
-export type BackendCheck = (t: TestContext, driver: BackendDriver) => Promise<void>
-
 const story =
   'Once upon a time there was a little cat. The cat saw a big red house and an old tree. ' +
   'One day the cat ran to the sea, sat in the sun and told a story to a friend.'
@@ -40,6 +37,7 @@ export class BackendDriver {
 
   /** @param exact - whether what would differ only by rounding is compared, too */
   constructor(
+    private readonly t: TestContext,
     readonly backend: Backend,
     readonly exact: boolean,
   ) {
@@ -181,9 +179,14 @@ export class BackendDriver {
     return sequences.map(({ tokens, end }) => tokens.slice(end - count, end))
   }
 
-  /** A check that finds all slots empty. */
-  async check(t: TestContext, name: string, body: () => void | Promise<void>): Promise<void> {
-    await check(t, name, async () => {
+  /** A check of the suite. */
+  async check(name: string, body: () => void | Promise<void>): Promise<void> {
+    await check(this.t, name, body)
+  }
+
+  /** The same, which finds all slots empty. */
+  async checkEmpty(name: string, body: () => void | Promise<void>): Promise<void> {
+    await this.check(name, async () => {
       this.releaseAll()
       await body()
     })

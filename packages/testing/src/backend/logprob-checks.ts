@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import type { OutputLogprobs, TokenLogprob, SamplingParams, TokenId } from '@cllm/core'
-import { check } from '../test-context.js'
-import { type BackendCheck, type BackendDriver, greedy } from './backend-driver.js'
+import { type BackendDriver, greedy } from './backend-driver.js'
 
 /** The most that may be asked for. */
 const most = 20
@@ -10,9 +9,9 @@ const most = 20
 const tolerance = 1e-3
 
 /** The check of the log probabilities of drawn tokens. */
-export const checkLogprobs: BackendCheck = async (t, driver) => {
+export async function checkLogprobs(driver: BackendDriver): Promise<void> {
   const { backend, prompt } = driver
-  await check(t, 'log probabilities of a draw are those it was drawn with', async () => {
+  await driver.check('log probabilities of a draw are those it was drawn with', async () => {
     if (backend.capabilities.drawLogprobs !== true) return
     const sampler = backend.createSampler(greedy, prompt)
     const { token, logprobs } = await driver.drawWith(sampler, prompt, { drawLogprobs: 3 })
@@ -27,8 +26,7 @@ export const checkLogprobs: BackendCheck = async (t, driver) => {
     return await driver.drawWith(backend.createSampler(params, prompt), prompt, more)
   }
 
-  await check(
-    t,
+  await driver.check(
     'log probabilities are those of the model, whatever a request changes',
     async () => {
       assert.equal((await ask(greedy)).logprobs, undefined, 'none come unasked')
@@ -80,13 +78,13 @@ const enough = 1000
 const scoreTolerance = { exact: 1e-3, rounded: 0.2 }
 
 /** The scores of known tokens: those that a draw of the same token reports. */
-export const checkScores: BackendCheck = async (t, driver) => {
+export async function checkScores(driver: BackendDriver): Promise<void> {
   const { backend } = driver
   if (backend.capabilities.promptLogprobs !== true) return
   const tokens = driver.prompt
   const most = driver.exact ? scoreTolerance.exact : scoreTolerance.rounded
 
-  await check(t, 'scores known tokens as it does drawn ones', async () => {
+  await driver.check('scores known tokens as it does drawn ones', async () => {
     const drawn: number[] = []
     for (let length = 1; length < tokens.length; length++) {
       drawn.push(await forcedLogprob(driver, tokens.slice(0, length), tokens[length]!))

@@ -1,18 +1,15 @@
 import assert from 'node:assert/strict'
 import type { LogitProcessor, SamplingParams } from '@cllm/core'
-import { check, type TestContext } from '../test-context.js'
-import { type BackendCheck, type BackendDriver, greedy } from './backend-driver.js'
+import { type BackendDriver, greedy } from './backend-driver.js'
 
 /** Adds or takes more than any model's logits differ. */
 const enough = 100
 
 /** The checks of how tokens are drawn. */
-export const checkSampling: BackendCheck = async (t, driver) => {
+export async function checkSampling(driver: BackendDriver): Promise<void> {
   const { backend, prompt, exact, same } = driver
   const { tokenizer, limits } = backend
   const other = limits.slots - 1
-  const inTurn = async (name: string, body: () => void | Promise<void>) =>
-    await driver.check(t, name, body)
   const draw = async (change: Partial<SamplingParams>) => {
     backend.release(0)
     return await driver.compute(0, prompt, { ...greedy, ...change })
@@ -29,7 +26,7 @@ export const checkSampling: BackendCheck = async (t, driver) => {
   }
 
   for (const [name, params] of Object.entries({ random, penalized })) {
-    await inTurn(`${name} draws are a function of seed and position`, async () => {
+    await driver.checkEmpty(`${name} draws are a function of seed and position`, async () => {
       const drawn = await driver.generate(0, prompt, params, 10)
       if (!exact) return
       driver.releaseAll()
@@ -43,7 +40,7 @@ export const checkSampling: BackendCheck = async (t, driver) => {
     })
   }
 
-  await inTurn('draws do not depend on what else is in the batch', async () => {
+  await driver.checkEmpty('draws do not depend on what else is in the batch', async () => {
     if (!exact || limits.slots < 2 || limits.batchSize < 2) return
     const alone = await driver.generate(0, prompt, random, 8)
     driver.releaseAll()
@@ -51,7 +48,7 @@ export const checkSampling: BackendCheck = async (t, driver) => {
     assert.deepEqual(together, [alone, alone])
   })
 
-  await inTurn('other seeds draw other tokens', async () => {
+  await driver.checkEmpty('other seeds draw other tokens', async () => {
     const drawn = new Set<string>()
     for (let seed = 0; seed < 8; seed++) {
       backend.release(0)
@@ -61,11 +58,11 @@ export const checkSampling: BackendCheck = async (t, driver) => {
     assert(drawn.size > 1, '8 seeds at temperature 2 gave the same 4 tokens')
   })
 
-  await inTurn('a seed may be any 32-bit number', async () => {
+  await driver.checkEmpty('a seed may be any 32-bit number', async () => {
     for (const seed of [0, 2 ** 31, 2 ** 32 - 1]) await draw({ temperature: 1, seed })
   })
 
-  await inTurn('one candidate left is the greedy choice', async () => {
+  await driver.checkEmpty('one candidate left is the greedy choice', async () => {
     const first = await draw({})
     for (const seed of [1, 2, 3]) {
       const hot = { temperature: 2, seed }
@@ -76,7 +73,7 @@ export const checkSampling: BackendCheck = async (t, driver) => {
     }
   })
 
-  await inTurn('a logit bias forbids and forces tokens', async () => {
+  await driver.checkEmpty('a logit bias forbids and forces tokens', async () => {
     const first = await draw({})
     const without = await draw({ logitBias: [[first, -enough]] })
     assert.notEqual(without, first, `token ${first} has a bias of ${-enough}`)
@@ -86,7 +83,7 @@ export const checkSampling: BackendCheck = async (t, driver) => {
     assert.equal(forced, wanted, `token ${wanted} has a bias of ${enough}`)
   })
 
-  await inTurn('ignoreEos never draws an end-of-generation token', async () => {
+  await driver.checkEmpty('ignoreEos never draws an end-of-generation token', async () => {
     const ids = Array.from({ length: tokenizer.vocabularySize }, (_, token) => token)
     const ends = ids.filter((token) => tokenizer.isEndOfGeneration(token))
     assert(ends.length > 0, 'the vocabulary has an end-of-generation token')
@@ -100,7 +97,7 @@ export const checkSampling: BackendCheck = async (t, driver) => {
     }
   })
 
-  await inTurn('a strong repetition penalty draws nothing again', async () => {
+  await driver.checkEmpty('a strong repetition penalty draws nothing again', async () => {
     const params = { ...greedy, repetitionPenalty: 1000 }
     const short = prompt.slice(0, 8)
     const all = [...short, ...(await driver.generate(0, short, params, 12))]
@@ -110,12 +107,12 @@ export const checkSampling: BackendCheck = async (t, driver) => {
 }
 
 /** The check of samplers of plug-ins: they see all logits and the place, and decide. */
-export async function checkProcessors(t: TestContext, driver: BackendDriver): Promise<void> {
+export async function checkProcessors(driver: BackendDriver): Promise<void> {
   const { backend, prompt } = driver
   if (backend.capabilities.samplers !== true) return
   const { tokenizer } = backend
 
-  await check(t, 'samplers of plug-ins see all logits, and change what is drawn', async () => {
+  await driver.check('samplers of plug-ins see all logits, and change what is drawn', async () => {
     const wanted = prompt.find((token) => !tokenizer.isEndOfGeneration(token)) ?? 0
     const seen: unknown[] = []
     const first: LogitProcessor = {
@@ -135,7 +132,7 @@ export async function checkProcessors(t: TestContext, driver: BackendDriver): Pr
     assert.deepEqual(seen, [place, place], 'the vocabulary, the position and all tokens up to it')
   })
 
-  await check(t, 'no deviation from the largest logit is the greedy choice', async () => {
+  await driver.check('no deviation from the largest logit is the greedy choice', async () => {
     const draw = async (params: typeof greedy) =>
       (await driver.drawWith(backend.createSampler(params, prompt), prompt)).token
     const likeliest = await draw(greedy)

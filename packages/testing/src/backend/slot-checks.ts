@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { CllmError } from '@cllm/core'
-import { type BackendCheck, greedy } from './backend-driver.js'
-import { checkDrafts } from './draft-checks.js'
-import { checkPool } from './pool-checks.js'
-import { checkStates } from './state-checks.js'
+import { greedy, type BackendDriver } from './backend-driver.js'
+import { checkDrafts, checkPool, checkStates } from './slot-feature-checks.js'
 
 /** Draws at random, the same ones each time. */
 const random = { ...greedy, temperature: 1, seed: 7 }
@@ -12,14 +10,12 @@ const random = { ...greedy, temperature: 1, seed: 7 }
 const fillableContext = 512
 
 /** The checks of steps and of what slots hold. */
-export const checkSlots: BackendCheck = async (t, driver) => {
+export async function checkSlots(driver: BackendDriver): Promise<void> {
   const { backend, prompt, same } = driver
   const { slots, contextSize, batchSize } = backend.limits
   const full = Array.from({ length: contextSize }, (_, at) => prompt[at % prompt.length] ?? 0)
-  const inTurn = async (name: string, body: () => void | Promise<void>) =>
-    await driver.check(t, name, body)
 
-  await inTurn('a prompt in chunks gives the same next token as in one', async () => {
+  await driver.checkEmpty('a prompt in chunks gives the same next token as in one', async () => {
     const whole = await driver.compute(0, prompt, greedy)
     for (const chunk of [1, 3, prompt.length - 1]) {
       backend.release(0)
@@ -27,14 +23,14 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     }
   })
 
-  await inTurn('every slot gives the same tokens', async () => {
+  await driver.checkEmpty('every slot gives the same tokens', async () => {
     const first = await driver.generate(0, prompt, greedy, 4)
     for (let slot = 1; slot < slots; slot++) {
       same(await driver.generate(slot, prompt, greedy, 4), first, `slot ${slot}`)
     }
   })
 
-  await inTurn('sequences in one batch do not disturb each other', async () => {
+  await driver.checkEmpty('sequences in one batch do not disturb each other', async () => {
     const count = Math.min(slots, batchSize, 8)
     const prompts = Array.from({ length: count }, (_, index) =>
       prompt.slice(0, prompt.length - index),
@@ -48,7 +44,7 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     same(await driver.generateTogether(prompts, greedy, 6), alone, 'together as alone')
   })
 
-  await inTurn('what was cut off can be computed again', async () => {
+  await driver.checkEmpty('what was cut off can be computed again', async () => {
     const expected = await driver.generate(0, prompt, greedy, 6)
     for (const length of [prompt.length, prompt.length - 1, 2, 0]) {
       const kept = backend.truncate(0, length)
@@ -59,7 +55,7 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     }
   })
 
-  await inTurn('a copied prefix is as good as a computed one', async () => {
+  await driver.checkEmpty('a copied prefix is as good as a computed one', async () => {
     if (slots < 2) return
     const expected = await driver.generate(0, prompt, greedy, 6)
     await driver.generate(1, prompt.slice(0, 5).toReversed(), greedy, 2)
@@ -72,7 +68,7 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     same(await driver.generate(0, prompt, greedy, 6, kept), expected, 'the source is as before')
   })
 
-  await inTurn('a released slot is empty', async () => {
+  await driver.checkEmpty('a released slot is empty', async () => {
     const expected = await driver.generate(0, prompt, greedy, 4)
     backend.release(0)
     await driver.generate(0, prompt.toReversed(), greedy, 4)
@@ -81,7 +77,7 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     same(await driver.generate(0, prompt, greedy, 4), expected, 'nothing of before is left')
   })
 
-  await inTurn('the slot that it prefers is a free one', () => {
+  await driver.checkEmpty('the slot that it prefers is a free one', () => {
     const all = Array.from({ length: slots }, (_, slot) => slot)
     for (let used = 0; used < slots; used++) {
       for (const order of [all, all.toReversed()]) {
@@ -92,7 +88,7 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     }
   })
 
-  await inTurn('what a layout of slots loses is a time', async () => {
+  await driver.checkEmpty('what a layout of slots loses is a time', async () => {
     if (backend.layoutMs === undefined) return
     await driver.generate(0, prompt, greedy, 4)
     const all = Array.from({ length: slots }, (_, slot) => slot)
@@ -105,7 +101,7 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     assert.equal(backend.layoutMs(all), 0, 'nor with all slots, for which there is no better place')
   })
 
-  await inTurn(
+  await driver.checkEmpty(
     'outputs can be had of several positions, or are refused as unsupported',
     async () => {
       if (batchSize < 2) return
@@ -129,12 +125,12 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     },
   )
 
-  await inTurn('drafts are verified up to the first that is not drawn', async () => {
+  await driver.checkEmpty('drafts are verified up to the first that is not drawn', async () => {
     if (backend.capabilities.drafts !== true || batchSize < 6) return
     await checkDrafts(driver)
   })
 
-  await inTurn('a full slot goes on when tokens were taken out of it', async () => {
+  await driver.checkEmpty('a full slot goes on when tokens were taken out of it', async () => {
     if (backend.shift === undefined || contextSize > fillableContext) return
     const [keep, discard] = [2, Math.floor((contextSize - 2) / 2)]
     const goOn = async (slot: number): Promise<number[]> => {
@@ -158,15 +154,15 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     if (slots > 1) same(await goOn(1), first, 'in another slot')
   })
 
-  await inTurn('what a slot holds can be saved and restored', async () => {
+  await driver.checkEmpty('what a slot holds can be saved and restored', async () => {
     if (backend.states !== undefined) await checkStates(driver, backend.states)
   })
 
-  await inTurn('slots that share their cells hold kvTokens together', async () => {
+  await driver.checkEmpty('slots that share their cells hold kvTokens together', async () => {
     if (backend.limits.kvTokens !== undefined) await checkPool(driver)
   })
 
-  await inTurn('a step that is interrupted has changed nothing', async () => {
+  await driver.checkEmpty('a step that is interrupted has changed nothing', async () => {
     if (backend.interrupt === undefined) return
     backend.interrupt()
     const count = Math.min(slots, batchSize, 3)
@@ -185,22 +181,29 @@ export const checkSlots: BackendCheck = async (t, driver) => {
     }
   })
 
-  await inTurn('a slot takes contextSize tokens; a step that fails changes nothing', async () => {
-    if (contextSize > fillableContext || slots < 2 || batchSize < 3) return
-    const expected = await driver.generate(1, prompt, greedy, 2)
-    await driver.compute(0, full.slice(0, -1), greedy)
-    backend.release(1)
-    await driver.compute(1, prompt.slice(0, -1), greedy)
-    const last = full.slice(-1)
-    const next = { slot: 1, position: prompt.length - 1, tokens: prompt.slice(-1), outputs: [] }
-    await assert.rejects(
-      backend.step([
-        { slot: 0, position: contextSize - 1, tokens: [...last, ...last], outputs: [] },
-        next,
-      ]),
-      'a token beyond contextSize makes the step fail',
-    )
-    await driver.step([{ slot: 0, position: contextSize - 1, tokens: last, outputs: [] }])
-    same(await driver.generate(1, prompt, greedy, 2, prompt.length - 1), expected, 'its neighbour')
-  })
+  await driver.checkEmpty(
+    'a slot takes contextSize tokens; a step that fails changes nothing',
+    async () => {
+      if (contextSize > fillableContext || slots < 2 || batchSize < 3) return
+      const expected = await driver.generate(1, prompt, greedy, 2)
+      await driver.compute(0, full.slice(0, -1), greedy)
+      backend.release(1)
+      await driver.compute(1, prompt.slice(0, -1), greedy)
+      const last = full.slice(-1)
+      const next = { slot: 1, position: prompt.length - 1, tokens: prompt.slice(-1), outputs: [] }
+      await assert.rejects(
+        backend.step([
+          { slot: 0, position: contextSize - 1, tokens: [...last, ...last], outputs: [] },
+          next,
+        ]),
+        'a token beyond contextSize makes the step fail',
+      )
+      await driver.step([{ slot: 0, position: contextSize - 1, tokens: last, outputs: [] }])
+      same(
+        await driver.generate(1, prompt, greedy, 2, prompt.length - 1),
+        expected,
+        'its neighbour',
+      )
+    },
+  )
 }

@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Backend } from '@cllm/core'
-import { checkAdapters } from './adapter-checks.js'
+import { checkAdapters, checkConstraints, checkEmbeddings } from './feature-checks.js'
 import { BackendDriver } from './backend-driver.js'
-import { checkConstraints } from './constraint-checks.js'
-import { checkEmbeddings } from './embedding-checks.js'
 import { checkLogprobs, checkScores } from './logprob-checks.js'
 import { checkProcessors, checkSampling } from './sampling-checks.js'
 import { checkSlots } from './slot-checks.js'
@@ -42,17 +40,17 @@ export async function testBackend(
     try {
       await check(t, 'describes itself', () => assertDescription(backend))
       await checkTokenizer(t, backend)
-      const driver = new BackendDriver(backend, exact)
+      const driver = new BackendDriver(t, backend, exact)
       if (backend.capabilities.generates !== false) {
-        await checkSlots(t, driver)
-        await checkSampling(t, driver)
-        await checkLogprobs(t, driver)
-        await checkConstraints(t, driver)
-        await checkProcessors(t, driver)
-        await checkScores(t, driver)
-        await checkAdapters(t, driver, adapter)
+        await checkSlots(driver)
+        await checkSampling(driver)
+        await checkLogprobs(driver)
+        await checkConstraints(driver)
+        await checkProcessors(driver)
+        await checkScores(driver)
+        await checkAdapters(driver, adapter)
       }
-      await checkEmbeddings(t, driver)
+      await checkEmbeddings(driver)
     } finally {
       await check(t, 'can be disposed of', async () => await backend.dispose())
     }

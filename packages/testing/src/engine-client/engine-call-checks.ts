@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { EngineClient } from '@cllm/core'
-import { failureOf, greedyRequest, readAll } from './engine-client-rig.js'
-import { fakeInfillTokens } from '../fakes/fake-vocabulary.js'
+import { failureOf, greedyRequest, readAll } from './conformance-engine.js'
+import { fakeInfillTokens } from '../fakes/fake-tokenizer.js'
 import { check, type TestContext } from '../test-context.js'
 
 /** Turns of the event loop that the first embedding takes, in which others wait. */

@@ -1,15 +1,14 @@
 import assert from 'node:assert/strict'
 import type { EngineClient } from '@cllm/core'
 import { checkCalls } from './engine-call-checks.js'
-import { checkCancelling } from './engine-cancel-checks.js'
+import { checkCancelling, checkStreams } from './engine-stream-checks.js'
 import {
   endless,
   greedyRequest,
   readAll,
   readFirstToken,
   assertFailed,
-} from './engine-client-rig.js'
-import { checkStreams } from './engine-stream-checks.js'
+} from './conformance-engine.js'
 import { check, type TestContext } from '../test-context.js'
 
 /** A client under test, with an engine of its own behind it. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type EngineDirectory, type ErrorCode, CllmError } from '@cllm/core'
-import { endless, failureOf, greedyRequest, readAll, readFirstToken } from './engine-client-rig.js'
+import { endless, failureOf, greedyRequest, readAll, readFirstToken } from './conformance-engine.js'
 import { until } from '../time/simulated-time.js'
 import { check, type TestContext } from '../test-context.js'
 

@@ -16,16 +16,19 @@ import {
   defined,
   hashTokens,
 } from '@cllm/core'
-import { checkBatch } from '../backend/check-batch.js'
-import type { FakeBackendOptions } from './fake-backend-options.js'
-import { type FakeOperation, type FakeStep, LongCalls } from './fake-calls.js'
+import { checkBatch } from './check-batch.js'
+import {
+  type FakeBackendOptions,
+  type FakeOperation,
+  type FakeStep,
+  LongCalls,
+} from './fake-calls.js'
 import { FakeModel, fakeEmbedding } from './fake-model.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeImages } from './fake-images.js'
-import { FakeSlot } from './fake-slot.js'
+import { FakeSlot, FakeStates } from './fake-slot.js'
 import { FakeAdapters, adapterProblem, saltOf } from './fake-adapters.js'
-import { FakeStates } from './fake-states.js'
 
 /**
  * A backend without a model, for tests and simulations. Its next token depends on every token in the

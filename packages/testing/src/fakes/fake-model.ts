@@ -12,21 +12,16 @@ import {
 import { saltOf } from './fake-adapters.js'
 import { FakeSampler, sampleToken } from './fake-sampler.js'
 import type { FakeSlot } from './fake-slot.js'
-import { FakeTokenizer } from './fake-tokenizer.js'
 import {
+  FakeTokenizer,
   completions,
   fakePieces,
   fakeTokenIds,
   firstByteToken,
   firstTailToken,
   firstWordToken,
-} from './fake-vocabulary.js'
-
-/**
- * Overrides the output of the fake model: gets all tokens so far and returns the next one, or undefined
- * to leave it to the model. Sampling parameters do not change a scripted token.
- */
-export type FakeScript = (content: readonly TokenId[]) => TokenId | undefined
+} from './fake-tokenizer.js'
+import type { FakeScript } from './fake-calls.js'
 
 /** What a fake model is made of. */
 interface FakeModelOptions {

@@ -1,20 +1,13 @@
 import assert from 'node:assert/strict'
 import {
-  type BackendLimits,
   type Plan,
   type SchedulerEvent,
   type SchedulerPolicy,
   type SchedulerState,
   checkPlan,
+  type SequenceView,
 } from '@cllm/core'
-import { SimulatedRequest, type WorkloadRequest } from './policy-workload.js'
-
-/** What a {@link PolicySimulation} runs on. */
-export interface SimulatedMachine {
-  readonly limits: BackendLimits
-  readonly msPerStep: number
-  readonly msPerToken: number
-}
+import { SimulatedRequest, type Workload, type WorkloadRequest } from './policy-workload.js'
 
 /**
  * What the engine does around a policy, without the engine: requests arrive, are admitted, computed
@@ -27,7 +20,7 @@ export class PolicySimulation {
   /** In the order in which they ended by themselves. */
   readonly done: SimulatedRequest[] = []
   /** Receives every event of the policies, except those replayed to new ones. */
-  watch: ((event: SchedulerEvent) => void) | undefined
+  watch: OvertakingWatch | undefined
   /** Whether an admission is not carried out, as where the request waits for what another one computes. */
   defers: (id: string) => boolean = () => false
   /** Since when nothing was computed. */
@@ -38,7 +31,7 @@ export class PolicySimulation {
 
   /** @param policies equal instances: they get the same events and must make the same plans */
   constructor(
-    private readonly machine: SimulatedMachine,
+    private readonly machine: Pick<Workload, 'limits' | 'msPerStep' | 'msPerToken'>,
     private policies: readonly SchedulerPolicy[],
   ) {
     Object.freeze(machine.limits)
@@ -205,10 +198,54 @@ export class PolicySimulation {
 
   #observe(event: SchedulerEvent): void {
     this.#tell(event)
-    this.watch?.(event)
+    this.watch?.observe(event)
   }
 
   #tell(event: SchedulerEvent): void {
     for (const policy of this.policies) policy.observe?.(Object.freeze(event))
+  }
+}
+
+interface Waiting {
+  readonly turn: number
+  /** Requests that waited when it came. */
+  readonly ahead: number
+  /** Tokens computed of later requests since. */
+  overtaken: number
+}
+
+/** Counts how much of later requests is computed before a request gets its first slot. */
+export class OvertakingWatch {
+  readonly #turns = new Map<SequenceView, number>()
+  readonly #waiting = new Map<SequenceView, Waiting>()
+
+  /** @param bound - tokens, at most, by the number of requests that waited when one came */
+  constructor(private readonly bound: (ahead: number) => number) {}
+
+  /** Throws an `AssertionError` when a request is overtaken by more than the bound. */
+  observe(event: SchedulerEvent): void {
+    if (event.type === 'step') {
+      for (const part of event.parts) this.#count(part)
+    } else if (event.type !== 'queued') {
+      this.#waiting.delete(event.request)
+    } else if (!this.#turns.has(event.request)) {
+      const turn = this.#turns.size
+      this.#turns.set(event.request, turn)
+      this.#waiting.set(event.request, { turn, ahead: this.#waiting.size, overtaken: 0 })
+    }
+  }
+
+  #count({ request, tokens }: { readonly request: SequenceView; readonly tokens: number }): void {
+    const turn = this.#turns.get(request) ?? -1
+    for (const [{ id }, one] of this.#waiting) {
+      if (one.turn > turn) break
+      one.overtaken += tokens
+      const most = this.bound(one.ahead)
+      // A message for each check that holds would take most of the time.
+      if (one.overtaken <= most) continue
+      assert.fail(
+        `${one.overtaken} tokens of later requests were computed before "${id}", which had ${one.ahead} ahead: at most ${most}`,
+      )
+    }
   }
 }

@@ -141,20 +141,7 @@ export function jsonChannel<Out, In>(): [Channel<Out, In>, Channel<In, Out>] {
 }
 
 /** An {@link EngineClient} that passes everything on and can be asked what it has seen. */
-interface WatchedClient {
-  readonly client: EngineClient
-  /** What the last request generated so far. */
-  text(): string
-  /** The same, a piece for each event. */
-  pieces(): readonly string[]
-  /** Whether the last request was cancelled in one of the three ways that there are. */
-  isCancelled(): boolean
-  /** Makes the next requests fail with this, or with undefined succeed. */
-  failWith(error: unknown): void
-}
-
-/** Watches an engine's client. */
-function watchClient(inner: EngineClient): WatchedClient {
+function watchClient(inner: EngineClient) {
   let pieces: string[] = []
   let failure: unknown
   let left = false
@@ -178,10 +165,14 @@ function watchClient(inner: EngineClient): WatchedClient {
   })
   return {
     client,
+    /** What the last request generated so far. */
     text: () => pieces.join(''),
-    pieces: () => pieces,
+    /** The same, a piece for each event. */
+    pieces: (): readonly string[] => pieces,
+    /** Whether the last request was cancelled in one of the three ways that there are. */
     isCancelled: () => left || signal?.aborted === true,
-    failWith(error) {
+    /** Makes the next requests fail with this, or with undefined succeed. */
+    failWith(error: unknown) {
       failure = error
     },
   }

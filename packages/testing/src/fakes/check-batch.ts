@@ -1,6 +1,6 @@
 import { type BackendLimits, type BatchItem, type Sampler, hashTokens } from '@cllm/core'
-import type { FakeSlot } from '../fakes/fake-slot.js'
-import { FakeSampler } from '../fakes/fake-sampler.js'
+import type { FakeSlot } from './fake-slot.js'
+import { FakeSampler } from './fake-sampler.js'
 
 /** What {@link checkBatch} checks against. */
 export interface CheckContext {
