@@ -12,7 +12,7 @@ import {
 } from '@cllm/core'
 import type { Channel, FromEngine, ToEngine, QueuedRequest } from './channel.js'
 import { CallServer } from './engine-calls.js'
-import { EngineControl } from '../client/engine-control.js'
+import { controlOf } from '../client/engine-control.js'
 
 /** What a host says of its engine that the engine does not know. */
 export interface EngineHostOptions {
@@ -31,7 +31,7 @@ export function hostEngine(
   channel: Channel<FromEngine, ToEngine>,
   { fingerprint }: EngineHostOptions = {},
 ): void {
-  const control = new EngineControl(engine, registry)
+  const control = controlOf(engine, registry)
   const heartbeat = new Heartbeat(channel, fingerprint)
   engine.observe(heartbeat)
   const calls = new CallServer(control, (answer) => heartbeat.send(answer))

@@ -35,14 +35,7 @@ export function sumOf(prompts: Iterable<PromptWork>, what: keyof PromptWork): nu
 function sharedBlocks(one: readonly number[], other: readonly number[]): number {
   const most = Math.min(one.length, other.length)
   if (most === 0 || one[0] !== other[0]) return 0
-  // Most pairs share all or only a system prompt: widening steps, then halving ones.
-  let low = 1
-  let step = 1
-  while (low + step <= most && one[low + step - 1] === other[low + step - 1]) {
-    low += step
-    step *= 2
-  }
-  let high = Math.min(most, low + step - 1)
+  let [low, high] = [1, most]
   while (low < high) {
     const middle = (low + high + 1) >>> 1
     if (one[middle - 1] === other[middle - 1]) low = middle

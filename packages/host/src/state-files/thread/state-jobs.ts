@@ -143,13 +143,6 @@ interface Kept {
   readonly removed: readonly string[]
 }
 
-/** A file of ours. */
-interface Seen {
-  readonly name: string
-  readonly size: number
-  readonly usedAt: number
-}
-
 /** Makes a folder. One that is there already keeps its rights: it may be one of the user's. */
 const makeFolder = (folder: string): void =>
   void mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -160,7 +153,13 @@ const makeFolder = (folder: string): void =>
  */
 function cleanFolder({ folder, now, limitBytes, more, maxAgeMs }: FolderLimits): Kept {
   makeFolder(folder)
-  const seen = [...seenIn(folder)].sort((a, b) => a.usedAt - b.usedAt)
+  const ourFiles = readdirSync(folder).flatMap((name) => {
+    if (!ours.test(name)) return []
+    // Another process may remove it meanwhile.
+    const found = statSync(join(folder, name), { throwIfNoEntry: false })
+    return found?.isFile() === true ? [{ name, size: found.size, usedAt: found.mtimeMs }] : []
+  })
+  const seen = ourFiles.sort((a, b) => a.usedAt - b.usedAt)
   let total = seen.reduce((sum, { size }) => sum + size, more)
   const names: string[] = []
   const removed: string[] = []
@@ -196,14 +195,5 @@ function isRemoved(path: string): boolean {
     return true
   } catch {
     return false
-  }
-}
-
-function* seenIn(folder: string): Iterable<Seen> {
-  for (const name of readdirSync(folder)) {
-    if (!ours.test(name)) continue
-    // Another process may remove it meanwhile.
-    const found = statSync(join(folder, name), { throwIfNoEntry: false })
-    if (found?.isFile() === true) yield { name, size: found.size, usedAt: found.mtimeMs }
   }
 }
