@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
 import type { Modality } from './chat/compose/read-attachment.js'
@@ -35,7 +34,7 @@ function useAddress(): { readonly page: PageId; readonly detail: string | undefi
 }
 
 /** The whole page. */
-export function App(): JSX.Element {
+export function App() {
   const [refusal, setRefusal] = useState<ServerError>()
   /** Another one with each key: what was refused with the old one asks again. */
   const [server, setServer] = useState(() => new Server(setRefusal))

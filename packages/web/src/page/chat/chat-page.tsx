@@ -1,5 +1,4 @@
 import { Columns2, SlidersHorizontal, SquarePen } from 'lucide'
-import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Quiet, Select } from '../parts/form.js'
 import { IconButton } from '../parts/icon.js'
@@ -20,17 +19,7 @@ const suggestions = [
   'Write a function that reverses a string.',
 ]
 
-/** The chat: conversations kept in this browser, answered by the server. */
-export function ChatPage({
-  chat,
-  settings,
-  models,
-  inputs,
-  isShown,
-  onSettings,
-  onNew,
-  field,
-}: {
+interface ChatPageProps {
   readonly chat: Chat
   readonly settings: ChatSettings
   readonly models: readonly string[]
@@ -41,7 +30,19 @@ export function ChatPage({
   readonly onNew: () => void
   /** Where questions are written. */
   readonly field: { readonly current: HTMLTextAreaElement | null }
-}): JSX.Element {
+}
+
+/** The chat: conversations kept in this browser, answered by the server. */
+export function ChatPage({
+  chat,
+  settings,
+  models,
+  inputs,
+  isShown,
+  onSettings,
+  onNew,
+  field,
+}: ChatPageProps) {
   const { conversation, isBusy } = chat
   const [edited, setEdited] = useState<string>()
   const end = useRef<HTMLDivElement>(null)
@@ -55,7 +56,7 @@ export function ChatPage({
   const names = models.map((model, index) => [index === 0 ? '' : model, model] as const)
   const isCompared = settings.compare === 'on'
   const isWide = turns.some((turn) => turn.beside !== undefined)
-  const view = (turn: Turn): JSX.Element => (
+  const view = (turn: Turn) => (
     <TurnView
       key={turn.id}
       {...{ turn, chat, hasFigures: settings.figures !== 'hidden' }}

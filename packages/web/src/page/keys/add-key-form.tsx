@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { CopyButton } from '../parts/copy-button.js'
 import { Field, Form, Problem, Quiet, Select } from '../parts/form.js'
@@ -17,7 +16,7 @@ function bodyOf(draft: typeof empty): object {
 }
 
 /** Makes a key, and shows it until that is said to be enough. */
-export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }): JSX.Element {
+export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }) {
   const server = useServer()
   const [draft, setDraft] = useState(empty)
   const [made, setMade] = useState<KeyTerms & { readonly key: string }>()

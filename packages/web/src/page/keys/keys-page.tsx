@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { Input, Quiet, useTelling } from '../parts/form.js'
@@ -25,7 +24,7 @@ const eachLimit = <T,>(of: (limit: LimitName) => T): Readonly<Record<string, T>>
   Object.fromEntries(limits.map(([limit]) => [limit, of(limit)]))
 
 /** The API keys: who may use the server, and how much; made, limited and revoked while it runs. */
-export function KeysPage(): JSX.Element {
+export function KeysPage() {
   const server = useServer()
   const [changes, setChanges] = useState(0)
   const [draft, setDraft] = useState<Draft>()
@@ -124,14 +123,13 @@ export function KeysPage(): JSX.Element {
   )
 }
 
-/** Asks once more before it revokes; not the key that this page asks with. */
-function Revoke({
-  of: { name, asks },
-  onRevoke,
-}: {
+interface RevokeProps {
   readonly of: Key
   readonly onRevoke: () => void
-}): JSX.Element {
+}
+
+/** Asks once more before it revokes; not the key that this page asks with. */
+function Revoke({ of: { name, asks }, onRevoke }: RevokeProps) {
   const [isAsked, setAsked] = useState(false)
   if (asks) return <span class="dim">this page's</span>
   if (!isAsked) {

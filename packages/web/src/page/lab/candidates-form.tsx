@@ -1,5 +1,4 @@
 import type { PolicySetting } from '@cllm/core'
-import type { JSX } from 'preact'
 import { X } from 'lucide'
 import { Quiet, TextArea } from '../parts/form.js'
 import { IconButton } from '../parts/icon.js'
@@ -18,19 +17,16 @@ const available = halves.batchings.flatMap((batching) =>
   [...halves.orders, 'own'].map((order) => `${batching}+${order}`),
 )
 
-/** The policies to compare. */
-export function CandidatesForm({
-  drafts,
-  onChange,
-  ownOrder,
-  setOwnOrder,
-}: {
+interface CandidatesFormProps {
   readonly drafts: readonly PolicySetting[]
   /** The code of the order `own`. */
   readonly ownOrder: string
   readonly setOwnOrder: (code: string) => void
   readonly onChange: (drafts: readonly PolicySetting[]) => void
-}): JSX.Element {
+}
+
+/** The policies to compare. */
+export function CandidatesForm({ drafts, onChange, ownOrder, setOwnOrder }: CandidatesFormProps) {
   return (
     <section class="card" aria-label="Policies">
       <h2>Policies</h2>

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useMemo } from 'preact/hooks'
 import { Chart } from '../parts/chart.js'
 import { formatMs, formatShare } from '../parts/format.js'
@@ -19,16 +18,14 @@ const mostPoints = 300
 
 const format = { x: formatMs, y: formatShare }
 
-/** Which share of the requests took at most how long: a line that is further left is better. */
-export function Curves({
-  caption,
-  valuesOf,
-  results,
-}: {
+interface CurvesProps {
   readonly caption: string
   readonly valuesOf: ValuesOf
   readonly results: readonly LabResult[]
-}): JSX.Element {
+}
+
+/** Which share of the requests took at most how long: a line that is further left is better. */
+export function Curves({ caption, valuesOf, results }: CurvesProps) {
   const options = useMemo(() => {
     return {
       caption,

@@ -1,5 +1,4 @@
 import type { PolicySetting, Recording } from '@cllm/core'
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Form, Problem, Quiet, useTelling } from '../parts/form.js'
 import { CandidatesForm, usualCandidates } from './candidates-form.js'
@@ -13,7 +12,7 @@ import { Bar } from '../shell/bar.js'
 import { useServer } from '../server/server.js'
 
 /** The lab: a load through several policies, in this browser, side by side. */
-export function LabPage(): JSX.Element {
+export function LabPage() {
   const server = useServer()
   const lab = useLab()
   const [draft, setDraft] = useState(usualDraft)

@@ -1,5 +1,5 @@
 import type { PolicySetting } from '@cllm/core'
-import type { ComponentChild, JSX } from 'preact'
+import type { ComponentChild } from 'preact'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import { percentilesOf } from '../scheduler/live-state.js'
@@ -43,15 +43,14 @@ const rows: readonly Row[] = [
   { name: 'failed', value: ({ failed }) => failed, text: String, isMoreBetter: false },
 ]
 
-/** The figures of each policy beside each other; the best of a row is marked. */
-export function ResultsTable({
-  results,
-  onApply,
-}: {
+interface ResultsTableProps {
   readonly results: readonly LabResult[]
   readonly onApply: (candidate: PolicySetting) => void
-}): JSX.Element {
-  const apply = (result: LabResult): JSX.Element => (
+}
+
+/** The figures of each policy beside each other; the best of a row is marked. */
+export function ResultsTable({ results, onApply }: ResultsTableProps) {
+  const apply = (result: LabResult) => (
     <Quiet
       disabled={result.policy.endsWith('+own')}
       aria-label={`Apply ${result.policy}`}

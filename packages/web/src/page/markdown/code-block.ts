@@ -2,14 +2,13 @@ import { type ComponentChild, h } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { CopyButton } from '../parts/copy-button.js'
 
-/** A block of code in colours, with a button that copies it. */
-export function CodeBlock({
-  text,
-  language,
-}: {
+interface CodeBlockProps {
   readonly text: string
   readonly language: string
-}): ComponentChild {
+}
+
+/** A block of code in colours, with a button that copies it. */
+export function CodeBlock({ text, language }: CodeBlockProps): ComponentChild {
   const name = language.split(/\s/)[0] ?? ''
   return h('div', { class: 'code' }, [
     h('div', { class: 'code-head' }, [h('span', null, name), h(CopyButton, { text })]),
@@ -25,14 +24,13 @@ type Highlight = (text: string, language: string) => ComponentChild | undefined
 
 let loaded: Highlight | undefined
 
-/** Code in colours, once the library for it is there: it is loaded with the first block of a language. */
-function Highlighted({
-  text,
-  language,
-}: {
+interface HighlightedProps {
   readonly text: string
   readonly language: string
-}): ComponentChild {
+}
+
+/** Code in colours, once the library for it is there: it is loaded with the first block of a language. */
+function Highlighted({ text, language }: HighlightedProps): ComponentChild {
   const [highlight, setHighlight] = useState(() => loaded)
   useEffect(() => {
     if (highlight !== undefined) return

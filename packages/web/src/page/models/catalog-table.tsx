@@ -1,4 +1,4 @@
-import type { ComponentChildren, JSX } from 'preact'
+import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { Field, Quiet } from '../parts/form.js'
@@ -19,15 +19,14 @@ interface Catalog {
   readonly data: readonly Fetchable[]
 }
 
-/** The models that can be downloaded, and which of them fit; nothing of a server that has no catalog. */
-export function CatalogTable({
-  pull,
-  children,
-}: {
+interface CatalogTableProps {
   readonly pull: Pull
   /** What is below; it comes with the catalog, which would push it away. */
   readonly children: ComponentChildren
-}): JSX.Element {
+}
+
+/** The models that can be downloaded, and which of them fit; nothing of a server that has no catalog. */
+export function CatalogTable({ pull, children }: CatalogTableProps) {
   const [contextSize, setContextSize] = useState('4096')
   const [slots, setSlots] = useState('4')
   const query = new URLSearchParams({ slots, ctx_size: contextSize })

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { formatBytes } from '../parts/format.js'
 import { Field, Form, useTelling } from '../parts/form.js'
@@ -11,7 +10,7 @@ interface Memory {
 }
 
 /** How much memory a model takes with this many slots of this many tokens, before it is loaded. */
-export function MemoryForm({ models }: { readonly models: readonly string[] }): JSX.Element {
+export function MemoryForm({ models }: { readonly models: readonly string[] }) {
   const server = useServer()
   const [name, setName] = useState('')
   const [contextSize, setContextSize] = useState('4096')

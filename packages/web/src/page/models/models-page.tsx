@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
@@ -23,7 +22,7 @@ interface Model {
 const lookMs = 1000
 
 /** The models: what is in memory, and loading, unloading and fetching them. */
-export function ModelsPage({ pull }: { readonly pull: Pull }): JSX.Element {
+export function ModelsPage({ pull }: { readonly pull: Pull }) {
   const server = useServer()
   const { told, tell, attempt } = useTelling()
   const [changes, setChanges] = useState(0)

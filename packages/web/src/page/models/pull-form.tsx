@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { formatBytes } from '../parts/format.js'
 import { Field, Form } from '../parts/form.js'
@@ -39,7 +38,7 @@ export function usePull(server: Server) {
 }
 
 /** Fetches a model by its name, and shows how far that is. */
-export function PullForm({ pull }: { readonly pull: Pull }): JSX.Element {
+export function PullForm({ pull }: { readonly pull: Pull }) {
   const [name, setName] = useState(pull.name)
   const { total, completed = 0 } = pull.progress
   return (
@@ -60,7 +59,7 @@ export function PullForm({ pull }: { readonly pull: Pull }): JSX.Element {
 }
 
 /** How far a fetch is, or why it failed. */
-export function PullState({ pull }: { readonly pull: Pull }): JSX.Element {
+export function PullState({ pull }: { readonly pull: Pull }) {
   const { status = '', total, completed = 0, error } = pull.progress
   return (
     <>

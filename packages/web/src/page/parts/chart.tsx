@@ -1,5 +1,4 @@
 import { areaChart, type ChartOptions, type Series, stepChart } from '@cllm/bench/charts'
-import type { JSX } from 'preact'
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { download, downloadBlob } from './download.js'
 
@@ -16,21 +15,18 @@ type Format = Readonly<Record<'x' | 'y', (value: number) => string>>
 
 const steps: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1 }
 
-/**
- * A chart as reports have it, with the values below a pointer or at a place that the arrow keys move, and
- * files of it.
- */
-export function Chart({
-  kind,
-  options,
-  series,
-  format,
-}: {
+interface ChartProps {
   readonly kind: 'steps' | 'areas'
   readonly options: ChartOptions
   readonly series: readonly Series[]
   readonly format: Format
-}): JSX.Element {
+}
+
+/**
+ * A chart as reports have it, with the values below a pointer or at a place that the arrow keys move, and
+ * files of it.
+ */
+export function Chart({ kind, options, series, format }: ChartProps) {
   const plot = useRef<HTMLDivElement>(null)
   const [place, setPlace] = useState<Place>()
   const html = useMemo(
@@ -99,17 +95,14 @@ export function Chart({
   )
 }
 
-function Values({
-  place: { left, height, x },
-  series,
-  format,
-  isRight,
-}: {
+interface ValuesProps {
   readonly place: Place
   readonly series: readonly Series[]
   readonly format: Format
   readonly isRight: boolean
-}): JSX.Element {
+}
+
+function Values({ place: { left, height, x }, series, format, isRight }: ValuesProps) {
   const side = isRight ? { right: `calc(100% - ${left - 8}px)` } : { left: `${left + 8}px` }
   return (
     <>

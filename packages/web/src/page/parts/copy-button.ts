@@ -3,14 +3,13 @@ import { type ComponentChild, h } from 'preact'
 import { useState } from 'preact/hooks'
 import { IconButton } from './icon.js'
 
-/** Copies a text. A page without TLS has no clipboard, except on this machine: then there is no button. */
-export function CopyButton({
-  text,
-  name = 'Copy',
-}: {
+interface CopyButtonProps {
   readonly text: string
   readonly name?: string
-}): ComponentChild {
+}
+
+/** Copies a text. A page without TLS has no clipboard, except on this machine: then there is no button. */
+export function CopyButton({ text, name = 'Copy' }: CopyButtonProps): ComponentChild {
   const [copied, setCopied] = useState<string>()
   const clipboard = globalThis.navigator?.clipboard as Clipboard | undefined
   if (clipboard === undefined) return null

@@ -1,4 +1,4 @@
-import type { ComponentChild, JSX } from 'preact'
+import type { ComponentChild } from 'preact'
 
 /** A column of a table: its head, and what it shows of each row. */
 export interface Column<Row> {
@@ -9,6 +9,15 @@ export interface Column<Row> {
   readonly cell: (row: Row) => ComponentChild
 }
 
+interface DataTableProps<Row> {
+  readonly label: string
+  readonly columns: readonly Column<Row>[]
+  readonly rows: readonly Row[]
+  readonly keyOf: (row: Row) => string | number
+  readonly stacks?: boolean
+  readonly class?: string
+}
+
 /** Rows of the same columns, which can be scrolled sideways. On a phone each row is a card if `stacks`. */
 export function DataTable<Row>({
   label,
@@ -17,14 +26,7 @@ export function DataTable<Row>({
   keyOf,
   stacks = true,
   class: name = '',
-}: {
-  readonly label: string
-  readonly columns: readonly Column<Row>[]
-  readonly rows: readonly Row[]
-  readonly keyOf: (row: Row) => string | number
-  readonly stacks?: boolean
-  readonly class?: string
-}): JSX.Element {
+}: DataTableProps<Row>) {
   return (
     <div class={`scroll ${name}`} tabIndex={0} role="region" aria-label={label}>
       <table class={stacks ? 'stacks' : ''}>
@@ -41,7 +43,7 @@ export function DataTable<Row>({
   )
 }
 
-function headOf<Row>({ name, kind }: Column<Row>, index: number): JSX.Element {
+function headOf<Row>({ name, kind }: Column<Row>, index: number) {
   if (name === '') return <td key={index} />
   return (
     <th class={kind === 'number' ? kind : undefined} scope="col" key={index}>
@@ -50,7 +52,7 @@ function headOf<Row>({ name, kind }: Column<Row>, index: number): JSX.Element {
   )
 }
 
-function cellOf<Row>(column: Column<Row>, row: Row, index: number): JSX.Element {
+function cellOf<Row>(column: Column<Row>, row: Row, index: number) {
   const {
     name,
     label = typeof name === 'string' && name !== '' ? name : undefined,

@@ -1,19 +1,17 @@
 import type { ComponentChildren, JSX } from 'preact'
 import { useState } from 'preact/hooks'
 
-/** A form that stays on the page when it is sent. */
-export function Form({
-  onSend,
-  onDropped,
-  ...others
-}: {
+interface FormProps {
   readonly onSend: () => void
   /** Takes files that are dropped on it. */
   readonly onDropped?: (files: readonly File[]) => void
   readonly class?: string
   readonly children: ComponentChildren
   readonly 'aria-label'?: string
-}): JSX.Element {
+}
+
+/** A form that stays on the page when it is sent. */
+export function Form({ onSend, onDropped, ...others }: FormProps) {
   return (
     <form
       {...others}
@@ -56,7 +54,7 @@ interface InputProps {
 const focus = (element: HTMLElement | null): void => element?.focus()
 
 /** An input that tells its text at each change. */
-export function Input({ onText, onEscape, autofocus, ...input }: InputProps): JSX.Element {
+export function Input({ onText, onEscape, autofocus, ...input }: InputProps) {
   // Preact's type tells each `type` apart by the other attributes.
   const attributes = input as JSX.IntrinsicElements['input']
   return (
@@ -70,13 +68,22 @@ export function Input({ onText, onEscape, autofocus, ...input }: InputProps): JS
 }
 
 /** A labelled input. */
-export function Field({ label, ...input }: InputProps & { readonly label: string }): JSX.Element {
+export function Field({ label, ...input }: InputProps & { readonly label: string }) {
   return (
     <label>
       {label}
       <Input {...input} />
     </label>
   )
+}
+
+interface TextAreaProps {
+  readonly label: string
+  readonly value: string | undefined
+  readonly onText: (text: string) => void
+  readonly class?: string
+  readonly placeholder?: string
+  readonly spellcheck?: boolean
 }
 
 /** A labelled text of several lines. */
@@ -87,14 +94,7 @@ export function TextArea({
   class: name,
   placeholder,
   spellcheck = false,
-}: {
-  readonly label: string
-  readonly value: string | undefined
-  readonly onText: (text: string) => void
-  readonly class?: string
-  readonly placeholder?: string
-  readonly spellcheck?: boolean
-}): JSX.Element {
+}: TextAreaProps) {
   return (
     <label class={name}>
       {label}
@@ -109,6 +109,16 @@ export function TextArea({
   )
 }
 
+interface SelectProps<Value extends string> {
+  readonly label: string
+  readonly value: Value | undefined
+  readonly options: readonly (Value | readonly [value: Value, text: string])[]
+  readonly onChoose: (value: Value) => void
+  readonly class?: string
+  /** Whether its label is read out only. */
+  readonly isLabelHidden?: boolean
+}
+
 /** A labelled choice; an option is its value, or its value and how it is shown. */
 export function Select<Value extends string>({
   label,
@@ -117,15 +127,7 @@ export function Select<Value extends string>({
   onChoose,
   class: name,
   isLabelHidden = false,
-}: {
-  readonly label: string
-  readonly value: Value | undefined
-  readonly options: readonly (Value | readonly [value: Value, text: string])[]
-  readonly onChoose: (value: Value) => void
-  readonly class?: string
-  /** Whether its label is read out only. */
-  readonly isLabelHidden?: boolean
-}): JSX.Element {
+}: SelectProps<Value>) {
   return (
     <label class={name}>
       <span class={isLabelHidden ? 'sr-only' : undefined}>{label}</span>
@@ -144,7 +146,7 @@ export function Select<Value extends string>({
 }
 
 /** A button that stands back. */
-export const Quiet = (own: JSX.IntrinsicElements['button']): JSX.Element => (
+export const Quiet = (own: JSX.IntrinsicElements['button']) => (
   <button type="button" class="quiet" {...own} />
 )
 
@@ -159,7 +161,7 @@ export function useTelling() {
 }
 
 /** Why something cannot be shown or done, if there is a reason. */
-export function Problem({ text }: { readonly text: string | undefined }): JSX.Element | null {
+export function Problem({ text }: { readonly text: string | undefined }) {
   if (text === undefined) return null
   return (
     <p class="problem" role="alert">

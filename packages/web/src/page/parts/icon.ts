@@ -7,14 +7,7 @@ export function Icon({ of }: { readonly of: IconNode }): ComponentChild {
   return h('svg', { class: 'icon', viewBox: '0 0 24 24', 'aria-hidden': 'true' }, shapes)
 }
 
-/** A button that is a picture; its name is read out, and shown to a pointer. */
-export function IconButton({
-  icon,
-  name,
-  keys,
-  onPress,
-  ...others
-}: {
+interface IconButtonProps {
   readonly icon: IconNode
   readonly name: string
   /** The keys that do the same. */
@@ -26,7 +19,16 @@ export function IconButton({
   readonly pressed?: boolean
   /** The id of a popover that it opens. */
   readonly popovertarget?: string
-}): ComponentChild {
+}
+
+/** A button that is a picture; its name is read out, and shown to a pointer. */
+export function IconButton({
+  icon,
+  name,
+  keys,
+  onPress,
+  ...others
+}: IconButtonProps): ComponentChild {
   const { class: kind = 'bare', type = 'button', pressed, ...rest } = others
   return h(
     'button',

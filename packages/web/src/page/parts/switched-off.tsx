@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { Bar } from '../shell/bar.js'
 import { CopyButton } from './copy-button.js'
 
@@ -30,7 +29,7 @@ export function hasFeature(name: string): boolean {
 export const isOff = (tab: string): tab is Feature => tab in features && !hasFeature(tab)
 
 /** A tab without its feature: why it is empty, and the command that switches the feature on. */
-export function SwitchedOff({ feature }: { readonly feature: Feature }): JSX.Element {
+export function SwitchedOff({ feature }: { readonly feature: Feature }) {
   const { title, why, command } = features[feature]
   return (
     <>

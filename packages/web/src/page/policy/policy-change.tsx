@@ -1,22 +1,19 @@
 import type { PolicySetting } from '@cllm/core'
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Quiet, useTelling } from '../parts/form.js'
 import { useServer } from '../server/server.js'
 
-/** Asks whether a policy is to be set on the running server, sets it, and takes that back. */
-export function PolicyChange({
-  path,
-  wanted,
-  onEnd,
-}: {
+interface PolicyChangeProps {
   /** The route that sets it. */
   readonly path: string
   /** The policy that is to be set; undefined: none. */
   readonly wanted: PolicySetting | undefined
   /** Called once it is set, or is not to be. */
   readonly onEnd: () => void
-}): JSX.Element {
+}
+
+/** Asks whether a policy is to be set on the running server, sets it, and takes that back. */
+export function PolicyChange({ path, wanted, onEnd }: PolicyChangeProps) {
   const server = useServer()
   const [before, setBefore] = useState<PolicySetting>()
   const { told, attempt } = useTelling()

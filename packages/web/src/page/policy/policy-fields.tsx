@@ -1,5 +1,4 @@
 import type { PolicySetting } from '@cllm/core'
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import policies, { type OptionField, type PolicyHalf } from 'virtual:policies'
 import { Field, Select } from '../parts/form.js'
@@ -19,14 +18,7 @@ function halvesOf(policy: string): readonly [batching: string, order: string | u
 const about = (all: readonly PolicyHalf[], name: string | undefined): PolicyHalf | undefined =>
   all.find((half) => half.name === name)
 
-/** Chooses a policy by its halves, each with what it does, and fills in its options. */
-export function PolicyFields({
-  draft,
-  available,
-  of = '',
-  defaultsOf = () => ({}),
-  onChange,
-}: {
+interface PolicyFieldsProps {
   /** Options that are absent have their defaults. */
   readonly draft: PolicySetting
   /** The names of all that can be chosen. */
@@ -36,7 +28,16 @@ export function PolicyFields({
   /** The defaults of a policy that is not built in. */
   readonly defaultsOf?: (policy: string) => Readonly<Record<string, unknown>>
   readonly onChange: (draft: PolicySetting) => void
-}): JSX.Element {
+}
+
+/** Chooses a policy by its halves, each with what it does, and fills in its options. */
+export function PolicyFields({
+  draft,
+  available,
+  of = '',
+  defaultsOf = () => ({}),
+  onChange,
+}: PolicyFieldsProps) {
   const { policy, options } = draft
   const [batching, order] = halvesOf(policy)
   const batchings = [...new Set(available.map((name) => halvesOf(name)[0]))]
@@ -108,19 +109,21 @@ export function PolicyFields({
   )
 }
 
+interface OptionProps {
+  readonly name: string
+  readonly field: OptionField
+  readonly value: unknown
+  /** Tells its value; undefined: the default. */
+  readonly onChange: (value: unknown) => void
+}
+
 /** One option, as what it is: yes or no, a number, or JSON. */
 function Option({
   name,
   field: { description, default: usual, type, minimum },
   value,
   onChange,
-}: {
-  readonly name: string
-  readonly field: OptionField
-  readonly value: unknown
-  /** Tells its value; undefined: the default. */
-  readonly onChange: (value: unknown) => void
-}): JSX.Element {
+}: OptionProps) {
   const [text, setText] = useState(() => (value === undefined ? '' : written(value)))
   if (type === 'boolean') {
     return (

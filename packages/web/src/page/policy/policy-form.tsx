@@ -1,5 +1,4 @@
 import type { PolicySetting, SchedulerInfo } from '@cllm/core'
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Form, Problem } from '../parts/form.js'
 import { ofModel, useAnswer } from '../server/use-answer.js'
@@ -8,15 +7,14 @@ import { PolicyFields } from './policy-fields.js'
 
 type Known = Pick<SchedulerInfo, 'policy' | 'options' | 'available'>
 
-/** Shows the policy in force, and sets another one. */
-export function PolicyForm({
-  model,
-  inForce,
-}: {
+interface PolicyFormProps {
   readonly model: string
   /** Its name as the live view has it, which somebody else may have changed. */
   readonly inForce: string
-}): JSX.Element {
+}
+
+/** Shows the policy in force, and sets another one. */
+export function PolicyForm({ model, inForce }: PolicyFormProps) {
   /** What was chosen, and instead of what, as JSON: that comes late, and may come again. */
   const [chosen, setChosen] = useState<{ readonly draft: PolicySetting; readonly of: string }>()
   const [wanted, setWanted] = useState<PolicySetting>()

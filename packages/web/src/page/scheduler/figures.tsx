@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useMemo } from 'preact/hooks'
 import { Chart } from '../parts/chart.js'
 import { DataTable } from '../parts/data-table.js'
@@ -17,7 +16,7 @@ interface Props {
 }
 
 /** What matters most, in large: how busy the engine is, how fast, and who decides. */
-export function Tiles({ state }: Props): JSX.Element {
+export function Tiles({ state }: Props) {
   const { slots, waiting, frames, now, policy } = state
   const busy = slots.filter(({ request }) => request !== undefined).length
   const ttft = ttftPercentiles(frames)
@@ -56,7 +55,7 @@ export function Tiles({ state }: Props): JSX.Element {
 }
 
 /** TTFT, ITL and throughput of the last minute. */
-export function Figures({ state }: Props): JSX.Element {
+export function Figures({ state }: Props) {
   const { frames, now, lost } = state
   const figures = figuresOf(frames, now)
   const ttft = ttftPercentiles(frames)
@@ -103,7 +102,7 @@ const format = {
 }
 
 /** What steps compute: tokens of answers and, on top of them, of prompts, second by second. */
-export function StepsChart({ state }: Props): JSX.Element {
+export function StepsChart({ state }: Props) {
   const series = useMemo(() => {
     const { prompts, answers } = tokensBySecond(state.frames, state.now)
     const points = (values: readonly number[]) =>

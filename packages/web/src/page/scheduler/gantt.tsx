@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useLayoutEffect, useRef } from 'preact/hooks'
 import {
   besideChosen,
@@ -19,17 +18,15 @@ const kinds = [
 
 const steps: Readonly<Record<string, number>> = { ArrowLeft: -1, ArrowRight: 1 }
 
-/** Slots over time, whose requests a click or the arrow keys choose. Tables beside it say the same in words. */
-export function Gantt({
-  picture,
-  label,
-  onChoose,
-}: {
+interface GanttProps {
   readonly picture: GanttPicture
   readonly label: string
   /** Of another request, or none. */
   readonly onChoose: (id: string | undefined) => void
-}): JSX.Element {
+}
+
+/** Slots over time, whose requests a click or the arrow keys choose. Tables beside it say the same in words. */
+export function Gantt({ picture, label, onChoose }: GanttProps) {
   const canvas = useRef<HTMLCanvasElement>(null)
   const rows = useRef(0)
   const placed = useRef<ReturnType<typeof placeSpans>>([])

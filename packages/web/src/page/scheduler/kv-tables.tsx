@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { DataTable } from '../parts/data-table.js'
 import { formatBytes } from '../parts/format.js'
 import { hitText } from './words.js'
@@ -12,7 +11,7 @@ interface Props {
 const count = (tokens: number): string => tokens.toLocaleString('en-US')
 
 /** The slots with what they hold: the KV cache. */
-export function Slots({ state }: Props): JSX.Element {
+export function Slots({ state }: Props) {
   const { slots, slotTokens, kvPool } = state
   const empty = slots.filter(({ request, tokens }) => request === undefined && tokens === 0).length
   return (
@@ -58,7 +57,7 @@ export function Slots({ state }: Props): JSX.Element {
 }
 
 /** What is kept behind the slots, and where cached tokens came from. */
-export function Tiers({ state: { cache, frames, now } }: Props): JSX.Element {
+export function Tiers({ state: { cache, frames, now } }: Props) {
   const { cachedFrom } = figuresOf(frames, now)
   const tiers = [['RAM', cache?.ram] as const, ['disk', cache?.disk] as const]
   return (

@@ -1,5 +1,4 @@
 import type { ProgramReport } from '@cllm/core'
-import type { JSX } from 'preact'
 import { DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import { ofModel, useAnswer } from '../server/use-answer.js'
@@ -11,7 +10,7 @@ type Program = ProgramReport & { readonly share: number }
 const most = 20
 
 /** The programs, such as agents: their calls, how their tools pause, what slots keep of them. */
-export function Programs({ model }: { readonly model: string }): JSX.Element | null {
+export function Programs({ model }: { readonly model: string }) {
   type Told = { readonly data: { readonly programs: readonly Program[] } }
   const { answer } = useAnswer<Told>(ofModel('admin/programs', model), { everyMs: 2000 })
   const programs = answer?.data.programs.slice(0, most) ?? []

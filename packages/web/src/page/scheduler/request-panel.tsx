@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { formatMs } from '../parts/format.js'
 import { useAnswer } from '../server/use-answer.js'
 import { cacheText, type Origin, reasonText } from './words.js'
@@ -33,7 +32,7 @@ interface Report {
 const ended = ['done', 'cancelled', 'failed', 'timed_out']
 
 /** What happened to one request, and why it waited. */
-export function RequestPanel({ id }: { readonly id: string }): JSX.Element {
+export function RequestPanel({ id }: { readonly id: string }) {
   const path = `requests/${encodeURIComponent(id)}`
   const { answer, problem } = useAnswer<{ readonly data: Report }>(path, {
     everyMs: 1000,
@@ -53,7 +52,7 @@ export function RequestPanel({ id }: { readonly id: string }): JSX.Element {
   )
 }
 
-function Timeline({ report }: { readonly report: Report }): JSX.Element {
+function Timeline({ report }: { readonly report: Report }) {
   const { timings, timeline, state, tenant, parting, sentences } = report
   const total = Math.max(1, ...timeline.map(({ at_ms, until_ms = at_ms }) => until_ms))
   return (

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { Problem, Select } from '../parts/form.js'
 import { Slots, Tiers } from './kv-tables.js'
@@ -20,15 +19,14 @@ const choose = (id: string | undefined): void => {
   location.hash = id === undefined ? 'scheduler' : `scheduler/${id}`
 }
 
-/** The scheduler at work: what every slot does, who waits and why, and which policy decides. */
-export function SchedulerPage({
-  models,
-  request,
-}: {
+interface SchedulerPageProps {
   readonly models: readonly string[]
   /** The request to explain. */
   readonly request: string | undefined
-}): JSX.Element {
+}
+
+/** The scheduler at work: what every slot does, who waits and why, and which policy decides. */
+export function SchedulerPage({ models, request }: SchedulerPageProps) {
   const server = useServer()
   const [model, setModel] = useState('')
   const { state, problem } = useLive(server, model)
@@ -60,15 +58,13 @@ export function SchedulerPage({
   )
 }
 
-function Live({
-  state,
-  request,
-  model,
-}: {
+interface LiveProps {
   readonly state: LiveState
   readonly request: string | undefined
   readonly model: string
-}): JSX.Element {
+}
+
+function Live({ state, request, model }: LiveProps) {
   const { now, slots, spans } = state
   const slow = useSlow(state)
   // The same elements are not compared again.

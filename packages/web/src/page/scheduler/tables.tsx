@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { DataTable } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
@@ -11,7 +10,7 @@ interface Props {
 }
 
 /** The beginning of a request's id, which leads to what happened to it. */
-export const linkTo = (id: string): JSX.Element => (
+export const linkTo = (id: string) => (
   <a href={`#scheduler/${id}`} title={id}>
     {id.slice(0, 8)}
   </a>
@@ -21,7 +20,7 @@ export const linkTo = (id: string): JSX.Element => (
 const firstWaiting = 8
 
 /** Who waits, how long it will take, and why. */
-export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element | null {
+export function Queue({ state: { queue, waiting, now } }: Props) {
   const [isWhole, setWhole] = useState(false)
   if (waiting === 0) return null
   const more = queue.length - firstWaiting
@@ -57,12 +56,12 @@ export function Queue({ state: { queue, waiting, now } }: Props): JSX.Element | 
 /** How many ended requests are shown. */
 const mostEnded = 8
 
-/** The requests of the last minute that ended last: what each took, and what it had for nothing. */
-export function EndedRequests({
-  state: { frames },
-}: {
+interface EndedRequestsProps {
   readonly state: Pick<LiveState, 'frames'>
-}): JSX.Element {
+}
+
+/** The requests of the last minute that ended last: what each took, and what it had for nothing. */
+export function EndedRequests({ state: { frames } }: EndedRequestsProps) {
   const ended = frames.flatMap((frame) => frame.ended)
   return (
     <section class="card" aria-label="Requests that ended">
@@ -89,7 +88,7 @@ export function EndedRequests({
 }
 
 /** Whose tokens were computed, and how many were not, since the cache had them. */
-export function Tenants({ state: { frames, now } }: Props): JSX.Element {
+export function Tenants({ state: { frames, now } }: Props) {
   const { tenants, cachedBy } = figuresOf(frames, now)
   return (
     <section class="card" aria-label="Tenants">

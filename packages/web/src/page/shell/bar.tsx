@@ -1,25 +1,22 @@
 import { Menu } from 'lucide'
-import type { ComponentChildren, JSX } from 'preact'
+import type { ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
 import { IconButton } from '../parts/icon.js'
 
 /** The id of what is beside the page, which is behind a button where there is no room. */
 export const sideId = 'side'
 
-/** The top of a page, which stays in view: its title and what concerns all of it. */
-export function Bar({
-  title,
-  isShown = true,
-  isTitleHidden = false,
-  children,
-}: {
+interface BarProps {
   readonly title: string
   /** Whether the page is the one that is shown: then the document has its title. */
   readonly isShown?: boolean
   /** Whether something else in it says where one is. */
   readonly isTitleHidden?: boolean
   readonly children?: ComponentChildren
-}): JSX.Element {
+}
+
+/** The top of a page, which stays in view: its title and what concerns all of it. */
+export function Bar({ title, isShown = true, isTitleHidden = false, children }: BarProps) {
   useEffect(() => {
     if (isShown) document.title = `${title} · cLLM`
   }, [title, isShown])

@@ -1,5 +1,4 @@
 import { Braces, Ellipsis, FileText, type IconNode, Pencil, Pin, PinOff, Trash2 } from 'lucide'
-import type { JSX } from 'preact'
 import { useRef } from 'preact/hooks'
 import type { Conversation } from '../chat/conversation.js'
 import { toJson, toMarkdown } from '../chat/saved-conversations.js'
@@ -7,16 +6,14 @@ import type { Chat } from '../chat/use-chat.js'
 import { download } from '../parts/download.js'
 import { Icon } from '../parts/icon.js'
 
-/** What can be done with a conversation of the list. */
-export function ConversationMenu({
-  one,
-  chat,
-  onRename,
-}: {
+interface ConversationMenuProps {
   readonly one: Conversation
   readonly chat: Chat
   readonly onRename: () => void
-}): JSX.Element {
+}
+
+/** What can be done with a conversation of the list. */
+export function ConversationMenu({ one, chat, onRename }: ConversationMenuProps) {
   const menu = useRef<HTMLDetailsElement>(null)
   const close = (): void => menu.current?.removeAttribute('open')
   const isPinned = one.pinned === true

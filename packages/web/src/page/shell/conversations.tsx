@@ -1,5 +1,4 @@
 import { Pin, Search, SquarePen, Upload } from 'lucide'
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import type { Conversation } from '../chat/conversation.js'
 import type { Chat } from '../chat/use-chat.js'
@@ -7,16 +6,14 @@ import { Form, Input, Quiet } from '../parts/form.js'
 import { Icon, IconButton } from '../parts/icon.js'
 import { ConversationMenu } from './conversation-menu.js'
 
-/** The conversations that this browser keeps: found, opened, named, pinned, saved and deleted. */
-export function Conversations({
-  chat,
-  onNew,
-  onOpen,
-}: {
+interface ConversationsProps {
   readonly chat: Chat
   readonly onNew: () => void
   readonly onOpen: (conversation: Conversation) => void
-}): JSX.Element {
+}
+
+/** The conversations that this browser keeps: found, opened, named, pinned, saved and deleted. */
+export function Conversations({ chat, onNew, onOpen }: ConversationsProps) {
   const [isSearching, setSearching] = useState(false)
   const [sought, setSought] = useState('')
   const found = chat.others.filter((each) => isAbout(each, sought))
@@ -77,15 +74,13 @@ export function Conversations({
   )
 }
 
-function Entry({
-  one,
-  chat,
-  onOpen,
-}: {
+interface EntryProps {
   readonly one: Conversation
   readonly chat: Chat
   readonly onOpen: () => void
-}): JSX.Element {
+}
+
+function Entry({ one, chat, onOpen }: EntryProps) {
   const [name, setName] = useState<string>()
   const end = (): void => setName(undefined)
   return (

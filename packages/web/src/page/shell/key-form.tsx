@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Field, Form, Quiet } from '../parts/form.js'
 import type { ServerError } from '../server/server.js'
@@ -6,17 +5,15 @@ import type { ServerError } from '../server/server.js'
 /** What a header may hold, and every key does: a space or a quote that was pasted with it does not show. */
 const keyText = /^[\x21-\x7e]+$/
 
-/** Asks for an API key. */
-export function KeyForm({
-  refusal,
-  onKey,
-  onLater,
-}: {
+interface KeyFormProps {
   readonly refusal: ServerError
   /** Tries a key; rejects where it is not taken. */
   readonly onKey: (key: string) => Promise<void>
   readonly onLater: () => void
-}): JSX.Element {
+}
+
+/** Asks for an API key. */
+export function KeyForm({ refusal, onKey, onLater }: KeyFormProps) {
   const [key, setKey] = useState('')
   const [problem, setProblem] = useState<string>()
   const send = async (): Promise<void> => {

@@ -7,7 +7,6 @@ import {
   KeyRound,
   MessageSquare,
 } from 'lucide'
-import type { JSX } from 'preact'
 import { useRef } from 'preact/hooks'
 import type { Chat } from '../chat/use-chat.js'
 import { Icon } from '../parts/icon.js'
@@ -29,16 +28,14 @@ export const pages = [
 /** A page's id. */
 export type PageId = (typeof pages)[number][0]
 
-/** What is beside all pages: the way to each of them, and the conversations. */
-export function Side({
-  page,
-  chat,
-  onNew,
-}: {
+interface SideProps {
   readonly page: PageId
   readonly chat: Chat
   readonly onNew: () => void
-}): JSX.Element {
+}
+
+/** What is beside all pages: the way to each of them, and the conversations. */
+export function Side({ page, chat, onNew }: SideProps) {
   const side = useRef<HTMLElement>(null)
   const leave = (): void => {
     if (side.current?.matches(':popover-open') === true) side.current.hidePopover()

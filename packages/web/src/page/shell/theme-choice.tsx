@@ -1,5 +1,4 @@
 import { Monitor, Moon, Sun } from 'lucide'
-import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { IconButton } from '../parts/icon.js'
 
@@ -12,7 +11,7 @@ const themes = [
 ] as const
 
 /** Light, dark, or as the system is. */
-export function ThemeChoice(): JSX.Element {
+export function ThemeChoice() {
   const [theme, setTheme] = useState(() => localStorage.getItem(name) ?? 'system')
   useEffect(() => {
     const system = matchMedia('(prefers-color-scheme: dark)')

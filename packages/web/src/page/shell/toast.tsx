@@ -1,5 +1,4 @@
 import { X } from 'lucide'
-import type { JSX } from 'preact'
 import { useEffect } from 'preact/hooks'
 import type { Notice } from '../chat/use-chat.js'
 import { IconButton } from '../parts/icon.js'
@@ -8,14 +7,13 @@ import { Quiet } from '../parts/form.js'
 /** Milliseconds that a notice stays. */
 const stayMs = 12_000
 
-/** Says what was done, and undoes it for a while. */
-export function Toast({
-  notice,
-  onEnd,
-}: {
+interface ToastProps {
   readonly notice: Notice
   readonly onEnd: () => void
-}): JSX.Element {
+}
+
+/** Says what was done, and undoes it for a while. */
+export function Toast({ notice, onEnd }: ToastProps) {
   useEffect(() => {
     const timer = setTimeout(onEnd, stayMs)
     return () => clearTimeout(timer)

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
@@ -21,7 +20,7 @@ const groupings = ['key,model', 'key', 'tenant', 'model', 'day', 'day,key,model'
 const counts = ['requests', 'unfinished', 'prompt_tokens', 'cached_tokens', 'generated_tokens']
 
 /** What each key has used, in a table and as a file for a spreadsheet. */
-export function UsagePage(): JSX.Element {
+export function UsagePage() {
   const server = useServer()
   const [by, setBy] = useState<string>(groupings[0])
   const [from, setFrom] = useState('')
@@ -63,14 +62,13 @@ export function UsagePage(): JSX.Element {
   )
 }
 
-/** The sums of some days, a row for each. */
-function UsageTable({
-  usage: { from, to, usage },
-  groups,
-}: {
+interface UsageTableProps {
   readonly usage: Usage
   readonly groups: readonly string[]
-}): JSX.Element {
+}
+
+/** The sums of some days, a row for each. */
+function UsageTable({ usage: { from, to, usage }, groups }: UsageTableProps) {
   const days = from === to ? from : `${from} to ${to}`
   if (usage.length === 0) return <p class="hint">Nothing was asked for, {days} (UTC).</p>
   return (

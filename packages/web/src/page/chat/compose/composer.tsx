@@ -1,5 +1,4 @@
 import { ArrowUp, Paperclip, Square, X } from 'lucide'
-import type { JSX } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import { Form, Problem } from '../../parts/form.js'
 import { Icon, IconButton } from '../../parts/icon.js'
@@ -11,15 +10,7 @@ import type { Chat } from '../use-chat.js'
 import { settingsId } from '../settings/settings-form.js'
 import { longPaste, type Modality, readAttachment } from './read-attachment.js'
 
-/** Where a question is written: Enter sends it; files can be dropped, pasted or chosen. */
-export function Composer({
-  chat,
-  field,
-  model,
-  inputs,
-  system,
-  onEditLast,
-}: {
+interface ComposerProps {
   readonly chat: Chat
   readonly field: { readonly current: HTMLTextAreaElement | null }
   /** Empty: the server's default. */
@@ -29,7 +20,10 @@ export function Composer({
   /** The name of the system prompt, if there is one. */
   readonly system: string | undefined
   readonly onEditLast: () => void
-}): JSX.Element {
+}
+
+/** Where a question is written: Enter sends it; files can be dropped, pasted or chosen. */
+export function Composer({ chat, field, model, inputs, system, onEditLast }: ComposerProps) {
   const [text, setText] = useState('')
   const [files, setFiles] = useState<readonly Attachment[]>([])
   const [costs, setCosts] = useState<ReadonlyMap<Attachment, number>>(new Map())

@@ -1,5 +1,4 @@
 import { X } from 'lucide'
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Field, Select, TextArea } from '../../parts/form.js'
 import { IconButton } from '../../parts/icon.js'
@@ -23,16 +22,14 @@ const numbers: readonly (readonly [name: Name, label: string, step: string, inPr
 const toolsExample =
   '[{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]'
 
-/** The settings of the chat; what is left empty is the server's default, which is shown in its place. */
-export function SettingsForm({
-  settings,
-  models,
-  onChange,
-}: {
+interface SettingsFormProps {
   readonly settings: ChatSettings
   readonly models: readonly (readonly [value: string, name: string])[]
   readonly onChange: (settings: ChatSettings) => void
-}): JSX.Element {
+}
+
+/** The settings of the chat; what is left empty is the server's default, which is shown in its place. */
+export function SettingsForm({ settings, models, onChange }: SettingsFormProps) {
   const [isOpen, setOpen] = useState(false)
   const defaults = useDefaults(settings.model, isOpen)
   const set = (name: Name) => (value: string) => onChange({ ...settings, [name]: value })
@@ -41,7 +38,7 @@ export function SettingsForm({
     if (inProps === 'max_tokens') return value === undefined || value < 0 ? 'no limit' : `${value}`
     return value === undefined ? 'random' : String(Math.round(1000 * value) / 1000)
   }
-  const check = (name: Name, on: string, off: string, text: string): JSX.Element => (
+  const check = (name: Name, on: string, off: string, text: string) => (
     <label class="check wide">
       <input
         type="checkbox"

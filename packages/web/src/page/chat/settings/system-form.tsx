@@ -1,5 +1,4 @@
 import { Trash2 } from 'lucide'
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Field, Quiet, Select, TextArea } from '../../parts/form.js'
 import { IconButton } from '../../parts/icon.js'
@@ -31,14 +30,13 @@ export function systemName(system: string, presets: readonly Preset[]): string |
   return presets.find((preset) => preset.system === system)?.name ?? 'System prompt'
 }
 
-/** The system prompt: typed, or one that was given a name. */
-export function SystemForm({
-  system,
-  onChange,
-}: {
+interface SystemFormProps {
   readonly system: string
   readonly onChange: (system: string) => void
-}): JSX.Element {
+}
+
+/** The system prompt: typed, or one that was given a name. */
+export function SystemForm({ system, onChange }: SystemFormProps) {
   const [presets, setPresets] = useState(readPresets)
   const [name, setName] = useState('')
   const chosen = presets.find((preset) => preset.system === system)

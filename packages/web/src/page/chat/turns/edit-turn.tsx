@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Form, Quiet } from '../../parts/form.js'
 import type { Turn } from '../conversation.js'
@@ -7,16 +6,18 @@ import { ResultsForm } from './tool-calls.js'
 
 const focus = (element: HTMLElement | null): void => element?.focus()
 
+interface EditTurnProps {
+  readonly turn: Turn
+  readonly chat: Chat
+  readonly onEnd: () => void
+}
+
 /** Another question, or other results, in the place of this turn's. */
 export function EditTurn({
   turn,
   chat: { conversation, isBusy, edit, giveResults },
   onEnd,
-}: {
-  readonly turn: Turn
-  readonly chat: Chat
-  readonly onEnd: () => void
-}): JSX.Element {
+}: EditTurnProps) {
   const [draft, setDraft] = useState(turn.content)
   const before = conversation.turns.find(({ id }) => id === turn.parent)
   if (turn.role === 'tool' && before !== undefined) {

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { Form, Quiet, TextArea, useTelling } from '../../parts/form.js'
 import { hasFeature } from '../../parts/switched-off.js'
@@ -21,7 +20,7 @@ function Part({
   name,
   label,
   text,
-}: Readonly<Record<'what' | 'name' | 'label' | 'text', string>>): JSX.Element {
+}: Readonly<Record<'what' | 'name' | 'label' | 'text', string>>) {
   return (
     <details class="call" open>
       <summary>
@@ -37,21 +36,17 @@ function Part({
 /** Models know a tool of an MCP server as `SERVER__TOOL`. */
 const isMcp = (name: string): boolean => hasFeature('mcp') && name.includes('__')
 
-/** Asks for the results of calls. Those of tools that an MCP server has are run when a button says so. */
-export function ResultsForm({
-  calls,
-  known = [],
-  isBusy,
-  onSend,
-  onCancel,
-}: {
+interface ResultsFormProps {
   readonly calls: readonly ToolCall[]
   /** What was given before. */
   readonly known?: readonly ToolResult[]
   readonly isBusy: boolean
   readonly onSend: (results: readonly ToolResult[]) => void
   readonly onCancel?: () => void
-}): JSX.Element {
+}
+
+/** Asks for the results of calls. Those of tools that an MCP server has are run when a button says so. */
+export function ResultsForm({ calls, known = [], isBusy, onSend, onCancel }: ResultsFormProps) {
   const [texts, setTexts] = useState(() => calls.map((_, index) => known[index]?.content ?? ''))
   const server = useServer()
   const { told, attempt } = useTelling()

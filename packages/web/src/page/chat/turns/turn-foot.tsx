@@ -1,5 +1,4 @@
 import { ChevronLeft, ChevronRight, Pencil, RefreshCw } from 'lucide'
-import type { JSX } from 'preact'
 import { CopyButton } from '../../parts/copy-button.js'
 import { formatMs } from '../../parts/format.js'
 import { IconButton } from '../../parts/icon.js'
@@ -16,7 +15,7 @@ export function TurnFoot({
   hasFigures,
   isComing,
   onEdit,
-}: TurnProps & { readonly isComing: boolean }): JSX.Element {
+}: TurnProps & { readonly isComing: boolean }) {
   const { conversation, isBusy } = chat
   const { id, role, content, beside } = turn
   const isAnswer = role === 'assistant'
@@ -37,13 +36,12 @@ export function TurnFoot({
   )
 }
 
-function Branches({
-  turn,
-  chat: { conversation, isBusy, show },
-}: {
+interface BranchesProps {
   readonly turn: Turn
   readonly chat: Chat
-}): JSX.Element | null {
+}
+
+function Branches({ turn, chat: { conversation, isBusy, show } }: BranchesProps) {
   const branches = branchesOf(conversation, turn)
   if (branches.length < 2) return null
   const at = branches.findIndex(({ id }) => id === turn.id)
@@ -69,14 +67,13 @@ function Branches({
   )
 }
 
-/** How an answer came; while it waits, its place in the queue and the time that was predicted. */
-function Figures({
-  turn,
-  isComing,
-}: {
+interface FiguresProps {
   readonly turn: Turn
   readonly isComing: boolean
-}): JSX.Element {
+}
+
+/** How an answer came; while it waits, its place in the queue and the time that was predicted. */
+function Figures({ turn, isComing }: FiguresProps) {
   const { figures = {}, request } = turn
   const { firstTokenMs, tokensPerSecond, promptTokens, cachedTokens, tokens, predictedMs } = figures
   const isWaiting = isComing && firstTokenMs === undefined

@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { Markdown } from '../../markdown/markdown.js'
 import { Problem, Quiet } from '../../parts/form.js'
 import { Media, Thumbnail } from '../compose/thumbnail.js'
@@ -21,7 +20,7 @@ export interface TurnProps {
 }
 
 /** One message, with what the model thought and called, its figures and its branches. */
-export function TurnView(props: TurnProps): JSX.Element {
+export function TurnView(props: TurnProps) {
   const { turn, chat, isEdited, onEdit } = props
   const { conversation, isBusy } = chat
   const { id, role, calls = [], finish, problem } = turn
@@ -58,13 +57,12 @@ export function TurnView(props: TurnProps): JSX.Element {
   )
 }
 
-function Content({
-  turn,
-  isComing,
-}: {
+interface ContentProps {
   readonly turn: Turn
   readonly isComing: boolean
-}): JSX.Element {
+}
+
+function Content({ turn, isComing }: ContentProps) {
   const { role, content, files = [], reasoning = '', calls = [], results = [] } = turn
   if (role === 'tool') return <Results results={results} />
   if (role === 'user') {

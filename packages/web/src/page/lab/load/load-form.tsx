@@ -1,4 +1,3 @@
-import type { JSX } from 'preact'
 import { Field, Select } from '../../parts/form.js'
 import { type LabJob, type LoadFile, toLoadFile } from '../lab-job.js'
 import { type MadeLoad, usualLoad } from './made-load.js'
@@ -50,14 +49,13 @@ const machines: readonly (readonly [name: string, about: string])[] = [
 const isRecorded = ({ source, file }: Pick<LoadDraft, 'source' | 'file'>): boolean =>
   source === 'recording' || (source === 'file' && file?.isRecording === true)
 
-/** What to run: the last minutes of the server, a file or a made load, and on which machine. */
-export function LoadForm({
-  draft,
-  onChange,
-}: {
+interface LoadFormProps {
   readonly draft: LoadDraft
   readonly onChange: (draft: LoadDraft) => void
-}): JSX.Element {
+}
+
+/** What to run: the last minutes of the server, a file or a made load, and on which machine. */
+export function LoadForm({ draft, onChange }: LoadFormProps) {
   const { source, made, file, requests, machine, slots } = draft
   /** Takes another source, and the machine and slots that it tells of. */
   const choose = (next: Partial<LoadDraft>): void => {
