@@ -15,18 +15,20 @@ import {
   withBranch,
   withTurn,
 } from '../src/page/chat/conversation.js'
-import { united } from '../src/page/chat/history.js'
-import { parseConversations, toJson, toMarkdown } from '../src/page/chat/saved-conversations.js'
-import { madeRequests, usualLoad } from '../src/page/lab/load/made-load.js'
-import { toLoadFile } from '../src/page/lab/lab-job.js'
-import { openJob } from '../src/page/lab/open-job.js'
-import { runCandidate, summarize } from '../src/page/lab/run-lab.js'
+import {
+  parseConversations,
+  toJson,
+  toMarkdown,
+  united,
+} from '../src/page/chat/saved-conversations.js'
+import { madeRequests, toLoadFile, usualLoad } from '../src/page/lab/lab-job.js'
+import { openJob, runCandidate, summarize } from '../src/page/lab/run-lab.js'
 import { highlight } from '../src/page/markdown/highlight.js'
 import { Markdown } from '../src/page/markdown/markdown.js'
 import { besideChosen, placeSpans, spanAt } from '../src/page/scheduler/draw-gantt.js'
 import { followLive } from '../src/page/scheduler/follow-live.js'
 import { withPast } from '../src/page/scheduler/past.js'
-import { ServerError } from '../src/page/server/server.js'
+import { ServerError } from '../src/page/server.js'
 import { cachedText, cacheText } from '../src/page/scheduler/words.js'
 import {
   figuresOf,

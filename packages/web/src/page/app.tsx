@@ -1,6 +1,6 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ChatPage } from './chat/chat-page.js'
-import type { Modality } from './chat/compose/read-attachment.js'
+import type { Modality } from './chat/compose/attachment.js'
 import {
   allSettings,
   type ChatSettings,
@@ -8,16 +8,15 @@ import {
   readSettings,
 } from './chat/settings/settings.js'
 import { type Chat, useChat } from './chat/use-chat.js'
-import { KeyForm } from './shell/key-form.js'
+import { KeyForm, Toast } from './shell/messages.js'
 import { KeysPage } from './keys/keys-page.js'
 import { LabPage } from './lab/lab-page.js'
 import { ModelsPage } from './models/models-page.js'
 import { usePull } from './models/pull-form.js'
 import { isOff, SwitchedOff } from './parts/switched-off.js'
 import { SchedulerPage } from './scheduler/scheduler-page.js'
-import { Server, type ServerError, ServerContext } from './server/server.js'
+import { Server, ServerContext, type ServerError } from './server.js'
 import { type PageId, pages, Side } from './shell/side.js'
-import { Toast } from './shell/toast.js'
 import { UsagePage } from './usage/usage-page.js'
 
 /** What the address says after `#`: a page, and perhaps what to show on it. */

@@ -1,5 +1,4 @@
-import { readEvents } from '../server/read-events.js'
-import type { Server } from '../server/server.js'
+import { readEvents, type Server } from '../server.js'
 import type { AnswerFigures, ToolCall, Turn } from './conversation.js'
 
 /** The parts of a turn that an answer fills in while it comes. */

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import type { Server } from '../server/server.js'
+import type { Server } from '../server.js'
 import { ask } from './ask.js'
 import { chatBody, type McpTool } from './chat-body.js'
 import {
@@ -13,8 +13,13 @@ import {
   withChange,
   withTurn,
 } from './conversation.js'
-import { forget, keep, readConversation, readHistory } from './history.js'
-import { parseConversations } from './saved-conversations.js'
+import {
+  forget,
+  keep,
+  parseConversations,
+  readConversation,
+  readHistory,
+} from './saved-conversations.js'
 import type { ChatSettings } from './settings/settings.js'
 
 const newId = (): string => {

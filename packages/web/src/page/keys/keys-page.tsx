@@ -3,10 +3,8 @@ import { type Column, DataTable } from '../parts/data-table.js'
 import { Input, Quiet, useTelling } from '../parts/form.js'
 import { Bar } from '../shell/bar.js'
 import { Markdown } from '../markdown/markdown.js'
-import { type Call, useServer } from '../server/server.js'
-import { useAnswer } from '../server/use-answer.js'
-import { AddKeyForm } from './add-key-form.js'
-import { type KeyTerms, type LimitName, limits, withoutLimit } from './key-terms.js'
+import { type Call, useAnswer, useServer } from '../server.js'
+import { AddKeyForm, type KeyTerms, type LimitName, limits, withoutLimit } from './add-key-form.js'
 
 /** A key as the server lists it. */
 interface Key extends KeyTerms {

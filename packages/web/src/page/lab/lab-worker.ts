@@ -1,6 +1,5 @@
 import type { LabJob } from './lab-job.js'
-import { openJob } from './open-job.js'
-import { type LabResult, runCandidate } from './run-lab.js'
+import { type LabResult, openJob, runCandidate } from './run-lab.js'
 
 /** What the worker tells: a result for each candidate in their order, or why there is none. */
 export type LabMessage =

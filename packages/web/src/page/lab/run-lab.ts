@@ -1,9 +1,115 @@
-import type { PolicySetting } from '@cllm/core'
-import { createPolicy } from '@cllm/scheduler'
-import { simulateLoad, type SimulatedAnswer, type SimulationReport } from '@cllm/simulation'
-import type { LabJob } from './lab-job.js'
-import { openJob } from './open-job.js'
-import { OwnPolicies } from './own-order.js'
+import {
+  defineOrder,
+  type Order,
+  PluginRegistry,
+  type PolicySetting,
+  type Recording,
+  type SequenceView,
+} from '@cllm/core'
+import { parseRecording, tracedRequests } from '@cllm/bench/traces'
+import {
+  builtInMachines,
+  type MachineModel,
+  recordedMachine,
+  recordedRequests,
+  type SimulatedAnswer,
+  type SimulatedRequest,
+  simulateLoad,
+  type SimulationReport,
+} from '@cllm/simulation'
+import { type LabJob, madeRequests } from './lab-job.js'
+import { batchings, boundedOvertaking, createPolicy, WaitingHeap } from '@cllm/scheduler'
+
+const usual = { contextSize: 8192, batchSize: 2048 }
+
+/**
+ * Reads what a job is about, once for all candidates: what a simulation takes besides a policy and slots. Throws where
+ * its file is wrong, or has too few steps to tell what one costs.
+ */
+export function openJob(job: LabJob) {
+  const recording = recordingOf(job)
+  const requests = requestsOf(job, recording)
+  if (requests.length === 0) throw new Error('There are no requests in it yet')
+  const { kvTokens } = recording?.limits ?? {}
+  const limits = recording?.limits ?? { ...usual, contextSize: roomFor(requests) }
+  return {
+    requests,
+    machine: machineOf(job, recording),
+    machines: recording?.engines ?? 1,
+    contextSize: limits.contextSize,
+    ...(kvTokens !== undefined && { kvTokens }),
+    batchSize: Math.max(limits.batchSize, job.slots),
+  }
+}
+
+function recordingOf({ load }: LabJob): Recording | undefined {
+  if (load.kind === 'recording') return load.recording
+  const isOne = load.kind === 'file' && load.isRecording
+  return isOne ? parseRecording(load.text, load.name) : undefined
+}
+
+function requestsOf({ load }: LabJob, recording: Recording | undefined): SimulatedRequest[] {
+  if (recording !== undefined) return recordedRequests(recording)
+  if (load.kind === 'file') return tracedRequests(load.text, load.name, load.requests)
+  return load.kind === 'made' ? madeRequests(load.load) : []
+}
+
+/** The longest request, rounded up to a multiple of 1,024; made loads have the usual room. */
+function roomFor(requests: readonly SimulatedRequest[]): number {
+  let longest = usual.contextSize
+  for (const { prompt, maxTokens } of requests) {
+    const { length } = typeof prompt === 'function' ? prompt() : prompt
+    longest = Math.max(longest, length + maxTokens)
+  }
+  return Math.ceil(longest / 1024) * 1024
+}
+
+function machineOf({ machine }: LabJob, recording: Recording | undefined): MachineModel {
+  if (recording !== undefined && machine === 'recorded') {
+    return recordedMachine(recording, 'The recording')
+  }
+  const known = builtInMachines.get(machine)
+  if (known === undefined) throw new Error(`There is no machine ${machine}`)
+  return known
+}
+
+/** The policies with an order that was typed in: every batching with it, as `batching+own`. */
+class OwnPolicies {
+  /** What went wrong in it. The engine goes on with another policy then, whose figures mean nothing. */
+  problem: Error | undefined
+  readonly #registry = new PluginRegistry()
+  readonly #rank: (request: SequenceView) => unknown
+
+  /**
+   * @param code - an expression of `request`, such as `request.maxTokens`; it runs in a worker that has no
+   *   page and no network, on the machine of who typed it
+   * @throws SyntaxError
+   */
+  constructor(code: string) {
+    // oxlint-disable-next-line typescript/no-implied-eval -- this is what the field is for
+    this.#rank = new Function('request', `return (${code})`) as (request: SequenceView) => unknown
+    for (const batching of batchings) this.#registry.registerBatching(batching)
+    const create = (): Order =>
+      boundedOvertaking(new WaitingHeap((request) => this.#rankOf(request)))
+    this.#registry.registerOrder(defineOrder({ name: 'own', doc: 'Typed into the lab.', create }))
+  }
+
+  /** Makes a policy by its name. */
+  create(name: string, options: Readonly<Record<string, unknown>>) {
+    return this.#registry.createPolicy(name, options)
+  }
+
+  #rankOf(request: SequenceView): number {
+    try {
+      const value = this.#rank(request)
+      if (typeof value === 'number' && !Number.isNaN(value)) return value
+      throw new Error(`The order of your own gave ${String(value)}, which is no number`)
+    } catch (error) {
+      this.problem ??= error as Error
+      return 0
+    }
+  }
+}
 
 /** What a policy made of the load; times are milliseconds of simulated time. */
 export type LabResult = PolicySetting &

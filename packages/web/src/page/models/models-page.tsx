@@ -3,10 +3,8 @@ import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { formatBytes } from '../parts/format.js'
 import { Problem, Quiet, useTelling } from '../parts/form.js'
-import { useServer } from '../server/server.js'
-import { useAnswer } from '../server/use-answer.js'
-import { CatalogTable } from './catalog-table.js'
-import { MemoryForm } from './memory-form.js'
+import { useAnswer, useServer } from '../server.js'
+import { CatalogTable, MemoryForm } from './what-fits.js'
 import { type Pull, PullForm } from './pull-form.js'
 
 interface Model {

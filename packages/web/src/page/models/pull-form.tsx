@@ -1,8 +1,7 @@
 import { useState } from 'preact/hooks'
 import { formatBytes } from '../parts/format.js'
 import { Field, Form } from '../parts/form.js'
-import { readLines } from '../server/read-events.js'
-import type { Server } from '../server/server.js'
+import { readLines, type Server } from '../server.js'
 
 /** How far a model is fetched, as the server tells it. */
 interface Progress {

@@ -1,5 +1,5 @@
 import { Bar } from '../shell/bar.js'
-import { CopyButton } from './copy-button.js'
+import { CopyButton } from './icon.js'
 
 /** The tabs that a server can lack, and the command that starts one with them. */
 const features = {

@@ -1,8 +1,6 @@
 import type { EngineActivity, Recording } from '@cllm/core'
 import { useEffect, useState } from 'preact/hooks'
-import { readEvents } from '../server/read-events.js'
-import { isRefusal, type Server } from '../server/server.js'
-import { ofModel } from '../server/use-answer.js'
+import { isRefusal, ofModel, readEvents, type Server } from '../server.js'
 import { type LiveState, withActivity } from './live-state.js'
 import { withPast } from './past.js'
 

@@ -1,5 +1,5 @@
 import { formatMs } from '../parts/format.js'
-import { useAnswer } from '../server/use-answer.js'
+import { useAnswer } from '../server.js'
 import { cacheText, type Origin, reasonText } from './words.js'
 
 interface Entry {

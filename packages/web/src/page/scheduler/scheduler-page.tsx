@@ -1,16 +1,15 @@
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { Problem, Select } from '../parts/form.js'
-import { Slots, Tiers } from './kv-tables.js'
+import { Programs, Slots, Tiers } from './kv-tables.js'
 import { Gantt } from './gantt.js'
 import { type LiveState, shownMs } from './live-state.js'
 import { PolicyForm } from '../policy/policy-form.js'
-import { Programs } from './programs-table.js'
 import { RequestPanel } from './request-panel.js'
 import { Figures, StepsChart, Tiles } from './figures.js'
 import { EndedRequests, Queue, Tenants } from './tables.js'
 import { useLive } from './follow-live.js'
 import { Bar } from '../shell/bar.js'
-import { useServer } from '../server/server.js'
+import { useServer } from '../server.js'
 
 /** Milliseconds between two pictures of what changes little from one message to the next. */
 const slowMs = 2000

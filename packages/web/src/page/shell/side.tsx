@@ -6,14 +6,16 @@ import {
   type IconNode,
   KeyRound,
   MessageSquare,
+  Monitor,
+  Moon,
+  Sun,
 } from 'lucide'
-import { useRef } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Chat } from '../chat/use-chat.js'
-import { Icon } from '../parts/icon.js'
+import { Icon, IconButton } from '../parts/icon.js'
 import { isOff } from '../parts/switched-off.js'
 import { sideId } from './bar.js'
 import { Conversations } from './conversations.js'
-import { ThemeChoice } from './theme-choice.js'
 
 /** The pages, by what the address has after `#`. */
 export const pages = [
@@ -73,5 +75,44 @@ export function Side({ page, chat, onNew }: SideProps) {
       />
       <ThemeChoice />
     </aside>
+  )
+}
+
+const name = 'cllm-theme'
+
+const themes = [
+  ['system', 'As the system', Monitor],
+  ['light', 'Light', Sun],
+  ['dark', 'Dark', Moon],
+] as const
+
+/** Light, dark, or as the system is. */
+function ThemeChoice() {
+  const [theme, setTheme] = useState(() => localStorage.getItem(name) ?? 'system')
+  useEffect(() => {
+    const system = matchMedia('(prefers-color-scheme: dark)')
+    const apply = (): void => {
+      const own = system.matches ? 'dark' : 'light'
+      document.documentElement.dataset['theme'] = theme === 'system' ? own : theme
+    }
+    apply()
+    system.addEventListener('change', apply)
+    return () => system.removeEventListener('change', apply)
+  }, [theme])
+  return (
+    <div class="theme" role="group" aria-label="Colours">
+      {themes.map(([id, title, icon]) => (
+        <IconButton
+          key={id}
+          icon={icon}
+          name={title}
+          pressed={theme === id}
+          onPress={() => {
+            localStorage.setItem(name, id)
+            setTheme(id)
+          }}
+        />
+      ))}
+    </div>
   )
 }

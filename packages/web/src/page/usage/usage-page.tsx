@@ -3,8 +3,7 @@ import { Bar } from '../shell/bar.js'
 import { type Column, DataTable } from '../parts/data-table.js'
 import { download } from '../parts/download.js'
 import { Field, Form, Quiet, Select, useTelling } from '../parts/form.js'
-import { useServer } from '../server/server.js'
-import { useAnswer } from '../server/use-answer.js'
+import { useAnswer, useServer } from '../server.js'
 
 type Sum = Readonly<Record<string, string | number | null>>
 

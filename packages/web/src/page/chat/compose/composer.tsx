@@ -2,13 +2,12 @@ import { ArrowUp, Paperclip, Square, X } from 'lucide'
 import { useEffect, useState } from 'preact/hooks'
 import { Form, Problem } from '../../parts/form.js'
 import { Icon, IconButton } from '../../parts/icon.js'
-import { type Server, useServer } from '../../server/server.js'
+import { type Server, useServer } from '../../server.js'
 import { questionOf } from '../chat-body.js'
 import { type Attachment, mediaBytes, mostMediaBytes } from '../conversation.js'
-import { Thumbnail } from './thumbnail.js'
+import { longPaste, type Modality, readAttachment, Thumbnail } from './attachment.js'
 import type { Chat } from '../use-chat.js'
 import { settingsId } from '../settings/settings-form.js'
-import { longPaste, type Modality, readAttachment } from './read-attachment.js'
 
 interface ComposerProps {
   readonly chat: Chat

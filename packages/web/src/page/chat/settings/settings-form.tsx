@@ -5,7 +5,7 @@ import { IconButton } from '../../parts/icon.js'
 import { hasFeature } from '../../parts/switched-off.js'
 import type { ChatSettings } from './settings.js'
 import { SystemForm } from './system-form.js'
-import { ofModel, useAnswer } from '../../server/use-answer.js'
+import { ofModel, useAnswer } from '../../server.js'
 
 /** The id of the settings, for the buttons that open them. */
 export const settingsId = 'settings'

@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { Form, Quiet, TextArea, useTelling } from '../../parts/form.js'
 import { hasFeature } from '../../parts/switched-off.js'
-import { useServer } from '../../server/server.js'
+import { useServer } from '../../server.js'
 import type { ToolCall, ToolResult } from '../conversation.js'
 
 /** A call that a model made, as far as it has come. */

@@ -1,12 +1,12 @@
 import { Markdown } from '../../markdown/markdown.js'
-import { Problem, Quiet } from '../../parts/form.js'
-import { Media, Thumbnail } from '../compose/thumbnail.js'
+import { Form, Problem, Quiet } from '../../parts/form.js'
+import { Media, Thumbnail } from '../compose/attachment.js'
 import { isMedia, type Turn } from '../conversation.js'
 import { cutOffText } from '../saved-conversations.js'
 import type { Chat } from '../use-chat.js'
-import { EditTurn } from './edit-turn.js'
 import { Call, Results, ResultsForm } from './tool-calls.js'
 import { TurnFoot } from './turn-foot.js'
+import { useState } from 'preact/hooks'
 
 /** A turn, and the chat that it is of. */
 export interface TurnProps {
@@ -100,5 +100,59 @@ function Content({ turn, isComing }: ContentProps) {
         <Call key={index} call={call} />
       ))}
     </>
+  )
+}
+
+const focus = (element: HTMLElement | null): void => element?.focus()
+
+interface EditTurnProps {
+  readonly turn: Turn
+  readonly chat: Chat
+  readonly onEnd: () => void
+}
+
+/** Another question, or other results, in the place of this turn's. */
+function EditTurn({
+  turn,
+  chat: { conversation, isBusy, edit, giveResults },
+  onEnd,
+}: EditTurnProps) {
+  const [draft, setDraft] = useState(turn.content)
+  const before = conversation.turns.find(({ id }) => id === turn.parent)
+  if (turn.role === 'tool' && before !== undefined) {
+    return (
+      <ResultsForm
+        calls={before.calls ?? []}
+        known={turn.results ?? []}
+        isBusy={isBusy}
+        onCancel={onEnd}
+        onSend={(results) => {
+          onEnd()
+          giveResults(before.id, results)
+        }}
+      />
+    )
+  }
+  return (
+    <Form
+      aria-label="Another question"
+      onSend={() => {
+        onEnd()
+        edit(turn, draft)
+      }}
+    >
+      <textarea
+        ref={focus}
+        aria-label="Edit the message"
+        rows={3}
+        value={draft}
+        onInput={(event) => setDraft(event.currentTarget.value)}
+        onKeyDown={(event) => event.key === 'Escape' && onEnd()}
+      />
+      <div class="buttons">
+        <button type="submit">Send</button>
+        <Quiet onClick={onEnd}>Cancel</Quiet>
+      </div>
+    </Form>
   )
 }

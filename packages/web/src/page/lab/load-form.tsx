@@ -1,6 +1,5 @@
-import { Field, Select } from '../../parts/form.js'
-import { type LabJob, type LoadFile, toLoadFile } from '../lab-job.js'
-import { type MadeLoad, usualLoad } from './made-load.js'
+import { Field, Select } from '../parts/form.js'
+import { type LabJob, type LoadFile, type MadeLoad, toLoadFile, usualLoad } from './lab-job.js'
 
 /** What to run, as far as it was chosen. */
 export interface LoadDraft {

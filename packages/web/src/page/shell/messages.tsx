@@ -1,6 +1,9 @@
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { Field, Form, Quiet } from '../parts/form.js'
-import type { ServerError } from '../server/server.js'
+import type { ServerError } from '../server.js'
+import { X } from 'lucide'
+import type { Notice } from '../chat/use-chat.js'
+import { IconButton } from '../parts/icon.js'
 
 /** What a header may hold, and every key does: a space or a quote that was pasted with it does not show. */
 const keyText = /^[\x21-\x7e]+$/
@@ -39,5 +42,28 @@ export function KeyForm({ refusal, onKey, onLater }: KeyFormProps) {
       <button type="submit">Use it</button>
       <Quiet onClick={onLater}>Not now</Quiet>
     </Form>
+  )
+}
+
+/** Milliseconds that a notice stays. */
+const stayMs = 12_000
+
+interface ToastProps {
+  readonly notice: Notice
+  readonly onEnd: () => void
+}
+
+/** Says what was done, and undoes it for a while. */
+export function Toast({ notice, onEnd }: ToastProps) {
+  useEffect(() => {
+    const timer = setTimeout(onEnd, stayMs)
+    return () => clearTimeout(timer)
+  }, [notice])
+  return (
+    <div class="toast" role="status">
+      <span>{notice.text}</span>
+      {notice.undo !== undefined && <Quiet onClick={notice.undo}>Undo</Quiet>}
+      <IconButton icon={X} name="Dismiss" onPress={onEnd} />
+    </div>
   )
 }

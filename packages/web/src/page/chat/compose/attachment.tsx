@@ -1,4 +1,7 @@
-import type { Attachment } from '../conversation.js'
+import { type Attachment, isMedia, type MediaFile } from '../conversation.js'
+import { AudioLines, FileText } from 'lucide'
+import { useEffect, useState } from 'preact/hooks'
+import { Icon } from '../../parts/icon.js'
 
 /** What a model reads, as the list of models says it. */
 export type Modality = 'text' | 'image' | 'audio'
@@ -86,4 +89,29 @@ async function picture(file: File): Promise<Blob> {
   context.fillRect(0, 0, canvas.width, canvas.height)
   context.drawImage(bitmap, 0, 0, canvas.width, canvas.height)
   return await canvas.convertToBlob({ type: 'image/jpeg', quality: 0.85 })
+}
+
+/** A small picture of a file: the image itself, or what kind it is. */
+export function Thumbnail({ file }: { readonly file: Attachment }) {
+  if (!isMedia(file)) return <Icon of={FileText} />
+  return file.type === 'image' ? <Media file={file} isDecoration /> : <Icon of={AudioLines} />
+}
+
+interface MediaProps {
+  readonly file: MediaFile
+  /** Whether its name stands beside it. */
+  readonly isDecoration?: boolean
+}
+
+/** An image, or a sound that can be played. */
+export function Media({ file: { name, type, data }, isDecoration = false }: MediaProps) {
+  const [url, setUrl] = useState<string>()
+  useEffect(() => {
+    const made = URL.createObjectURL(data)
+    setUrl(made)
+    return () => URL.revokeObjectURL(made)
+  }, [data])
+  if (url === undefined) return null
+  if (type === 'audio') return <audio controls src={url} aria-label={name} />
+  return <img src={url} alt={isDecoration ? '' : name} />
 }
