@@ -5,17 +5,20 @@ import type { AnswerFigures, ToolCall, Turn } from './conversation.js'
 export type AnswerSoFar = Required<Pick<Turn, 'content' | 'reasoning' | 'calls' | 'figures'>> &
   Pick<Turn, 'request' | 'finish'>
 
+/** A piece of a call. */
+interface CallDelta {
+  readonly index: number
+  readonly id?: string
+  readonly function?: { readonly name?: string; readonly arguments?: string }
+}
+
 interface Chunk {
   readonly choices?: readonly {
     readonly finish_reason?: string | null
     readonly delta: {
       readonly content?: string
       readonly reasoning_content?: string
-      readonly tool_calls?: readonly {
-        readonly index: number
-        readonly id?: string
-        readonly function?: { readonly name?: string; readonly arguments?: string }
-      }[]
+      readonly tool_calls?: readonly CallDelta[]
     }
   }[]
   readonly usage?: {
@@ -41,13 +44,8 @@ export async function ask(
   { content = '', reasoning = '' }: Partial<Turn> = {},
 ): Promise<void> {
   const began = performance.now()
-  const headers = { 'x-cllm-forecast': 'true' }
-  const response = await server.call('v1/chat/completions', {
-    method: 'POST',
-    body,
-    headers,
-    signal,
-  })
+  const call = { method: 'POST', body, headers: { 'x-cllm-forecast': 'true' }, signal } as const
+  const response = await server.call('v1/chat/completions', call)
   const request = response.headers.get('x-cllm-request-id')
   let answer: AnswerSoFar = {
     content,
@@ -60,21 +58,20 @@ export async function ask(
   let [first, chunks] = [began, 0]
   for await (const { data } of readEvents(response)) {
     if (data === '[DONE]') break
-    const next = added(answer, JSON.parse(data) as Chunk)
-    if (next === answer) continue
-    const now = performance.now()
-    if (hasMore(answer, next)) {
+    const before = answer
+    answer = added(before, JSON.parse(data) as Chunk)
+    if (hasMore(before, answer)) {
+      const now = performance.now()
       chunks++
       if (chunks === 1) first = now
-      const perSecond = chunks > 1 ? (1000 * (chunks - 1)) / (now - first) : undefined
       const figures = {
-        ...next.figures,
+        ...answer.figures,
         firstTokenMs: first - began,
         // A chunk is a token, but where one is a part of a letter: the server's own figure comes at the end.
-        ...(perSecond !== undefined && { tokensPerSecond: perSecond }),
+        ...(chunks > 1 && { tokensPerSecond: (1000 * (chunks - 1)) / (now - first) }),
       }
-      answer = { ...next, figures }
-    } else answer = next
+      answer = { ...answer, figures }
+    }
     onProgress(answer)
   }
 }
@@ -101,28 +98,17 @@ export function added(answer: AnswerSoFar, chunk: Chunk): AnswerSoFar {
   const { usage, timings } = chunk
   if (usage !== undefined && usage !== null) {
     const cachedTokens = usage.prompt_tokens_details?.cached_tokens
+    const tokensPerSecond = timings?.predicted_per_second
     figures = {
       ...figures,
       promptTokens: usage.prompt_tokens,
       tokens: usage.completion_tokens,
-      ...(cachedTokens === undefined ? {} : { cachedTokens }),
-      ...(timings?.predicted_per_second === undefined
-        ? {}
-        : { tokensPerSecond: timings.predicted_per_second }),
+      ...(cachedTokens !== undefined && { cachedTokens }),
+      ...(tokensPerSecond !== undefined && { tokensPerSecond }),
     }
   }
-  const isSame =
-    content === answer.content &&
-    reasoning === answer.reasoning &&
-    calls === answer.calls &&
-    figures === answer.figures &&
-    finish === answer.finish
-  if (isSame) return answer
-  const ended = finish === undefined ? {} : { finish }
-  return { ...answer, content, reasoning, calls, figures, ...ended }
+  return { ...answer, content, reasoning, calls, figures, ...(finish !== undefined && { finish }) }
 }
-
-type CallDelta = NonNullable<NonNullable<Chunk['choices']>[number]['delta']['tool_calls']>[number]
 
 function withCall(calls: readonly ToolCall[], delta: CallDelta): readonly ToolCall[] {
   const all = [...calls]

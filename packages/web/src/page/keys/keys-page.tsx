@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { type Column, DataTable } from '../parts/data-table.js'
+import { type Column, DataTable, numbers } from '../parts/data-table.js'
 import { Input, Quiet, useTelling } from '../parts/form.js'
 import { Bar } from '../shell/bar.js'
 import { Markdown } from '../markdown/markdown.js'
@@ -54,10 +54,8 @@ export function KeysPage() {
     { name: 'name', kind: 'head', cell: ({ name }) => name },
     { name: 'tenant', cell: ({ tenant }) => tenant },
     { name: 'role', cell: ({ role }) => role },
-    ...limits.map(([limit, label]): Column<Key> => ({
-      name: label.toLowerCase(),
-      kind: 'number',
-      cell: (key) =>
+    ...limits.map(([limit, label]) =>
+      numbers<Key>(label.toLowerCase(), (key) =>
         key.name !== draft?.name ? (
           (key[limit]?.toLocaleString('en-US') ?? withoutLimit(limit))
         ) : (
@@ -70,7 +68,8 @@ export function KeysPage() {
             onText={(text) => setDraft({ ...draft, texts: { ...draft.texts, [limit]: text } })}
           />
         ),
-    })),
+      ),
+    ),
     {
       name: '',
       cell: (key) =>

@@ -1,4 +1,4 @@
-import { Field, Select } from '../parts/form.js'
+import { dropTarget, Field, Select } from '../parts/form.js'
 import { type LabJob, type LoadFile, type MadeLoad, toLoadFile, usualLoad } from './lab-job.js'
 
 /** What to run, as far as it was chosen. */
@@ -71,15 +71,7 @@ export function LoadForm({ draft, onChange }: LoadFormProps) {
     choose({ source: 'file', file: toLoadFile(first.name, await first.text()) })
   }
   return (
-    <section
-      class="card"
-      aria-label="Load"
-      onDragOver={(event) => event.preventDefault()}
-      onDrop={(event) => {
-        event.preventDefault()
-        void take(event.dataTransfer?.files ?? [])
-      }}
-    >
+    <section class="card" aria-label="Load" {...dropTarget((files) => void take(files))}>
       <h2>Load</h2>
       <div class="fields">
         <Select

@@ -1,6 +1,6 @@
 import type { PolicySetting } from '@cllm/core'
 import type { ComponentChild } from 'preact'
-import { type Column, DataTable } from '../parts/data-table.js'
+import { DataTable, numbers } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import { percentilesOf } from '../scheduler/live-state.js'
 import type { LabResult } from './run-lab.js'
@@ -69,11 +69,11 @@ export function ResultsTable({ results, onApply }: ResultsTableProps) {
       keyOf={(row) => row?.name ?? ''}
       columns={[
         { name: '', kind: 'head', cell: (row) => row?.name ?? 'on the server' },
-        ...results.map((result): Column<Row | undefined> => {
-          const cell = (row: Row | undefined): ComponentChild =>
-            row === undefined ? apply(result) : figureOf(row, result, results)
-          return { name: result.policy, kind: 'number', cell }
-        }),
+        ...results.map((result) =>
+          numbers<Row | undefined>(result.policy, (row) =>
+            row === undefined ? apply(result) : figureOf(row, result, results),
+          ),
+        ),
       ]}
     />
   )

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { Bar } from '../shell/bar.js'
-import { type Column, DataTable } from '../parts/data-table.js'
+import { type Column, DataTable, numbers } from '../parts/data-table.js'
 import { formatBytes } from '../parts/format.js'
 import { Problem, Quiet, useTelling } from '../parts/form.js'
 import { useAnswer, useServer } from '../server.js'
@@ -91,16 +91,10 @@ const columns: readonly Column<Model>[] = [
       </>
     ),
   },
-  {
-    name: 'size',
-    kind: 'number',
-    cell: ({ size_bytes: size }) => (size === null ? '–' : formatBytes(size)),
-  },
-  { name: 'requests', kind: 'number', cell: ({ users }) => users },
-  { name: 'waiting', kind: 'number', cell: ({ waiting }) => waiting },
-  {
-    name: 'unloads at',
-    kind: 'number',
-    cell: ({ expires_at: at }) => (at === null ? '–' : new Date(at).toLocaleTimeString()),
-  },
+  numbers('size', ({ size_bytes: size }) => (size === null ? '–' : formatBytes(size))),
+  numbers('requests', ({ users }) => users),
+  numbers('waiting', ({ waiting }) => waiting),
+  numbers('unloads at', ({ expires_at: at }) =>
+    at === null ? '–' : new Date(at).toLocaleTimeString(),
+  ),
 ]

@@ -1,6 +1,6 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
-import { type Column, DataTable } from '../parts/data-table.js'
+import { type Column, DataTable, numbers } from '../parts/data-table.js'
 import { Field, Form, Quiet, useTelling } from '../parts/form.js'
 import { formatBytes } from '../parts/format.js'
 import { useAnswer, useServer } from '../server.js'
@@ -46,12 +46,10 @@ export function CatalogTable({ pull, children }: CatalogTableProps) {
         </>
       ),
     },
-    { name: 'download', kind: 'number', cell: ({ size_bytes: size }) => formatBytes(size) },
-    {
-      name: 'memory',
-      kind: 'number',
-      cell: ({ total_bytes: total }) => (total === null ? 'unknown' : formatBytes(total)),
-    },
+    numbers('download', ({ size_bytes: size }) => formatBytes(size)),
+    numbers('memory', ({ total_bytes: total }) =>
+      total === null ? 'unknown' : formatBytes(total),
+    ),
     {
       name: 'fits',
       cell: ({ total_bytes: total }) => (total === null ? '–' : total <= free ? 'yes' : 'no'),

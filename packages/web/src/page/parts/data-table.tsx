@@ -2,11 +2,16 @@ import type { ComponentChild } from 'preact'
 
 /** A column of a table: its head, and what it shows of each row. */
 export interface Column<Row> {
-  readonly name: ComponentChild
-  /** What stands before the cell on a phone, where rows are cards. Default: `name`, if it is a text. */
+  readonly name: string
+  /** What stands before the cell on a phone, where rows are cards. Default: `name`. */
   readonly label?: string
   readonly kind?: 'number' | 'head'
   readonly cell: (row: Row) => ComponentChild
+}
+
+/** A column of numbers. */
+export const numbers = <Row,>(name: string, cell: Column<Row>['cell']): Column<Row> => {
+  return { name, kind: 'number', cell }
 }
 
 interface DataTableProps<Row> {
@@ -15,7 +20,6 @@ interface DataTableProps<Row> {
   readonly rows: readonly Row[]
   readonly keyOf: (row: Row) => string | number
   readonly stacks?: boolean
-  readonly class?: string
 }
 
 /** Rows of the same columns, which can be scrolled sideways. On a phone each row is a card if `stacks`. */
@@ -25,17 +29,16 @@ export function DataTable<Row>({
   rows,
   keyOf,
   stacks = true,
-  class: name = '',
 }: DataTableProps<Row>) {
   return (
-    <div class={`scroll ${name}`} tabIndex={0} role="region" aria-label={label}>
+    <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table class={stacks ? 'stacks' : ''}>
         <thead>
           <tr>{columns.map(headOf)}</tr>
         </thead>
         <tbody>
           {rows.map((row) => (
-            <tr key={keyOf(row)}>{columns.map((column, index) => cellOf(column, row, index))}</tr>
+            <tr key={keyOf(row)}>{columns.map((column) => cellOf(column, row))}</tr>
           ))}
         </tbody>
       </table>
@@ -43,31 +46,19 @@ export function DataTable<Row>({
   )
 }
 
-function headOf<Row>({ name, kind }: Column<Row>, index: number) {
-  if (name === '') return <td key={index} />
+function headOf<Row>({ name, kind }: Column<Row>) {
+  if (name === '') return <td />
   return (
-    <th class={kind === 'number' ? kind : undefined} scope="col" key={index}>
+    <th class={kind === 'number' ? kind : undefined} scope="col">
       {name}
     </th>
   )
 }
 
-function cellOf<Row>(column: Column<Row>, row: Row, index: number) {
-  const {
-    name,
-    label = typeof name === 'string' && name !== '' ? name : undefined,
-    kind,
-    cell,
-  } = column
-  if (kind === 'head') {
-    return (
-      <th scope="row" key={index}>
-        {cell(row)}
-      </th>
-    )
-  }
+function cellOf<Row>({ name, label = name || undefined, kind, cell }: Column<Row>, row: Row) {
+  if (kind === 'head') return <th scope="row">{cell(row)}</th>
   return (
-    <td class={kind} data-label={label} key={index}>
+    <td class={kind} data-label={label}>
       {cell(row)}
     </td>
   )

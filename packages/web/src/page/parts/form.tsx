@@ -1,5 +1,7 @@
 import type { ComponentChildren, JSX } from 'preact'
+import type { IconNode } from 'lucide'
 import { useState } from 'preact/hooks'
+import { Icon } from './icon.js'
 
 interface FormProps {
   readonly onSend: () => void
@@ -10,19 +12,21 @@ interface FormProps {
   readonly 'aria-label'?: string
 }
 
+/** What takes the files that are dropped on an element. */
+export const dropTarget = (onDropped: (files: readonly File[]) => void) => ({
+  onDragOver: (event: DragEvent) => event.preventDefault(),
+  onDrop(event: DragEvent) {
+    event.preventDefault()
+    onDropped([...(event.dataTransfer?.files ?? [])])
+  },
+})
+
 /** A form that stays on the page when it is sent. */
 export function Form({ onSend, onDropped, ...others }: FormProps) {
   return (
     <form
       {...others}
-      onDragOver={onDropped && ((event) => event.preventDefault())}
-      onDrop={
-        onDropped &&
-        ((event) => {
-          event.preventDefault()
-          onDropped([...(event.dataTransfer?.files ?? [])])
-        })
-      }
+      {...(onDropped && dropTarget(onDropped))}
       onSubmit={(event) => {
         event.preventDefault()
         onSend()
@@ -144,6 +148,50 @@ export function Select<Value extends string>({
     </label>
   )
 }
+
+interface UploadProps {
+  readonly icon: IconNode
+  readonly name: string
+  readonly accept?: string
+  readonly onChosen: (files: readonly File[]) => void
+}
+
+/** A button that files are chosen with. */
+export const Upload = ({ icon, name, accept, onChosen }: UploadProps) => (
+  <label class="upload button bare" title={name}>
+    <Icon of={icon} />
+    <input
+      type="file"
+      {...{ accept }}
+      multiple
+      aria-label={name}
+      onChange={({ currentTarget }) => {
+        onChosen([...(currentTarget.files ?? [])])
+        currentTarget.value = ''
+      }}
+    />
+  </label>
+)
+
+interface CheckProps {
+  readonly text: string
+  readonly checked: boolean
+  readonly onCheck: (isChecked: boolean) => void
+  readonly class?: string
+  readonly title?: string | undefined
+}
+
+/** A box to check. */
+export const Check = ({ text, checked, onCheck, class: name = 'check', title }: CheckProps) => (
+  <label class={name} title={title}>
+    <input
+      type="checkbox"
+      checked={checked}
+      onChange={({ currentTarget }) => onCheck(currentTarget.checked)}
+    />
+    {text}
+  </label>
+)
 
 /** A button that stands back. */
 export const Quiet = (own: JSX.IntrinsicElements['button']) => (

@@ -1,7 +1,7 @@
 import type { PolicySetting } from '@cllm/core'
 import { useState } from 'preact/hooks'
 import policies, { type OptionField, type PolicyHalf } from 'virtual:policies'
-import { Field, Select } from '../parts/form.js'
+import { Check, Field, Select } from '../parts/form.js'
 
 /** The names of the built-in policies' halves. */
 export const halves = {
@@ -126,16 +126,8 @@ function Option({
 }: OptionProps) {
   const [text, setText] = useState(() => (value === undefined ? '' : written(value)))
   if (type === 'boolean') {
-    return (
-      <label class="check" title={description}>
-        <input
-          type="checkbox"
-          checked={Boolean(value ?? usual)}
-          onChange={({ currentTarget }) => onChange(currentTarget.checked)}
-        />
-        {name}
-      </label>
-    )
+    const checked = Boolean(value ?? usual)
+    return <Check text={name} title={description} checked={checked} onCheck={onChange} />
   }
   return (
     <Field

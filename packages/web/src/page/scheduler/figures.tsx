@@ -1,6 +1,6 @@
 import { useMemo } from 'preact/hooks'
 import { Chart } from '../parts/chart.js'
-import { DataTable } from '../parts/data-table.js'
+import { DataTable, numbers } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import {
   figuresOf,
@@ -59,11 +59,10 @@ export function Figures({ state }: Props) {
   const { frames, now, lost } = state
   const figures = figuresOf(frames, now)
   const ttft = ttftPercentiles(frames)
-  const percentile = (name: keyof Percentiles) => {
-    type Row = readonly [string, Percentiles | undefined]
-    const cell = ([, of]: Row): string => (of === undefined ? '–' : formatMs(of[name]))
-    return { name, kind: 'number', cell } as const
-  }
+  const percentile = (name: keyof Percentiles) =>
+    numbers<readonly [string, Percentiles | undefined]>(name, ([, of]) =>
+      of === undefined ? '–' : formatMs(of[name]),
+    )
   return (
     <section class="card" aria-label="Figures">
       <h2>Times, the last minute</h2>

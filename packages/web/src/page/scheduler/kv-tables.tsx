@@ -1,4 +1,4 @@
-import { DataTable } from '../parts/data-table.js'
+import { DataTable, numbers } from '../parts/data-table.js'
 import { formatBytes, formatMs, formatShare } from '../parts/format.js'
 import { linkTo } from './tables.js'
 import { hitText } from './words.js'
@@ -118,23 +118,17 @@ export function Programs({ model }: { readonly model: string }) {
         columns={[
           { name: 'program', kind: 'head', cell: ({ id }) => <code>{id.slice(0, 40)}</code> },
           { name: 'tenant', cell: ({ tenant }) => tenant },
-          { name: 'calls', kind: 'number', cell: ({ calls }) => calls },
+          numbers<Program>('calls', ({ calls }) => calls),
           {
             name: 'now',
             cell: ({ open, pausesSinceMs: since }) =>
               open > 0 ? `${open} under way` : `pauses for ${formatMs(since ?? 0)}`,
           },
-          {
-            name: 'mean pause',
-            kind: 'number',
-            cell: ({ pauses, pausedMs }) => (pauses === 0 ? '–' : formatMs(pausedMs / pauses)),
-          },
-          {
-            name: 'tokens kept',
-            kind: 'number',
-            cell: ({ keptTokens }) => keptTokens.toLocaleString('en-US'),
-          },
-          { name: 'share', kind: 'number', cell: ({ share }) => formatShare(share) },
+          numbers<Program>('mean pause', ({ pauses, pausedMs }) =>
+            pauses === 0 ? '–' : formatMs(pausedMs / pauses),
+          ),
+          numbers<Program>('tokens kept', ({ keptTokens }) => count(keptTokens)),
+          numbers<Program>('share', ({ share }) => formatShare(share)),
         ]}
       />
     </section>

@@ -29,7 +29,10 @@ export function withActivity(state: LiveState | undefined, activity: EngineActiv
   const since = now.now - shownMs
   const old = (state?.spans ?? []).filter(({ untilMs }) => untilMs > since)
   const spans = joined([...old, ...frames.flatMap((frame) => frame.spans)])
-  const sums = frames.map(withoutSpans)
+  const sums = frames.map((frame) => {
+    const { spans: _, ...sum } = frame
+    return sum
+  })
   const all = [...(state?.frames ?? []), ...sums]
   const isRecent = (atMs: number): boolean => atMs > now.now - figuresMs
   const losses = [...(state?.losses ?? []), { atMs: now.now, count: now.lost }].filter(
@@ -42,11 +45,6 @@ export function withActivity(state: LiveState | undefined, activity: EngineActiv
     spans: spans.slice(-mostSpans),
     frames: all.filter(({ untilMs }) => isRecent(untilMs)),
   }
-}
-
-function withoutSpans(frame: ActivityFrame): Omit<ActivityFrame, 'spans'> {
-  const { spans: _, ...sums } = frame
-  return sums
 }
 
 /** Spans that go on where the last one of their request ended become one. */

@@ -1,4 +1,4 @@
-import type { ActivityFrame, ActivitySpan, Recording } from '@cllm/core'
+import type { ActivityFrame, ActivitySpan, RecordedStep, Recording } from '@cllm/core'
 import { figuresMs, type LiveState, shownMs } from './live-state.js'
 
 const frameMs = 1000
@@ -31,52 +31,39 @@ export function withPast(state: LiveState, recording: Recording): LiveState {
 type ToClock = (atMs: number) => number
 
 /** The steps and first tokens of each second since then. */
-function framesOf(recording: Recording, toClock: ToClock, since: number) {
-  type Frame = { -readonly [Key in keyof Omit<ActivityFrame, 'spans'>]: ActivityFrame[Key] }
-  const frames = new Map<number, Frame>()
-  const frameAt = (atMs: number): Frame | undefined => {
-    const from = Math.floor(toClock(atMs) / frameMs) * frameMs
-    if (from < since) return undefined
-    const frame = frames.get(from) ?? {
-      number: 0,
-      atMs: from,
-      untilMs: from + frameMs,
-      steps: {
-        count: 0,
-        ms: 0,
-        prefillTokens: 0,
-        decodeTokens: 0,
-        prefillSequences: 0,
-        decodeSequences: 0,
-      },
-      firstTokensMs: [],
-      itl: [],
-      tenants: {},
-      ended: [],
-    }
-    frames.set(from, frame)
-    return frame
-  }
-  for (const { atMs, ms, decode, chunks } of recording.steps) {
-    const frame = frameAt(atMs)
-    if (frame === undefined) continue
-    const { steps } = frame
-    frame.steps = {
-      count: steps.count + 1,
-      ms: steps.ms + ms,
-      prefillTokens: chunks.reduce((sum, [tokens]) => sum + tokens, steps.prefillTokens),
-      decodeTokens: steps.decodeTokens + decode,
-      prefillSequences: steps.prefillSequences + chunks.length,
-      decodeSequences: steps.decodeSequences + decode,
-    }
-  }
-  for (const { atMs, firstTokenMs } of recording.arrivals) {
-    const frame = firstTokenMs === undefined ? undefined : frameAt(atMs + firstTokenMs)
-    if (frame && firstTokenMs !== undefined) {
-      frame.firstTokensMs = [...frame.firstTokensMs, firstTokenMs]
-    }
-  }
-  return [...frames.values()].sort((a, b) => a.atMs - b.atMs)
+function framesOf({ steps, arrivals }: Recording, toClock: ToClock, since: number) {
+  const secondOf = ({ atMs }: { readonly atMs: number }): number =>
+    Math.floor(toClock(atMs) / frameMs) * frameMs
+  const firsts = arrivals.flatMap(({ atMs, firstTokenMs: ms }) =>
+    ms === undefined ? [] : [{ atMs: atMs + ms, ms }],
+  )
+  const seconds = [...new Set([...steps, ...firsts].map(secondOf))].filter((from) => from >= since)
+  return seconds
+    .sort((a, b) => a - b)
+    .map((from): Omit<ActivityFrame, 'spans'> => {
+      const own = steps.filter((step) => secondOf(step) === from)
+      const sum = (of: (step: RecordedStep) => number): number =>
+        own.reduce((total, step) => total + of(step), 0)
+      const tokensOf = ({ chunks }: RecordedStep): number =>
+        chunks.reduce((total, [tokens]) => total + tokens, 0)
+      return {
+        number: 0,
+        atMs: from,
+        untilMs: from + frameMs,
+        steps: {
+          count: own.length,
+          ms: sum(({ ms }) => ms),
+          prefillTokens: sum(tokensOf),
+          decodeTokens: sum(({ decode }) => decode),
+          prefillSequences: sum(({ chunks }) => chunks.length),
+          decodeSequences: sum(({ decode }) => decode),
+        },
+        firstTokensMs: firsts.filter((first) => secondOf(first) === from).map(({ ms }) => ms),
+        itl: [],
+        tenants: {},
+        ended: [],
+      }
+    })
 }
 
 /** Requests in slots: each has the first one that is free when it comes, and waits until there is one. */

@@ -1,5 +1,6 @@
+import type { EndedActivity } from '@cllm/core'
 import { useState } from 'preact/hooks'
-import { DataTable } from '../parts/data-table.js'
+import { DataTable, numbers } from '../parts/data-table.js'
 import { formatMs, formatShare } from '../parts/format.js'
 import { figuresOf, type LiveState } from './live-state.js'
 import { cachedText, mainReason, reasonText } from './words.js'
@@ -77,8 +78,8 @@ export function EndedRequests({ state: { frames } }: EndedRequestsProps) {
             { name: 'request', cell: ({ id }) => linkTo(id) },
             { name: 'tenant', cell: ({ tenant }) => tenant },
             { name: 'state', cell: ({ state }) => state.replace('_', ' ') },
-            { name: 'waited', kind: 'number', cell: ({ queueMs }) => formatMs(queueMs) },
-            { name: 'answer tokens', kind: 'number', cell: (one) => one.generatedTokens },
+            numbers<EndedActivity>('waited', ({ queueMs }) => formatMs(queueMs)),
+            numbers<EndedActivity>('answer tokens', (one) => one.generatedTokens),
             { name: 'prompt tokens from the cache', label: 'cached', cell: cachedText },
           ]}
         />

@@ -9,12 +9,12 @@ import {
   Search,
   SquarePen,
   Trash2,
-  Upload,
+  Upload as UploadIcon,
 } from 'lucide'
 import { useRef, useState } from 'preact/hooks'
 import type { Conversation } from '../chat/conversation.js'
 import type { Chat } from '../chat/use-chat.js'
-import { Form, Input, Quiet } from '../parts/form.js'
+import { Form, Input, Quiet, Upload } from '../parts/form.js'
 import { Icon, IconButton } from '../parts/icon.js'
 import { toJson, toMarkdown } from '../chat/saved-conversations.js'
 import { download } from '../parts/download.js'
@@ -46,19 +46,12 @@ export function Conversations({ chat, onNew, onOpen }: ConversationsProps) {
             setSought('')
           }}
         />
-        <label class="upload button bare" title="Import a conversation">
-          <Icon of={Upload} />
-          <input
-            type="file"
-            accept=".json"
-            multiple
-            aria-label="Import a conversation"
-            onChange={({ currentTarget }) => {
-              void chat.take([...(currentTarget.files ?? [])])
-              currentTarget.value = ''
-            }}
-          />
-        </label>
+        <Upload
+          icon={UploadIcon}
+          name="Import a conversation"
+          accept=".json"
+          onChosen={(files) => void chat.take(files)}
+        />
       </div>
       {isSearching && (
         <Input

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { Bar } from '../shell/bar.js'
-import { type Column, DataTable } from '../parts/data-table.js'
+import { type Column, DataTable, numbers } from '../parts/data-table.js'
 import { download } from '../parts/download.js'
 import { Field, Form, Quiet, Select, useTelling } from '../parts/form.js'
 import { useAnswer, useServer } from '../server.js'
@@ -79,10 +79,11 @@ function UsageTable({ usage: { from, to, usage }, groups }: UsageTableProps) {
         keyOf={(sum) => groups.map((name) => sum[name]).join('\n')}
         columns={[
           ...groups.map((name): Column<Sum> => ({ name, cell: (sum) => sum[name] ?? '–' })),
-          ...counts.map((name): Column<Sum> => {
-            const cell = (sum: Sum): string => Number(sum[name]).toLocaleString('en-US')
-            return { name: name.replaceAll('_', ' '), kind: 'number', cell }
-          }),
+          ...counts.map((name) =>
+            numbers<Sum>(name.replaceAll('_', ' '), (sum) =>
+              Number(sum[name]).toLocaleString('en-US'),
+            ),
+          ),
         ]}
       />
     </>

@@ -1,7 +1,7 @@
 import { ArrowUp, Paperclip, Square, X } from 'lucide'
 import { useEffect, useState } from 'preact/hooks'
-import { Form, Problem } from '../../parts/form.js'
-import { Icon, IconButton } from '../../parts/icon.js'
+import { Form, Problem, Upload } from '../../parts/form.js'
+import { IconButton } from '../../parts/icon.js'
 import { type Server, useServer } from '../../server.js'
 import { questionOf } from '../chat-body.js'
 import { type Attachment, mediaBytes, mostMediaBytes } from '../conversation.js'
@@ -116,18 +116,7 @@ export function Composer({ chat, field, model, inputs, system, onEditLast }: Com
           onKeyDown={press}
         />
         <div class="row">
-          <label class="upload button bare" title="Attach files">
-            <Icon of={Paperclip} />
-            <input
-              type="file"
-              multiple
-              aria-label="Attach files"
-              onChange={({ currentTarget }) => {
-                void attach([...(currentTarget.files ?? [])])
-                currentTarget.value = ''
-              }}
-            />
-          </label>
+          <Upload icon={Paperclip} name="Attach files" onChosen={(chosen) => void attach(chosen)} />
           {system !== undefined && (
             <button type="button" class="chip" popovertarget={settingsId} title="System prompt">
               <span>{system}</span>

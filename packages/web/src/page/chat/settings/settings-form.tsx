@@ -1,6 +1,6 @@
 import { X } from 'lucide'
 import { useState } from 'preact/hooks'
-import { Field, Select, TextArea } from '../../parts/form.js'
+import { Check, Field, Select, TextArea } from '../../parts/form.js'
 import { IconButton } from '../../parts/icon.js'
 import { hasFeature } from '../../parts/switched-off.js'
 import type { ChatSettings } from './settings.js'
@@ -39,14 +39,12 @@ export function SettingsForm({ settings, models, onChange }: SettingsFormProps) 
     return value === undefined ? 'random' : String(Math.round(1000 * value) / 1000)
   }
   const check = (name: Name, on: string, off: string, text: string) => (
-    <label class="check wide">
-      <input
-        type="checkbox"
-        checked={settings[name] === on}
-        onChange={({ currentTarget }) => set(name)(currentTarget.checked ? on : off)}
-      />
-      {text}
-    </label>
+    <Check
+      class="check wide"
+      text={text}
+      checked={settings[name] === on}
+      onCheck={(isOn) => set(name)(isOn ? on : off)}
+    />
   )
   return (
     <aside

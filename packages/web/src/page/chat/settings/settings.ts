@@ -22,18 +22,27 @@ const name = 'cllm-chat-settings'
 
 const none = Object.fromEntries(names.map((each) => [each, ''])) as ChatSettings
 
-/** The settings that this browser keeps. */
-export function readSettings(): ChatSettings {
+/** What this browser keeps under a name; `otherwise` where that is nothing, or no JSON. */
+export function readKept<T>(name: string, otherwise: T): T {
   try {
-    return { ...none, ...(JSON.parse(localStorage.getItem(name) ?? '{}') as Partial<ChatSettings>) }
+    return JSON.parse(localStorage.getItem(name) ?? '') as T
   } catch {
-    return none
+    return otherwise
   }
 }
 
+/** Keeps a value in this browser. */
+export const keepAs = (name: string, value: unknown): void =>
+  localStorage.setItem(name, JSON.stringify(value))
+
+/** The settings that this browser keeps. */
+export const readSettings = (): ChatSettings => ({
+  ...none,
+  ...readKept<Partial<ChatSettings>>(name, {}),
+})
+
 /** Keeps settings in this browser. */
-export const keepSettings = (settings: ChatSettings): void =>
-  localStorage.setItem(name, JSON.stringify(settings))
+export const keepSettings = (settings: ChatSettings): void => keepAs(name, settings)
 
 /** The settings, with the limit for answers of their model where they have none; `models`: the default first. */
 function withAnswerLimit(settings: ChatSettings, models: readonly string[]): ChatSettings {

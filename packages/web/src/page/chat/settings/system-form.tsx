@@ -2,6 +2,7 @@ import { Trash2 } from 'lucide'
 import { useState } from 'preact/hooks'
 import { Field, Quiet, Select, TextArea } from '../../parts/form.js'
 import { IconButton } from '../../parts/icon.js'
+import { keepAs, readKept } from './settings.js'
 
 /** A system prompt with a name. */
 interface Preset {
@@ -12,17 +13,7 @@ interface Preset {
 const key = 'cllm-presets'
 
 /** The presets that this browser keeps, by their names. */
-export function readPresets(): readonly Preset[] {
-  try {
-    return JSON.parse(localStorage.getItem(key) ?? '[]') as readonly Preset[]
-  } catch {
-    return []
-  }
-}
-
-/** Keeps presets in this browser. */
-const keepPresets = (presets: readonly Preset[]): void =>
-  localStorage.setItem(key, JSON.stringify(presets))
+export const readPresets = (): readonly Preset[] => readKept(key, [])
 
 /** What a system prompt is called: its preset, or that there is one; undefined: there is none. */
 export function systemName(system: string, presets: readonly Preset[]): string | undefined {
@@ -41,7 +32,7 @@ export function SystemForm({ system, onChange }: SystemFormProps) {
   const [name, setName] = useState('')
   const chosen = presets.find((preset) => preset.system === system)
   const change = (next: readonly Preset[]): void => {
-    keepPresets(next)
+    keepAs(key, next)
     setPresets(next)
   }
   const save = (): void => {
