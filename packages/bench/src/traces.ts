@@ -1,10 +1,9 @@
 // For pages, which have no files: what this leads to needs nothing of Node.
 import type { SimulatedRequest } from '@cllm/simulation'
-import { azureItems } from './datasets/sources/azure-items.js'
-import { mooncakeItems } from './datasets/sources/mooncake-items.js'
-import { tokenIds } from './simulate/token-ids.js'
+import { azureItems, mooncakeItems } from './datasets/trace-items.js'
+import { tokenIds } from './workload/work-item.js'
 
-export { parseRecording } from './simulate/recording-schema.js'
+export { parseRecording } from './datasets/parse-json.js'
 
 /**
  * The first requests in the text of a trace, at their times: JSON lines are Mooncake's, others Azure's CSV.

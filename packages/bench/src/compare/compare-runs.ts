@@ -2,7 +2,7 @@ import { defined } from '@cllm/core'
 import type { LoadShape } from '../load/load-options.js'
 import { type Figure, figures } from '../report/figures.js'
 import type { RunResult, schemaVersion } from '../report/run-result.js'
-import { estimate, type Estimate, estimateRatio } from '../statistics/confidence.js'
+import { estimate, type Estimate, estimateRatio } from '../statistics/statistics.js'
 import type { MachineState } from './machine-watch.js'
 
 /** The verdict on a ratio and its interval: `noise` if the interval contains 1, `unknown` without one. */

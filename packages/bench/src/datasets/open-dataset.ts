@@ -1,15 +1,38 @@
+import { readFileSync } from 'node:fs'
+import { datasetError, parseJson, parseJsonLines } from './parse-json.js'
+import { z } from 'zod'
 import { CllmError } from '@cllm/core'
 import type { Dataset, WorkItem } from '../workload/work-item.js'
-import { agentsDataset } from './sources/agents.js'
-import { syntheticDataset, type SyntheticOptions } from './sources/synthetic.js'
-import { readJson, readText } from './read-text.js'
-import { azureItems } from './sources/azure-items.js'
-import { mooncakeItems } from './sources/mooncake-items.js'
-import { z } from 'zod'
-import { randomSource } from '../statistics/random-source.js'
+import { agentsDataset, syntheticDataset, type SyntheticOptions } from './drawn-datasets.js'
+import { azureItems, mooncakeItems } from './trace-items.js'
+import { type LengthDistribution, lengthDrawer, randomSource } from '../statistics/random.js'
 import { guessTokens } from '../workload/prompt-text.js'
-import { type LengthDistribution, lengthDrawer } from '../workload/length-distribution.js'
-import { datasetError, parseJsonLines } from './parse-json.js'
+
+/**
+ * The text of a file.
+ *
+ * @throws `invalid_dataset` when it cannot be read or has nothing in it
+ */
+export function readText(file: string): string {
+  let text: string
+  try {
+    text = readFileSync(file, 'utf8')
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    throw datasetError(file, undefined, code === 'ENOENT' ? 'there is no such file' : message)
+  }
+  if (text.trim() === '') throw datasetError(file, undefined, 'is empty')
+  return text
+}
+
+/**
+ * Reads a JSON file.
+ *
+ * @param expected - what it could have been beside JSON, for the message
+ * @throws `invalid_dataset` naming the file and its problem
+ */
+export const readJson = <T>(file: string, schema: z.ZodType<T>, expected?: string): T =>
+  parseJson(readText(file), file, schema, expected)
 
 /**
  * A trace in the CSV format of Azure's LLM inference traces (Azure/AzurePublicDataset): `TIMESTAMP`,

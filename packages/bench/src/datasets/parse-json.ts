@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { CllmError } from '@cllm/core'
+import { CllmError, type Recording, recordingSchema } from '@cllm/core'
 
 /** An object and the line, from 1, that it was on. */
 export interface JsonLine<T> {
@@ -44,6 +44,15 @@ export function parseJson<T>(
   if (!result.success) throw datasetError(file, line, problemOf(result.error))
   return result.data
 }
+
+/**
+ * The recording in a text.
+ *
+ * @param file - its name, for messages
+ * @throws `invalid_dataset` naming the file and its problem
+ */
+export const parseRecording = (text: string, file: string): Recording =>
+  parseJson(text, file, recordingSchema) as Recording
 
 /** The first problem, with its field. */
 function problemOf(error: z.ZodError): string {

@@ -1,7 +1,6 @@
 import { CllmError, defined } from '@cllm/core'
-import type { LoadOptions } from './load-options.js'
+import { type LoadOptions, type Target, urlOf } from './load-options.js'
 import { sendRequest } from './send-request.js'
-import { urlOf, type Target } from './target.js'
 
 /**
  * Checks that a target answers, and finds a model to request if its API requires one.

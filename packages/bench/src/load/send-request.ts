@@ -1,10 +1,10 @@
-import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { type IncomingMessage, request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { defined } from '@cllm/core'
 import type { Ask } from '../apis/apis.js'
 import type { Outcome, RequestFailure } from '../metrics/run-record.js'
 import { Answer } from './answer.js'
-import { urlOf, type Target } from './target.js'
+import { type Target, urlOf } from './load-options.js'
 
 /** Options for sending a request and reading its answer. */
 export interface SendOptions {

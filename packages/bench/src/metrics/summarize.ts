@@ -1,17 +1,17 @@
 import { defined } from '@cllm/core'
 import { max, min, sum } from 'simple-statistics'
-import { type Distribution, distributionOf } from '../statistics/distribution.js'
+import { type Distribution, distributionOf, groupBy } from '../statistics/statistics.js'
 import {
   e2eOf,
   gapsOf,
   generatedTokens,
+  meetsSlo,
   type Outcome,
   type RunRecord,
+  type Slo,
   tpotOf,
   ttftOf,
 } from './run-record.js'
-import { groupBy } from '../statistics/group-by.js'
-import { meetsSlo, type Slo } from './slo.js'
 
 /** The figures of one run. Latencies cover successful requests; counts cover all requests. */
 export interface Summary {

@@ -1,5 +1,5 @@
 import type { Summary } from '../metrics/summarize.js'
-import type { Estimate } from '../statistics/confidence.js'
+import type { Estimate } from '../statistics/statistics.js'
 
 /** A number that tables, plots and comparisons take from a run. */
 export interface Figure {

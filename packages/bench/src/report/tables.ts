@@ -1,5 +1,4 @@
-import type { Distribution } from '../statistics/distribution.js'
-import { estimate } from '../statistics/confidence.js'
+import { type Distribution, estimate } from '../statistics/statistics.js'
 import { figures, formatEstimate, formatNumber, textsOf } from './figures.js'
 import { loadName, type RunResult } from './run-result.js'
 import type { ComparedLoad, Ratio } from '../compare/compare-runs.js'

@@ -1,10 +1,9 @@
-import type { Recording } from '@cllm/core'
+import { type Recording, recordingSchema } from '@cllm/core'
+import { z } from 'zod'
 import { recordedPrompts } from '@cllm/simulation'
-import { datasetError } from '../datasets/parse-json.js'
-import { listDataset } from '../datasets/open-dataset.js'
+import { datasetError, parseRecording } from '../datasets/parse-json.js'
+import { listDataset, readText } from '../datasets/open-dataset.js'
 import type { Dataset } from '../workload/work-item.js'
-import { readText } from '../datasets/read-text.js'
-import { parseRecording } from './recording-schema.js'
 
 /**
  * The requests of a recording, at their arrival times. Requests that were refused before their
@@ -37,3 +36,8 @@ export function draftWarnings({ steps }: Pick<Recording, 'steps'>): readonly str
  * @throws `invalid_dataset` naming the file and its problem
  */
 export const readRecording = (file: string): Recording => parseRecording(readText(file), file)
+
+/** The schema of recordings as JSON Schema. */
+export function recordingJsonSchema(): object {
+  return z.toJSONSchema(recordingSchema, { io: 'input' })
+}

@@ -1,12 +1,15 @@
 import { type ChatMessage, defined } from '@cllm/core'
-import type { SimulatedRequest, SimulatedAnswer } from '@cllm/simulation'
-import { arrivals, traceTimes } from '../load/arrivals.js'
-import { lapOf, pickTenant } from '../load/job.js'
+import type { SimulatedAnswer, SimulatedEncodes, SimulatedRequest } from '@cllm/simulation'
+import { arrivals, lapOf, pickTenant, traceTimes } from '../load/jobs.js'
 import type { LoadOptions, TenantShare } from '../load/load-options.js'
-import { randomSource } from '../statistics/random-source.js'
-import type { WorkItem } from '../workload/work-item.js'
-import type { SimulatedImages } from './simulation-result.js'
-import { partsOf, segmentsOf, tokenIds } from './token-ids.js'
+import { randomSource } from '../statistics/random.js'
+import { partsOf, segmentsOf, tokenIds, type WorkItem } from '../workload/work-item.js'
+
+/** Images of a simulated load: which share of the requests has one, of how many tokens, and what encoding it costs. */
+export interface SimulatedImages extends SimulatedEncodes {
+  readonly share: number
+  readonly tokens: number
+}
 
 /** What a load must tell to be simulated. */
 export type SimulatedLoadOptions = Pick<LoadOptions, 'shape' | 'dataset' | 'seed' | 'tenants'> & {

@@ -1,8 +1,11 @@
 import type { ReportContent } from '../report/html/html-report.js'
 import { lengthsInWords } from '../report/html/plots.js'
 import { loadName, type MeasuredRun, schemaVersion } from '../report/run-result.js'
-import type { SimulatedRun } from './simulation-result.js'
-import { nameOf } from './simulation-table.js'
+import type { SimulatedRun, SimulationResult, SimulationSetup } from './simulate-policy.js'
+import { writeRows } from '../calibrate/engine-rows.js'
+import { figures, formatEstimate, formatNumber, textsOf } from '../report/figures.js'
+import { textTable } from '../report/tables.js'
+import { estimate, groupBy } from '../statistics/statistics.js'
 
 /** What a report and a timeline show of policies under one load: each policy stands for a target. */
 export function simulationContent(simulated: readonly SimulatedRun[]): ReportContent {
@@ -42,4 +45,110 @@ function measured({ result, records, steps }: SimulatedRun): MeasuredRun {
       warnings: result.warnings.map((text) => `${name}: ${text}`),
     },
   }
+}
+
+/** The description of a simulation, printed before the first result. */
+export function simulationHead(setup: SimulationSetup): string {
+  const { machine, load, slots, contextSize, batchSize, machines, router, fleet } = setup
+  const several = machines > 1 ? `${machines} machines (${router}), each with ` : ''
+  const { fronts = 1, viewAgeMs = 0, deaths = 0, spread = 1, drains = [] } = fleet ?? {}
+  const events = textsOf(
+    fronts !== 1 && `${fronts} fronts`,
+    viewAgeMs !== 0 && `views ${formatNumber(viewAgeMs)} ms old`,
+    deaths !== 0 && `${formatNumber(100 * deaths)} % of the machines die each minute`,
+    spread !== 1 && `the slowest machine is ${formatNumber(spread)} times as slow`,
+    drains.length > 0 && `${drains.length} machines drain`,
+  )
+  const { acceptance, draftShare, kvTokens, models, images } = setup
+  const pool = kvTokens === undefined ? '' : ` (${kvTokens} together)`
+  const by = draftShare === undefined ? '' : ` of a model of ${draftShare} of the time`
+  const drafts = acceptance === undefined ? '' : `, drafts${by} right with ${acceptance}`
+  return textsOf(
+    `${load.requests} requests of ${load.dataset.name}, ${loadName(load.shape)}, seed ${load.seed}`,
+    `${several}${slots} slots of ${contextSize} tokens${pool}, ${batchSize} tokens per step${drafts}`,
+    events.length > 0 && events.join(', '),
+    images !== undefined &&
+      `${Number((100 * images.share).toFixed(6))} % of the requests have an image of ${images.tokens} tokens, encoded in ${images.encodeMs} ms`,
+    models !== undefined &&
+      `${models.maxLoaded} models in memory at a time, chosen by ${models.scheduler}`,
+    `cost model ${machine.name}: ${machine.about}\n\n`,
+  ).join('\n')
+}
+
+/** The numbers of a result, in their order; those that were not measured are undefined. */
+const numbers: Readonly<Record<string, (result: SimulationResult) => number | undefined>> = {
+  ok: ({ summary }) => summary.requests.ok,
+  failed: ({ summary }) => summary.requests.failed,
+  ...Object.fromEntries(
+    figures.map(({ name, unit, of }) => [
+      `${name} ${unit}`,
+      ({ summary }: SimulationResult) => of(summary),
+    ]),
+  ),
+  'Jain index of tenants': ({ summary }) => summary.jain,
+  'prompt tokens reused %': ({ summary: { cachedTokens, promptTokens } }) =>
+    promptTokens > 0 ? (100 * cachedTokens) / promptTokens : undefined,
+  'prompt tokens computed': ({ summary: { cachedTokens, promptTokens } }) =>
+    promptTokens > 0 ? promptTokens - cachedTokens : undefined,
+  preemptions: ({ preemptions }) => preemptions,
+  'models swapped': ({ swaps }) => swaps,
+  'draft tokens accepted %': ({ acceptedTokens, draftTokens }) =>
+    draftTokens > 0 ? (100 * acceptedTokens) / draftTokens : undefined,
+  'draft tokens verified': ({ acceptance, draftTokens }) =>
+    acceptance === undefined ? undefined : draftTokens,
+  'busy %': ({ utilization }) => 100 * utilization,
+  'simulated s': ({ summary }) => summary.durationMs / 1000,
+  'real s': ({ wall_ms: wallMs }) => wallMs / 1000,
+}
+
+/**
+ * A table of the policies' results, a row for each policy; of a single policy, a row for each number. Of
+ * several seeds, each number is the mean with its 95 % interval.
+ */
+export function simulationTable(results: readonly SimulationResult[]): string {
+  const byName = groupBy(results, nameOf)
+  const known = Object.entries(numbers).filter(([, of]) =>
+    results.some((one) => of(one) !== undefined),
+  )
+  const cell = (of: (typeof numbers)[string], all: readonly SimulationResult[]): string => {
+    const values = all.flatMap((one) => of(one) ?? [])
+    const areSame = values.every((value) => value === values[0])
+    return areSame ? formatNumber(values[0]) : formatEstimate(estimate(values))
+  }
+  const head = known.map(([name]) => name)
+  const rows = [...byName].map(([name, all]) => [name, ...known.map(([, of]) => cell(of, all))])
+  const [only] = rows
+  const table =
+    rows.length === 1
+      ? textTable(
+          ['', only![0]!],
+          head.map((name, index) => [name, only![index + 1]!]),
+        )
+      : textTable(['', ...head], rows)
+  const notes = results.flatMap((one) => [
+    ...Object.entries(one.failures).map(
+      ([kind, text]) => `${nameOf(one)}: failed with ${kind}: ${text}\n`,
+    ),
+    ...one.warnings.map((warning) => `${nameOf(one)}: warning: ${warning}\n`),
+  ])
+  return `${table}\n${[...new Set(notes)].join('')}\n`
+}
+
+/** The same as CSV, a line for each policy and seed; of what was not measured, the cell is empty. */
+export function simulationCsv(results: readonly SimulationResult[]): string {
+  const rows = results.map((one) => ({
+    policy: one.policy,
+    options: JSON.stringify(one.policyOptions),
+    seed: one.seed,
+    ...Object.fromEntries(Object.entries(numbers).map(([name, of]) => [name, of(one) ?? ''])),
+  }))
+  return writeRows(rows, 'csv')
+}
+
+/** A policy's name with its options. */
+export function nameOf({ policy, policyOptions }: SimulationResult): string {
+  const options = Object.entries(policyOptions).map(([name, value]) => {
+    return `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`
+  })
+  return options.length === 0 ? policy : `${policy} ${options.join(' ')}`
 }

@@ -1,6 +1,6 @@
 import type { PolicyFactory } from '../calibrate/model-host.js'
-import type { Slo } from '../metrics/slo.js'
-import type { SimulationResult } from '../simulate/simulation-result.js'
+import type { Slo } from '../metrics/run-record.js'
+import type { SimulationResult } from '../simulate/simulate-policy.js'
 
 /** A policy with its options. */
 export interface Candidate {

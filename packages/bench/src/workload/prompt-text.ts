@@ -1,4 +1,4 @@
-import { randomSource } from '../statistics/random-source.js'
+import { randomSource } from '../statistics/random.js'
 import type { WorkItem } from './work-item.js'
 
 /** Words that set the first block of a text apart from that of another run. */

@@ -1,4 +1,4 @@
-import { chartStyle } from '../html/html.js'
+import { readFileSync } from 'node:fs'
 import {
   drawing,
   escapeHtml,
@@ -80,3 +80,10 @@ function bar({ from, to, kind }: Piece, x: Scales['x'], top: number, rowHeight: 
   const size = `width="${px(Math.max(0.5, x(to) - x(from)))}" height="${px(0.8 * rowHeight)}"`
   return `<rect class="area ${seriesClass(kind)}" x="${px(x(from))}" y="${px(top + 0.1 * rowHeight)}" ${size}/>`
 }
+
+/** A style sheet of the package, in `data/NAME.css`. */
+export const readStyle = (name: string): string =>
+  readFileSync(new URL(`../../../data/${name}.css`, import.meta.url), 'utf8')
+
+/** The style of charts: the colours of the web page (`packages/web/src/page/styles`), light or dark. */
+export const chartStyle = (): string => readStyle('charts')

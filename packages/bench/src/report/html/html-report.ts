@@ -1,9 +1,59 @@
-import type { ComparedLoad, CompareResult, Ratio } from '../../compare/compare-runs.js'
+import { chartStyle, readStyle } from '../chart/row-chart.js'
 import { escapeHtml } from '../chart/frame.js'
-import { figures, type Figure, formatNumber, textsOf } from '../figures.js'
+import type { ComparedLoad, CompareResult, Ratio } from '../../compare/compare-runs.js'
+import { type Figure, figures, formatNumber, textsOf } from '../figures.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
-import { htmlPage, htmlTable, type Cell } from './html.js'
 import { ganttPlot, lengthsInWords, overviewPlots, servicePlot, stepPlot } from './plots.js'
+
+/** A cell of a table: its text and, in smaller letters below, a note on it. */
+export interface Cell {
+  readonly text: string
+  readonly note?: string
+  /** How the note reads: a difference in the good or bad direction, or none. */
+  readonly tone?: 'better' | 'worse' | 'plain'
+}
+
+/** A table; the first cell of a row names it. */
+export function htmlTable(
+  head: readonly string[],
+  rows: readonly (readonly (string | Cell)[])[],
+): string {
+  const titles = head.map((title) => `<th scope="col">${escapeHtml(title)}</th>`).join('')
+  const body = rows.map((row) => `<tr>${row.map(cell).join('')}</tr>`).join('\n')
+  return `<table><thead><tr>${titles}</tr></thead><tbody>${body}</tbody></table>`
+}
+
+function cell(content: string | Cell, column: number): string {
+  const whole: Cell = typeof content === 'string' ? { text: content } : content
+  const { text, note, tone = 'plain' } = whole
+  const small = note === undefined ? '' : `<small class="${tone}">${escapeHtml(note)}</small>`
+  const [tag, scope] = column === 0 ? ['th', ' scope="row"'] : ['td', '']
+  return `<${tag}${scope}>${escapeHtml(text)}${small}</${tag}>`
+}
+
+/**
+ * A self-contained page without scripts or external resources, for screens, phones and paper; light or
+ * dark as the reader's system is.
+ */
+export function htmlPage(title: string, body: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${escapeHtml(title)}</title>
+<style>
+${chartStyle()}${readStyle('report')}</style>
+</head>
+<body>
+<main>
+${body}
+</main>
+</body>
+</html>
+`
+}
 
 /** The content of a report. */
 export interface ReportContent {

@@ -48,13 +48,8 @@ export function KeyForm({ refusal, onKey, onLater }: KeyFormProps) {
 /** Milliseconds that a notice stays. */
 const stayMs = 12_000
 
-interface ToastProps {
-  readonly notice: Notice
-  readonly onEnd: () => void
-}
-
 /** Says what was done, and undoes it for a while. */
-export function Toast({ notice, onEnd }: ToastProps) {
+export function Toast({ notice, onEnd }: { readonly notice: Notice; readonly onEnd: () => void }) {
   useEffect(() => {
     const timer = setTimeout(onEnd, stayMs)
     return () => clearTimeout(timer)

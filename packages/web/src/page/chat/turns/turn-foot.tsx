@@ -66,13 +66,8 @@ function Branches({ turn, chat: { conversation, isBusy, show } }: BranchesProps)
   )
 }
 
-interface FiguresProps {
-  readonly turn: Turn
-  readonly isComing: boolean
-}
-
 /** How an answer came; while it waits, its place in the queue and the time that was predicted. */
-function Figures({ turn, isComing }: FiguresProps) {
+function Figures({ turn, isComing }: { readonly turn: Turn; readonly isComing: boolean }) {
   const { figures = {}, request } = turn
   const { firstTokenMs, tokensPerSecond, promptTokens, cachedTokens, tokens, predictedMs } = figures
   const isWaiting = isComing && firstTokenMs === undefined

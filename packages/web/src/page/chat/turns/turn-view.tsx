@@ -57,12 +57,7 @@ export function TurnView(props: TurnProps) {
   )
 }
 
-interface ContentProps {
-  readonly turn: Turn
-  readonly isComing: boolean
-}
-
-function Content({ turn, isComing }: ContentProps) {
+function Content({ turn, isComing }: { readonly turn: Turn; readonly isComing: boolean }) {
   const { role, content, files = [], reasoning = '', calls = [], results = [] } = turn
   if (role === 'tool') return <Results results={results} />
   if (role === 'user') {

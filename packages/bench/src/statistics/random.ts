@@ -1,5 +1,16 @@
+import seedrandom from 'seedrandom'
 import { randomLogNormal, randomNormal, randomUniform } from 'd3-random'
-import type { RandomSource } from '../statistics/random-source.js'
+
+/** Draws numbers from 0 to below 1. */
+export type RandomSource = () => number
+
+/**
+ * A seeded source for one purpose. Sources of the same seed with different purposes are independent,
+ * so that, say, another arrival rate does not change the prompts.
+ */
+export function randomSource(seed: number, ...purpose: readonly (string | number)[]): RandomSource {
+  return seedrandom.alea([seed, ...purpose].join('/'))
+}
 
 /** How long things are, in tokens. */
 export type LengthDistribution =
