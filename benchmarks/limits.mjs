@@ -5,7 +5,7 @@
 //   cllm bench calibrate --model MODEL --slots 16 --out cost.json
 //   node benchmarks/limits.mjs --cost cost.json
 import { parseArgs } from 'node:util'
-import { readCosts } from '../packages/bench/dist/simulate/read-costs.js'
+import { readCosts } from '../packages/bench/dist/index.js'
 import { table } from './lib/statistics.mjs'
 
 const { values } = parseArgs({

@@ -1,7 +1,7 @@
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { eventDecoder } from '../../packages/bench/dist/load/answer.js'
-import { urlOf } from '../../packages/bench/dist/load/target.js'
+import { urlOf } from '../../packages/bench/dist/load/load-options.js'
 
 /** A request on its own connection, with a client that can pause, resume and disconnect. */
 export class Conversation {

@@ -1,6 +1,6 @@
 import { connect as connectPlain } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import { urlOf } from '../../packages/bench/dist/load/target.js'
+import { urlOf } from '../../packages/bench/dist/load/load-options.js'
 
 /** A connection without an HTTP client, which sends bytes unchanged. */
 export class RawConnection {

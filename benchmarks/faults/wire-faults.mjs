@@ -1,5 +1,5 @@
 import { nextNumber } from '../../packages/core/dist/index.js'
-import { urlOf } from '../../packages/bench/dist/load/target.js'
+import { urlOf } from '../../packages/bench/dist/load/load-options.js'
 import { Canary } from './canary.mjs'
 import { longAsk } from './long-ask.mjs'
 import { postHead, RawConnection } from './raw-connection.mjs'

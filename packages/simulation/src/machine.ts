@@ -1,55 +1,9 @@
-import { passesOf, type Share } from '@cllm/core'
+import { passesOf, type Share, slotGaps } from '@cllm/core'
 
 export { passesOf, type Share }
 
 /** Milliseconds of a step. */
 export type Machine = (shares: readonly Share[]) => number
-
-/**
- * Measured with flash attention: a 0.6B model in Q4_K_M on two cores. Decode: 16 ms at 1, 60 at 4, 86
- * at 8, 137 at 16 sequences; 64 tokens: 180 ms at first, 420 behind 1,500; 63 of them: 1,550.
- */
-export const twoCores = {
-  /** A pass with a single token. */
-  single: 16,
-  base: 33,
-  perToken: 2.2,
-  perSequence: 3.2,
-  /** For each key that a decoding sequence reads. */
-  perRead: 0.025,
-  /** For each key that a token of a prompt reads, computed in tiles of 64 tokens. */
-  perPair: 0.0025,
-  /** The same in a chunk that is shorter than a tile. */
-  perLonePair: 0.0146,
-}
-
-/** Costs of a pass over the weights that takes decodes and prompts together, in milliseconds. */
-export type UniformCosts = Readonly<typeof twoCores>
-
-/** Tokens that attention computes at once. */
-export const tile = 64
-
-function passMs(costs: UniformCosts, shares: readonly Share[]): number {
-  let ms = costs.base
-  for (const { tokens, context } of shares) {
-    ms += costs.perSequence + costs.perToken * tokens
-    const keys = context + tokens / 2
-    if (tokens === 1) ms += costs.perRead * context
-    else if (tokens < tile) ms += costs.perLonePair * tokens * keys
-    else ms += costs.perPair * Math.ceil(tokens / tile) * tile * keys
-  }
-  const [first] = shares
-  if (shares.length > 1 || first?.tokens !== 1) return ms
-  return costs.single + costs.perRead * first.context
-}
-
-/**
- * A machine that splits a batch as llama.cpp does with a memory of its own for each sequence: a pass
- * takes the same number of tokens of each of the sequences whose slots follow each other.
- */
-export function equalPasses(costs: UniformCosts, passTokens = 512): Machine {
-  return (shares) => passesOf(shares, passTokens).reduce((ms, pass) => ms + passMs(costs, pass), 0)
-}
 
 /** A machine with a model on it, as a simulation sees them: the times of steps and copies. */
 export interface MachineModel {
@@ -73,4 +27,116 @@ export function slower(machine: MachineModel, times: number): MachineModel {
     stepMs: (shares) => times * stepMs(shares),
     copyMs: (tokens) => times * copyMs(tokens),
   }
+}
+
+/**
+ * Costs of a machine as `cllm bench calibrate` fits them, in milliseconds. Decodes and prompt chunks
+ * are passes of their own, and a pass takes equally many tokens of each of its sequences, whose slots
+ * follow each other; so a step's passes are counted and not its tokens alone.
+ */
+export interface PassCosts {
+  readonly decode: {
+    /** A pass with a single sequence. */
+    readonly alone: number
+    /** A pass with several sequences, and each of them. */
+    readonly base: number
+    readonly each: number
+    /** A token of context that a sequence reads. */
+    readonly read: number
+  }
+  readonly prefill: {
+    /** A pass, each of its sequences, and each token. */
+    readonly base: number
+    readonly sequence: number
+    readonly each: number
+    /** A token and a token of context that it reads, in whole tiles of `chunkMultiple` tokens. */
+    readonly pair: number
+    /** The same in a chunk that is shorter than a tile. */
+    readonly lonePair: number
+  }
+  /** Copying tokens between slots. */
+  readonly copy: { readonly base: number; readonly each: number }
+  /** What a step takes in the engine beyond the backend's, and for each sequence that draws a token. */
+  readonly loop: { readonly base: number; readonly each: number }
+}
+
+/** A free slot between two that are used counts as this much of a pass where it is not computed along. */
+const holeShare = 0.1
+
+/** A machine with fitted costs. */
+export function passMachine(
+  costs: PassCosts,
+  about: Pick<MachineModel, 'name' | 'about' | 'chunkMultiple'>,
+): MachineModel {
+  const { loop, copy, decode } = costs
+  const { chunkMultiple } = about
+  const coefficients = coefficientsOf(costs)
+  return {
+    ...about,
+    stepMs(shares) {
+      const all = [...shares, ...fillers(shares, decode)]
+      const passesMs = (of: readonly Share[]) =>
+        passFeatures(of, chunkMultiple).reduce(
+          (sum, feature, index) => sum + feature * coefficients[index]!,
+          0,
+        )
+      const lengths = new Set(shares.map(({ tokens }) => tokens).filter((tokens) => tokens > 1))
+      const filledUp = lengths.size < 2 ? [] : [...lengths].map((length) => filledTo(all, length))
+      const leastMs = Math.min(...[all, ...filledUp].map(passesMs))
+      return loop.base + loop.each * shares.length + leastMs
+    },
+    copyMs: (tokens) => copy.base + copy.each * tokens,
+    layoutMs: (slots) =>
+      slotGaps(slots).reduce((sum, { length }) => {
+        return sum + Math.min((1 + holeShare * length) * decode.base, length * decode.each)
+      }, 0),
+  }
+}
+
+/** The idle slots that llama.cpp's backend computes along, where that is cheaper than another pass. */
+function fillers(shares: readonly Share[], { base, each }: PassCosts['decode']): Share[] {
+  const used = new Set(shares.map(({ slot }) => slot))
+  const decoding = shares.filter(({ tokens }) => tokens === 1).map(({ slot }) => slot)
+  const idle = slotGaps(decoding).filter((gap) => !gap.some((slot) => used.has(slot)))
+  const cheap = idle.filter(({ length }) => length * each < base)
+  return cheap.flat().map((slot) => ({ slot, tokens: 1, context: 0 }))
+}
+
+/** The shorter chunks as long as one of them, as llama.cpp's backend computes them where that is cheaper. */
+function filledTo(shares: readonly Share[], length: number): Share[] {
+  return shares.map((share) => {
+    const isShorter = share.tokens > 1 && share.tokens < length
+    return isShorter ? { ...share, tokens: length } : share
+  })
+}
+
+/** The costs of passes in the order of {@link passFeatures}. */
+function coefficientsOf({ decode, prefill }: PassCosts): number[] {
+  const { base, sequence, each, pair, lonePair } = prefill
+  return [decode.alone, decode.base, decode.each, decode.read, base, sequence, each, pair, lonePair]
+}
+
+/** What of a step takes time: the factors of the costs of its passes. */
+export function passFeatures(shares: readonly Share[], tile: number): number[] {
+  let [alone, several, each, read] = [0, 0, 0, 0]
+  for (const pass of passesOf(shares.filter(({ tokens }) => tokens === 1))) {
+    if (pass.length === 1) alone++
+    else {
+      several++
+      each += pass.length
+    }
+    for (const { context } of pass) read += context
+  }
+  let [passes, sequences, tokens, pairs, lonePairs] = [0, 0, 0, 0, 0]
+  for (const pass of passesOf(shares.filter((share) => share.tokens > 1))) {
+    passes++
+    for (const { tokens: count, context } of pass) {
+      sequences++
+      tokens += count
+      const keys = context + count / 2
+      if (count < tile) lonePairs += count * keys
+      else pairs += Math.ceil(count / tile) * tile * keys
+    }
+  }
+  return [alone, several, each, read, passes, sequences, tokens, pairs, lonePairs]
 }

@@ -22,12 +22,8 @@ import type {
 } from './fleet/fleet-options.js'
 import { SimulatedFleet } from './fleet/simulated-fleet.js'
 import { slower } from './machine.js'
-import {
-  SimulatedBackend,
-  type SimulatedLimits,
-  simulatedProposer,
-  type SimulatedStep,
-} from './simulated-backend.js'
+import { SimulatedBackend, type SimulatedLimits, type SimulatedStep } from './simulated-backend.js'
+import { simulatedProposer } from './simulated-model.js'
 
 /** A request of a simulated load. */
 export interface SimulatedRequest extends Omit<SimulatedTask, 'sampling'> {

@@ -3,26 +3,32 @@ import {
   type BackendCapabilities,
   type BackendLimits,
   type BatchItem,
+  CellPool,
+  CllmError,
   type Clock,
+  defined,
   type ModelInfo,
-  type ProposerDefinition,
+  pause,
   type Sampler,
   type SamplingParams,
   type SlotId,
-  type StepOutput,
   type StepRecord,
   type StepResult,
   type TokenId,
   type Tokenizer,
-  CellPool,
-  CllmError,
-  defined,
-  mixBits,
-  pause,
 } from '@cllm/core'
 import type { MachineModel } from './machine.js'
-import { SimulatedEncoder, type SimulatedEncodes } from './simulated-encoder.js'
-import { callToken, expected } from './prompt-ids.js'
+import {
+  callToken,
+  hashedTokens,
+  mixed,
+  outputsOf,
+  SimulatedEncoder,
+  type SimulatedEncodes,
+  SimulatedSampler,
+  tokenizerOf,
+  vocabularySize,
+} from './simulated-model.js'
 
 /** The size of a simulated backend. */
 export interface SimulatedLimits extends Pick<
@@ -45,47 +51,6 @@ export type SimulatedStep = Pick<
   StepRecord,
   'startedAt' | 'durationMs' | 'prefillTokens' | 'decodeSequences' | 'draftTokens'
 >
-
-/** Token ids of prompts are 30-bit numbers. */
-const vocabularySize = 2 ** 30
-/** The other token of answers. No prompt has one of them, so no answer is found as a prefix. */
-const unexpected: TokenId = vocabularySize - 1
-
-/** Tokens at a prompt's end that tell requests apart. */
-const hashedTokens = 8
-
-/** Draws by a hash of the prompt's end and the position. */
-class SimulatedSampler implements Sampler {
-  constructor(
-    private readonly hash: number,
-    private readonly acceptance: number,
-    private readonly promptTokens: number,
-    private readonly call: TokenId | undefined,
-  ) {}
-
-  draw(position: number): TokenId {
-    if (this.call !== undefined && position < this.promptTokens) return this.call
-    const isExpected = mixed(this.hash, position) < this.acceptance * 2 ** 32
-    return isExpected ? expected : unexpected
-  }
-
-  dispose(): void {}
-}
-
-/** Tokens are texts where they stand for a call of a tool. */
-const tokenizerOf = (tools: ReadonlyMap<TokenId, string>): Tokenizer => ({
-  vocabularySize,
-  maxTokenBytes: 16,
-  encode: () => noText(),
-  decode: (tokens) => tokens.map((token) => tools.get(token) ?? '').join(''),
-  createDecoder: () => ({ push: () => '', end: () => '' }),
-  isEndOfGeneration: () => false,
-  renderChat: () => noText(),
-})
-
-function noText(): never {
-  throw new CllmError('unsupported', 'A simulated model takes prompts in tokens')
-}
 
 /**
  * A backend that computes nothing and takes, on its clock, as long as a {@link MachineModel} says. It
@@ -201,30 +166,4 @@ export class SimulatedBackend implements Backend {
   #length(slot: SlotId): number {
     return this.#lengths[slot] ?? 0
   }
-}
-
-/** Always guesses the expected tokens: how often that is right is up to the {@link SimulatedBackend}. */
-export const simulatedProposer: ProposerDefinition = {
-  name: 'simulated',
-  doc: 'Guesses what a simulated model is expected to say.',
-  create: () => ({
-    begin: () => ({
-      propose: (_, most) => ({ tokens: Array.from({ length: most }, () => expected) }),
-    }),
-  }),
-}
-
-/** A hash of 32 bits of both. */
-const mixed = (hash: number, value: number): number =>
-  mixBits(hash ^ Math.imul(value + 1, 0x9e3779b1))
-
-/** Draws up to the first token that was not guessed. */
-function outputsOf({ outputs, drafts = 0, sampler }: BatchItem): readonly StepOutput[] {
-  const drawn: StepOutput[] = []
-  for (const position of outputs) {
-    const token = sampler instanceof SimulatedSampler ? sampler.draw(position) : expected
-    drawn.push({ position, token })
-    if (drafts > 0 && token !== expected) break
-  }
-  return drawn
 }

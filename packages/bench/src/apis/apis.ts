@@ -74,9 +74,9 @@ export interface Api {
   /** True when a request must name a model. */
   readonly needsModel: boolean
   /** The JSON to post. */
-  body(ask: Ask): Readonly<Record<string, unknown>>
+  body(ask: Ask): Json
   /** Reads the JSON of an event that has no error; undefined when it is not an event of this API. */
-  read(event: Readonly<Record<string, unknown>>): ApiEvent | undefined
+  read(event: Json): ApiEvent | undefined
 }
 
 /** The prompt after the earlier turns, for an API that accepts a single text. */
@@ -244,14 +244,11 @@ function readChunk(
 ): ApiEvent | undefined {
   if (!Array.isArray(event.choices)) return undefined
   const [choice = {}] = event.choices as Choice[]
-  const {
-    reasoning,
-    reasoning_content: thought = reasoning,
-    tool_calls: calls,
-  } = { ...choice.delta }
+  const delta = choice.delta ?? {}
+  const calls = delta.tool_calls
   const said = read(choice)
   // Ollama has an empty `content` beside its reasoning, and the first chunk of a chat has a role and no text: no token.
-  const text = said || thought
+  const text = said || (delta.reasoning_content ?? delta.reasoning)
   return {
     ...(text ? { text, tokens: 1, isThought: !said } : {}),
     ...(calls?.length ? { calls, tokens: 1 } : {}),
@@ -268,7 +265,8 @@ function readUsage(value: unknown): Usage | undefined {
 
 /** The APIs that `--api` accepts, by name. */
 export const apis: ReadonlyMap<string, Api> = new Map(
-  [cllmApi, openaiCompletionsApi, openaiChatApi, ollamaApi, llamaServerApi].map(
-    (api) => [api.name, api] as const,
-  ),
+  [cllmApi, openaiCompletionsApi, openaiChatApi, ollamaApi, llamaServerApi].map((api) => [
+    api.name,
+    api,
+  ]),
 )

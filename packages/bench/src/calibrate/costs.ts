@@ -64,14 +64,9 @@ export function readCosts(nameOrFile: string): MachineModel {
     const expected = `expected ${names}, or a file of cllm bench calibrate`
     throw datasetError(nameOrFile, undefined, `there is no such file: ${expected}`)
   }
-  const expected = `neither ${names} nor JSON`
-  const { model, machine, measuredAt, chunkMultiple, costs } = readJson(
-    nameOrFile,
-    costFile,
-    expected,
-  )
-  const about = `measured: ${model} on ${machine}, ${measuredAt}`
-  return passMachine(costs, { name: nameOrFile, about, chunkMultiple })
+  const file = readJson(nameOrFile, costFile, `neither ${names} nor JSON`)
+  const about = `measured: ${file.model} on ${file.machine}, ${file.measuredAt}`
+  return passMachine(file.costs, { name: nameOrFile, about, chunkMultiple: file.chunkMultiple })
 }
 
 /** A step with its measured duration and the prediction of the fitted costs. */
@@ -118,20 +113,12 @@ export function fitCosts(
     prefill: { base: first, sequence, each: token, pair, lonePair },
     copy: fitCopies(copies),
   }
-  const machine = passMachine(
-    { ...costs, loop: { base: 0, each: 0 } },
-    { name: '', about: '', chunkMultiple: tile },
-  )
+  const about = { name: '', about: '', chunkMultiple: tile }
+  const machine = passMachine({ ...costs, loop: { base: 0, each: 0 } }, about)
   const steps = measured.map((step) => ({ ...step, predictedMs: machine.stepMs(step.shares) }))
-  const isHeldOut = ({ kind }: CheckedStep) => kind === 'mixed'
-  return {
-    costs,
-    steps,
-    error: {
-      fitted: errorOf(steps.filter((step) => !isHeldOut(step))),
-      heldOut: errorOf(steps.filter(isHeldOut)),
-    },
-  }
+  const errorWhere = (isHeldOut: boolean) =>
+    errorOf(steps.filter(({ kind }) => (kind === 'mixed') === isHeldOut))
+  return { costs, steps, error: { fitted: errorWhere(false), heldOut: errorWhere(true) } }
 }
 
 function fitCopies(copies: MeasuredCopies): PassCosts['copy'] {

@@ -29,12 +29,7 @@ export function llamaBenchRows(
   { model, batchSize, threads, backend }: RowContext,
 ): Row[] {
   return all.flatMap(({ promptTokens, outputTokens, parallel, prefill, decode }) => {
-    const row = (
-      prompt: number,
-      output: number,
-      depth: number,
-      seconds: readonly number[],
-    ): Row => {
+    const row = (prompt: number, output: number, depth: number, seconds: readonly number[]) => {
       const speeds = seconds.map((time) => ((prompt + output) * parallel) / time)
       const nanoseconds = seconds.map((time) => Math.round(time * 1e9))
       return {

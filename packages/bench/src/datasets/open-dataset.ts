@@ -92,13 +92,10 @@ export interface OutputOptions {
 /** One prompt per line of a text file. */
 export function textDataset(file: string, { outputLengths, seed }: OutputOptions): Dataset {
   const draw = lengthDrawer(outputLengths, randomSource(seed, 'output'))
-  const lines = readText(file)
-    .split(/\r?\n/)
-    .filter((line) => line.trim() !== '')
-  return listDataset(
-    'text',
-    lines.map((prompt) => textItem(prompt, draw())),
-  )
+  const lines = readText(file).split(/\r?\n/)
+  const prompts = lines.filter((line) => line.trim() !== '')
+  const items = prompts.map((prompt) => textItem(prompt, draw()))
+  return listDataset('text', items)
 }
 
 const textItem = (prompt: string, outputTokens: number): WorkItem => {

@@ -1,18 +1,12 @@
 import type { z } from 'zod'
-import { CllmError, type Recording, recordingSchema } from '@cllm/core'
-
-/** An object and the line, from 1, that it was on. */
-export interface JsonLine<T> {
-  readonly line: number
-  readonly value: T
-}
+import { CllmError, defined, type Recording, recordingSchema } from '@cllm/core'
 
 /**
- * The objects of a text with one JSON object per line; empty lines are skipped.
+ * The objects of a text with one JSON object per line, each with its line from 1; empty lines are skipped.
  *
  * @throws `invalid_dataset` with the line of the first object that does not match the schema
  */
-export function parseJsonLines<T>(text: string, file: string, schema: z.ZodType<T>): JsonLine<T>[] {
+export function parseJsonLines<T>(text: string, file: string, schema: z.ZodType<T>) {
   return text.split(/\r?\n/).flatMap((text, index) => {
     if (text.trim() === '') return []
     const line = index + 1
@@ -64,7 +58,6 @@ function problemOf(error: z.ZodError): string {
 /** An `invalid_dataset` error that names the file and, where known, the line (from 1). */
 export function datasetError(file: string, line: number | undefined, problem: string): CllmError {
   const place = line === undefined ? file : `${file}:${line}`
-  return new CllmError('invalid_dataset', `${place}: ${problem}`, {
-    details: { file, ...(line === undefined ? {} : { line }) },
-  })
+  const details = defined({ file, line })
+  return new CllmError('invalid_dataset', `${place}: ${problem}`, { details })
 }

@@ -36,13 +36,14 @@ export function azureItems(text: string, file: string): WorkItem[] {
 function readRows(text: string, file: string): readonly Row[] {
   let rows: readonly Row[]
   try {
-    rows = parse(text, {
+    const form = {
       columns: true,
       info: true,
       bom: true,
       trim: true,
       skip_empty_lines: true,
-    }) as unknown as Row[]
+    } as const
+    rows = parse(text, form) as unknown as Row[]
   } catch (error) {
     const { lines, message } = error as Error & { lines?: number }
     if (lines === undefined) throw error

@@ -11,13 +11,13 @@ export function warningsOf(
   laps = 0,
 ): string[] {
   const ok = records.filter(({ outcome }) => outcome === 'ok')
-  return [
-    ...(ok.length === 0 ? ['no request succeeded'] : []),
+  return textsOf(
+    ok.length === 0 && 'no request succeeded',
     ...countWarnings(ok),
     ...lengthWarnings(ok),
     ...lagWarnings(summary, eventLoopP99Ms),
     ...lapWarnings(laps),
-  ]
+  )
 }
 
 /** Of a dataset that was shorter than the load. */

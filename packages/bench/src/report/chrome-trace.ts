@@ -28,27 +28,19 @@ export function chromeTrace(runs: readonly MeasuredRun[]): { traceEvents: TraceE
 }
 
 /** The composition of steps, as a counter. */
-function stepEvent(
-  { atMs, steps, prefillTokens, decodeTokens }: StepBucket,
-  pid: number,
-): TraceEvent {
-  const args = { prefill: prefillTokens / steps, decode: decodeTokens / steps }
+function stepEvent({ atMs, steps, ...tokens }: StepBucket, pid: number): TraceEvent {
+  const args = { prefill: tokens.prefillTokens / steps, decode: tokens.decodeTokens / steps }
   return { name: 'tokens per step', ph: 'C', pid, tid: 0, ts: atMs * 1000, args }
 }
 
 function eventsOf(record: RunRecord, pid: number, tid: number): TraceEvent[] {
   const { index, sentMs, endMs, arrivalsMs, outcome, tenant, failure, usage } = record
   const [first] = arrivalsMs
-  const span = (name: string, from: number, to: number, args = {}): TraceEvent => ({
-    name,
-    ph: 'X',
-    pid,
-    tid,
-    ts: from * 1000,
-    dur: Math.max(0, to - from) * 1000,
-    args,
-  })
-  const about = { outcome, tenant, ...usage, ...(failure === undefined ? {} : { failure }) }
+  const span = (name: string, from: number, to: number, args = {}): TraceEvent => {
+    const dur = Math.max(0, to - from) * 1000
+    return { name, ph: 'X', pid, tid, ts: from * 1000, dur, args }
+  }
+  const about = { outcome, tenant, ...usage, ...(failure && { failure }) }
   return [
     span(`request ${index}`, sentMs, endMs, about),
     span('first token', sentMs, first ?? endMs),

@@ -22,12 +22,9 @@ const latency = (
   of: (summary) => summary[key]?.[part],
 })
 
-const rate = (name: string, unit: string, of: Figure['of']): Figure => ({
-  name,
-  unit,
-  better: 'higher',
-  of,
-})
+const rate = (name: string, unit: string, of: Figure['of']): Figure => {
+  return { name, unit, better: 'higher', of }
+}
 
 /** The figures by which targets are compared, and that get an interval over repeated runs. */
 export const figures: readonly Figure[] = [

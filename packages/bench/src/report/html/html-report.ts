@@ -3,7 +3,7 @@ import { escapeHtml } from '../chart/frame.js'
 import type { ComparedLoad, CompareResult, Ratio } from '../../compare/compare-runs.js'
 import { type Figure, figures, formatNumber, textsOf } from '../figures.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
-import { ganttPlot, lengthsInWords, overviewPlots, servicePlot, stepPlot } from './plots.js'
+import { ganttPlot, groupedRuns, lengthsInWords, overviewPlots, servicePlot, stepPlot } from './plots.js'
 
 /** A cell of a table: its text and, in smaller letters below, a note on it. */
 export interface Cell {
@@ -117,7 +117,9 @@ function comparison({ loads, baseline, rounds }: CompareResult): string[] {
 }
 
 function requests(runs: readonly MeasuredRun[]): string[] {
-  return lastOfEach(runs).flatMap((run) => {
+  // The last run of every target and load.
+  const shown = [...groupedRuns(runs).values()].flatMap((own) => own.slice(-1))
+  return shown.flatMap((run) => {
     const name = runName(run.result)
     return textsOf(
       ganttPlot(run, `${name}: one bar per request, at most 500`),
@@ -125,12 +127,6 @@ function requests(runs: readonly MeasuredRun[]): string[] {
       run.result.summary.tenants.length > 1 && servicePlot(run, `${name}: service by tenant`),
     )
   })
-}
-
-/** The plots show the last run of every target and load. */
-function lastOfEach(runs: readonly MeasuredRun[]): MeasuredRun[] {
-  const name = ({ result }: MeasuredRun) => `${result.target.name}, ${loadName(result.load)}`
-  return [...new Map(runs.map((run) => [name(run), run])).values()]
 }
 
 /** The head of a column. */

@@ -17,7 +17,7 @@ function latencyPlot(
   caption: string,
   valuesOf: (record: RunRecord) => readonly number[],
 ): string {
-  const values = [...grouped(runs)].map(([name, own]) => {
+  const values = [...groupedRuns(runs)].map(([name, own]) => {
     return [name, own.flatMap(({ records }) => records.filter(isOk).flatMap(valuesOf))] as const
   })
   return distributionPlot(caption, 'milliseconds, at most', values)
@@ -69,7 +69,7 @@ function throughputPlot(runs: readonly MeasuredRun[]): string {
 
 /** How long prompts and answers were, in tokens: those of the first target and load. */
 function lengthsPlot(runs: readonly MeasuredRun[]): string {
-  const [own = []] = [...grouped(runs).values()]
+  const [own = []] = [...groupedRuns(runs).values()]
   const records = own.flatMap(({ records: all }) => all.filter(isOk))
   return distributionPlot('Lengths', 'tokens, at most', [
     ['prompts', records.map(promptTokens)],
@@ -154,5 +154,6 @@ const isOk = ({ outcome }: RunRecord) => outcome === 'ok'
 
 const promptTokens = ({ usage, asked }: RunRecord) => usage?.promptTokens ?? asked.inputTokens
 
-const grouped = (runs: readonly MeasuredRun[]) =>
+/** The runs of each target and load, by both in words. */
+export const groupedRuns = (runs: readonly MeasuredRun[]) =>
   groupBy(runs, ({ result }) => `${result.target.name}, ${loadName(result.load)}`)
