@@ -1,13 +1,6 @@
 import { type Clock, type Logger, silentLogger, systemClock } from '@cllm/core'
-import {
-  type RedisAddress,
-  type RedisClient,
-  connectTo,
-  isTimeout,
-  renew,
-  socketLimitMs,
-  unreachable,
-} from './redis-client.js'
+import type { RedisAddress, RedisClient } from './redis-client.js'
+import { connectTo, isTimeout, renew, socketLimitMs, unreachable } from './redis-client.js'
 
 /** How a Redis or Valkey server is reached and used. */
 export interface RedisBusOptions extends RedisAddress {

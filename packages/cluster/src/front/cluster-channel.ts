@@ -1,7 +1,7 @@
 import type { Channel, FromEngine, RecordingParts, ToEngine } from '@cllm/host'
 import { RemoteEngineClient, writeRecording } from '@cllm/host'
 import { CllmError, failureOf, type Recording } from '@cllm/core'
-import type { NamedChannel } from '../link/link.js'
+import { LinkEnd, type NamedChannel } from '../link/link.js'
 import type { StepEvents, FromWorker, ToWorker, WorkerRecord } from '../messages.js'
 import { isSameModel, type Member, Members, type IncompatibleWorker } from './members.js'
 import { Placing, type PlacingCounts, type PlacingParts } from './placing/placing.js'
@@ -21,29 +21,27 @@ export interface ClusterChannelParts extends Omit<PlacingParts, 'members' | 'pub
 }
 
 /** The workers of one model as the channel to one engine. */
-export class ClusterChannel implements Channel<ToEngine, FromEngine> {
+export class ClusterChannel extends LinkEnd<FromEngine> implements Channel<ToEngine, FromEngine> {
   readonly #members: Members
   readonly #placing: Placing
   readonly #calls: WorkerCalls
   #isReady = false
-  #isClosed = false
-  #onMessage: (message: FromEngine) => void = () => {}
-  #onClose: (reason: string) => void = () => {}
 
   constructor(private readonly parts: ClusterChannelParts) {
+    super()
     const { sleep = sleepless, refusedMessages = () => 0 } = parts
     this.#members = new Members(parts.front, parts.clock, parts.incompatible)
     this.#placing = new Placing({
       ...parts,
       sleep,
       members: this.#members,
-      publish: (events) => this.#onMessage({ type: 'events', events }),
+      publish: (events) => this.tell({ type: 'events', events }),
     })
     this.#calls = new WorkerCalls(this.#members, this.#placing, {
       ...parts,
       sleep,
       refusedMessages,
-      answer: (answer) => this.#onMessage(answer),
+      answer: (answer) => this.tell(answer),
     })
   }
 
@@ -65,19 +63,12 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     else this.#calls.make(message)
   }
 
-  onMessage(listener: (message: FromEngine) => void): void {
-    this.#onMessage = listener
-  }
-
-  /** It has no end of its own: workers come and go. See {@link end}. */
-  onClose(listener: (reason: string) => void): void {
-    this.#onClose = listener
-  }
-
-  /** No worker will come any more: all that is under way fails with `engine_unavailable`. */
+  /**
+   * It has no end of its own, as workers come and go. Now none will come any more: all that is under way fails with
+   * `engine_unavailable`.
+   */
   end(reason: string): void {
-    this.#isClosed = true
-    this.#onClose(reason)
+    this.tellClosed(reason)
   }
 
   /** What waits for a worker has its turn. */
@@ -108,7 +99,7 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
       if (message.state === 'restarting' && before !== 'restarting') {
         this.#placing.onRestarting(member.record.id)
       }
-      if (!this.#isReady) this.#onMessage({ type: 'ready', info: member.record.info })
+      if (!this.#isReady) this.tell({ type: 'ready', info: member.record.info })
       this.#isReady = true
       if (message.clients > 0) this.#placing.onClients(member.record.id)
       this.retry()
@@ -123,26 +114,26 @@ export class ClusterChannel implements Channel<ToEngine, FromEngine> {
     const { id } = member.record
     if (this.#members.get(id) !== member) return
     this.#members.delete(id)
-    if (this.#isClosed) return
+    if (this.closed !== undefined) return
     this.parts.logger.warn({ worker: id, reason }, 'a worker is lost')
     this.#placing.onLost(id)
     this.#calls.onLost(id)
   }
 
   #submit({ id, request }: ToEngine & { readonly type: 'submit' }): void {
-    if (!this.#isClosed) return this.#placing.submit(id, request)
+    if (this.closed === undefined) return this.#placing.submit(id, request)
     const error = new CllmError('shutting_down', 'The server takes no new requests')
-    this.#onMessage({ type: 'events', events: [{ id, event: failureOf(error) }] })
+    this.tell({ type: 'events', events: [{ id, event: failureOf(error) }] })
   }
 
   /** The front's end: the workers go on for others. */
   #close(call: number): void {
-    this.#isClosed = true
+    this.closed = 'the front is closed'
     const error = new CllmError('shutting_down', 'The server is shutting down')
     this.#placing.failAll(error)
     this.#calls.failAll(error)
     for (const { link } of this.#members.all) link.close('the front is closed')
-    this.#onMessage({ type: 'result', call, value: null })
+    this.tell({ type: 'result', call, value: null })
   }
 }
 

@@ -1,13 +1,5 @@
-import {
-  type EngineClient,
-  type EngineInfo,
-  type RouterPolicy,
-  type Services,
-  defined,
-  silentLogger,
-  systemClock,
-  systemRandom,
-} from '@cllm/core'
+import type { EngineClient, EngineInfo, RouterPolicy, Services } from '@cllm/core'
+import { defined, silentLogger, systemClock, systemRandom } from '@cllm/core'
 import { createRouter } from '@cllm/scheduler'
 import { ClusterEngineClient } from '../front/cluster-channel.js'
 import { defaultPlacingOptions } from '../front/placing/placing.js'
@@ -119,13 +111,10 @@ class DirectLink<Out, In> extends LinkEnd<In> implements NamedChannel<Out, In> {
   send(message: Out): boolean {
     const other = this.#other
     // Not at once: who sends may be in the middle of a change.
-    queueMicrotask(() => other?.receive(message))
+    queueMicrotask(() => {
+      if (other?.closed === undefined) other?.tell(message)
+    })
     return true
-  }
-
-  /** The other end sent this. */
-  receive(message: In): void {
-    if (this.closed === undefined) this.tell(message)
   }
 
   close(reason: string): void {

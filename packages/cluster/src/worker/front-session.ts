@@ -2,15 +2,8 @@ import { CallServer, type EngineCallName } from '@cllm/host'
 import type { EngineClient, RequestEvent } from '@cllm/core'
 import { cancelReason, CllmError, failureOf } from '@cllm/core'
 import type { NamedChannel } from '../link/link.js'
-import {
-  idThere,
-  addEvent,
-  forEachEvent,
-  type StepEvents,
-  type FromWorker,
-  type ToWorker,
-  type WorkerNews,
-} from '../messages.js'
+import type { FromWorker, StepEvents, ToWorker, WorkerNews } from '../messages.js'
+import { addEvent, forEachEvent, idThere } from '../messages.js'
 
 /** What a session tells its worker. */
 export interface SessionListener {

@@ -1,6 +1,6 @@
 import { type ChatMessage, type ChatRenderOptions, type ChatToolCall, defined } from '@cllm/core'
 import { z } from 'zod'
-import { parseNested } from '../body/read-json-body.js'
+import { parseNested } from '../body/read-body.js'
 import { isObject, list, type JsonObject } from '../fields/fields.js'
 import { expectedField } from '../request/refusals.js'
 import { contentOf } from './message-content.js'

@@ -4,9 +4,8 @@ import { expectedField } from '../request/refusals.js'
 import type { AnswerForm } from './answer/create-answer-parser.js'
 import type { StrictCalls } from './strict-calls.js'
 import { fewSpaces, shownTools, strictCalls, thoughtsEnd, writtenCalls } from './strict-calls.js'
-import { marksOf, type ToolDefinition } from './format/chat-format.js'
+import { marksOf, type ToolDefinition, escaped } from './format/chat-format.js'
 import { areText } from './format/known-templates.js'
-import { escaped } from './format/segments.js'
 import type { PreparedChat } from './prepare-chat.js'
 
 /** All that an engine's request has of a conversation, and how its answer is read. */

@@ -171,15 +171,10 @@ export async function fitConversation(client: EngineClient, chat: Chat): Promise
 
 /** The messages but the first `count` that are not the system's. */
 function without(messages: readonly ChatMessage[], count: number): readonly ChatMessage[] {
-  let left = count
-  return messages.filter(({ role }, index) => {
-    if (role === 'system') return true
-    // a result belongs to the call before it
-    if (left > 0 || (left === 0 && role === 'tool' && index < messages.length - 1)) {
-      if (left > 0) left--
-      return false
-    }
-    left = -1
-    return true
-  })
+  const others = messages.filter(({ role }) => role !== 'system')
+  let first = count
+  // a result belongs to the call before it
+  while (others[first]?.role === 'tool' && others[first] !== messages.at(-1)) first++
+  const gone = new Set(others.slice(0, first))
+  return messages.filter((message) => !gone.has(message))
 }

@@ -1,6 +1,6 @@
 import { type ErrorCode, errorTable } from '@cllm/core'
 import type { z } from 'zod'
-import { formType } from '../body/read-form.js'
+import { formType } from '../body/read-body.js'
 import { nativeErrors } from '../errors/error-body.js'
 import { type JsonObject, schemaOf } from '../fields/fields.js'
 import type { KoaProtocol } from '../routes/koa-context.js'

@@ -3,7 +3,7 @@ import type { KoaProtocol } from '../routes/koa-context.js'
 import { defineProtocol, PROTOCOLS } from '../routes/define-protocol.js'
 import { bindRoutes, get, Reply, type Route } from '../routes/route.js'
 import { openApiDocument, type OpenApiDocument } from './openapi-document.js'
-import { formType } from '../body/read-form.js'
+import { formType } from '../body/read-body.js'
 
 /** Settings of {@link openApiProtocol}. */
 export interface OpenApiProtocolOptions {

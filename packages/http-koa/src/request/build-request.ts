@@ -1,42 +1,27 @@
 import type {
   EngineClient,
   GenerateRequest,
-  Prompt,
-  SamplingParams,
   OutputConstraint,
+  Prompt,
+  RequestReports,
+  RequestScheduling,
+  SamplingParams,
 } from '@cllm/core'
+import { defaultSampling } from '@cllm/core'
 import { largest, isObject } from '../fields/fields.js'
 import { expectedField, unsupported } from './refusals.js'
 
 type OrUndefined<T> = { readonly [Key in keyof T]?: T[Key] | undefined }
 
-/** The settings that are the engine's own; the others are sampling parameters. */
-const engineSettingNames = [
-  'priority',
-  'deadlineMs',
-  'timeoutMs',
-  'tenant',
-  'session',
-  'cache',
-  'slot',
-  'logprobs',
-  'drawLogprobs',
-  'keepMs',
-  'retainMs',
-  'promptLogprobs',
-  'marks',
-  'speculative',
-  'progress',
-  'adapters',
-  'contextShift',
-] as const
-const engineSettings: ReadonlySet<string> = new Set(engineSettingNames)
+/** The settings that are sampling parameters; the others are the engine's own. */
+const samplingNames = new Set([...Object.keys(defaultSampling), 'constraint', 'samplers'])
 
 /** The settings of a request of any protocol, in cLLM's names; undefined where it has none. */
 export interface RequestSettings
   extends
     OrUndefined<Omit<SamplingParams, 'logitBias'>>,
-    OrUndefined<Pick<GenerateRequest, (typeof engineSettingNames)[number]>> {
+    OrUndefined<RequestScheduling & RequestReports>,
+    OrUndefined<Pick<GenerateRequest, 'adapters' | 'contextShift'>> {
   readonly maxTokens?: number | undefined
   readonly logitBias?: Readonly<Record<string, number>> | undefined
   readonly stop?: string | readonly string[] | undefined
@@ -68,8 +53,8 @@ export function buildRequest(
   const options: Record<string, unknown> = {}
   for (const [name, value] of Object.entries(others)) {
     if (value === undefined) continue
-    if (engineSettings.has(name)) options[name] = value
-    else sampling[name] = value
+    if (samplingNames.has(name)) sampling[name] = value
+    else options[name] = value
   }
   // a negative seed means a random one, as in llama-server, whatever the operator has set
   if (seed !== undefined && seed < 0) delete sampling['seed']

@@ -14,18 +14,26 @@ export async function promptTextWithBos(
   prompt: Prompt,
 ): Promise<string> {
   const { text, tokens } = await textAndTokens(client, prompt)
-  const bosToken = textOfBosToken(info)
-  if (bosToken === '' || text.startsWith(bosToken)) return text
-  if (!(await isBos(client, bosToken, (tokens ?? (await client.tokenize('')))[0]))) return text
-  return `${bosToken}${text.startsWith(' ') ? '' : ' '}${text}`
+  const bos = await bosOf(client, info, tokens)
+  if (text.startsWith(bos)) return text
+  return `${bos}${text.startsWith(' ') ? '' : ' '}${text}`
 }
 
 /** The text of the token that each prompt begins with; empty where the model wants none. */
-export async function bosText(client: EngineClient): Promise<string> {
-  const text = textOfBosToken(await client.info())
+export const bosText = async (client: EngineClient): Promise<string> =>
+  await bosOf(client, await client.info())
+
+/** The text of the token with which these tokens begin, by default those of an empty text; empty without one. */
+async function bosOf(
+  client: EngineClient,
+  { model }: EngineInfo,
+  tokens?: readonly TokenId[],
+): Promise<string> {
+  const text = model.details?.bosToken ?? ''
   if (text === '') return ''
-  const [first] = await client.tokenize('')
-  return (await isBos(client, text, first)) ? text : ''
+  const [first] = tokens ?? (await client.tokenize(''))
+  const [bos] = await client.tokenize(text, { addBos: false })
+  return bos !== undefined && bos === first ? text : ''
 }
 
 /** Whether the tokens of a prompt begin with those that a model puts in front of each. */
@@ -43,17 +51,6 @@ async function textAndTokens(client: EngineClient, prompt: Prompt): Promise<Text
   if ('text' in prompt) return prompt
   const { tokens } = prompt
   return { text: await client.detokenize(tokens).catch(throwInFieldNames), tokens }
-}
-
-const textOfBosToken = ({ model }: EngineInfo): string => model.details?.bosToken ?? ''
-
-async function isBos(
-  client: EngineClient,
-  text: string,
-  token: TokenId | undefined,
-): Promise<boolean> {
-  const [bos] = await client.tokenize(text, { addBos: false })
-  return bos !== undefined && bos === token
 }
 
 /** The tokens of a prompt, in whichever form it came. */

@@ -1,9 +1,16 @@
-import { type PartToken, type ProtocolDefinition, type SharedStates, token } from '@cllm/core'
+import {
+  type PartToken,
+  type ProtocolDefinition,
+  type SharedStates,
+  token,
+  CllmError,
+} from '@cllm/core'
 import type { OpenBatches } from '../protocols/batches/batch-store.js'
 import type { McpServers } from '../protocols/mcp/mcp-servers.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../request/build-request.js'
 import type { KeyStore } from '../security/api-key.js'
 import type { KoaProtocol } from './koa-context.js'
+import { accessSync, constants, mkdirSync } from 'node:fs'
 
 /** The lowest level that a logger writes, and how to change it; pino's loggers fit. */
 export interface LogLevelControl {
@@ -182,4 +189,20 @@ export interface ModelStore {
    * @throws `model_not_found`, or `unsupported` for a file that this store did not fetch
    */
   remove(name: string): Promise<void>
+}
+
+/**
+ * Makes a folder that only the server's user can read, unless it is there.
+ *
+ * @param name - of the setting, for the message
+ * @throws `invalid_configuration` where it cannot be made, read or written
+ */
+export function ownFolder(folder: string, name: string): void {
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 })
+    accessSync(folder, constants.R_OK | constants.W_OK | constants.X_OK)
+  } catch (cause) {
+    const message = `${name}: the folder cannot be used: ${(cause as Error).message}`
+    throw new CllmError('invalid_configuration', message, { cause })
+  }
 }

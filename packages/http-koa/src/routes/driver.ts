@@ -1,7 +1,7 @@
 import { defined, type EngineDirectory, type Logger, type OpenOptions } from '@cllm/core'
 import type { Middleware } from 'koa'
 import { Readable } from 'node:stream'
-import { readJsonBody } from '../body/read-json-body.js'
+import { readJsonBody } from '../body/read-body.js'
 import { publicError } from '../errors/error-body.js'
 import { type JsonObject, parseFields, readQuery, type UnknownFields } from '../fields/fields.js'
 import type { CommonFields } from '../fields/generation-fields.js'

@@ -16,8 +16,6 @@ interface Area {
   readonly access: Access
 }
 
-const rank: Readonly<Record<Access, number>> = { open: 0, user: 1, metrics: 2, admin: 2 }
-
 /** The routes of a server's protocols. Upper and lower case are the same, as is a slash at the end. */
 export class RouteTable {
   readonly #entries: readonly Entry[]
@@ -69,11 +67,9 @@ export class RouteTable {
 
 const hasParameters = ({ path }: Pick<BoundRoute, 'path'>): boolean => /[:*]/.test(path)
 
-/** What a method needs that a path does not take: what the most open one of its routes does, but a key. */
-function accessOfOthers(entries: readonly Entry[]): Access {
-  const least = Math.min(...entries.map(({ route }) => rank[route.access]))
-  return least === rank.admin ? 'admin' : 'user'
-}
+/** What a method needs that a path does not take: a key, and an admin's where no route of the path is for users. */
+const accessOfOthers = (entries: readonly Entry[]): Access =>
+  entries.some(({ route: { access } }) => access === 'open' || access === 'user') ? 'user' : 'admin'
 
 /** A protocol's areas: where it says, and below its own routes. */
 function areasOf({ routes = [], errors = nativeErrors, under = [] }: KoaProtocol): Area[] {

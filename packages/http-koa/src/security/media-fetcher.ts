@@ -5,7 +5,7 @@ import https from 'node:https'
 import type { LookupFunction } from 'node:net'
 import { type Clock, CllmError } from '@cllm/core'
 import ipaddr from 'ipaddr.js'
-import { readWithin } from '../body/read-json-body.js'
+import { readWithin } from '../body/read-body.js'
 
 /** What of other servers may be fetched for prompts. */
 export interface MediaUrlOptions {

@@ -10,7 +10,7 @@ import {
 import { Router } from '@koa/router'
 import type { RequestListener, Server } from 'node:http'
 import { BodyBudget } from '../body/body-budget.js'
-import { defaultJsonDepth } from '../body/read-json-body.js'
+import { defaultJsonDepth } from '../body/read-body.js'
 import { withMediaUrls } from '../engines/media-urls.js'
 import { watchEngines } from '../engines/watch-engines.js'
 import { handleErrors, isClientGone } from '../errors/error-handler.js'

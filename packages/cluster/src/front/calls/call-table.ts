@@ -3,13 +3,8 @@ import { CllmError } from '@cllm/core'
 import type { EngineCallName, RecordingParts, ToEngine } from '@cllm/host'
 import type { Member, Members } from '../members.js'
 import type { Placing } from '../placing/placing.js'
-import {
-  mergeRecordings,
-  type ActivityCursors,
-  mergeActivities,
-  type LastStatistics,
-  mergeStatistics,
-} from './merge-answers.js'
+import type { ActivityCursors, LastStatistics } from './merge-answers.js'
+import { mergeActivities, mergeRecordings, mergeStatistics } from './merge-answers.js'
 import { idThere } from '../../messages.js'
 
 /** A call of a client. */

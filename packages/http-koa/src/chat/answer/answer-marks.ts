@@ -1,6 +1,11 @@
-import type { CallFormat, ChatFormat, ToolDefinition } from '../format/chat-format.js'
-import { anyText, toolName } from '../format/chat-format.js'
-import { escaped } from '../format/segments.js'
+import {
+  type CallFormat,
+  type ChatFormat,
+  type ToolDefinition,
+  anyText,
+  toolName,
+  escaped,
+} from '../format/chat-format.js'
 import { possibleStart } from './answer-part.js'
 
 /** The tools that may be called, by name. */

@@ -1,6 +1,5 @@
-import type { TokenId, TokenLogprobs } from '@cllm/core'
 import { objectText } from '../../fields/fields.js'
-import { collect, type EndEvent, type Generation } from '../../request/generation.js'
+import { collect, type Collected, type Generation } from '../../request/generation.js'
 import type { ChatFormat, ToolDefinition } from '../format/chat-format.js'
 import type { AnswerParser, AnswerPart, ReadPart, ToolCall } from './answer-part.js'
 import { AnswerReader } from './answer-reader.js'
@@ -124,16 +123,12 @@ class CallParser implements AnswerParser {
   }
 }
 
-/** A whole answer. */
-export interface CollectedAnswer {
+/** A whole answer; its tokens and their logprobs, if requested, are those of all its parts. */
+export interface CollectedAnswer extends Omit<Collected, 'text'> {
   readonly content: string
   readonly reasoning: string
   readonly calls: readonly ToolCall[]
-  readonly tokens: readonly TokenId[]
-  /** The logprobs of all tokens, if requested. */
-  readonly logprobs: readonly TokenLogprobs[]
   readonly reasoningTokens: number
-  readonly end: EndEvent
 }
 
 /** Waits for a whole answer and splits it into parts. */

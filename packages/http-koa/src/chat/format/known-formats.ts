@@ -1,5 +1,11 @@
-import type { ArgumentsFormat, CallFormat, ChatFormat } from './chat-format.js'
-import { anyText, callObject, toolName } from './chat-format.js'
+import {
+  type ArgumentsFormat,
+  type CallFormat,
+  type ChatFormat,
+  anyText,
+  callObject,
+  toolName,
+} from './chat-format.js'
 
 const json = { kind: 'json' } as const
 

@@ -1,7 +1,15 @@
 import { parsedJson } from '../../fields/fields.js'
-import { argumentName, type ArgumentMarks, type ArgumentsFormat, anyText } from './chat-format.js'
+import {
+  argumentName,
+  type ArgumentMarks,
+  type ArgumentsFormat,
+  anyText,
+  commonEnd,
+  commonStart,
+  sharedEnd,
+  sharedStart,
+} from './chat-format.js'
 import { probe, probeArguments } from './probe.js'
-import { commonEnd, commonStart, sharedEnd, sharedStart } from './segments.js'
 
 /** Where a call's arguments are in what a template shows, and how they are written. */
 export interface ShownArguments {

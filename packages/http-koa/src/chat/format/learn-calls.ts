@@ -1,7 +1,15 @@
-import { type CallFormat, anyText, toolName } from './chat-format.js'
+import {
+  type CallFormat,
+  anyText,
+  toolName,
+  commonEnd,
+  isTag,
+  segmentsOf,
+  withoutEnd,
+  withoutStart,
+} from './chat-format.js'
 import { findArguments, parsedAt, type ShownArguments } from './learn-arguments.js'
 import { type Turn, probe, probeCalls, type ProbeStyle, probeStyles } from './probe.js'
-import { commonEnd, isTag, segmentsOf, withoutEnd, withoutStart } from './segments.js'
 
 /** A call in what a template shows: its arguments, or the JSON object that holds name and arguments. */
 interface ShownCall extends ShownArguments {

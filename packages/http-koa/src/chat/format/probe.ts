@@ -1,5 +1,5 @@
 import type { ChatMessage, ChatToolCall } from '@cllm/core'
-import { commonStart, isTag, segmentsOf, withoutStart } from './segments.js'
+import { commonStart, isTag, segmentsOf, withoutStart } from './chat-format.js'
 
 /** Renders a conversation; undefined where the template refuses it. */
 export type RenderProbe = (

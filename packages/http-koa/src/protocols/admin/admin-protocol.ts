@@ -3,8 +3,12 @@ import type { KoaProtocol } from '../../routes/koa-context.js'
 import { modelQuery } from '../../engines/model-queries.js'
 import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
 import { bindRoutes, del, get, patch, post, put } from '../../routes/route.js'
-import type { LogLevelControl } from '../../routes/define-protocol.js'
-import { defineProtocol, KEY_STORE, LOG_LEVEL } from '../../routes/define-protocol.js'
+import {
+  type LogLevelControl,
+  defineProtocol,
+  KEY_STORE,
+  LOG_LEVEL,
+} from '../../routes/define-protocol.js'
 import type { KeyStore } from '../../security/api-key.js'
 import {
   deleteCache,

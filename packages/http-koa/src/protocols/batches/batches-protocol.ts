@@ -8,10 +8,10 @@ import {
   type HoldFolder,
   PROTOCOLS,
   SHARED_BATCHES,
+  ownFolder,
 } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { type BoundRoute, bindRoutes } from '../../routes/route.js'
-import { ownFolder } from '../../security/own-folder.js'
 import { BatchFolder } from './batch-folder.js'
 import { BatchRunner, type BatchRunnerParts } from './batch-runner.js'
 import { openFolder } from './folder-queue.js'

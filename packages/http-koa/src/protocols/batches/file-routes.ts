@@ -1,6 +1,6 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { file, readForm } from '../../body/read-form.js'
+import { file, readForm } from '../../body/read-body.js'
 import { type Route, post, get, del, type Answer, type Call, Reply } from '../../routes/route.js'
 import { integer } from '../../fields/fields.js'
 import { unsupported } from '../../request/refusals.js'

@@ -1,6 +1,10 @@
 import { defined } from '@cllm/core'
-import type { ModelStore } from '../../routes/define-protocol.js'
-import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
+import {
+  type ModelStore,
+  defineProtocol,
+  MODEL_STORE,
+  STARTED_AT,
+} from '../../routes/define-protocol.js'
 import { statusElsewhere } from '../../errors/error-body.js'
 import { UnknownFields } from '../../fields/fields.js'
 import type { DefaultOverrides } from '../../request/build-request.js'

@@ -1,6 +1,6 @@
 import type { OutputConstraint } from '@cllm/core'
 import { z } from 'zod'
-import { parseNested } from '../../body/read-json-body.js'
+import { parseNested } from '../../body/read-body.js'
 import { isObject, list, object, type JsonObject } from '../../fields/fields.js'
 import type { FieldConstraint } from '../../request/build-request.js'
 import { grammarConstraint, schemaConstraint } from '../../request/build-request.js'

@@ -10,7 +10,7 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import { parsedJson } from '../../fields/fields.js'
-import { ownFolder } from '../../security/own-folder.js'
+import { ownFolder } from '../../routes/define-protocol.js'
 
 /** By what sums are told apart. */
 export const usageGroups = ['day', 'key', 'tenant', 'model'] as const

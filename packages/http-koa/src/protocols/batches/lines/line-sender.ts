@@ -1,5 +1,5 @@
 import { CllmError, type EngineDirectory, type Services } from '@cllm/core'
-import { checkDepth } from '../../../body/read-json-body.js'
+import { checkDepth } from '../../../body/read-body.js'
 import { errorHeaders, publicError } from '../../../errors/error-body.js'
 import { UnknownFields, type JsonObject } from '../../../fields/fields.js'
 import type { Call, IncomingBody } from '../../../routes/route.js'

@@ -1,6 +1,6 @@
 import { type ModelInfo, soundLength } from '@cllm/core'
 import { z } from 'zod'
-import { file, readForm } from '../../../body/read-form.js'
+import { file, readForm } from '../../../body/read-body.js'
 import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
 import { collectAnswer, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
 import { prepareChat } from '../../../chat/prepare-chat.js'

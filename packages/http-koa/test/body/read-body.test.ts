@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { readJsonBody, type KoaProtocol } from '@cllm/http-koa'
 import t from 'tap'
-import { isDeeperThan } from '../../src/body/read-json-body.js'
+import { isDeeperThan } from '../../src/body/read-body.js'
 import { rawPost, rawRequest, serve, until } from '../serve.js'
 
 const limit = 1000
