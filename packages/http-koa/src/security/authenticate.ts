@@ -32,7 +32,8 @@ export function authenticate(keys: KeyRing): Middleware<KoaState> {
     const secret = secretOf(ctx)
     const key = secret === undefined ? undefined : keys.find(secret)
     if (key === undefined) {
-      ctx.set('WWW-Authenticate', 'Bearer')
+      // Anthropic's and OpenAI's programs would try ten times before they say what is wrong
+      ctx.set({ 'WWW-Authenticate': 'Bearer', 'x-should-retry': 'false' })
       throw new CllmError('unauthenticated', refusal(secret))
     }
     checkRole(key, ctx.path, access)

@@ -80,6 +80,7 @@ testEach('nobody is let in without a key, in the words of each protocol', async 
       const answer = await server.post(path, { prompt: 'Hi' }, init)
       t.equal(answer.status, 401, path)
       t.equal(answer.headers.get('www-authenticate'), 'Bearer')
+      t.equal(answer.headers.get('x-should-retry'), 'false', 'no program tries it again')
       t.notMatch(await answer.text(), 'secret')
     }
   }

@@ -27,6 +27,12 @@ const codes: Readonly<Record<string, string>> = {
   unauthenticated: 'invalid_api_key',
 }
 
+function codeOf({ code, details }: CllmError): string {
+  // a minute's limit is waited for; a month's would be, too
+  if (code === 'rate_limited' && 'month' in details) return 'insufficient_quota'
+  return codes[code] ?? code
+}
+
 /** The body of a failure's answer, also sent as an event when a stream fails. */
 export function openAiErrorBody(error: CllmError): OpenAiErrorBody {
   const status = statusElsewhere(error)
@@ -35,7 +41,7 @@ export function openAiErrorBody(error: CllmError): OpenAiErrorBody {
       message: errorMessage(error),
       type: types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error'),
       param: errorField(error) ?? null,
-      code: codes[error.code] ?? error.code,
+      code: codeOf(error),
       ...tooLong(error),
     },
   }

@@ -83,7 +83,9 @@ t.test('usage by key and day, and the quota of a month', async (t) => {
   t.equal((await second.ask('ann', 24)).status, 200)
   const refused = await second.ask('ann', 1)
   t.equal(refused.status, 429)
-  t.match(await refused.json(), { error: { message: /40 tokens of 1970-01/ } })
+  t.match(await refused.json(), {
+    error: { message: /40 tokens of 1970-01/, code: 'insufficient_quota' },
+  })
   t.equal((await second.ask('=bob', 1)).status, 200)
   const csv = await second.usage('?by=key&format=csv')
   t.match(csv.headers.get('content-type'), /text\/csv/)
