@@ -30,3 +30,26 @@ export function entryOf<Key, Value>(
   map.set(key, made)
   return made
 }
+
+/** Puts an entry at the end of a map, which forgets its first one where it has more than `most`. */
+export function setLatest<Key, Value>(
+  map: Map<Key, Value>,
+  key: Key,
+  value: Value,
+  most: number,
+): void {
+  map.delete(key)
+  map.set(key, value)
+  const [oldest] = map.keys()
+  if (map.size > most) map.delete(oldest!)
+}
+
+/** The first of the integers from `low` on for which the test holds, as it does for all behind it; or `high`. */
+export function firstOf(low: number, high: number, holds: (value: number) => boolean): number {
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (holds(middle)) high = middle
+    else low = middle + 1
+  }
+  return low
+}

@@ -24,7 +24,7 @@ export * from './errors/cllm-error.js'
 export * from './errors/error-table.js'
 
 // A server, or an engine alone.
-export * from './server/create-engine.js'
+export { checkServerParts, createEngine, type EngineParts } from './server/create-engine.js'
 export * from './engine/engine.js'
 export * from './engine/engine-options.js'
 export * from './clock.js'
@@ -33,15 +33,15 @@ export * from './clock.js'
 export * from './policy/model-scheduling.js'
 export * from './plugin/plugin-registry.js'
 export { Catalog, SamplerCatalog, SAMPLERS } from './plugin/definitions.js'
-export * from './policy/compose-policy.js'
+export { composePolicy, synchronous } from './policy/policy-catalog.js'
 export * from './engine/speculation/choose-drafts.js'
-export * from './engine/speculation/ngram-proposer.js'
 export {
   DRAFT_BACKEND,
   type DraftBackend,
+  ngramProposer,
   PROPOSERS,
   ProposerCatalog,
-} from './engine/speculation/proposer-catalog.js'
+} from './engine/speculation/proposers.js'
 export { checkTokens, requestFields } from './engine/input/check-request.js'
 
 // Replaceable parts of an engine (experimental), and what their contracts refer to.
@@ -77,7 +77,7 @@ export * from './engine/costs/pass-costs.js'
 export { BaseCacheManager } from './engine/kv/base-cache-manager.js'
 export * from './engine/kv/cell-pool.js'
 export * from './hash.js'
-export * from './defined.js'
+export { type Defined, defined, entryOf } from './defined.js'
 
 // What `@cllm/host` and `@cllm/testing` are made with.
 export { longText, PartQueue } from './engine/input/resolve-prompt.js'

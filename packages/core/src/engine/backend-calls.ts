@@ -8,6 +8,7 @@ import type {
   StepResult,
 } from '../contracts/model/backend.js'
 import type { TokenId } from '../contracts/model/tokenizer.js'
+import { isToken } from './input/check-request.js'
 import { CllmError } from '../errors/cllm-error.js'
 
 /** A step's outputs, or in place of an item's what is wrong with them. */
@@ -134,7 +135,7 @@ function problemOf(
   const { vocabularySize } = backend.model
   for (let index = 0; index < count; index++) {
     const token = drawn?.[index]?.token
-    if (Number.isInteger(token) && token! >= 0 && token! < vocabularySize) continue
+    if (isToken(token, vocabularySize)) continue
     return wrong(backend, 'step', `a token from 0 to ${vocabularySize - 1}`, token)
   }
   return undefined

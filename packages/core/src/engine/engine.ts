@@ -7,7 +7,7 @@ import type { EngineObserver, StepRecord } from '../contracts/engine/engine-obse
 import type { EngineStatistics } from '../contracts/engine/engine-statistics.js'
 import type { RequestReport } from '../contracts/engine/request-report.js'
 import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
-import { CllmError, cancelReason, failureOf } from '../errors/cllm-error.js'
+import { CllmError, cancelReason, failureOf, shuttingDown } from '../errors/cllm-error.js'
 import * as tokens from '../tokens.js'
 import { FEATURES, type Features } from './engine-parts.js'
 import { InputProcessor, type Processed } from './input/input-processor.js'
@@ -31,7 +31,6 @@ export class Engine {
   #planWakesAt = Infinity
   #isClosed = false
   readonly #onIdle: (() => void)[] = []
-  #failure: CllmError | undefined
   readonly #done: Promise<void>
 
   /** @internal Engines are made by `createEngine`. */
@@ -85,8 +84,7 @@ export class Engine {
 
   /** Switches to another policy from the next step on; every current request is announced to it. */
   setPolicy(policy: SchedulerPolicy): void {
-    const { running, waiting } = this.table
-    this.policy.replace(policy, this.clock.now(), running.values(), waiting.all())
+    this.policy.replace(policy, this.clock.now())
     this.between.notify()
   }
 
@@ -113,7 +111,7 @@ export class Engine {
 
   /** Ends every request with `shutting_down` and stops after the step that is running. */
   async close(): Promise<void> {
-    const error = new CllmError('shutting_down', 'The engine is shutting down')
+    const error = shuttingDown()
     this.input.close(error)
     this.between.close(error)
     for (const sequence of this.table.all()) this.finisher.mark(sequence, error)
@@ -152,17 +150,18 @@ export class Engine {
 
   /** The loop and its end: however it ends, every request gets an answer. */
   async #run(): Promise<void> {
+    let failure: CllmError | undefined
     try {
       await this.#loop()
     } catch (error) {
-      this.#failure = CllmError.from(error)
-      this.input.close(this.#failure)
-      this.between.close(this.#failure)
-      this.finisher.failAll(this.#failure, this.clock.now())
+      failure = CllmError.from(error)
+      this.input.close(failure)
+      this.between.close(failure)
+      this.finisher.failAll(failure, this.clock.now())
     }
     this.finisher.settle(this.clock.now())
     this.#publish()
-    if (this.#failure !== undefined) throw this.#failure
+    if (failure !== undefined) throw failure
   }
 
   #accept(id: string, processed: Processed): void {

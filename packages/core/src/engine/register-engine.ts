@@ -37,38 +37,27 @@ import * as parts from './engine-parts.js'
 import * as tokens from '../tokens.js'
 
 /** The parts that a plug-in can replace, by token. */
-export const builtInParts: ReadonlyMap<InjectionToken<unknown>, InjectionToken<unknown>> = new Map<
-  InjectionToken<unknown>,
-  InjectionToken<unknown>
->([
+export const builtInParts = [
   [parts.PREFIX_INDEX, BlockPrefixIndex],
   [parts.KV_CACHE_MANAGER, SlotCacheManager],
   [parts.WAIT_PREDICTOR, FcfsWaitPredictor],
   [parts.ADMISSION, QueueLimits],
-])
+] as const
 
 /** The others that have a token. */
-const shared: readonly (readonly [InjectionToken<unknown>, InjectionToken<unknown>])[] = [
+const shared = [
   [ENGINE_COSTS, EngineCosts],
   [ACTIVITY, ActivityWatch],
   [ADAPTERS, AdapterTable],
   [EMBEDDINGS, Embeddings],
   [PROGRAMS, Programs],
   [SLOT_ACTIONS, SlotActions],
-]
+] as const
 
-/** One of each in an engine. */
+/** Those without one. */
 const fixed = [
-  ActivityWatch,
-  AdapterTable,
   BetweenSteps,
-  BlockPrefixIndex,
-  FcfsWaitPredictor,
-  QueueLimits,
-  SlotCacheManager,
-  EngineCosts,
   Counters,
-  Embeddings,
   EncodeLane,
   Engine,
   EngineObservers,
@@ -82,12 +71,10 @@ const fixed = [
   Partings,
   PartQueue,
   PolicyRunner,
-  Programs,
   RequestFinisher,
   RequestTable,
   RequestTracker,
   RunningSet,
-  SlotActions,
   SlotCompactor,
   Speculator,
   StepPlanner,
@@ -115,8 +102,10 @@ const working: readonly InjectionToken<LoopWork>[] = [parts.KV_CACHE_MANAGER, Sl
 export function registerEngine(container: DependencyContainer): void {
   const once = { lifecycle: Lifecycle.ContainerScoped }
   for (const useClass of fixed) container.register<unknown>(useClass, { useClass }, once)
-  for (const [token, useToken] of [...builtInParts, ...shared])
-    container.register(token, { useToken })
+  for (const [token, useClass] of [...builtInParts, ...shared]) {
+    container.register<unknown>(useClass, { useClass }, once)
+    container.register<unknown>(token, { useToken: useClass })
+  }
   const features: parts.Features = { get: (feature) => container.resolve(feature) }
   container.registerInstance(parts.FEATURES, features)
 }

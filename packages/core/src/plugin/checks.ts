@@ -1,6 +1,12 @@
 import type { Definition, ObjectSchema, OptionsSchema } from '../contracts/plugin.js'
 import { CllmError, messageOf, didYouMean } from '../errors/cllm-error.js'
 
+/** Options as they are given, not checked yet. */
+export type GivenOptions = Readonly<Record<string, unknown>>
+
+/** A definition, whatever its `create` takes. */
+export type AnyDefinition = Omit<Definition<unknown>, 'create'> & { readonly create: unknown }
+
 /** @throws `plugin_invalid` when it cannot be half of a policy */
 export function checkHalf(kind: string, half: Definition<unknown>): void {
   checkDefinition(kind, half)
@@ -10,10 +16,7 @@ export function checkHalf(kind: string, half: Definition<unknown>): void {
 }
 
 /** @throws `plugin_invalid` when a part of it is missing or is of the wrong kind */
-export function checkDefinition(
-  kind: string,
-  definition: Omit<Definition<unknown>, 'create'> & { readonly create: unknown },
-): void {
+export function checkDefinition(kind: string, definition: AnyDefinition): void {
   const { name, doc, options } = definition ?? {}
   const isText = (value: unknown) => typeof value === 'string' && value !== ''
   const isSchema =
@@ -22,6 +25,24 @@ export function checkDefinition(
   if (isText(name) && isText(doc) && isSchema && typeof definition.create === 'function') return
   const message = `${a(kind)} is registered as { name, doc, options, create }: two texts, an object schema if it has options, and a function that makes it`
   throw new CllmError('plugin_invalid', message)
+}
+
+/**
+ * The error for a name that there is not.
+ *
+ * @param none - what is said where there is nothing to choose from
+ * @param more - what else is valid
+ */
+export function noSuchName(
+  field: string,
+  name: string,
+  valid: readonly string[],
+  none: string,
+  more = '',
+): CllmError {
+  const expected = valid.length === 0 ? none : `expected one of ${valid.join(', ')}${more}`
+  const message = `${field}: ${expected}, instead got "${name}"${didYouMean(name, valid)}`
+  return new CllmError('invalid_configuration', message, { details: { field, valid } })
 }
 
 /** @throws `plugin_conflict` when there is one of this name */
@@ -66,9 +87,7 @@ interface Issue {
 /** What is wrong with options: each issue of zod and its like; of other errors the message. */
 export function issuesOf(error: unknown): Issue[] {
   const issues = (error as { issues?: unknown } | undefined)?.issues
-  if (!Array.isArray(issues)) {
-    return [{ path: [], message: messageOf(error) }]
-  }
+  if (!Array.isArray(issues)) return [{ path: [], message: messageOf(error) }]
   return issues.map((issue: { path?: readonly PropertyKey[]; message?: string }) => {
     return { path: (issue.path ?? []).map(String), message: String(issue.message) }
   })
@@ -90,7 +109,7 @@ export function optionProblems(error: unknown): string[] {
  */
 export function droppedOption(
   schema: OptionsSchema<unknown>,
-  given: Readonly<Record<string, unknown>>,
+  given: GivenOptions,
   parsed: unknown,
 ): string | undefined {
   const { shape } = schema as Partial<ObjectSchema<unknown>>
@@ -108,8 +127,6 @@ export function noSuchOption(option: string, valid: readonly string[]): string {
   return `there is no option "${option}" (${known})${didYouMean(option, valid)}`
 }
 
-type Options = Readonly<Record<string, unknown>>
-
 /**
  * Gives each part its own of the options, checked and with defaults.
  *
@@ -119,8 +136,8 @@ type Options = Readonly<Record<string, unknown>>
 export function parseOptions<Parts extends readonly Definition<unknown>[]>(
   policy: string,
   parts: readonly [...Parts],
-  given: Options,
-): { [Index in keyof Parts]: Options } {
+  given: GivenOptions,
+): { [Index in keyof Parts]: GivenOptions } {
   const valid = parts.flatMap(({ options }) => Object.keys(options?.shape ?? {}))
   const problems: string[] = []
   let cause: unknown
@@ -138,12 +155,12 @@ export function parseOptions<Parts extends readonly Definition<unknown>[]>(
     const names = unknown.map((option) => `"${option}"`).join(', ')
     problems.push(`Unrecognized key${unknown.length > 1 ? 's' : ''}: ${names}`)
   }
-  if (problems.length === 0) return parsed as { [Index in keyof Parts]: Options }
+  if (problems.length === 0) return parsed as { [Index in keyof Parts]: GivenOptions }
   const known = valid.length === 0 ? 'it has no options' : `its options are ${valid.join(', ')}`
   const meant = unknown[0] === undefined ? '' : didYouMean(unknown[0], valid)
   const message = `Wrong options for "${policy}": ${problems.join('; ')} (${known})${meant}`
   throw new CllmError('invalid_policy', message, { details: { policy, valid }, cause })
 }
 
-const pick = (given: Options, names: readonly string[]): Options =>
+const pick = (given: GivenOptions, names: readonly string[]): GivenOptions =>
   Object.fromEntries(Object.entries(given).filter(([name]) => names.includes(name)))

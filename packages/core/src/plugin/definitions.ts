@@ -1,20 +1,21 @@
 import type { Definition, ProtocolDefinition, SamplerDefinition } from '../contracts/plugin.js'
 import type { Protocol } from '../contracts/transport.js'
 import {
+  noSuchName,
   checkDefinition,
   checkFree,
   checkMade,
   noSuchOption,
   optionProblems,
   issuesOf,
+  type GivenOptions,
+  type AnyDefinition,
 } from './checks.js'
 import { CllmError, didYouMean } from '../errors/cllm-error.js'
 import type { LogitProcessor, SamplerContext } from '../contracts/model/drawing.js'
 import type { SamplerChoice } from '../contracts/model/sampling.js'
 import { invalidField } from '../engine/input/check-request.js'
 import { token } from '../tokens.js'
-
-type AnyDefinition = Omit<Definition<unknown>, 'create'> & { readonly create: unknown }
 
 /** What plug-ins define of one kind, by name. */
 export class Definitions<One extends AnyDefinition> {
@@ -59,11 +60,7 @@ export class Definitions<One extends AnyDefinition> {
   find(name: string, valid: readonly string[] = this.names, more = ''): One {
     const definition = this.#byName.get(name)
     if (definition !== undefined) return definition
-    const expected =
-      valid.length === 0 ? 'none is registered' : `expected one of ${valid.join(', ')}${more}`
-    const message = `${this.field}: ${expected}, instead got "${name}"${didYouMean(name, valid)}`
-    const details = { field: this.field, valid }
-    throw new CllmError('invalid_configuration', message, { details })
+    throw noSuchName(this.field, name, valid, 'none is registered', more)
   }
 
   /**
@@ -71,10 +68,7 @@ export class Definitions<One extends AnyDefinition> {
    *
    * @throws `invalid_configuration` that names each wrong option, or the one that there is not
    */
-  options(
-    { name, options: schema }: Pick<Definition<unknown>, 'name' | 'options'>,
-    given: Readonly<Record<string, unknown>>,
-  ): unknown {
+  options({ name, options: schema }: Pick<One, 'name' | 'options'>, given: GivenOptions): unknown {
     const valid = Object.keys(schema?.shape ?? {})
     const unknown = Object.keys(given).find((option) => !valid.includes(option))
     if (unknown !== undefined) throw this.#invalid(name, [noSuchOption(unknown, valid)])
@@ -117,7 +111,7 @@ export class Catalog<Made extends object> extends Definitions<Definition<Made>> 
    * @throws `invalid_configuration` with the valid names, or with what is wrong with which option;
    *   `plugin_invalid` when what was made lacks the method
    */
-  create(name: string, options: Readonly<Record<string, unknown>> = {}): Made {
+  create(name: string, options: GivenOptions = {}): Made {
     const definition = this.find(name)
     const made = definition.create(this.options(definition, options))
     return checkMade(this.kind, name, made, this.method)
@@ -147,7 +141,7 @@ export class ProtocolCatalog extends Definitions<ProtocolDefinition> {
   }
 
   /** @throws `invalid_configuration` or `plugin_invalid` */
-  create(name: string, options: Readonly<Record<string, unknown>>, context: unknown): Protocol {
+  create(name: string, options: GivenOptions, context: unknown): Protocol {
     const definition = this.find(name)
     const made = definition.create(this.options(definition, options), context)
     return checkMade('protocol', name, made, 'name')

@@ -1,7 +1,8 @@
 import { entryOf } from '../defined.js'
 import type { PartFactory, PartToken } from '../contracts/plugin.js'
 import * as parts from '../engine/engine-parts.js'
-import { CllmError, didYouMean } from '../errors/cllm-error.js'
+import { CllmError } from '../errors/cllm-error.js'
+import { noSuchName } from './checks.js'
 import * as tokens from '../tokens.js'
 
 /** The parts of an engine that plug-ins can replace, by the names that settings use. */
@@ -30,12 +31,8 @@ export class PartCatalog {
   /** @throws `plugin_conflict` when the token has one of this name, `plugin_invalid` */
   add<T>(token: PartToken<T>, name: string, create: PartFactory<T>): void {
     const part = additions.get(token) ?? partName(token)
-    if (
-      part === undefined ||
-      typeof name !== 'string' ||
-      name === '' ||
-      typeof create !== 'function'
-    ) {
+    const isNamed = typeof name === 'string' && name !== ''
+    if (part === undefined || !isNamed || typeof create !== 'function') {
       const valid = [...Object.keys(replaceableParts), ...additions.values()].join(', ')
       const message = `provide: expected the token of one of ${valid}, a name and a function`
       throw new CllmError('plugin_invalid', message)
@@ -92,10 +89,5 @@ function checkScheme(name: string): void {
 const partName = (token: PartToken<unknown>): string | undefined =>
   Object.keys(replaceableParts).find((name) => replaceableParts[name] === token)
 
-function unknown(field: string, name: string, valid: readonly string[]): CllmError {
-  const names = valid.toSorted()
-  const expected =
-    names.length === 0 ? 'no plug-in provides one' : `expected one of ${names.join(', ')}`
-  const message = `${field}: ${expected}, instead got "${name}"${didYouMean(name, names)}`
-  return new CllmError('invalid_configuration', message, { details: { field, valid: names } })
-}
+const unknown = (field: string, name: string, valid: readonly string[]): CllmError =>
+  noSuchName(field, name, valid.toSorted(), 'no plug-in provides one')

@@ -21,11 +21,11 @@ import type { ModelScheduler, RouterPolicy } from '../contracts/scheduling/other
 import type { PolicyInfo, SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.js'
 import type { Protocol } from '../contracts/transport.js'
 import { CllmError } from '../errors/cllm-error.js'
-import { checkMade, droppedOption } from './checks.js'
+import { checkMade, droppedOption, type GivenOptions } from './checks.js'
 import { Definitions, Catalog, ProtocolCatalog, SamplerCatalog } from './definitions.js'
 import { PartCatalog, type PartChoice } from './part-catalog.js'
-import { PolicyCatalog } from './policy-catalog.js'
-import { ProposerCatalog } from '../engine/speculation/proposer-catalog.js'
+import { PolicyCatalog } from '../policy/policy-catalog.js'
+import { ProposerCatalog } from '../engine/speculation/proposers.js'
 import { CLOCK, LOGGER, MODEL_SOURCE } from '../tokens.js'
 
 /** What plugins registered, by name. */
@@ -145,7 +145,7 @@ export class PluginRegistry implements PluginHost {
    *
    * @throws `invalid_policy` with the valid names, or with what is wrong with which option
    */
-  createPolicy(name: string, options: Readonly<Record<string, unknown>> = {}): SchedulerPolicy {
+  createPolicy(name: string, options: GivenOptions = {}): SchedulerPolicy {
     return this.#policies.create(name, options)
   }
 
@@ -156,11 +156,7 @@ export class PluginRegistry implements PluginHost {
    * @returns the options with their defaults
    * @throws `invalid_configuration` with the valid names or what is wrong with which option
    */
-  checkBackend(
-    name: string,
-    options: Readonly<Record<string, unknown>>,
-    own: Readonly<Record<string, unknown>> = {},
-  ): unknown {
+  checkBackend(name: string, options: GivenOptions, own: GivenOptions = {}): unknown {
     const { options: schema } = this.#backends.find(name, this.#backends.names.toSorted())
     if (schema === undefined) return options
     try {
@@ -181,7 +177,7 @@ export class PluginRegistry implements PluginHost {
    */
   async createBackend(
     name: string,
-    options: Readonly<Record<string, unknown>> = {},
+    options: GivenOptions = {},
     context: BackendContext = { clock: systemClock, logger: silentLogger },
   ): Promise<Backend> {
     const checked = this.checkBackend(name, options)
@@ -204,11 +200,7 @@ export class PluginRegistry implements PluginHost {
    *
    * @throws `invalid_configuration` with the valid names, or with the option that is wrong
    */
-  createProtocol(
-    name: string,
-    options: Readonly<Record<string, unknown>> = {},
-    context: unknown = {},
-  ): Protocol {
+  createProtocol(name: string, options: GivenOptions = {}, context: unknown = {}): Protocol {
     return this.#protocols.create(name, options, context)
   }
 }
@@ -216,8 +208,6 @@ export class PluginRegistry implements PluginHost {
 /** What a part can get that is made outside of an engine. */
 function getClock<T>(token: PartToken<T>): T {
   if (token === CLOCK) return systemClock as T
-  throw new CllmError(
-    'plugin_invalid',
-    'This part is made outside of an engine: it can get CLOCK only',
-  )
+  const message = 'This part is made outside of an engine: it can get CLOCK only'
+  throw new CllmError('plugin_invalid', message)
 }

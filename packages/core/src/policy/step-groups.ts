@@ -4,6 +4,8 @@ import type {
   SequenceView,
 } from '../contracts/scheduling/scheduler-policy.js'
 
+/** Requests in their order. */
+export type Requests = Iterable<SequenceView>
 type Group = string | undefined
 type StepEvent = Extract<SchedulerEvent, { readonly type: 'step' }>
 
@@ -90,11 +92,7 @@ export class StepGroups {
    * @param inGroups - whether a batch is whole when it begins: then requests of another group wait until
    *   it has ended
    */
-  *views(
-    state: SchedulerState,
-    next: Iterable<SequenceView>,
-    inGroups: boolean,
-  ): Iterable<GroupView> {
+  *views(state: SchedulerState, next: Requests, inGroups: boolean): Iterable<GroupView> {
     const waiting = new Lookahead(next)
     const running = new Set([state.running[0] ?? waiting.at(0), ...state.running].map(groupOf))
     const known = this.#turns.filter((group) => running.has(group))
@@ -110,7 +108,8 @@ const groupOf = (request: SequenceView | undefined): Group => request?.stepGroup
 
 function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: number): GroupView {
   const others: string[] = []
-  const isOther = isOtherThan(group)
+  const isOther = (request: SequenceView | undefined): boolean =>
+    request !== undefined && request.stepGroup !== group
   // Those at the head get their slots even if the batching looks at none that waits.
   let at = 0
   for (; at < slots && isOther(waiting.at(at)); at++) others.push(waiting.at(at)!.id)
@@ -121,26 +120,17 @@ function viewOf(group: Group, state: SchedulerState, waiting: Lookahead, slots: 
       else yield request
     }
   }
+  const delayed = state.running.filter(isOther)
+  const running = delayed.length > 0 ? state.running.filter((one) => !isOther(one)) : []
   return {
     group,
-    state: state.running.some(isOther) ? narrowed(state, group) : state,
+    state: delayed.length > 0 ? { ...state, running, delayed } : state,
     next: own(),
     withOthers: (admit) =>
       others.length === 0
         ? admit
         : waiting.ids().filter((id) => [...admit, ...others].includes(id)),
   }
-}
-
-const isOtherThan =
-  (group: Group): ((request: SequenceView | undefined) => boolean) =>
-  (request) =>
-    request !== undefined && request.stepGroup !== group
-
-function narrowed(state: SchedulerState, group: Group): SchedulerState {
-  const running = state.running.filter((request) => request.stepGroup === group)
-  const delayed = state.running.filter((request) => request.stepGroup !== group)
-  return { ...state, running, delayed }
 }
 
 /** The beginning of an order, which is read no further than it is asked for. */

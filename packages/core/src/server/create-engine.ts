@@ -15,6 +15,7 @@ import type { SchedulerPolicy } from '../contracts/scheduling/scheduler-policy.j
 import type { Tokenizer } from '../contracts/model/tokenizer.js'
 import { CllmError, didYouMean } from '../errors/cllm-error.js'
 import type { Engine } from '../engine/engine.js'
+import { builtInParts, registerEngine, startEngine } from '../engine/register-engine.js'
 import {
   ENGINE_OPTIONS,
   type EngineOptions,
@@ -26,9 +27,8 @@ import {
   type ProposerCatalog,
   checkDraftBackend,
   draftModelName,
-} from '../engine/speculation/proposer-catalog.js'
+} from '../engine/speculation/proposers.js'
 import { FALLBACK_POLICY, type FallbackPolicy } from '../engine/loop/policy-runner.js'
-import { builtInParts, registerEngine, startEngine } from '../engine/register-engine.js'
 import { PluginRegistry } from '../plugin/plugin-registry.js'
 import { type PartChoice, replaceableParts } from '../plugin/part-catalog.js'
 import { defined } from '../defined.js'
@@ -107,9 +107,7 @@ export function createEngine(parts: EngineParts): Engine {
   container.registerInstance(tokens.STATE_FILES, defined({ files, memory }))
   if (files !== undefined) parts.backend.media?.keepIn?.(files)
   container.registerInstance(tokens.SLOT_FILES, defined({ files: slotFiles }))
-  if (parts.learned !== undefined) {
-    container.registerInstance(tokens.LEARNED_STORE, parts.learned)
-  }
+  if (parts.learned !== undefined) container.registerInstance(tokens.LEARNED_STORE, parts.learned)
   const { samplers, proposers } = parts.registry ?? new PluginRegistry()
   container.registerInstance(SAMPLERS, samplers)
   // Here, since the container would wrap the error.
@@ -154,8 +152,8 @@ function useProvided(container: DependencyContainer, { registry, use = {} }: Eng
 
 /** The built-in part, made when it is asked for; or the instance that the engine was given. */
 function originalOf(container: DependencyContainer, token: PartToken<unknown>): () => unknown {
-  const builtIn = builtInParts.get(token)
-  if (builtIn !== undefined) return () => container.resolve(builtIn)
+  const [, builtIn] = builtInParts.find(([part]) => part === token) ?? []
+  if (builtIn !== undefined) return () => container.resolve<unknown>(builtIn)
   const given = container.resolve(token)
   return () => given
 }

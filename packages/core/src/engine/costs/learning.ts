@@ -37,9 +37,7 @@ export class Learning implements LoopWork {
   recall(): void {
     const known: object = Object(this.store.known)
     for (const [name, learned] of Object.entries(known)) {
-      if (Object.hasOwn(this.#parts, name)) {
-        this.#attempt(name, (part) => part.recall?.(learned))
-      }
+      if (Object.hasOwn(this.#parts, name)) this.#attempt(name, (part) => part.recall?.(learned))
     }
     // Only what is added to it is kept: drafts believe a share of what they recall.
     this.#kept = this.#text()

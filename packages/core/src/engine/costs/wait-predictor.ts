@@ -1,14 +1,14 @@
 import { inject, injectable } from 'tsyringe'
-import type { Backend, BackendLimits } from '../../contracts/model/backend.js'
+import type { Backend } from '../../contracts/model/backend.js'
 import type { Forecast } from '../../contracts/engine/generate-events.js'
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 import * as tokens from '../../tokens.js'
 import type { WaitPredictor } from '../engine-parts.js'
 import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { QueueModel, type Work } from './queue-model.js'
 import { ENGINE_COSTS, type EngineCosts } from './engine-costs.js'
 import { workOf } from './pass-costs.js'
+import { firstOf } from '../../defined.js'
 
 /** A queue model is reused for this many milliseconds; new requests only join it. */
 const freshMs = 20
@@ -41,23 +41,20 @@ export class FcfsWaitPredictor implements WaitPredictor {
   #answerTokens = 1
   #answerSteps = 1
   #queue: QueueModel | undefined
-  readonly #limits: BackendLimits
 
   constructor(
     @inject(WaitingQueue) private readonly waiting: WaitingQueue,
     @inject(RunningSet) private readonly running: RunningSet,
     @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
-    @inject(tokens.BACKEND) { limits }: Backend,
-  ) {
-    this.#limits = limits
-  }
+    @inject(tokens.BACKEND) private readonly backend: Pick<Backend, 'limits'>,
+  ) {}
 
   /** The forecast for a request that arrives now. */
   forecast(sequence: Sequence, now: number): Forecast {
     const { waiting, running } = this
     const queue = this.#look(now)
     const { remainingTokens } = sequence
-    const { kvTokens, slots } = this.#limits
+    const { kvTokens, slots } = this.backend.limits
     const cells = kvTokens === undefined ? 0 : sequence.tokens.length + this.answerTokens(sequence)
     // Its chunks run alone, or in steps that they share with others.
     const steps = this.#parts(remainingTokens)
@@ -81,7 +78,8 @@ export class FcfsWaitPredictor implements WaitPredictor {
 
   /** How many more tokens a request is expected to generate. */
   answerTokens({ maxTokens, generatedTokens, promptTokens }: Sequence): number {
-    const most = Math.min(maxTokens, this.#limits.contextSize + 1 - promptTokens) - generatedTokens
+    const most =
+      Math.min(maxTokens, this.backend.limits.contextSize + 1 - promptTokens) - generatedTokens
     return this.#answers.expected(Math.max(1, most))
   }
 
@@ -124,7 +122,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
     const known = this.#queue
     if (known !== undefined && now - known.madeAt < freshMs) return known
     const { waiting, running, costs } = this
-    const { slots, kvTokens = Infinity } = this.#limits
+    const { slots, kvTokens = Infinity } = this.backend.limits
     const work: Work[] = []
     let context = 0
     let cells = 0
@@ -137,9 +135,7 @@ export class FcfsWaitPredictor implements WaitPredictor {
     // How many requests like the running ones fit into the pool.
     const fitting = cells === 0 ? Infinity : Math.max(1, (kvTokens * work.length) / cells)
     const busy = Math.round(Math.min(slots, fitting, work.length + waiting.total + 1))
-    const contexts: number[] = []
-    while (contexts.length < busy) contexts.push(context)
-    const stepMs = costs.steps.decodeMs(contexts)
+    const stepMs = costs.steps.decodeMs(Array<number>(busy).fill(context))
     const queue = new QueueModel(now, slots, work, this.#slowness * stepMs, kvTokens)
     for (const sequence of waiting.all()) queue.add(this.#workOf(sequence))
     this.#queue = queue
@@ -150,7 +146,8 @@ export class FcfsWaitPredictor implements WaitPredictor {
   #workOf(sequence: Sequence): Work {
     const answerTokens = this.answerTokens(sequence)
     const steps = (answerTokens * this.#answerSteps) / this.#answerTokens
-    const cells = this.#limits.kvTokens === undefined ? 0 : sequence.tokens.length + answerTokens
+    const cells =
+      this.backend.limits.kvTokens === undefined ? 0 : sequence.tokens.length + answerTokens
     if (sequence.state === 'decoding') return { promptMs: 0, steps, cells }
     const left = sequence.tokens.length - sequence.computedTokens
     const tokens = sequence.isWaiting ? left * (1 - this.costs.reuseShare) : left
@@ -194,5 +191,109 @@ export class AnswerLengths {
   expected(limit: number): number {
     const rate = this.#ends / Math.max(1, this.#tokens)
     return rate * limit < 1e-6 ? limit : -Math.expm1(-rate * limit) / rate
+  }
+}
+
+/** A request's work. */
+export interface Work {
+  /** Milliseconds that its prompt adds to the steps. */
+  readonly promptMs: number
+  /** Steps for which it keeps a slot. */
+  readonly steps: number
+  /** Cells of a pool that it keeps as long; default 0. */
+  readonly cells?: number
+}
+
+/** A request that has a slot: until when, in steps from now, and with how many cells. */
+interface Busy {
+  readonly end: number
+  readonly cells: number
+}
+
+/**
+ * A model of the queue at one time: the waiting requests are admitted in their order, each as soon as a
+ * slot is free and, where slots share a pool of cells, the cells that it needs are. Prompts ahead lengthen
+ * the steps meanwhile.
+ */
+export class QueueModel {
+  /** By their end. */
+  readonly #busy: Busy[] = []
+  #freeSlots: number
+  #freeCells: number
+  /** When the last one was admitted. */
+  #at = 0
+  /** When the waiting requests are admitted, in their order. */
+  readonly #turns: number[] = []
+  /** The number of requests that got a slot since, each the first that waited. */
+  gone = 0
+  /** Milliseconds of the prompts that are computed before a new request's. */
+  #promptMs = 0
+
+  constructor(
+    readonly madeAt: number,
+    slots: number,
+    running: Iterable<Work>,
+    /** Milliseconds of a step in which all slots decode. */
+    private readonly stepMs: number,
+    /** Cells of the pool; default: each slot has its own. */
+    cells = Infinity,
+  ) {
+    this.#freeCells = cells
+    for (const { promptMs, steps, cells: own = 0 } of running) {
+      this.#take({ end: steps, cells: own })
+      this.#promptMs += promptMs
+    }
+    this.#freeSlots = Math.max(0, slots - this.#busy.length)
+  }
+
+  /** A request joins the queue. */
+  add({ promptMs, steps, cells = 0 }: Work): void {
+    const turn = this.#turn(cells)
+    this.#turns.push(turn.time)
+    for (const ended of this.#busy.splice(0, turn.ended)) {
+      this.#freeCells += ended.cells
+      this.#freeSlots++
+    }
+    this.#at = turn.at
+    this.#freeSlots--
+    this.#take({ end: turn.at + steps, cells })
+    this.#promptMs += promptMs
+  }
+
+  /** When the waiting request at this place, from 0, is admitted; beyond the queue: a new one. */
+  turnOf(place: number): number {
+    return this.#turns[place + this.gone] ?? this.#turn(0).time
+  }
+
+  /** When a new request with this work is admitted, and how long its first token takes from then on. */
+  forecast({ promptMs, steps, cells = 0 }: Work): { turn: number; firstTokenMs: number } {
+    const { at, time } = this.#turn(cells)
+    const others = at === 0 ? this.#promptMs : 0
+    return { turn: time, firstTokenMs: steps * this.stepMs + promptMs + others }
+  }
+
+  /**
+   * When a request that needs so many cells gets its slot, in steps from now and by the clock, and how many of the
+   * busy ones have ended by then. Alone, every request has the cells that it needs.
+   */
+  #turn(cells: number): { at: number; time: number; ended: number } {
+    let [at, freeSlots, freeCells] = [this.#at, this.#freeSlots, this.#freeCells]
+    let ended = 0
+    for (const { end, cells: own } of this.#busy) {
+      if (freeSlots > 0 && freeCells >= cells) break
+      at = end
+      freeSlots++
+      freeCells += own
+      ended++
+    }
+    // With a free slot, no other prompt is ahead.
+    const ms = at === 0 ? 0 : at * this.stepMs + this.#promptMs
+    return { at, time: this.madeAt + ms, ended }
+  }
+
+  #take(one: Busy): void {
+    this.#freeCells -= one.cells
+    const place = firstOf(0, this.#busy.length, (index) => this.#busy[index]!.end > one.end)
+    this.#busy.splice(place, 0, one)
   }
 }

@@ -70,11 +70,7 @@ export class Embeddings implements LoopWork {
     }
   }
 
-  async #embed(
-    input: Prompt,
-    adapters: RequestAdapters,
-    signal: AbortSignal | undefined,
-  ): Promise<Embedding> {
+  async #embed(input: Prompt, adapters: RequestAdapters, signal?: AbortSignal): Promise<Embedding> {
     const { backend } = this
     if (backend.embed === undefined) {
       throw new CllmError('unsupported', 'This backend has no embeddings', {

@@ -45,10 +45,14 @@ export function unsupported(field: string, capability: string, why: string): Cll
   return new CllmError('unsupported', `${field}: ${why}`, { details: { field, capability } })
 }
 
+/** Whether it is a token of a vocabulary of this size. */
+export const isToken = (id: unknown, vocabularySize: number): id is TokenId =>
+  Number.isInteger(id) && Number(id) >= 0 && Number(id) < vocabularySize
+
 /** Throws `invalid_token` naming the field and the first id that is outside the vocabulary. */
 export function checkTokens(field: string, tokens: readonly TokenId[], tokenizer: Tokenizer): void {
   const size = tokenizer.vocabularySize
-  const at = tokens.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= size)
+  const at = tokens.findIndex((id) => !isToken(id, size))
   if (at === -1) return
   const expected = `token ids from 0 to ${size - 1}`
   const { message, details } = invalidField(field, expected, tokens[at])
@@ -194,10 +198,7 @@ export function checkSampling(
 const constraintTypes = ['gbnf', 'regex', 'json', 'json-schema', 'triggered-json']
 
 /** Throws `invalid_request`, `unsupported` or what the backend has against the constraint. */
-export function checkConstraint(
-  constraint: OutputConstraint,
-  backend: Pick<Backend, 'checkConstraint'>,
-): void {
+export function checkConstraint(constraint: OutputConstraint, backend: Backend): void {
   checkShape(constraint)
   if (backend.checkConstraint === undefined) {
     const why = 'this backend does not support grammars or schemas'
@@ -211,8 +212,9 @@ function checkShape(constraint: OutputConstraint): void {
     throw invalidField('constraint', 'an object', constraint)
   }
   const { type } = constraint
-  if (!constraintTypes.includes(type))
+  if (!constraintTypes.includes(type)) {
     throw invalidField('constraint.type', `one of ${constraintTypes.join(', ')}`, type)
+  }
   if (type === 'gbnf') {
     const { grammar, root = 'root' } = constraint
     if (typeof grammar !== 'string') throw invalidField('constraint.grammar', 'a text', grammar)
@@ -226,21 +228,17 @@ function checkShape(constraint: OutputConstraint): void {
   }
   if (type === 'json-schema' || type === 'triggered-json') {
     checkJson(constraint, 'constraint')
-    for (
-      let { or } = constraint, at = 'constraint.or';
-      or !== undefined;
-      { or } = or, at += '.or'
-    ) {
+    let at = 'constraint'
+    for (let { or } = constraint; or !== undefined; { or } = or) {
+      at += '.or'
       if (typeof or !== 'object' || or === null) throw invalidField(at, 'an object', or)
       checkJson(or, at)
     }
   }
 }
 
-function checkJson(
-  { schema, before = '', closing = '', next = '' }: SurroundedJson,
-  field: string,
-): void {
+function checkJson(json: SurroundedJson, field: string): void {
+  const { schema, before = '', closing = '', next = '' } = json
   if (!isPattern(before)) throw invalidField(`${field}.before`, 'a regular expression', before)
   if (typeof closing !== 'string') throw invalidField(`${field}.closing`, 'a text', closing)
   if (typeof next !== 'string') throw invalidField(`${field}.next`, 'a text', next)

@@ -1,4 +1,4 @@
-import type { GenerateRequest, Prompt } from '../../contracts/engine/generate-request.js'
+import type { Prompt, RequestReports } from '../../contracts/engine/generate-request.js'
 import type { Clock } from '../../contracts/services.js'
 import type { MediaSpan } from '../../contracts/model/model-info.js'
 import {
@@ -40,10 +40,7 @@ export function hasMedia(prompt: Prompt): boolean {
  * Refuses what does not go with images.
  * @throws CllmError `unsupported`
  */
-export function checkMixed(
-  { promptLogprobs }: Pick<GenerateRequest, 'promptLogprobs'>,
-  shifts: boolean,
-): void {
+export function checkMixed({ promptLogprobs }: RequestReports, shifts: boolean): void {
   if (promptLogprobs !== undefined) {
     throw unsupported('promptLogprobs', 'media', 'it is not known for prompts with images')
   }

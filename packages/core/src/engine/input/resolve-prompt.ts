@@ -85,7 +85,7 @@ export function resolvePrompt(
  * @throws CllmError `prompt_too_long`
  */
 export async function readSlowly(
-  parts: Iterable<readonly TokenId[]>,
+  parts: Parts,
   context: PromptContext,
   ensureWanted: () => void,
 ): Promise<TokenId[]> {
@@ -99,9 +99,7 @@ export async function readSlowly(
 /** @throws CllmError `prompt_too_long` for what does not fit a slot */
 export function checkLength(tokens: TokenId[], context: PromptContext): TokenId[] {
   if (tokens.length === 0) throw invalidField('prompt', 'at least one token', tokens)
-  if (tokens.length > context.limits.contextSize) {
-    throw promptTooLong(tokens.length, context)
-  }
+  if (tokens.length > context.limits.contextSize) throw promptTooLong(tokens.length, context)
   return tokens
 }
 
@@ -133,6 +131,9 @@ function promptTooLong(count: number, { limits }: PromptContext, more = ''): Cll
 /** Text of more UTF-16 units is tokenized a part at a time: it takes some milliseconds. */
 export const longText = 4096
 
+/** A prompt's tokens, a part at a time. */
+type Parts = Iterable<readonly TokenId[]>
+
 interface LongText {
   readonly parts: Iterator<readonly TokenId[]>
   readonly tokens: TokenId[]
@@ -161,10 +162,7 @@ export class PartQueue {
    *
    * @param check - called in each turn, with the tokens so far; what it throws ends the work
    */
-  async join(
-    parts: Iterable<readonly TokenId[]>,
-    check: (tokens: readonly TokenId[]) => void,
-  ): Promise<TokenId[]> {
+  async join(parts: Parts, check: LongText['check']): Promise<TokenId[]> {
     return await new Promise((resolve, reject) => {
       this.#texts.add({ parts: parts[Symbol.iterator](), tokens: [], check, resolve, reject })
       if (this.#texts.size === 1) this.#turn()

@@ -1,6 +1,10 @@
 import { inject, injectable } from 'tsyringe'
 import type { Clock, Random } from '../../contracts/services.js'
-import type { ContextShift, GenerateRequest } from '../../contracts/engine/generate-request.js'
+import type {
+  ContextShift,
+  GenerateRequest,
+  RequestReports,
+} from '../../contracts/engine/generate-request.js'
 import { type SamplingParams, defaultSampling } from '../../contracts/model/sampling.js'
 import type { MediaSpan, RequestAdapters } from '../../contracts/model/model-info.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
@@ -24,7 +28,7 @@ import { EncodeLane } from './encode-lane.js'
 import { checkMixed, hasMedia, type MediaContext, mediaEnd } from './resolve-media.js'
 import { StopMatcher } from '../requests/stop-matcher.js'
 import { PartQueue } from './resolve-prompt.js'
-import type { SequenceRequest, ShiftPlan } from '../requests/sequence.js'
+import { requestDefaults, type SequenceRequest, type ShiftPlan } from '../requests/sequence.js'
 import { SAMPLERS, type SamplerCatalog } from '../../plugin/definitions.js'
 
 /** What requests are checked and completed with. */
@@ -47,26 +51,14 @@ export class InputContext implements MediaContext {
 
   /** Whose the images and sounds of a request are. */
   ownerOf(id: string, request: GenerateRequest, arrival: number, signal: AbortSignal) {
-    const { priority = defaults.priority, tenant = defaults.tenant, session } = request
-    const { deadlineMs, continued } = request
+    const given = { ...requestDefaults, ...defined(request) }
+    const { priority, tenant, session, deadlineMs, continued } = given
     const scope = this.options.isolateTenants ? tenant : ''
     const deadline = deadlineMs === undefined ? undefined : arrival + deadlineMs
     const isNew = continued === undefined
     return { id, arrival, priority, deadline, tenant, session, scope, isNew, signal }
   }
 }
-
-/** What a request has where it says nothing. */
-const defaults = {
-  maxTokens: 100,
-  priority: 0,
-  tenant: 'default',
-  cache: true,
-  forecast: false,
-  progress: false,
-  pin: false,
-  speculative: true,
-} as const satisfies Partial<GenerateRequest>
 
 /** Checks all of a request but its prompt, and says what it is with the prompt's tokens. */
 export function resolveRequest(
@@ -83,7 +75,7 @@ export function resolveRequest(
   checkFields(request, backend)
   // What the function below keeps alive must not hold the prompt, which is long.
   const { prompt: asked, ...fields } = request
-  const given = { ...defaults, ...defined(fields), id }
+  const given = { ...requestDefaults, ...defined(fields), id }
   const { continued, tenant, stepGroup: group, stop = [], marks = [] } = given
   const { keepMs, retainMs = keepMs, deadlineMs, timeoutMs = options.requestTimeoutMs } = given
   if (continued !== undefined) checkContinuation(continued, given.maxTokens, tokenizer)
@@ -166,7 +158,7 @@ const leastMoving = 4
  */
 function resolveShift(
   contextShift: ContextShift,
-  { promptLogprobs }: Pick<GenerateRequest, 'promptLogprobs'>,
+  { promptLogprobs }: RequestReports,
   { tokenizer, backend, limits }: InputContext,
 ): (prompt: readonly TokenId[]) => ShiftPlan {
   if (typeof contextShift !== 'object' || contextShift === null) {

@@ -4,7 +4,7 @@
  */
 export function soundLength(file: Uint8Array): number | undefined {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength)
-  const mark = (at: number): string => String.fromCharCode(...file.subarray(at, at + 4))
+  const mark: Mark = (at) => String.fromCharCode(...file.subarray(at, at + 4))
   try {
     if (mark(0) === 'RIFF' && mark(8) === 'WAVE') return waveLength(view, mark)
     if (mark(0) === 'fLaC') return flacLength(view)
@@ -15,10 +15,13 @@ export function soundLength(file: Uint8Array): number | undefined {
   }
 }
 
+/** Four letters of the file. */
+type Mark = (at: number) => string
+
 /** Formats of which each sample takes as many bytes: whole numbers, floats, and two of eight bits. */
 const plainFormats = [1, 3, 6, 7]
 
-function waveLength(view: DataView, mark: (at: number) => string): number | undefined {
+function waveLength(view: DataView, mark: Mark): number | undefined {
   let [rate, samplesPerByte, noted] = [0, 0, 0]
   for (let at = 12; at + 8 <= view.byteLength;) {
     const size = view.getUint32(at + 4, true)
@@ -55,11 +58,7 @@ const bitrates = [
 const sampleRates = [44_100, 48_000, 32_000] as const
 
 /** Its frames together, or what its head says where that is more. */
-function mp3Length(
-  file: Uint8Array,
-  view: DataView,
-  mark: (at: number) => string,
-): number | undefined {
+function mp3Length(file: Uint8Array, view: DataView, mark: Mark): number | undefined {
   let at = 0
   const isTagged = mark(0).startsWith('ID3')
   if (isTagged) {
@@ -92,12 +91,7 @@ function mp3Length(
 }
 
 /** How many frames an MP3 file says that it has, in its first one. */
-function notedFrames(
-  view: DataView,
-  mark: (at: number) => string,
-  frame: number,
-  bytes: number,
-): number {
+function notedFrames(view: DataView, mark: Mark, frame: number, bytes: number): number {
   for (let at = frame + 4; at + 12 < frame + bytes; at++) {
     if (['Xing', 'Info'].includes(mark(at))) return view.getUint32(at + 8)
   }

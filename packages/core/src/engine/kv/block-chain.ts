@@ -1,4 +1,5 @@
 import type { TokenId } from '../../contracts/model/tokenizer.js'
+import { firstOf } from '../../defined.js'
 import { codesOf, GrowingHash } from '../../hash.js'
 
 /** Tokens of a block, the unit in which prefixes are found. */
@@ -36,6 +37,29 @@ export class BlockChain {
 }
 
 /**
+ * How many tokens both begin with, up to `limit`: every token is compared.
+ *
+ * @param known - tokens that are already known to be the same
+ */
+export function commonLength(one: BlockChain, other: BlockChain, limit: number, known = 0): number {
+  if (one.scope !== other.scope) return 0
+  return sameTokens(one.tokens, other.tokens, limit, known)
+}
+
+/** How many tokens both lists begin with, up to `limit`, where the first `known` are. */
+export function sameTokens(
+  one: ArrayLike<TokenId>,
+  other: ArrayLike<TokenId>,
+  limit: number,
+  known = 0,
+): number {
+  const most = Math.min(one.length, other.length, limit)
+  let shared = Math.min(known, most)
+  while (shared < most && one[shared] === other[shared]) shared++
+  return shared
+}
+
+/**
  * Finds the holders of the longest prefix of a token list by block hashes (see `BlockChain`). A block that
  * one holder has, as most have, needs no set.
  */
@@ -69,16 +93,9 @@ export class BlockIndex<Holder> {
    * it, so a binary search finds it.
    */
   depth(hashes: readonly number[]): number {
-    let has = 0
-    let lacks = hashes.length + 1
     // Most prompts share nothing.
     if (!this.#holders.has(hashes[0] ?? NaN)) return 0
-    while (lacks - has > 1) {
-      const middle = (has + lacks) >>> 1
-      if (this.#holders.has(hashes[middle - 1] ?? NaN)) has = middle
-      else lacks = middle
-    }
-    return has
+    return firstOf(1, hashes.length, (block) => !this.#holders.has(hashes[block] ?? NaN))
   }
 
   /** Whether another one holds the first `depth` blocks. */

@@ -32,10 +32,9 @@ export class CellPool {
   /** The slot holds `length` tokens from now on: more, or fewer. Throws where they do not fit. */
   resize(slot: number, length: number): void {
     const cells = this.#of(slot)
-    if (length - cells.length > this.free) {
-      throw new RangeError(
-        `expected at most ${this.free} more tokens, got ${length - cells.length}`,
-      )
+    const more = length - cells.length
+    if (more > this.free) {
+      throw new RangeError(`expected at most ${this.free} more tokens, got ${more}`)
     }
     while (cells.length > length) this.#giveBack(cells.pop()!)
     while (cells.length < length) {

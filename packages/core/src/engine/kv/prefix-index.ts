@@ -1,5 +1,5 @@
 import { injectable } from 'tsyringe'
-import { BlockIndex, blockSize, minimumWait } from './block-chain.js'
+import { BlockIndex, blockSize, commonLength, minimumWait } from './block-chain.js'
 import type { Match, PrefixIndex, PrefixProducer, Slot } from '../engine-parts.js'
 import type { Sequence } from '../requests/sequence.js'
 
@@ -108,12 +108,9 @@ export class BlockPrefixIndex implements PrefixIndex {
  * @param known - tokens that are already known to be the same
  */
 export function sharedLength(slot: Slot, sequence: Sequence, known = 0): number {
-  const { chain } = slot
-  if (chain === undefined || chain.scope !== sequence.chain.scope) return 0
+  if (slot.chain === undefined) return 0
   const limit = Math.min(heldTokens(slot), sequence.tokens.length - 1)
-  let shared = Math.min(known, limit)
-  while (shared < limit && chain.tokens[shared] === sequence.tokens[shared]) shared++
-  return shared
+  return commonLength(slot.chain, sequence.chain, limit, known)
 }
 
 /** Tokens of the sequence that a slot without an owner holds, or that a running one has computed. */

@@ -35,21 +35,20 @@ interface Reach extends Match {
   readonly checkpoint?: SavedState
 }
 
-/** Where a sequence's tokens are, and, where programs have slots, the one whose loss costs the least. */
-interface Findings {
-  readonly sources: readonly Reach[]
-  readonly found: FoundState | undefined
-  readonly cheapest: Slot | undefined
-}
-
 type Chances = ReadonlyMap<Slot, number>
 const noChances: Chances = new Map()
 
-/** The slots without an owner, the cheapest to lose first, and the others; how likely programs want theirs. */
-interface Places {
+/** What a choice is made from. */
+interface Findings {
+  readonly sequence: Sequence
+  /** The slots without an owner, the cheapest to lose first, and the others. */
   readonly free: readonly Slot[]
   readonly used: readonly number[]
+  /** How likely programs want theirs. */
   readonly chances: Chances
+  /** Where the sequence's tokens are. */
+  readonly sources: readonly Reach[]
+  readonly found: FoundState | undefined
 }
 
 const kinds = ['idle', 'running'] as const
@@ -83,15 +82,15 @@ export class SlotChooser {
     free.sort(cheapestToLose)
     const { programs } = this
     const chances = programs.slots.size > 0 ? programs.chances() : noChances
-    const cheapest = chances.size > 0 ? this.#cheapest(free, chances) : undefined
     const { known, sources } = this.#sources(sequence)
     const found = this.states.find(sequence)
-    const ways = this.#ways(sequence, free, used, { sources, found, cheapest })
+    const findings = { sequence, free, used, chances, sources, found }
+    const ways = this.#ways(findings)
     let best = ways[0]!
     let leastMs = Infinity
     // Most often there is but one.
     for (const way of ways.length > 1 ? ways : []) {
-      const ms = this.#costMs(way, sequence, { free, used, chances })
+      const ms = this.#costMs(way, findings)
       if (!(ms < leastMs)) continue
       best = way
       leastMs = ms
@@ -132,12 +131,7 @@ export class SlotChooser {
     return free.toSorted((a, b) => costs.get(a)! - costs.get(b)!)
   }
 
-  #ways(
-    sequence: Sequence,
-    free: readonly Slot[],
-    used: readonly number[],
-    { sources, found, cheapest }: Findings,
-  ): Way[] {
+  #ways({ sequence, free, used, chances, sources, found }: Findings): Way[] {
     const ids: number[] = []
     let empty = 0
     let wished: Slot | undefined
@@ -154,7 +148,7 @@ export class SlotChooser {
       if (empty > 0 && empty < free.length) {
         targets.add(this.slots[preferSlot(this.backend, ids.slice(0, empty), used)]!)
       }
-      if (cheapest !== undefined) targets.add(cheapest)
+      if (chances.size > 0) targets.add(this.#cheapest(free, chances))
     }
     const ways: Way[] = []
     for (const { slot, ...more } of sources) {
@@ -177,8 +171,8 @@ export class SlotChooser {
   }
 
   /** The idle slot whose loss costs the least. */
-  #cheapest(free: readonly Slot[], chances: Chances): Slot | undefined {
-    let [cheapest, leastMs] = [free[0], Infinity]
+  #cheapest(free: readonly Slot[], chances: Chances): Slot {
+    let [cheapest, leastMs] = [free[0]!, Infinity]
     for (const slot of free) {
       const ms = this.states.worth.lossMs(slot, 0, this.#wanted(slot, free, chances))
       if (ms < leastMs) [cheapest, leastMs] = [slot, ms]
@@ -193,19 +187,17 @@ export class SlotChooser {
   }
 
   /** What the sequence costs from this choice on, with what others lose by it. */
-  #costMs(way: Way, sequence: Sequence, { free, used, chances }: Places): number {
+  #costMs(way: Way, { sequence, free, used, chances }: Findings): number {
     const { slot, source, shared, kept, found, checkpoint } = way
     const { costs, states } = this
     const lossMs = states.worth.lossMs(slot, kept, this.#wanted(slot, free, chances))
-    const copyMs =
-      slot === source ? 0 : checkpoint === undefined ? costs.copyMs : states.copyMs(source)
-    const cutMs = checkpoint === undefined ? 0 : costs.states.loadMs(checkpoint.bytes)
-    const loadMs = found === undefined ? 0 : states.loadMs(found)
+    let ms = costs.steps.tokensMs(sequence.tokens.length - shared)
+    if (slot !== source) ms += checkpoint === undefined ? costs.copyMs : states.copyMs(source)
+    if (checkpoint !== undefined) ms += costs.states.loadMs(checkpoint.bytes)
+    if (found !== undefined) ms += states.loadMs(found)
     const placeMs = layoutMs(this.backend, [...used, slot.id])
     const steps = (sequence.maxTokens - sequence.generatedTokens) / 2
-    const missing = sequence.tokens.length - shared
-    const lostMs = Math.min(placeMs * steps, 2 * costs.copyMs)
-    return costs.steps.tokensMs(missing) + copyMs + cutMs + loadMs + lossMs + lostMs
+    return ms + lossMs + Math.min(placeMs * steps, 2 * costs.copyMs)
   }
 
   /**
@@ -257,9 +249,7 @@ export function originOf(
 ): CacheOrigin {
   const { computedTokens, request } = sequence
   if (computedTokens > 0) {
-    if (found !== undefined) {
-      return { from: reader.isFromFile(found, sequence) ? 'disk' : 'ram' }
-    }
+    if (found !== undefined) return { from: reader.isFromFile(found, sequence) ? 'disk' : 'ram' }
     if (checkpoint !== undefined) return { from: 'checkpoint' }
     return { from: slot === source ? 'slot' : 'copy' }
   }

@@ -89,10 +89,7 @@ export class SlotCompactor implements LoopWork {
     const moves: Move[] = []
     let priceMs = 0
     for (const from of moving) {
-      const to = this.#cheapest(
-        free.filter((slot) => !used.includes(slot)),
-        used,
-      )
+      const to = this.#cheapest(free, used)
       used.push(to)
       moves.push({ from, to })
       priceMs += costs.copyMs + states.worth.lossMs(to, 0, costs.reuseShare)
@@ -104,7 +101,8 @@ export class SlotCompactor implements LoopWork {
   /** The cheapest slot beside the used ones; on a tie, the one with the fewest tokens. */
   #cheapest(free: readonly Slot[], used: readonly Slot[]): Slot {
     const costOf = (slot: Slot): number => this.#layoutMs([...used, slot])
-    return free.reduce((best, slot) => {
+    const unused = free.filter((slot) => !used.includes(slot))
+    return unused.reduce((best, slot) => {
       const difference = costOf(slot) - costOf(best)
       return difference < 0 || (difference === 0 && slot.length < best.length) ? slot : best
     })

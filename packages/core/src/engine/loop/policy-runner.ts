@@ -15,10 +15,9 @@ import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
 import { checkPlan } from './check-plan.js'
-import type { RunningSet, WaitingQueue } from '../requests/request-sets.js'
+import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
-import { defined } from '../../defined.js'
-import { synchronous } from '../../policy/compose-policy.js'
+import { synchronous } from '../../policy/policy-catalog.js'
 
 /** The policy that takes over from one that fails. */
 export interface FallbackPolicy {
@@ -28,6 +27,9 @@ export interface FallbackPolicy {
 
 /** The {@link FallbackPolicy}. */
 export const FALLBACK_POLICY = tokens.token<FallbackPolicy>('FallbackPolicy')
+
+/** What is planned for; the policy gets a list of what runs of its own. */
+export type Situation = Omit<SchedulerState, 'running'>
 
 /** The active policy. */
 export interface PolicyInForce {
@@ -57,35 +59,32 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     @inject(FALLBACK_POLICY) private readonly successor: FallbackPolicy,
     @inject(tokens.LOGGER) private readonly logger: Logger,
     @inject(ENGINE_OPTIONS) private readonly options: EngineOptions,
+    @inject(WaitingQueue) private readonly waiting: WaitingQueue,
+    @inject(RunningSet) private readonly running: RunningSet,
   ) {}
 
   /** Switches to another policy and announces every current request to it. */
-  replace(
-    policy: SchedulerPolicy,
-    now: number,
-    running: Iterable<SequenceView>,
-    waiting: Iterable<SequenceView>,
-  ): void {
+  replace(policy: SchedulerPolicy, now: number): void {
     this.policy = policy
     this.fallback = undefined
     this.#fault = undefined
     this.#waitsSince = undefined
     this.#waitedMs = 0
-    for (const request of running) this.#tell({ type: 'admitted', request, now })
-    for (const request of waiting) this.#tell({ type: 'queued', request, now })
+    for (const request of this.running.values()) this.#tell({ type: 'admitted', request, now })
+    for (const request of this.waiting.all()) this.#tell({ type: 'queued', request, now })
   }
 
   /**
    * A valid plan. A policy that throws, makes an invalid plan or runs no request for too long is
    * replaced. Throws `policy_failed` with the policy's name when there is no replacement.
    */
-  plan(state: Omit<SchedulerState, 'running'>, waiting: WaitingQueue, running: RunningSet): Plan {
+  plan(state: Situation): Plan {
     try {
       if (this.#fault !== undefined) throw this.#fault
-      return this.#ask(state, waiting, running)
+      return this.#ask(state)
     } catch (error) {
-      this.#fallBack(CllmError.from(error), state.now, waiting, running)
-      return this.#ask(state, waiting, running)
+      this.#fallBack(CllmError.from(error), state.now)
+      return this.#ask(state)
     }
   }
 
@@ -93,35 +92,24 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
    * The running request that gives its slot back for the others: the policy's choice, or the one that was
    * admitted last.
    */
-  victim(state: Omit<SchedulerState, 'running'>, running: RunningSet): Sequence | undefined {
-    const { policy } = this
-    let chosen: string | undefined
-    try {
-      chosen = synchronous(policy.victim?.({ ...state, running: running.list }), 'victim')
-    } catch (error) {
-      this.#onThrown('victim', 'when asked for a victim', error)
-    }
+  victim(state: Situation): Sequence | undefined {
+    const { policy, running } = this
+    const choose = () => policy.victim?.({ ...state, running: running.list })
+    const chosen = this.#call('victim', 'when asked for a victim', choose)
     return running.get(chosen ?? '') ?? running.list.at(-1)
   }
 
   /** The place of a request among those whose files are to be encoded: the least is next. */
   arrivalRank(request: ArrivalView): number {
-    try {
-      return synchronous(this.policy.arrivalRank?.(request) ?? 0, 'arrivalRank')
-    } catch (error) {
-      this.#onThrown('arrivalRank', 'when asked for a rank', error)
-      return 0
-    }
+    const rank = () => this.policy.arrivalRank?.(request)
+    return this.#call('arrivalRank', 'when asked for a rank', rank) ?? 0
   }
 
   /** A tenant was served beside the steps. */
   onServed(service: TenantService): void {
     if (!Number.isFinite(service.promptTokens)) return
-    try {
-      synchronous(this.policy.onServedElsewhere?.([service]), 'onServedElsewhere')
-    } catch (error) {
-      this.#onThrown('onServedElsewhere', 'when told of a service', error)
-    }
+    const tell = () => this.policy.onServedElsewhere?.([service])
+    this.#call('onServedElsewhere', 'when told of a service', tell)
   }
 
   /** There are no requests to plan for. */
@@ -174,6 +162,16 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     }
   }
 
+  /** What a method of the policy returns; undefined where it throws. */
+  #call<T>(method: string, when: string, call: () => T): T | undefined {
+    try {
+      return synchronous(call(), method)
+    } catch (error) {
+      this.#onThrown(method, when, error)
+      return undefined
+    }
+  }
+
   #onThrown(event: string, when: string, error: unknown): void {
     const { name } = this.policy
     if (this.#canFallBack) {
@@ -183,15 +181,14 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     this.logger.error({ policy: name, event, error: String(error) }, 'the policy threw on an event')
   }
 
-  #ask(state: Omit<SchedulerState, 'running'>, waiting: WaitingQueue, running: RunningSet): Plan {
-    const { policy } = this
-    const { batchSize } = state.limits
+  #ask(state: Situation): Plan {
+    const { policy, waiting, running } = this
+    const { now, freeSlots, limits } = state
     let plan: Plan
     try {
-      const { now, freeSlots } = state
       // A copy: what a policy in plain JavaScript takes out of it is not lost to the engine.
       plan = synchronous(policy.plan({ ...state, running: running.list }), 'plan')
-      checkPlan(policy, plan, { now, freeSlots, waiting, running, batchSize })
+      checkPlan(policy, plan, { now, freeSlots, waiting, running, batchSize: limits.batchSize })
     } catch (error) {
       if (CllmError.isInstance(error) && error.details.policy === policy.name) throw error
       throw failed(policy.name, `threw: ${String(error)}`, error)
@@ -203,9 +200,9 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     }
     // A policy may postpone its plan repeatedly, but not for ever.
     if (!this.#canFallBack) return plan
-    this.#waitsSince ??= state.now
+    this.#waitsSince ??= now
     const end = this.#waitsSince + this.options.policyPatienceMs - this.#waitedMs
-    if (state.now < end) return { ...plan, wakeAt: Math.min(plan.wakeAt ?? end, end) }
+    if (now < end) return { ...plan, wakeAt: Math.min(plan.wakeAt ?? end, end) }
     const what = `has run no request for too long while ${waiting.total} requests wait`
     throw failed(policy.name, what)
   }
@@ -214,7 +211,7 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
     return this.fallback === undefined && this.successor.create !== undefined
   }
 
-  #fallBack(fault: CllmError, now: number, waiting: WaitingQueue, running: RunningSet): void {
+  #fallBack(fault: CllmError, now: number): void {
     const next = this.#canFallBack ? this.successor.create?.() : undefined
     if (next === undefined) throw fault
     const { name } = this.policy
@@ -223,14 +220,12 @@ export class PolicyRunner implements PolicyInForce, EngineObserver {
       `${fault.message}; ${next.name} takes over`,
     )
     this.faults++
-    this.replace(next, now, running.values(), waiting.all())
+    this.replace(next, now)
     this.fallback = { from: name, reason: fault.message, since: now }
   }
 }
 
 function failed(policy: string, what: string, cause?: unknown): CllmError {
-  return new CllmError('policy_failed', `The policy "${policy}" ${what}`, {
-    details: { policy },
-    ...defined({ cause }),
-  })
+  const details = { policy }
+  return new CllmError('policy_failed', `The policy "${policy}" ${what}`, { details, cause })
 }

@@ -1,11 +1,11 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/services.js'
-import type { Plan, SchedulerState } from '../../contracts/scheduling/scheduler-policy.js'
+import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
-import { PolicyRunner } from './policy-runner.js'
+import { PolicyRunner, type Situation } from './policy-runner.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import { Programs } from '../programs/programs.js'
 import { RequestFinisher } from '../requests/request-finisher.js'
@@ -15,16 +15,6 @@ import { Speculator } from '../speculation/speculator.js'
 
 /** Admissions that took longer than this are a pause for requests that decode. */
 const pauseMs = 2
-
-/** What is to be computed next. */
-export interface PlannedStep {
-  /** None: nothing can be computed now. */
-  readonly parts: readonly StepPart[]
-  /** When the policy wants to be asked again, though nothing may happen before. */
-  readonly wakeAt: number | undefined
-  /** Whether the next plan may wait until then, or until something has happened. */
-  readonly mayRest: boolean
-}
 
 /** Asks the policy what the next step is, and does what it takes: slots are given out and taken back. */
 @injectable()
@@ -46,8 +36,12 @@ export class StepPlanner {
     this.takesTime = speculator.takesTime
   }
 
-  /** The next step. Throws `policy_failed`. */
-  async next(now: number): Promise<PlannedStep> {
+  /**
+   * The parts of the next step; none: nothing can be computed now. Beside them when the policy wants to be asked
+   * again, though nothing may happen before, and whether the next plan may wait until then, or until something has
+   * happened. Throws `policy_failed`.
+   */
+  async next(now: number) {
     const { waiting, running } = this.table
     const { batchSize } = this.backend.limits
     if (this.table.samples.all.size > 0) this.table.turnSamples(now)
@@ -60,7 +54,7 @@ export class StepPlanner {
       plan = this.#plan(later)
       await this.#carryOut(plan, later, false)
     }
-    if (this.speculator.takesTime) await this.speculator.guess(plan, running)
+    if (this.speculator.takesTime) await this.speculator.guess(plan)
     let parts: readonly StepPart[] = partsOf(plan, running, batchSize)
     if (parts.length === 0) {
       // A plan of held requests only gets them: otherwise nothing would be computed.
@@ -75,18 +69,17 @@ export class StepPlanner {
     return { parts, wakeAt, mayRest: !isOutdated && (wakeAt !== undefined || this.kv.isReading) }
   }
 
-  #state(now: number): Omit<SchedulerState, 'running'> {
+  #state(now: number): Situation {
     const { waiting } = this.table
     const { kv, backend, programs } = this
     return { now, waiting, freeSlots: kv.freeSlots, limits: backend.limits, programs }
   }
 
   #plan(now: number): Plan {
-    const { waiting, running } = this.table
     const state = this.#state(now)
-    let plan = this.policy.plan(state, waiting, running)
-    if (this.speculator.isOn) plan = this.speculator.complete(plan, running)
-    this.observers.tell('onPlan', plan, { ...state, running: running.list })
+    let plan = this.policy.plan(state)
+    if (this.speculator.isOn) plan = this.speculator.complete(plan)
+    this.observers.tell('onPlan', plan, { ...state, running: this.table.running.list })
     return plan
   }
 
@@ -121,7 +114,7 @@ export class StepPlanner {
     // Drafts are no reason to empty a slot.
     if (tokensOf(parts) > (this.backend.freeTokens ?? Infinity)) parts = parts.map(withoutDrafts)
     while (!(await this.kv.fits(tokensOf(parts))) && running.size > 1) {
-      const victim = this.policy.victim(this.#state(now), running)
+      const victim = this.policy.victim(this.#state(now))
       if (victim === undefined) break
       this.table.preempt(victim, now)
       this.kv.onOverflow()

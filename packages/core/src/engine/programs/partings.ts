@@ -7,7 +7,7 @@ import type { ChatMessage, TokenId, Tokenizer } from '../../contracts/model/toke
 import { codesOf, GrowingHash } from '../../hash.js'
 import * as tokens from '../../tokens.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
-import { minimumWait } from '../kv/block-chain.js'
+import { minimumWait, sameTokens } from '../kv/block-chain.js'
 import type { Sequence } from '../requests/sequence.js'
 import type { Program } from './program.js'
 
@@ -151,12 +151,8 @@ export class Partings implements EngineObserver {
   }
 }
 
-function sharedTokens({ tokens: before }: PastCall, { tokens: now, promptTokens }: Sequence) {
-  const most = Math.min(before.length, promptTokens)
-  let shared = 0
-  while (shared < most && before[shared] === now[shared]) shared++
-  return shared
-}
+const sharedTokens = (call: PastCall, { tokens, promptTokens }: Sequence): number =>
+  sameTokens(call.tokens, tokens, promptTokens)
 
 const next = ({ tokens: all }: { readonly tokens: ArrayLike<TokenId> }, from: number): TokenId[] =>
   Array.prototype.slice.call(all, from, from + shownTokens)

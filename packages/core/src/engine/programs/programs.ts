@@ -8,13 +8,13 @@ import type {
   ProgramsView,
 } from '../../contracts/scheduling/scheduler-policy.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
+import { setLatest } from '../../defined.js'
 import * as tokens from '../../tokens.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import type { Slot } from '../engine-parts.js'
 import { blockSize } from '../kv/block-chain.js'
 import type { Sequence } from '../requests/sequence.js'
-import { Pauses } from './pause-model.js'
-import { Program } from './program.js'
+import { Pauses, Program } from './program.js'
 
 /** The `Programs` of an engine. */
 export const PROGRAMS = tokens.token<Programs>('Programs')
@@ -23,10 +23,7 @@ export const PROGRAMS = tokens.token<Programs>('Programs')
 const remembered = 1000
 
 /** A request with which a program may begin: another prompt begins with its prompt and first token. */
-interface Beginning extends Usage {
-  readonly id: string
-  readonly tenant: string
-  readonly arrival: number
+interface Beginning extends Usage, Pick<Sequence, 'id' | 'tenant' | 'arrival'> {
   readonly endedAt: number
   /** Its prompt behind the whole blocks by whose hash it is found, and the first token of its answer. */
   readonly rest: readonly TokenId[]
@@ -78,8 +75,7 @@ export class Programs implements EngineObserver, ProgramsView {
 
   onFinished(sequence: Sequence, now: number): void {
     const { program, chain, tokens: all, promptTokens, cachedTokens, generatedTokens } = sequence
-    const { retainMs } = sequence.request
-    program?.end(sequence, now, { tool: this.#calledTool(sequence), retainMs })
+    program?.end(sequence, now, this.#calledTool(sequence), sequence.request.retainMs)
     // That of a session is found by it.
     if (!sequence.isShared || generatedTokens === 0 || sequence.session !== undefined) return
     const blocks = Math.floor(promptTokens / blockSize)
@@ -88,10 +84,8 @@ export class Programs implements EngineObserver, ProgramsView {
     const { id, tenant, arrival } = sequence
     const rest = all.slice(blocks * blockSize, promptTokens + 1)
     const served = { promptTokens, cachedTokens, generatedTokens }
-    this.#beginnings.delete(hash)
-    this.#beginnings.set(hash, { id, tenant, arrival, endedAt: now, rest, program, ...served })
-    const [oldest] = this.#beginnings.keys()
-    if (this.#beginnings.size > remembered) this.#beginnings.delete(oldest!)
+    const beginning = { id, tenant, arrival, endedAt: now, rest, program, ...served }
+    setLatest(this.#beginnings, hash, beginning, remembered)
   }
 
   /** An idle slot keeps what a request of the program computed. */

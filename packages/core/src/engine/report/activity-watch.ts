@@ -126,18 +126,11 @@ export class ActivityWatch implements EngineObserver {
     }
   }
 
-  onEnded(sequence: Sequence, { state, usage, timings }: RequestEnd): void {
+  onEnded(sequence: Sequence, { state, usage, timings: { queueMs } }: RequestEnd): void {
     const { id, tenant, origin: cache } = sequence
     this.#tellFirstToken(sequence)
     this.#toldFirstToken.delete(id)
-    this.#frame.addEnd({
-      id,
-      tenant,
-      state,
-      ...usage,
-      ...defined({ cache }),
-      queueMs: timings.queueMs,
-    })
+    this.#frame.addEnd({ id, tenant, state, ...usage, ...defined({ cache }), queueMs })
   }
 
   #start(now: number): void {
@@ -223,8 +216,6 @@ export class ActivityWatch implements EngineObserver {
     for (const owner of this.lane.requests()) {
       if (queue.length >= mostWaiting) break
       const { id, tenant, priority, arrival } = owner
-      const slotInMs = encodeMs + this.predictor.waitMs(queue.length, now)
-      const reasons = this.lane.waited(owner)
       queue.push({
         id,
         tenant,
@@ -232,8 +223,8 @@ export class ActivityWatch implements EngineObserver {
         arrival,
         state: 'encoding',
         promptTokens: 0,
-        slotInMs,
-        reasons,
+        slotInMs: encodeMs + this.predictor.waitMs(queue.length, now),
+        reasons: this.lane.waited(owner),
       })
     }
     return queue

@@ -5,7 +5,7 @@ import type {
   RequestEnd,
   StepRecord,
 } from '../../contracts/engine/engine-observer.js'
-import type { Distribution, EngineStatistics } from '../../contracts/engine/engine-statistics.js'
+import type { Distribution } from '../../contracts/engine/engine-statistics.js'
 import type { RecordedStep } from '../../contracts/engine/recording.js'
 import type { SequenceView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { CllmError } from '../../errors/cllm-error.js'
@@ -17,20 +17,6 @@ export function endState(error: Pick<CllmError, 'code'> | undefined): RequestEnd
   if (error.code === 'cancelled') return 'cancelled'
   return error.code === 'timeout' ? 'timed_out' : 'failed'
 }
-
-/** Counters of an engine's work. */
-type Counts = Omit<
-  EngineStatistics,
-  | 'waiting'
-  | 'running'
-  | 'slots'
-  | 'policyFaults'
-  | 'interruptedSteps'
-  | 'partings'
-  | 'recorder'
-  | 'cache'
-  | 'kvPool'
->
 
 /** A step as it is sent, counted and kept. */
 export function toRecordedStep(step: StepRecord): RecordedStep {
@@ -53,12 +39,7 @@ const sequenceBounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 256]
 /** Counts the work of an engine since its start, or of those that replaced each other. */
 @injectable()
 export class Counters implements EngineObserver {
-  readonly requests: Record<RequestEnd['state'], number> = {
-    done: 0,
-    cancelled: 0,
-    failed: 0,
-    timed_out: 0,
-  }
+  readonly requests = { done: 0, cancelled: 0, failed: 0, timed_out: 0 }
   busyMs = 0
   readonly #totals = {
     promptTokens: 0,
@@ -136,7 +117,7 @@ export class Counters implements EngineObserver {
   }
 
   /** All counts since the start. */
-  snapshot(): Counts {
+  snapshot() {
     const speculation = this.#speculation.drafts > 0 ? { ...this.#speculation } : undefined
     return {
       ...this.#totals,

@@ -15,6 +15,7 @@ import type {
   SchedulerState,
   SequenceView,
 } from '../../contracts/scheduling/scheduler-policy.js'
+import { defined, setLatest } from '../../defined.js'
 import * as tokens from '../../tokens.js'
 import type { Sequence } from '../requests/sequence.js'
 import { type CommonReason, Timeline, WaitAttribution } from './timeline.js'
@@ -97,16 +98,9 @@ export class RequestTracker implements EngineObserver {
     if (timeline?.sequence !== sequence) return
     this.#live.delete(id)
     const { code: reason = finish, message } = ended.error ?? {}
-    const end: TimelineEntry = {
-      type: 'end',
-      atMs: now - arrival,
-      reason,
-      ...(message !== undefined && { message }),
-    }
-    this.#ended.delete(id)
-    this.#ended.set(id, timeline.report(ended, now, end))
-    const [oldest] = this.#ended.keys()
-    if (this.#ended.size > mostEnded && oldest !== undefined) this.#ended.delete(oldest)
+    const more = defined({ message })
+    const end: TimelineEntry = { type: 'end', atMs: now - arrival, reason, ...more }
+    setLatest(this.#ended, id, timeline.report(ended, now, end), mostEnded)
   }
 }
 

@@ -5,6 +5,7 @@ import type {
 } from '../../contracts/engine/request-report.js'
 import type { RequestEnd } from '../../contracts/engine/engine-observer.js'
 import type { RequestState } from '../../contracts/scheduling/scheduler-policy.js'
+import { defined, firstOf } from '../../defined.js'
 import type { Sequence } from '../requests/sequence.js'
 
 /** More entries than this are put together with like ones. */
@@ -73,13 +74,8 @@ export class Timeline {
     const { arrival, slot = -1, computedTokens: cachedTokens, origin: cache } = this.sequence
     const waited = this.#waiting(now)
     if (waited !== undefined) this.#add(waited)
-    this.#add({
-      type: 'admitted',
-      atMs: now - arrival,
-      slot,
-      cachedTokens,
-      ...(cache !== undefined && { cache }),
-    })
+    const atMs = now - arrival
+    this.#add({ type: 'admitted', atMs, slot, cachedTokens, ...defined({ cache }) })
     this.#waitsSince = this.#heldSince = undefined
     this.#reasons = {}
     this.#lastStep = steps
@@ -120,19 +116,8 @@ export class Timeline {
     const waiting = this.#waiting(now)
     if (waiting !== undefined) timeline.push(waiting)
     if (end !== undefined) timeline.push(end)
-    return {
-      id,
-      state,
-      arrival,
-      priority,
-      tenant,
-      ...(session !== undefined && { session }),
-      ...(forecast !== undefined && { forecast }),
-      ...(parting !== undefined && { parting }),
-      usage,
-      timings,
-      timeline,
-    }
+    const more = defined({ session, forecast, parting })
+    return { id, state, arrival, priority, tenant, ...more, usage, timings, timeline }
   }
 
   /** The wait that it is in so far, unless it has just begun. */
@@ -189,10 +174,10 @@ interface WaitStart {
   readonly ms: Readonly<Record<CommonReason, number>>
 }
 
+type Due = Pick<Sequence, 'arrival' | 'deadline'>
+
 /** The first admission of a request that came later than all admitted before it. */
-interface Overtaking {
-  readonly arrival: number
-  readonly deadline: number | undefined
+interface Overtaking extends Due {
   readonly totals: WaitStart
 }
 
@@ -234,22 +219,14 @@ export class WaitAttribution {
   }
 
   /** Milliseconds by reason of a wait from `start` until now, put into `reasons`. */
-  explain(
-    start: WaitStart,
-    request: { readonly arrival: number; readonly deadline: number | undefined },
-    now: number,
-    reasons: Reasons,
-  ): void {
+  explain(start: WaitStart, request: Due, now: number, reasons: Reasons): void {
     // The first admission of a later request since the wait began, found by halving.
-    let low = 0
-    let high = this.#overtakings.length
-    while (low < high) {
-      const middle = (low + high) >> 1
-      const { arrival, totals } = this.#overtakings[middle] as Overtaking
-      if (arrival > request.arrival && totals.at >= start.at) high = middle
-      else low = middle + 1
-    }
-    const found = this.#overtakings[low]
+    const overtakings = this.#overtakings
+    const first = firstOf(0, overtakings.length, (index) => {
+      const { arrival, totals } = overtakings[index]!
+      return arrival > request.arrival && totals.at >= start.at
+    })
+    const found = overtakings[first]
     const overtaking = found !== undefined && found.totals.at < now ? found : undefined
     const end = overtaking?.totals ?? this.begin(now)
     for (const reason of ['step', 'slots', 'cells', 'budget', 'policy'] as const) {

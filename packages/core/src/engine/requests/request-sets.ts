@@ -1,5 +1,5 @@
 import TinyQueue from 'tinyqueue'
-import { injectable, inject } from 'tsyringe'
+import { inject, injectable } from 'tsyringe'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from './sequence.js'
 import { isOfBatch } from '../../contracts/engine/generate-request.js'
@@ -28,9 +28,9 @@ export class RunningSet extends Map<string, Sequence> {
  */
 @injectable()
 export class WaitingQueue implements WaitingView {
-  #begun = new Map<string, Sequence>()
-  #queued = new Map<string, Sequence>()
-  readonly #held = new Map<string, Sequence>()
+  #begun: Part = new Map()
+  #queued: Part = new Map()
+  readonly #held: Part = new Map()
   #nextTurn = 0
   /** When the last of those that have not begun arrived, of all so far. */
   #latest = -Infinity
@@ -119,10 +119,9 @@ export class WaitingQueue implements WaitingView {
   }
 }
 
-function sorted(
-  part: ReadonlyMap<string, Sequence>,
-  compare: (a: Sequence, b: Sequence) => number,
-): Map<string, Sequence> {
+type Part = Map<string, Sequence>
+
+function sorted(part: Part, compare: (a: Sequence, b: Sequence) => number): Part {
   const all = [...part.values()].toSorted(compare)
   return new Map(all.map((sequence) => [sequence.id, sequence]))
 }

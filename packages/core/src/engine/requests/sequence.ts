@@ -28,36 +28,26 @@ export interface ShiftPlan {
   readonly discard: number
 }
 
-/** What a request has once the defaults are filled in. */
-type Filled =
-  | 'id'
-  | 'maxTokens'
-  | 'priority'
-  | 'tenant'
-  | 'cache'
-  | 'pin'
-  | 'forecast'
-  | 'progress'
-  | 'speculative'
+/** What a request has where it says nothing. */
+export const requestDefaults = {
+  maxTokens: 100,
+  priority: 0,
+  tenant: 'default',
+  cache: true,
+  forecast: false,
+  progress: false,
+  pin: false,
+  speculative: true,
+} as const satisfies Partial<GenerateRequest>
 
-/** What becomes something else when it is resolved. */
-type Resolved =
-  | 'prompt'
-  | 'sampling'
-  | 'fallbackSampling'
-  | 'stop'
-  | 'deadlineMs'
-  | 'timeoutMs'
-  | 'contextShift'
-  | 'adapters'
-  | 'stepGroup'
-  | 'retainMs'
-  | 'logprobs'
-  | 'promptLogprobs'
+type Filled = 'id' | keyof typeof requestDefaults
+
+/** What it may have as its client wrote it. */
+type Kept = 'session' | 'sample' | 'slot' | 'keepMs' | 'modelWait' | 'drawLogprobs' | 'continued'
 
 /** A valid request with its defaults filled in; its prompt is the {@link Sequence}'s. */
 export interface SequenceRequest
-  extends Required<Pick<GenerateRequest, Filled>>, Omit<GenerateRequest, Filled | Resolved> {
+  extends Required<Pick<GenerateRequest, Filled>>, Pick<GenerateRequest, Kept> {
   readonly sampling: SamplingParams
   /** The samplers of plug-ins that it names. */
   readonly processors: readonly LogitProcessor[]
@@ -224,10 +214,8 @@ export class Sequence implements SequenceView {
   get draft(): DraftView | undefined {
     if (this.drafts === undefined || this.state !== 'decoding') return undefined
     if (this.tokens.length - this.computedTokens !== 1) return undefined
-    const room = Math.min(
-      this.maxTokens - this.generatedTokens - 1,
-      this.request.contextSize - this.tokens.length,
-    )
+    const left = this.maxTokens - this.generatedTokens - 1
+    const room = Math.min(left, this.request.contextSize - this.tokens.length)
     return this.drafts.view(this.tokens, room)
   }
 

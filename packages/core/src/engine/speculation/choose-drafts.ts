@@ -38,7 +38,7 @@ export function chooseDrafts(
   decoding: readonly SequenceView[],
   costs: StepCostModel,
   limits: DraftLimits,
-  guessMs: GuessCosts = free,
+  guessMs: GuessCosts = () => 0,
 ): readonly number[] {
   const drafts = decoding.map(() => 0)
   const candidates = likely(decoding)
@@ -64,8 +64,6 @@ export function chooseDrafts(
   }
   return drafts
 }
-
-const free: GuessCosts = () => 0
 
 /** Those with a guess, the likeliest first. */
 function likely(decoding: readonly SequenceView[]): Candidate[] {

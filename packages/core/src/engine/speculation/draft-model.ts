@@ -11,6 +11,7 @@ import type { Clock } from '../../contracts/services.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import { type CheckedOutputs, checkOutputs, createSampler, truncate } from '../backend-calls.js'
+import { sameTokens } from '../kv/block-chain.js'
 import { StepCostModel, workOf } from '../costs/pass-costs.js'
 import type { Sequence } from '../requests/sequence.js'
 import type { GuessCosts } from './choose-drafts.js'
@@ -263,8 +264,7 @@ class DraftSlots {
 
 /** How many tokens of the sequence the slot holds, in their order. */
 function sharedWith({ owner, length, drafted }: DraftSlot, { tokens }: Sequence): number {
-  let shared = owner.tokens === tokens ? length : 0
-  while (shared < length && tokens[shared] === owner.tokens[shared]) shared++
+  let shared = owner.tokens === tokens ? length : sameTokens(tokens, owner.tokens, length)
   if (shared < length) return shared
   for (const draft of drafted) {
     if (tokens[shared] !== draft) break
@@ -274,8 +274,8 @@ function sharedWith({ owner, length, drafted }: DraftSlot, { tokens }: Sequence)
 }
 
 /** How many of them it may use. */
-const usableBy = (sequence: Sequence, slot: DraftSlot): number =>
-  mayShare(slot.owner, sequence) ? sharedWith(slot, sequence) : 0
-
-const mayShare = ({ request: one }: Sequence, { request: other }: Sequence): boolean =>
-  one.scope === other.scope && one.cache && other.cache
+function usableBy(sequence: Sequence, slot: DraftSlot): number {
+  const [one, other] = [slot.owner.request, sequence.request]
+  const mayShare = one.scope === other.scope && one.cache && other.cache
+  return mayShare ? sharedWith(slot, sequence) : 0
+}

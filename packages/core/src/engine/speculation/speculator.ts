@@ -6,11 +6,11 @@ import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { DraftedSequence, Drafter, Proposer } from '../../contracts/model/drawing.js'
 import type { TokenId, Tokenizer } from '../../contracts/model/tokenizer.js'
 import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
-import { synchronous } from '../../policy/compose-policy.js'
+import { synchronous } from '../../policy/policy-catalog.js'
 import * as tokens from '../../tokens.js'
 import { ENGINE_COSTS, type EngineCosts } from '../costs/engine-costs.js'
 import { ENGINE_OPTIONS, type EngineOptions } from '../engine-options.js'
-import type { RunningSet } from '../requests/request-sets.js'
+import { RunningSet } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 import {
   type DraftSource,
@@ -18,6 +18,7 @@ import {
   SequenceAcceptance,
   SequenceDrafts,
 } from './sequence-drafts.js'
+import { isToken } from '../input/check-request.js'
 import { chooseDrafts, type GuessCosts } from './choose-drafts.js'
 import {
   DRAFT_BACKEND,
@@ -26,7 +27,7 @@ import {
   type ProposerCatalog,
   draftModelName,
   forcedText,
-} from './proposer-catalog.js'
+} from './proposers.js'
 import { DraftModel, type WantedGuess } from './draft-model.js'
 
 /** Guesses of this acceptance are tried where they do not seem to pay: what they cost shows only then. */
@@ -63,6 +64,7 @@ export class Speculator implements EngineObserver {
     @inject(ENGINE_COSTS) private readonly costs: EngineCosts,
     @inject(tokens.CLOCK) clock: Clock,
     @inject(tokens.LOGGER) private readonly logger: Logger,
+    @inject(RunningSet) private readonly running: RunningSet,
   ) {
     const canVerify = backend.capabilities.drafts === true
     if (canVerify && speculative !== 'off') {
@@ -84,10 +86,7 @@ export class Speculator implements EngineObserver {
     const { vocabularySize } = backend.model
     // What follows an end is never wanted, and constraints know no token there.
     this.#isUsable = (token) =>
-      Number.isInteger(token) &&
-      token >= 0 &&
-      token < vocabularySize &&
-      !tokenizer.isEndOfGeneration(token)
+      isToken(token, vocabularySize) && !tokenizer.isEndOfGeneration(token)
   }
 
   /** How often guesses were right, in the order of the proposers. */
@@ -112,10 +111,10 @@ export class Speculator implements EngineObserver {
   }
 
   /** The plan with drafts, where the policy leaves them to the engine and the step only decodes. */
-  complete(plan: Plan, running: RunningSet): Plan {
+  complete(plan: Plan): Plan {
     const decoding: Sequence[] = []
     for (const { id, drafts } of plan.run) {
-      const sequence = running.get(id)
+      const sequence = this.running.get(id)
       if (drafts !== undefined || sequence?.state !== 'decoding') return plan
       decoding.push(sequence)
     }
@@ -151,15 +150,21 @@ export class Speculator implements EngineObserver {
   }
 
   /** Has the draft model guess what this plan verifies. When it fails, there are no drafts any more. */
-  async guess({ run }: Plan, running: RunningSet): Promise<void> {
+  async guess({ run }: Plan): Promise<void> {
     const wanted: WantedGuess[] = []
     for (const { id, drafts = 0 } of run) {
-      const sequence = running.get(id)
+      const sequence = this.running.get(id)
       const count = Math.min(drafts, sequence?.draft?.tokens ?? 0)
       if (sequence?.drafts?.isOpen === true && count > 0) wanted.push({ sequence, count })
     }
     if (wanted.length === 0 || this.#model === undefined) return
-    const guesses = await this.#guess(this.#model, wanted)
+    let guesses: readonly (readonly TokenId[])[] = []
+    try {
+      guesses = await this.#model.guess(wanted)
+    } catch (error) {
+      this.logger.error({ err: error }, 'the draft model failed: no speculation from now on')
+      this.#model = undefined
+    }
     if (guesses.every(({ length }) => length === 0)) this.#draftTrials.retry()
     for (const [index, { sequence }] of wanted.entries()) {
       sequence.drafts?.give(sequence.tokens.length, guesses[index] ?? [])
@@ -186,19 +191,6 @@ export class Speculator implements EngineObserver {
       longest: () => this.#model?.longest ?? 0,
     }
     sequence.drafts = new SequenceDrafts(sources, late, this.#isUsable)
-  }
-
-  async #guess(
-    model: DraftModel,
-    wanted: readonly WantedGuess[],
-  ): Promise<readonly (readonly TokenId[])[]> {
-    try {
-      return await model.guess(wanted)
-    } catch (error) {
-      this.logger.error({ err: error }, 'the draft model failed: no speculation from now on')
-      this.#model = undefined
-      return []
-    }
   }
 
   /** A drafter whose failures mean that it guesses nothing; the first of an engine is logged. */

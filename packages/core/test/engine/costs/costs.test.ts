@@ -1,10 +1,14 @@
-import { type Backend, type Chunk, StepCostModel, type StepRecord, nextNumber } from '@cllm/core'
+import { type Chunk, StepCostModel, type StepRecord, nextNumber } from '@cllm/core'
 import * as fc from 'fast-check'
 import t from 'tap'
-import { AnswerLengths, FcfsWaitPredictor } from '../../../src/engine/costs/wait-predictor.js'
+import {
+  AnswerLengths,
+  FcfsWaitPredictor,
+  QueueModel,
+  type Work,
+} from '../../../src/engine/costs/wait-predictor.js'
 import type { EngineCosts } from '../../../src/engine/costs/engine-costs.js'
 import { workOf } from '../../../src/engine/costs/pass-costs.js'
-import { QueueModel, type Work } from '../../../src/engine/costs/queue-model.js'
 import { RunningSet, WaitingQueue } from '../../../src/engine/requests/request-sets.js'
 import { promptOf } from '../../rig.js'
 import { sequenceOf } from '../../sequences.js'
@@ -343,7 +347,7 @@ function predictorOf() {
     waiting,
     running,
     { steps, reuseShare: 0 } as unknown as EngineCosts,
-    { limits: { slots: 1, contextSize: 1000, batchSize: 512 } } as Backend,
+    { limits: { slots: 1, contextSize: 1000, batchSize: 512 } },
   )
   return { waiting, running, predictor }
 }

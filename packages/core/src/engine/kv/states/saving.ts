@@ -1,10 +1,10 @@
 import type { SlotId } from '../../../contracts/model/backend.js'
 import type { Sequence, SequenceRequest } from '../../requests/sequence.js'
-import { type BlockChain, blockSize, minimumWait } from '../block-chain.js'
+import { type BlockChain, blockSize, commonLength, minimumWait } from '../block-chain.js'
 import type { StateCache } from './state-cache.js'
 import type { Clock } from '../../../contracts/services.js'
 import type { Slot } from '../../engine-parts.js'
-import { type KeptState, commonLength } from './state-index.js'
+import type { KeptState } from './state-index.js'
 import type { EngineCosts } from '../../costs/engine-costs.js'
 import type { LoopWork } from '../../loop/between-steps.js'
 
@@ -116,11 +116,7 @@ export class StateSaver implements LoopWork {
    * A request has ended, and its slot is idle. What a slot holds is saved as it is then: the last turn of a
    * conversation stands for all.
    */
-  addPin(
-    slot: Slot,
-    { pin, keepMs, tenant }: Pick<SequenceRequest, 'pin' | 'keepMs' | 'tenant'>,
-    now: number,
-  ): void {
+  addPin(slot: Slot, { pin, keepMs, tenant }: SequenceRequest, now: number): void {
     const { chain, length } = slot
     if (chain === undefined || !this.states.isOn) return
     let kept = pin || keepMs === undefined ? undefined : { until: now + keepMs, tenant }

@@ -9,9 +9,8 @@ import { ENGINE_OPTIONS, type EngineOptions } from '../../engine-options.js'
 import type { Slot } from '../../engine-parts.js'
 import { BetweenSteps } from '../../loop/between-steps.js'
 import type { Sequence } from '../../requests/sequence.js'
-import type { BlockChain } from '../block-chain.js'
+import { type BlockChain, commonLength } from '../block-chain.js'
 import {
-  commonLength,
   findInTiers,
   type FoundState,
   type IndexedState,
@@ -62,9 +61,9 @@ export class StateCache {
     @inject(BetweenSteps) between: BetweenSteps,
   ) {
     this.#states = cacheRamBytes > 0 ? states : undefined
-    this.worth = new StateWorth(this.#states, () => this.#store, costs, clock)
     const gainMs = (state: SavedState) => this.worth.gainMs(state)
     this.#store = new StateStore(cacheRamBytes, clock, gainMs, memory)
+    this.worth = new StateWorth(this.#states, this.#store, costs, clock)
     if (files !== undefined && this.#states !== undefined) {
       this.#disk = new StateDisk(files, this.#states, clock, cacheRamBytes)
     }
@@ -266,8 +265,8 @@ export class StateCache {
     const { longestPauseMs } = this.transfer
     const disk = this.#disk
     if (disk === undefined) return { ram, longestPauseMs }
-    const { saved, failed } = disk
-    const own = { states: disk.size, bytes: disk.bytes, limitBytes: disk.limit, saved, failed }
+    const { all, bytes: diskBytes, files, saved, failed } = disk
+    const own = { states: all.size, bytes: diskBytes, limitBytes: files.limitBytes, saved, failed }
     const { ms: loadMs } = this.reader
     return { ram, disk: { ...this.transfer.diskCounts, loadMs, ...own }, longestPauseMs }
   }
@@ -279,7 +278,7 @@ export class StateCache {
       ...describe('ram', state),
       pinned: state.pinned === true || (state.kept?.until ?? 0) > now,
     }))
-    const inFiles = Array.from(this.#disk?.all() ?? [], (state) => describe('disk', state))
+    const inFiles = Array.from(this.#disk?.all ?? [], (state) => describe('disk', state))
     return [...inRam, ...inFiles]
   }
 

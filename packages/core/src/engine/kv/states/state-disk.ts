@@ -1,19 +1,20 @@
 import type { Clock } from '../../../contracts/services.js'
-import type { StateFile, StateFiles, SlotStates } from '../../../contracts/model/states.js'
-import { BlockChain } from '../block-chain.js'
-import {
-  type FiledState,
-  type SavedState,
-  memoryOf,
-  lengthOf,
-  StateIndex,
-  commonLength,
-} from './state-index.js'
+import type {
+  SaveOptions,
+  StateFile,
+  StateFiles,
+  SlotStates,
+} from '../../../contracts/model/states.js'
+import { BlockChain, commonLength } from '../block-chain.js'
+import { type FiledState, type SavedState, memoryOf, lengthOf, StateIndex } from './state-index.js'
 
 /** While requests are computed, a state waits for so many milliseconds until it is written … */
 const patienceMs = 30_000
 /** … unless what waits takes more than this share of the memory for states. */
 const waitingShare = 1 / 4
+
+/** Gives memory for so many bytes, if there is some. */
+type Allocate = NonNullable<SaveOptions['allocate']>
 
 /**
  * The tier of files: what is saved in RAM is written to them one after the other, and found by the next
@@ -23,7 +24,8 @@ const waitingShare = 1 / 4
  */
 export class StateDisk {
   readonly index = new StateIndex<FiledState>()
-  readonly #all = new Set<FiledState>()
+  /** The latest used last. */
+  readonly all = new Set<FiledState>()
   /** Resolves when what earlier engines have left can be found. */
   readonly ready: Promise<void>
   #writing: Promise<void> = Promise.resolve()
@@ -44,7 +46,7 @@ export class StateDisk {
   failed = 0
 
   constructor(
-    private readonly files: StateFiles,
+    readonly files: StateFiles,
     private readonly states: SlotStates,
     private readonly clock: Clock,
     private readonly ramBytes: number,
@@ -52,21 +54,9 @@ export class StateDisk {
     this.ready = this.#begin()
   }
 
-  get size(): number {
-    return this.#all.size
-  }
-
-  get limit(): number {
-    return this.files.limitBytes
-  }
-
-  all(): Iterable<FiledState> {
-    return this.#all
-  }
-
   /** Bytes of the state that was used or written last; 0 without any. */
   get latestBytes(): number {
-    return [...this.#all].at(-1)?.bytes ?? 0
+    return [...this.all].at(-1)?.bytes ?? 0
   }
 
   /** Writes a state when those before it are written. It must not change until then. */
@@ -141,10 +131,7 @@ export class StateDisk {
    * Its bytes, or undefined where the file is gone or damaged, there is no memory for it, or it does not
    * come in time: then it cannot be found until the files answer again.
    */
-  async read(
-    state: FiledState,
-    allocate: (bytes: number) => Uint8Array | undefined,
-  ): Promise<Uint8Array | undefined> {
+  async read(state: FiledState, allocate: Allocate): Promise<Uint8Array | undefined> {
     let hasRoom = true
     let back: Promise<void> | undefined
     const allocated = (bytes: number) => {
@@ -166,11 +153,11 @@ export class StateDisk {
 
   /** Has nobody find it until then. */
   async #hide(state: FiledState, end: Promise<void>): Promise<void> {
-    if (!this.#all.has(state)) return
+    if (!this.all.has(state)) return
     this.index.remove(state)
     this.version++
     await end
-    if (!this.#all.has(state)) return
+    if (!this.all.has(state)) return
     this.index.add(state)
     this.version++
   }
@@ -186,7 +173,7 @@ export class StateDisk {
     for (const state of this.#waiting) state.holds--
     this.#waiting.clear()
     this.#look()
-    for (const state of this.#all) void this.remove(state)
+    for (const state of this.all) void this.remove(state)
   }
 
   async #begin(): Promise<void> {
@@ -194,7 +181,7 @@ export class StateDisk {
     if (key === undefined) return
     const drops = this.#drops
     const onListed = (files: readonly StateFile[]) => {
-      const known = new Set([...this.#all].map(({ file }) => file.name))
+      const known = new Set([...this.all].map(({ file }) => file.name))
       for (const file of files) {
         // One that comes late may have been written meanwhile.
         if (known.has(file.name)) continue
@@ -234,18 +221,18 @@ export class StateDisk {
   /** Those that another process dropped are forgotten when they are read. */
   #forgetFiles(names: readonly string[]): void {
     const gone = new Set(names)
-    for (const state of this.#all) if (gone.has(state.file.name)) this.#forget(state)
+    for (const state of this.all) if (gone.has(state.file.name)) this.#forget(state)
   }
 
   #add(state: FiledState): void {
-    this.#all.add(state)
+    this.all.add(state)
     this.index.add(state)
     this.bytes += state.bytes
     this.version++
   }
 
   #forget(state: FiledState): void {
-    if (!this.#all.delete(state)) return
+    if (!this.all.delete(state)) return
     this.index.remove(state)
     this.bytes -= state.bytes
     this.version++

@@ -1,6 +1,13 @@
 import type { StateFile, SlotStates } from '../../../contracts/model/states.js'
 import type { Program } from '../../programs/program.js'
-import { type BlockChain, BlockIndex, blockSize, minimumWait } from '../block-chain.js'
+import { firstOf } from '../../../defined.js'
+import {
+  type BlockChain,
+  BlockIndex,
+  blockSize,
+  commonLength,
+  minimumWait,
+} from '../block-chain.js'
 import type { Sequence } from '../../requests/sequence.js'
 
 /** A state that can be found by its tokens. */
@@ -106,24 +113,16 @@ export class StateIndex<State extends IndexedState> {
     this.#ends.remove(state, hashes, hashes.length - 1, hashes.length)
   }
 
-  /** The whole states that share the most with the sequence. */
-  *longest(sequence: Sequence): Iterable<StateMatch<State>> {
-    const { chain } = sequence
+  /** The smallest of the whole states that share the most with the sequence. */
+  best({ chain, tokens }: Sequence): StateMatch<State> | undefined {
     const depth = this.#blocks.depth(chain.hashes)
+    let best: StateMatch<State> | undefined
     let read = 0
     for (const state of this.#blocks.holders(chain.hashes, depth)) {
-      if (read++ === closelyRead) return
-      const shared = commonLength(state.chain, chain, sequence.tokens.length - 1)
-      if (shared > 0) yield { state, shared }
-    }
-  }
-
-  /** The smallest of the whole states that share the most with the sequence. */
-  best(sequence: Sequence): StateMatch<State> | undefined {
-    let best: StateMatch<State> | undefined
-    for (const match of this.longest(sequence)) {
-      const more = match.shared - (best?.shared ?? 0)
-      if (more > 0 || (more === 0 && match.state.bytes < best!.state.bytes)) best = match
+      if (read++ === closelyRead) break
+      const shared = commonLength(state.chain, chain, tokens.length - 1)
+      const isSmaller = shared === best?.shared && state.bytes < best.state.bytes
+      if (shared > (best?.shared ?? 0) || isSmaller) best = { state, shared }
     }
     return best
   }
@@ -131,13 +130,8 @@ export class StateIndex<State extends IndexedState> {
   /** How many tokens a state begins with that another whole one has, in whole blocks. */
   sharedWithOthers(state: State): number {
     const { hashes } = state.chain
-    let [low, high] = [0, hashes.length]
-    while (low < high) {
-      const middle = (low + high + 1) >>> 1
-      if (this.#blocks.hasOther(state, hashes, middle)) low = middle
-      else high = middle - 1
-    }
-    return low * blockSize
+    const isOwn = (block: number) => !this.#blocks.hasOther(state, hashes, block + 1)
+    return firstOf(0, hashes.length, isOwn) * blockSize
   }
 
   /** The longest state of a kind that the sequence begins with, of at most `limit` tokens. */
@@ -193,15 +187,6 @@ export class StateIndex<State extends IndexedState> {
   }
 }
 
-/** How many tokens both begin with, up to `limit`: every token is compared. */
-export function commonLength(one: BlockChain, other: BlockChain, limit: number): number {
-  if (one.scope !== other.scope) return 0
-  const most = Math.min(one.tokens.length, other.tokens.length, limit)
-  let shared = 0
-  while (shared < most && one.tokens[shared] === other.tokens[shared]) shared++
-  return shared
-}
-
 type Tokens = Pick<SlotStates, 'cutsAnywhere' | 'checkpointNeedsPrefix'>
 
 /**
@@ -218,10 +203,10 @@ export function findInTiers(
   const best = findState(ram.index, sequence, states, inRam)
   if (files === undefined) return best
   const anywhere = (limit: number) =>
-    longer(inRam(limit), files.exact(sequence, true, limit), lengthOf)
+    longer<FoundState['state']>(inRam(limit), files.exact(sequence, true, limit), lengthOf)
   const first = states.cutsAnywhere ? best : findState(ram.index, sequence, states, anywhere)
   const second = findState(files, sequence, states, anywhere)
-  const found = longer(first, second, ({ shared }) => shared)
+  const found = longer(first, second, sharedBy)
   const more = (found?.shared ?? 0) - (best?.shared ?? 0)
   return found !== undefined && more >= minimumWait && ram.holds(bytesOf(found)) ? found : best
 }
@@ -240,31 +225,24 @@ function findState<State extends FoundState['state']>(
 ): FoundState | undefined {
   if (states.cutsAnywhere) return index.best(sequence)
   const limit = sequence.tokens.length - 1
-  const ways: FoundState[] = []
-  const whole = index.exact(sequence, false, limit)
-  if (whole !== undefined) ways.push({ state: whole, shared: lengthOf(whole) })
-  if (states.checkpointNeedsPrefix) {
-    const longest = index.best(sequence)
-    const cut = longest && checkpoint(longest.shared)
-    if (longest !== undefined && cut !== undefined) {
-      ways.push({ state: longest.state, checkpoint: cut, shared: lengthOf(cut) })
-    }
-  } else {
-    const alone = checkpoint(limit)
-    if (alone !== undefined) ways.push({ state: alone, shared: lengthOf(alone) })
-  }
-  return ways.reduce<FoundState | undefined>(
-    (best, way) => longer(best, way, ({ shared }) => shared),
-    undefined,
-  )
+  const whole = allOf(index.exact(sequence, false, limit))
+  if (!states.checkpointNeedsPrefix) return longer(whole, allOf(checkpoint(limit)), sharedBy)
+  const longest = index.best(sequence)
+  const cut = longest && checkpoint(longest.shared)
+  if (longest === undefined || cut === undefined) return whole
+  return longer(whole, { state: longest.state, checkpoint: cut, shared: lengthOf(cut) }, sharedBy)
 }
 
+const allOf = (state: FoundState['state'] | undefined): FoundState | undefined =>
+  state && { state, shared: lengthOf(state) }
+const sharedBy = ({ shared }: FoundState): number => shared
+
 /** The longer one of two that may be there; of equals the first. */
-function longer<One, Other>(
+function longer<One>(
   one: One | undefined,
-  other: Other | undefined,
-  length: (one: One | Other) => number,
-): One | Other | undefined {
+  other: One | undefined,
+  length: (one: One) => number,
+): One | undefined {
   if (one === undefined || other === undefined) return one ?? other
   return length(other) > length(one) ? other : one
 }

@@ -14,7 +14,7 @@ export class StateWorth {
   /** @param states - undefined: nothing is ever saved */
   constructor(
     private readonly states: SlotStates | undefined,
-    private readonly store: () => StateStore,
+    private readonly store: StateStore,
     private readonly costs: EngineCosts,
     private readonly clock: Pick<Clock, 'now'>,
   ) {}
@@ -51,7 +51,7 @@ export class StateWorth {
   gainMs(state: SavedState): number {
     const { steps, states } = this.costs
     const canShare = (this.states?.cutsAnywhere ?? true) && !state.partial
-    const shared = canShare ? this.store().index.sharedWithOthers(state) : 0
+    const shared = canShare ? this.store.index.sharedWithOthers(state) : 0
     return steps.tokensMs(lengthOf(state) - shared) - states.loadMs(state.bytes)
   }
 
@@ -66,12 +66,10 @@ export class StateWorth {
 
   #isSaved({ chain, length }: Slot): boolean {
     if (chain === undefined) return false
-    const { index } = this.store()
-    const found =
-      this.states?.cutsAnywhere === true
-        ? index.covering(chain, length)
-        : index.find(chain, length, false)
-    if (found !== undefined) this.store().renew(found)
+    const { index } = this.store
+    const isPart = this.states?.cutsAnywhere === true
+    const found = isPart ? index.covering(chain, length) : index.find(chain, length, false)
+    if (found !== undefined) this.store.renew(found)
     return found !== undefined
   }
 }
