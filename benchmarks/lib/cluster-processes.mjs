@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { RedisServer } from '../../packages/cluster/dist/testing/index.js'
+import { RedisServer } from '../../packages/cluster/test/redis-server.js'
 import { childrenOf } from './processes.mjs'
 
 const bin = fileURLToPath(new URL('../../packages/cli/bin/cllm.js', import.meta.url))

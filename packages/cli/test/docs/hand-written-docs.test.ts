@@ -97,6 +97,22 @@ t.test('commands are called with flags that they have', async (t) => {
   t.ok(count > 50, `${count} flags`)
 })
 
+t.test('benchmarks import files that there are', (t) => {
+  for (const folder of ['benchmarks/', 'benchmarks/lib/']) {
+    for (const name of readdirSync(new URL(folder, root)).filter((name) => name.endsWith('.mjs'))) {
+      for (const [, path = ''] of read(folder + name).matchAll(/from '(\.[^']+)'/g)) {
+        const { href } = new URL(path, new URL(folder, root))
+        const source = href.replace('/dist/', '/src/').replace(/\.js$/, '.ts')
+        t.ok(
+          [href, source].some((file) => existsSync(new URL(file))),
+          `${folder}${name}: ${path}`,
+        )
+      }
+    }
+  }
+  t.end()
+})
+
 t.test('each protocol has a page with all its routes', (t) => {
   const documented = [
     ['docs/api-openai.md', openAiProtocol()],
