@@ -170,10 +170,7 @@ export class LocalEngineClient extends CallForwarder implements EngineClient {
     this.engine.cancel(id, reason)
   }
 
-  protected override async forward(
-    name: keyof EngineCalls,
-    values: readonly unknown[],
-  ): Promise<unknown> {
+  protected override async forward(name: keyof EngineCalls, values: readonly unknown[]) {
     return await (this.#control[name] as (...given: readonly unknown[]) => Promise<unknown>)(
       ...values,
     )

@@ -62,9 +62,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     await this.model.loaded?.client.close()
   }
 
-  override async setScheduler(
-    ...policy: Parameters<EngineCalls['setScheduler']>
-  ): ReturnType<EngineCalls['setScheduler']> {
+  override async setScheduler(...policy: Parameters<EngineCalls['setScheduler']>) {
     const active = await super.setScheduler(...policy)
     this.model.policy = policy
     return active
@@ -73,7 +71,7 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
   protected override async forward(
     name: keyof EngineCalls | 'recording',
     values: readonly unknown[],
-  ): Promise<unknown> {
+  ) {
     const takesSignal = name !== 'recording' && callTraits[name].takesSignal === true
     const { signal } = (takesSignal ? (values[1] as SignalOption | undefined) : {}) ?? {}
     const lease = this.#leaseNow() ?? (await this.#lease(signal, () => cancelled(signal)))
@@ -101,12 +99,10 @@ export class PooledEngineClient extends CallForwarder implements EngineClient {
     urgency: ModelUrgency = this.options.urgency ?? {},
   ): Promise<Lease> {
     const { until, keepAliveMs } = this.options
-    if (until === undefined) {
-      const lease = this.loader.hold(this.model, { keepAliveMs, urgency, signal })
-      return await unlessAborted(lease, signal, failure, giveBack)
-    }
-    this.#leasing ??= this.loader
-      .hold(this.model, { keepAliveMs, urgency, signal: until })
+    const hold = async (wanted: AbortSignal | undefined) =>
+      await this.loader.hold(this.model, { keepAliveMs, urgency, signal: wanted })
+    if (until === undefined) return await unlessAborted(hold(signal), signal, failure, giveBack)
+    this.#leasing ??= hold(until)
       .then((lease) => this.#keep(lease, until))
       .catch((error: unknown) => {
         // The next call tries again.

@@ -90,10 +90,7 @@ export class RemoteEngineClient extends CallForwarder implements EngineClient {
     return this.#info ?? first
   }
 
-  protected override async forward(
-    name: EngineCallName,
-    values: readonly unknown[],
-  ): Promise<unknown> {
+  protected override async forward(name: EngineCallName, values: readonly unknown[]) {
     if (callTraits[name].takesSignal !== true) {
       const answer = await this.#call(name, values)
       if (name === 'loadAdapter' || name === 'unloadAdapter') await this.#noteAdapters()

@@ -1,13 +1,13 @@
 import { type WorkerView, mixBits } from '@cllm/core'
 
+type Workers = readonly WorkerView[]
+type CostOf = (worker: WorkerView) => number
+
 /**
  * The worker with the least cost; of equal ones that with the fewest requests, then that which got its
  * last one longest ago, so that idle workers' slots are used in turns.
  */
-export function leastBy(
-  workers: readonly WorkerView[],
-  costOf: (worker: WorkerView) => number,
-): WorkerView {
+export function leastBy(workers: Workers, costOf: CostOf): WorkerView {
   let [best] = workers as readonly [WorkerView]
   let least = costOf(best)
   for (const worker of workers) {
@@ -28,11 +28,7 @@ const near = { share: 0.25, steps: 1 }
  * is taken. Several fronts do not see each other's placements yet and would otherwise choose the same one, so
  * each draws among as many as it takes for that to be unlikely (see `spread`).
  */
-export function nearlyLeastBy(
-  id: string,
-  workers: readonly WorkerView[],
-  costOf: (worker: WorkerView) => number,
-): WorkerView {
+export function nearlyLeastBy(id: string, workers: Workers, costOf: CostOf): WorkerView {
   const costs = workers.map(costOf)
   let least = Infinity
   for (const cost of costs) least = Math.min(least, cost)
@@ -56,7 +52,7 @@ export function nearlyLeastBy(
  * cost and of what it costs to meet a request of another front, which draws among them at the same time. That
  * takes as long as this request's prompt where nothing of it is held.
  */
-function spread(workers: readonly WorkerView[], costs: readonly number[]): readonly WorkerView[] {
+function spread(workers: Workers, costs: readonly number[]): Workers {
   const byCost = [...workers.keys()].sort((one, other) => costs[one]! - costs[other]!)
   const { unseen } = workers[0]!
   const promptMs = Math.max(...workers.map(({ firstTokenMs, waitMs }) => firstTokenMs - waitMs))
@@ -95,11 +91,7 @@ export function hashOf(text: string): number {
  * The workers that a key belongs to, the first choice first (rendezvous hashing): all fronts find the
  * same ones, and a worker that comes or goes moves only its own keys.
  */
-export function homesOf(
-  key: string,
-  workers: readonly WorkerView[],
-  count: number,
-): readonly WorkerView[] {
+export function homesOf(key: string, workers: Workers, count: number): Workers {
   const start = hashOf(key)
   const ranked = workers.map((worker) => ({ worker, rank: mixBits(start ^ hashOf(worker.id)) }))
   ranked.sort((one, other) => other.rank - one.rank)

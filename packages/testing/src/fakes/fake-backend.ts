@@ -27,7 +27,7 @@ import { FakeModel, fakeEmbedding } from './fake-model.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import { FakeSampler } from './fake-sampler.js'
 import { FakeImages } from './fake-images.js'
-import { FakeSlot, FakeStates } from './fake-slot.js'
+import { FakeSlot, type FakeStates, fakeStates } from './fake-slot.js'
 import { FakeAdapters, adapterProblem, saltOf } from './fake-adapters.js'
 
 /**
@@ -95,7 +95,7 @@ export class FakeBackend implements Backend {
       this.media = new FakeImages(this.tokenizer.vocabularySize, types, options.clock)
     }
     this.limits = Object.freeze({ slots, contextSize, batchSize, ...defined({ kvTokens }) })
-    this.states = new FakeStates({
+    this.states = fakeStates({
       id,
       contextSize,
       keepMultipleOf,

@@ -1,11 +1,4 @@
-import {
-  type TokenId,
-  extendHash,
-  type SlotId,
-  type RestoreOptions,
-  type SaveOptions,
-  type SlotStates,
-} from '@cllm/core'
+import { type TokenId, extendHash, type SlotId, type SlotStates } from '@cllm/core'
 import type { FakeOperation } from './fake-calls.js'
 
 /** What a slot of {@link FakeBackend} holds: its tokens, and as its "KV" the hash after each. */
@@ -50,8 +43,8 @@ export class FakeSlot {
 /** No token: what stands for adapters follows. */
 const saltMark = 0xffff_ffff
 
-/** What {@link FakeStates} needs of its backend. */
-export interface FakeStatesHost {
+/** What {@link fakeStates} need of their backend. */
+interface FakeStatesHost {
   readonly id: string
   /** `truncate` keeps only a multiple of this many tokens. */
   readonly keepMultipleOf: number
@@ -64,74 +57,63 @@ export interface FakeStatesHost {
   violation(problem: string): never
 }
 
+/** The states of a `FakeBackend`. */
+export type FakeStates = SlotStates
+
 /**
- * The states of a `FakeBackend`: a list of 32-bit numbers, the hash of the tokens first and then, unless
- * it is a checkpoint, the tokens; what stands for adapters, if there are any, is at the end. A checkpoint that is restored behind other tokens is a violation.
+ * Each is a list of 32-bit numbers, the hash of the tokens first and then, unless it is a checkpoint, the tokens; what
+ * stands for adapters, if there are any, is at the end. A checkpoint that is restored behind other tokens is a
+ * violation.
  */
-export class FakeStates implements SlotStates {
-  readonly cutsAnywhere: boolean
-  readonly checkpointNeedsPrefix = true
-
-  /** @internal */
-  constructor(private readonly host: FakeStatesHost) {
-    this.cutsAnywhere = host.keepMultipleOf === 1
-  }
-
-  async key(): Promise<string> {
-    return `fake ${this.host.id}`
-  }
-
-  canCut(slot: SlotId, length: number): boolean {
-    const held = this.host.slot(slot).tokens.length
-    return length === held || (length < held && length % this.host.keepMultipleOf === 0)
-  }
-
-  async save(
-    slot: SlotId,
-    { partial = false, allocate = (bytes) => new Uint8Array(bytes) }: SaveOptions = {},
-  ): Promise<Uint8Array | undefined> {
-    const { host } = this
-    const { tokens } = host.slot(slot)
-    const { salt } = host.slot(slot)
-    const hash = host.slot(slot).hashAt(tokens.length)
-    const more = salt === 0 ? [] : [saltMark, salt]
-    const numbers = Uint32Array.from([hash, ...(partial ? [] : tokens), ...more])
-    host.operations.push({ type: 'save', slot, partial })
-    const state = allocate(numbers.byteLength)?.subarray(0, numbers.byteLength)
-    return await host.during('save', numbers.byteLength, () => {
-      state?.set(new Uint8Array(numbers.buffer))
-      return state
-    })
-  }
-
-  async restore(
-    slot: SlotId,
-    state: Uint8Array,
-    { tokens: count, partial = false }: RestoreOptions,
-  ): Promise<boolean> {
-    const { host } = this
-    const target = host.slot(slot)
-    host.operations.push({ type: 'restore', slot, length: count, partial })
-    return await host.during('restore', state.byteLength, () => {
-      const numbers = new Uint32Array(state.slice().buffer, 0, Math.floor(state.byteLength / 4))
-      const [hash, ...rest] = numbers
-      const isSalted = rest.at(-2) === saltMark
-      const tokens = isSalted ? rest.slice(0, -2) : rest
-      const salt = isSalted ? (rest.at(-1) ?? 0) : 0
-      if (partial) {
-        const isOther = target.salt !== salt || target.hashAt(count) !== hash
-        if (target.tokens.length < count || isOther) {
-          return host.violation(`restore: slot ${slot} does not hold the checkpoint's tokens`)
+export function fakeStates(host: FakeStatesHost): FakeStates {
+  return {
+    cutsAnywhere: host.keepMultipleOf === 1,
+    checkpointNeedsPrefix: true,
+    key: async () => `fake ${host.id}`,
+    canCut(slot, length) {
+      const held = host.slot(slot).tokens.length
+      return length === held || (length < held && length % host.keepMultipleOf === 0)
+    },
+    async save(
+      slot,
+      { partial = false, allocate = (bytes: number) => new Uint8Array(bytes) } = {},
+    ) {
+      const held = host.slot(slot)
+      const { tokens, salt } = held
+      const more = salt === 0 ? [] : [saltMark, salt]
+      const hash = held.hashAt(tokens.length)
+      const numbers = Uint32Array.from([hash, ...(partial ? [] : tokens), ...more])
+      host.operations.push({ type: 'save', slot, partial })
+      const state = allocate(numbers.byteLength)?.subarray(0, numbers.byteLength)
+      return await host.during('save', numbers.byteLength, () => {
+        state?.set(new Uint8Array(numbers.buffer))
+        return state
+      })
+    },
+    async restore(slot, state, { tokens: count, partial = false }) {
+      const target = host.slot(slot)
+      host.operations.push({ type: 'restore', slot, length: count, partial })
+      return await host.during('restore', state.byteLength, () => {
+        const numbers = new Uint32Array(state.slice().buffer, 0, Math.floor(state.byteLength / 4))
+        const [hash, ...rest] = numbers
+        const isSalted = rest.at(-2) === saltMark
+        const tokens = isSalted ? rest.slice(0, -2) : rest
+        const salt = isSalted ? (rest.at(-1) ?? 0) : 0
+        if (partial) {
+          const isOther = target.salt !== salt || target.hashAt(count) !== hash
+          if (target.tokens.length < count || isOther) {
+            return host.violation(`restore: slot ${slot} does not hold the checkpoint's tokens`)
+          }
+          target.truncate(count)
+          return true
         }
-        target.truncate(count)
-        return true
-      }
-      target.truncate(0)
-      if (tokens.length !== count || count > host.contextSize) return false
-      if (count > host.freeTokens()) return false
-      target.append(tokens)
-      target.salt = salt
-      return target.hashAt(count) === hash
-    })
+        target.truncate(0)
+        if (tokens.length !== count || count > host.contextSize) return false
+        if (count > host.freeTokens()) return false
+        target.append(tokens)
+        target.salt = salt
+        return target.hashAt(count) === hash
+      })
+    },
   }
 }

@@ -21,9 +21,9 @@ interface TestWorker {
   readonly prompts: Set<number>
 }
 
-const slots = 4
-const tokenMs = 1
-const stepMs = 10
+/** What is the same of all of them. */
+const same = { ageMs: 0, fronts: 1, unseen: 0, slots: 4, tokenMs: 1, stepMs: 10 }
+const { tokenMs, stepMs } = same
 const fileMs = 1000
 const blockTokens = 16
 
@@ -84,17 +84,12 @@ export class SimulatedWorkers {
         const own = request.files.filter((end) => end > cachedTokens).length
         const waitMs = Math.max(backlog * tokenMs, own === 0 ? 0 : (files + own) * fileMs)
         return Object.freeze({
+          ...same,
           id,
-          ageMs: 0,
-          fronts: 1,
-          unseen: 0,
-          slots,
           open,
           openTokens: backlog,
           backlogTokens: backlog,
           backlogFiles: Math.ceil(files),
-          tokenMs,
-          stepMs,
           waitMs,
           cachedTokens,
           firstTokenMs: waitMs + (request.promptTokens - cachedTokens) * tokenMs + stepMs,
