@@ -24,10 +24,8 @@ export interface RowContext {
 type Row = Readonly<Record<string, string | number | readonly number[]>>
 
 /** Rows with llama-bench's fields: `pp` for the prompts, `tg` for the answers. */
-export function llamaBenchRows(
-  all: readonly EngineTimes[],
-  { model, batchSize, threads, backend }: RowContext,
-): Row[] {
+export function llamaBenchRows(all: readonly EngineTimes[], context: RowContext) {
+  const { model, batchSize, threads, backend } = context
   return all.flatMap(({ promptTokens, outputTokens, parallel, prefill, decode }) => {
     const row = (prompt: number, output: number, depth: number, seconds: readonly number[]) => {
       const speeds = seconds.map((time) => ((prompt + output) * parallel) / time)
@@ -57,7 +55,7 @@ export function llamaBenchRows(
 }
 
 /** Rows with llama-batched-bench's fields; times are means. */
-export function batchedBenchRows(all: readonly EngineTimes[], context: RowContext): Row[] {
+export function batchedBenchRows(all: readonly EngineTimes[], context: RowContext) {
   return all.map(({ promptTokens: pp, outputTokens: tg, parallel: pl, prefill, decode }) => {
     const [tPp, tTg] = [mean([...prefill]), mean([...decode])]
     const kv = pl * (pp + tg)
@@ -97,15 +95,12 @@ export function writeRows(rows: readonly Row[], format: 'json' | 'jsonl' | 'csv'
 export function llamaBenchTable(all: readonly EngineTimes[], context: RowContext): string {
   const { model, backend } = context
   const lines = llamaBenchRows(all, context).map((row) => {
-    const test =
-      Number(row.n_prompt) > 0
-        ? `pp${String(row.n_prompt)}`
-        : `tg${String(row.n_gen)} @ d${String(row.n_depth)}`
-    const times = Number(row.n_parallel) > 1 ? ` × ${String(row.n_parallel)}` : ''
-    const speed = `${Number(row.avg_ts).toFixed(2)} ± ${Number(row.stddev_ts).toFixed(2)}`
+    const test = row.n_prompt > 0 ? `pp${row.n_prompt}` : `tg${row.n_gen} @ d${row.n_depth}`
+    const times = row.n_parallel > 1 ? ` × ${row.n_parallel}` : ''
+    const speed = `${row.avg_ts.toFixed(2)} ± ${row.stddev_ts.toFixed(2)}`
     const size = `${(model.sizeBytes / 2 ** 20).toFixed(2)} MiB`
     const parameters = `${(model.parameters / 1e6).toFixed(2)} M`
-    return `| ${String(row.model_type)} | ${size} | ${parameters} | ${backend} | ${test}${times} | ${speed} |\n`
+    return `| ${row.model_type} | ${size} | ${parameters} | ${backend} | ${test}${times} | ${speed} |\n`
   })
   const head =
     '| model | size | params | backend | test | t/s |\n| --- | ---: | ---: | --- | ---: | ---: |\n'
@@ -115,10 +110,10 @@ export function llamaBenchTable(all: readonly EngineTimes[], context: RowContext
 /** llama-batched-bench's table. */
 export function batchedBenchTable(all: readonly EngineTimes[], context: RowContext): string {
   const lines = batchedBenchRows(all, context).map((row) => {
-    const whole = [row.pp, row.tg, row.pl, row.n_kv].map(String)
+    const whole = [row.pp, row.tg, row.pl, row.n_kv]
     const { t_pp, speed_pp, t_tg, speed_tg, t, speed } = row
     const numbers = [t_pp, speed_pp, t_tg, speed_tg, t, speed].map((value, index) =>
-      Number(value).toFixed(index % 2 === 0 ? 3 : 2),
+      value.toFixed(index % 2 === 0 ? 3 : 2),
     )
     return `|${[...whole, ...numbers].join('|')}|\n`
   })

@@ -4,13 +4,12 @@ import { loadName, type RunResult } from './run-result.js'
 import type { ComparedLoad, Ratio } from '../compare/compare-runs.js'
 import Table from 'cli-table3'
 
+const parts = ['mean', 'p50', 'p90', 'p95', 'p99', 'max'] as const
+
 /** A run as text for the terminal. */
 export function runTable({ summary, target, load, repeat, warnings, failures }: RunResult): string {
-  const row = (name: string, values: Distribution | undefined) => {
-    if (values === undefined) return []
-    const { mean, p50, p90, p95, p99, max } = values
-    return [[name, ...[mean, p50, p90, p95, p99, max].map(formatNumber)]]
-  }
+  const row = (name: string, values: Distribution | undefined) =>
+    values === undefined ? [] : [[name, ...parts.map((part) => formatNumber(values[part]))]]
   const rows = [
     ...row('TTFT ms', summary.ttftMs),
     ...row('TPOT ms', summary.tpotMs),
@@ -26,7 +25,7 @@ export function runTable({ summary, target, load, repeat, warnings, failures }: 
     goodput !== undefined &&
       `goodput ${formatNumber(goodput.requestsPerSecond)} requests/s, ${formatNumber(100 * goodput.share)} % of all`,
     `stability ${formatNumber(summary.stability)}${summary.jain === undefined ? '' : `, Jain index of ${summary.tenants.length} tenants ${formatNumber(summary.jain)}`}`,
-    rows.length > 0 && textTable(['', 'mean', 'p50', 'p90', 'p95', 'p99', 'max'], rows),
+    rows.length > 0 && textTable(['', ...parts], rows),
     ...Object.entries(failures).map(([kind, message]) => `failed with ${kind}: ${message}`),
     ...warnings.map((warning) => `warning: ${warning}`),
   )
@@ -90,26 +89,22 @@ const widest = 120
 export function textTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const width = (column: number) =>
     [head, ...rows].reduce((most, row) => Math.max(most, (row[column] ?? '').length), 0) + 3
-  const parts: number[][] = []
+  const groups: number[][] = []
   let room = 0
   for (let column = 1; column < head.length; column++) {
-    if (parts.length === 0 || room < width(column)) {
-      parts.push([0])
+    if (groups.length === 0 || room < width(column)) {
+      groups.push([0])
       room = widest - 1 - width(0)
     }
-    parts.at(-1)?.push(column)
+    groups.at(-1)?.push(column)
     room -= width(column)
   }
-  if (parts.length === 0) parts.push([0])
-  const pick = (row: readonly string[], part: readonly number[]) => part.map((at) => row[at] ?? '')
-  return parts
-    .map((part) =>
-      oneTable(
-        pick(head, part),
-        rows.map((row) => pick(row, part)),
-      ),
-    )
-    .join('\n')
+  if (groups.length === 0) groups.push([0])
+  const tables = groups.map((columns) => {
+    const pick = (row: readonly string[]) => columns.map((at) => row[at] ?? '')
+    return oneTable(pick(head), rows.map(pick))
+  })
+  return tables.join('\n')
 }
 
 function oneTable(head: string[], rows: string[][]): string {

@@ -8,11 +8,14 @@ import type { RunRecord } from '../metrics/run-record.js'
 import { summarize } from '../metrics/summarize.js'
 import { nameOf } from '../simulate/simulation-report.js'
 
+const goodputOf = ({ summary }: SimulationResult): number => summary.goodput?.share ?? 0
+const ttftOf = ({ summary }: SimulationResult): number => summary.ttftMs?.p99 ?? Infinity
+
 /** The criteria for policies; higher is better. */
 const objectives: readonly ((result: SimulationResult) => number)[] = [
-  ({ summary }) => summary.goodput?.share ?? 0,
+  goodputOf,
   ({ summary }) => summary.outputTokensPerSecond,
-  ({ summary }) => -(summary.ttftMs?.p99 ?? Infinity),
+  (result) => -ttftOf(result),
   ({ summary }) => -(summary.itlMs?.p99 ?? Infinity),
 ]
 
@@ -26,9 +29,8 @@ const noticeable = 0.005
 export function paretoFront(results: readonly SimulationResult[]): SimulationResult[] {
   const front: SimulationResult[] = []
   // By rank, as results that are nearly equal may beat each other in a circle.
-  const goodput = (result: SimulationResult): number => objectives[0]?.(result) ?? 0
   for (const one of ranked(distinct(results))) {
-    if (goodput(one) < goodput(front[0] ?? one) / 2) break
+    if (goodputOf(one) < goodputOf(front[0] ?? one) / 2) break
     if (!front.some((better) => dominates(better, one))) front.push(one)
   }
   return front
@@ -46,10 +48,7 @@ export function distinct(results: readonly SimulationResult[]): SimulationResult
 
 /** By goodput, then TTFT p99. */
 export function ranked(results: readonly SimulationResult[]): SimulationResult[] {
-  const [goodput, , ttft] = objectives
-  return results.toSorted(
-    (a, b) => (goodput?.(b) ?? 0) - (goodput?.(a) ?? 0) || (ttft?.(b) ?? 0) - (ttft?.(a) ?? 0),
-  )
+  return results.toSorted((a, b) => goodputOf(b) - goodputOf(a) || ttftOf(a) - ttftOf(b))
 }
 
 function dominates(one: SimulationResult, other: SimulationResult): boolean {

@@ -11,17 +11,20 @@ import type { FleetParts, RequestService, SimulatedTask } from './fleet-options.
 import { SimulatedFront, SimulatedMachine } from './simulated-machine.js'
 
 /** A request on the machines. */
-interface Placed {
-  readonly id: string
-  readonly tokens: readonly number[]
-  readonly request: SimulatedTask
-  readonly front: SimulatedFront
-  readonly arrival: number
-  readonly answer: number[]
+class Placed {
+  readonly answer: number[] = []
   firstTokenMs: number | undefined
-  isAccepted: boolean
+  isAccepted = false
   machine: SimulatedMachine | undefined
-  moves: number
+  moves = 0
+
+  constructor(
+    readonly id: string,
+    readonly tokens: readonly number[],
+    readonly request: SimulatedTask,
+    readonly front: SimulatedFront,
+    readonly arrival: number,
+  ) {}
 }
 
 const minuteMs = 60_000
@@ -78,18 +81,7 @@ export class SimulatedFleet implements RequestService {
   /** Requests come to the fronts in turns. */
   submit(id: string, tokens: readonly number[], request: SimulatedTask): void {
     const front = this.#fronts[this.#turn++ % this.#fronts.length]!
-    const placed: Placed = {
-      id,
-      tokens,
-      request,
-      front,
-      arrival: this.parts.clock.now(),
-      answer: [],
-      firstTokenMs: undefined,
-      isAccepted: false,
-      machine: undefined,
-      moves: 0,
-    }
+    const placed = new Placed(id, tokens, request, front, this.parts.clock.now())
     this.#open.set(id, placed)
     this.#place(placed)
   }
@@ -105,14 +97,17 @@ export class SimulatedFleet implements RequestService {
   }
 
   #start(index: number): void {
-    const { clock, slots, machines = 1, onEvent } = this.parts
+    const { clock, slots, machines = 1 } = this.parts
+    const now = (): number => clock.now()
     const id = `machine-${String(index).padStart(4, '0')}`
     const engine = this.parts.createEngine(index)
     this.#engines.add(engine)
-    const machine: SimulatedMachine = new SimulatedMachine(id, engine, slots, () => clock.now(), {
-      onEvent: machines > 1 ? (request, event) => this.#take(request, event) : onEvent,
-      ...(machines > 1 ? { onReport: (report) => this.#report(index, machine, report) } : {}),
-    })
+    const onEvent: FleetParts['onEvent'] = (request, event) => this.#take(request, event)
+    const onReport = (report: WorkerReport): void => this.#report(index, machine, report)
+    const machine: SimulatedMachine =
+      machines > 1
+        ? new SimulatedMachine(id, engine, slots, now, onEvent, onReport)
+        : new SimulatedMachine(id, engine, slots, now, this.parts.onEvent)
     this.#machines[index] = machine
     this.#byId.set(id, machine)
     this.#deliver(index, machine, machine.report)

@@ -8,14 +8,6 @@ import {
   WorkerTable,
 } from '@cllm/scheduler'
 
-/** What a machine of a simulation tells. */
-export interface MachineListener {
-  /** An event for a request on it. */
-  readonly onEvent: (id: string, event: RequestEvent) => void
-  /** Its report changed. */
-  readonly onReport?: (report: WorkerReport) => void
-}
-
 /** An engine of a simulation, with the meter that a worker has. */
 export class SimulatedMachine {
   readonly #meter: LoadMeter
@@ -26,7 +18,10 @@ export class SimulatedMachine {
     readonly engine: Engine,
     slots: number,
     private readonly now: () => number,
-    private readonly listener: MachineListener,
+    /** An event for a request on it. */
+    private readonly onEvent: (id: string, event: RequestEvent) => void,
+    /** Its report changed. */
+    private readonly onReport?: (report: WorkerReport) => void,
   ) {
     this.#meter = new LoadMeter(slots)
     engine.observe({
@@ -43,7 +38,7 @@ export class SimulatedMachine {
   /** A front placed a request here; the engine gets it next. */
   onPlaced(request: PlacedRequest, front: string, placement: number): void {
     this.#meter.onPlaced(request, front, placement, this.now())
-    this.listener.onReport?.(this.#meter.report(this.now()))
+    this.onReport?.(this.report)
   }
 
   /** It is gone: nothing is heard of it any more. Resolves when the step is over that is running. */
@@ -54,11 +49,9 @@ export class SimulatedMachine {
 
   #take(id: string, event: RequestEvent): void {
     if (this.#isDead) return
-    const { onReport, onEvent } = this.listener
-    if (onReport !== undefined && this.#meter.onEvent(id, event, this.now())) {
-      onReport(this.#meter.report(this.now()))
-    }
-    onEvent(id, event)
+    const { onReport } = this
+    if (onReport && this.#meter.onEvent(id, event, this.now())) onReport(this.report)
+    this.onEvent(id, event)
   }
 }
 

@@ -51,20 +51,17 @@ export class Server {
   }
 
   /** Calls a route. Throws {@link ServerError} unless the answer is a success. */
-  async call(
-    path: string,
-    { method = 'GET', body, headers, signal }: Call = {},
-  ): Promise<Response> {
+  async call(path: string, { body, headers, signal, ...call }: Call = {}): Promise<Response> {
     const { key } = this
     const response = await fetch(new URL(path, this.#base), {
-      method,
+      ...call,
       headers: {
-        ...(key === '' ? {} : { authorization: `Bearer ${key}` }),
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(key !== '' && { authorization: `Bearer ${key}` }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
         ...headers,
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      ...(signal === undefined ? {} : { signal }),
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      ...(signal && { signal }),
     }).catch((cause: unknown) => {
       signal?.throwIfAborted()
       throw new Error('The server does not answer: start it, then try again.', { cause })

@@ -3,7 +3,14 @@ import { escapeHtml } from '../chart/frame.js'
 import type { ComparedLoad, CompareResult, Ratio } from '../../compare/compare-runs.js'
 import { type Figure, figures, formatNumber, textsOf } from '../figures.js'
 import { loadName, type MeasuredRun } from '../run-result.js'
-import { ganttPlot, groupedRuns, lengthsInWords, overviewPlots, servicePlot, stepPlot } from './plots.js'
+import {
+  ganttPlot,
+  groupedRuns,
+  lengthsInWords,
+  overviewPlots,
+  servicePlot,
+  stepPlot,
+} from './plots.js'
 
 /** A cell of a table: its text and, in smaller letters below, a note on it. */
 export interface Cell {

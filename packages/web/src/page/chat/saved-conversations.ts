@@ -103,17 +103,11 @@ function fromSaved(file: Attachment | Saved): Attachment {
 
 function isConversation(value: unknown): value is Conversation {
   const { id, title, turns, changedAt } = (value ?? {}) as Partial<Conversation>
-  const areTurns =
-    Array.isArray(turns) &&
-    turns.every(
-      ({ id, role, content }) =>
-        typeof id === 'string' &&
-        typeof content === 'string' &&
-        ['user', 'assistant', 'tool'].includes(role),
-    )
-  return (
-    areTurns && [id, title].every((each) => typeof each === 'string') && changedAt !== undefined
-  )
+  const areTexts = (...all: readonly unknown[]) => all.every((each) => typeof each === 'string')
+  const isTurn = ({ id, role, content }: Turn): boolean =>
+    areTexts(id, content) && ['user', 'assistant', 'tool'].includes(role)
+  const areTurns = Array.isArray(turns) && turns.every(isTurn)
+  return areTurns && areTexts(id, title) && changedAt !== undefined
 }
 
 /** What is said of an answer that ended with `length`. */

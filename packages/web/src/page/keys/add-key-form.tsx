@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { CopyButton } from '../parts/icon.js'
-import { Field, Form, Problem, Quiet, Select } from '../parts/form.js'
+import { Field, Form, Problem, Quiet, Select, useTelling } from '../parts/form.js'
 import { useServer } from '../server.js'
 
 /** What a key may do, as the server's `/admin/keys` has it; null: the server's limit, or none. */
@@ -43,25 +43,21 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }) {
   const server = useServer()
   const [draft, setDraft] = useState(empty)
   const [made, setMade] = useState<KeyTerms & { readonly key: string }>()
-  const [problem, setProblem] = useState<string>()
+  const { told, attempt } = useTelling()
   const { name = '', tenant = '', role } = draft
   const set = (field: string) => (text: string) => setDraft({ ...draft, [field]: text })
 
-  const add = async (): Promise<void> => {
-    try {
-      const call = { method: 'POST', body: bodyOf(draft) } as const
-      type Made = { readonly data: KeyTerms & { readonly key: string } }
-      setMade((await server.json<Made>('admin/keys', call)).data)
-      setDraft(empty)
-      setProblem(undefined)
-      onAdded()
-    } catch (error) {
-      setProblem((error as Error).message)
-    }
+  const add = async (): Promise<string> => {
+    const call = { method: 'POST', body: bodyOf(draft) } as const
+    type Made = { readonly data: KeyTerms & { readonly key: string } }
+    setMade((await server.json<Made>('admin/keys', call)).data)
+    setDraft(empty)
+    onAdded()
+    return ''
   }
 
   return (
-    <Form class="card" onSend={() => void add()}>
+    <Form class="card" onSend={() => attempt(add)}>
       <h2>New key</h2>
       <p class="hint">
         A user may generate; metrics may only be scraped; an admin may change the server and see
@@ -99,7 +95,7 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }) {
           Make the key
         </button>
       </div>
-      <Problem text={problem} />
+      <Problem text={told || undefined} />
       <div role="status">
         {made !== undefined && (
           <div class="made">

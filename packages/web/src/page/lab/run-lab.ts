@@ -27,8 +27,7 @@ const usual = { contextSize: 8192, batchSize: 2048 }
  * its file is wrong, or has too few steps to tell what one costs.
  */
 export function openJob(job: LabJob) {
-  const recording = recordingOf(job)
-  const requests = requestsOf(job, recording)
+  const { recording, requests } = openLoad(job.load)
   if (requests.length === 0) throw new Error('There are no requests in it yet')
   const { kvTokens } = recording?.limits ?? {}
   const limits = recording?.limits ?? { ...usual, contextSize: roomFor(requests) }
@@ -42,16 +41,18 @@ export function openJob(job: LabJob) {
   }
 }
 
-function recordingOf({ load }: LabJob): Recording | undefined {
-  if (load.kind === 'recording') return load.recording
-  const isOne = load.kind === 'file' && load.isRecording
-  return isOne ? parseRecording(load.text, load.name) : undefined
+interface OpenedLoad {
+  readonly recording?: Recording
+  readonly requests: SimulatedRequest[]
 }
 
-function requestsOf({ load }: LabJob, recording: Recording | undefined): SimulatedRequest[] {
-  if (recording !== undefined) return recordedRequests(recording)
-  if (load.kind === 'file') return tracedRequests(load.text, load.name, load.requests)
-  return load.kind === 'made' ? madeRequests(load.load) : []
+function openLoad(load: LabJob['load']): OpenedLoad {
+  if (load.kind === 'made') return { requests: madeRequests(load.load) }
+  if (load.kind === 'file' && !load.isRecording) {
+    return { requests: tracedRequests(load.text, load.name, load.requests) }
+  }
+  const recording = load.kind === 'file' ? parseRecording(load.text, load.name) : load.recording
+  return { recording, requests: recordedRequests(recording) }
 }
 
 /** The longest request, rounded up to a multiple of 1,024; made loads have the usual room. */

@@ -148,13 +148,9 @@ const decoded = (text: string): string =>
 function safeLink(href: string): string | undefined {
   // Browsers leave such characters out of a scheme: "java\nscript:" is one.
   const plain = href.replaceAll(/[\s\p{Cc}]/gu, '')
-  if (plain.startsWith('#')) return undefined
-  try {
-    const { protocol, href: address } = new URL(plain)
-    return ['http:', 'https:', 'mailto:'].includes(protocol) ? address : undefined
-  } catch {
-    return undefined
-  }
+  if (plain.startsWith('#') || !URL.canParse(plain)) return undefined
+  const { protocol, href: address } = new URL(plain)
+  return ['http:', 'https:', 'mailto:'].includes(protocol) ? address : undefined
 }
 
 interface CodeBlockProps {

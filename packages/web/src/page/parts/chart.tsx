@@ -47,28 +47,26 @@ export function Chart({ kind, options, series, format }: ChartProps) {
     go(place === undefined ? 0.5 : place.left / width + by / 50)
   }
   const { caption } = options
+  const savePng = (): void => {
+    const svg = drawing()
+    if (svg) void toPng(svg).then((blob) => downloadBlob(`${caption}.png`, blob))
+  }
+  const saveCsv = (): void => download(`${caption}.csv`, toCsv(options.x.title, series))
+  const files = [['PNG', savePng] as const, ['CSV', saveCsv] as const]
   return (
     <div class="chart">
       <div class="save">
-        <button
-          type="button"
-          class="bare"
-          aria-label={`Save ${caption} as PNG`}
-          onClick={() => {
-            const svg = drawing()
-            if (svg) void toPng(svg).then((blob) => downloadBlob(`${caption}.png`, blob))
-          }}
-        >
-          PNG
-        </button>
-        <button
-          type="button"
-          class="bare"
-          aria-label={`Save ${caption} as CSV`}
-          onClick={() => download(`${caption}.csv`, toCsv(options.x.title, series))}
-        >
-          CSV
-        </button>
+        {files.map(([kind, save]) => (
+          <button
+            key={kind}
+            type="button"
+            class="bare"
+            aria-label={`Save ${caption} as ${kind}`}
+            onClick={save}
+          >
+            {kind}
+          </button>
+        ))}
       </div>
       <div
         ref={plot}
@@ -134,15 +132,7 @@ function toCsv(x: string, series: readonly Series[]): string {
 /** Twice as many pixels as units, for screens and papers. */
 const scale = 2
 
-const properties = [
-  'color',
-  'fill',
-  'stroke',
-  'stroke-width',
-  'stroke-dasharray',
-  'opacity',
-  'font',
-]
+const styles = ['color', 'fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'opacity', 'font']
 
 /** A drawing of the page as a picture, in the colours that it has there. */
 async function toPng(svg: SVGSVGElement): Promise<Blob> {
@@ -152,7 +142,7 @@ async function toPng(svg: SVGSVGElement): Promise<Blob> {
   const copies = [copy, ...copy.querySelectorAll<SVGElement>('*')]
   for (const [index, original] of originals.entries()) {
     const style = getComputedStyle(original)
-    for (const name of properties) {
+    for (const name of styles) {
       copies[index]?.style.setProperty(name, style.getPropertyValue(name))
     }
   }

@@ -1,15 +1,17 @@
-import type { ComponentChildren, JSX } from 'preact'
+import type {
+  FormHTMLAttributes,
+  JSX,
+  LooseInputHTMLAttributes,
+  TextareaHTMLAttributes,
+} from 'preact'
 import type { IconNode } from 'lucide'
 import { useState } from 'preact/hooks'
 import { Icon } from './icon.js'
 
-interface FormProps {
+interface FormProps extends FormHTMLAttributes {
   readonly onSend: () => void
   /** Takes files that are dropped on it. */
   readonly onDropped?: (files: readonly File[]) => void
-  readonly class?: string
-  readonly children: ComponentChildren
-  readonly 'aria-label'?: string
 }
 
 /** What takes the files that are dropped on an element. */
@@ -35,24 +37,13 @@ export function Form({ onSend, onDropped, ...others }: FormProps) {
   )
 }
 
-interface InputProps {
+interface InputProps extends Omit<LooseInputHTMLAttributes, 'autofocus'> {
   readonly value: string | number
   readonly onText: (text: string) => void
   readonly onEscape?: () => void
-  readonly type?: 'number' | 'date' | 'password' | 'search'
   /** Whether it is typed into at once. */
   readonly autofocus?: boolean
-  readonly min?: string | number
-  readonly max?: string
-  readonly step?: string | number
   readonly list?: string
-  readonly placeholder?: string
-  readonly autocomplete?: 'off'
-  readonly inputMode?: 'numeric'
-  readonly required?: boolean
-  readonly spellcheck?: boolean
-  readonly title?: string
-  readonly 'aria-label'?: string
 }
 
 const focus = (element: HTMLElement | null): void => element?.focus()
@@ -81,32 +72,20 @@ export function Field({ label, ...input }: InputProps & { readonly label: string
   )
 }
 
-interface TextAreaProps {
+interface TextAreaProps extends TextareaHTMLAttributes {
   readonly label: string
-  readonly value: string | undefined
   readonly onText: (text: string) => void
-  readonly class?: string
-  readonly placeholder?: string
-  readonly spellcheck?: boolean
 }
 
 /** A labelled text of several lines. */
-export function TextArea({
-  label,
-  value,
-  onText,
-  class: name,
-  placeholder,
-  spellcheck = false,
-}: TextAreaProps) {
+export function TextArea({ label, class: name, onText, ...others }: TextAreaProps) {
   return (
     <label class={name}>
       {label}
       <textarea
         rows={2}
-        spellcheck={spellcheck}
-        placeholder={placeholder}
-        value={value}
+        spellcheck={false}
+        {...others}
         onInput={(event) => onText(event.currentTarget.value)}
       />
     </label>

@@ -1,5 +1,5 @@
 import { Check, Copy, type IconNode } from 'lucide'
-import { type ComponentChild, h } from 'preact'
+import { type ButtonHTMLAttributes, type ComponentChild, h } from 'preact'
 import { useState } from 'preact/hooks'
 
 /** A picture of Lucide's, in the colour of the text beside it. */
@@ -8,42 +8,29 @@ export function Icon({ of }: { readonly of: IconNode }): ComponentChild {
   return h('svg', { class: 'icon', viewBox: '0 0 24 24', 'aria-hidden': 'true' }, shapes)
 }
 
-interface IconButtonProps {
+type Given = 'class' | 'type' | 'disabled' | 'popovertarget'
+
+interface IconButtonProps extends Pick<ButtonHTMLAttributes, Given> {
   readonly icon: IconNode
   readonly name: string
   /** The keys that do the same. */
   readonly keys?: string
   readonly onPress?: () => void
-  readonly class?: string
-  readonly type?: 'submit'
-  readonly disabled?: boolean
   readonly pressed?: boolean
-  /** The id of a popover that it opens. */
-  readonly popovertarget?: string
 }
 
 /** A button that is a picture; its name is read out, and shown to a pointer. */
-export function IconButton({
-  icon,
-  name,
-  keys,
-  onPress,
-  ...others
-}: IconButtonProps): ComponentChild {
-  const { class: kind = 'bare', type = 'button', pressed, ...rest } = others
-  return h(
-    'button',
-    {
-      ...rest,
-      type,
-      class: kind,
-      'aria-label': name,
-      'aria-pressed': pressed,
-      title: keys === undefined ? name : `${name} (${keys})`,
-      onClick: onPress && (() => onPress()),
-    },
-    h(Icon, { of: icon }),
-  )
+export function IconButton({ icon, name, keys, onPress, pressed, ...others }: IconButtonProps) {
+  const attributes = {
+    type: 'button' as const,
+    class: 'bare',
+    ...others,
+    'aria-label': name,
+    'aria-pressed': pressed,
+    title: keys === undefined ? name : `${name} (${keys})`,
+    onClick: onPress && (() => onPress()),
+  }
+  return h('button', attributes, h(Icon, { of: icon }))
 }
 
 interface CopyButtonProps {

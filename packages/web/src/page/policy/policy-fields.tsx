@@ -132,9 +132,9 @@ function Option({
   return (
     <Field
       label={name}
-      {...(description !== undefined && { title: description })}
+      title={description}
       {...((type === 'integer' || type === 'number') && { type: 'number', step: 'any' })}
-      {...(minimum !== undefined && { min: minimum })}
+      min={minimum}
       spellcheck={false}
       placeholder={written(usual)}
       value={text}

@@ -67,11 +67,7 @@ function joined(spans: readonly ActivitySpan[]): ActivitySpan[] {
 }
 
 /** The 50th, 90th and 99th percentile. */
-export interface Percentiles {
-  readonly p50: number
-  readonly p90: number
-  readonly p99: number
-}
+export type Percentiles = Readonly<Record<'p50' | 'p90' | 'p99', number>>
 
 /** Percentiles of values; undefined of none. */
 export const percentilesOf = (values: readonly number[]): Percentiles | undefined =>
@@ -117,9 +113,7 @@ export function figuresOf(frames: LiveState['frames'], now: number) {
     ms += frame.steps.ms
     decoded += frame.steps.decodeTokens
     tokens += frame.steps.prefillTokens + frame.steps.decodeTokens
-    for (const [tenant, count] of Object.entries(frame.tenants)) {
-      add(tenants, tenant, count)
-    }
+    for (const [tenant, count] of Object.entries(frame.tenants)) add(tenants, tenant, count)
     for (const end of frame.ended) {
       requests++
       all += end.promptTokens
@@ -130,6 +124,8 @@ export function figuresOf(frames: LiveState['frames'], now: number) {
     }
   }
   const sum = [...tenants.values()].reduce((total, each) => total + each, 0)
+  const cachedShare = (tenant: string, count: number): number =>
+    (cachedOf.get(tenant) ?? 0) / Math.max(1, count)
   const seconds = Math.max(1, now - (frames[0]?.atMs ?? now)) / 1000
   return {
     tokensPerSecond: decoded / seconds,
@@ -140,10 +136,7 @@ export function figuresOf(frames: LiveState['frames'], now: number) {
     cachedShare: all === 0 ? undefined : cached / all,
     /** For each tenant, which share of its prompt tokens came from the cache. */
     cachedBy: new Map(
-      Array.from(prompts, ([tenant, count]) => [
-        tenant,
-        (cachedOf.get(tenant) ?? 0) / Math.max(1, count),
-      ]),
+      Array.from(prompts, ([tenant, count]) => [tenant, cachedShare(tenant, count)]),
     ),
     /** Cached tokens by where they were: `slot`, `copy`, `ram`, `disk` or `checkpoint`. */
     cachedFrom,
@@ -156,10 +149,7 @@ export function figuresOf(frames: LiveState['frames'], now: number) {
 }
 
 /** Computed tokens in each second before now, the oldest first. */
-export function tokensBySecond(
-  frames: LiveState['frames'],
-  now: number,
-): { readonly prompts: readonly number[]; readonly answers: readonly number[] } {
+export function tokensBySecond(frames: LiveState['frames'], now: number) {
   const seconds = figuresMs / 1000
   const prompts = Array.from({ length: seconds }, () => 0)
   const answers = [...prompts]

@@ -152,19 +152,13 @@ function ConversationMenu({ one, chat, onRename }: ConversationMenuProps) {
   const menu = useRef<HTMLDetailsElement>(null)
   const close = (): void => menu.current?.removeAttribute('open')
   const isPinned = one.pinned === true
+  const pin = isPinned ? (['Unpin', PinOff] as const) : (['Pin', Pin] as const)
+  const saveJson = async (): Promise<void> => download(`${one.title}.json`, await toJson(one))
   const items: readonly (readonly [name: string, icon: IconNode, act: () => void])[] = [
     ['Rename', Pencil, onRename],
-    [
-      isPinned ? 'Unpin' : 'Pin',
-      isPinned ? PinOff : Pin,
-      () => chat.mark(one, { pinned: !isPinned }),
-    ],
+    [...pin, () => chat.mark(one, { pinned: !isPinned })],
     ['Save Markdown', FileText, () => download(`${one.title}.md`, toMarkdown(one))],
-    [
-      'Save JSON',
-      Braces,
-      () => void toJson(one).then((json) => download(`${one.title}.json`, json)),
-    ],
+    ['Save JSON', Braces, () => void saveJson()],
     ['Delete', Trash2, () => chat.remove(one)],
   ]
   return (

@@ -3,7 +3,6 @@ import { CopyButton, IconButton } from '../../parts/icon.js'
 import { formatMs } from '../../parts/format.js'
 import { useAnswer } from '../../server.js'
 import { branchesOf, type Turn } from '../conversation.js'
-import type { Chat } from '../use-chat.js'
 import type { TurnProps } from './turn-view.js'
 import { Quiet } from '../../parts/form.js'
 
@@ -35,12 +34,10 @@ export function TurnFoot({
   )
 }
 
-interface BranchesProps {
-  readonly turn: Turn
-  readonly chat: Chat
-}
-
-function Branches({ turn, chat: { conversation, isBusy, show } }: BranchesProps) {
+function Branches({
+  turn,
+  chat: { conversation, isBusy, show },
+}: Pick<TurnProps, 'turn' | 'chat'>) {
   const branches = branchesOf(conversation, turn)
   if (branches.length < 2) return null
   const at = branches.findIndex(({ id }) => id === turn.id)

@@ -100,9 +100,7 @@ function Content({ turn, isComing }: { readonly turn: Turn; readonly isComing: b
 
 const focus = (element: HTMLElement | null): void => element?.focus()
 
-interface EditTurnProps {
-  readonly turn: Turn
-  readonly chat: Chat
+interface EditTurnProps extends Pick<TurnProps, 'turn' | 'chat'> {
   readonly onEnd: () => void
 }
 
