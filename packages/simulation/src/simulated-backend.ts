@@ -9,7 +9,6 @@ import {
   defined,
   type ModelInfo,
   pause,
-  type Sampler,
   type SamplingParams,
   type SlotId,
   type StepRecord,
@@ -105,7 +104,7 @@ export class SimulatedBackend implements Backend {
     { seed }: SamplingParams,
     tokens: readonly TokenId[],
     promptTokens = tokens.length,
-  ): Sampler {
+  ) {
     const end = tokens.slice(Math.max(0, promptTokens - hashedTokens), promptTokens)
     const last = end.at(-1)
     const call = last !== undefined && this.#tools.has(last) ? last : undefined

@@ -77,14 +77,11 @@ function parse(data: string): Readonly<Record<string, unknown>> {
  * A decoder for server-sent events or for one JSON object per line: consumes a stream's text in pieces and
  * emits the data of each event.
  */
-export function eventDecoder(
-  framing: Api['framing'],
-  onData: (data: string) => void,
-): { feed(text: string): void } {
+export function eventDecoder(framing: Api['framing'], onData: (data: string) => void) {
   if (framing !== 'ndjson') return createParser({ onEvent: ({ data }) => onData(data) })
   let rest = ''
   return {
-    feed(text) {
+    feed(text: string): void {
       const lines = (rest + text).split('\n')
       rest = lines.pop() ?? ''
       for (const line of lines) if (line.trim() !== '') onData(line)

@@ -3,7 +3,7 @@ import { type RandomSource, randomSource } from '../statistics/random.js'
 import type { Dataset, WorkItem } from '../workload/work-item.js'
 import { defined } from '@cllm/core'
 import { promptText } from '../workload/prompt-text.js'
-import type { LoadOptions, TenantShare } from './load-options.js'
+import type { LoadOptions, RunOptions, TenantShare } from './load-options.js'
 
 /** The arrival process of an open loop. */
 export interface ArrivalOptions {
@@ -67,11 +67,7 @@ export interface Job {
 }
 
 /** The job at an index: a function of the load's seed and the run's salt. */
-export function makeJob(
-  index: number,
-  load: LoadOptions,
-  run: { readonly salt: string; readonly firstItem: number },
-): Job {
+export function makeJob(index: number, load: LoadOptions, run: RunOptions): Job {
   const { seed, cancelRate = 0, slowReaders = 0, slowReadMs = 0, tenants = [] } = load
   const item = load.dataset.item(run.firstItem + index)
   const lap = lapOf(index, load)

@@ -33,11 +33,7 @@ export interface SendResult extends Ending {
 }
 
 /** Sends one request and reads its stream to the end. Never rejects: it returns failures. */
-export async function sendRequest(
-  target: Target,
-  ask: Ask,
-  options: SendOptions,
-): Promise<SendResult> {
+export async function sendRequest(target: Target, ask: Ask, options: SendOptions) {
   for (;;) {
     const result = await sendOnce(target, ask, options)
     // A server may close a kept-alive connection just as the client reuses it. This is no failure

@@ -100,22 +100,15 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
   const { machine, load, slo = {}, slots, contextSize, batchSize, machines } = options
   const began = performance.now()
   const history = new StepHistory()
-  const { items, programs, laps, ...requests } = simulatedLoad({
-    ...load,
-    ...defined({ images: options.images }),
-  })
+  const { acceptance, draftShare, kvTokens, images } = options
+  const { items, programs, laps, ...requests } = simulatedLoad({ ...load, ...defined({ images }) })
   const { createRouter: router = () => createRouter(options.router), fleet } = options
   const { spread = 1, ...events } = fleet ?? {}
   const machineOf = (index: number) =>
     slower(machine, 1 + ((spread - 1) * index) / Math.max(1, machines - 1))
-  const { acceptance, draftShare, kvTokens, images } = options
   const more = defined({ acceptance, draftShare, kvTokens })
   const size = { slots, contextSize, batchSize, ...more, machines }
-  const {
-    results,
-    prefillTokens: _,
-    ...report
-  } = await simulateLoad({
+  const simulated = await simulateLoad({
     policy: options.createPolicy,
     machine: spread === 1 ? machine : machineOf,
     ...requests,
@@ -129,6 +122,7 @@ export async function simulatePolicy(options: SimulateOptions): Promise<Simulate
     },
     ...defined({ signal: options.signal, serve: options.serve }),
   })
+  const { results, prefillTokens: _, ...report } = simulated
   const records = results.map((result) => recordOf(result, items, programs))
   const { sendLagMs: _none, ...summary } = summarize(records, slo)
   return {

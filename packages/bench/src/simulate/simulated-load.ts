@@ -35,36 +35,45 @@ export interface SimulatedLoad {
 
 /** The requests of a load, as `cllm bench serve` would send them, for a simulation. */
 export function simulatedLoad(options: SimulatedLoadOptions): SimulatedLoad {
-  const { shape, requests: count } = options
-  const items = Array.from({ length: count }, (_, index) => options.dataset.item(index))
+  const { shape, dataset, seed, requests: count, tenants = [], models = [], images } = options
+  const items = Array.from({ length: count }, (_, index) => dataset.item(index))
   const laps = lapOf(Math.max(0, count - 1), options)
   const programs = items.map((_, index) => index)
+  const timeOf = timesOf(options)
+  const pick = (shares: readonly TenantShare[], what: string, index: number) =>
+    shares.length === 0 ? undefined : pickTenant(shares, randomSource(seed, what, index)())
+  /** The request of an item; one that follows another is of the same tenant, for the same model. */
+  const requestAt = (index: number, arrival: number, before?: SimulatedRequest) => {
+    const item = items[index] as WorkItem
+    const { request, outputTokens: maxTokens, retainMs } = item
+    const prompt = () => tokenIds(item, lapOf(index, options))
+    const isSeen = images !== undefined && randomSource(seed, 'image', index)() < images.share
+    const at = Math.max(0, item.inputTokens - 1)
+    const image = isSeen && { type: 'image' as const, at, data: `${images.tokens} ${index}` }
+    const { tenant = pick(tenants, 'job', index), model = pick(models, 'model', index) } =
+      before ?? {}
+    const chosen = defined({ media: image ? [image] : undefined, retainMs, tenant, model })
+    return { id: String(index), arrival, prompt, maxTokens, ...request, ...chosen }
+  }
   /** The next turn of a conversation whose pauses are known. */
-  const followUp = (ended: SimulatedAnswer, now: number): SimulatedRequest | undefined => {
-    const { request, error } = ended
+  const followUp = ({ request, error }: SimulatedAnswer, now: number) => {
     const last = items[Number(request.id)]
     // A client that has no answer says nothing to it.
     if (error !== undefined || last?.next?.pauseMs === undefined) return undefined
     const begin = programs[Number(request.id)] ?? 0
     const index = items.push(conversation(last, last.next)) - 1
     programs.push(begin)
-    const { tenant, model } = request
-    const others = { ...options, tenants: [], models: [] }
-    const plain = requestAt(index, now + last.next.pauseMs, items, others)
     const messages = last.calls === undefined ? undefined : [callMessage(last.calls)]
-    return { ...plain, ...defined({ tenant, model, messages }) }
+    return { ...requestAt(index, now + last.next.pauseMs, request), ...defined({ messages }) }
   }
   let next = shape.kind === 'closed' ? Math.min(shape.concurrency, count) : count
-  const timeOf = timesOf(options)
   return {
     items,
     programs,
     laps,
-    requests: Array.from({ length: next }, (_, index) =>
-      requestAt(index, timeOf(index), items, options),
-    ),
+    requests: Array.from({ length: next }, (_, index) => requestAt(index, timeOf(index))),
     after: (ended, now) =>
-      followUp(ended, now) ?? (next < count ? requestAt(next++, now, items, options) : undefined),
+      followUp(ended, now) ?? (next < count ? requestAt(next++, now) : undefined),
   }
 }
 
@@ -89,29 +98,4 @@ function conversation(last: WorkItem, next: WorkItem): WorkItem {
   const answer = [...call, { key: '', tokens: outputTokens - call.length }]
   const inputTokens = last.inputTokens + outputTokens + next.inputTokens
   return { ...next, prompt: [...partsOf(last), ...answer, ...segmentsOf(next)], inputTokens }
-}
-
-function requestAt(
-  index: number,
-  arrival: number,
-  items: readonly WorkItem[],
-  { dataset, seed, tenants = [], models = [], images }: SimulatedLoadOptions,
-): SimulatedRequest {
-  const item = items[index] as WorkItem
-  const prompt = () => tokenIds(item, lapOf(index, { dataset }))
-  const { request, outputTokens: maxTokens, retainMs } = item
-  const pick = (shares: readonly TenantShare[], what: string) =>
-    shares.length === 0 ? undefined : pickTenant(shares, randomSource(seed, what, index)())
-  const isSeen = images !== undefined && randomSource(seed, 'image', index)() < images.share
-  const at = Math.max(0, item.inputTokens - 1)
-  const media = isSeen
-    ? [{ type: 'image' as const, at, data: `${images.tokens} ${index}` }]
-    : undefined
-  const chosen = defined({
-    media,
-    retainMs,
-    tenant: pick(tenants, 'job'),
-    model: pick(models, 'model'),
-  })
-  return { id: String(index), arrival, prompt, maxTokens, ...request, ...chosen }
 }

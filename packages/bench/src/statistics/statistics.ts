@@ -9,10 +9,7 @@ import {
 import jstat from 'jstat'
 
 /** What has the same key, in the order of the keys' first appearance. */
-export function groupBy<Item, Key>(
-  items: readonly Item[],
-  keyOf: (item: Item) => Key,
-): Map<Key, Item[]> {
+export function groupBy<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key) {
   const groups = new Map<Key, Item[]>()
   for (const item of items) entryOf(groups, keyOf(item), () => []).push(item)
   return groups
@@ -58,6 +55,8 @@ export interface Estimate {
 }
 
 const confidence = 0.95
+
+type Points = readonly (readonly [x: number, y: number])[]
 
 /**
  * Student's t interval of the mean of a few independent runs; undefined for none. The values are of
@@ -110,9 +109,7 @@ function ratioOfMeans(rounds: readonly (readonly [number, number])[]): Estimate 
  * are independent of each other: put samples that follow each other closely together first, as
  * {@link blockMeans} does.
  */
-export function estimateSlope(
-  points: readonly (readonly [x: number, y: number])[],
-): Estimate | undefined {
+export function estimateSlope(points: Points): Estimate | undefined {
   const count = points.length
   const middle = count === 0 ? 0 : mean(points.map(([x]) => x))
   const spread = points.reduce((sum, [x]) => sum + (x - middle) ** 2, 0)
@@ -125,10 +122,7 @@ export function estimateSlope(
 }
 
 /** Splits the points, in their order, into this many blocks and returns the mean of each; fewer blocks for fewer points. */
-export function blockMeans(
-  points: readonly (readonly [x: number, y: number])[],
-  blocks: number,
-): [x: number, y: number][] {
+export function blockMeans(points: Points, blocks: number): [x: number, y: number][] {
   const size = Math.max(1, Math.floor(points.length / blocks))
   return Array.from({ length: Math.floor(points.length / size) }, (_, index) => {
     const block = points.slice(index * size, (index + 1) * size)

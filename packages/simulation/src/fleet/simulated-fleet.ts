@@ -37,10 +37,8 @@ export class SimulatedFleet implements RequestService {
   /** What the others did. */
   readonly #done: EngineStatistics[] = []
   readonly #machines: (SimulatedMachine | undefined)[] = []
-  /** Those that live. */
+  /** Those that live, and those that died, which no front has noticed. */
   readonly #byId = new Map<string, SimulatedMachine>()
-  /** Those that died, and no front has noticed. */
-  readonly #lost = new Map<string, SimulatedMachine>()
   readonly #fronts: readonly SimulatedFront[]
   readonly #open = new Map<string, Placed>()
   readonly #draining = new Set<number>()
@@ -91,8 +89,7 @@ export class SimulatedFleet implements RequestService {
     if (placed === undefined) return
     const { machine } = placed
     // Its machine may be dead, though nobody has noticed.
-    const isServed = machine !== undefined && this.#byId.get(machine.id) === machine
-    if (isServed) machine.engine.cancel(id)
+    if (machine?.isDead === false) machine.engine.cancel(id)
     else this.#fail(placed, 'cancelled', cancelReason)
   }
 
@@ -103,25 +100,25 @@ export class SimulatedFleet implements RequestService {
     const engine = this.parts.createEngine(index)
     this.#engines.add(engine)
     const onEvent: FleetParts['onEvent'] = (request, event) => this.#take(request, event)
-    const onReport = (report: WorkerReport): void => this.#report(index, machine, report)
+    const onReport = (report: WorkerReport): void => this.#report(machine, report)
     const machine: SimulatedMachine =
       machines > 1
         ? new SimulatedMachine(id, engine, slots, now, onEvent, onReport)
         : new SimulatedMachine(id, engine, slots, now, this.parts.onEvent)
     this.#machines[index] = machine
     this.#byId.set(id, machine)
-    this.#deliver(index, machine, machine.report)
+    this.#deliver(machine, machine.report)
   }
 
   /** What a machine reports reaches the fronts after a while. */
-  #report(index: number, machine: SimulatedMachine, report: WorkerReport): void {
+  #report(machine: SimulatedMachine, report: WorkerReport): void {
     const { clock, viewAgeMs = 0 } = this.parts
-    if (viewAgeMs === 0) this.#deliver(index, machine, report)
-    else clock.at(clock.now() + viewAgeMs, () => this.#deliver(index, machine, report))
+    if (viewAgeMs === 0) this.#deliver(machine, report)
+    else clock.at(clock.now() + viewAgeMs, () => this.#deliver(machine, report))
   }
 
-  #deliver(index: number, machine: SimulatedMachine, report: WorkerReport): void {
-    if (this.#machines[index] !== machine) return
+  #deliver(machine: SimulatedMachine, report: WorkerReport): void {
+    if (machine.isDead) return
     for (const front of this.#fronts) front.onReport(machine.id, report)
   }
 
@@ -137,11 +134,12 @@ export class SimulatedFleet implements RequestService {
       isOpen: () => this.#open.has(id),
       onPlaced: (worker, placement) => {
         const machine = this.#byId.get(worker)
+        placed.machine = machine
         // A front may not have noticed yet that a machine is gone.
-        placed.machine = machine ?? this.#lost.get(worker)
+        if (machine?.isDead !== false) return
         const continuedTokens = placed.answer.length
-        machine?.onPlaced({ id, ...prompt, continuedTokens }, front.name, placement)
-        if (machine !== undefined) this.#submit(placed, machine)
+        machine.onPlaced({ id, ...prompt, continuedTokens }, front.name, placement)
+        this.#submit(placed, machine)
       },
       onRefused: (reason) => this.#fail(placed, 'rejected', reason),
     })
@@ -214,8 +212,6 @@ export class SimulatedFleet implements RequestService {
     if (machine === undefined || isLast) return
     const { clock, noticeMs = 1500, restartMs = 30_000 } = this.parts
     this.#machines[index] = undefined
-    this.#byId.delete(machine.id)
-    this.#lost.set(machine.id, machine)
     void machine.die().then(() => {
       this.#done.push(machine.engine.statistics())
       this.#engines.delete(machine.engine)
@@ -229,7 +225,7 @@ export class SimulatedFleet implements RequestService {
 
   /** The fronts notice: what was there goes on elsewhere. */
   #onLost(machine: SimulatedMachine): void {
-    this.#lost.delete(machine.id)
+    this.#byId.delete(machine.id)
     for (const front of this.#fronts) front.onGone(machine.id)
     for (const placed of this.#open.values()) {
       if (placed.machine !== machine) continue

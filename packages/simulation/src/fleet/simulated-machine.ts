@@ -11,7 +11,7 @@ import {
 /** An engine of a simulation, with the meter that a worker has. */
 export class SimulatedMachine {
   readonly #meter: LoadMeter
-  #isDead = false
+  isDead = false
 
   constructor(
     readonly id: string,
@@ -43,12 +43,12 @@ export class SimulatedMachine {
 
   /** It is gone: nothing is heard of it any more. Resolves when the step is over that is running. */
   async die(): Promise<void> {
-    this.#isDead = true
+    this.isDead = true
     await this.engine.close()
   }
 
   #take(id: string, event: RequestEvent): void {
-    if (this.#isDead) return
+    if (this.isDead) return
     const { onReport } = this
     if (onReport && this.#meter.onEvent(id, event, this.now())) onReport(this.report)
     this.onEvent(id, event)

@@ -1,5 +1,4 @@
-import { max } from 'simple-statistics'
-import { escapeHtml, frame, px, seriesClass, type Axis } from './frame.js'
+import { escapeHtml, frame, largest, px, seriesClass, type Axis } from './frame.js'
 
 /** A point of a chart, in its axes' units. */
 export type Point = readonly [x: number, y: number]
@@ -17,8 +16,6 @@ export interface ChartOptions {
   readonly y: Omit<Axis, 'max'>
   readonly isWide?: boolean
 }
-
-const largest = (values: readonly number[]): number => max([0, ...values])
 
 /** The options of a frame around these points. */
 const around = (

@@ -1,4 +1,5 @@
 import { scaleLinear, type ScaleLinear } from 'd3-scale'
+import { max } from 'simple-statistics'
 
 /** An axis of a chart. It begins at 0, so that noise does not look like a difference. */
 export interface Axis {
@@ -70,6 +71,9 @@ ${parts.join('\n')}
 /** The class with a series' colour and dashes; there are eight colours, then dashed ones. */
 export const seriesClass = (index: number): string =>
   `s${index % 8}${index % 16 >= 8 ? ' dashed' : ''}`
+
+/** The largest value, at least 0. */
+export const largest = (values: readonly number[]): number => max([0, ...values])
 
 /** A coordinate with a tenth of a pixel. */
 export const px = (value: number): string => String(Math.round(value * 10) / 10)

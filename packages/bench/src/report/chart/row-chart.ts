@@ -3,11 +3,11 @@ import {
   drawing,
   escapeHtml,
   frame,
+  largest,
   plotTop,
   px,
   seriesClass,
   type Axis,
-  type FrameOptions,
   type Scales,
 } from './frame.js'
 
@@ -47,17 +47,11 @@ export function rowPicture(options: RowChartOptions, rows: readonly Row[]): stri
   return `${svg.replace('>', `>\n<style>\n${chartStyle()}</style>`)}\n`
 }
 
-function parts(
-  options: RowChartOptions,
-  rows: readonly Row[],
-): [options: FrameOptions, draw: (scales: Scales) => string] {
+function parts(options: RowChartOptions, rows: readonly Row[]) {
   const { caption, kinds, rowHeight, isWide = false } = options
-  const max = rows.reduce(
-    (most, { pieces }) => pieces.reduce((so, { to }) => Math.max(so, to), most),
-    0,
-  )
+  const max = largest(rows.flatMap(({ pieces }) => pieces.map(({ to }) => to)))
   const named = rows.filter(({ pieces }) => pieces.length > 0)
-  const longest = named.reduce((most, { name = '' }) => Math.max(most, name.length), 0)
+  const longest = largest(named.map(({ name = '' }) => name.length))
   const height = Math.max(rowHeight, rowHeight * rows.length)
   const left = longest === 0 ? 14 : 14 + 7 * longest
   const draw = ({ x }: Scales) =>
@@ -73,7 +67,7 @@ function parts(
         return `${label}${row.pieces.map((piece) => bar(piece, x, top, rowHeight)).join('')}`
       })
       .join('\n')
-  return [{ caption, x: { ...options.x, max }, names: kinds, height, left, isWide }, draw]
+  return [{ caption, x: { ...options.x, max }, names: kinds, height, left, isWide }, draw] as const
 }
 
 function bar({ from, to, kind }: Piece, x: Scales['x'], top: number, rowHeight: number): string {

@@ -11,12 +11,10 @@ import type { StepBucket } from '../step-history.js'
 /** Most points per line: more would be invisible and make the file large. */
 const curvePoints = 200
 
+type ValuesOf = (record: RunRecord) => readonly number[]
+
 /** The cumulative distribution of a latency over requests or gaps, a curve per target and load. */
-function latencyPlot(
-  runs: readonly MeasuredRun[],
-  caption: string,
-  valuesOf: (record: RunRecord) => readonly number[],
-): string {
+function latencyPlot(runs: readonly MeasuredRun[], caption: string, valuesOf: ValuesOf): string {
   const values = [...groupedRuns(runs)].map(([name, own]) => {
     return [name, own.flatMap(({ records }) => records.filter(isOk).flatMap(valuesOf))] as const
   })
@@ -43,7 +41,7 @@ function distributionPlot(
 }
 
 /** The latencies that have a curve. */
-const latencies: readonly (readonly [string, (record: RunRecord) => readonly number[]])[] = [
+const latencies: readonly (readonly [string, ValuesOf])[] = [
   ['Time to first token', (record) => [ttftOf(record) ?? []].flat()],
   ['Time between tokens', (record) => (record.slowReader ? [] : gapsOf(record))],
   ['End to end', (record) => (record.slowReader ? [] : [e2eOf(record)])],

@@ -1,4 +1,5 @@
 import { Columns2, SlidersHorizontal, SquarePen } from 'lucide'
+import type { RefObject } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Quiet, Select } from '../parts/form.js'
 import { IconButton } from '../parts/icon.js'
@@ -29,7 +30,7 @@ interface ChatPageProps {
   readonly onSettings: (settings: ChatSettings) => void
   readonly onNew: () => void
   /** Where questions are written. */
-  readonly field: { readonly current: HTMLTextAreaElement | null }
+  readonly field: RefObject<HTMLTextAreaElement | null>
 }
 
 /** The chat: conversations kept in this browser, answered by the server. */
@@ -138,10 +139,7 @@ export function ChatPage({
 }
 
 /** Keeps the end in view once a turn is new, and while an answer comes, unless its reader has scrolled away. */
-function useFollowing(
-  end: { readonly current: HTMLElement | null },
-  conversation: Conversation,
-): void {
+function useFollowing(end: RefObject<HTMLElement | null>, conversation: Conversation): void {
   const before = useRef(conversation)
   useEffect(() => {
     const { scrollHeight } = document.documentElement

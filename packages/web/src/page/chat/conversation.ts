@@ -140,13 +140,9 @@ export function withTurn(conversation: Conversation, turn: Turn, now: number): C
 }
 
 /** Changes a turn where it is. */
-export function withChange(
-  conversation: Conversation,
-  id: string,
-  change: Partial<Turn>,
-): Conversation {
-  const turns = conversation.turns.map((turn) => (turn.id === id ? { ...turn, ...change } : turn))
-  return { ...conversation, turns }
+export function withChange(one: Conversation, id: string, change: Partial<Turn>): Conversation {
+  const turns = one.turns.map((turn) => (turn.id === id ? { ...turn, ...change } : turn))
+  return { ...one, turns }
 }
 
 /** The answers beside each other that a turn is one of, in their order; alone, where it is alone. */

@@ -143,6 +143,9 @@ export async function runCandidate(
 const largest = (values: readonly number[]): number =>
   values.reduce((most, value) => Math.max(most, value), 0)
 
+const ttftOf = ({ request, tokenTimes }: SimulatedAnswer): number =>
+  (tokenTimes[0] ?? 0) - request.arrival
+
 /** What a load's answers say of it. */
 export function summarize(results: readonly SimulatedAnswer[]) {
   const good = results.filter(
@@ -152,8 +155,6 @@ export function summarize(results: readonly SimulatedAnswer[]) {
   const pauses = good.map(({ tokenTimes }) =>
     tokenTimes.slice(1).map((time, index) => time - (tokenTimes[index] ?? time)),
   )
-  const ttftOf = ({ request, tokenTimes }: SimulatedAnswer): number =>
-    (tokenTimes[0] ?? 0) - request.arrival
   const first = results.reduce((least, { request }) => Math.min(least, request.arrival), Infinity)
   const durationMs = largest(results.map(({ endedAt = first }) => endedAt - first))
   const tokens = good.reduce((sum, { tokenTimes }) => sum + tokenTimes.length, 0)
@@ -168,14 +169,11 @@ export function summarize(results: readonly SimulatedAnswer[]) {
     /** Requests that ended with an error; those whose client left are none of them. */
     failed: results.filter(({ error }) => error !== undefined && error !== 'cancelled').length,
     /** The longest mean TTFT of a tenant over the shortest: 1 is even. */
-    unevenness: unevenness(good, ttftOf),
+    unevenness: unevenness(good),
   }
 }
 
-function unevenness(
-  good: readonly SimulatedAnswer[],
-  ttftOf: (answer: SimulatedAnswer) => number,
-): number | undefined {
+function unevenness(good: readonly SimulatedAnswer[]): number | undefined {
   const sums = new Map<string, { ms: number; count: number }>()
   for (const answer of good) {
     const { tenant = '' } = answer.request

@@ -10,16 +10,11 @@ export interface MathToken {
   readonly isBlock: boolean
 }
 
-const syntax = (
-  name: string,
-  level: 'block' | 'inline',
-  begin: RegExp,
-  whole: RegExp,
-): TokenizerAndRendererExtension => ({
-  name,
+const syntax = (level: 'block' | 'inline', begin: RegExp, whole: RegExp) => ({
+  name: `math ${level}`,
   level,
-  start: (source) => begin.exec(source)?.index,
-  tokenizer(source) {
+  start: (source: string) => begin.exec(source)?.index,
+  tokenizer(source: string) {
     const match = whole.exec(source)
     if (match === null) return undefined
     const [raw, one, other] = match
@@ -32,18 +27,8 @@ const syntax = (
  * as in Pandoc.
  */
 export const mathExtensions: readonly TokenizerAndRendererExtension[] = [
-  syntax(
-    'mathBlock',
-    'block',
-    /\$\$|\\\[/,
-    /^ {0,3}(?:\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\])(?:\n|$)/,
-  ),
-  syntax(
-    'mathSpan',
-    'inline',
-    /\$|\\\(/,
-    /^(?:\\\((.+?)\\\)|\$(?![\s$])([^$\n]*?[^\s$\\])\$(?!\d))/,
-  ),
+  syntax('block', /\$\$|\\\[/, /^ {0,3}(?:\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\])(?:\n|$)/),
+  syntax('inline', /\$|\\\(/, /^(?:\\\((.+?)\\\)|\$(?![\s$])([^$\n]*?[^\s$\\])\$(?!\d))/),
 ]
 
 /** A formula; as it was written while the library for it comes, and where it is none that KaTeX knows. */

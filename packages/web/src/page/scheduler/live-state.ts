@@ -78,9 +78,7 @@ export const ttftPercentiles = (frames: LiveState['frames']): Percentiles | unde
   percentilesOf(frames.flatMap(({ firstTokensMs }) => firstTokensMs))
 
 /** Percentiles of the pauses between tokens, from their buckets: within 15 % of the true ones. */
-export function itlPercentiles(
-  frames: readonly Pick<ActivityFrame, 'itl'>[],
-): Percentiles | undefined {
+export function itlPercentiles(frames: readonly Pick<ActivityFrame, 'itl'>[]) {
   const counts = frames.flatMap(({ itl }) => itl)
   return percentilesOfCounts(counts.map(([exponent, count]) => [itlBase ** exponent, count]))
 }
