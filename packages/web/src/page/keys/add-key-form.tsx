@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { CopyButton } from '../parts/icon.js'
-import { Field, Form, Problem, Quiet, Select, useTelling } from '../parts/form.js'
+import { Buttons, Field, Form, Problem, Quiet, Select, useTelling } from '../parts/form.js'
 import { useServer } from '../server.js'
 
 /** What a key may do, as the server's `/admin/keys` has it; null: the server's limit, or none. */
@@ -90,11 +90,7 @@ export function AddKeyForm({ onAdded }: { readonly onAdded: () => void }) {
           />
         ))}
       </div>
-      <div class="buttons">
-        <button type="submit" disabled={name.trim() === ''}>
-          Make the key
-        </button>
-      </div>
+      <Buttons send="Make the key" disabled={name.trim() === ''} />
       <Problem text={told || undefined} />
       <div role="status">
         {made !== undefined && (

@@ -1,10 +1,10 @@
 import type { PolicySetting, Recording } from '@cllm/core'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { Form, Problem, Quiet, useTelling } from '../parts/form.js'
+import { Buttons, Form, Problem, Quiet, useTelling } from '../parts/form.js'
 import { CandidatesForm, usualCandidates } from './candidates-form.js'
 import type { LabJob } from './lab-job.js'
 import { LoadForm, usualDraft } from './load-form.js'
-import { Curves, curves, ResultsTable } from './results.js'
+import { Curve, curves, ResultsTable } from './results.js'
 import { PolicyChange } from '../policy/policy-form.js'
 import { Bar } from '../shell/bar.js'
 import { useServer } from '../server.js'
@@ -54,12 +54,9 @@ export function LabPage() {
         <Form class="cards" onSend={() => attempt(start)}>
           <LoadForm draft={draft} onChange={setDraft} />
           <CandidatesForm {...{ drafts, ownOrder, setOwnOrder }} onChange={setDrafts} />
-          <div class="buttons">
-            <button type="submit" disabled={lab.isRunning}>
-              Run
-            </button>
+          <Buttons send="Run" disabled={lab.isRunning}>
             {lab.isRunning && <Quiet onClick={lab.stop}>Stop</Quiet>}
-          </div>
+          </Buttons>
         </Form>
         <p role="status">
           {told}
@@ -77,10 +74,8 @@ export function LabPage() {
               onEnd={() => setWanted(undefined)}
             />
             <div class="cards">
-              {curves.map(([caption, valuesOf]) => (
-                <section class="card" aria-label={caption} key={caption}>
-                  <Curves {...{ caption, valuesOf, results }} />
-                </section>
+              {curves.map((curve) => (
+                <Curve key={curve.options.caption} {...curve} results={results} />
               ))}
             </div>
           </>
@@ -114,9 +109,8 @@ function useLab() {
     worker.current = started
     started.addEventListener('message', ({ data }: MessageEvent<LabMessage>) => {
       if (data.type === 'result') setResults((known) => [...known, data.result])
-      else if (data.type === 'failed') {
-        setProblems((known) => [...known, `${data.policy}: ${data.message}`])
-      } else stop()
+      else if (data.type === 'failed') setProblems((known) => [...known, data.problem])
+      else stop()
     })
     started.addEventListener('error', (event) => {
       // The event of a worker that could not be loaded says nothing.

@@ -4,7 +4,7 @@ import { type LabResult, openJob, runCandidate } from './run-lab.js'
 /** What the worker tells: a result for each candidate in their order, or why there is none. */
 export type LabMessage =
   | { readonly type: 'result'; readonly result: LabResult }
-  | { readonly type: 'failed'; readonly policy: string; readonly message: string }
+  | { readonly type: 'failed'; readonly problem: string }
   | { readonly type: 'done' }
 
 const tell = (message: LabMessage): void => postMessage(message)
@@ -18,7 +18,7 @@ async function run(job: LabJob): Promise<void> {
       opened ??= openJob(job)
       tell({ type: 'result', result: await runCandidate(job, candidate, opened) })
     } catch (error) {
-      tell({ type: 'failed', policy: candidate.policy, message: (error as Error).message })
+      tell({ type: 'failed', problem: `${candidate.policy}: ${(error as Error).message}` })
     }
   }
   tell({ type: 'done' })

@@ -97,12 +97,16 @@ function figureOf(row: Row, result: LabResult, results: readonly LabResult[]): C
   )
 }
 
-type ValuesOf = (result: LabResult) => readonly number[]
+const axes = {
+  x: { title: 'milliseconds, at most' },
+  y: { title: 'share of requests', isShare: true },
+}
+const longestPause = 'Longest pause of each answer'
 
 /** The times that have a curve. */
-export const curves: readonly (readonly [caption: string, valuesOf: ValuesOf])[] = [
-  ['TTFT', ({ ttfts }) => ttfts],
-  ['Longest pause of each answer', ({ longestPauses }) => longestPauses],
+export const curves = [
+  { options: { caption: 'TTFT', ...axes }, valuesOf: (one: LabResult) => one.ttfts },
+  { options: { caption: longestPause, ...axes }, valuesOf: (one: LabResult) => one.longestPauses },
 ]
 
 /** Values are cut at this share of all: the last ones would squeeze the others. */
@@ -112,21 +116,10 @@ const mostPoints = 300
 
 const format = { x: formatMs, y: formatShare }
 
-interface CurvesProps {
-  readonly caption: string
-  readonly valuesOf: ValuesOf
-  readonly results: readonly LabResult[]
-}
+type CurveProps = (typeof curves)[number] & { readonly results: readonly LabResult[] }
 
 /** Which share of the requests took at most how long: a line that is further left is better. */
-export function Curves({ caption, valuesOf, results }: CurvesProps) {
-  const options = useMemo(() => {
-    return {
-      caption,
-      x: { title: 'milliseconds, at most' },
-      y: { title: 'share of requests', isShare: true },
-    }
-  }, [caption])
+export function Curve({ options, valuesOf, results }: CurveProps) {
   const series = useMemo(() => {
     const all = results.map(valuesOf)
     const ends = all.map((each) => each[Math.floor(shownShare * (each.length - 1))] ?? 0)
@@ -135,7 +128,11 @@ export function Curves({ caption, valuesOf, results }: CurvesProps) {
       return { name: policy, points: pointsOf(all[index] ?? [], most) }
     })
   }, [results])
-  return <Chart kind="steps" {...{ options, series, format }} />
+  return (
+    <section class="card" aria-label={options.caption}>
+      <Chart kind="steps" {...{ options, series, format }} />
+    </section>
+  )
 }
 
 /** Rising values with the share of all that are at most that. */

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { formatBytes } from '../parts/format.js'
-import { Field, Form } from '../parts/form.js'
+import { Buttons, Field, Form } from '../parts/form.js'
 import { readLines, type Server } from '../server.js'
 
 /** How far a model is fetched, as the server tells it. */
@@ -44,11 +44,7 @@ export function PullForm({ pull }: { readonly pull: Pull }) {
     <Form class="card" onSend={() => pull.start(name.trim())}>
       <h2>Download a model</h2>
       <Field label="Name, of the catalog or of the configuration" value={name} onText={setName} />
-      <div class="buttons">
-        <button type="submit" disabled={pull.isRunning || name.trim() === ''}>
-          Download
-        </button>
-      </div>
+      <Buttons send="Download" disabled={pull.isRunning || name.trim() === ''} />
       {total !== undefined && <progress max={total} value={completed} aria-label="Downloaded" />}
       <p role="status">
         <PullState pull={pull} />

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from 'preact'
 import { useState } from 'preact/hooks'
 import { type Column, DataTable, numbers } from '../parts/data-table.js'
-import { Field, Form, Quiet, useTelling } from '../parts/form.js'
+import { Buttons, Field, Form, Quiet, useTelling } from '../parts/form.js'
 import { formatBytes } from '../parts/format.js'
 import { useAnswer, useServer } from '../server.js'
 import { type Pull, PullState } from './pull-form.js'
@@ -146,11 +146,7 @@ export function MemoryForm({ models }: { readonly models: readonly string[] }) {
         />
         <Field label="Slots" inputMode="numeric" value={slots} onText={setSlots} />
       </div>
-      <div class="buttons">
-        <button type="submit" disabled={name.trim() === ''}>
-          Compute
-        </button>
-      </div>
+      <Buttons send="Compute" disabled={name.trim() === ''} />
       <p role="status">{told}</p>
     </Form>
   )

@@ -1,4 +1,5 @@
 import type {
+  ComponentChildren,
   FormHTMLAttributes,
   JSX,
   LooseInputHTMLAttributes,
@@ -170,6 +171,23 @@ export const Check = ({ text, checked, onCheck, class: name = 'check', title }: 
     />
     {text}
   </label>
+)
+
+interface ButtonsProps {
+  /** What the button says that sends the form. */
+  readonly send: string
+  readonly disabled?: boolean
+  readonly children?: ComponentChildren
+}
+
+/** The button that sends a form, and others beside it. */
+export const Buttons = ({ send, disabled = false, children }: ButtonsProps) => (
+  <div class="buttons">
+    <button type="submit" {...{ disabled }}>
+      {send}
+    </button>
+    {children}
+  </div>
 )
 
 /** A button that stands back. */

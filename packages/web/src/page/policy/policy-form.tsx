@@ -1,6 +1,6 @@
 import type { PolicySetting, SchedulerInfo } from '@cllm/core'
 import { useState } from 'preact/hooks'
-import { Form, Problem, Quiet, useTelling } from '../parts/form.js'
+import { Buttons, Form, Problem, Quiet, useTelling } from '../parts/form.js'
 import { ofModel, useAnswer, useServer } from '../server.js'
 import { PolicyFields } from './policy-fields.js'
 
@@ -37,13 +37,7 @@ export function PolicyForm({ model, inForce }: PolicyFormProps) {
           setWanted(undefined)
         }}
       />
-      {wanted === undefined && (
-        <div class="buttons">
-          <button type="submit" disabled={draft === undefined}>
-            Set the policy
-          </button>
-        </div>
-      )}
+      {wanted === undefined && <Buttons send="Set the policy" disabled={draft === undefined} />}
       <PolicyChange path={path} wanted={wanted} onEnd={() => setWanted(undefined)} />
       <Problem text={problem} />
     </Form>

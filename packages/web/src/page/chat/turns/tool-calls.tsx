@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { Form, Quiet, TextArea, useTelling } from '../../parts/form.js'
+import { Buttons, Form, Quiet, TextArea, useTelling } from '../../parts/form.js'
 import { hasFeature } from '../../parts/switched-off.js'
 import { useServer } from '../../server.js'
 import type { ToolCall, ToolResult } from '../conversation.js'
@@ -85,12 +85,9 @@ export function ResultsForm({ calls, known = [], isBusy, onSend, onCancel }: Res
         </div>
       ))}
       <p role="status">{told}</p>
-      <div class="buttons">
-        <button type="submit" disabled={isBusy}>
-          {calls.length > 1 ? 'Give the results' : 'Give the result'}
-        </button>
+      <Buttons send={calls.length > 1 ? 'Give the results' : 'Give the result'} disabled={isBusy}>
         {onCancel !== undefined && <Quiet onClick={onCancel}>Cancel</Quiet>}
-      </div>
+      </Buttons>
     </Form>
   )
 }

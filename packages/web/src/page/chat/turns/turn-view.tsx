@@ -1,5 +1,5 @@
 import { Markdown } from '../../markdown/markdown.js'
-import { Form, Problem, Quiet } from '../../parts/form.js'
+import { Buttons, Form, Problem, Quiet } from '../../parts/form.js'
 import { Media, Thumbnail } from '../compose/attachment.js'
 import { isMedia, type Turn } from '../conversation.js'
 import { cutOffText } from '../saved-conversations.js'
@@ -142,10 +142,9 @@ function EditTurn({
         onInput={(event) => setDraft(event.currentTarget.value)}
         onKeyDown={(event) => event.key === 'Escape' && onEnd()}
       />
-      <div class="buttons">
-        <button type="submit">Send</button>
+      <Buttons send="Send">
         <Quiet onClick={onEnd}>Cancel</Quiet>
-      </div>
+      </Buttons>
     </Form>
   )
 }
