@@ -1,5 +1,6 @@
 import { mean, sampleStandardDeviation } from 'simple-statistics'
 import type { ModelInfo } from '@cllm/core'
+import type { ModelSettings } from './model-host.js'
 
 /** Times of one load: seconds per repetition. */
 export interface EngineTimes {
@@ -13,10 +14,8 @@ export interface EngineTimes {
 }
 
 /** What rows tell beside their times. */
-export interface RowContext {
+export interface RowContext extends Pick<ModelSettings, 'batchSize' | 'threads'> {
   readonly model: ModelInfo
-  readonly batchSize: number
-  readonly threads: number | undefined
   readonly contextSize: number
   readonly backend: string
 }

@@ -1,7 +1,7 @@
 import { defined } from '@cllm/core'
 import type { LoadShape } from '../load/load-options.js'
 import { type Figure, figures } from '../report/figures.js'
-import type { RunResult, schemaVersion } from '../report/run-result.js'
+import type { RunResult } from '../report/run-result.js'
 import { estimate, type Estimate, estimateRatio } from '../statistics/statistics.js'
 import type { MachineState } from './machine-watch.js'
 
@@ -62,13 +62,10 @@ function verdictOf({ low, high }: Estimate, better: Figure['better']): Verdict {
 }
 
 /** A comparison: the last line that \`--json\` prints. */
-export interface CompareResult {
-  readonly schema: typeof schemaVersion
+export interface CompareResult extends Pick<RunResult, 'schema' | 'seed' | 'warnings'> {
   readonly kind: 'compare'
-  readonly seed: number
   readonly baseline: string
   readonly rounds: number
   readonly machine: MachineState
   readonly loads: readonly ComparedLoad[]
-  readonly warnings: readonly string[]
 }

@@ -5,7 +5,7 @@ import { CllmError } from '@cllm/core'
 import type { Dataset, WorkItem } from '../workload/work-item.js'
 import { agentsDataset, syntheticDataset, type SyntheticOptions } from './drawn-datasets.js'
 import { azureItems, mooncakeItems } from './trace-items.js'
-import { type LengthDistribution, lengthDrawer, randomSource } from '../statistics/random.js'
+import { lengthDrawer, randomSource } from '../statistics/random.js'
 import { guessTokens } from '../workload/prompt-text.js'
 
 /**
@@ -83,11 +83,7 @@ export function shareGptDataset(file: string): Dataset {
 }
 
 /** Options for files without answers. */
-export interface OutputOptions {
-  /** Requested number of answer tokens. */
-  readonly outputLengths: LengthDistribution
-  readonly seed: number
-}
+export type OutputOptions = Pick<SyntheticOptions, 'outputLengths' | 'seed'>
 
 /** One prompt per line of a text file. */
 export function textDataset(file: string, { outputLengths, seed }: OutputOptions): Dataset {

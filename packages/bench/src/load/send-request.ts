@@ -2,7 +2,7 @@ import { type IncomingMessage, request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { defined } from '@cllm/core'
 import type { Ask } from '../apis/apis.js'
-import type { Outcome, RequestFailure } from '../metrics/run-record.js'
+import type { Outcome, RequestFailure, RunRecord } from '../metrics/run-record.js'
 import { Answer } from './answer.js'
 import { type Target, urlOf } from './load-options.js'
 
@@ -20,15 +20,10 @@ export interface SendOptions {
   readonly slowReadMs?: number
 }
 
-interface Ending {
-  readonly outcome: Outcome
-  readonly failure?: RequestFailure
-}
+type Ending = Pick<RunRecord, 'outcome' | 'failure'>
 
 /** The outcome of a request. */
-export interface SendResult extends Ending {
-  readonly sentMs: number
-  readonly endMs: number
+export interface SendResult extends Ending, Pick<RunRecord, 'sentMs' | 'endMs'> {
   readonly answer: Answer
 }
 

@@ -46,11 +46,9 @@ export interface MeasuredRun {
 }
 
 /** The inputs of a run's result. */
-export interface RunParts {
+export interface RunParts extends Pick<RunResult, 'repeat' | 'startedAt'> {
   readonly target: Target
   readonly load: LoadOptions
-  readonly repeat: number
-  readonly startedAt: string
   readonly slo: Slo
   readonly measured: LoadResult
 }

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import type { ChartOptions } from './charts.js'
 import {
   drawing,
   escapeHtml,
@@ -7,7 +8,6 @@ import {
   plotTop,
   px,
   seriesClass,
-  type Axis,
   type Scales,
 } from './frame.js'
 
@@ -27,13 +27,10 @@ export interface Row {
 }
 
 /** What a chart of rows shows. */
-export interface RowChartOptions {
-  readonly caption: string
-  readonly x: Omit<Axis, 'max'>
+export interface RowChartOptions extends Omit<ChartOptions, 'y'> {
   /** The kinds of pieces, by index. */
   readonly kinds: readonly string[]
   readonly rowHeight: number
-  readonly isWide?: boolean
 }
 
 /** Rows below each other, each with pieces along the same axis: a Gantt chart, or stacked bars. */

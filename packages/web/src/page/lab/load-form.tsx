@@ -2,14 +2,12 @@ import { dropTarget, Field, Select } from '../parts/form.js'
 import { type LabJob, type LoadFile, type MadeLoad, toLoadFile, usualLoad } from './lab-job.js'
 
 /** What to run, as far as it was chosen. */
-export interface LoadDraft {
+export interface LoadDraft extends Pick<LabJob, 'machine' | 'slots'> {
   readonly source: LabJob['load']['kind']
   readonly made: MadeLoad
   readonly file?: LoadFile
   /** The most requests of a trace. */
   readonly requests: number
-  readonly machine: string
-  readonly slots: number
 }
 
 /** A made load for a first try. */

@@ -153,13 +153,13 @@ function safeLink(href: string): string | undefined {
   return ['http:', 'https:', 'mailto:'].includes(protocol) ? address : undefined
 }
 
-interface CodeBlockProps {
+interface CodeProps {
   readonly text: string
   readonly language: string
 }
 
 /** A block of code in colours, with a button that copies it. */
-function CodeBlock({ text, language }: CodeBlockProps): ComponentChild {
+function CodeBlock({ text, language }: CodeProps): ComponentChild {
   const name = language.split(/\s/)[0] ?? ''
   return h('div', { class: 'code' }, [
     h('div', { class: 'code-head' }, [h('span', null, name), h(CopyButton, { text })]),
@@ -175,13 +175,8 @@ type Highlight = (text: string, language: string) => ComponentChild | undefined
 
 let loaded: Highlight | undefined
 
-interface HighlightedProps {
-  readonly text: string
-  readonly language: string
-}
-
 /** Code in colours, once the library for it is there: it is loaded with the first block of a language. */
-function Highlighted({ text, language }: HighlightedProps): ComponentChild {
+function Highlighted({ text, language }: CodeProps): ComponentChild {
   const [highlight, setHighlight] = useState(() => loaded)
   useEffect(() => {
     if (highlight !== undefined) return

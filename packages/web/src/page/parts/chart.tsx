@@ -93,10 +93,8 @@ export function Chart({ kind, options, series, format }: ChartProps) {
   )
 }
 
-interface ValuesProps {
+interface ValuesProps extends Pick<ChartProps, 'series' | 'format'> {
   readonly place: Place
-  readonly series: readonly Series[]
-  readonly format: Format
   readonly isRight: boolean
 }
 

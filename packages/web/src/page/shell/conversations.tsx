@@ -141,9 +141,7 @@ function ageOf({ changedAt, pinned }: Conversation, now: number): string {
   return changedAt >= today - 7 * dayMs ? 'Last 7 days' : 'Older'
 }
 
-interface ConversationMenuProps {
-  readonly one: Conversation
-  readonly chat: Chat
+interface ConversationMenuProps extends Pick<EntryProps, 'one' | 'chat'> {
   readonly onRename: () => void
 }
 
