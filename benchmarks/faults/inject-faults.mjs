@@ -81,7 +81,7 @@ export async function injectFaults(argv, io) {
     throw wrong(`--only: expected ${faults.map(({ name }) => name).join(', ')}, got "${unknown}"`)
   }
   const name = flags.api.at(-1) ?? 'cllm'
-  const given = readTarget({ name: url.host, url, api: name, connections: 'new' }, flags, io.env)
+  const given = readTarget({ name: url.host, url }, name, 'new', flags, io.env)
   const load = { temperature: 0, ignoreEos: true, timeoutMs: restart }
   const results = []
   const run = runFaults({

@@ -33,23 +33,23 @@ export function createProtocols(
   registry: PluginRegistry,
   services: Services,
 ): KoaProtocol[] {
-  const { server, scheduler } = loaded.config
+  const { server, scheduler, cluster } = loaded.config
   services
     .set(API_DEFAULTS, setDefaults(loaded))
     .set(MAX_QUEUED_REQUESTS, scheduler.max_queued_requests)
     .set(WEB_PAGE, server.ui ? pageFolder : undefined)
+  const folders = Object.entries(foldersOf(server))
+  // A folder chooses the protocol that it is for.
+  const needed = [...folders.map(([name]) => name), ...(cluster.batches ? ['batches'] : [])]
+  const given = server.protocol_options as Readonly<
+    Record<string, Readonly<Record<string, unknown>>>
+  >
+  const own = folders.map(([name, options]) => [name, { ...options, ...given[name] }] as const)
   return createKoaProtocols(registry, {
-    ...namesOf(loaded.config),
-    options: optionsOf(server),
+    ...(server.protocols !== 'all' && { names: [...server.protocols, ...needed] }),
+    options: { ...given, ...Object.fromEntries(own) },
     services,
   })
-}
-
-/** The chosen protocols; a folder chooses the one that it is for. */
-function namesOf({ server, cluster }: LoadedConfig['config']) {
-  const { protocols } = server
-  const needed = [...Object.keys(foldersOf(server)), ...(cluster.batches ? ['batches'] : [])]
-  return protocols === 'all' ? {} : { names: [...protocols, ...needed] }
 }
 
 /** The protocols that need a folder, where they have one. */
@@ -77,16 +77,6 @@ export function responsesIn(
   if (folder === ofCluster) return shared?.keepResponses(how)
   ownFolder(folder, 'responses')
   return new StateFolder({ folder, ...how, isUrgent: true, isKept: true }, systemClock, logger)
-}
-
-type ProtocolOptions = Readonly<Record<string, Readonly<Record<string, unknown>>>>
-
-function optionsOf(server: LoadedConfig['config']['server']): ProtocolOptions {
-  const options = { ...(server.protocol_options as ProtocolOptions) }
-  for (const [name, folder] of Object.entries(foldersOf(server))) {
-    options[name] = { ...folder, ...options[name] }
-  }
-  return options
 }
 
 /** The defaults that the configuration sets; each protocol has its own for the others. */

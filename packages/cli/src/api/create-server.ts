@@ -99,7 +99,7 @@ export async function createServer(
 async function loadable(parts: ServerByName): Promise<LoadableModel> {
   const { backendName = llamaCpp, plugins = [], pluginsFolder = process.cwd(), use = {} } = parts
   const { policy = defaultPolicyName, policyOptions = {}, options = {} } = parts
-  const registry = await loadRegistry({ plugins, pluginsFolder })
+  const registry = await loadRegistry(plugins, pluginsFolder)
   const find = { sources: registry.modelSources(), mustBeGguf: backendName === llamaCpp }
   const backend = {
     modelId: modelName(parts.model, find),

@@ -21,9 +21,7 @@ export function toTransportOptions(
   limitCounters?: CreateLimitCounter,
 ): Omit<KoaTransportOptions, 'protocols'> {
   const { server, security } = config
-  const { requests_per_minute: requests, tokens_per_minute: tokens } = security
-  const { media_urls: hosts } = security
-  const { tls_cert: cert, tls_key: key } = security
+  const { media_urls: hosts, tls_cert: cert, tls_key: key } = security
   return {
     host: splitAtCommas(server.host),
     port: server.port,
@@ -41,8 +39,8 @@ export function toTransportOptions(
     security: {
       corsOrigins: security.cors_origins,
       limits: defined({
-        requestsPerMinute: requests || undefined,
-        tokensPerMinute: tokens || undefined,
+        requestsPerMinute: security.requests_per_minute || undefined,
+        tokensPerMinute: security.tokens_per_minute || undefined,
       }),
       ...defined({ keys, limitCounters }),
     },

@@ -31,10 +31,9 @@ export class CommandFailed extends Error {}
 /** Runs a command; `argv` excludes the command's name. Returns the exit code. */
 export type RunCommand = (argv: readonly string[], io: CommandIo) => Promise<number>
 
-/** Writes what a command found, as JSON if that is asked for. Returns the command's exit code. */
-export function tell(io: CommandIo, asJson: boolean, found: unknown, text: () => string): number {
+/** Writes what a command found, as JSON if that is asked for. */
+export function tell(io: CommandIo, asJson: boolean, found: unknown, text: () => string): void {
   io.stdout.write(asJson ? `${JSON.stringify(found, undefined, 2)}\n` : text())
-  return 0
 }
 
 /** What a command line says. */
@@ -58,8 +57,8 @@ interface CommandDefinition<Table extends Flags, More extends readonly unknown[]
   readonly flags: Table
   /** What its help says behind the flags. Default: nothing. */
   readonly ending?: string
-  /** Returns the exit code. */
-  readonly run: (given: Given<Table>, io: CommandIo, ...more: More) => Promise<number>
+  /** Returns the exit code; default 0. */
+  readonly run: (given: Given<Table>, io: CommandIo, ...more: More) => Promise<number | void>
 }
 
 /** A command that parses its command line, or prints its help, from one definition. */
@@ -77,7 +76,7 @@ export function defineCommand<Table extends Flags, More extends readonly unknown
       io.stdout.write(help)
       return 0
     }
-    return await run(parse(argv, usage, flags), io, ...more)
+    return (await run(parse(argv, usage, flags), io, ...more)) ?? 0
   }
 }
 

@@ -13,44 +13,39 @@ const fileFlags = {
   config: one('FILE', 'The YAML file of `cllm serve`, for its `security.api_keys`'),
 }
 
-const addFlags = {
-  tenant: one('NAME', "Tenant of the key's requests (default: the name of the key)"),
-  role: one(
-    'ROLE',
-    'user generates, metrics only scrapes, admin does all',
-    word(...keyRoles),
-    'user',
-  ),
-  'requests-per-minute': one('COUNT', "Limit for this key, instead of the server's", integer(1)),
-  'tokens-per-minute': one('TOKENS', "Limit for this key, instead of the server's", integer(1)),
-  'tokens-per-month': one('TOKENS', 'Monthly limit (UTC), on servers with --usage', integer(1)),
-  ...fileFlags,
-}
-
 /** `cllm keys add` */
 export const addKey = defineCommand({
   usage: 'keys add <name>',
   doc: `
 Creates an API key, writes its hash to the key file and prints the key, which cannot be shown again.
 A running server with this file accepts the key within a second.`,
-  flags: addFlags,
+  flags: {
+    tenant: one('NAME', "Tenant of the key's requests (default: the name of the key)"),
+    role: one(
+      'ROLE',
+      'user generates, metrics only scrapes, admin does all',
+      word(...keyRoles),
+      'user',
+    ),
+    'requests-per-minute': one('COUNT', "Limit for this key, instead of the server's", integer(1)),
+    'tokens-per-minute': one('TOKENS', "Limit for this key, instead of the server's", integer(1)),
+    'tokens-per-month': one('TOKENS', 'Monthly limit (UTC), on servers with --usage', integer(1)),
+    ...fileFlags,
+  },
   async run({ flags, words: [name = ''] }, io) {
     const { tenant = name, role } = flags
     await withKeys(flags, io, async (store, where) => {
       io.stdout.write(`${await store.add({ name, tenant, role, ...limitsIn(flags) })}\n`)
       io.stderr.write(`added to ${where}; the key cannot be shown again\n`)
     })
-    return 0
   },
 })
-
-const listFlags = { json: toggle('Print JSON'), ...fileFlags }
 
 /** `cllm keys list` */
 export const listKeys = defineCommand({
   usage: 'keys list',
   doc: 'Lists the names, tenants, roles and limits of the keys in the file.',
-  flags: listFlags,
+  flags: { json: toggle('Print JSON'), ...fileFlags },
   async run({ flags }, io) {
     const all = await withKeys(flags, io, async (store) => await store.list())
     const keys = all.map((key) => ({ ...key, hash: undefined }))
@@ -59,20 +54,18 @@ export const listKeys = defineCommand({
 })
 
 const newLimit = orNone(integer(1))
-const limitFlags = {
-  'requests-per-minute': one('COUNT', 'Limit, or none for the server default', newLimit),
-  'tokens-per-minute': one('TOKENS', 'Limit, or none for the server default', newLimit),
-  'tokens-per-month': one('TOKENS', 'Monthly limit (UTC), or none', newLimit),
-  ...fileFlags,
-}
-
 /** `cllm keys limit` */
 export const limitKey = defineCommand({
   usage: 'keys limit <name>',
   doc: `
 Changes limits of a key in the file; the other limits stay. A running server with this file
 applies them within a second.`,
-  flags: limitFlags,
+  flags: {
+    'requests-per-minute': one('COUNT', 'Limit, or none for the server default', newLimit),
+    'tokens-per-minute': one('TOKENS', 'Limit, or none for the server default', newLimit),
+    'tokens-per-month': one('TOKENS', 'Monthly limit (UTC), or none', newLimit),
+    ...fileFlags,
+  },
   async run({ flags, words: [name = ''] }, io) {
     const changes = limitsIn(flags)
     if (Object.keys(changes).length === 0) {
@@ -80,7 +73,6 @@ applies them within a second.`,
     }
     await withKeys(flags, io, async (store) => await store.limit(name, changes))
     io.stderr.write(`changed the limits of ${name}\n`)
-    return 0
   },
 })
 
@@ -92,7 +84,6 @@ export const revokeKey = defineCommand({
   async run({ flags, words: [name = ''] }, io) {
     await withKeys(flags, io, async (store) => await store.remove(name))
     io.stderr.write(`revoked ${name}\n`)
-    return 0
   },
 })
 

@@ -124,11 +124,6 @@ const forAgents = ['--slots', '2', '--ctx-size', '32768', '--body-limit', '33554
 
 const names = Object.keys(agents).join(', ')
 
-const flags = {
-  model: one('SPEC', "The model (default: the running server's first)"),
-  ...serverFlags,
-}
-
 /** `cllm launch` */
 export const run = defineCommand({
   usage: 'launch <agent> [-- <arguments>]',
@@ -136,7 +131,10 @@ export const run = defineCommand({
 Starts an installed coding agent against a server: ${names}. The agent gets
 the address by environment variables or arguments; its own files stay unchanged. Uses the running
 server, or starts one if none serves the model. Arguments after \`--\` go to the agent.`,
-  flags,
+  flags: {
+    model: one('SPEC', "The model (default: the running server's first)"),
+    ...serverFlags,
+  },
   async run({ flags, words: [name = ''], rest }, io) {
     const agent = Object.hasOwn(agents, name) ? agents[name] : undefined
     if (agent === undefined) {

@@ -2,15 +2,7 @@ import { readFileSync } from 'node:fs'
 import path from 'node:path'
 import { CllmError } from '@cllm/core'
 import convict from 'convict'
-import {
-  checkCluster,
-  checkEngine,
-  checkSecurity,
-  checkServer,
-  checkModels,
-  warnOfModels,
-  checkBuiltIns,
-} from './check-settings.js'
+import { checkBuiltIns, checkSecurity, checkTogether, warnOfModels } from './check-settings.js'
 import { configVariable, readEnvironmentLayer, type Layer, type Setting } from './layers/layer.js'
 import { readFileLayer } from './layers/file-layer.js'
 import { readFlagsLayer } from './layers/flags-layer.js'
@@ -82,9 +74,10 @@ const merge = (layers: readonly Layer[]) => {
   for (const setting of given.flat()) settings.set(setting.path, setting)
   const resolved = [resolvePolicy(given, defaults), resolveModels(given, defaults)]
   for (const setting of resolved.flatMap((one) => one.settings)) settings.set(setting.path, setting)
-  const hasPlugins = (settings.get('plugins')!.value as readonly unknown[]).length > 0
+  const find = (path: string) => settings.get(path)!
+  const hasPlugins = (find('plugins').value as readonly unknown[]).length > 0
   const problems = resolved.flatMap((one) => one.problems)
-  return { settings, problems: [...problems, ...(hasPlugins ? [] : checkBuiltIns(settings))] }
+  return { settings, find, problems: [...problems, ...(hasPlugins ? [] : checkBuiltIns(find))] }
 }
 
 /** Options with arbitrary keys. Convict would read a dot in a key, such as a tenant, as a path. */
@@ -136,30 +129,23 @@ export const loadConfig = ({
   const fileLayer = checkLayer(readLayer(file, filePath, readFile), fileFolder)
   const others = [readEnvironmentLayer(env), flags, ...given]
   const layers = [fileLayer, ...others.map((layer) => checkLayer(layer, cwd))]
-  const { settings, problems: conflicts } = merge(layers)
+  const { settings, find, problems: conflicts } = merge(layers)
 
   const problems = [...layers.flatMap((layer) => layer.problems), ...conflicts]
   const isOriginal = fileLayer.isOriginal === true
-  const security = listens ? checkSecurity(settings, isOriginal) : { problems: [], warnings: [] }
-  if (problems.length === 0)
-    problems.push(
-      ...checkServer(settings),
-      ...checkEngine(settings),
-      ...checkModels(settings),
-      ...checkCluster(settings),
-      ...security.problems,
-    )
+  const security = listens ? checkSecurity(find, isOriginal) : { problems: [], warnings: [] }
+  if (problems.length === 0) problems.push(...checkTogether(find), ...security.problems)
   if (problems.length > 0) throw failure(problems)
   return {
     config: toConfig(settings),
     sources: new Map([...settings].map(([name, { source }]) => [name, source])),
     warnings: [
-      ...layers.flatMap((layer) => layer.warnings),
+      ...layers.flatMap((one) => one.warnings),
       ...security.warnings,
-      ...warnOfModels(settings),
+      ...warnOfModels(find),
     ],
     file,
-    pluginsFolder: fileLayer.settings.includes(settings.get('plugins')!) ? fileFolder : cwd,
+    pluginsFolder: fileLayer.settings.includes(find('plugins')) ? fileFolder : cwd,
   }
 }
 

@@ -52,21 +52,29 @@ async function start(settings: EngineSettings): Promise<void> {
     const isLlamaCpp = settings.backendName === llamaCpp
     const built = isLlamaCpp ? await findNativeLibraries(process.env, ownLogger) : undefined
     const library = built?.library
-    const registry = await loadRegistry(settings, {
-      limits: {
-        availableMemory: () => availableMemory(settings.heldBytes),
-        cores: { cores: availableCores(), engines },
-        ...built,
-      },
+    const registry = await loadRegistry(settings.plugins, settings.pluginsFolder, [], {
+      availableMemory: () => availableMemory(settings.heldBytes),
+      cores: { cores: availableCores(), engines },
+      ...built,
     })
     const policy = registry.createPolicy(settings.policy, settings.policyOptions)
     const logger = registry.createLogger(use, ownLogger)
     const context = { clock: systemClock, logger }
     const backend = await registry.createBackend(settings.backendName, settings.backend, context)
     await warmUp(backend)
-    const { kvCacheType, flashAttention } = settings.backend
-    const fingerprint = await fingerprintOf(backend, { kvCacheType, flashAttention, library })
-    const kind = [fingerprint, availableCores(), ...kindOf(settings)]
+    const fingerprint = await fingerprintOf(backend, settings.backend, library)
+    // What decides what an engine learns.
+    const { policy: policyName, policyOptions, draft } = settings
+    const { speculative, proposerOptions } = settings.options
+    const chosen = [
+      settings.backend,
+      draft,
+      policyName,
+      policyOptions,
+      speculative,
+      proposerOptions,
+    ]
+    const kind = [fingerprint, availableCores(), engines, ...chosen]
     const learned = await openLearned(learnedFolder(process), kind, logger)
     const draftBackend = await openDraft(registry, settings, backend.limits, context)
     // What unloaded models leave behind is one more.
@@ -77,7 +85,7 @@ async function start(settings: EngineSettings): Promise<void> {
     const engine = createEngine({
       backend,
       learned,
-      ...draftBackend,
+      ...defined({ draftBackend }),
       policy,
       fallbackPolicy,
       logger,
@@ -109,27 +117,13 @@ async function openDraft(
   { backendName, draft }: EngineSettings,
   { contextSize, kvTokens }: BackendLimits,
   context: BackendContext,
-): Promise<Pick<EngineParts, 'draftBackend'>> {
-  if (draft === undefined) return {}
+): Promise<Backend | undefined> {
+  if (draft === undefined) return undefined
   const longest = kvTokens === undefined ? contextSize : Math.min(contextSize, longestInPool)
   const options = { ...draft, contextSize: longest }
   const draftBackend = await registry.createBackend(backendName, options, context)
   await warmUp(draftBackend)
-  return { draftBackend }
-}
-
-/** The settings that decide what an engine learns. */
-function kindOf(settings: EngineSettings): unknown[] {
-  const { backend, draft, policy, policyOptions, options, engines = 1 } = settings
-  return [
-    engines,
-    backend,
-    draft,
-    policy,
-    policyOptions,
-    options.speculative,
-    options.proposerOptions,
-  ]
+  return draftBackend
 }
 
 /**
@@ -189,9 +183,10 @@ function stateFilesOf(
   const folder = disk ?? (unloaded === undefined ? undefined : { folder: unloaded, ...waiting })
   return {
     stateMemory: new TouchedMemory(),
-    ...(folder === undefined
-      ? {}
-      : { stateFiles: new StateFolder({ ...folder, ...defined({ key }) }, systemClock, logger) }),
-    ...(slotFolder === undefined ? {} : { slotFiles: new SlotFolder(slotFolder, key) }),
+    ...defined({
+      stateFiles:
+        folder && new StateFolder({ ...folder, ...defined({ key }) }, systemClock, logger),
+      slotFiles: slotFolder === undefined ? undefined : new SlotFolder(slotFolder, key),
+    }),
   }
 }

@@ -23,24 +23,11 @@ export function thisMachine(
   return { platform, arch, cpu, features: featuresIn(attempt(() => read(cpuInfo), '')) }
 }
 
-/** What `cllm native build` has built and `cllm gpu add` has fetched. */
-interface NativeLibraries {
-  /** llama.cpp, if it was the fastest. */
-  readonly library: string | undefined
-  /** The same with what encodes images, built here or installed. */
-  readonly mediaLibrary: string | undefined
-  /** Where libraries for GPUs are. */
-  readonly gpuFolder: string
-}
-
 /**
- * The libraries that `cllm native build` has built for this machine. Those that were built for other versions
- * or another CPU are left alone, with a warning.
+ * The libraries that `cllm native build` has built for this machine and `cllm gpu add` has fetched. Those that were
+ * built for other versions or another CPU are left alone, with a warning.
  */
-export async function findNativeLibraries(
-  env: NodeJS.ProcessEnv,
-  logger: Logger,
-): Promise<NativeLibraries> {
+export async function findNativeLibraries(env: NodeJS.ProcessEnv, logger: Logger) {
   const folder = nativeFolder({ env })
   const machine = thisMachine()
   const { build, misfit } = chooseBuild(await readBuilds(folder), machine)
@@ -51,8 +38,11 @@ export async function findNativeLibraries(
     )
   }
   return {
+    /** llama.cpp, if it was the fastest. */
     library: build?.library,
+    /** The same with what encodes images, built here or installed. */
     mediaLibrary: build?.media ?? packagedLibrary(machine),
+    /** Where libraries for GPUs are. */
     gpuFolder: gpuFolder({ env }),
   }
 }
@@ -81,21 +71,17 @@ function featuresIn(text: string): string[] {
   return list.split(' ').filter((feature) => feature !== '')
 }
 
-/** What an engine's numbers depend on that its information does not say. */
-interface FingerprintParts {
-  readonly kvCacheType?: unknown
-  readonly flashAttention?: unknown
-  /** The library of `cllm native build`, where it is used. */
-  readonly library: string | undefined
-}
-
 /**
  * A short name of all that decides an engine's numbers: engines with equal ones compute the same. It is the
  * `system_fingerprint` of OpenAI's answers, and what requests of a cluster move by.
+ *
+ * @param options - the backend's
+ * @param library - that of `cllm native build`, where it is used
  */
 export async function fingerprintOf(
   { model, capabilities }: Pick<Backend, 'model' | 'capabilities'>,
-  { library, kvCacheType = null, flashAttention = null }: FingerprintParts,
+  { kvCacheType = null, flashAttention = null }: Readonly<Record<string, unknown>>,
+  library: string | undefined,
 ): Promise<string> {
   const { path, details = {}, quantization, parameters } = model
   const { native = null, gpuLayers = null, kvUnified = null, chatTemplate = null } = details

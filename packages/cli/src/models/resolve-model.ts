@@ -101,10 +101,9 @@ async function projectorOf(
   }
 }
 
-async function find(
-  spec: string,
-  options: FetchOptions & Pick<Required<ResolveModelOptions>, 'catalog' | 'sources'>,
-): Promise<string> {
+type FindOptions = FetchOptions & Pick<Required<ResolveModelOptions>, 'catalog' | 'sources'>
+
+async function find(spec: string, options: FindOptions): Promise<string> {
   const entry = findEntry(options.catalog, spec)
   if (entry) return await fetchCatalogModel(entry, options)
   if (spec.startsWith('hf:')) return await fetchFromHuggingFace(spec, options)
@@ -155,11 +154,7 @@ function sourceOf(spec: string, scheme: string, sources: ModelSources): ModelSou
 async function fetchFromSource(
   spec: string,
   scheme: string,
-  {
-    sources,
-    signal,
-    onProgress,
-  }: Pick<FetchOptions, 'signal' | 'onProgress'> & { readonly sources: ModelSources },
+  { sources, signal, onProgress }: FindOptions,
 ): Promise<string> {
   const source = sourceOf(spec, scheme, sources)
   onProgress({ kind: 'start', model: spec, source: scheme })

@@ -5,28 +5,19 @@ import { loadPlugins, type PluginEntry, registerPlugin } from '@cllm/host'
 import { type Plugin, PluginRegistry } from '@cllm/core'
 import { schedulerPlugin } from '@cllm/scheduler'
 
-/** The plugins to load, and the folder from which their names are resolved. */
-interface PluginsToLoad {
-  readonly plugins: readonly PluginEntry[]
-  readonly pluginsFolder: string
-}
-
-/** Settings that differ between a server's process and an engine's. */
-interface RegistryOptions {
-  /** Memory and cores of a process that runs a model. Default: not limited further. */
-  readonly limits?: Parameters<typeof createLlamaCppPlugin>[0]
-  /** Plugins to register before the configured ones. Default: none. */
-  readonly builtIns?: readonly Plugin[]
-}
-
 /**
  * Creates a registry with the built-in policies and backend and the plugins' additions.
  *
+ * @param pluginsFolder - from which their names are resolved
+ * @param builtIns - plugins to register before them
+ * @param limits - memory and cores of a process that runs a model. Default: not limited further
  * @throws the errors of `loadPlugins`
  */
 export async function loadRegistry(
-  { plugins, pluginsFolder }: PluginsToLoad,
-  { limits, builtIns = [] }: RegistryOptions = {},
+  plugins: readonly PluginEntry[],
+  pluginsFolder: string,
+  builtIns: readonly Plugin[] = [],
+  limits?: Parameters<typeof createLlamaCppPlugin>[0],
 ): Promise<PluginRegistry> {
   const registry = new PluginRegistry()
   await registerPlugin(schedulerPlugin, registry)

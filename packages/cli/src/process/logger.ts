@@ -27,23 +27,18 @@ const contentPaths = ['prompt', 'messages', 'input', 'text', 'refusal'].flatMap(
   `*.${name}`,
 ])
 
-/** Takes lines. */
-interface LineWriter {
-  readonly write: (line: string) => void
-}
-
 /** Destination of lines when there is no log file. */
 interface LogTerminal {
   /** True for readable lines; otherwise lines are JSON. */
   readonly isTTY: boolean
   /** Default: standard error, because commands print their results to standard output. */
-  readonly destination?: LineWriter
+  readonly destination?: DestinationStream
 }
 
-const open = (file: string | null, { isTTY, destination }: LogTerminal): LineWriter => {
+function open(file: string | null, terminal: LogTerminal): DestinationStream {
   if (file !== null) return LogLines.toFile(file)
-  if (!isTTY) return destination ?? new LogLines()
-  return terminalLog(destination ?? new LogLines())
+  const { isTTY, destination = new LogLines() } = terminal
+  return isTTY ? terminalLog(destination) : destination
 }
 
 /**

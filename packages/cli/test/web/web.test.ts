@@ -77,10 +77,7 @@ t.test('images in the chat, to a model that sees', { skip: skip || unseen }, asy
 })
 
 t.test('a setting turns it off', async (t) => {
-  const registry = await loadRegistry(
-    { plugins: [], pluginsFolder: '.' },
-    { builtIns: [protocolsPlugin] },
-  )
+  const registry = await loadRegistry([], '.', [protocolsPlugin])
   const routes = (...argv: string[]) =>
     createProtocols(loadConfig({ argv, env: {} }), registry, new Services()).flatMap(
       ({ name, routes = [] }) => (name === 'web' ? routes.map(({ path }) => path) : []),

@@ -21,32 +21,6 @@ import { modelFlags, readModel } from './flags/target.js'
 
 const { slots: _, 'ctx-size': _unused, policy: _policy, ...shared } = modelFlags
 
-const flagTable = {
-  ...shared,
-  'n-prompt': one('N', 'Prompt tokens; -p', integer(1), '512'),
-  'n-gen': one('N', 'Generated tokens; -n', integer(1), '128'),
-  parallel: one('N,…', 'Concurrent requests', list(integer(1, 256)), '1'),
-  repetitions: one('N', 'Measured runs; -r', integer(1, 1000), '5'),
-  style: one(
-    'NAME',
-    'Columns of llama-bench (default) or batched-bench',
-    word('llama-bench', 'batched-bench'),
-    'llama-bench',
-  ),
-  output: one(
-    'FORMAT',
-    'Output as md (default), csv, json or jsonl; -o',
-    word('md', 'csv', 'json', 'jsonl'),
-    'md',
-  ),
-  policy: one(
-    'NAME',
-    'Scheduling policy (default continuous+fcfs: prompts first)',
-    String,
-    'continuous+fcfs',
-  ),
-} as const
-
 const aliases: Readonly<Record<string, string>> = {
   '-p': '--n-prompt',
   '-n': '--n-gen',
@@ -60,7 +34,31 @@ const command = defineCommand({
   doc: `
 Measures the engine in this process, with sampling, and prints the same columns as llama-bench or
 llama-batched-bench, so that the results can be compared.`,
-  flags: flagTable,
+  flags: {
+    ...shared,
+    'n-prompt': one('N', 'Prompt tokens; -p', integer(1), '512'),
+    'n-gen': one('N', 'Generated tokens; -n', integer(1), '128'),
+    parallel: one('N,…', 'Concurrent requests', list(integer(1, 256)), '1'),
+    repetitions: one('N', 'Measured runs; -r', integer(1, 1000), '5'),
+    style: one(
+      'NAME',
+      'Columns of llama-bench (default) or batched-bench',
+      word('llama-bench', 'batched-bench'),
+      'llama-bench',
+    ),
+    output: one(
+      'FORMAT',
+      'Output as md (default), csv, json or jsonl; -o',
+      word('md', 'csv', 'json', 'jsonl'),
+      'md',
+    ),
+    policy: one(
+      'NAME',
+      'Scheduling policy (default continuous+fcfs: prompts first)',
+      String,
+      'continuous+fcfs',
+    ),
+  },
   async run({ flags }, io, openHost: typeof modelHost = modelHost) {
     const { 'n-prompt': promptTokens, 'n-gen': outputTokens, parallel, style, output } = flags
     const contextSize = promptTokens + outputTokens + 2

@@ -16,13 +16,6 @@ const {
   ...loads
 } = compareFlags
 
-const flagTable = {
-  ...loads,
-  ...modelFlags,
-  policy: many('NAME', 'At least two; options as NAME:{JSON}; the first is the baseline'),
-  plugin: many('NAME', 'Package or path of a plugin that adds policies'),
-} as const
-
 /** `cllm bench policies` */
 export const run = defineCommand({
   usage: 'bench policies --model SPEC --policy A --policy B …',
@@ -30,7 +23,12 @@ export const run = defineCommand({
 Serves a model like \`cllm serve\`, with speculation and saved states, and measures each policy over
 HTTP under the same load, one after another; the engine switches to a policy before its run. Ratios
 are relative to the first policy. The report shows the composition of the engine's steps.`,
-  flags: flagTable,
+  flags: {
+    ...loads,
+    ...modelFlags,
+    policy: many('NAME', 'At least two; options as NAME:{JSON}; the first is the baseline'),
+    plugin: many('NAME', 'Package or path of a plugin that adds policies'),
+  },
   ending: '\nExit codes: the same as `cllm bench serve`.\n',
   async run({ flags }, io, openHost: typeof modelHost = modelHost) {
     const host = await openHost(io, flags.plugin)

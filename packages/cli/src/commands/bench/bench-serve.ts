@@ -34,7 +34,7 @@ files, 3 the target stopped during a run, 130 interrupted. Partial results are p
     const loads = readLoads(flags)
     const load = loads[0] as LoadOptions
     const api = flags.api.at(-1) ?? 'cllm'
-    const given = readTarget({ name: url.host, url, api, connections: 'reuse' }, flags, io.env)
+    const given = readTarget({ name: url.host, url }, api, 'reuse', flags, io.env)
     const target = await reachTarget(given, load, io.signal)
     if (!flags.json) io.stdout.write(`seed ${load.seed}\n\n`)
     await warmUp(target, load, warmup, io)
@@ -52,7 +52,7 @@ files, 3 the target stopped during a run, 130 interrupted. Partial results are p
       if (!flags.json && repeats > 1)
         io.stdout.write(repeatTable(own.filter((one) => one.load === each.shape)))
     }
-    await writeFiles({ runs, report: flags.report, trace: flags.trace, title: 'cllm bench serve' })
+    await writeFiles({ runs, title: 'cllm bench serve' }, flags)
     return exitCodeOf(
       runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped: result.stopped })),
     )
@@ -91,8 +91,7 @@ Exit codes: the same as \`cllm bench serve\`.
         const url = await urlOf(spec, flags, io, started)
         // In some servers an idle connection occupies a thread, and every client keeps one open.
         const { name } = spec
-        const given = { name, url, api: apis.get(name)!, connections: 'new' } as const
-        const target = readTarget(given, flags, io.env)
+        const target = readTarget({ name, url }, apis.get(name)!, 'new', flags, io.env)
         targets.push(await reachTarget(target, loads[0] as LoadOptions, io.signal))
       }
       const title = 'cllm bench compare'

@@ -20,24 +20,22 @@ import { exitCode, progressBar, writeText } from './output.js'
 import { one, toggle, wrong, integer } from '../flags.js'
 import { modelFlags, readModel } from './flags/target.js'
 
-const flagTable = {
-  ...modelFlags,
-  out: one('FILE', 'File for the fitted costs, for cllm simulate --cost'),
-  repeats: one(
-    'N',
-    'Measurements per step (default: 3 to 50, as many as fit into 40 s)',
-    integer(1, 100),
-  ),
-  json: toggle('Print the costs as JSON and nothing else'),
-} as const
-
 /** `cllm bench calibrate`, in this process. */
 export const benchCalibrate = defineCommand({
   usage: 'bench calibrate --model SPEC --out FILE',
   doc: `
 Measures how long steps take on this machine and fits the cost model of \`cllm simulate\` to them.
 Mixed steps are not fitted; they check the result.`,
-  flags: flagTable,
+  flags: {
+    ...modelFlags,
+    out: one('FILE', 'File for the fitted costs, for cllm simulate --cost'),
+    repeats: one(
+      'N',
+      'Measurements per step (default: 3 to 50, as many as fit into 40 s)',
+      integer(1, 100),
+    ),
+    json: toggle('Print the costs as JSON and nothing else'),
+  },
   async run({ flags }, io, openHost: typeof modelHost = modelHost) {
     const settings = readModel(flags)
     const { out, repeats, json } = flags

@@ -23,20 +23,16 @@ import { progressBar, exitCodeOf, writeFiles } from './output.js'
 import type { Values } from '../flags.js'
 import type { compareFlags } from './flags/load.js'
 
-/** What differs between the runs of one load. */
-interface RunPlace {
-  /** From 1. */
-  readonly repeat: number
-  /** Runs with the same salt send the same prompts. */
-  readonly salt: string
-  readonly slo: Slo
-}
-
-/** Measures one run, with a progress bar. */
+/**
+ * Measures one run, with a progress bar.
+ *
+ * @param repeat - its number among the runs of the load, from 1
+ * @param salt - runs with the same one send the same prompts
+ */
 export async function measureRun(
   target: Target,
   load: LoadOptions,
-  { repeat, salt, slo }: RunPlace,
+  { repeat, salt, slo }: { readonly repeat: number; readonly salt: string; readonly slo: Slo },
   io: CommandIo,
 ): Promise<MeasuredRun> {
   const name = `${target.name}, ${loadName(load.shape)}, run ${repeat}`
@@ -71,11 +67,7 @@ function firstItem({ dataset, requests }: LoadOptions, repeat: number): number {
   return isList ? (repeat - 1) * (requests ?? 0) : 0
 }
 
-/** How targets are compared, and where the results are written. */
-type CompareFlags = Pick<
-  Values<typeof compareFlags>,
-  'json' | 'rounds' | 'slo' | 'warmup' | 'pause' | 'report' | 'trace'
->
+type CompareFlag = 'json' | 'rounds' | 'slo' | 'warmup' | 'pause' | 'report' | 'trace'
 
 /** The targets to compare, and their loads. */
 interface Comparison {
@@ -95,10 +87,10 @@ interface Comparison {
  */
 export async function compareTargets(
   { title, targets, loads, watch, around = (_, run) => run() }: Comparison,
-  flags: CompareFlags,
+  flags: Pick<Values<typeof compareFlags>, CompareFlag>,
   io: CommandIo,
 ): Promise<number> {
-  const { json, rounds, slo, warmup, pause, report, trace } = flags
+  const { json, rounds, slo, warmup, pause } = flags
   const seed = loads[0]?.seed ?? 0
   if (!json) io.stdout.write(`seed ${seed}\n\n`)
   for (const target of targets) await warmUp(target, loads[0] as LoadOptions, warmup, io)
@@ -146,7 +138,7 @@ export async function compareTargets(
   io.stdout.write(
     json ? `${JSON.stringify(result)}\n` : warnings.map((text) => `warning: ${text}\n`).join(''),
   )
-  await writeFiles({ runs: all, compared: result, report, trace, title })
+  await writeFiles({ runs: all, compared: result, title }, flags)
   return exitCodeOf(runs.map(({ summary, stopped }) => ({ ok: summary.requests.ok, stopped })))
 }
 

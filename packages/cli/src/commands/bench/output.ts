@@ -4,17 +4,12 @@ import { chromeTrace, htmlReport, type ReportContent, type Stopped } from '@cllm
 import { terminalBar } from '../../process/terminal.js'
 import type { Output } from '../command.js'
 
-/** The files to write, and their content. */
-export interface FilesOptions extends ReportContent {
-  readonly report: string | undefined
-  readonly trace: string | undefined
-}
-
 /** Writes the report and the timeline, each if its flag is given. */
-export async function writeFiles({ report, trace, ...content }: FilesOptions): Promise<void> {
-  if (report !== undefined) {
-    await writeText(report, htmlReport(content))
-  }
+export async function writeFiles(
+  content: ReportContent,
+  { report, trace }: { readonly report: string | undefined; readonly trace: string | undefined },
+): Promise<void> {
+  if (report !== undefined) await writeText(report, htmlReport(content))
   if (trace !== undefined) await writeText(trace, JSON.stringify(chromeTrace(content.runs)))
 }
 
@@ -55,14 +50,8 @@ export function exitCodeOf(
   return runs.some(({ ok }) => ok === 0) ? exitCode.failed : exitCode.ok
 }
 
-/** Shows the progress of a run. */
-export interface Progress {
-  readonly step: () => void
-  readonly stop: () => void
-}
-
-/** A progress bar where `output` is a terminal, otherwise nothing. */
-export function progressBar(output: Output, name: string, total: number | undefined): Progress {
+/** The progress of a run: a bar where `output` is a terminal, otherwise nothing. */
+export function progressBar(output: Output, name: string, total: number | undefined) {
   if (output.isTTY !== true) return { step: () => undefined, stop: () => undefined }
   const format = total === undefined ? `${name} {value}` : `${name} {bar} {value} of {total}`
   const bar = terminalBar(output, format, { clearOnComplete: true })

@@ -14,28 +14,26 @@ import { defineCommand } from '../command.js'
 import { many, one, toggle, integer } from '../flags.js'
 import { readPolicies, readSimulation, simulationFlags } from './flags/simulation.js'
 
-const flagTable = {
-  policy: many('NAME', "batching+order or a plugin's, options as NAME:{JSON}; repeatable"),
-  ...simulationFlags,
-  json: toggle('One JSON line per policy on stdout and nothing else'),
-  seeds: one(
-    'N',
-    'Seeds to run, from --seed on; tables have 95 % intervals',
-    integer(1, 1000),
-    '1',
-  ),
-  csv: one('FILE', 'Write the results as CSV, a line for each policy and seed'),
-  report: one('FILE', 'Write a self-contained HTML report'),
-  'trace-out': one('FILE', 'Write a timeline for Perfetto or chrome://tracing'),
-} as const
-
 /** `cllm simulate` */
 export const run = defineCommand({
   usage: 'simulate [--trace FILE] --policy NAME [--policy NAME …]',
   doc: `
 Runs a load through the real engine and scheduling policies in simulated time; a cost model gives
 the duration of each step. The same flags give the same result.`,
-  flags: flagTable,
+  flags: {
+    policy: many('NAME', "batching+order or a plugin's, options as NAME:{JSON}; repeatable"),
+    ...simulationFlags,
+    json: toggle('One JSON line per policy on stdout and nothing else'),
+    seeds: one(
+      'N',
+      'Seeds to run, from --seed on; tables have 95 % intervals',
+      integer(1, 1000),
+      '1',
+    ),
+    csv: one('FILE', 'Write the results as CSV, a line for each policy and seed'),
+    report: one('FILE', 'Write a self-contained HTML report'),
+    'trace-out': one('FILE', 'Write a timeline for Perfetto or chrome://tracing'),
+  },
   ending: `
 Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 interrupted.
 `,
@@ -59,7 +57,7 @@ Exit codes: 0 simulated, 1 no request succeeded, 2 wrong flags or files, 130 int
     if (flags.csv !== undefined) await writeText(flags.csv, simulationCsv(results))
     const first = runs.filter(({ result }) => result.seed === flags.seed)
     const files = { report: flags.report, trace: flags['trace-out'] }
-    await writeFiles({ ...simulationContent(first), ...files })
+    await writeFiles(simulationContent(first), files)
     const stopped = io.signal.aborted ? 'interrupted' : null
     return exitCodeOf(runs.map(({ result }) => ({ ok: result.summary.requests.ok, stopped })))
   },

@@ -22,19 +22,6 @@ import { many, one, toggle, wrong, integer } from '../flags.js'
 import { modelFlags } from './flags/target.js'
 import { readPolicies, readSimulation, simulationFlags } from './flags/simulation.js'
 
-const flagTable = {
-  policy: many('NAME', 'Try only this; options as NAME:{JSON}; repeatable (default: all)'),
-  ...simulationFlags,
-  sample: one('N', 'Requests of the first round', integer(10), '300'),
-  keep: one('N', 'Policies that also run the whole load', integer(1), '12'),
-  confirm: one('MODEL', 'Measure the best policies on a real server with this model'),
-  'confirm-best': one('N', 'Policies to measure with --confirm', integer(1, 20), '2'),
-  'confirm-requests': one('N', 'Requests per policy and round with --confirm', integer(1), '50'),
-  threads: modelFlags.threads,
-  gpu: modelFlags.gpu,
-  json: toggle('One JSON line and nothing else'),
-} as const
-
 /** `cllm tune` */
 export const run = defineCommand({
   usage: 'tune [--trace FILE] --slo ttft:1s,itl:100ms',
@@ -42,7 +29,18 @@ export const run = defineCommand({
 Searches for the best scheduling policy for a load in simulation: first all policies with a part of
 the load, then the best of them with all of it. Prints the policies that no other policy beats, and
 the YAML of the best one.`,
-  flags: flagTable,
+  flags: {
+    policy: many('NAME', 'Try only this; options as NAME:{JSON}; repeatable (default: all)'),
+    ...simulationFlags,
+    sample: one('N', 'Requests of the first round', integer(10), '300'),
+    keep: one('N', 'Policies that also run the whole load', integer(1), '12'),
+    confirm: one('MODEL', 'Measure the best policies on a real server with this model'),
+    'confirm-best': one('N', 'Policies to measure with --confirm', integer(1, 20), '2'),
+    'confirm-requests': one('N', 'Requests per policy and round with --confirm', integer(1), '50'),
+    threads: modelFlags.threads,
+    gpu: modelFlags.gpu,
+    json: toggle('One JSON line and nothing else'),
+  },
   async run({ flags }, io, openHost: typeof modelHost = modelHost) {
     const { slo, json, sample, keep } = flags
     if (Object.keys(slo).length === 0) throw wrong('--slo is missing, such as ttft:1s,itl:100ms')

@@ -78,16 +78,7 @@ const showHelp = `  /show info      The model
 `
 
 /** The first words of the commands, for completion with the tab key. */
-export const chatCommandNames = [
-  '/set',
-  '/show',
-  '/image',
-  '/save',
-  '/load',
-  '/clear',
-  '/bye',
-  '/?',
-] as const
+export const chatCommandNames = Array.from(help.matchAll(/^ {2}(\/\S+)/gm), ([, name]) => name!)
 
 /** What the commands act on. */
 interface ChatContext {

@@ -30,38 +30,27 @@ export async function chatInteractively(
       if (line === undefined) return
       const input = typed.push(line)
       if (input === undefined || input.trim() === '') continue
-      const isOver = await attempt(io, async () => {
-        if (input.startsWith('/')) {
-          return !(await runChatCommand(input, { conversation, client, output }))
-        }
-        await answer(input, terminal)
-        return false
-      })
-      if (isOver) return
+      try {
+        if (!input.startsWith('/')) await answer(input)
+        else if (!(await runChatCommand(input, { conversation, client, output }))) return
+      } catch (error) {
+        // What goes wrong with one question does not end the chat.
+        if (signal.aborted) return
+        output.write(`error: ${reasonOf(error)}\n`)
+      }
     }
   } finally {
     signal.removeEventListener('abort', leave)
     terminal.close()
   }
 
-  async function answer(question: string, terminal: ChatTerminal): Promise<void> {
+  async function answer(question: string): Promise<void> {
     const { showThinking } = io
     await terminal.stoppable(async (stopped) => {
       const either = AbortSignal.any([signal, stopped])
       await printAnswer(conversation, question, either, { output, notes: output, showThinking })
     })
     output.write('\n')
-  }
-}
-
-/** What goes wrong with one question does not end the chat. */
-async function attempt(io: CommandIo, run: () => Promise<boolean>): Promise<boolean> {
-  try {
-    return await run()
-  } catch (error) {
-    if (io.signal.aborted) return true
-    io.stdout.write(`error: ${reasonOf(error)}\n`)
-    return false
   }
 }
 

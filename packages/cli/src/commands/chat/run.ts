@@ -15,18 +15,6 @@ const interrupted = 130
 /** One chat needs one slot; flags behind `--` come later, so they win. */
 const oneChat = ['--slots', '1'] as const
 
-const flags = {
-  system: one('TEXT', 'The system message'),
-  parameter: many('NAME=VALUE', 'Such as temperature=0 or max_tokens=200', parameter),
-  image: many('FILE', 'An image or a sound before the prompt', (file) => file),
-  mcp: toggle("Offer the tools of the server's MCP servers; each call asks you"),
-  think: toggle('Turn thinking on'),
-  nothink: toggle('Turn thinking off'),
-  'hide-thinking': toggle('Hide the thinking'),
-  verbose: toggle('Show figures after each answer'),
-  ...serverFlags,
-}
-
 /** `cllm run` */
 export const run = defineCommand({
   usage: 'run [<model>] [<prompt>] [-- <flags of cllm serve>]',
@@ -38,7 +26,17 @@ after \`--\` go to that server. If the model is not downloaded and the running s
 model, it uses that one and says so.
 
 In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
-  flags,
+  flags: {
+    system: one('TEXT', 'The system message'),
+    parameter: many('NAME=VALUE', 'Such as temperature=0 or max_tokens=200', parameter),
+    image: many('FILE', 'An image or a sound before the prompt', (file) => file),
+    mcp: toggle("Offer the tools of the server's MCP servers; each call asks you"),
+    think: toggle('Turn thinking on'),
+    nothink: toggle('Turn thinking off'),
+    'hide-thinking': toggle('Hide the thinking'),
+    verbose: toggle('Show figures after each answer'),
+    ...serverFlags,
+  },
   async run({ flags, words, rest }, io) {
     const [spec, prompt] = modelAndPrompt(words)
     const isChat = prompt === undefined && io.stdin?.isTTY === true
@@ -62,14 +60,15 @@ In a chat, /? lists the commands, Ctrl-C stops an answer and Ctrl-D leaves.`,
       conversation.attach(...media)
       const showThinking = !flags['hide-thinking'] && io.stdout.isTTY === true
       if (isChat) {
-        await chatInteractively(conversation, server.client, {
-          ...io,
-          showThinking,
-          hasTools: flags.mcp,
-        })
-        return io.signal.aborted ? interrupted : 0
+        const shown = { ...io, showThinking, hasTools: flags.mcp }
+        await chatInteractively(conversation, server.client, shown)
+      } else {
+        // Nothing but the answer goes to standard output.
+        const shown = { output: io.stdout, notes: io.stderr, showThinking }
+        const signal = AbortSignal.any([io.signal, brokenPipe(io.stdout)])
+        await printAnswer(conversation, question, signal, shown)
       }
-      return await answer(conversation, question, io, showThinking)
+      return io.signal.aborted ? interrupted : 0
     } finally {
       await server.close()
     }
@@ -100,19 +99,6 @@ async function questionOf(prompt: string | undefined, { stdin }: CommandIo): Pro
   throw wrong(
     'a prompt is missing (a word alone is a model): write it behind, pipe it in, or run this in a terminal',
   )
-}
-
-/** Answers once. Nothing but the answer goes to standard output. */
-async function answer(
-  conversation: Conversation,
-  question: string,
-  io: CommandIo,
-  showThinking: boolean,
-): Promise<number> {
-  const signal = AbortSignal.any([io.signal, brokenPipe(io.stdout)])
-  const shown = { output: io.stdout, notes: io.stderr, showThinking }
-  await printAnswer(conversation, question, signal, shown)
-  return io.signal.aborted ? interrupted : 0
 }
 
 /** Aborted when nobody reads any more, as behind `| head`. */

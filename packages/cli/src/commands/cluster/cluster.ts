@@ -28,7 +28,6 @@ export const list = defineCommand({
   async run({ flags }, io) {
     const workers = await withBus(flags, io, workersOn)
     io.stdout.write(flags.json ? `${JSON.stringify(workers.map(summaryOf))}\n` : table(workers))
-    return 0
   },
 })
 
@@ -64,7 +63,6 @@ Tells a worker to take no new requests and to stop after its last one. Requests 
       await bus.deliver(workerMailbox(id), writeOrder({ order: 'drain', migrate: flags.migrate }))
     })
     io.stderr.write(`${id} drains\n`)
-    return 0
   },
 })
 

@@ -23,7 +23,6 @@ Prints a script that completes commands, flags and models in bash, zsh or fish. 
     const script = Object.hasOwn(scripts, shell) ? scripts[shell] : undefined
     if (script === undefined) throw wrong(`expected bash, zsh or fish, got ${shell}`)
     io.stdout.write(script(await wordsOf(io)))
-    return 0
   },
 })
 

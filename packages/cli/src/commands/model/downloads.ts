@@ -68,22 +68,20 @@ the scheme.`,
   },
   async run({ flags: { plugin, config: file }, words: [spec = ''] }, io) {
     const loaded = configFrom({ config: file, plugin: plugin.join(',') || undefined }, io)
-    const { plugins } = loaded.config
+    const { config, pluginsFolder } = loaded
     // Other models need no plug-in, so one that cannot be loaded does not stand in their way.
-    const registry = hasOtherScheme(spec) ? await loadRegistry({ ...loaded, plugins }) : undefined
+    const isOther = ![undefined, 'hf'].includes(schemeOf(spec))
+    const registry = isOther ? await loadRegistry(config.plugins, pluginsFolder) : undefined
     const { path } = await pullModel(spec, io.stderr, {
       env: io.env,
       signal: io.signal,
       cacheFolder: modelsFolder(loaded, io.env),
-      mustBeGguf: backendNameOf(loaded.config, {}) === llamaCpp,
+      mustBeGguf: backendNameOf(config, {}) === llamaCpp,
       ...defined({ sources: registry?.modelSources() }),
     })
     io.stdout.write(`${path}\n`)
-    return 0
   },
 })
-
-const hasOtherScheme = (spec: string): boolean => ![undefined, 'hf'].includes(schemeOf(spec))
 
 /** How long a server may take to unload the model before its file is deleted, in milliseconds. */
 const patienceMs = 60_000
@@ -100,7 +98,6 @@ Files outside the folder for downloads are never deleted.`,
     await unloadFrom(model, flags, io)
     for (const file of model.files) await rm(file, { force: true })
     io.stdout.write(`deleted ${model.files.join(', ')} (${formatBytes(model.bytes)})\n`)
-    return 0
   },
 })
 

@@ -20,12 +20,6 @@ import { configFlag, configFrom } from '../config-flags.js'
 const slotCounts = [1, 2, 4, 8, 16] as const
 const least = 2048
 
-const flags = {
-  'gpu-layers': one('N', 'Layers on the GPU (default: as many as fit)', integer(0)),
-  json: toggle('Print JSON'),
-  config: configFlag,
-}
-
 /** `cllm fit` */
 export const run = defineCommand({
   usage: 'fit <model>',
@@ -34,7 +28,11 @@ Shows a model's memory on this machine, by context size (tokens per slot) and nu
 model is a name from the catalog, downloaded or not, or a file. Figures assume an f16 KV cache;
 \`cllm serve --kv-cache-type q8_0\` halves it. With a GPU, it also shows the number of layers that fit
 on it, or with \`--gpu-layers\` the sizes that fit with that number.`,
-  flags,
+  flags: {
+    'gpu-layers': one('N', 'Layers on the GPU (default: as many as fit)', integer(0)),
+    json: toggle('Print JSON'),
+    config: configFlag,
+  },
   async run({ flags, words: [spec = ''] }, io) {
     const loaded = configFrom({ config: flags.config }, io)
     const { name, shape } = await knownModel(spec, modelsFolder(loaded, io.env))

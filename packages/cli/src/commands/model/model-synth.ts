@@ -6,27 +6,19 @@ import { formatBytes } from '../../process/terminal.js'
 import { defineCommand } from '../command.js'
 import { one, wrong, integer } from '../flags.js'
 
-/** The GGUF with random weights to write. */
-interface SynthModelOptions {
-  /** The model to imitate in shape, quantization and vocabulary size. */
-  readonly like: string
-  /** Path of the file; its folder is created if missing. */
-  readonly out: string
-  /** Seed of the weights. Default 0. */
-  readonly seed?: number
-}
-
 /** The models that can be imitated. */
 const syntheticNames = Object.keys(syntheticShapes) as SyntheticModelName[]
 
 /**
  * Writes a model for benchmarks without a download: as fast as the real one, with noise as output.
  *
+ * @param like - the model to imitate in shape, quantization and vocabulary size
+ * @param out - path of the file; its folder is created if missing
  * @returns the file's size in bytes
  * @throws `invalid_configuration` for a model that cannot be imitated, `model_unavailable` when the
  *   file cannot be written
  */
-export async function synthModel({ like, out, seed = 0 }: SynthModelOptions): Promise<number> {
+export async function synthModel(like: string, out: string, seed = 0): Promise<number> {
   const name = syntheticNames.find((known) => known === like)
   if (name === undefined) {
     const expected = syntheticNames.join(', ')
@@ -44,26 +36,23 @@ export async function synthModel({ like, out, seed = 0 }: SynthModelOptions): Pr
   }
 }
 
-const flags = {
-  like: one('NAME', syntheticNames.join(', ')),
-  out: one('FILE', 'The file to write'),
-  seed: one('N', 'The same seed gives the same file', integer(0, 999_999_999), '0'),
-}
-
 /** `cllm model synth` */
 export const run = defineCommand({
   usage: 'model synth',
   doc: `
 Writes a GGUF with the exact shape and quantization of a model and random weights, for benchmarks
 without a download: as fast as the real model, with noise for output. Needs --like and --out.`,
-  flags,
+  flags: {
+    like: one('NAME', syntheticNames.join(', ')),
+    out: one('FILE', 'The file to write'),
+    seed: one('N', 'The same seed gives the same file', integer(0, 999_999_999), '0'),
+  },
   async run({ flags: { like, out, seed } }, io) {
     if (like === undefined) {
       throw wrong(`--like is missing: expected one of ${syntheticNames.join(', ')}`)
     }
     if (out === undefined) throw wrong('--out is missing: expected the path of a file')
-    const bytes = await synthModel({ like, out, seed })
+    const bytes = await synthModel(like, out, seed)
     io.stdout.write(`${out}: ${formatBytes(bytes)}\n`)
-    return 0
   },
 })

@@ -6,15 +6,13 @@ import { toggle } from '../flags.js'
 import { type KnownModel, knownModel } from '../../models/catalog/known-models.js'
 import { configFlag, folderFrom } from '../config-flags.js'
 
-const flags = { json: toggle('Print JSON'), config: configFlag }
-
 /** `cllm show` */
 export const run = defineCommand({
   usage: 'show <model>',
   doc: `
 Shows a model's shape, size, memory and sampling defaults without loading it. The model is a name
 from the catalog or a file.`,
-  flags,
+  flags: { json: toggle('Print JSON'), config: configFlag },
   async run({ flags, words: [spec = ''] }, io) {
     const facts = factsOf(await knownModel(spec, folderFrom(flags, io)))
     return tell(io, flags.json, facts, () => text(facts))

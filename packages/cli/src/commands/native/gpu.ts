@@ -38,15 +38,14 @@ it from the next start on. On Macs with Apple's processors, metal comes with cll
     const present = findBinary(kind, folder)
     if (present !== undefined) {
       io.stdout.write(`${present.file} is here\n${await devicesOf(kind, folder)}\n`)
-      return 0
+      return
     }
     const { nodeLlamaCppVersion: version } = currentVersions
     const specs = binaryPackages(kind).map((name) => `${name}@${version}`)
     io.stdout.write(`${specs.join(' and ')} from npm, into ${folder}\n`)
-    if (flags['dry-run']) return 0
+    if (flags['dry-run']) return
     await fetchInto(folder, kind, specs, io, unpack)
     io.stdout.write(`${await devicesOf(kind, folder)}\n`)
-    return 0
   },
 })
 
@@ -110,6 +109,5 @@ Deletes what \`cllm gpu add\` has fetched.`,
     const folder = gpuFolder(io)
     await rm(folder, { recursive: true, force: true })
     io.stdout.write(`deleted ${folder}\n`)
-    return 0
   },
 })

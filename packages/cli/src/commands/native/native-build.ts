@@ -66,10 +66,7 @@ library and keeps the faster one: \`cllm serve\` uses it from the next start on.
     const jobs = flags.jobs ?? Math.min(availableCores(), most)
     const building: Building = { env: io.env, signal: io.signal, jobs, run: runProgram, show }
     try {
-      if (flags.media !== undefined) {
-        await buildMedia(flags.media, building)
-        return 0
-      }
+      if (flags.media !== undefined) return await buildMedia(flags.media, building)
       const folder = nativeFolder(io)
       const { info, library } = await withNativeLock(folder, io, async (signal) => {
         const work = await openWorkFolder(folder)
@@ -81,7 +78,6 @@ library and keeps the faster one: \`cllm serve\` uses it from the next start on.
       })
       close()
       io.stdout.write(`${figuresTable(info)}${verdict(info, library)}\n`)
-      return 0
     } finally {
       close()
     }
@@ -192,7 +188,7 @@ async function sourceOf(work: string, { env, signal, show }: Building): Promise<
 async function writeModel(work: string, { signal, show }: Building): Promise<string> {
   show({ kind: 'stage', text: 'writing a model to measure with' })
   const out = join(work, 'model.gguf')
-  await synthModel({ like: measuredModel, out })
+  await synthModel(measuredModel, out)
   signal.throwIfAborted()
   return out
 }

@@ -10,16 +10,11 @@ import { configFrom } from '../config-flags.js'
 import { thisMachine } from '../../engine/native-library.js'
 import { gpuFolder, nativeFolder } from '../../models/cache-folder.js'
 import { type CommandIo, tell, defineCommand } from '../command.js'
-import { one, toggle, type Values } from '../flags.js'
+import { one, toggle } from '../flags.js'
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { withLock } from '../../models/fetch/file-lock.js'
 import { textTable } from '../../process/terminal.js'
-
-const flags = {
-  json: toggle('Print JSON'),
-  config: one('FILE', 'The YAML file of `cllm serve`, for its `engine.gpu` and `engine.native`'),
-}
 
 /** `cllm native` */
 export const run = defineCommand({
@@ -27,43 +22,44 @@ export const run = defineCommand({
   doc: `
 Shows the llama.cpp library in use, its origin, and its measured speed. \`cllm native build\` builds
 a library for this machine, \`cllm native remove\` deletes it.`,
-  flags,
-  run: async (given, io) => await showStatus(given.flags, io),
-})
+  flags: {
+    json: toggle('Print JSON'),
+    config: one('FILE', 'The YAML file of `cllm serve`, for its `engine.gpu` and `engine.native`'),
+  },
+  async run({ flags: { json, config } }, io) {
+    const { engine } = configFrom({ config }, io).config
+    const gpu = await gpuInUse(engine.gpu, silentLogger, gpuFolder(io))
+    const folder = nativeFolder(io)
+    const { build, misfit } = chooseBuild(await readBuilds(folder), thisMachine())
+    const isBuiltUsed = gpu === false && engine.native === 'ffi' && build?.library !== undefined
+    const runs = engine.native === 'addon' ? 'addon' : isBuiltUsed ? build.info.fastest : 'prebuilt'
+    const library = isBuiltUsed ? build.library : null
+    const known = { misfit: misfit ?? null, build: build?.info ?? null }
+    const figures = build === undefined ? '' : figuresTable(build.info)
+    const status = { runs, library, gpu, ...known, folder }
+    tell(io, json, status, () => `${inUse()}\n${figures}`)
 
-async function showStatus({ json, config }: Values<typeof flags>, io: CommandIo): Promise<number> {
-  const { engine } = configFrom({ config }, io).config
-  const gpu = await gpuInUse(engine.gpu, silentLogger, gpuFolder(io))
-  const folder = nativeFolder({ env: io.env })
-  const { build, misfit } = chooseBuild(await readBuilds(folder), thisMachine())
-  const isBuiltUsed = gpu === false && engine.native === 'ffi' && build?.library !== undefined
-  const runs = engine.native === 'addon' ? 'addon' : isBuiltUsed ? build.info.fastest : 'prebuilt'
-  const library = isBuiltUsed ? build.library : null
-  const known = { misfit: misfit ?? null, build: build?.info ?? null }
-  const figures = build === undefined ? '' : figuresTable(build.info)
-  const status = { runs, library, gpu, ...known, folder }
-  return tell(io, json, status, () => `${inUse().join('\n')}\n${figures}`)
-
-  function inUse(): readonly [string, string] {
-    if (isBuiltUsed) {
-      const { compiler, flags, builtAt, llamaVersion } = build.info
-      const made = `built on ${builtAt.slice(0, 10)} with ${compiler} (${flags}), ${runs}`
-      return [`llama.cpp ${llamaVersion} computes in ${build.library}`, made]
+    function inUse(): string {
+      if (isBuiltUsed) {
+        const { compiler, flags, builtAt, llamaVersion } = build.info
+        const made = `built on ${builtAt.slice(0, 10)} with ${compiler} (${flags}), ${runs}`
+        return `llama.cpp ${llamaVersion} computes in ${build.library}\n${made}`
+      }
+      const what = runs === 'addon' ? 'addon' : 'library'
+      const where = gpu === false ? 'on the CPU' : `on the GPU (${gpu})`
+      return `the prebuilt ${what} of node-llama-cpp computes ${where}\n${reason()}`
     }
-    const what = runs === 'addon' ? 'addon' : 'library'
-    const where = gpu === false ? 'on the CPU' : `on the GPU (${gpu})`
-    return [`the prebuilt ${what} of node-llama-cpp computes ${where}`, reason()]
-  }
 
-  /** Why nothing that was built computes. */
-  function reason(): string {
-    if (misfit !== undefined) return `local build not used: ${misfit}`
-    if (build === undefined) return `no local build: \`cllm native build\` makes one`
-    if (build.library === undefined) return 'local build not used: the prebuilt library is faster'
-    if (gpu !== false) return 'local build not used: it is for the CPU only (`--gpu off`)'
-    return `local build not used with \`engine.native\` ${engine.native}`
-  }
-}
+    /** Why nothing that was built computes. */
+    function reason(): string {
+      if (misfit !== undefined) return `local build not used: ${misfit}`
+      if (build === undefined) return `no local build: \`cllm native build\` makes one`
+      if (build.library === undefined) return 'local build not used: the prebuilt library is faster'
+      if (gpu !== false) return 'local build not used: it is for the CPU only (`--gpu off`)'
+      return `local build not used with \`engine.native\` ${engine.native}`
+    }
+  },
+})
 
 /** Runs `action` while no other process changes what was built in `folder`, which is created. */
 export async function withNativeLock<T>(
@@ -84,11 +80,10 @@ Deletes the libraries built by \`cllm native build\`. The prebuilt library is us
 start on.`,
   flags: {},
   async run(_, io) {
-    const folder = nativeFolder({ env: io.env })
+    const folder = nativeFolder(io)
     const count = await withNativeLock(folder, io, async () => await removeBuilds(folder))
     const what = count === 1 ? 'one build' : `${count} builds`
     io.stdout.write(count === 0 ? `no local builds in ${folder}\n` : `deleted ${what}\n`)
-    return 0
   },
 })
 

@@ -41,7 +41,6 @@ folder's name; the kind is ${kinds.join(', ')}.`,
         `  test it   cllm plugin test ${file}\n` +
         `  use it    cllm ${uses[kind]!.replaceAll('NAME', name)} --plugin ${file}\n`,
     )
-    return 0
   },
 })
 

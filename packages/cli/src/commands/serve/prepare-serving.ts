@@ -37,10 +37,7 @@ export async function prepareServing(
   given?: Logger,
 ): Promise<ServingParts> {
   const { config } = loaded
-  const registry = await loadRegistry(
-    { ...loaded, plugins: config.plugins },
-    { builtIns: [protocolsPlugin] },
-  )
+  const registry = await loadRegistry(config.plugins, loaded.pluginsFolder, [protocolsPlugin])
   checkChoices(registry, loaded)
   if (loadsModels) checkFiles(loaded)
   const level = createLogger(config.logging)

@@ -27,7 +27,7 @@ import { type Served, servedPool } from '../../models/served/served-pool.js'
 import type { LevelledLogger } from '../../process/logger.js'
 import type { Tracing } from './tracing.js'
 import type { CommandIo } from '../command.js'
-import { prepareServing, type ServingParts } from './prepare-serving.js'
+import { prepareServing } from './prepare-serving.js'
 
 /** What a program adds to the server that the configuration describes. */
 export interface ServingExtras {
@@ -61,16 +61,19 @@ export async function startServing(
   // The front of a cluster serves what the workers have.
   const isFront = given.config.cluster.url !== null
   const loaded = isFront ? given : await withChosenModel(given, io)
+  const { config } = loaded
   const parts = await prepareServing(loaded, io, !isFront, extras.logger)
+  const { logger } = parts
   const models = await servedBy(loaded, io, parts)
+  const { shared, directory, death } = models
   let [keys, tracing, server]: [OpenKeyRing?, Tracing?, Server?] = []
-  let services: Services | undefined
+  const services = new Services()
   const close = async (graceMs?: number): Promise<void> => {
     try {
       await server?.close(graceMs)
     } finally {
       keys?.close()
-      await services?.get(MCP_SERVERS)?.close()
+      await services.get(MCP_SERVERS)?.close()
       await models.close()
       // However it ended: what failed last is what is looked for.
       await tracing?.shutdown()
@@ -78,61 +81,46 @@ export async function startServing(
     }
   }
   try {
-    keys = await openKeys(loaded, models, parts.logger)
-    tracing = await tracingOf(loaded)
-    let isReady = false
-    services = servicesOf(models, keys, parts).set(
-      STORED_RESPONSES,
-      responsesIn(loaded.config, parts.logger, models.shared),
-    )
-    const all = [
+    const sources = { apiKey: config.security.api_key, file: config.security.api_keys }
+    const ofCluster = config.cluster.keys ? shared : undefined
+    keys = (await ofCluster?.openKeys(sources, logger)) ?? openKeyRing(sources, logger)
+    if (config.telemetry.otlp_endpoint !== null) {
+      // OpenTelemetry is loaded only when tracing is on, as it costs memory and start time.
+      const { startTracing } = await import('./tracing.js')
+      tracing = startTracing(config.telemetry.otlp_endpoint)
+    }
+    services
+      .set(STARTED_AT, systemClock.now())
+      .set(LOG_LEVEL, everyLevel(parts.level, models))
+      .set(HOLD_FOLDER, holdFolders(logger))
+      .set(MODEL_STORE, models.store)
+      .set(SHARED_BATCHES, shared?.batches)
+      .set(KEY_STORE, keys?.store)
+      .set(STORED_RESPONSES, responsesIn(config, logger, shared))
+    const protocols = [
       ...(tracing === undefined ? [] : [tracing.protocol]),
       ...(extras.protocols ?? []),
       ...createProtocols(loaded, parts.registry, services),
     ]
-    const { engine } = loaded.config
-    const encodes = isFront || engine.media_library !== null || (await hasMediaLibrary(io.env))
-    const { limitCounters } = models.shared ?? {}
-    const transport = toTransportOptions(loaded.config, keys, encodes, limitCounters)
+    const hasLibrary = config.engine.media_library !== null
+    const encodes = isFront || hasLibrary || (await hasMediaLibrary(io.env))
+    const options = toTransportOptions(config, keys, encodes, shared?.limitCounters)
+    let isReady = false
     server = createServer({
-      directory: models.directory,
-      presets: toPresets(loaded.config.models.presets),
-      transports: [koaTransport({ ...transport, protocols: all, isReady: () => isReady })],
+      directory,
+      presets: toPresets(config.models.presets),
+      transports: [koaTransport({ ...options, protocols, isReady: () => isReady })],
       clock: systemClock,
-      logger: parts.logger,
+      logger,
     })
     const addresses = await server.listen()
     await firstLoad(models, io.signal)
     isReady = true
-    const { directory, death } = models
-    return { addresses, directory, death, logger: parts.logger, close }
+    return { addresses, directory, death, logger, close }
   } catch (error) {
     await close()
     throw error
   }
-}
-
-const servicesOf = (
-  models: Served,
-  keys: OpenKeyRing | undefined,
-  { logger, level }: ServingParts,
-): Services =>
-  new Services()
-    .set(STARTED_AT, systemClock.now())
-    .set(LOG_LEVEL, everyLevel(level, models))
-    .set(HOLD_FOLDER, holdFolders(logger))
-    .set(MODEL_STORE, models.store)
-    .set(SHARED_BATCHES, models.shared?.batches)
-    .set(KEY_STORE, keys?.store)
-
-async function openKeys(
-  { config: { security, cluster } }: LoadedConfig,
-  { shared }: Served,
-  logger: Logger,
-): Promise<OpenKeyRing | undefined> {
-  const sources = { apiKey: security.api_key, file: security.api_keys }
-  if (shared !== undefined && cluster.keys) return await shared.openKeys(sources, logger)
-  return openKeyRing(sources, logger)
 }
 
 /** Nobody waits for these models yet, so a signal to stop ends their loads at once. */
@@ -152,14 +140,6 @@ async function servedBy(loaded: LoadedConfig, io: CommandIo, parts: LoadingParts
   if (loaded.config.cluster.url === null) return servedPool(loaded, io, parts)
   const { servedByCluster } = await import('../cluster/join-cluster.js')
   return await servedByCluster(loaded, parts)
-}
-
-/** Loads OpenTelemetry only when tracing is on, as it costs memory and start time. */
-async function tracingOf({ config }: LoadedConfig): Promise<Tracing | undefined> {
-  const { otlp_endpoint: endpoint } = config.telemetry
-  if (endpoint === null) return undefined
-  const { startTracing } = await import('./tracing.js')
-  return startTracing(endpoint)
 }
 
 /** Sets the log level of this process and of the engines. */

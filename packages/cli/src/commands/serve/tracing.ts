@@ -13,7 +13,7 @@ import {
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http'
 import { detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources'
 import { BatchSpanProcessor, NodeTracerProvider } from '@opentelemetry/sdk-trace-node'
-import { type CllmError, defined, type GenerateEvent, type GenerateRequest } from '@cllm/core'
+import { defined, type GenerateEvent, type GenerateRequest } from '@cllm/core'
 
 /** Sends spans of requests to a collector. */
 export interface Tracing {
@@ -87,7 +87,11 @@ class RequestSpans implements RequestObserver {
         } else if (event.type === 'end') this.#whole(span, event, at)
       },
       onEnd: (now, error) => {
-        if (error !== undefined) this.#failed(span, error, firstTokenAt, now)
+        if (error !== undefined) {
+          span.setAttribute('error.type', error.code)
+          span.setStatus({ code: SpanStatusCode.ERROR })
+          if (firstTokenAt !== undefined) this.#phase(span, 'decode', firstTokenAt, now)
+        }
         span.end(now)
       },
     }
@@ -111,12 +115,6 @@ class RequestSpans implements RequestObserver {
       this.#phase(span, name, begin, begin + ms)
       begin += ms
     }
-  }
-
-  #failed(span: Span, error: CllmError, firstTokenAt: number | undefined, now: number): void {
-    span.setAttribute('error.type', error.code)
-    span.setStatus({ code: SpanStatusCode.ERROR })
-    if (firstTokenAt !== undefined) this.#phase(span, 'decode', firstTokenAt, now)
   }
 
   #phase(parent: Span, name: string, startTime: number, endTime: number): void {

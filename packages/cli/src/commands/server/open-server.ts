@@ -10,19 +10,15 @@ import { downloadedModel } from '../../models/catalog/known-models.js'
 import { type CommandIo, CommandFailed } from '../command.js'
 import type { Values } from '../flags.js'
 import { configFrom, serverAddress, type serverFlags } from '../config-flags.js'
-import {
-  ServerClient,
-  readModels,
-  type ServedModelState,
-  type ServerAddress,
-} from './server-client.js'
+import { ServerClient, readModels, type ServedModelState } from './server-client.js'
 import { modelName } from '../../models/resolve-model.js'
 import { killAtExit } from '../../process/stop-signal.js'
 
 /** A server that serves a model, running or started for this command. */
-interface OpenServer extends Found {
-  /** Whether it was started for this command. */
-  readonly isOwn: boolean
+interface OpenServer {
+  readonly client: ServerClient
+  /** The name by which it serves the model. */
+  readonly model: string
   /** Ends it if it was started for this command. */
   close(): Promise<void>
 }
@@ -43,35 +39,33 @@ export async function openServer(
   own: readonly string[],
   io: CommandIo,
 ): Promise<OpenServer> {
-  const address = serverAddress(flags, io)
-  const search = await findServer(address, spec)
-  const running = (found: Found): OpenServer => ({ ...found, isOwn: false, close: async () => {} })
-  if (search.kind === 'serves') return running(search.found)
-  const { origin } = address.url
-  if (search.kind === 'other') {
-    const { names, found } = search
-    if (found !== undefined && spec === undefined) return running(found)
-    if (flags.url !== undefined || spec === undefined) {
+  const { url, config } = flags
+  const client = new ServerClient(serverAddress(flags, io))
+  const { origin } = client.address.url
+  const search = await findModel(client, spec)
+  if (search !== undefined) {
+    const { names, model, isAsked } = search
+    const running = model !== undefined && { client, model, close: async () => {} }
+    if (running && (isAsked || spec === undefined)) return running
+    if (url !== undefined || spec === undefined) {
       const problem = spec === undefined ? 'serves several models' : `does not serve ${spec}`
       const message = `the server at ${origin} ${problem}: expected one of ${names.join(', ')}`
       throw new CllmError('model_not_found', message)
     }
-    if (found !== undefined && !(await isHere(spec, flags.config, io))) {
+    if (running && !(await isHere(spec, config, io))) {
       const isKnown = findEntry(catalog, spec) !== undefined
       const why = isKnown ? `is not downloaded (\`cllm pull ${spec}\`)` : 'is no known model'
-      const note = `${spec} ${why}; this is ${found.model}, which the server at ${origin} serves`
-      io.stderr.write(`${note}\n`)
-      return running(found)
+      io.stderr.write(`${spec} ${why}; this is ${model}, which the server at ${origin} serves\n`)
+      return running
     }
-  } else if (flags.url !== undefined) await servedNames(new ServerClient(address)) // says why
-  const { config } = flags
+  } else if (url !== undefined) await servedNames(client) // says why
   const file = config === undefined ? [] : ['--config', config]
   const named = spec === undefined ? [] : ['--model', spec]
   const server = await startServer([...file, ...named, ...own], io)
   try {
     const client = new ServerClient(server)
     const [model = spec ?? ''] = await servedNames(client)
-    return { client, model, isOwn: true, close: () => server.close() }
+    return { client, model, close: () => server.close() }
   } catch (error) {
     await server.close()
     throw error
@@ -91,41 +85,28 @@ async function isHere(spec: string, file: string | undefined, io: CommandIo): Pr
 /** How long a server on this machine may take to say that it is there, in milliseconds. */
 const patienceMs = 3000
 
-/** A server and the name by which it serves a model. */
-interface Found {
-  readonly client: ServerClient
-  readonly model: string
-}
-
-/** What answers at an address, as far as a model is concerned. */
-type Search =
-  | { readonly kind: 'serves'; readonly found: Found }
-  /** A server with other models: the only one that it has loaded, or its only one. */
-  | { readonly kind: 'other'; readonly names: readonly string[]; readonly found: Found | undefined }
-  | { readonly kind: 'none' }
-
 /**
- * Looks for a model on the server at this address.
+ * Looks for a model on a server.
  *
  * @param spec - undefined: whichever model the server has
+ * @returns the names of its models, and the name of the one that is asked for, or else of the only one that it has
+ *   loaded, or of its only one; undefined where no server answers
  * @throws CllmError what a server answers that is there but refuses, such as `unauthenticated`, and
  *   `target_unavailable` where its certificate is not trusted
  */
-async function findServer(address: ServerAddress, spec: string | undefined): Promise<Search> {
-  const client = new ServerClient(address)
+async function findModel(client: ServerClient, spec: string | undefined) {
   const states = await statesOf(client)
-  if (states === undefined) return { kind: 'none' }
-  const served = states.map(({ name }) => name)
-  const names = spec === undefined ? [] : namesOf(spec)
-  const own = names.find((name) => served.includes(name))
-  if (own !== undefined) return { kind: 'serves', found: { client, model: own } }
-  for (const model of names) {
-    if (await knowsAlias(client, model)) return { kind: 'serves', found: { client, model } }
+  if (states === undefined) return undefined
+  const names = states.map(({ name }) => name)
+  const asked = spec === undefined ? [] : namesOf(spec)
+  const own = asked.find((name) => names.includes(name))
+  if (own !== undefined) return { names, model: own, isAsked: true }
+  for (const model of asked) {
+    if (await knowsAlias(client, model)) return { names, model, isAsked: true }
   }
   const loaded = states.filter(({ state }) => state === 'loaded').map(({ name }) => name)
-  const [model, ...more] = loaded.length > 0 ? loaded : served
-  const isOnly = model !== undefined && more.length === 0
-  return { kind: 'other', names: served, found: isOnly ? { client, model } : undefined }
+  const [model, ...more] = loaded.length > 0 ? loaded : names
+  return { names, model: more.length === 0 ? model : undefined, isAsked: false }
 }
 
 /** All models; undefined where something else answers, or nothing. */
@@ -172,26 +153,16 @@ const listening = 'listening on '
 const alone =
   '--host 127.0.0.1 --port 0 --log-level silent --no-tls-cert --no-tls-key --no-api-keys ' +
   '--requests-per-minute 0 --tokens-per-minute 0 --no-batches --batch-share 0 --no-usage ' +
-  '--no-responses ' +
-  '--no-cluster --no-cluster-keys --no-cluster-batches --workers 1'
-
-/** A server that was started for a command. */
-interface OwnServer {
-  readonly url: URL
-  /** The key for it, which is made for it. */
-  readonly apiKey: string
-  /** Ends it; resolves when it has ended. */
-  close(): Promise<void>
-}
+  '--no-responses --no-cluster --no-cluster-keys --no-cluster-batches --workers 1'
 
 /**
  * Starts `cllm serve` on a free port of this machine, in a process that ends with this one. Its
- * progress and its errors show on standard error.
+ * progress and its errors show on standard error. It needs a key, which is made for it.
  *
  * @param flags - of `cllm serve`; the environment and its configuration file hold, too, but for what is the service's
  * @throws CommandFailed when it does not start; the reason is on standard error
  */
-async function startServer(flags: readonly string[], io: CommandIo): Promise<OwnServer> {
+async function startServer(flags: readonly string[], io: CommandIo) {
   const apiKey = randomBytes(32).toString('base64url')
   const child = spawn(process.execPath, [bin, 'serve', ...alone.split(' '), ...flags], {
     env: { ...io.env, CLLM_API_KEY: apiKey },
@@ -203,6 +174,7 @@ async function startServer(flags: readonly string[], io: CommandIo): Promise<Own
   const stop = (): void => void (child.connected && child.disconnect())
   const hasEnded = killAtExit(() => void child.kill('SIGKILL'))
   io.signal.addEventListener('abort', stop, { once: true })
+  /** Ends it; resolves when it has ended. */
   const close = async (): Promise<void> => {
     stop()
     await exited

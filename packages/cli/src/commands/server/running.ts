@@ -37,7 +37,6 @@ loads it again. With API keys, this needs an admin key.`,
     const client = new ServerClient(serverAddress(flags, io))
     await client.send('POST', '/models/unload', { model }, io.signal)
     io.stdout.write(`${model} is unloaded\n`)
-    return 0
   },
 })
 
@@ -54,15 +53,8 @@ for it and what was not, and how it ended. Its id is the answer's, or its X-Requ
       readonly data: { readonly sentences: readonly string[] }
     }
     io.stdout.write(`${data.sentences.join('\n')}\n`)
-    return 0
   },
 })
-
-const flags = {
-  once: toggle('Print the figures once and exit'),
-  interval: one('TIME', 'Time between updates', duration, '1s'),
-  ...serverFlags,
-}
 
 const enter = '\u001B[?1049h\u001B[?25l'
 const leave = '\u001B[?25h\u001B[?1049l'
@@ -76,13 +68,16 @@ export const top = defineCommand({
   doc: `
 Shows the models of a running server with their slots, queues and tokens per second. Ctrl-C leaves.
 If the output is not a terminal, the figures are printed once.`,
-  flags,
+  flags: {
+    once: toggle('Print the figures once and exit'),
+    interval: one('TIME', 'Time between updates', duration, '1s'),
+    ...serverFlags,
+  },
   async run({ flags }, io) {
     const client = new ServerClient(serverAddress(flags, io))
     const now = await readActivity(client, io.signal)
     if (!flags.once && io.stdout.isTTY === true) return await watch(client, now, flags.interval, io)
     io.stdout.write(renderActivity(now, undefined))
-    return 0
   },
 })
 
@@ -92,7 +87,7 @@ async function watch(
   first: Activity,
   interval: number,
   { stdout, signal }: CommandIo,
-): Promise<number> {
+): Promise<void> {
   let [before, now]: [Activity | undefined, Activity] = [undefined, first]
   stdout.write(enter)
   try {
@@ -109,7 +104,6 @@ async function watch(
   } finally {
     stdout.write(leave)
   }
-  return 0
 }
 
 /** A slot, as `GET /slots` shows it. */
@@ -123,32 +117,18 @@ interface SlotState {
   readonly n_ctx: number
 }
 
-/** What a model does. */
-interface ModelActivity extends ServedModelState {
-  readonly slots: readonly SlotState[]
-  /** Requests with a slot, and without one. */
-  readonly running: number
-  readonly queued: number
-  /** Tokens computed since the start, of prompts and of answers. */
-  readonly prefillTokens: number
-  readonly decodeTokens: number
-}
-
 /** What a server does at a time. */
-interface Activity {
-  /** Milliseconds, to be compared with another one's. */
-  readonly at: number
-  readonly models: readonly ModelActivity[]
-}
+type Activity = Awaited<ReturnType<typeof readActivity>>
 
 /** Reads what a server does, from `GET /models`, `/slots` and `/metrics`. */
-async function readActivity(client: ServerClient, signal: AbortSignal): Promise<Activity> {
+async function readActivity(client: ServerClient, signal: AbortSignal) {
   const [models, metrics] = await Promise.all([
     readModels(client, signal),
     client.text('/metrics', signal),
   ])
+  /** Milliseconds, to be compared with another one's. */
   const at = performance.now()
-  const active = models.map(async (model): Promise<ModelActivity> => {
+  const active = models.map(async (model) => {
     const query = `/slots?model=${encodeURIComponent(model.name)}`
     const slots = (await client.get(query, signal)) as readonly SlotState[]
     const value = (name: string, labels: Readonly<Record<string, string>> = {}): number =>
@@ -156,8 +136,10 @@ async function readActivity(client: ServerClient, signal: AbortSignal): Promise<
     return {
       ...model,
       slots,
+      // Requests with a slot, and without one.
       running: value('cllm_num_requests_running'),
       queued: value('cllm_num_requests_waiting'),
+      // Tokens computed since the start, of prompts and of answers.
       prefillTokens: value('cllm_step_tokens_total', { kind: 'prefill' }),
       decodeTokens: value('cllm_step_tokens_total', { kind: 'decode' }),
     }
@@ -197,7 +179,7 @@ function renderActivity(now: Activity, before: Activity | undefined): string {
 
 const width = 30
 
-function slotTable({ name, slots }: ModelActivity): string {
+function slotTable({ name, slots }: Activity['models'][number]): string {
   const rows = slots.map((slot) => {
     return [slot.id, slot.state, `${slot.n_past} of ${slot.n_ctx}`, bar(slot)]
   })

@@ -73,12 +73,6 @@ interface YamlEntry {
   readonly line: number
 }
 
-/** The known keys of a YAML file, and the problems with the others. */
-interface YamlReading {
-  readonly entries: readonly YamlEntry[]
-  readonly problems: readonly string[]
-}
-
 const keys: readonly string[] = [
   ...options.map((option) => option.path),
   ...mappedKeys.keys(),
@@ -96,6 +90,7 @@ const namesIn = (prefix: string) =>
       .map((key) => prefix + key.slice(prefix.length).split('.', 1)[0]),
   )
 
+/** Reads the known keys of a YAML file, and the problems with the others. */
 class YamlReader {
   readonly entries: YamlEntry[] = []
   readonly problems: string[] = []
@@ -103,6 +98,7 @@ class YamlReader {
   readonly #lines = new (yaml().LineCounter)()
   readonly #document: Yaml.Document.Parsed
 
+  /** @param file - its name in messages */
   constructor(
     text: string,
     private readonly file: string,
@@ -110,7 +106,7 @@ class YamlReader {
     this.#document = yaml().parseDocument(text, { lineCounter: this.#lines, prettyErrors: false })
   }
 
-  read(): YamlReading {
+  read(): this {
     const { errors, contents } = this.#document
     for (const { message, pos } of errors) {
       const { line, col } = this.#lines.linePos(pos[0])
@@ -181,9 +177,6 @@ class YamlReader {
   }
 }
 
-/** Reads a YAML file's text. `file` is its name in messages. */
-const readYaml = (text: string, file: string): YamlReading => new YamlReader(text, file).read()
-
 /** Precedence of the keys for one option: its own key first, then in the order of `mappedKeys`. */
 const ranks = new Map([...mappedKeys.keys()].map((key, index) => [key, index + 1]))
 const rank = ({ key }: YamlEntry) => ranks.get(key) ?? 0
@@ -198,7 +191,7 @@ const ignoredWarning = (entries: readonly YamlEntry[], file: string): string[] =
 
 /** Reads the settings in a YAML file, which may mix this project's keys and the original's. */
 export const readFileLayer = (text: string, file: string): Layer => {
-  const { entries, problems: syntax } = readYaml(text, file)
+  const { entries, problems: syntax } = new YamlReader(text, file).read()
   const problems = [...syntax]
   const warnings = ignoredWarning(entries, file)
   const settings = new Map<string, Setting & YamlEntry>()

@@ -10,12 +10,6 @@ import { accepts, isRecord } from '../options/value-format.js'
 /** The flag that names the YAML file. */
 export const configFlag = 'config'
 
-/** The settings given as flags. */
-export interface FlagsLayer extends Layer {
-  /** The YAML file. */
-  readonly file: string | undefined
-}
-
 const byFlag = new Map(options.map((option) => [option.flag, option]))
 /** `--no-mmap` turns a switch off; `--no-batches` takes back what the file or the environment sets. */
 const negated = new Map(
@@ -85,11 +79,12 @@ const together = (before: unknown, given: unknown): unknown => {
  * Reads flags strictly: reports every problem and skips nothing.
  *
  * @param own - flags that the command has besides these
+ * @returns their settings, and the name of the YAML file
  */
-export const readFlagsLayer = (
+export function readFlagsLayer(
   argv: readonly string[],
   own: readonly string[] = [],
-): FlagsLayer => {
+): Layer & { readonly file: string | undefined } {
   const settings = new Map<string, Setting>()
   const problems: string[] = []
   let file: string | undefined

@@ -38,9 +38,8 @@ export const nativeOptions = {
   pooling: option(orNone(oneOf(['none', 'mean', 'cls', 'last'])), null, {
     llamaCpp: 'pooling',
   }).describe(
-    "How token vectors are combined into an embedding; by default the model's own way, " +
-      'or `last` if it has none. With `none`, the llama-server routes return one vector ' +
-      'per token.',
+    "How token vectors are combined into an embedding; by default the model's own way, or " +
+      '`last` if it has none. With `none`, the llama-server routes return one vector per token.',
   ),
   kv_unified: option(orNone(oneOf(['on', 'off'])), null, { llamaCpp: 'kvUnified' }).describe(
     'Share one set of KV cells among all slots, so that a step is one forward pass. Off ' +

@@ -44,8 +44,7 @@ const recorderOptions = {
   size: option(integer(65_536, Infinity, 'BYTES'), defaultRecorderOptions.maxBytes, {
     flag: 'recorder-size',
   }).describe(
-    'Approximate memory limit of the recorder, in bytes; the oldest entries are dropped ' +
-      'first.',
+    'Approximate memory limit of the recorder, in bytes; the oldest entries are dropped first.',
   ),
   folder: folder({ flag: 'recorder-folder' }).describe(
     'Folder for the recordings of the last eight engine crashes; by default one in the ' +

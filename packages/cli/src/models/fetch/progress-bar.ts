@@ -3,35 +3,25 @@ import { meterOn, formatBytes } from '../../process/terminal.js'
 import type { FetchProgress } from './fetch-once.js'
 import { resolveModel, type ResolvedModel, type ResolveModelOptions } from '../resolve-model.js'
 
-/** Shows the progress of fetching a model. */
-export interface ProgressDisplay {
-  readonly show: (progress: FetchProgress) => void
-  /** Restores the terminal, also during a download. */
-  readonly close: () => void
-}
-
-/** A progress bar if `output` is a terminal, otherwise a line for every 10 %. */
-export function progressDisplay(output: Output): ProgressDisplay {
+/**
+ * Shows the progress of fetching a model: a bar if `output` is a terminal, otherwise a line for every 10 %. `close`
+ * restores the terminal, also during a download.
+ */
+export function progressDisplay(output: Output) {
   const format = '{bar} {percentage} % | {received} of {size}'
-  const meter = meterOn(
-    output,
-    format,
-    10,
-    (percent, total) => `${percent} % of ${formatBytes(total)}`,
-  )
-  return {
-    close: meter.stop,
-    show(progress) {
-      if (progress.kind === 'bytes') {
-        const total = progress.totalBytes
-        const done = Math.min(progress.receivedBytes, total)
-        meter.update(done, total, { received: formatBytes(done), size: formatBytes(total) })
-        return
-      }
+  const line = (percent: number, total: number) => `${percent} % of ${formatBytes(total)}`
+  const meter = meterOn(output, format, 10, line)
+  const show = (progress: FetchProgress): void => {
+    if (progress.kind === 'bytes') {
+      const { totalBytes: total, receivedBytes } = progress
+      const done = Math.min(receivedBytes, total)
+      meter.update(done, total, { received: formatBytes(done), size: formatBytes(total) })
+    } else {
       meter.stop()
       output.write(`${textOf(progress)}\n`)
-    },
+    }
   }
+  return { show, close: meter.stop }
 }
 
 function textOf(progress: Exclude<FetchProgress, { readonly kind: 'bytes' }>): string {

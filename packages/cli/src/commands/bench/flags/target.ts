@@ -2,21 +2,16 @@ import { agentFor, apis, type Connections, type Target, type ModelSettings } fro
 import { wrong, one, type Values, integer, word } from '../../flags.js'
 import type { LoadFlagValues } from './load.js'
 
-/** One target, as its flags describe it. */
-interface TargetFlags {
-  readonly name: string
-  readonly url: URL
-  readonly api: string
-  readonly connections: Connections
-}
-
 /**
  * Creates a target from flags.
  *
+ * @param connections - where no flag says it
  * @throws `invalid_configuration` for an unknown API
  */
 export function readTarget(
-  { name, url, api: apiName, connections }: TargetFlags,
+  { name, url }: Pick<Target, 'name' | 'url'>,
+  apiName: string,
+  connections: Connections,
   flags: Pick<LoadFlagValues, 'api-key' | 'model' | 'extra-body'> &
     Partial<Pick<LoadFlagValues, 'connections'>>,
   env: NodeJS.ProcessEnv,
