@@ -1,12 +1,11 @@
-import { configVariable } from '../../packages/cli/src/config/layers/layer.js'
-import { configFlag } from '../../packages/cli/src/config/layers/flags-layer.js'
+import { configVariable, configFlag } from '../../packages/cli/src/config/layers.js'
 import { variable } from '../../packages/cli/src/config/options/option.js'
 import {
   options,
   sectionOf,
   type PlacedOption,
 } from '../../packages/cli/src/config/options/schema.js'
-import { ignoredKeys, mappedKeys } from '../../packages/cli/src/config/layers/file-layer.js'
+import { ignoredKeys, mappedKeys } from '../../packages/cli/src/config/file-layer.js'
 
 const intro = `# Configuration
 

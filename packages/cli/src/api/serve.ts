@@ -11,7 +11,7 @@ import {
 } from '@cllm/core'
 import type { KoaProtocol, RequestObserver } from '@cllm/http-koa'
 import { startServing } from '../commands/serve/start-serving.js'
-import { readObjectLayer, type Layer } from '../config/layers/layer.js'
+import { readObjectLayer, type Layer } from '../config/layers.js'
 import { loadConfig } from '../config/load-config.js'
 import { describeValue } from '../config/messages.js'
 import type { CllmConfig } from '../config/options/schema.js'

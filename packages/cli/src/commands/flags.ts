@@ -1,7 +1,7 @@
 import { parseArgs } from 'node:util'
 import { CllmError } from '@cllm/core'
 import type { SimulatedImages } from '@cllm/bench'
-import { unknownFlag } from '../config/layers/flags-layer.js'
+import { unknownFlag } from '../config/layers.js'
 import { decimal, format, integer as wholeNumber, oneOf } from '../config/options/value-format.js'
 
 export { duration } from '../config/options/value-format.js'

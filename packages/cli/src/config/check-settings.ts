@@ -7,7 +7,7 @@ import {
   type KoaProtocolsOptions,
 } from '@cllm/http-koa'
 import { createPolicy, modelSchedulers } from '@cllm/scheduler'
-import type { Setting } from './layers/layer.js'
+import type { Setting } from './layers.js'
 import { describeValue, suggestion } from './messages.js'
 import { schema } from './options/schema.js'
 import { accepts, splitAtCommas, type ValueFormat } from './options/value-format.js'

@@ -3,9 +3,14 @@ import path from 'node:path'
 import { CllmError } from '@cllm/core'
 import convict from 'convict'
 import { checkBuiltIns, checkSecurity, checkTogether, warnOfModels } from './check-settings.js'
-import { configVariable, readEnvironmentLayer, type Layer, type Setting } from './layers/layer.js'
-import { readFileLayer } from './layers/file-layer.js'
-import { readFlagsLayer } from './layers/flags-layer.js'
+import {
+  configVariable,
+  readEnvironmentLayer,
+  type Layer,
+  type Setting,
+  readFlagsLayer,
+} from './layers.js'
+import { readFileLayer } from './file-layer.js'
 import { options, type PlacedOption, schema, type CllmConfig } from './options/schema.js'
 import { resolveModels, resolvePolicy } from './resolve-policy.js'
 import { describeValue, reasonOf } from './messages.js'

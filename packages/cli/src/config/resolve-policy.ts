@@ -1,18 +1,5 @@
-import type { Setting } from './layers/layer.js'
+import type { Setting } from './layers.js'
 import type { CllmConfig } from './options/schema.js'
-
-/** The options that name a policy. */
-const policyPaths = {
-  batching: 'scheduler.batching',
-  order: 'scheduler.order',
-  policy: 'scheduler.policy',
-} as const
-
-/** The settings that are in effect. */
-interface Resolution {
-  readonly settings: readonly Setting[]
-  readonly problems: readonly string[]
-}
 
 interface Choice {
   readonly batching?: Setting | undefined
@@ -25,9 +12,9 @@ const choiceOf = (settings: readonly Setting[]): Choice => {
   const find = (path: string) =>
     settings.find((setting) => setting.path === path && setting.value !== null)
   return {
-    batching: find(policyPaths.batching),
-    order: find(policyPaths.order),
-    policy: find(policyPaths.policy),
+    batching: find('scheduler.batching'),
+    order: find('scheduler.order'),
+    policy: find('scheduler.policy'),
   }
 }
 
@@ -36,8 +23,8 @@ const split = (policy: Setting): Choice => {
   const [batching, order, ...more] = String(policy.value).split('+')
   if (!batching || !order || more.length > 0) return { policy }
   return {
-    batching: { ...policy, path: policyPaths.batching, value: batching },
-    order: { ...policy, path: policyPaths.order, value: order },
+    batching: { ...policy, path: 'scheduler.batching', value: batching },
+    order: { ...policy, path: 'scheduler.order', value: order },
   }
 }
 
@@ -54,7 +41,7 @@ const contradiction = (policy: Setting, said: Setting | undefined, half: Setting
 export const resolvePolicy = (
   layers: readonly (readonly Setting[])[],
   defaults: ReadonlyMap<string, Setting>,
-): Resolution => {
+) => {
   const problems: string[] = []
   let choice: Choice = {}
   for (const { policy, batching, order } of layers.map(choiceOf)) {
@@ -71,37 +58,29 @@ export const resolvePolicy = (
   if (choice.policy !== undefined) {
     const { policy } = choice
     const none = (path: string): Setting => ({ ...policy, path, value: null })
-    return { settings: [none(policyPaths.batching), none(policyPaths.order), policy], problems }
+    return { settings: [none('scheduler.batching'), none('scheduler.order'), policy], problems }
   }
-  const { batching = defaults.get(policyPaths.batching)! } = choice
-  const { order = defaults.get(policyPaths.order)! } = choice
+  const { batching = defaults.get('scheduler.batching')! } = choice
+  const { order = defaults.get('scheduler.order')! } = choice
   const source =
-    batching.source === order.source
-      ? batching.source
-      : `${policyPaths.batching} and ${policyPaths.order}`
+    batching.source === order.source ? batching.source : 'scheduler.batching and scheduler.order'
   const given = [batching, order].filter((half) => half.source !== 'default')
   const labels = (given.length > 0 ? given : [batching]).map(({ label }) => label)
   const value = `${String(batching.value)}+${String(order.value)}`
   const label = [...new Set(labels)].join(' and ')
   return {
-    settings: [batching, order, { path: policyPaths.policy, value, source, label }],
+    settings: [batching, order, { path: 'scheduler.policy', value, source, label }],
     problems,
   }
 }
 
 /** The options of the policy that a server starts with: `scheduler.slo` is the option `slo`. */
-export function policyOptionsOf({
-  policy_options: options,
-  slo,
-}: Pick<CllmConfig['scheduler'], 'policy_options' | 'slo'>): Readonly<Record<string, unknown>> {
+export function policyOptionsOf(
+  scheduler: Pick<CllmConfig['scheduler'], 'policy_options' | 'slo'>,
+): Readonly<Record<string, unknown>> {
+  const { policy_options: options, slo } = scheduler
   return Object.keys(slo).length === 0 ? options : { slo, ...options }
 }
-
-/** The options that name the models to serve. */
-export const modelPaths = { spec: 'model.spec', served: 'models.served' } as const
-
-const isEmpty = (models: unknown): boolean =>
-  typeof models === 'object' && models !== null && Object.keys(models).length === 0
 
 /**
  * Resolves which models the layers, lowest first, serve: one model, or several by name. A layer
@@ -111,13 +90,15 @@ const isEmpty = (models: unknown): boolean =>
 export const resolveModels = (
   layers: readonly (readonly Setting[])[],
   defaults: ReadonlyMap<string, Setting>,
-): Resolution => {
-  const none = defaults.get(modelPaths.served)!
+) => {
+  const none = defaults.get('models.served')!
   const problems: string[] = []
   let served = none
   for (const layer of layers) {
-    const one = layer.find(({ path }) => path === modelPaths.spec)
-    const several = layer.find(({ path, value }) => path === modelPaths.served && !isEmpty(value))
+    const one = layer.find(({ path }) => path === 'model.spec')
+    const several = layer.find(
+      ({ path, value }) => path === 'models.served' && Object.keys(value as object).length > 0,
+    )
     // Only flags can have the same label for both; a file from `cllm config` has both settings.
     if (one !== undefined && one.label === several?.label) {
       problems.push(

@@ -27,9 +27,6 @@ export interface ModelToServe {
 export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): EngineSettings {
   const { config } = loaded
   const { scheduler } = config
-  const timeout = scheduler.request_timeout
-  const tokens = scheduler.max_queued_tokens
-  const wait = scheduler.max_queue_wait
   const { context_shift: contextShift } = ownEngine(config, model.settings)
   return {
     backendName: backendNameOf(config, model.settings),
@@ -45,9 +42,12 @@ export function toEngineSettings(loaded: LoadedConfig, model: ModelToServe): Eng
       contextShift,
       volatileLines: config.cache.volatile_lines,
       sampling: catalogSampling(model.spec ?? model.path),
-      ...(tokens === 0 ? {} : { maxQueuedTokens: tokens }),
-      ...(wait === 0 ? {} : { maxQueueWaitMs: wait * 1000 }),
-      ...(timeout === 0 ? {} : { requestTimeoutMs: timeout * 1000 }),
+      // 0 is no limit.
+      ...defined({
+        maxQueuedTokens: scheduler.max_queued_tokens || undefined,
+        maxQueueWaitMs: scheduler.max_queue_wait * 1000 || undefined,
+        requestTimeoutMs: scheduler.request_timeout * 1000 || undefined,
+      }),
     },
     plugins: config.plugins,
     pluginsFolder: loaded.pluginsFolder,
@@ -107,10 +107,12 @@ function toBackendOptions(
 ): EngineSettings['backend'] {
   const engine = ownEngine(config, settings)
   const isLlamaCpp = engine.backend === llamaCpp
+  // Threads that poll for the next pass would keep the cores from the draft model, and its from this one.
+  const pollsBeside = draftPath !== undefined && isLlamaCpp && engine.native !== 'addon'
   return {
     ...backendOptions(engine, isLlamaCpp),
     ...defined({ chatTemplate: readChatTemplate(settings.chat_template) }),
-    ...(sleepsBetweenPasses(engine, draftPath) ? { poll: 0 } : {}),
+    ...(pollsBeside && { poll: 0 }),
     ...(isLlamaCpp && engine.mmproj === 'auto' && projector !== undefined
       ? { mmprojPath: projector, mmprojOptional: true }
       : {}),
@@ -118,11 +120,6 @@ function toBackendOptions(
     modelPath: path,
     modelId: name,
   }
-}
-
-/** Threads that poll for the next pass would keep the cores from the draft model, and its from this one. */
-function sleepsBetweenPasses(engine: CllmConfig['engine'], draftPath: string | undefined): boolean {
-  return draftPath !== undefined && engine.backend === llamaCpp && engine.native !== 'addon'
 }
 
 /** What a draft model has of the served one's options: all but what is about its text and its memory. */

@@ -9,7 +9,7 @@ import { llamaCpp } from '../engine/process-channel.js'
 import { backendNameOf } from '../engine/to-engine-settings.js'
 import { exists } from './model-files.js'
 import type { FetchOptions } from './fetch/fetch-once.js'
-import { askHub, hubEndpoint } from './fetch/published-hash.js'
+import { askHub, hubEndpoint } from './fetch/fetch-hugging-face.js'
 import { modelsFolder } from './cache-folder.js'
 
 /** What a choice depends on. */

@@ -60,6 +60,19 @@ export function ignoreStopSignals(): void {
   for (const [name] of endingSignals(process.platform)) process.on(name, () => {})
 }
 
+/** What `work` resolves to; undefined where the signal is aborted before, which is no failure. */
+export async function unlessStopped<T>(
+  signal: AbortSignal,
+  work: Promise<T>,
+): Promise<T | undefined> {
+  try {
+    return await work
+  } catch (error) {
+    if (signal.aborted) return undefined
+    throw error
+  }
+}
+
 /** Resolves when the signal is aborted, to nothing: beside reasons to end, it is none. */
 export async function stopped(signal: AbortSignal): Promise<undefined> {
   if (signal.aborted) return

@@ -14,8 +14,8 @@ import { options } from '../../src/config/options/schema.js'
 import { toEngineSettings, toSupervisorOptions } from '../../src/engine/to-engine-settings.js'
 import { toPresets } from '../../src/config/served-models.js'
 import { namedTemplate, readChatTemplate, templateNames } from '../../src/config/paths.js'
-import { toTransportOptions } from '../../src/api/to-transport-options.js'
-import { ignoredKeys, mappedKeys } from '../../src/config/layers/file-layer.js'
+import { toTransportOptions } from '../../src/api/http-options.js'
+import { ignoredKeys, mappedKeys } from '../../src/config/file-layer.js'
 
 interface Given {
   readonly flags?: readonly string[]

@@ -9,7 +9,7 @@ import {
 } from '@cllm/http-koa'
 import { schedulerPlugin } from '@cllm/scheduler'
 import t from 'tap'
-import { unknownFlag } from '../../src/config/layers/flags-layer.js'
+import { unknownFlag } from '../../src/config/layers.js'
 import { loadConfig } from '../../src/config/load-config.js'
 import { options } from '../../src/config/options/schema.js'
 import { commands } from '../../src/commands/help/command-table.js'

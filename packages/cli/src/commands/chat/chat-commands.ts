@@ -172,7 +172,7 @@ async function show(what: string, { conversation, client }: ChatContext): Promis
   switch (what) {
     case 'info':
     case 'template': {
-      const shown = (await client.send('POST', '/api/show', { model })) as Shown
+      const shown = (await client.post('/api/show', { model })) as Shown
       return what === 'template' ? `${shown.template}\n` : infoText(model, shown)
     }
     case 'settings':

@@ -4,14 +4,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type RedisBus, WorkerHost } from '@cllm/cluster'
 import { type LoadedModel, SupervisedEngineClient } from '@cllm/host'
 import { type Logger, attempt } from '@cllm/core'
-import { loadConfig, type LoadedConfig } from '../../config/load-config.js'
+import type { CllmConfig } from '../../config/options/schema.js'
+import { loadConfig } from '../../config/load-config.js'
 import { orInvalid } from '../../config/messages.js'
 import { LoadableModels } from '../../models/served/loadable-models.js'
 import type { CommandIo } from '../command.js'
 import { wrong } from '../flags.js'
 import { configHelp } from '../help/config-help.js'
 import { prepareServing } from '../serve/prepare-serving.js'
-import { stopped } from '../../process/stop-signal.js'
+import { stopped, unlessStopped } from '../../process/stop-signal.js'
 import { connectBus, processName } from './join-cluster.js'
 
 /** The output of `cllm worker --help`, or with `all` flags. */
@@ -39,11 +40,12 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   // A cluster that is not there is told before a model is fetched.
   const bus = await connectBus(config.cluster, logger)
   try {
-    const models = new LoadableModels(loaded, io, parts)
-    const model = await loadUnlessStopped(models, io)
+    const { signal } = io
+    const loading = new LoadableModels(loaded, io, parts).single().load({ heldBytes: 0, signal })
+    const model = await unlessStopped(signal, loading)
     if (model === undefined) return 0
     try {
-      return await host(model, bus, loaded, { logger, io })
+      return await host(model, bus, config, logger, io)
     } finally {
       await model.close()
     }
@@ -53,24 +55,12 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
   }
 }
 
-/** The model; undefined where the worker is stopped before it serves, which is no failure. */
-async function loadUnlessStopped(
-  models: LoadableModels,
-  { signal }: CommandIo,
-): Promise<LoadedModel | undefined> {
-  try {
-    return await models.single().load({ heldBytes: 0, signal })
-  } catch (error) {
-    if (signal.aborted) return undefined
-    throw error
-  }
-}
-
 async function host(
   model: LoadedModel,
   bus: RedisBus,
-  { config }: LoadedConfig,
-  { logger, io }: { readonly logger: Logger; readonly io: CommandIo },
+  { cluster, server }: CllmConfig,
+  logger: Logger,
+  io: CommandIo,
 ): Promise<number> {
   const info = await model.client.info()
   const id = processName()
@@ -83,7 +73,7 @@ async function host(
   await served.start()
   let removeReadyFile: () => void
   try {
-    removeReadyFile = keepReadyFile(config.cluster.ready_file)
+    removeReadyFile = keepReadyFile(cluster.ready_file)
   } catch (error) {
     // Without it a probe would end what others have begun to use.
     await served.close()
@@ -93,10 +83,10 @@ async function host(
   const reason = await Promise.race([model.gone, stopped(io.signal), served.drained])
   removeReadyFile()
   if (reason === undefined) {
-    const seconds = config.server.drain_timeout
+    const seconds = server.drain_timeout
     logger.info({ seconds }, 'draining: running requests may finish')
     await Promise.race([
-      served.drain({ migrate: config.cluster.drain_migrate }),
+      served.drain({ migrate: cluster.drain_migrate }),
       delay(seconds * 1000, undefined, { ref: false }),
     ])
   } else io.stderr.write(`error: The engine died and cannot be restarted: ${reason}\n`)

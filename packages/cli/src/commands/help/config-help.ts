@@ -1,5 +1,5 @@
 import { describeValue } from '../../config/messages.js'
-import { configFlag } from '../../config/layers/flags-layer.js'
+import { configFlag } from '../../config/layers.js'
 import { options, type PlacedOption, sectionOf } from '../../config/options/schema.js'
 
 const textColumn = 32
@@ -21,13 +21,8 @@ const entry = (flag: string, text: string): string => {
   return `${head}${gap ?? `\n${' '.repeat(textColumn)}`}${wrap(text)}`
 }
 
-const describe = ({
-  flag: name,
-  doc,
-  default: value,
-  format,
-  placeholder,
-}: PlacedOption): string => {
+const describe = (option: PlacedOption): string => {
+  const { flag: name, doc, default: value, format, placeholder } = option
   const flag = format.isSwitch ? `--${name}, --no-${name}` : `--${name} ${placeholder}`
   const ending =
     value === null || typeof value === 'object' ? '' : ` (default ${describeValue(value)})`

@@ -116,7 +116,7 @@ async function unloadFrom(
       const isDone = done.some((base) => served.startsWith(`${base}:`))
       if (state === 'unloaded' || isDone) continue
       if (served !== name && (await pathOf(client, served, signal)) !== path) continue
-      await client.send('POST', '/models/unload', { model: served }, signal)
+      await client.post('/models/unload', { model: served }, signal)
       done.push(served)
     }
   } catch (error) {

@@ -1,7 +1,7 @@
 import type { EngineDirectory } from '@cllm/core'
 import { loadConfig } from '../../config/load-config.js'
 import type { CllmConfig } from '../../config/options/schema.js'
-import { stopped } from '../../process/stop-signal.js'
+import { stopped, unlessStopped } from '../../process/stop-signal.js'
 import type { CommandIo } from '../command.js'
 import { startServing } from './start-serving.js'
 
@@ -11,10 +11,7 @@ import { startServing } from './start-serving.js'
  */
 export async function run(argv: readonly string[], io: CommandIo): Promise<number> {
   const { config, ...loaded } = loadConfig({ argv, env: io.env })
-  const serving = await startServing({ ...loaded, config }, io).catch((error: unknown) => {
-    if (io.signal.aborted) return undefined
-    throw error
-  })
+  const serving = await unlessStopped(io.signal, startServing({ ...loaded, config }, io))
   if (serving === undefined) return 0
   const { addresses, directory, logger } = serving
   const listening = addresses.map(({ url }) => `listening on ${url}\n`).join('')

@@ -129,7 +129,7 @@ function isUntrusted({ cause }: CllmError): boolean {
 /** Whether it serves a model under another name. The route loads nothing. */
 async function knowsAlias(client: ServerClient, model: string): Promise<boolean> {
   const signal = AbortSignal.timeout(patienceMs)
-  return await client.send('POST', '/api/show', { model }, signal).then(
+  return await client.post('/api/show', { model }, signal).then(
     () => true,
     () => false,
   )

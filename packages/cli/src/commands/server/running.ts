@@ -35,7 +35,7 @@ loads it again. With API keys, this needs an admin key.`,
   flags: serverFlags,
   async run({ flags, words: [model = ''] }, io) {
     const client = new ServerClient(serverAddress(flags, io))
-    await client.send('POST', '/models/unload', { model }, io.signal)
+    await client.post('/models/unload', { model }, io.signal)
     io.stdout.write(`${model} is unloaded\n`)
   },
 })

@@ -1,4 +1,4 @@
-import { CllmError, type ErrorCode, errorTable, attempt } from '@cllm/core'
+import { attempt, CllmError, defined, type ErrorCode, errorTable } from '@cllm/core'
 import { EventSourceParserStream } from 'eventsource-parser/stream'
 
 /** A server and the key for it. */
@@ -14,28 +14,23 @@ export class ServerClient {
 
   /** The JSON that a route answers with. Throws `target_unavailable` or the server's error. */
   async get(path: string, signal?: AbortSignal): Promise<unknown> {
-    return await (await this.#call('GET', path, undefined, signal)).json()
+    return await (await this.#call(path, signal)).json()
   }
 
   /** The text that a route answers with. */
   async text(path: string, signal?: AbortSignal): Promise<string> {
-    return await (await this.#call('GET', path, undefined, signal)).text()
+    return await (await this.#call(path, signal)).text()
   }
 
   /** Sends JSON; returns the JSON of the answer, or undefined where it is empty. */
-  async send(
-    method: 'POST' | 'DELETE',
-    path: string,
-    body: unknown,
-    signal?: AbortSignal,
-  ): Promise<unknown> {
-    const text = await (await this.#call(method, path, body, signal)).text()
+  async post(path: string, body: object, signal?: AbortSignal): Promise<unknown> {
+    const text = await (await this.#call(path, signal, body)).text()
     return text === '' ? undefined : JSON.parse(text)
   }
 
   /** Sends JSON and yields the JSON of each server-sent event, up to `[DONE]`. */
-  async *events(path: string, body: unknown, signal: AbortSignal): AsyncGenerator {
-    const { body: stream } = await this.#call('POST', path, body, signal)
+  async *events(path: string, body: object, signal: AbortSignal): AsyncGenerator {
+    const { body: stream } = await this.#call(path, signal, body)
     if (stream === null) return
     const events = stream
       .pipeThrough(new TextDecoderStream())
@@ -57,21 +52,16 @@ export class ServerClient {
     return this.address.url.href.replace(/\/$/, '')
   }
 
-  async #call(
-    method: string,
-    path: string,
-    body: unknown,
-    signal: AbortSignal | undefined,
-  ): Promise<Response> {
+  async #call(path: string, signal?: AbortSignal, body?: object): Promise<Response> {
     const { apiKey } = this.address
+    const json = { 'content-type': 'application/json' }
     const response = await fetch(`${this.#name}${path}`, {
-      method,
       headers: {
-        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(body && json),
         ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      ...(signal === undefined ? {} : { signal }),
+      ...(body && { method: 'POST', body: JSON.stringify(body) }),
+      ...defined({ signal }),
     }).catch((cause: unknown) => {
       signal?.throwIfAborted()
       const message = `no server answers at ${this.#name}: ${reasonOf(cause)}`

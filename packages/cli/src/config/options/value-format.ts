@@ -16,14 +16,7 @@ export interface ValueFormat<T> {
   readonly isSwitch: boolean
 }
 
-interface FormatDetails {
-  /** Default: the text as it is. */
-  readonly parse?: (text: string) => unknown
-  /** Default: `VALUE`. */
-  readonly placeholder?: string
-  /** Default: false. */
-  readonly isSwitch?: boolean
-}
+type FormatDetails = Partial<Pick<ValueFormat<unknown>, 'parse' | 'placeholder' | 'isSwitch'>>
 
 /** Creates a format from a predicate; `expected` describes the accepted values in messages. */
 export const format = <T>(

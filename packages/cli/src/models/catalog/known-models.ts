@@ -2,9 +2,9 @@ import { readdir, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { ModelShape } from '@cllm/backend-llamacpp'
 import { CllmError } from '@cllm/core'
-import { catalog, type CatalogEntry, findEntry, catalog as defaultCatalog } from './catalog.js'
+import { catalog, type CatalogEntry, findEntry } from './catalog.js'
 import { shapeOf, memoryFor } from './memory-of.js'
-import { partsOf } from '../fetch/published-hash.js'
+import { partsOf } from '../fetch/fetch-hugging-face.js'
 import { isProjector, projectorBeside, projectorName } from '../model-files.js'
 import { textTable, formatBytes } from '../../process/terminal.js'
 
@@ -100,41 +100,28 @@ export async function downloadedModel(folder: string, name: string): Promise<Dow
   throw new CllmError('model_unavailable', message)
 }
 
-/** A catalog model and whether it is downloaded. */
-interface ModelListing extends Pick<CatalogEntry, 'name' | 'title' | 'licence'> {
-  /** Size of the file, or its size once downloaded, with its projector. */
-  readonly bytes: number
-  /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
-  readonly memoryBytes: number | null
-  /** Whether a download is checked against a known hash. */
-  readonly checked: boolean
-  readonly present: boolean
-  /** Path of the file, whether or not it is downloaded. */
-  readonly path: string
-}
-
 /** The models of the catalog, and whether each is in the cache folder. */
-export async function listModels(
-  cacheFolder: string,
-  catalog: readonly CatalogEntry[] = defaultCatalog,
-): Promise<ModelListing[]> {
-  return await Promise.all(
-    catalog.map(async (entry) => {
-      const { name, title, licence, bytes, file, sources, projector } = entry
-      const path = join(cacheFolder, file)
-      const found = await stat(path).catch(() => undefined)
-      return {
-        name,
-        title,
-        licence,
-        bytes: (found?.size ?? bytes) + (projector?.bytes ?? 0),
-        memoryBytes: memoryOf(entry),
-        checked: sources[0].sha256 !== undefined,
-        present: found !== undefined,
-        path,
-      }
-    }),
-  )
+export async function listModels(cacheFolder: string) {
+  const listed = catalog.map(async (entry) => {
+    const { name, title, licence, bytes, file, sources, projector } = entry
+    const path = join(cacheFolder, file)
+    const found = await stat(path).catch(() => undefined)
+    return {
+      name,
+      title,
+      licence,
+      /** Size of the file, or its size once downloaded, with its projector. */
+      bytes: (found?.size ?? bytes) + (projector?.bytes ?? 0),
+      /** Memory for one slot of 4,096 tokens, or of its training context if that is less; null: unknown. */
+      memoryBytes: memoryOf(entry),
+      /** Whether a download is checked against a known hash. */
+      checked: sources[0].sha256 !== undefined,
+      present: found !== undefined,
+      /** Path of the file, whether or not it is downloaded. */
+      path,
+    }
+  })
+  return await Promise.all(listed)
 }
 
 function memoryOf(entry: CatalogEntry): number | null {
@@ -146,7 +133,10 @@ function memoryOf(entry: CatalogEntry): number | null {
 const usualContext = 4096
 
 /** The listing as a table for the terminal, on a machine with this many free bytes. */
-export function modelTable(models: readonly ModelListing[], available: number): string {
+export function modelTable(
+  models: Awaited<ReturnType<typeof listModels>>,
+  available: number,
+): string {
   const rows = models.map((model) => {
     const { name, bytes, memoryBytes, licence, present, title, checked } = model
     const size = `${checked || present ? '' : '~'}${formatBytes(bytes)}`

@@ -1,11 +1,87 @@
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 import { nearestName } from '@cllm/core'
-import { options, type PlacedOption } from '../options/schema.js'
-import { modelPaths } from '../resolve-policy.js'
-import { readModel } from '../served-models.js'
-import { readData } from '../paths.js'
-import type { Layer, Setting } from './layer.js'
-import { accepts, isRecord } from '../options/value-format.js'
+import { suggestion } from './messages.js'
+import { options, type PlacedOption } from './options/schema.js'
+import { isRecord, accepts } from './options/value-format.js'
+import { readModel } from './served-models.js'
+import { readData } from './paths.js'
+
+/** A value given for an option, and where it was given. */
+export interface Setting {
+  /** The option, such as `server.port`. */
+  readonly path: string
+  readonly value: unknown
+  /** Where it was given: `cllm.yaml:3`, `CLLM_PORT`, `--port`. */
+  readonly source: string
+  /** The same, as messages start with it: `cllm.yaml:3: server.port`, `CLLM_PORT`, `--port`. */
+  readonly label: string
+}
+
+/** The settings from one place: the file, the environment or the flags. */
+export interface Layer {
+  readonly settings: readonly Setting[]
+  readonly problems: readonly string[]
+  readonly warnings: readonly string[]
+  /** Whether the file is written for the original server. */
+  readonly isOriginal?: boolean
+}
+
+/** The variable that names the YAML file. */
+export const configVariable = 'CLLM_CONFIG'
+
+/** Kubernetes sets `CLLM_PORT` so in containers beside a service with the name `cllm`. */
+const isServiceLink = (name: string, text: string): boolean =>
+  name.endsWith('_PORT') && /^(tcp|udp|sctp):\/\//.test(text)
+
+const variables = [configVariable, ...options.map((option) => option.env)]
+
+/** Reads the settings in the environment. An empty variable counts as not set. */
+export const readEnvironmentLayer = (env: NodeJS.ProcessEnv): Layer => {
+  const settings: Setting[] = []
+  const links: string[] = []
+  for (const { path, env: name, format } of options) {
+    const text = env[name]
+    if (text === undefined || text === '') continue
+    if (isServiceLink(name, text)) {
+      links.push(
+        `${name}=${text} is Kubernetes' link to a service and is passed over: set enableServiceLinks: false in the pod`,
+      )
+      continue
+    }
+    settings.push({ path, value: format.parse(text), source: name, label: name })
+  }
+  const warnings = Object.keys(env)
+    .filter((name) => name.startsWith('CLLM_') && !variables.includes(name))
+    .map((name) => `unknown environment variable ${name}${suggestion(name, variables)}`)
+  return { settings, problems: [], warnings: [...links, ...warnings] }
+}
+
+const paths: ReadonlySet<string> = new Set(options.map(({ path }) => path))
+const isSection = (path: string): boolean => options.some((one) => one.path.startsWith(`${path}.`))
+
+/**
+ * Reads the settings in an object of the YAML file's shape; what is undefined counts as not set.
+ *
+ * @param label - what messages call it
+ */
+export function readObjectLayer(tree: object, label: string): Layer {
+  const settings: Setting[] = []
+  const problems: string[] = []
+  const read = (given: object, prefix: string): void => {
+    for (const [name, value] of Object.entries(given) as [string, unknown][]) {
+      const path = `${prefix}${name}`
+      const own = `${label}: ${path}`
+      if (value === undefined) continue
+      if (paths.has(path)) settings.push({ path, value, source: label, label: own })
+      else if (!isSection(path))
+        problems.push(`${own}: there is no such setting${suggestion(path, paths)}`)
+      else if (isRecord(value)) read(value, `${path}.`)
+      else problems.push(`${own}: expected an object with settings`)
+    }
+  }
+  read(tree, '')
+  return { settings, problems, warnings: [] }
+}
 
 /** The flag that names the YAML file. */
 export const configFlag = 'config'
@@ -22,7 +98,7 @@ const known: NonNullable<ParseArgsConfig['options']> = { [configFlag]: { type: '
 for (const { flag, format } of options)
   known[flag] = { type: format.isSwitch ? 'boolean' : 'string' }
 for (const flag of negated.keys()) known[flag] = { type: 'boolean' }
-const names = Object.keys(known)
+const flagNames = Object.keys(known)
 
 /** This project's flag for one of another server; empty: there is none, or none is needed. */
 function ownFlag(other: string): string | undefined {
@@ -60,7 +136,7 @@ export function unknownFlag(written: string, own: readonly string[]): string {
   const nearest = other !== undefined && own.includes(other) ? other : nearestName(name, own)
   if (nearest !== undefined) return `unknown flag ${written}; did you mean --${nearest}?`
   // three letters are near to too many
-  const servers = other ?? (name.length > 3 ? nearestName(name, names) : undefined)
+  const servers = other ?? (name.length > 3 ? nearestName(name, flagNames) : undefined)
   return `unknown flag ${written}${servers === undefined ? '' : `; \`cllm serve\` has --${servers}`}`
 }
 
@@ -106,7 +182,7 @@ export function readFlagsLayer(
     if (!Object.hasOwn(known, name)) {
       // several letters behind one dash are several flags here, and one in other servers
       const written = rawName.startsWith('--') ? rawName : args[token.index]!.replace(/=.*$/s, '')
-      problems.push(unknownFlag(written, [...own, ...names]))
+      problems.push(unknownFlag(written, [...own, ...flagNames]))
       unknownAt = token.index
       skippedAt = token.inlineValue ? -2 : token.index
     } else if (problem !== undefined) {
@@ -115,8 +191,8 @@ export function readFlagsLayer(
     } else if (option === undefined) {
       file = value
     } else {
-      const named = option.path === modelPaths.spec ? readModel(value ?? '') : undefined
-      const path = named === undefined ? option.path : modelPaths.served
+      const named = option.path === 'model.spec' ? readModel(value ?? '') : undefined
+      const path = named === undefined ? option.path : 'models.served'
       const plain = negated.has(name) ? offOf(option) : valueOf(option, value)
       const given = named === undefined ? plain : Object.fromEntries([named])
       const all = together(settings.get(path)?.value, given)

@@ -1,11 +1,10 @@
 import { createRequire } from 'node:module'
 import type * as Yaml from 'yaml'
-import { readData } from '../paths.js'
-import { decimal, integer, type ValueFormat, accepts } from '../options/value-format.js'
-import { describeValue, suggestion } from '../messages.js'
-import { options } from '../options/schema.js'
-import { modelPaths } from '../resolve-policy.js'
-import type { Layer, Setting } from './layer.js'
+import { readData } from './paths.js'
+import { decimal, integer, type ValueFormat, accepts } from './options/value-format.js'
+import { describeValue, suggestion } from './messages.js'
+import { options } from './options/schema.js'
+import type { Layer, Setting } from './layers.js'
 
 /** A key of the original C++ server that sets an option. */
 interface MappedKey {
@@ -163,7 +162,7 @@ class YamlReader {
   #model(at: Yaml.Node, name: string, value: unknown): void {
     if (this.#models === undefined) {
       this.#models = {}
-      this.entries.push({ key: modelPaths.served, value: this.#models, line: this.#line(at) })
+      this.entries.push({ key: 'models.served', value: this.#models, line: this.#line(at) })
     }
     this.#models[name] = value
   }
