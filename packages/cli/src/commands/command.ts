@@ -86,11 +86,7 @@ function endOf(argv: readonly string[], usage: string): number {
   return at === -1 ? argv.length : at
 }
 
-function parse<Table extends Flags>(
-  argv: readonly string[],
-  usage: string,
-  flags: Table,
-): Given<Table> {
+function parse<Table extends Flags>(argv: readonly string[], usage: string, flags: Table) {
   const end = endOf(argv, usage)
   const own = argv.slice(0, end)
   const known = [...usage.split(' [-- ')[0]!.matchAll(/\[?<[\w-]+>/g)].map(String)

@@ -87,10 +87,10 @@ export const revokeKey = defineCommand({
   },
 })
 
+type LimitFlag = 'requests-per-minute' | 'tokens-per-minute' | 'tokens-per-month'
+
 /** The limits that are given. */
-const limitsIn = <T>(
-  flags: Readonly<Record<`${'requests' | 'tokens'}-per-minute` | 'tokens-per-month', T>>,
-) =>
+const limitsIn = <T>(flags: Readonly<Record<LimitFlag, T>>) =>
   defined({
     requestsPerMinute: flags['requests-per-minute'],
     tokensPerMinute: flags['tokens-per-minute'],

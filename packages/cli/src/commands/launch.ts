@@ -167,13 +167,12 @@ interface Shown {
 
 /** The running server's first model. */
 async function firstModel(flags: Values<typeof serverFlags>, io: CommandIo): Promise<string> {
-  const served = await servedNames(new ServerClient(serverAddress(flags, io))).catch(
-    (error: unknown) => {
-      if (CllmError.isInstance(error) && error.code === 'target_unavailable') return []
-      throw error
-    },
-  )
-  if (served[0] !== undefined) return served[0]
+  const client = new ServerClient(serverAddress(flags, io))
+  const [first] = await servedNames(client).catch((error: unknown) => {
+    if (CllmError.isInstance(error) && error.code === 'target_unavailable') return []
+    throw error
+  })
+  if (first !== undefined) return first
   throw wrong('no server runs here: name the model for one with --model')
 }
 
@@ -189,12 +188,8 @@ function notInstalled({ program, install }: Agent, cause?: unknown): CllmError {
 }
 
 /** Runs it in this terminal, and returns its exit code. */
-async function runAgent(
-  agent: Agent,
-  { env, args = [] }: AgentSetup,
-  rest: readonly string[],
-  io: CommandIo,
-): Promise<number> {
+async function runAgent(agent: Agent, setup: AgentSetup, rest: readonly string[], io: CommandIo) {
+  const { env, args = [] } = setup
   // On Windows npm installs programs as scripts, which need a shell and its quoting: cross-spawn knows.
   const child = spawn(agent.program, [...args, ...rest], {
     env: { ...io.env, ...env },

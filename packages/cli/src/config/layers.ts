@@ -17,6 +17,9 @@ export interface Setting {
   readonly label: string
 }
 
+/** Settings by their paths. */
+export type Settings = ReadonlyMap<string, Setting>
+
 /** The settings from one place: the file, the environment or the flags. */
 export interface Layer {
   readonly settings: readonly Setting[]
@@ -157,10 +160,7 @@ const together = (before: unknown, given: unknown): unknown => {
  * @param own - flags that the command has besides these
  * @returns their settings, and the name of the YAML file
  */
-export function readFlagsLayer(
-  argv: readonly string[],
-  own: readonly string[] = [],
-): Layer & { readonly file: string | undefined } {
+export function readFlagsLayer(argv: readonly string[], own: readonly string[] = []) {
   const settings = new Map<string, Setting>()
   const problems: string[] = []
   let file: string | undefined

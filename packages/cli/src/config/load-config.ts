@@ -9,6 +9,7 @@ import {
   type Layer,
   type Setting,
   readFlagsLayer,
+  type Settings,
 } from './layers.js'
 import { readFileLayer } from './file-layer.js'
 import { options, type PlacedOption, schema, type CllmConfig } from './options/schema.js'
@@ -66,7 +67,7 @@ const readLayer = (
   }
 }
 
-const defaults: ReadonlyMap<string, Setting> = new Map(
+const defaults: Settings = new Map(
   options.map((option) => [
     option.path,
     { path: option.path, value: option.default, source: 'default', label: option.path },
@@ -96,7 +97,7 @@ const freePaths = [
   'use',
 ] as const
 
-const toConfig = (settings: ReadonlyMap<string, Setting>): CllmConfig => {
+const toConfig = (settings: Settings): CllmConfig => {
   const config = convict<CllmConfig>(schema, { env: {}, args: [] })
   for (const { path, value } of settings.values()) {
     if (!freePaths.some((free) => free === path)) config.set(path, value)

@@ -1,4 +1,4 @@
-import type { Setting } from './layers.js'
+import type { Setting, Settings } from './layers.js'
 import type { CllmConfig } from './options/schema.js'
 
 interface Choice {
@@ -38,10 +38,7 @@ const contradiction = (policy: Setting, said: Setting | undefined, half: Setting
  * batching and order of the layers below; a layer with a batching or an order overrides a plugin's
  * policy. A layer that contradicts itself is a problem.
  */
-export const resolvePolicy = (
-  layers: readonly (readonly Setting[])[],
-  defaults: ReadonlyMap<string, Setting>,
-) => {
+export const resolvePolicy = (layers: readonly (readonly Setting[])[], defaults: Settings) => {
   const problems: string[] = []
   let choice: Choice = {}
   for (const { policy, batching, order } of layers.map(choiceOf)) {
@@ -87,10 +84,7 @@ export function policyOptionsOf(
  * with either setting overrides both settings of the layers below; if a layer has both, the models
  * by name win.
  */
-export const resolveModels = (
-  layers: readonly (readonly Setting[])[],
-  defaults: ReadonlyMap<string, Setting>,
-) => {
+export const resolveModels = (layers: readonly (readonly Setting[])[], defaults: Settings) => {
   const none = defaults.get('models.served')!
   const problems: string[] = []
   let served = none

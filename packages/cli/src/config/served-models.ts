@@ -7,6 +7,7 @@ import {
   isRecord,
   parsePairs,
   readPair,
+  recordOf,
   splitAtCommas,
   type ValueFormat,
   parseJson,
@@ -39,12 +40,10 @@ export const readModel = (text: string): readonly [name: string, value: string] 
 }
 
 /** Models by name. `checkModels` checks each model's settings. */
-export const servedModels = (): ValueFormat<Readonly<Record<string, ServedModel>>> =>
-  format(
+export const servedModels = () =>
+  recordOf<ServedModel>(
     'names with their specs',
-    (value) =>
-      isRecord(value) &&
-      Object.values(value).every((one) => isRecord(one) && typeof one['spec'] === 'string'),
+    (one) => isRecord(one) && typeof one['spec'] === 'string',
     { parse: parsePairs, placeholder: 'NAME=SPEC,…' },
   )
 
@@ -73,12 +72,10 @@ export const resolveServed = (
   })
 
 /** Model names by alias; null is the default model. */
-export const aliases = (): ValueFormat<Readonly<Record<string, string | null>>> =>
-  format(
+export const aliases = () =>
+  recordOf<string | null>(
     'aliases with the names of models',
-    (value) =>
-      isRecord(value) &&
-      Object.values(value).every((name) => name === null || typeof name === 'string'),
+    (name) => name === null || typeof name === 'string',
     { parse: splitAtCommas, placeholder: 'ALIAS=NAME' },
   )
 
@@ -106,18 +103,14 @@ export interface PresetSettings {
 const settings = ['from', 'system', 'parameters']
 
 /** Presets by name. {@link checkPresets} checks the settings of each. */
-export const presets = (): ValueFormat<Readonly<Record<string, PresetSettings>>> =>
-  format(
-    'names with `{ from, system, parameters }`',
-    (value) => isRecord(value) && Object.values(value).every(isRecord),
-    { parse: parseJson, placeholder: 'JSON' },
-  )
+export const presets = () =>
+  recordOf<PresetSettings>('names with `{ from, system, parameters }`', isRecord, {
+    parse: parseJson,
+    placeholder: 'JSON',
+  })
 
 /** Problems with presets, each with its place. */
-export function checkPresets(
-  label: string,
-  all: Readonly<Record<string, PresetSettings>>,
-): readonly string[] {
+export function checkPresets(label: string, all: Readonly<Record<string, PresetSettings>>) {
   return Object.entries(all).flatMap(([name, preset]) =>
     [...problemsOf(preset)].map((problem) => `${label}: ${name}: ${problem}`),
   )

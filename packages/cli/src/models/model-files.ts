@@ -20,11 +20,7 @@ export interface ExpectedFile {
  *
  * @throws `model_unavailable` with both values when the size or the SHA-256 differs
  */
-export async function checkFetched(
-  path: string,
-  expected: ExpectedFile,
-  signal: AbortSignal,
-): Promise<void> {
+export async function checkFetched(path: string, expected: ExpectedFile, signal: AbortSignal) {
   const { size } = await stat(path)
   const { bytes = size } = expected
   if (size !== bytes) throw mismatch('bytes', bytes, size)

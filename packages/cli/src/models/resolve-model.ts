@@ -89,7 +89,7 @@ async function projectorOf(
   entry: CatalogEntry | undefined,
   options: FetchOptions,
   isHere: boolean,
-): Promise<string | undefined> {
+) {
   if (entry?.projector === undefined) return undefined
   const { projector } = entry
   try {
@@ -151,11 +151,8 @@ function sourceOf(spec: string, scheme: string, sources: ModelSources): ModelSou
  * @returns the absolute path of its file
  * @throws `model_unavailable`, or the source's error
  */
-async function fetchFromSource(
-  spec: string,
-  scheme: string,
-  { sources, signal, onProgress }: FindOptions,
-): Promise<string> {
+async function fetchFromSource(spec: string, scheme: string, options: FindOptions) {
+  const { sources, signal, onProgress } = options
   const source = sourceOf(spec, scheme, sources)
   onProgress({ kind: 'start', model: spec, source: scheme })
   const { path } = await source.fetch(spec.slice(scheme.length + 1), {

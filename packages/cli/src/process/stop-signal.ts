@@ -61,10 +61,7 @@ export function ignoreStopSignals(): void {
 }
 
 /** What `work` resolves to; undefined where the signal is aborted before, which is no failure. */
-export async function unlessStopped<T>(
-  signal: AbortSignal,
-  work: Promise<T>,
-): Promise<T | undefined> {
+export async function unlessStopped<T>(signal: AbortSignal, work: Promise<T>) {
   try {
     return await work
   } catch (error) {

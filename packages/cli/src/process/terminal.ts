@@ -25,11 +25,7 @@ export function formatBytes(bytes: number): string {
 const load = createRequire(import.meta.url)
 
 /** A progress bar on a terminal, which `stop` restores. Its module is loaded for terminals alone. */
-export function terminalBar(
-  output: Output,
-  format: string,
-  options: CliProgress.Options = {},
-): CliProgress.SingleBar {
+export function terminalBar(output: Output, format: string, options: CliProgress.Options = {}) {
   const { Presets, SingleBar } = load('cli-progress') as typeof CliProgress
   const stream = output as unknown as NodeJS.WritableStream
   // gracefulExit would listen for signals

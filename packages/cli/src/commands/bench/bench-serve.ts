@@ -11,11 +11,11 @@ import {
   type Target,
 } from '@cllm/bench'
 import { exitCodeOf, writeFiles } from './output.js'
-import { defineCommand, type CommandIo } from '../command.js'
-import { wrong, type Values } from '../flags.js'
+import { defineCommand } from '../command.js'
+import { wrong } from '../flags.js'
 import { serveFlags, readLoads, compareFlags } from './flags/load.js'
 import { measureRun, warmUp, compareTargets } from './measure-targets.js'
-import { readTarget, apiNames, parseTarget, type TargetSpec } from './flags/target.js'
+import { readTarget, apiNames, parseTarget } from './flags/target.js'
 
 /** `cllm bench serve` */
 export const run = defineCommand({
@@ -59,8 +59,6 @@ files, 3 the target stopped during a run, 130 interrupted. Partial results are p
   },
 })
 
-type CompareFlags = Values<typeof compareFlags>
-
 /** `cllm bench compare` */
 export const compare = defineCommand({
   usage: 'bench compare --target a=URL --target b=URL',
@@ -88,7 +86,11 @@ Exit codes: the same as \`cllm bench serve\`.
     try {
       const targets: Target[] = []
       for (const spec of specs) {
-        const url = await urlOf(spec, flags, io, started)
+        if ('command' in spec) {
+          const options = { timeoutMs: flags['start-timeout'], signal: io.signal }
+          started.push(await startServer(spec.command, options))
+        }
+        const url = 'url' in spec ? spec.url : started.at(-1)!.url
         // In some servers an idle connection occupies a thread, and every client keeps one open.
         const { name } = spec
         const target = readTarget({ name, url }, apis.get(name)!, 'new', flags, io.env)
@@ -101,16 +103,3 @@ Exit codes: the same as \`cllm bench serve\`.
     }
   },
 })
-
-async function urlOf(
-  spec: TargetSpec,
-  flags: CompareFlags,
-  io: CommandIo,
-  started: StartedServer[],
-): Promise<URL> {
-  if ('url' in spec) return spec.url
-  const options = { timeoutMs: flags['start-timeout'], signal: io.signal }
-  const server = await startServer(spec.command, options)
-  started.push(server)
-  return server.url
-}

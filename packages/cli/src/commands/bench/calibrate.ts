@@ -5,7 +5,6 @@ import {
   type CheckedStep,
   type CostFile,
   fitCosts,
-  type FittedCosts,
   formatNumber,
   longContext,
   loopCosts,
@@ -72,14 +71,11 @@ Mixed steps are not fitted; they check the result.`,
 export const run = engineLikeProcess(['bench', 'calibrate'], benchCalibrate)
 
 /** Measures and fits the steps of a backend, and disposes of it. */
-async function fitSteps(
-  backend: Backend,
-  repeats: number | undefined,
-  { stderr, signal }: CommandIo,
-) {
+async function fitSteps(backend: Backend, repeats: number | undefined, io: CommandIo) {
+  const { signal } = io
   const { model, limits, capabilities } = backend
   const { chunkMultiple = 1, contextSize, slots } = limits
-  const progress = progressBar(stderr, 'steps', undefined)
+  const progress = progressBar(io.stderr, 'steps', undefined)
   try {
     const plan = planSteps(limits)
     const meter = new StepMeter(backend)
@@ -100,10 +96,7 @@ async function fitSteps(
   }
 }
 
-function calibrationTable(
-  fitted: FittedCosts & { readonly chunkMultiple: number },
-  costs: PassCosts,
-) {
+function calibrationTable(fitted: Awaited<ReturnType<typeof fitSteps>>, costs: PassCosts) {
   const { steps, error, chunkMultiple } = fitted
   const { decode, prefill, copy, loop } = costs
   const ms = (value: number) => `${Number(value.toPrecision(3))} ms`
@@ -129,8 +122,10 @@ function describe({ kind, shares }: CheckedStep): string {
   const chunks = shares.filter(({ tokens }) => tokens > 1)
   const parts: string[] = []
   if (decoding.length > 0) {
-    const gaps = hasGaps(decoding) ? ', every second slot' : ''
-    parts.push(`${decoding.length} decode at ${decoding[0]?.context}${gaps}`)
+    const [first, second] = decoding
+    const hasGaps = second !== undefined && second.slot > first!.slot + 1
+    const gaps = hasGaps ? ', every second slot' : ''
+    parts.push(`${decoding.length} decode at ${first!.context}${gaps}`)
   }
   if (chunks.length > 0) {
     const sizes = chunks.map(({ tokens }) => tokens).join('+')
@@ -138,6 +133,3 @@ function describe({ kind, shares }: CheckedStep): string {
   }
   return `${kind === 'mixed' ? 'mixed: ' : ''}${parts.join(', ')}`
 }
-
-const hasGaps = ([first, second]: CheckedStep['shares']) =>
-  first !== undefined && second !== undefined && second.slot > first.slot + 1

@@ -49,12 +49,7 @@ export async function measureRun(
 }
 
 /** Sends requests that are not measured, to warm up caches and compiled code. */
-export async function warmUp(
-  target: Target,
-  load: LoadOptions,
-  requests: number,
-  io: CommandIo,
-): Promise<void> {
+export async function warmUp(target: Target, load: LoadOptions, requests: number, io: CommandIo) {
   if (requests === 0) return
   const shape = { kind: 'closed', concurrency: Math.min(requests, 4), rampMs: 0 } as const
   const run = { salt: 'warm-up', firstItem: 0, signal: io.signal }

@@ -32,8 +32,8 @@ export async function printAnswer(
       continue
     }
     printer.end()
-    const { reason, tokens } = part
-    if (reason === 'length') notes.write(`\n(cut off after ${tokens} tokens)\n`)
+    const { reason, usage } = part
+    if (reason === 'length') notes.write(`\n(cut off after ${usage.completion_tokens} tokens)\n`)
     if (!conversation.settings.verbose) continue
     notes.write(`\n${figuresOf(part, (first ?? now) - asked, now - asked)}`)
   }
@@ -96,8 +96,10 @@ export class AnswerPrinter {
 }
 
 /** The figures of an answer; times in milliseconds. */
-function figuresOf(end: AnswerEnd, firstMs: number, totalMs: number): string {
-  const { promptTokens, cachedTokens, tokens, promptMs, answerMs } = end
+function figuresOf({ usage, timings }: AnswerEnd, firstMs: number, totalMs: number): string {
+  const { prompt_tokens: promptTokens, completion_tokens: tokens } = usage
+  const cachedTokens = usage.prompt_tokens_details?.cached_tokens ?? 0
+  const { prompt_ms: promptMs = 0, predicted_ms: answerMs = 0 } = timings ?? {}
   const rate = (count: number, ms: number) => (ms > 0 ? ((count * 1000) / ms).toFixed(1) : '–')
   const seconds = (ms: number) => (ms / 1000).toFixed(2)
   const computed = promptTokens - cachedTokens

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import { extname } from 'node:path'
-import { CllmError } from '@cllm/core'
+import { CllmError, defined } from '@cllm/core'
 import { errorOf, type ServerClient } from '../server/server-client.js'
 import { reasonOf } from '../../config/messages.js'
 
@@ -26,13 +26,15 @@ export interface AnswerEnd {
   readonly type: 'end'
   /** Such as `stop` or `length`. */
   readonly reason: string
-  readonly promptTokens: number
-  readonly cachedTokens: number
-  readonly tokens: number
-  /** Milliseconds from the request's admission to its first token. */
-  readonly promptMs: number
-  /** Milliseconds from the first token to the last. */
-  readonly answerMs: number
+  readonly usage: Usage
+  /** From the request's admission to its first token, and from that to the last. Default: not known. */
+  readonly timings?: { readonly prompt_ms: number; readonly predicted_ms: number }
+}
+
+interface Usage {
+  readonly prompt_tokens: number
+  readonly completion_tokens: number
+  readonly prompt_tokens_details?: { readonly cached_tokens: number }
 }
 
 /** A piece of an answer; `thinking` is the model's reasoning. */
@@ -54,12 +56,8 @@ interface Chunk {
     }
     readonly finish_reason?: string | null
   }[]
-  readonly usage?: {
-    readonly prompt_tokens: number
-    readonly completion_tokens: number
-    readonly prompt_tokens_details?: { readonly cached_tokens: number }
-  } | null
-  readonly timings?: { readonly prompt_ms: number; readonly predicted_ms: number }
+  readonly usage?: Usage | null
+  readonly timings?: NonNullable<AnswerEnd['timings']>
   readonly error?: unknown
 }
 
@@ -103,15 +101,7 @@ export async function* streamAnswer(
     reason = choice?.finish_reason ?? reason
     if (usage === undefined || usage === null) continue
     for (const call of calls) yield { type: 'call', call }
-    yield {
-      type: 'end',
-      reason,
-      promptTokens: usage.prompt_tokens,
-      cachedTokens: usage.prompt_tokens_details?.cached_tokens ?? 0,
-      tokens: usage.completion_tokens,
-      promptMs: timings?.prompt_ms ?? 0,
-      answerMs: timings?.predicted_ms ?? 0,
-    }
+    yield { type: 'end', reason, usage, ...defined({ timings }) }
   }
 }
 

@@ -22,15 +22,6 @@ export interface ChatSettings {
   verbose: boolean
 }
 
-/** The settings that a conversation starts with. */
-const initialSettings = (): ChatSettings => ({
-  system: undefined,
-  parameters: {},
-  think: undefined,
-  history: true,
-  verbose: false,
-})
-
 /** Tools that a model may call. */
 export interface Tools {
   /** In OpenAI's form. */
@@ -58,7 +49,8 @@ export class Conversation {
     readonly model: string,
     settings: Partial<ChatSettings> = {},
   ) {
-    this.settings = { ...initialSettings(), ...settings }
+    const initial = { system: undefined, parameters: {}, think: undefined }
+    this.settings = { ...initial, history: true, verbose: false, ...settings }
   }
 
   /** The messages so far, without the system message. */

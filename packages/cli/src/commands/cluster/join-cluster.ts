@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { RedisBus, ClusterDirectory, ClusterFront, RedisStates, sharedCounter } from '@cllm/cluster'
-import { type Logger, CllmError, type PluginRegistry } from '@cllm/core'
+import { type Logger, CllmError } from '@cllm/core'
 import { AdapterSet, NamedModels } from '@cllm/host'
 import { limitWindowSeconds } from '@cllm/http-koa'
 import { orInvalid } from '../../config/messages.js'
@@ -10,6 +10,7 @@ import type { CllmConfig } from '../../config/options/schema.js'
 import { openSharedBatches } from '../../batches/shared-batches.js'
 import { openClusterKeys } from '../../keys/cluster-keys.js'
 import type { LoadedConfig } from '../../config/load-config.js'
+import type { LoadingParts } from '../../models/served/loadable-models.js'
 import type { Served } from '../../models/served/served-pool.js'
 
 /**
@@ -56,7 +57,7 @@ export const processName = (): string => `${hostname()}-${randomBytes(4).toStrin
  */
 export async function servedByCluster(
   { config }: LoadedConfig,
-  { registry, logger }: { readonly registry: PluginRegistry; readonly logger: Logger },
+  { registry, logger }: LoadingParts,
 ): Promise<Served> {
   const { workers, router, router_options: options } = config.cluster
   if (workers > 1) {

@@ -35,8 +35,7 @@ function withSmallHeap<Module>(load: () => Promise<Module>): () => Promise<Modul
 const chat = async () => await import('../chat/run.js')
 const launch = async () => await import('../launch.js')
 const downloads = async () => await import('../model/downloads.js')
-const show = async () => await import('../model/show.js')
-const fit = async () => await import('../model/fit.js')
+const facts = async () => await import('../model/facts.js')
 const synth = async () => await import('../model/model-synth.js')
 const serve = async () => await import('../serve/serve.js')
 const config = async () => await import('../serve/config.js')
@@ -63,8 +62,12 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, Comm
     run: command('Chat with a model in the terminal, or answer a prompt', chat),
     launch: command('Start a coding agent against a server', launch),
     list: command('List the downloaded models', downloads, 'list'),
-    show: command("Show a model's shape, size, memory and sampling defaults", show),
-    fit: command('Show the context sizes and slot counts of a model that fit into memory', fit),
+    show: command("Show a model's shape, size, memory and sampling defaults", facts, 'show'),
+    fit: command(
+      'Show the context sizes and slot counts of a model that fit into memory',
+      facts,
+      'fit',
+    ),
     models: command('List the models of the catalog', downloads, 'models'),
     pull: command('Download a model', downloads, 'pull'),
     rm: command('Delete a downloaded model', downloads, 'remove'),

@@ -33,9 +33,9 @@ async function wordsOf(io: CommandIo): Promise<Words> {
   const words = new Map<string, readonly string[]>()
   const names = [...commands.keys()]
   words.set('', [...new Set(names.map((name) => name.split(' ')[0]!))])
-  for (const group of new Set(names.filter((name) => name.includes(' ')))) {
-    const [first = '', second = ''] = group.split(' ')
-    words.set(first, [...(words.get(first) ?? []), second])
+  for (const name of names) {
+    const [first = '', second] = name.split(' ')
+    if (second !== undefined) words.set(first, [...(words.get(first) ?? []), second])
   }
   for (const name of names) {
     const arguments_ = takesModel.has(name) ? models : name === 'launch' ? Object.keys(agents) : []

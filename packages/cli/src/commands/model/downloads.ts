@@ -120,17 +120,13 @@ async function unloadFrom(
       done.push(served)
     }
   } catch (error) {
-    const isAbsent = CllmError.isInstance(error) && absent.has(error.code)
+    const isAbsent = CllmError.isInstance(error) && absent.includes(error.code)
     if (flags.url !== undefined || !isAbsent) throw error
   }
 }
 
 /** The file that a server has a model from; undefined while it is loaded for the first time. */
-async function pathOf(
-  client: ServerClient,
-  model: string,
-  signal: AbortSignal,
-): Promise<string | undefined> {
+async function pathOf(client: ServerClient, model: string, signal: AbortSignal) {
   const route = `/model/info?model=${encodeURIComponent(model)}`
   const { data } = (await client.get(route, signal).catch((error: unknown) => {
     if (CllmError.isInstance(error) && error.code === 'engine_unavailable') return { data: {} }
@@ -140,9 +136,4 @@ async function pathOf(
 }
 
 /** No server runs here, or it does not serve the model. */
-const absent: ReadonlySet<string> = new Set([
-  'target_unavailable',
-  'model_not_found',
-  'not_found',
-  'method_not_allowed',
-])
+const absent = ['target_unavailable', 'model_not_found', 'not_found', 'method_not_allowed']

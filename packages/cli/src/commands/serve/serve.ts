@@ -31,11 +31,7 @@ export async function run(argv: readonly string[], io: CommandIo): Promise<numbe
 }
 
 /** What a newcomer needs of a server that listens: where to chat, where to send requests, what answers, how to stop it. */
-function whatNext(
-  url: string,
-  { server, security }: CllmConfig,
-  directory: EngineDirectory,
-): string {
+function whatNext(url: string, { server, security }: CllmConfig, directory: EngineDirectory) {
   const at = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:\d)/, '//localhost')
   const has = (protocol: string) =>
     server.protocols === 'all' || server.protocols.includes(protocol)

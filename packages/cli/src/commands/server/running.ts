@@ -82,12 +82,8 @@ If the output is not a terminal, the figures are printed once.`,
 })
 
 /** Redraws until Ctrl-C. A server that does not answer is shown as such, and looked for again. */
-async function watch(
-  client: ServerClient,
-  first: Activity,
-  interval: number,
-  { stdout, signal }: CommandIo,
-): Promise<void> {
+async function watch(client: ServerClient, first: Activity, interval: number, io: CommandIo) {
+  const { stdout, signal } = io
   let [before, now]: [Activity | undefined, Activity] = [undefined, first]
   stdout.write(enter)
   try {

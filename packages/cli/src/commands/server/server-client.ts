@@ -146,10 +146,7 @@ interface Listed extends Pick<ServedModelState, 'users' | 'waiting'> {
 }
 
 /** The models of a server with their states, from `GET /models`. */
-export async function readModels(
-  client: ServerClient,
-  signal: AbortSignal,
-): Promise<readonly ServedModelState[]> {
+export async function readModels(client: ServerClient, signal: AbortSignal) {
   const { data } = (await client.get('/models', signal)) as { readonly data: readonly Listed[] }
   return data.map((model) => ({
     name: model.id,

@@ -108,11 +108,11 @@ export const toggleOrAuto = (): ValueFormat<boolean | 'auto'> =>
     placeholder: 'on|off|auto',
   })
 
+const isText = (value: unknown): boolean => typeof value === 'string' && value.trim() !== ''
+
 /** A text that is not empty; `expected` describes it in messages. */
 export const text = (expected = 'a text'): ValueFormat<string> =>
-  format(expected, (value) => typeof value === 'string' && value.trim() !== '', {
-    placeholder: expected.split(' ')[1]!.toUpperCase(),
-  })
+  format(expected, isText, { placeholder: expected.split(' ')[1]!.toUpperCase() })
 
 /** One of the given words. */
 export const oneOf = <const Word extends string>(words: readonly Word[]): ValueFormat<Word> =>
@@ -133,10 +133,7 @@ export const someTexts = <Word extends string>(
   format(
     `a list of ${expected}`,
     (value) =>
-      Array.isArray(value) &&
-      value.every(
-        (one: Word) => words?.includes(one) ?? (typeof one === 'string' && one.trim() !== ''),
-      ),
+      Array.isArray(value) && value.every((one: Word) => words?.includes(one) ?? isText(one)),
     { parse: splitAtCommas, placeholder },
   )
 
@@ -165,18 +162,21 @@ export const isRecord = (value: unknown): value is Readonly<Record<string, unkno
 export const record = (): ValueFormat<Readonly<Record<string, unknown>>> =>
   format('names with their values', isRecord, { parse: parseJson, placeholder: 'JSON' })
 
-/** Names with a text each; written as text, `NAME=VALUE` pairs separated by commas. */
-export const pairs = (
+/** Names with a value of a kind each. */
+export const recordOf = <T>(
   expected: string,
-  placeholder: string,
-): ValueFormat<Readonly<Record<string, string>>> =>
+  isOne: (value: unknown) => boolean,
+  details: FormatDetails,
+): ValueFormat<Readonly<Record<string, T>>> =>
   format(
     expected,
-    (value) =>
-      isRecord(value) &&
-      Object.values(value).every((one) => typeof one === 'string' && one.trim() !== ''),
-    { parse: parsePairs, placeholder },
+    (value) => isRecord(value) && Object.values(value).every((one) => isOne(one)),
+    details,
   )
+
+/** Names with a text each; written as text, `NAME=VALUE` pairs separated by commas. */
+export const pairs = (expected: string, placeholder: string) =>
+  recordOf<string>(expected, isText, { parse: parsePairs, placeholder })
 
 /** Reads `NAME=VALUE` pairs separated by commas; another text as it is, for the check. */
 export const parsePairs = (text: string): unknown => {
@@ -199,8 +199,7 @@ export interface PluginEntry {
 
 const isPluginEntry = (value: unknown): boolean =>
   isRecord(value) &&
-  typeof value['use'] === 'string' &&
-  value['use'].trim() !== '' &&
+  isText(value['use']) &&
   isRecord(value['options']) &&
   Object.keys(value).every((key) => key === 'use' || key === 'options')
 

@@ -62,10 +62,7 @@ export class CatalogStore implements ModelStore {
     return { weights: shape.sizeBytes, total, available: availableMemory() }
   }
 
-  async catalog(
-    slots: number,
-    contextSize: number,
-  ): ReturnType<NonNullable<ModelStore['catalog']>> {
+  async catalog(slots: number, contextSize: number) {
     const listed = await listModels(this.#folder)
     const models = listed.map(({ name, title, bytes, present }) => {
       const entry = findEntry(catalog, name)
@@ -131,15 +128,12 @@ export class CatalogStore implements ModelStore {
 const entryOf = (spec: string): CatalogEntry | undefined => findEntry(catalog, spec)
 
 /** Reports a fetch with Ollama's status texts, and its bytes at most a hundred times. */
-function describing(
-  entry: CatalogEntry | undefined,
-  tell: (progress: PullProgress) => void,
-): (progress: FetchProgress) => void {
+function describing(entry: CatalogEntry | undefined, tell: (progress: PullProgress) => void) {
   const sha256 = entry?.sources[0].sha256
   const digest = sha256 === undefined ? {} : { digest: `sha256:${sha256}` }
   const status = `pulling ${sha256?.slice(0, 12) ?? 'the file'}`
   let told = -1
-  return (progress) => {
+  return (progress: FetchProgress): void => {
     if (progress.kind === 'bytes') {
       const { receivedBytes: completed, totalBytes: total } = progress
       const percent = Math.floor((completed / Math.max(1, total)) * 100)

@@ -50,10 +50,7 @@ export const catalog: readonly CatalogEntry[] = (readData('models') as readonly 
 )
 
 /** The model of a catalog with this name, or that Ollama's library calls so; undefined: there is none. */
-export const findEntry = (
-  catalog: readonly CatalogEntry[],
-  name: string,
-): CatalogEntry | undefined =>
+export const findEntry = (catalog: readonly CatalogEntry[], name: string) =>
   catalog.find((entry) => entry.name === name) ??
   catalog.find(({ ollama = [] }) => ollama.includes(name))
 

@@ -64,12 +64,7 @@ export const layersOf = ({ layers }: ModelShape): number => layers + 1
  * Bytes of a model on the GPUs and in RAM with this many layers on the GPUs: their weights, their keys and
  * values, the buffers of a pass on both, and the projector on one of them.
  */
-export function memoryOn(
-  shape: ModelShape,
-  gpuLayers: number,
-  settings: Sizes,
-  encodes: boolean,
-): { readonly gpu: number; readonly ram: number } {
+export function memoryOn(shape: ModelShape, gpuLayers: number, settings: Sizes, encodes: boolean) {
   const plan = planMemory(shape, { ...usualMemory, ...settings })
   const { weights, projector, slots, compute, total } = plan
   const onGpu =
@@ -81,12 +76,8 @@ export function memoryOn(
 }
 
 /** Whether a model fits with this many layers on the GPUs. */
-export function fitsOn(
-  shape: ModelShape,
-  gpuLayers: number,
-  settings: Sizes,
-  { ram, gpu, encodes }: Place,
-): boolean {
+export function fitsOn(shape: ModelShape, gpuLayers: number, settings: Sizes, place: Place) {
+  const { ram, gpu, encodes } = place
   const needed = memoryOn(shape, gpuLayers, settings, encodes)
   // a GPU that has the machine's memory takes both from it
   if (gpu.unified) return needed.gpu + needed.ram <= Math.max(ram, plannedShare * gpu.vram)

@@ -27,11 +27,7 @@ export async function fetchCatalogModel(
   })
 }
 
-async function trySources(
-  entry: CatalogEntry,
-  target: string,
-  options: FetchOptions,
-): Promise<void> {
+async function trySources(entry: CatalogEntry, target: string, options: FetchOptions) {
   const { signal, onProgress } = options
   const { name: model, file: fileName } = entry
   const keep = async (file: string): Promise<void> => {

@@ -198,7 +198,10 @@ async function askPublished(uri: string, access: HubAccess): Promise<Published> 
   const named = /^hf:([^/]+\/[^/:#]+)(?:\/([^#]+)(?:#(.+))?|:(.+))?$/.exec(uri)
   if (named === null) return { hashes: [] }
   const [, repository = '', file, revision = 'main', tag = 'latest'] = named
-  const known = file === undefined ? await manifestOf(repository, tag, access) : { model: file }
+  const known =
+    file === undefined
+      ? await manifestOf(repository, tag, access)
+      : { model: file, projector: undefined }
   const parts = known.model === undefined ? [] : partsOf(known.model)
   const hashes = parts.map(
     async (part) =>
@@ -227,11 +230,7 @@ async function hashOf(path: string, access: HubAccess): Promise<ExpectedFile | u
 }
 
 /** The file that a quantization means, as the downloader asks for it, and its projector. */
-async function manifestOf(
-  repository: string,
-  tag: string,
-  access: HubAccess,
-): Promise<{ readonly model?: string | undefined; readonly projector?: string | undefined }> {
+async function manifestOf(repository: string, tag: string, access: HubAccess) {
   // only llama.cpp is told the file
   const headers = { 'User-Agent': 'llama-cpp' }
   const answer = await askHub(`v2/${repository}/manifests/${encoded(tag)}`, { headers }, access)

@@ -20,10 +20,7 @@ interface FileLockOptions {
  * @returns undefined when another process holds it
  * @throws the file system's error
  */
-export async function takeFileLock(
-  folder: string,
-  options: FileLockOptions,
-): Promise<FileLock | undefined> {
+export async function takeFileLock(folder: string, options: FileLockOptions) {
   if (!(await isMade(folder))) {
     const time = await timeOf(folder).catch(unlessMissing)
     // One that was released meanwhile may be another's by now: it is not removed.

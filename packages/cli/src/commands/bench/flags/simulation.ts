@@ -110,10 +110,16 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
   if (flags.trace !== undefined && flags.dataset !== undefined) {
     throw wrong('--trace and --dataset: expected one of them, got both')
   }
-  const replayed = readReplay(flags)
-  const { trace, dataset: spec = trace === undefined ? 'synthetic' : traceSpec(trace) } = flags
+  const { replay, trace } = flags
+  if (replay !== undefined && (trace !== undefined || flags.dataset !== undefined)) {
+    throw wrong('--replay, --trace and --dataset: expected one of them, got more')
+  }
+  const replayed = replay === undefined ? undefined : readRecording(replay)
+  const { dataset: spec = trace === undefined ? 'synthetic' : traceSpec(trace) } = flags
   const dataset =
-    replayed === undefined ? readDataset(spec, flags, seed) : fitted(replayed.dataset, flags)
+    replayed === undefined
+      ? readDataset(spec, flags, seed)
+      : fitted(recordedLoad(replayed, replay!), flags)
   const requests = flags.requests ?? (dataset.timed ? dataset.size : undefined) ?? 1000
   const shape = readShape(flags, dataset)
   const load = { shape, dataset, seed, requests, ...defined({ tenants, models }) }
@@ -132,12 +138,14 @@ export function readSimulation(flags: Flags, factory: PolicyFactory): Simulation
   const isCostNamed = flags.cost !== undefined || replayed === undefined
   return {
     load,
-    machine: isCostNamed ? readCosts(flags.cost ?? defaultCosts) : replayed.machine(),
+    machine: isCostNamed
+      ? readCosts(flags.cost ?? defaultCosts)
+      : recordedMachine(replayed, replay!),
     slots: flags.slots ?? limits?.slots ?? 16,
     contextSize,
     batchSize: flags['batch-size'] ?? limits?.batchSize ?? 2048,
     ...defined({ acceptance, draftShare, kvTokens, images }),
-    ...(acceptance === undefined && defined({ warnings: replayed?.draftWarnings })),
+    ...(acceptance === undefined && replayed && { warnings: draftWarnings(replayed) }),
     machines,
     ...readFleet(flags, machines, factory),
     ...readModels(flags, factory),
@@ -215,21 +223,6 @@ function readPolicy(
 /** The policies that `--policy` names, in its order, each with the text that named it. */
 export const readPolicies = (texts: readonly string[], factory: PolicyFactory, slo: Slo) =>
   texts.map((name) => ({ name, ...readPolicy(name, factory, slo) }))
-
-function readReplay({ replay, trace, dataset }: Flags) {
-  if (replay === undefined) return undefined
-  if (trace !== undefined || dataset !== undefined) {
-    throw wrong('--replay, --trace and --dataset: expected one of them, got more')
-  }
-  const recording = readRecording(replay)
-  return {
-    limits: recording.limits,
-    engines: recording.engines,
-    draftWarnings: draftWarnings(recording),
-    dataset: recordedLoad(recording, replay),
-    machine: () => recordedMachine(recording, replay),
-  }
-}
 
 /** The first character tells the formats apart: JSON objects, or CSV column names. */
 function traceSpec(file: string): string {
