@@ -1,55 +1,46 @@
 import { type ChatMessage, type ChatRenderOptions, type ChatToolCall, defined } from '@cllm/core'
 import { z } from 'zod'
 import { parseNested } from '../body/read-body.js'
-import { isObject, list, type JsonObject } from '../fields/fields.js'
+import { isObject, type JsonObject, list, text } from '../fields/fields.js'
 import { expectedField } from '../request/refusals.js'
 import { contentOf } from './message-content.js'
 
 const roles = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const
 
+const areParts = (value: unknown): boolean => typeof value === 'string' || Array.isArray(value)
+
 /** A text, or its parts, which are looked at one by one. */
 export const partsSchema = (expected: string) =>
   z
-    .custom<string | readonly unknown[]>(
-      (value) => typeof value === 'string' || Array.isArray(value),
-      expected,
-    )
+    .custom<string | readonly unknown[]>(areParts, expected)
     .meta({ anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'object' } }] })
 
 /** A text, or its parts. */
 export const contentSchema = partsSchema('a string or an array of parts')
 
-const toolCall = z.object(
-  {
-    id: z.string('a string').optional(),
-    type: z.enum(['function', 'custom'], 'function or custom').default('function'),
-    function: z
-      .object(
-        {
-          name: z.string('a name').min(1, 'a name'),
-          arguments: z
-            .custom<string | JsonObject>(
-              (value) => typeof value === 'string' || isObject(value),
-              'a JSON object as a string',
-            )
-            .meta({ type: 'string' }),
-        },
-        'an object with name and arguments',
-      )
-      .optional(),
-    custom: z
-      .object(
-        { name: z.string('a name').min(1, 'a name'), input: z.string('a string') },
-        'an object with name and input',
-      )
-      .optional(),
-  },
-  'a tool call',
-)
+const name = z.string('a name').min(1, 'a name')
+const objectAsText = 'a JSON object as a string'
+const areArguments = (value: unknown): boolean => typeof value === 'string' || isObject(value)
+const callArguments = z
+  .custom<string | JsonObject>(areArguments, objectAsText)
+  .meta({ type: 'string' })
+const functionExpected = 'an object with name and arguments'
 
-/** Whether a call says what it calls. */
-const isWhole = (call: z.output<typeof toolCall>): boolean =>
-  (call.type === 'custom' ? call.custom : call.function) !== undefined
+const toolCall = z
+  .object(
+    {
+      id: text.optional(),
+      type: z.enum(['function', 'custom'], 'function or custom').default('function'),
+      function: z.object({ name, arguments: callArguments }, functionExpected).optional(),
+      custom: z.object({ name, input: text }, 'an object with name and input').optional(),
+    },
+    'a tool call',
+  )
+  // a call says what it calls
+  .refine((call) => (call.type === 'custom' ? call.custom : call.function) !== undefined, {
+    path: ['function'],
+    error: functionExpected,
+  })
 
 /** One message of a conversation, as OpenAI's clients send it. */
 export const messageSchema = z
@@ -58,15 +49,9 @@ export const messageSchema = z
       role: z.enum(roles, `one of ${roles.join(', ')}`),
       content: contentSchema.nullish(),
       name: z.string('a name').nullish(),
-      tool_calls: list(
-        toolCall.refine(isWhole, {
-          path: ['function'],
-          error: 'an object with name and arguments',
-        }),
-        'an array of tool calls',
-      ).nullish(),
-      tool_call_id: z.string('a string').nullish(),
-      reasoning_content: z.string('a string').nullish(),
+      tool_calls: list(toolCall, 'an array of tool calls').nullish(),
+      tool_call_id: text.nullish(),
+      reasoning_content: text.nullish(),
     },
     'a message',
   )
@@ -90,27 +75,23 @@ export const messagesSchema = list(messageSchema, 'an array of messages', {
  */
 export function toChatMessages(messages: readonly ClientMessage[]): ChatMessage[] {
   const names = new Map<string, string>()
-  const shown: ChatMessage[] = []
-  for (const [index, message] of messages.entries()) {
-    const { role, content, tool_call_id: answers, reasoning_content: reasoning } = message
+  return messages.map((message, index) => {
+    const { content, tool_call_id: answers, reasoning_content: reasoning } = message
+    const role = templateRoles[message.role] ?? message.role
     const calls = message.tool_calls?.map((call, nth) => toToolCall(call, index, nth)) ?? []
     for (const { id, function: called } of calls) names.set(id ?? '', called.name)
-    const name = message.name ?? names.get(answers ?? '')
-    const text = content ?? ''
-    shown.push({
-      role: templateRoles[role] ?? role,
-      ...(typeof text === 'string'
-        ? { content: text }
-        : contentOf(text, `messages.${index}.content`, role)),
+    const name = message.name ?? (role === 'tool' ? names.get(answers ?? '') : undefined)
+    return {
+      role,
+      ...contentOf(content ?? '', `messages.${index}.content`, role),
       ...defined({
         name,
         tool_calls: calls.length === 0 ? undefined : calls,
         tool_call_id: answers ?? undefined,
         reasoning_content: reasoning ?? undefined,
       }),
-    })
-  }
-  return shown
+    }
+  })
 }
 
 /** OpenAI's newer names of roles, as templates know them. */
@@ -136,11 +117,10 @@ function toToolCall(call: z.output<typeof toolCall>, index: number, nth: number)
  * @throws `invalid_request`
  */
 export function argumentsOf(given: string | JsonObject, field: string): JsonObject {
-  const what = 'a JSON object as a string'
-  const value =
-    typeof given === 'string' ? parseNested(given === '' ? '{}' : given, field, what) : given
+  if (typeof given !== 'string') return given
+  const value = parseNested(given === '' ? '{}' : given, field, objectAsText)
   if (isObject(value)) return value
-  throw expectedField(field, what)
+  throw expectedField(field, objectAsText)
 }
 
 /** What a client says of the end of its conversation. */

@@ -5,6 +5,7 @@ import {
   openAiProtocol,
 } from '@cllm/http-koa'
 import t from 'tap'
+import { toChatMessages } from '../../src/chat/chat-messages.js'
 import { joined, shownMessages } from '../../src/chat/message-content.js'
 import { serve } from '../serve.js'
 
@@ -270,3 +271,18 @@ t.test(
     t.equal((await askJson(server, '/v1/responses', response)).status, 200)
   },
 )
+
+t.test('a call without an id gives its name to its result alone', async (t) => {
+  const messages = [
+    {
+      role: 'assistant' as const,
+      tool_calls: [{ type: 'function' as const, function: { name: 'look', arguments: '{}' } }],
+    },
+    { role: 'tool' as const, content: 'a cat' },
+    { role: 'user' as const, content: 'And now?' },
+  ]
+  t.same(
+    toChatMessages(messages).map(({ name }) => name),
+    [undefined, 'look', undefined],
+  )
+})
