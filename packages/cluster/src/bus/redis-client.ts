@@ -59,9 +59,8 @@ export function unreachable(url: string, error: unknown): CllmError {
 }
 
 /** Whether the server has not answered in time, and may do so on the next connection. */
-export function isTimeout(error: unknown): boolean {
-  return error instanceof ConnectionTimeoutError || error instanceof SocketTimeoutError
-}
+export const isTimeout = (error: unknown): boolean =>
+  error instanceof ConnectionTimeoutError || error instanceof SocketTimeoutError
 
 /** The failure of a command. */
 export function unanswered(error: unknown): CllmError {
@@ -74,9 +73,7 @@ export function unanswered(error: unknown): CllmError {
 }
 
 /** Without what stands before the last @ of each URL: a password may have one, too. */
-function withoutSecrets(text: string): string {
-  return text.replaceAll(/\/\/\S*@/g, '//')
-}
+const withoutSecrets = (text: string): string => text.replaceAll(/\/\/\S*@/g, '//')
 
 /** A connection to several addresses fails with one error for each. */
 function reasonOf(error: unknown): string {
@@ -100,9 +97,8 @@ const hints: readonly (readonly [about: RegExp, hint: string])[] = [
 ]
 
 /** Whether the server is there, refuses a command, and may take it later. */
-export function isTemporary(error: unknown): boolean {
-  return error instanceof ErrorReply && temporary.some((word) => error.message.startsWith(word))
-}
+export const isTemporary = (error: unknown): boolean =>
+  error instanceof ErrorReply && temporary.some((word) => error.message.startsWith(word))
 
 /**
  * Whether it is the answer of a server that is no primary any more. It stays connected: nobody but this process

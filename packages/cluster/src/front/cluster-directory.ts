@@ -58,10 +58,8 @@ export class ClusterDirectory implements ClosableDirectory {
     if (this.front.client(name).workers.members.length > 0) return undefined
     const incompatible = this.front.incompatible.filter(({ model }) => model === name)
     if (incompatible.length === 0) return undefined
-    return new CllmError(
-      'cluster_unavailable',
-      `No worker can be used: ${whyIncompatible(incompatible)}`,
-    )
+    const message = `No worker can be used: ${whyIncompatible(incompatible)}`
+    return new CllmError('cluster_unavailable', message)
   }
 
   /** Workers keep their models. */

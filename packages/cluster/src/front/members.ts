@@ -115,9 +115,8 @@ export class Members {
 }
 
 /** The failure of what needs a worker while there is none. */
-export function noWorker(): CllmError {
-  return new CllmError('engine_unavailable', 'No worker of the cluster serves this model now')
-}
+export const noWorker = (): CllmError =>
+  new CllmError('engine_unavailable', 'No worker of the cluster serves this model now')
 
 /** The failure of what no envelope can carry. */
 export function requestTooLarge(): CllmError {
@@ -126,13 +125,10 @@ export function requestTooLarge(): CllmError {
 }
 
 /** Whether two workers' models differ in precision at most: then tokens of one mean the same to the other. */
-export function isSameModel(one: ModelInfo, other: ModelInfo): boolean {
-  return (
-    one.architecture === other.architecture &&
-    one.parameters === other.parameters &&
-    one.vocabularySize === other.vocabularySize
-  )
-}
+export const isSameModel = (one: ModelInfo, other: ModelInfo): boolean =>
+  one.architecture === other.architecture &&
+  one.parameters === other.parameters &&
+  one.vocabularySize === other.vocabularySize
 
 /** A worker whose version does not go with this one's: nothing can be said to it. */
 export interface IncompatibleWorker {

@@ -52,17 +52,13 @@ export class SharedService {
           sum.generatedTokens += generatedTokens
         }
       }
-      if (elsewhere.size === 0) continue
-      this.tell(
-        worker,
-        [...elsewhere].map(([tenant, service]) => ({ tenant, ...service })),
-      )
+      const services = [...elsewhere].map(([tenant, service]) => ({ tenant, ...service }))
+      if (services.length > 0) this.tell(worker, services)
     }
     this.#done.clear()
   }
 }
 
 /** What was done for a tenant, to be added to. */
-function sumIn(tenants: Map<string, Service>, tenant: string): Service {
-  return entryOf(tenants, tenant, () => ({ promptTokens: 0, generatedTokens: 0 }))
-}
+const sumIn = (tenants: Map<string, Service>, tenant: string): Service =>
+  entryOf(tenants, tenant, () => ({ promptTokens: 0, generatedTokens: 0 }))

@@ -6,19 +6,15 @@ import type { RequestEvent } from '@cllm/core'
 type Fields = Readonly<Record<string, unknown>>
 
 /** What is wrong with a message to a worker; undefined: nothing. */
-export function wrongToWorker(message: unknown): string | undefined {
-  return wrongWith(message, toWorker)
-}
+export const wrongToWorker = (message: unknown): string | undefined => wrongWith(message, toWorker)
 
 /** What is wrong with a message to a front; undefined: nothing. */
-export function wrongFromWorker(message: unknown): string | undefined {
-  return Array.isArray(message) ? wrongWithEvents(message) : wrongWith(message, fromWorker)
-}
+export const wrongFromWorker = (message: unknown): string | undefined =>
+  Array.isArray(message) ? wrongWithEvents(message) : wrongWith(message, fromWorker)
 
 /** Whether a value is an object, or a list. */
-export function isObject(value: unknown): value is Fields {
-  return typeof value === 'object' && value !== null
-}
+export const isObject = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null
 
 type Check = (value: unknown) => boolean
 

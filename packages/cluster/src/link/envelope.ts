@@ -35,9 +35,8 @@ export function writeEnvelope(link: string, number: number, message?: unknown): 
 }
 
 /** An envelope to a worker that belongs to no link, as text. */
-export function writeOrder({ order, migrate = false }: WorkerOrder): string {
-  return JSON.stringify([protocol, { order, migrate }])
-}
+export const writeOrder = ({ order, migrate = false }: WorkerOrder): string =>
+  JSON.stringify([protocol, { order, migrate }])
 
 /** Reads what a mailbox holds: anybody who can use the server may have written it. */
 export function readEnvelope<Message>(

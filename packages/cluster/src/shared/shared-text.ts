@@ -39,10 +39,8 @@ export class SharedText {
       const after = change(before)
       if (await this.#replace(before, after)) return
     }
-    throw new CllmError(
-      'cluster_unavailable',
-      'The keys of the cluster are changed too often by others: try again',
-    )
+    const message = 'The keys of the cluster are changed too often by others: try again'
+    throw new CllmError('cluster_unavailable', message)
   }
 
   /**

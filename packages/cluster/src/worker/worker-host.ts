@@ -75,12 +75,8 @@ export class WorkerHost {
     }
     await bus.check?.(mailbox)
     bus.listen(mailbox, (envelope) => this.#receive(envelope))
-    await bus.appear?.(id).catch((error: unknown) => {
-      this.#logger.warn(
-        { err: error },
-        'the end of this process will only be noticed by its silence',
-      )
-    })
+    const unseen = 'the end of this process will only be noticed by its silence'
+    await bus.appear?.(id).catch((err: unknown) => this.#logger.warn({ err }, unseen))
     await this.#announce()
     this.#keepLease()
   }
@@ -132,11 +128,8 @@ export class WorkerHost {
   }
 
   /** The link of an envelope; it begins with its first one. */
-  #linkOf({
-    link: id,
-    number,
-    message: hello,
-  }: Envelope<ToWorker>): Link<FromWorker, ToWorker> | undefined {
+  #linkOf(envelope: Envelope<ToWorker>): Link<FromWorker, ToWorker> | undefined {
+    const { link: id, number, message: hello } = envelope
     const known = this.#links.get(id)
     if (known !== undefined) return known
     if (number !== 1 || hello?.type !== 'hello' || this.#ended.has(id)) return undefined

@@ -143,9 +143,8 @@ const objectKeys = (call: CallFormat): CallObject =>
 function strictForm({ own, thinking, frame }: AnswerForm['format']): CallFormat {
   const bare = { section: '', head: '', arguments: callObject, closings: [] }
   if (own === undefined || own.arguments.kind === 'object') return own ?? bare
-  const others = [thinking?.open ?? '', thinking?.close ?? '', frame.open, ...frame.closings].join(
-    '',
-  )
+  const { open = '', close = '' } = thinking ?? {}
+  const others = [open, close, frame.open, ...frame.closings].join('')
   const mark = segmentsOf(own.section + own.head).find(
     // JSON has the tool's name inside: a mark that holds it cannot stand before
     (piece) => isTag(piece) && !piece.includes(toolName) && !others.includes(piece),

@@ -79,13 +79,8 @@ export async function answered<T>(clock: Clock, answer: Promise<T>, ms = patienc
 }
 
 /** What was asked for; undefined when it fails or takes longer than this many milliseconds. */
-export async function inTime<T>(
-  clock: Clock,
-  patienceMs: number,
-  asked: Promise<T>,
-): Promise<T | undefined> {
-  return await answered(clock, asked, patienceMs).catch(() => undefined)
-}
+export const inTime = async <T>(clock: Clock, ms: number, asked: Promise<T>) =>
+  await answered(clock, asked, ms).catch(() => undefined)
 
 /** Why no engine answers. No engine at all is fine: a model can be loaded on request. */
 export async function failureOf(

@@ -54,9 +54,8 @@ export function errorBody(error: CllmError): ErrorBody {
  * The status of a failure outside the native API: a timeout is 504 there, since it is not the
  * client's fault; the native API answers 408 as the original does.
  */
-export function statusElsewhere(error: CllmError): number {
-  return error.code === 'timeout' ? 504 : error.status
-}
+export const statusElsewhere = ({ code, status }: CllmError): number =>
+  code === 'timeout' ? 504 : status
 
 /** The form of failures where a protocol has none of its own. */
 export const nativeErrors: ErrorFormat & Required<Pick<ErrorFormat, 'schema'>> = {
@@ -72,9 +71,8 @@ export function errorHeaders(error: CllmError): Record<string, string> {
 }
 
 /** Whether the queue refused the request. */
-function isTurnedAway({ code }: CllmError): boolean {
-  return code === 'queue_full' || code === 'wait_too_long'
-}
+const isTurnedAway = ({ code }: CllmError): boolean =>
+  code === 'queue_full' || code === 'wait_too_long'
 
 /** Seconds to wait before a retry. */
 function retryAfter({ details: { retryAfterMs } }: CllmError): number {
@@ -108,10 +106,8 @@ export function errorMessage(error: CllmError): string {
 }
 
 /** The field at fault in snake_case: the engine's `logitBias` is `logit_bias` here. */
-export function errorField({ details: { field } }: CllmError): string | undefined {
-  if (typeof field !== 'string') return undefined
-  return snakeCase(field)
-}
+export const errorField = ({ details: { field } }: CllmError): string | undefined =>
+  typeof field === 'string' ? snakeCase(field) : undefined
 
 /** What OpenAI's and llama-server's forms say of a prompt that is too long. */
 export const tooLong = ({ code, details }: CllmError) =>

@@ -89,9 +89,8 @@ export const logitBias = z
   }, 'an object of up to 1024 token ids with numbers from -100 to 100')
   .meta({ type: 'object', additionalProperties: { type: 'number', minimum: -100, maximum: 100 } })
 
-function isBias([token, bias]: readonly [string, unknown]): boolean {
-  return /^\d{1,10}$/.test(token) && typeof bias === 'number' && Math.abs(bias) <= 100
-}
+const isBias = ([token, bias]: readonly [string, unknown]): boolean =>
+  /^\d{1,10}$/.test(token) && typeof bias === 'number' && Math.abs(bias) <= 100
 
 /** Whether a value is a list of token ids; the engine checks them against the vocabulary. */
 export const isTokenList = (value: unknown): value is number[] =>

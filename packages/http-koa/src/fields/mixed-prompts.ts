@@ -91,10 +91,8 @@ function withFiles({ prompt_string: marked, multimodal_data: files }: MediaText,
   const texts = marked.split(mediaMarker)
   if (texts.length !== files.length + 1) {
     const count = texts.length - 1
-    throw expectedField(
-      field,
-      `as many files as the text has ${mediaMarker}: ${count}, got ${files.length}`,
-    )
+    const expected = `as many files as the text has ${mediaMarker}: ${count}, got ${files.length}`
+    throw expectedField(field, expected)
   }
   let at = 0
   const media = files.map((file, nth) => {

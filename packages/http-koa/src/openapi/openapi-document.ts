@@ -66,23 +66,19 @@ export function openApiDocument(
 /** `/v1/models/*id` is `/v1/models/{id}` there. */
 const templatePath = (path: string): string => path.replace(/[:*](\w+)/g, '{$1}')
 
+const header = (description: string, type: string): JsonObject => ({
+  description,
+  schema: { type },
+})
+
+const limits = 'Rate limits of the key: allowed per minute, remaining, seconds until reset'
+const limitHeader = header(limits, 'string')
+
 /** The headers of answers, for the components of a description. */
 const describedHeaders: JsonObject = {
   'X-Request-Id': header('The id of the request, as in the log', 'string'),
   'Retry-After': header('Seconds to wait before a retry', 'integer'),
-  ...Object.fromEntries(
-    rateLimitHeaders.map((name) => [
-      name,
-      header(
-        'Rate limits of the key: allowed per minute, remaining, seconds until reset',
-        'string',
-      ),
-    ]),
-  ),
-}
-
-function header(description: string, type: string): JsonObject {
-  return { description, schema: { type } }
+  ...Object.fromEntries(rateLimitHeaders.map((name) => [name, limitHeader])),
 }
 
 /** References to some of these headers. */
@@ -109,13 +105,12 @@ function describeFailures(route: BoundRoute, errors: ErrorFormat = nativeErrors)
     headers: headers(['X-Request-Id', ...more]),
     content: content([jsonType], schema),
   })
+  const expected = likely(route).map((code) => {
+    const { status, description } = errorTable[code]
+    return [status, failure(description, status === 429 ? ['Retry-After'] : [])] as const
+  })
   return {
-    ...Object.fromEntries(
-      likely(route).map((code) => {
-        const { status, description } = errorTable[code]
-        return [status, failure(description, status === 429 ? ['Retry-After'] : [])]
-      }),
-    ),
+    ...Object.fromEntries(expected),
     default: failure('Any other failure; its code is in docs/errors.md'),
   }
 }
@@ -159,9 +154,7 @@ function describeOperation(
     responses: {
       200: {
         description: 'The answer',
-        headers: headers(
-          method === 'post' ? ['X-Request-Id', ...rateLimitHeaders] : ['X-Request-Id'],
-        ),
+        headers: headers(['X-Request-Id', ...(method === 'post' ? rateLimitHeaders : [])]),
         content: content(answers, {}),
       },
       ...describeFailures(route, errors),

@@ -198,7 +198,7 @@ export async function startGenerations(
 export interface MergedEvent {
   /** Which of them. */
   readonly index: number
-  readonly event: Exclude<GenerateEvent, { type: 'start' }>
+  readonly event: GenerationEvent
 }
 
 type Arrival = { readonly index: number } & (
@@ -238,9 +238,7 @@ export async function* mergeGenerations(
       // at most one of each is here, so that the array stays short
       const next = arrived.shift()
       if (next === undefined) {
-        await new Promise<void>((resolve) => {
-          wake = resolve
-        })
+        await new Promise<void>((resolve) => (wake = resolve))
       } else if ('error' in next) throw next.error
       else if (next.result.done === true) open--
       else {

@@ -3,9 +3,8 @@ import { throwInFieldNames } from '../fields/generation-fields.js'
 import { unsupported } from './refusals.js'
 
 /** The text of a prompt, in whichever form it came. */
-export async function promptText(client: EngineClient, prompt: Prompt): Promise<string> {
-  return (await textAndTokens(client, prompt)).text
-}
+export const promptText = async (client: EngineClient, prompt: Prompt): Promise<string> =>
+  (await textAndTokens(client, prompt)).text
 
 /** The same as the model sees it: with the text of the token that begins it. */
 export async function promptTextWithBos(
@@ -40,13 +39,11 @@ async function bosOf(
 export const beginsWith = (tokens: readonly TokenId[], start: readonly TokenId[]): boolean =>
   start.every((token, index) => tokens[index] === token)
 
-interface TextAndTokens {
-  readonly text: string
-  /** undefined: the engine tokenizes the text. */
-  readonly tokens?: readonly TokenId[]
-}
-
-async function textAndTokens(client: EngineClient, prompt: Prompt): Promise<TextAndTokens> {
+/** Without tokens the engine tokenizes the text. */
+async function textAndTokens(
+  client: EngineClient,
+  prompt: Prompt,
+): Promise<{ readonly text: string; readonly tokens?: readonly TokenId[] }> {
   if ('messages' in prompt) return await client.applyTemplate(prompt.messages, prompt.template)
   if ('text' in prompt) return prompt
   const { tokens } = prompt
@@ -64,12 +61,10 @@ export async function promptTokens(
 }
 
 /** How many tokens the prompt of a request has, in the words of OpenAI's Responses API. */
-export async function countPrompt(
+export const countPrompt = async (
   client: EngineClient,
   { prompt }: Pick<GenerateRequest, 'prompt'>,
-): Promise<{ readonly input_tokens: number }> {
-  return { input_tokens: (await promptTokens(client, prompt)).length }
-}
+) => ({ input_tokens: (await promptTokens(client, prompt)).length })
 
 /**
  * A prompt whose continuation fills the gap between a text and a suffix, as the model was trained.
@@ -83,10 +78,8 @@ export async function gapPrompt(
 ): Promise<Prompt> {
   const { infill, model } = await client.info()
   if (infill === undefined) {
-    throw unsupported(
-      'suffix',
-      `${model.id} does not support insert: it was not trained to fill gaps`,
-    )
+    const message = `${model.id} does not support insert: it was not trained to fill gaps`
+    throw unsupported('suffix', message)
   }
   if ('messages' in before) throw unsupported('suffix', 'not together with messages')
   const encode = (text: string) => client.tokenize(text, { addBos: false, special: false })

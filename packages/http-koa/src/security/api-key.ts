@@ -14,19 +14,17 @@ export type KeyRole = (typeof keyRoles)[number]
 
 const limit = z.int().positive().optional()
 
-const schema = z.strictObject({
-  keys: z.array(
-    z.strictObject({
-      name: z.string().min(1).max(256),
-      tenant: z.string().min(1).max(256),
-      role: z.enum(keyRoles),
-      hash: z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits'),
-      requestsPerMinute: limit,
-      tokensPerMinute: limit,
-      tokensPerMonth: limit,
-    }),
-  ),
+const name = z.string().min(1).max(256)
+const key = z.strictObject({
+  name,
+  tenant: name,
+  role: z.enum(keyRoles),
+  hash: z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hex digits'),
+  requestsPerMinute: limit,
+  tokensPerMinute: limit,
+  tokensPerMonth: limit,
 })
+const schema = z.strictObject({ keys: z.array(key) })
 
 /** The keys in the text of a key file. Throws `invalid_configuration`, naming the file and the place. */
 export function parseKeys(text: string, file: string): readonly ApiKey[] {
@@ -114,9 +112,7 @@ export interface KeyAccess {
  * The stored hash of a key. Keys are 256 random bits, so a slow hash would add no protection; a key
  * that an operator chose is kept in memory only.
  */
-export function hashKey(secret: string): string {
-  return createHash('sha256').update(secret).digest('hex')
-}
+export const hashKey = (secret: string): string => createHash('sha256').update(secret).digest('hex')
 
 /** Compares with every key, in a time that does not depend on the result. */
 export function keyRing(keys: () => readonly ApiKey[]): KeyRing {

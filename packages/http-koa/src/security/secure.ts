@@ -91,10 +91,7 @@ const exposedHeaders = [
 
 function allowOrigins(origins: readonly string[]): Middleware<KoaState> {
   const answer = cors({
-    origin: (ctx) => {
-      const origin = ctx.get('Origin')
-      return isAllowedOrigin(origins, origin) ? origin : ''
-    },
+    origin: (ctx) => (isAllowedOrigin(origins, ctx.get('Origin')) ? ctx.get('Origin') : ''),
     // as llama-server does, for pages that ask with `credentials: 'include'`
     credentials: origins.includes('*'),
     exposeHeaders: exposedHeaders,

@@ -92,8 +92,7 @@ export class KoaTransport implements Transport {
     const { access, observers } = security
     const surroundings = { ...context, ...(access && { access }) }
     const open: OpenRequests = new Map()
-    const { mediaUrls } = options
-    const fetcher = mediaUrls && new MediaFetcher(mediaUrls, context.clock)
+    const fetcher = options.mediaUrls && new MediaFetcher(options.mediaUrls, context.clock)
     const shown = withMediaUrls(context.directory, this.#services.bodies, fetcher)
     const watched = watchEngines(shown, {
       clock: context.clock,
@@ -115,7 +114,12 @@ export class KoaTransport implements Transport {
     const table = new RouteTable(protocols)
     refuseBadHttp(this.#server, this.#connections, table, context.logger)
     const begin = beginRequest(this.#services, table, this.#connections, open)
-    const app = this.#createApp([begin, handleErrors], security.middleware, options.isReady)
+    const app = new Koa<KoaState>()
+    app.on('error', (error: unknown) => {
+      if (!isClientGone(error)) context.logger.error({ err: error }, 'response failed')
+    })
+    const gate = this.#gate(options.isReady)
+    for (const each of [begin, handleErrors, gate, ...security.middleware]) app.use(each)
     for (const protocol of protocols) {
       if (protocol.within === undefined) continue
       app.use(async (ctx, next) => await protocol.within?.(ctx.headers, next))
@@ -152,18 +156,9 @@ export class KoaTransport implements Transport {
     cancel()
   }
 
-  #createApp(
-    first: readonly Middleware<KoaState>[],
-    guards: readonly Middleware<KoaState>[],
-    isReady: () => boolean = () => true,
-  ): Koa<KoaState> {
-    const { logger } = this.#services
-    const app = new Koa<KoaState>()
-    app.on('error', (error: unknown) => {
-      if (!isClientGone(error)) logger.error({ err: error }, 'response failed')
-    })
-    for (const each of first) app.use(each)
-    app.use(async (ctx, next) => {
+  /** Refuses requests while the model loads and when the server stops. */
+  #gate(isReady: () => boolean = () => true): Middleware<KoaState> {
+    return async (ctx, next) => {
       if (ctx.state.match.routes[0]?.route.isAlways === true) return await next()
       if (this.#closing) {
         // The next request of this client may find another server.
@@ -172,9 +167,7 @@ export class KoaTransport implements Transport {
       }
       if (!isReady()) throw new CllmError('model_loading', 'Loading model')
       await next()
-    })
-    for (const guard of guards) app.use(guard)
-    return app
+    }
   }
 }
 

@@ -91,9 +91,7 @@ const table: Partial<Readonly<Record<EngineCallName, CallKind>>> = {
 }
 
 /** What becomes of the calls of this name: they go to one worker where the table does not say more. */
-export function kindOf(name: EngineCallName): CallKind {
-  return table[name] ?? toOne
-}
+export const kindOf = (name: EngineCallName): CallKind => table[name] ?? toOne
 
 /** The worker that has or had a request knows what happened to it, under the id that it has there. */
 function planExplain(call: CallMessage, { members, placing }: CallContext): CallPlan {

@@ -25,9 +25,8 @@ export interface Choosing {
 }
 
 /** Whether a worker draws what the one before would have; all do until there is a token. */
-export function isExactOn({ drawnBy }: PlacedRequest, { fingerprint }: WorkerRecord): boolean {
-  return drawnBy === undefined || drawnBy.fingerprint === fingerprint
-}
+export const isExactOn = ({ drawnBy }: PlacedRequest, { fingerprint }: WorkerRecord): boolean =>
+  drawnBy === undefined || drawnBy.fingerprint === fingerprint
 
 /** Whether a worker can go on with the tokens so far at all: another model may be there under the same name. */
 const isPossibleOn = ({ drawnBy }: PlacedRequest, { info }: WorkerRecord): boolean =>

@@ -42,10 +42,7 @@ export const bareCalls: readonly CallFormat[] = [
 
 /** gpt-oss. */
 export const isHarmony = (source: string): boolean =>
-  source.includes('<|channel|>') &&
-  source.includes('<|start|>') &&
-  source.includes('<|message|>') &&
-  source.includes('analysis')
+  ['<|channel|>', '<|start|>', '<|message|>', 'analysis'].every((mark) => source.includes(mark))
 
 const closings = ['<|call|>', '<|end|>', '<|return|>', '<|start|>assistant']
 

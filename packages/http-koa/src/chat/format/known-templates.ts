@@ -31,9 +31,8 @@ const mostEnds = 256
  *
  * @throws what the engine throws when it cannot be reached
  */
-export async function chatFormatOf(client: EngineClient): Promise<ChatFormat> {
-  return (await knownTemplate(client, await client.info())).format
-}
+export const chatFormatOf = async (client: EngineClient): Promise<ChatFormat> =>
+  (await knownTemplate(client, await client.info())).format
 
 /**
  * How the template of an engine's model, with these variables, ends a prompt. It is rendered the first

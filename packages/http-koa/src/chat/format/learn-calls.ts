@@ -62,16 +62,13 @@ async function learnStyle(turn: Turn, style: ProbeStyle): Promise<CallFormat | u
   const open = commonEnd(before, between)
   const section = before.slice(0, before.length - open.length)
   const closed = between.slice(0, between.length - open.length)
-  const isList = /^\s*,\s*$/.test(closed)
+  const behindEach = /^\s*,\s*$/.test(closed) ? [','] : closingsOf(closed, section)
   return {
     gap,
     section: section.trim(),
     head: `${open.trimStart()}${toolName}${rest.trimEnd()}`,
     arguments: format,
-    closings: [
-      ...(isList ? [','] : closingsOf(closed, section)),
-      ...closingsOf(end, section),
-    ].filter((mark, index, all) => all.indexOf(mark) === index),
+    closings: [...new Set([...behindEach, ...closingsOf(end, section)])],
   }
 }
 

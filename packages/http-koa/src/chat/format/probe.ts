@@ -88,16 +88,13 @@ export interface Turn {
 
 /** Renders an answer that is text, and what comes before it. */
 export async function learnTurn(render: RenderProbe): Promise<Turn | undefined> {
-  const tools = { tools: probeTools }
   const behindUser = async (
     messages: readonly ChatMessage[],
     variables: object = {},
     addGenerationPrompt = false,
   ) => {
-    const text = await render(messages, {
-      addGenerationPrompt,
-      variables: { ...tools, ...variables },
-    })
+    const all = { tools: probeTools, ...variables }
+    const text = await render(messages, { addGenerationPrompt, variables: all })
     const at = text?.indexOf(probe.user) ?? -1
     return text === undefined || at < 0 ? undefined : text.slice(at + probe.user.length)
   }
