@@ -100,6 +100,7 @@ interface AdapterBase {
 }
 
 type Shapes = ReadonlyMap<string, readonly number[]>
+type Refuse = (what: string, expected: string, received: unknown) => never
 
 /**
  * Checks that a file is a LoRA adapter and that its matrices fit the model's: what llama.cpp would
@@ -113,7 +114,7 @@ async function checkAdapter(path: string, base: AdapterBase): Promise<void> {
   const { metadata } = file
   const general = fieldsOf(metadata['general'])
   const adapter = fieldsOf(metadata['adapter'])
-  const refuse = (what: string, expected: string, received: unknown): never => {
+  const refuse: Refuse = (what, expected, received) => {
     const message = `${path}: expected ${what} ${expected}, instead got ${shown(received)}`
     throw new CllmError('model_invalid', message, { details: { path, expected } })
   }
@@ -141,11 +142,7 @@ async function checkAdapter(path: string, base: AdapterBase): Promise<void> {
   checkMatrices(shapes, shapesOf(model), refuse)
 }
 
-function checkMatrices(
-  adapter: Shapes,
-  model: Shapes,
-  refuse: (what: string, expected: string, received: unknown) => never,
-): void {
+function checkMatrices(adapter: Shapes, model: Shapes, refuse: Refuse): void {
   for (const [tensor, shape] of adapter) {
     const [, name = '', part = ''] = /^(.*)\.lora_([ab])$/.exec(tensor) ?? []
     if (name === '' && tensor.endsWith('_norm.weight')) continue
@@ -157,7 +154,7 @@ function checkMatrices(
     const other = adapter.get(`${name}.lora_${part === 'a' ? 'b' : 'a'}`)
     if (other === undefined) refuse(name, 'with both .lora_a and .lora_b', `${tensor} alone`)
     const [a, b] = part === 'a' ? [shape, other] : [other, shape]
-    const [rows = 0, columns = 0] = weights ?? []
+    const [rows = 0, columns = 0] = weights
     // Those of embeddings are the other way round.
     const isEmbedding = name.endsWith('token_embd.weight')
     const [inner, outer] = isEmbedding ? [b[1], a[1]] : [a[0], b[1]]

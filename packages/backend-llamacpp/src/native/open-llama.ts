@@ -12,6 +12,8 @@ import {
   openForGpu,
 } from './open/opened-llama.js'
 
+type GpuSetting = 'auto' | 'off' | GpuKind
+
 /** llama.cpp is opened once per process. */
 const opened = new Map<string, Promise<OpenedLlama>>()
 /** What llama.cpp calls errors when it was asked to end a forward pass: status 1, result 2. */
@@ -35,7 +37,7 @@ const reasons: string[] = []
  * `internal` when the addon lacks an export that is used here.
  */
 export async function openLlama(
-  gpu: 'auto' | 'off' | GpuKind,
+  gpu: GpuSetting,
   lastLogger: Logger,
   folder?: string,
 ): Promise<LlamaRuntime> {
@@ -56,7 +58,7 @@ export async function openLlama(
 
 /** Opens it for the GPU that is asked for, or the first that works here, or the CPU. */
 async function openFirst(
-  gpu: 'auto' | 'off' | GpuKind,
+  gpu: GpuSetting,
   kinds: readonly GpuKind[],
   folder: string | undefined,
 ): Promise<OpenedLlama> {
@@ -120,7 +122,7 @@ function log(isError: boolean, message: string): void {
  * @throws CllmError `invalid_configuration` when there is no such GPU here
  */
 export async function gpuInUse(
-  gpu: 'auto' | 'off' | GpuKind,
+  gpu: GpuSetting,
   logger: Logger,
   folder?: string,
 ): Promise<GpuKind | false> {
@@ -140,7 +142,7 @@ export interface GpuDevices {
  * @throws CllmError `invalid_configuration` when there is no such GPU here
  */
 export async function gpuDevices(
-  gpu: 'auto' | 'off' | GpuKind,
+  gpu: GpuSetting,
   logger: Logger,
   folder?: string,
 ): Promise<GpuDevices | undefined> {

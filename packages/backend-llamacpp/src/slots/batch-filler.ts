@@ -82,20 +82,18 @@ export class BatchFiller {
    * behind some hundred tokens that takes longer than a tile, the rest of which may be any tokens.
    */
   #inTiles(batch: readonly BatchItem[]): readonly BatchItem[] {
-    const { cells, limits } = this.parts
     const { tile } = this.costs
     if (tile === Infinity) return batch
     let inTiles: BatchItem[] | undefined
     let room: number | undefined
     for (const [index, item] of batch.entries()) {
-      const { slot, position, tokens } = item
-      const missing = tile - tokens.length
-      if (!isChunk(item) || missing <= 0 || position < leastTiled) continue
+      const missing = tile - item.tokens.length
+      if (!isChunk(item) || missing <= 0 || item.position < leastTiled) continue
       room ??= this.#room(batch)
       if (missing > room) continue
       const whole = longer(item, tile)
       if (this.costs.of('chunk', [whole]) >= this.costs.of('chunk', [item])) continue
-      if (slot >= limits.slots || !cells.canSpare(slot, tile)) continue
+      if (!this.#canSpare(item.slot, tile)) continue
       room -= missing
       inTiles ??= [...batch]
       inTiles[index] = whole
@@ -108,7 +106,6 @@ export class BatchFiller {
    * shorter ones become as long as another one. None becomes a tile, which rounds differently.
    */
   #equallyLong(batch: readonly BatchItem[]): readonly BatchItem[] {
-    const { cells, limits } = this.parts
     const { tile } = this.costs
     const chunks = batch.filter(isChunk)
     if (chunks.length < 2) return batch
@@ -119,8 +116,7 @@ export class BatchFiller {
         isChunk(item) &&
         item.tokens.length < length &&
         item.tokens.length < tile === length < tile &&
-        item.slot < limits.slots &&
-        cells.canSpare(item.slot, length)
+        this.#canSpare(item.slot, length)
       const added = batch.filter(grows).reduce((sum, { tokens }) => sum + length - tokens.length, 0)
       if (added === 0 || added > room) continue
       const equal = batch.map((item) => (grows(item) ? longer(item, length) : item))
@@ -136,16 +132,12 @@ export class BatchFiller {
    * them. With further tokens all of them are one.
    */
   #inOnePass(batch: readonly BatchItem[]): readonly BatchItem[] | undefined {
-    const { limits, cells } = this.parts
     const length = Math.max(...batch.map(({ tokens }) => tokens.length))
     const idle = slotGaps(batch.map(({ slot }) => slot)).flat()
-    const slots = [...batch.map(({ slot }) => slot), ...idle]
-    const fits = length * slots.length <= limits.batchSize
-    const canSpare = (slot: SlotId) => slot < limits.slots && cells.canSpare(slot, length)
-    if (!fits || !slots.every(canSpare)) return undefined
-    const equal = [...batch, ...idle.map((slot) => this.#idleItem(slot))].map((item) =>
-      longer(item, length),
-    )
+    const all = [...batch, ...idle.map((slot) => this.#idleItem(slot))]
+    const fits = length * all.length <= this.parts.limits.batchSize
+    if (!fits || !all.every(({ slot }) => this.#canSpare(slot, length))) return undefined
+    const equal = all.map((item) => longer(item, length))
     return this.costs.of('drafts', equal) < this.costs.of('drafts', batch) ? equal : undefined
   }
 
@@ -156,13 +148,17 @@ export class BatchFiller {
     const used = batch.map(({ slot }) => slot)
     const decoding = decodes.map(({ slot }) => slot)
     const idle = this.#layout.fillers(decoding, used)
-    if (idle.length > this.#room(batch)) return []
-    return idle.map((slot) => this.#idleItem(slot))
+    return idle.length > this.#room(batch) ? [] : idle.map((slot) => this.#idleItem(slot))
   }
 
   /** A token for a slot that has nothing to compute. */
   #idleItem(slot: SlotId): BatchItem {
     return { slot, position: this.parts.cells.length(slot), tokens: [filler], outputs: [] }
+  }
+
+  /** Whether a slot can compute as many tokens that are taken off again. */
+  #canSpare(slot: SlotId, tokens: number): boolean {
+    return slot < this.parts.limits.slots && this.parts.cells.canSpare(slot, tokens)
   }
 
   #room(batch: readonly BatchItem[]): number {

@@ -1,6 +1,6 @@
 import { entryOf } from '@cllm/core'
 import { characterRule, type GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
-import { Automata, type CharacterClass, type Reading } from './automata.js'
+import { Automata, type Reading } from './automata.js'
 import { type CodePointSet, union } from './characters.js'
 import { PatternProblem, unlessProblem } from './parse-pattern.js'
 import type { Lengths } from './pattern-rule.js'
@@ -27,9 +27,6 @@ interface Move {
   readonly text: string
   readonly reading: Reading
 }
-
-/** Makes the text of some {@link CharacterClass} by their numbers; undefined: none of them can be written. */
-type TextOf = (classes: readonly number[]) => string | undefined
 
 /** A state of all automata together: it has read the same text in each. */
 interface State {
@@ -70,6 +67,7 @@ function explore(
   const classes = automata.classes()
   /** Many moves have the same characters, which may be some hundred ranges. */
   const texts = new Map<string, string | undefined>()
+  /** Undefined: none of these classes can be written. */
   const textOf = (own: readonly number[]) =>
     entryOf(texts, own.join(), () => {
       const ranges = own.flatMap((number) => classes[number]!.characters)
@@ -92,36 +90,29 @@ function explore(
     return state
   }
   stateOf(automata.start, 0)
+  const movesFrom = (from: Reading): readonly Move[] => {
+    const moves = new Map<string, { readonly taken: number[]; readonly reading: Reading }>()
+    for (const [number, { sample }] of classes.entries()) {
+      const reading = automata.after(from, sample)
+      if (automata.isDead(reading)) continue
+      entryOf(moves, reading.key, () => ({ taken: [], reading })).taken.push(number)
+    }
+    return [...moves.values()].flatMap(({ taken, reading }) => {
+      const text = textOf(taken)
+      return text === undefined ? [] : [{ text, reading }]
+    })
+  }
   /** Readings come again with other lengths. */
   const moves = new Map<string, readonly Move[]>()
   // grows while it is read
   for (const state of states) {
     if (state.length >= max) continue
     const length = max === Infinity ? Math.min(state.length + 1, min) : state.length + 1
-    const { reading } = state
-    const own = entryOf(moves, reading.key, () => movesFrom(reading, automata, classes, textOf))
+    const own = entryOf(moves, state.reading.key, () => movesFrom(state.reading))
     spend(stateSteps * (1 + own.length))
     for (const { text, reading } of own) state.next.push({ text, state: stateOf(reading, length) })
   }
   return states
-}
-
-function movesFrom(
-  from: Reading,
-  automata: Automata,
-  classes: readonly CharacterClass[],
-  textOf: TextOf,
-): readonly Move[] {
-  const moves = new Map<string, { readonly taken: number[]; readonly reading: Reading }>()
-  for (const [number, { sample }] of classes.entries()) {
-    const reading = automata.after(from, sample)
-    if (automata.isDead(reading)) continue
-    entryOf(moves, reading.key, () => ({ taken: [], reading })).taken.push(number)
-  }
-  return [...moves.values()].flatMap(({ taken, reading }) => {
-    const text = textOf(taken)
-    return text === undefined ? [] : [{ text, reading }]
-  })
 }
 
 function markAlive(states: readonly State[]): void {

@@ -37,6 +37,15 @@ export type NativeLogits = readonly [
   weight: number | undefined,
 ]
 
+/** Whose logits are wanted, and how many of the largest. */
+export type WantedLogits = readonly [
+  tokens: readonly number[],
+  largest: boolean,
+  smallest: boolean,
+  drawn: boolean,
+  count: number,
+]
+
 /** A context of the addon, which draws with samplers of its own. */
 export interface AddonContext extends NativeContext {
   /** Draws from the logits of the batch's token with this index; −1 when it has none. */
@@ -50,13 +59,7 @@ export interface AddonContext extends NativeContext {
     sampler: NativeSampler,
     probabilities: false,
     confidence: false,
-    logits: readonly [
-      tokens: readonly number[],
-      largest: boolean,
-      smallest: boolean,
-      drawn: boolean,
-      count: number,
-    ],
+    logits: WantedLogits,
     weight: boolean,
   ): Promise<NativeLogits>
 }

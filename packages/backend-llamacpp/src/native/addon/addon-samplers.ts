@@ -10,6 +10,7 @@ import type {
   NativeLogits,
   NativeSampler,
   NativeSamplerConfig,
+  WantedLogits,
 } from './addon-bindings.js'
 import { biasesOf, hasPenalties, seedAt, topKOf } from '../../sampling/chain/sampling-chain.js'
 import {
@@ -26,28 +27,119 @@ import {
 } from '../../sampling/token-sampler.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 
-/** Samplers of node-llama-cpp's addon, which draws on a thread of its own. */
+/** A native sampler that remembers its seed. */
+class PooledSampler {
+  #seed: number | undefined
+
+  constructor(readonly native: NativeSampler) {}
+
+  /** Configures for one draw: with the same configuration the same draw, however often. */
+  apply(config: NativeSamplerConfig): void {
+    // llama.cpp goes on in its random sequence when the seed is the one that it has
+    if (config.temperature > 0 && config.seed === this.#seed) {
+      this.native.applyConfig({ ...config, seed: (config.seed ^ 1) >>> 0 })
+    }
+    this.native.applyConfig(config)
+    this.#seed = config.seed
+  }
+}
+
+/** So far up that the token is the likeliest one, and small enough for a float32 to keep 4 digits. */
+const lift = 512
+
+/**
+ * Samplers of node-llama-cpp's addon, which draws on a thread of its own. They are used again: each keeps a
+ * list as long as the vocabulary (1.8 MB at 150,000 entries) that is not given back for a long time after it
+ * was disposed of.
+ */
 export class AddonSamplers implements SamplerFactory {
   readonly seesLogits = false
-  readonly pool: SamplerPool
-  readonly logprobs: LogprobReader
+  readonly #free: PooledSampler[] = []
+  #reader: PooledSampler | undefined
 
   constructor(
-    create: () => NativeSampler,
+    private readonly createNative: () => NativeSampler,
     readonly context: AddonContext,
     readonly vocabulary: Vocabulary,
-  ) {
-    this.pool = new SamplerPool(create)
-    this.logprobs = new LogprobReader(this.pool, context)
-  }
+  ) {}
 
   create(params: SamplingParams, tokens: readonly TokenId[], parts?: SamplerParts): TokenSampler {
     return new AddonSampler(this, params, tokens, parts)
   }
 
-  dispose(): void {
-    this.pool.dispose()
+  take(): PooledSampler {
+    return this.#free.pop() ?? new PooledSampler(this.createNative())
   }
+
+  give(sampler: PooledSampler): void {
+    this.#free.push(sampler)
+  }
+
+  /** Disposes of the free samplers; samplers in use are not affected. */
+  dispose(): void {
+    for (const { native } of this.#free.splice(0)) native.dispose()
+  }
+
+  /**
+   * The model's own distribution, read by a sampler that changes nothing, on the logits of a token that
+   * another sampler has drawn. Asking the drawing sampler would give what is left after temperature and
+   * cuts, and would sort the whole vocabulary.
+   * @param index - of the drawn token's logits in the batch
+   */
+  async logprobs(index: number, token: TokenId, count: number): Promise<OutputLogprobs> {
+    const { likeliest, largest, weight } = await this.#largest(index, { temperature: 0, seed: 0 })
+    const logOfAll = largest + Math.log(weight)
+    const top = count === 0 ? [] : await this.#top(index, count)
+    const known = top.find((other) => other.token === token)?.logprob
+    const own = token === likeliest ? largest : known
+    const logit = own ?? (await this.#logitOf(index, token))
+    return {
+      logprob: Math.min(0, logit - logOfAll),
+      top: top.map((other) => ({ ...other, logprob: Math.min(0, other.logprob - logOfAll) })),
+    }
+  }
+
+  /** The logit of any token: with a bias that makes it the largest. */
+  async #logitOf(index: number, token: TokenId): Promise<number> {
+    const bias = biased(new Map([[token, lift]]))
+    const { largest: lifted } = await this.#largest(index, { temperature: 0, seed: 0, ...bias })
+    return lifted - lift
+  }
+
+  async #largest(index: number, config: NativeSamplerConfig) {
+    const logits = await this.#read(index, config, [[], false, false, true, 0], true)
+    const [first] = pairsOf(logits)
+    if (first === undefined || logits[4] === undefined) {
+      throw new CllmError('backend_failed', 'llama.cpp gave no logits')
+    }
+    return { likeliest: first.token, largest: first.logprob, weight: logits[4] }
+  }
+
+  /** The likeliest tokens with their logits. */
+  async #top(index: number, count: number): Promise<TokenLogprob[]> {
+    const config = { temperature: 1, topK: count, seed: 0 }
+    const top = pairsOf(await this.#read(index, config, [[], false, false, false, count], false))
+    return top.sort((a, b) => b.logprob - a.logprob || a.token - b.token).slice(0, count)
+  }
+
+  async #read(
+    index: number,
+    config: NativeSamplerConfig,
+    wanted: WantedLogits,
+    weight: boolean,
+  ): Promise<NativeLogits> {
+    this.#reader ??= this.take()
+    this.#reader.apply(config)
+    const { native } = this.#reader
+    return await this.context.sampleToken(index, native, false, false, wanted, weight)
+  }
+}
+
+/** Ids with logits; the list may have one twice. */
+function pairsOf([, , , logits = []]: NativeLogits): TokenLogprob[] {
+  const found = new Map<TokenId, number>()
+  for (let at = 0; at + 1 < logits.length; at += 2) found.set(logits[at]!, logits[at + 1]!)
+  return Array.from(found, ([token, logprob]) => ({ token, logprob }))
 }
 
 const noTokens = new Uint32Array(0)
@@ -79,7 +171,7 @@ class AddonSampler extends TokenSampler {
     { constraint }: SamplerParts = {},
   ) {
     super()
-    const { pool, vocabulary } = samplers
+    const { vocabulary } = samplers
     this.#samplers = samplers
     this.#biases = biasesOf(params, vocabulary)
     this.#config = { ...configOf(params, vocabulary), ...biased(this.#biases) }
@@ -92,7 +184,7 @@ class AddonSampler extends TokenSampler {
     this.#window = params.penaltyLastN
     if (this.#config.repeatPenalty !== undefined) this.#history = tokens.slice()
     this.#changes = this.#isRandom || this.#history !== undefined || this.#constraint !== undefined
-    this.#pooled = pool.take()
+    this.#pooled = samplers.take()
     if (!this.#changes) this.#pooled.apply(this.#config)
   }
 
@@ -117,12 +209,12 @@ class AddonSampler extends TokenSampler {
   }
 
   logprobs(index: number, token: TokenId, count: number): Promise<OutputLogprobs> {
-    return this.#samplers.logprobs.read(index, token, count)
+    return this.#samplers.logprobs(index, token, count)
   }
 
   dispose(): void {
     if (this.#pooled === undefined) return
-    this.#samplers.pool.give(this.#pooled)
+    this.#samplers.give(this.#pooled)
     this.#pooled = undefined
   }
 
@@ -166,121 +258,4 @@ function biased(biases: ReadonlyMap<TokenId, number>): Partial<NativeSamplerConf
   if (biases.size === 0) return {}
   const { tokens, values } = listed(biases)
   return { tokenBiasKeys: tokens, tokenBiasValues: values }
-}
-
-/** So far up that the token is the likeliest one, and small enough for a float32 to keep 4 digits. */
-const lift = 512
-
-/**
- * The model's own distribution, read by samplers that change nothing, on the logits of a token that
- * another sampler has drawn. Asking the drawing sampler would give what is left after temperature and
- * cuts, and would sort the whole vocabulary.
- */
-class LogprobReader {
-  #samplers: { readonly greedy: PooledSampler; readonly likeliest: PooledSampler } | undefined
-
-  constructor(
-    private readonly pool: SamplerPool,
-    private readonly context: AddonContext,
-  ) {}
-
-  /** @param index - of the drawn token's logits in the batch */
-  async read(index: number, token: TokenId, count: number): Promise<OutputLogprobs> {
-    const { greedy, likeliest } = (this.#samplers ??= {
-      greedy: this.pool.take(),
-      likeliest: this.pool.take(),
-    })
-    const { likeliestToken, largest, weight } = await this.#largest(index, greedy, {
-      temperature: 0,
-      seed: 0,
-    })
-    const logOfAll = largest + Math.log(weight)
-    const top = count === 0 ? [] : await this.#top(index, likeliest, count)
-    const known = top.find((other) => other.token === token)?.logprob
-    const own = token === likeliestToken ? largest : known
-    const logit = own ?? (await this.#logitOf(index, token, greedy))
-    return {
-      logprob: Math.min(0, logit - logOfAll),
-      top: top.map((other) => ({ ...other, logprob: Math.min(0, other.logprob - logOfAll) })),
-    }
-  }
-
-  /** The logit of any token: with a bias that makes it the largest. */
-  async #logitOf(index: number, token: TokenId, sampler: PooledSampler): Promise<number> {
-    const { largest: lifted } = await this.#largest(index, sampler, {
-      temperature: 0,
-      seed: 0,
-      tokenBiasKeys: Uint32Array.of(token),
-      tokenBiasValues: Float32Array.of(lift),
-    })
-    return lifted - lift
-  }
-
-  async #largest(index: number, sampler: PooledSampler, config: NativeSamplerConfig) {
-    sampler.apply(config)
-    const drawn = [[], false, false, true, 0] as const
-    const found = await this.context.sampleToken(index, sampler.native, false, false, drawn, true)
-    const [first] = pairsOf(found)
-    if (first === undefined || found[4] === undefined) throw noLogits()
-    return { likeliestToken: first.token, largest: first.logprob, weight: found[4] }
-  }
-
-  /** The likeliest tokens with their logits. */
-  async #top(index: number, sampler: PooledSampler, count: number): Promise<TokenLogprob[]> {
-    sampler.apply({ temperature: 1, topK: count, seed: 0 })
-    const top = [[], false, false, false, count] as const
-    const pairs = pairsOf(
-      await this.context.sampleToken(index, sampler.native, false, false, top, false),
-    )
-    return pairs.sort((a, b) => b.logprob - a.logprob || a.token - b.token).slice(0, count)
-  }
-}
-
-/** Ids with logits; the list may have one twice. */
-function pairsOf([, , , logits = []]: NativeLogits): TokenLogprob[] {
-  const found = new Map<TokenId, number>()
-  for (let at = 0; at + 1 < logits.length; at += 2) found.set(logits[at]!, logits[at + 1]!)
-  return Array.from(found, ([token, logprob]) => ({ token, logprob }))
-}
-
-const noLogits = (): CllmError => new CllmError('backend_failed', 'llama.cpp gave no logits')
-
-/** A native sampler that remembers its seed. */
-class PooledSampler {
-  #seed: number | undefined
-
-  constructor(readonly native: NativeSampler) {}
-
-  /** Configures for one draw: with the same configuration the same draw, however often. */
-  apply(config: NativeSamplerConfig): void {
-    // llama.cpp goes on in its random sequence when the seed is the one that it has
-    if (config.temperature > 0 && config.seed === this.#seed) {
-      this.native.applyConfig({ ...config, seed: (config.seed ^ 1) >>> 0 })
-    }
-    this.native.applyConfig(config)
-    this.#seed = config.seed
-  }
-}
-
-/**
- * Native samplers, used again: each keeps a list as long as the vocabulary (1.8 MB at 150,000
- * entries) that is not given back for a long time after it was disposed of.
- */
-class SamplerPool {
-  readonly #free: PooledSampler[] = []
-
-  constructor(private readonly create: () => NativeSampler) {}
-
-  take(): PooledSampler {
-    return this.#free.pop() ?? new PooledSampler(this.create())
-  }
-
-  give(sampler: PooledSampler): void {
-    this.#free.push(sampler)
-  }
-
-  /** Disposes of the free samplers; samplers in use are not affected. */
-  dispose(): void {
-    for (const { native } of this.#free.splice(0)) native.dispose()
-  }
 }

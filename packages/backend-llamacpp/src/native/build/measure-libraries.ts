@@ -91,11 +91,17 @@ async function measureOnce(
     })
     if (context === undefined) throw buildFailure(`${modelPath} does not fit into memory`)
     try {
-      const timed = new TimedContext(context, stopwatch, signal, loaded.vocabularySize)
-      const prefill = await timed.prefill()
-      const decode: number[] = []
-      for (const width of measuredWidths) decode.push(await timed.decode(width))
-      return { prefill, decode: decode as [number, number, number] }
+      let last = 0
+      // arbitrary tokens: what is computed does not depend on them
+      const next = () => (last++ * 31) % loaded.vocabularySize
+      return await measurePasses(context, async (width, position, count) => {
+        signal.throwIfAborted()
+        const runs = Array.from({ length: width }, (_, sequence) => {
+          const tokens = Array.from({ length: count }, next)
+          return { sequence, position, tokens, outputs: [position + count - 1] }
+        })
+        return await stopwatch.time(() => context.decodeBatch(runs))
+      })
     } finally {
       await context.dispose()
     }
@@ -104,47 +110,28 @@ async function measureOnce(
   }
 }
 
-/** Forward passes with arbitrary tokens: what is computed does not depend on them. */
-class TimedContext {
-  #tokens = 0
+/** Milliseconds of a forward pass with `count` tokens of each of `width` sequences. */
+type Pass = (width: number, position: number, count: number) => Promise<number>
 
-  constructor(
-    private readonly context: NativeContext,
-    private readonly stopwatch: Stopwatch,
-    private readonly signal: AbortSignal,
-    private readonly vocabularySize: number,
-  ) {}
-
-  /** Tokens per second of a prompt, after one that is not counted. */
-  async prefill(): Promise<number> {
-    await this.#pass(1, 0, promptTokens)
-    this.context.disposeSequence(0)
-    const ms = await this.#pass(1, 0, promptTokens)
-    this.context.disposeSequence(0)
-    return (1000 * promptTokens) / ms
+/** The tokens per second of a prompt, after one that is not counted, and of decodes by the median of the steps. */
+async function measurePasses(context: NativeContext, pass: Pass): Promise<Figures> {
+  let promptMs = 0
+  for (let nth = 0; nth < 2; nth++) {
+    promptMs = await pass(1, 0, promptTokens)
+    context.disposeSequence(0)
   }
-
-  /** Tokens per second of `width` sequences together, by the median of the steps. */
-  async decode(width: number): Promise<number> {
+  const decode: number[] = []
+  for (const width of measuredWidths) {
     const times: number[] = []
     for (let step = 0; step < unmeasuredSteps + measuredSteps; step++) {
-      times.push(await this.#pass(width, step, 1))
+      times.push(await pass(width, step, 1))
     }
-    for (let sequence = 0; sequence < width; sequence++) this.context.disposeSequence(sequence)
+    for (let sequence = 0; sequence < width; sequence++) context.disposeSequence(sequence)
     const sorted = times.slice(unmeasuredSteps).sort((a, b) => a - b)
-    return (1000 * width) / sorted[measuredSteps >> 1]!
+    decode.push((1000 * width) / sorted[measuredSteps >> 1]!)
   }
-
-  /** Milliseconds of a forward pass with `count` tokens of each sequence. */
-  async #pass(width: number, position: number, count: number): Promise<number> {
-    this.signal.throwIfAborted()
-    const outputs = [position + count - 1]
-    const next = () => (this.#tokens++ * 31) % this.vocabularySize
-    const runs = Array.from({ length: width }, (_, sequence) => {
-      return { sequence, position, tokens: Array.from({ length: count }, next), outputs }
-    })
-    return await this.stopwatch.time(() => this.context.decodeBatch(runs))
-  }
+  const prefill = (1000 * promptTokens) / promptMs
+  return { prefill, decode: decode as [number, number, number] }
 }
 
 /** Times forward passes. */

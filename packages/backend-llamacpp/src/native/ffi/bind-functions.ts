@@ -99,9 +99,18 @@ export async function runAsync<A extends readonly unknown[], R>(
 
 function bindLibrary<T extends Signatures>(path: string, signatures: T): Bound<T> {
   const library = load(path)
-  const bind = ([name, [result, ...args]]: [string, readonly [CType, ...CType[]]]) =>
-    [name, library.func(name, typeOf(result), args.map(typeOf))] as const
-  return Object.fromEntries(Object.entries(signatures).map(bind)) as unknown as Bound<T>
+  return bindAll(signatures, (name, result, args) => library.func(name, result, args))
+}
+
+/** A table's functions, each made of its name and types. */
+function bindAll<T extends Signatures>(
+  signatures: T,
+  bind: (name: string, result: KoffiType, args: KoffiType[]) => unknown,
+): Bound<T> {
+  const bound = Object.entries(signatures).map(([name, [result, ...args]]) => {
+    return [name, bind(name, typeOf(result), args.map(typeOf))] as const
+  })
+  return Object.fromEntries(bound) as unknown as Bound<T>
 }
 
 function load(path: string): ReturnType<typeof koffi.load> {
@@ -119,13 +128,11 @@ function bindDevice(
   const cpu = 0
   const device = functions.ggml_backend_dev_by_type(cpu)
   const registry = functions.ggml_backend_dev_backend_reg(device)
-  const bind = ([name, [result, ...args]]: [string, readonly [CType, ...CType[]]]) => {
+  return bindAll(deviceFunctions, (name, result, args) => {
     const address = functions.ggml_backend_reg_get_proc_address(registry, name)
     if (address === null) throw new Error(`the CPU device has no function ${name}`)
-    return [name, koffi.decode(address, koffi.proto(typeOf(result), args.map(typeOf)))] as const
-  }
-  const bound = Object.entries<readonly [CType, ...CType[]]>(deviceFunctions).map(bind)
-  return Object.fromEntries(bound) as unknown as Bound<typeof deviceFunctions>
+    return koffi.decode(address, koffi.proto(result, args))
+  })
 }
 
 function typeOf(type: CType): KoffiType {

@@ -22,10 +22,14 @@ const loadModes = { none: 0, mmap: 1, mlock: 2, 'mmap+mlock': 3 } as const
 /** What was bound, by the library's file: once per process. */
 const bound = new Map<string | undefined, NativeFunctions>()
 
+/** With the layers on the GPU; −1 for all. */
+interface FfiLoadOptions extends LoadModelOptions {
+  readonly gpuLayers: number
+}
+
 /** The way to llama.cpp through its C API. */
 export interface FfiDoor extends NativeDoor {
-  /** @param options - with the layers on the GPU; −1 for all */
-  loadModel(options: LoadModelOptions & { readonly gpuLayers: number }): Promise<LogitsModel>
+  loadModel(options: FfiLoadOptions): Promise<LogitsModel>
 }
 
 /**
@@ -58,16 +62,10 @@ function bindBuilt(library: string, logger: Logger): NativeFunctions | undefined
   }
 }
 
-/** Loads a model; `gpuLayers` -1: all of it on the GPU. */
+/** Loads a model. */
 export async function loadFfiModel(
   functions: NativeFunctions,
-  {
-    modelPath,
-    gpuLayers,
-    mmap,
-    mlock,
-    placement = {},
-  }: LoadModelOptions & { readonly gpuLayers: number },
+  { modelPath, gpuLayers, mmap, mlock, placement = {} }: FfiLoadOptions,
 ): Promise<LogitsModel> {
   const { params, memory } = placementOf(functions, placement)
   const pointer = await runAsync(functions.llama_model_load_from_file, modelPath, {

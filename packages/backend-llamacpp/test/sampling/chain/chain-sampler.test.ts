@@ -158,7 +158,7 @@ t.test('the same tokens as with the native sampler', async (t) => {
   const sampler = new ChainSampler(workspace, sampling(), tokens)
   drawFrom(sampler, logits, 3, 3, [200])
   for (const token of [0, 5, 700]) {
-    const expected = await natives.logprobs.read(0, token, 20)
+    const expected = await natives.logprobs(0, token, 20)
     const found = sampler.logprobs(0, token, 20)
     t.ok(Math.abs(found.logprob - expected.logprob) < 1e-3)
     t.same(
@@ -194,13 +194,12 @@ async function decodeTiny(t: Test) {
   await context.decodeBatch([{ sequence: 0, position: 0, tokens: [5], outputs: [0] }])
   const vocabulary = new Vocabulary(loaded.native, loaded.vocabularySize)
   const natives = new AddonSamplers(() => loaded.createSampler(), context, vocabulary)
-  const { pool } = natives
   const { size } = vocabulary
-  const all = pool.take()
+  const all = natives.take()
   all.apply({ temperature: 1, topK: size, seed: 0 })
   const wanted = [[], false, false, false, size] as const
   const [, , , pairs = []] = await context.sampleToken(0, all.native, false, false, wanted, false)
-  pool.give(all)
+  natives.give(all)
   const logits = new Float32Array(size).fill(NaN)
   for (let at = 0; at < pairs.length; at += 2) logits[pairs[at]!] = pairs[at + 1]!
   t.notOk(logits.some(Number.isNaN), 'every logit is known')
