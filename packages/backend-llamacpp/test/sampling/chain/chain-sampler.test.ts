@@ -204,7 +204,7 @@ async function decodeTiny(t: Test) {
   for (let at = 0; at < pairs.length; at += 2) logits[pairs[at]!] = pairs[at + 1]!
   t.notOk(logits.some(Number.isNaN), 'every logit is known')
   t.teardown(async () => {
-    pool.dispose()
+    natives.dispose()
     await context.dispose()
     await loaded.dispose()
   })
