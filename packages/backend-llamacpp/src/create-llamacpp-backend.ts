@@ -9,7 +9,7 @@ import {
 import { cellsOf, planContext } from './model/memory-plan.js'
 import { memoryKind, type ModelShape, readModelShape } from './model/model-shape.js'
 import { openBackend } from './model/open-backend.js'
-import { compileTemplate } from './text/chat-template.js'
+import { compileTemplate } from './text/compile-template.js'
 import { type ContextSettings, outputsPerPass } from './model/open-context.js'
 import type { JinjaTemplate, LlamaRuntime, NativeDoor } from './native/native.js'
 import { openLlama } from './native/open-llama.js'

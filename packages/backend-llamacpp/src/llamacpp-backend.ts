@@ -23,9 +23,10 @@ import { z } from 'zod'
 import type { ConstraintGrammars } from './grammar/constraint-grammars.js'
 import { type LlamaCppAdapters, nativeAdapters } from './model/adapters.js'
 import type { Embedder } from './model/embedder.js'
+import type { OpenContext } from './model/open-context.js'
 import { computeVectors, undoVectors } from './media/compute-vectors.js'
 import type { FileEncoder } from './media/file-encoder.js'
-import type { LogitsContext, NativeContext, SequenceRun } from './native/native-context.js'
+import type { LogitsContext, SequenceRun } from './native/native-context.js'
 import { ConstraintTrack } from './sampling/constraint-track.js'
 import { announceDraws, drawPass, prepareDraw } from './sampling/pass-draws.js'
 import type { SamplerFactory, TokenSampler } from './sampling/token-sampler.js'
@@ -34,10 +35,9 @@ import { PassCosts, preferSlot } from './slots/pass-costs.js'
 import type { SlotCells } from './slots/slot-cells.js'
 import { orderBatch, type StepPass, wantedPositions } from './slots/step-batch.js'
 import type { Vocabulary } from './text/vocabulary.js'
-import type { AdaptiveThreads } from './threads/adaptive-threads.js'
 
 /** The components of a {@link LlamaCppBackend}. */
-export interface LlamaCppBackendParts {
+export interface LlamaCppBackendParts extends Omit<OpenContext, 'samplers'> {
   readonly model: ModelInfo
   readonly limits: BackendLimits
   readonly capabilities: BackendCapabilities
@@ -45,7 +45,6 @@ export interface LlamaCppBackendParts {
   readonly canShift: boolean
   readonly tokenizer: Tokenizer
   readonly vocabulary: Vocabulary
-  readonly context: NativeContext
   readonly cells: SlotCells
   readonly samplers: SamplerFactory
   readonly grammars: ConstraintGrammars
@@ -60,12 +59,6 @@ export interface LlamaCppBackendParts {
   readonly tile?: number | undefined
   /** What encodes images and sounds; default: the model takes none. */
   readonly encoder?: FileEncoder | undefined
-  /** The context where it computes vectors in place of tokens; default: it cannot. */
-  readonly vectors?: LogitsContext | undefined
-  /** What chooses the threads of each pass; default: their number stays. */
-  readonly threads?: AdaptiveThreads | undefined
-  /** The context where its passes can be ended; default: no step can be left. */
-  readonly abortable?: Pick<LogitsContext, 'setAborting'> | undefined
   readonly clock: Clock
   /** Frees the model. */
   readonly close: () => Promise<void>
@@ -152,9 +145,9 @@ export class LlamaCppBackend implements Backend {
       throw new CllmError('unsupported', message)
     }
     if (batch.length > 0) this.adapters?.prepare(batch)
-    const { vectors } = this.parts
-    const isMixed = vectors !== undefined && batch.some(({ media }) => media !== undefined)
-    return isMixed ? await this.#stepMixed(batch, vectors) : await this.#step(batch)
+    const { stateful } = this.parts
+    const isMixed = stateful !== undefined && batch.some(({ media }) => media !== undefined)
+    return isMixed ? await this.#stepMixed(batch, stateful) : await this.#step(batch)
   }
 
   /** A step whose prompts have images, too. */

@@ -14,7 +14,8 @@ import { type LlamaRuntime, llamaVersion, type LoadedModel } from '../native/nat
 import { loadedGpuLibrary } from '../native/open/binaries.js'
 import { LlamaCppStates } from '../slots/llamacpp-states.js'
 import { SlotCells } from '../slots/slot-cells.js'
-import { ChatTemplate, compileTemplate } from '../text/chat-template.js'
+import { ChatTemplate } from '../text/chat-template.js'
+import { chooseTemplate, compileTemplate } from '../text/compile-template.js'
 import { PlainTextGuard } from '../text/plain-text-guard.js'
 import { LlamaCppTokenizer, TextParts } from '../text/tokenizer.js'
 import { Vocabulary } from '../text/vocabulary.js'
@@ -68,13 +69,12 @@ function assemble(
   const vocabulary = new Vocabulary(native, vocabularySize)
   const parts = new TextParts(native, vocabulary)
   const guard = new PlainTextGuard(parts, vocabulary)
-  const template = ChatTemplate.choose(settings.chatTemplate, own, guard, vocabulary, logger, {
-    compile: (source) => compileTemplate(source, (text) => llama.compileJinja(text)),
-    clock,
-  })
+  const compile = (source: string) => compileTemplate(source, (text) => llama.compileJinja(text))
+  const [source, jinja] = chooseTemplate(settings.chatTemplate, own, compile, logger)
+  const template = new ChatTemplate(source, jinja, guard, vocabulary, clock)
   const tokenizer = new LlamaCppTokenizer(parts, vocabulary, template)
   const samplers = opened.samplers(vocabulary, tokenizer, logger)
-  const { stateful, context } = opened
+  const { stateful, context, threads, abortable } = opened
   const kvUnified = settings.kvUnified === 'on'
   const { slidingWindow, isRecurrent } = shape
   const generates = !shape.looksAhead && stateful?.hasMemory() !== false
@@ -116,11 +116,11 @@ function assemble(
     cells,
     adapters,
     encoder,
-    vectors: stateful,
+    stateful,
     states: openStates(opened, cells, shape, settings, loaded),
     samplers,
-    threads: opened.threads,
-    abortable: opened.abortable,
+    threads,
+    abortable,
     kvUnified,
     tile: tileOf(llama, settings),
     embedder: new Embedder(

@@ -30,12 +30,12 @@ export type ContextSettings = Omit<CheckedLlamaCppOptions, 'threads'> & {
 /** A context, and what draws from it. */
 export interface OpenContext {
   readonly context: NativeContext
-  /** The same where it gives its states out. */
-  readonly stateful?: LogitsContext
-  /** The same where its forward passes can be ended. */
-  readonly abortable?: LogitsContext
-  /** What chooses the threads of its passes, where they can be changed. */
-  readonly threads?: AdaptiveThreads
+  /** The same where it gives its states out, and takes vectors in place of tokens. */
+  readonly stateful?: LogitsContext | undefined
+  /** The same where its forward passes can be ended; otherwise no step can be left. */
+  readonly abortable?: LogitsContext | undefined
+  /** What chooses the threads of each pass; otherwise their number stays. */
+  readonly threads?: AdaptiveThreads | undefined
   samplers(vocabulary: Vocabulary, tokenizer: Tokenizer, logger: Logger): SamplerFactory
 }
 

@@ -3,112 +3,32 @@ import {
   type ChatRenderOptions,
   CllmError,
   type Clock,
-  type Logger,
   mediaPlace,
   type TokenId,
   messageOf,
-  attempt,
 } from '@cllm/core'
-import { Template } from '@huggingface/jinja'
 import type { JinjaTemplate } from '../native/native.js'
-import { keepsLaterSystem, withUserForSystem } from './later-system.js'
+import { keepsLaterSystem, losesSystem } from './compile-template.js'
 import { type PlainTextGuard, unusedCharacter } from './plain-text-guard.js'
 import type { RenderedTemplate } from './tokenizer.js'
 import type { Vocabulary } from './vocabulary.js'
 
-type Compile = (source: string) => JinjaTemplate
-
-/**
- * Compiles a chat template. Where the renderer in JavaScript cannot read or render it, llama.cpp's takes
- * over; what both refuse fails with the message of the first.
- *
- * @param compileNative - llama.cpp's Jinja; default: there is none
- * @throws when the text is no template
- */
-export function compileTemplate(
-  source: string,
-  compileNative: Compile = () => {
-    throw new Error('there is no other renderer')
-  },
-): JinjaTemplate {
-  let native: JinjaTemplate | undefined
-  const second = () => (native ??= compileNative(source))
-  let first: Template
-  try {
-    first = new Template(source)
-  } catch (problem) {
-    return insteadOf(problem, second)
-  }
-  return {
-    render(values) {
-      try {
-        return first.render(values)
-      } catch (problem) {
-        return insteadOf(problem, () => second().render(values))
-      }
-    },
-  }
-}
-
-/** What the second renderer gives; where it fails, too, the first one's problem counts. */
-function insteadOf<T>(problem: unknown, second: () => T): T {
-  try {
-    return second()
-  } catch {
-    throw problem
-  }
-}
-
-/** ChatML, used for models without a template of their own. */
-const chatMl = `{%- for message in messages -%}
-<|im_start|>{{ message.role }}
-{{ message.content }}<|im_end|>
-{% endfor -%}
-{%- if add_generation_prompt -%}<|im_start|>assistant
-{% endif -%}`
-
-/** What a template is compiled and filled with. */
-interface TemplateTools {
-  /** Default: without llama.cpp's own renderer. */
-  readonly compile?: Compile
-  /** For the date that some templates show; default: that of 1970. */
-  readonly clock?: Pick<Clock, 'now'>
-}
-
 /** Renders conversations with the model's chat template, written in Jinja. */
 export class ChatTemplate {
-  /** The template's Jinja source. */
-  readonly source: string
-  readonly #template: JinjaTemplate
   #losesSystem: boolean | undefined
   #keepsSystem: boolean | undefined
 
-  private constructor(
-    { source, template }: CompiledTemplate,
+  /**
+   * @param source - the template's
+   * @param clock - for the date that some templates show
+   */
+  constructor(
+    readonly source: string,
+    private readonly template: JinjaTemplate,
     private readonly guard: PlainTextGuard,
     private readonly vocabulary: Vocabulary,
     private readonly clock: Pick<Clock, 'now'>,
-  ) {
-    this.source = source
-    this.#template = template
-  }
-
-  /**
-   * Takes the override, else the model's own template, else ChatML with one warning.
-   * @throws CllmError `invalid_configuration` when the override is not valid Jinja
-   */
-  static choose(
-    override: string | undefined,
-    own: string | undefined,
-    guard: PlainTextGuard,
-    vocabulary: Vocabulary,
-    logger: Logger,
-    { compile = compileTemplate, clock = { now: () => 0 } }: TemplateTools = {},
-  ): ChatTemplate {
-    const compiled =
-      override === undefined ? compileOwn(own, logger, compile) : compileOverride(override, compile)
-    return new ChatTemplate(compiled, guard, vocabulary, clock)
-  }
+  ) {}
 
   /** @throws CllmError `invalid_request` with the template's own message when it rejects the conversation */
   render(messages: readonly ChatMessage[], options: ChatRenderOptions = {}): RenderedTemplate {
@@ -147,19 +67,20 @@ export class ChatTemplate {
     let isKept = true
     for (let index = 1; index < given.length && isKept; index++) {
       if (given[index]!.role !== 'system') continue
-      isKept = this.#keepsSystem ??= keepsLaterSystem(this.#template)
+      isKept = this.#keepsSystem ??= keepsLaterSystem(this.template)
     }
     const messages = isKept ? given : withUserForSystem(given)
     const [system, user, ...others] = messages
     let attempts = [messages]
     if (system?.role === 'system' && user?.role === 'user') {
       const merged = [{ ...user, content: `${system.content}\n${user.content}` }, ...others]
-      attempts = this.#passesOverSystem() ? [merged] : [messages, merged]
+      this.#losesSystem ??= losesSystem(this.template)
+      attempts = this.#losesSystem ? [merged] : [messages, merged]
     }
     let problem: unknown
     for (const attempt of attempts) {
       try {
-        return this.#template.render({ ...context, messages: attempt })
+        return this.template.render({ ...context, messages: attempt })
       } catch (error) {
         problem = error
       }
@@ -169,17 +90,6 @@ export class ChatTemplate {
       `the model's chat template refuses these messages: ${messageOf(problem)}`,
       { cause: problem, details: { field: 'messages' } },
     )
-  }
-
-  /** Whether the template writes nothing of a system message. */
-  #passesOverSystem(): boolean {
-    const messages = [
-      { role: 'system', content: probe },
-      { role: 'user', content: 'Hello' },
-    ]
-    // Where it cannot be rendered, it is found out with each conversation.
-    const rendered = () => attempt(() => this.#template.render({ messages }), probe)
-    return (this.#losesSystem ??= !rendered().includes(probe))
   }
 }
 
@@ -211,14 +121,6 @@ function* withPlaces(pieces: readonly RenderedTemplate[]): Generator<TokenId[], 
   }
 }
 
-/** No template writes this by itself. */
-const probe = 'cllm-probe'
-
-interface CompiledTemplate {
-  readonly source: string
-  readonly template: JinjaTemplate
-}
-
 /** Ends the text of the last message while it is rendered; no template writes such a thing. */
 const openEnd = '\u2063cllm-open-end\u2063'
 
@@ -241,29 +143,16 @@ function upToOpenEnd(text: string): string {
   )
 }
 
-function compileOverride(source: string, compile: Compile): CompiledTemplate {
-  try {
-    return { source, template: compile(source) }
-  } catch (cause) {
-    throw new CllmError(
-      'invalid_configuration',
-      `chatTemplate is not a valid Jinja template: ${messageOf(cause)}`,
-      { cause, details: { field: 'chatTemplate' } },
-    )
+/** Messages of the system behind the first are the user's, and those of the user that are neighbours are one. */
+function withUserForSystem(messages: readonly ChatMessage[]): readonly ChatMessage[] {
+  const shown = messages.slice(0, 1)
+  for (const message of messages.slice(1)) {
+    const role = message.role === 'system' ? 'user' : message.role
+    const before = shown.at(-1)
+    const isSame = role === 'user' && before?.role === 'user'
+    const content = isSame ? `${before.content}\n\n${message.content}` : message.content
+    if (isSame) shown[shown.length - 1] = { ...before, content }
+    else shown.push({ ...message, role })
   }
-}
-
-function compileOwn(
-  source: string | undefined,
-  logger: Logger,
-  compile: Compile,
-): CompiledTemplate {
-  let reason = 'has no chat template'
-  try {
-    if (source !== undefined) return { source, template: compile(source) }
-  } catch (cause) {
-    reason = `has a chat template that cannot be read (${messageOf(cause)})`
-  }
-  logger.warn({ template: 'chatml' }, `the model ${reason}: using ChatML for conversations`)
-  return { source: chatMl, template: compileTemplate(chatMl) }
+  return shown
 }

@@ -1,7 +1,7 @@
 import { silentLogger } from '@cllm/core'
 import t from 'tap'
 import { createTemplateCompiler } from '../../src/create-llamacpp-backend.js'
-import { compileTemplate } from '../../src/text/chat-template.js'
+import { compileTemplate } from '../../src/text/compile-template.js'
 
 t.test('what one renderer cannot do, the other one does', async (t) => {
   const compile = await createTemplateCompiler(silentLogger)

@@ -23,6 +23,8 @@ class GbnfParser {
   readonly #numbers = new Map<string, number>()
   /** Where rules were first used. */
   readonly #used = new Map<number, number>()
+  /** The name of the rule that is being read, which groups in it have, too. */
+  #name = ''
   #elements = 0
   #copied = 0
 
@@ -50,7 +52,8 @@ class GbnfParser {
     if (!reader.take('::=')) throw reader.unexpected()
     reader.skipSpace(true)
     const number = this.#number(name)
-    this.#rules[number] = this.#alternatives(name, 0)
+    this.#name = name
+    this.#rules[number] = this.#alternatives(0)
     if (!reader.isAtEnd && !reader.takesLineEnd()) {
       throw reader.sees(')')
         ? reader.problem('a closing parenthesis without an opening one')
@@ -59,20 +62,20 @@ class GbnfParser {
     reader.skipSpace(true)
   }
 
-  #alternatives(name: string, depth: number): Rule {
+  #alternatives(depth: number): Rule {
     const reader = this.reader
     const rule: Rule = []
-    this.#sequence(name, rule, depth)
+    this.#sequence(rule, depth)
     while (reader.take('|')) {
       reader.skipSpace(true)
       this.#add(rule, ElementKind.Alternative, 0)
-      this.#sequence(name, rule, depth)
+      this.#sequence(rule, depth)
     }
     this.#add(rule, ElementKind.End, 0)
     return rule
   }
 
-  #sequence(name: string, rule: Rule, depth: number): void {
+  #sequence(rule: Rule, depth: number): void {
     const reader = this.reader
     /** Where what a repetition is about begins in the rule. */
     let last = rule.length
@@ -83,12 +86,12 @@ class GbnfParser {
       const repetition = reader.repetition(depth > 0)
       if (repetition !== undefined) {
         reader.skipSpace(depth > 0)
-        made *= this.#repeat(name, rule, last, made, repetition, at)
+        made *= this.#repeat(rule, last, made, repetition, at)
         continue
       }
       const start = rule.length
       const before = this.#names.length
-      if (!this.#element(name, rule, depth)) return
+      if (!this.#element(rule, depth)) return
       last = start
       made = Math.max(1, this.#names.length - before)
       if (this.#isReference(rule, start)) made = 1
@@ -102,7 +105,7 @@ class GbnfParser {
   }
 
   /** Reads one literal, set, token, name or group; false where there is none. */
-  #element(name: string, rule: Rule, depth: number): boolean {
+  #element(rule: Rule, depth: number): boolean {
     const reader = this.reader
     const at = reader.at
     const add = (kind: number, value: number) => this.#add(rule, kind, value)
@@ -124,8 +127,8 @@ class GbnfParser {
       throw reader.problem(`groups are nested deeper than ${grammarLimits.depth}`, at)
     }
     reader.skipSpace(true)
-    const number = this.#newRule(name)
-    this.#rules[number] = this.#alternatives(name, depth + 1)
+    const number = this.#newRule(this.#name)
+    this.#rules[number] = this.#alternatives(depth + 1)
     if (!reader.take(')')) {
       throw reader.isAtEnd ? reader.problem('a parenthesis is not closed') : reader.unexpected()
     }
@@ -134,14 +137,7 @@ class GbnfParser {
   }
 
   /** Writes a repetition out as llama.cpp does, and returns the number of rules it becomes. */
-  #repeat(
-    name: string,
-    rule: Rule,
-    last: number,
-    made: number,
-    { min, max }: Repetition,
-    at: number,
-  ): number {
+  #repeat(rule: Rule, last: number, made: number, { min, max }: Repetition, at: number): number {
     const reader = this.reader
     if (last === rule.length) throw reader.problem('there is nothing that it repeats', at)
     if (max < min) throw reader.problem(`a repetition from ${min} to ${max} has no end`, at)
@@ -165,7 +161,7 @@ class GbnfParser {
     for (let nth = 1; nth < min; nth++) for (const part of repeated) rule.push(part)
     let rest: number | undefined
     for (let nth = 0; nth < optional; nth++) {
-      const number = this.#newRule(name)
+      const number = this.#newRule(this.#name)
       const again = isBounded ? rest : number
       const tail = again === undefined ? [] : [ElementKind.Rule, again]
       this.#rules[number] = [...repeated, ...tail, ElementKind.Alternative, 0, ElementKind.End, 0]

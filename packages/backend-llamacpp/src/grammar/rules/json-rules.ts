@@ -5,47 +5,32 @@ import { difference, spaces } from '../pattern/characters.js'
 /**
  * JSON itself. Whitespace is bounded, so that no model can go on with it for ever: at most one blank,
  * or one line break with its indentation. Numbers have at most 15 digits, which a double keeps, and
- * characters are never halves of surrogate pairs. Each rule has those that it needs.
+ * characters are never halves of surrogate pairs.
  */
-const rules: Readonly<
-  Record<string, { readonly body: string; readonly needs?: readonly string[] }>
-> = {
-  ws: { body: String.raw`" "? | "\n" " "{0,32}` },
-  char: {
-    body:
-      String.raw`[\x20-\x21\x23-\x5b\x5d-\ud7ff\ue000-\U0010ffff] | ` +
-      String.raw`"\\" (["\\/bfnrt] | "u" ([0-9a-cA-Ce-fE-F] hex hex hex | [dD] [0-7] hex hex))`,
-    needs: ['hex'],
-  },
+const rules: Readonly<Record<string, string>> = {
+  ws: String.raw`" "? | "\n" " "{0,32}`,
+  char:
+    String.raw`[\x20-\x21\x23-\x5b\x5d-\ud7ff\ue000-\U0010ffff] | ` +
+    String.raw`"\\" (["\\/bfnrt] | "u" ([0-9a-cA-Ce-fE-F] hex hex hex | [dD] [0-7] hex hex))`,
   // what whoever trims a text leaves
-  solid: {
-    body: `${oneOf(difference(plainCharacters, spaces))} | "\\\\" ["\\\\/]`,
-  },
-  hex: { body: '[0-9a-fA-F]' },
-  string: { body: String.raw`"\"" char* "\""`, needs: ['char'] },
-  integer: { body: '"0" | "-"? [1-9] [0-9]{0,14}' },
-  number: {
-    body: '"-"? ("0" | [1-9] [0-9]{0,14}) ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?',
-  },
-  boolean: { body: '"true" | "false"' },
-  value: {
-    body: 'object | array | string | number | boolean | "null"',
-    needs: ['object', 'array', 'string', 'number', 'boolean'],
-  },
-  member: { body: 'string ":" ws value', needs: ['string', 'ws', 'value'] },
-  object: {
-    body: '"{" ws (member ("," ws member)* ws)? "}"',
-    needs: ['member', 'ws'],
-  },
-  array: { body: '"[" ws (value ("," ws value)* ws)? "]"', needs: ['value', 'ws'] },
+  solid: `${oneOf(difference(plainCharacters, spaces))} | "\\\\" ["\\\\/]`,
+  hex: '[0-9a-fA-F]',
+  string: String.raw`"\"" char* "\""`,
+  integer: '"0" | "-"? [1-9] [0-9]{0,14}',
+  number: '"-"? ("0" | [1-9] [0-9]{0,14}) ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?',
+  boolean: '"true" | "false"',
+  value: 'object | array | string | number | boolean | "null"',
+  member: 'string ":" ws value',
+  object: '"{" ws (member ("," ws member)* ws)? "}"',
+  array: '"[" ws (value ("," ws value)* ws)? "]"',
 }
 
-/** Makes sure that the writer has one of JSON's rules, and returns its name. */
+/** Makes sure that the writer has one of JSON's rules, with those that it names, and returns its name. */
 export function jsonRule(writer: GbnfWriter, name: string): string {
-  const rule = rules[name]
-  if (rule === undefined || writer.has(name)) return name
-  writer.define(name, rule.body)
-  for (const needed of rule.needs ?? []) jsonRule(writer, needed)
+  const body = rules[name]
+  if (body === undefined || writer.has(name)) return name
+  writer.define(name, body)
+  for (const [needed] of body.matchAll(/[a-z]+/g)) jsonRule(writer, needed)
   return name
 }
 

@@ -1,0 +1,110 @@
+import { attempt, CllmError, type Logger, messageOf } from '@cllm/core'
+import { Template } from '@huggingface/jinja'
+import type { JinjaTemplate } from '../native/native.js'
+
+/** Makes a renderer of a template's source. */
+type Compile = (source: string) => JinjaTemplate
+
+/**
+ * Compiles a chat template. Where the renderer in JavaScript cannot read or render it, llama.cpp's takes
+ * over; what both refuse fails with the message of the first.
+ *
+ * @param compileNative - llama.cpp's Jinja; default: there is none
+ * @throws when the text is no template
+ */
+export function compileTemplate(
+  source: string,
+  compileNative: Compile = () => {
+    throw new Error('there is no other renderer')
+  },
+): JinjaTemplate {
+  let native: JinjaTemplate | undefined
+  const second = () => (native ??= compileNative(source))
+  let first: Template
+  try {
+    first = new Template(source)
+  } catch (problem) {
+    return insteadOf(problem, second)
+  }
+  return {
+    render(values) {
+      try {
+        return first.render(values)
+      } catch (problem) {
+        return insteadOf(problem, () => second().render(values))
+      }
+    },
+  }
+}
+
+/** What the second renderer gives; where it fails, too, the first one's problem counts. */
+function insteadOf<T>(problem: unknown, second: () => T): T {
+  try {
+    return second()
+  } catch {
+    throw problem
+  }
+}
+
+/** ChatML, used for models without a template of their own. */
+const chatMl = `{%- for message in messages -%}
+<|im_start|>{{ message.role }}
+{{ message.content }}<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt -%}<|im_start|>assistant
+{% endif -%}`
+
+/**
+ * The override, else the model's own template, else ChatML with one warning: its source, and what renders it.
+ * @throws CllmError `invalid_configuration` when the override is not valid Jinja
+ */
+export function chooseTemplate(
+  override: string | undefined,
+  own: string | undefined,
+  compile: Compile,
+  logger: Logger,
+): readonly [source: string, template: JinjaTemplate] {
+  if (override !== undefined) return [override, compileOverride(override, compile)]
+  let reason = 'has no chat template'
+  try {
+    if (own !== undefined) return [own, compile(own)]
+  } catch (cause) {
+    reason = `has a chat template that cannot be read (${messageOf(cause)})`
+  }
+  logger.warn({ template: 'chatml' }, `the model ${reason}: using ChatML for conversations`)
+  return [chatMl, compileTemplate(chatMl)]
+}
+
+function compileOverride(source: string, compile: Compile): JinjaTemplate {
+  try {
+    return compile(source)
+  } catch (cause) {
+    throw new CllmError(
+      'invalid_configuration',
+      `chatTemplate is not a valid Jinja template: ${messageOf(cause)}`,
+      { cause, details: { field: 'chatTemplate' } },
+    )
+  }
+}
+
+/** No template writes this by itself. */
+const probe = 'cllm-probe'
+
+/** Whether a template writes nothing of a system message; false where it cannot be rendered. */
+export function losesSystem(template: JinjaTemplate): boolean {
+  const messages = [
+    { role: 'system', content: probe },
+    { role: 'user', content: 'Hello' },
+  ]
+  return !attempt(() => template.render({ messages }), probe).includes(probe)
+}
+
+/** Whether a template writes a message of the system in the middle of a conversation in its place. */
+export function keepsLaterSystem(template: JinjaTemplate): boolean {
+  const messages = ['system', 'user', 'assistant', 'system', 'user'].map((role, index) => {
+    return { role, content: `${probe}-${index}` }
+  })
+  const text = attempt(() => template.render({ messages, add_generation_prompt: true }), '')
+  const [before, at, after] = [2, 3, 4].map((index) => text.indexOf(`${probe}-${index}`))
+  return before! < at! && at! < after!
+}
