@@ -71,7 +71,7 @@ export async function openContext(
       context,
       stateful: context,
       samplers: (vocabulary, tokenizer, logger) =>
-        new ChainSamplers(context, vocabulary, tokenizer, { threads: drawing, logger }),
+        new ChainSamplers(context, vocabulary, tokenizer, drawing, logger),
       ...(loaded.onGpu === 'none' && { abortable: context }),
       ...(threads.start !== threads.most && {
         threads: new AdaptiveThreads(context, { ...threads, clock, load: settings.load }),
@@ -103,11 +103,8 @@ function detailsOf(settings: ContextSettings, contextSize: number) {
 }
 
 /** Logits for each slot and for some drafts; each takes 4 bytes per entry of the vocabulary. */
-export function outputsPerPass({
-  slots,
-  batchSize,
-}: Pick<ContextSettings, 'slots' | 'batchSize'>): number {
-  return Math.min(batchSize, Math.max(leastOutputs, 2 * slots))
+export function outputsPerPass(settings: Pick<ContextSettings, 'slots' | 'batchSize'>): number {
+  return Math.min(settings.batchSize, Math.max(leastOutputs, 2 * settings.slots))
 }
 
 /** Where a GPU has all layers, the CPU looks up tokens: waking more threads takes longer than that. */

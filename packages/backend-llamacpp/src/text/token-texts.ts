@@ -22,7 +22,7 @@ export function spelledBytes(text: string): Uint8Array | undefined {
 }
 
 /** The texts of tokens, one behind the other. */
-export class TokenTexts {
+export class TextsWriter {
   readonly #starts: Uint32Array
   #bytes: Uint8Array
   #count = 0
@@ -66,5 +66,39 @@ export class TokenTexts {
   #reserve(more: number): void {
     if (this.#end + more <= this.#bytes.length) return
     this.#bytes = Buffer.concat([this.#bytes], 2 * this.#bytes.length + more)
+  }
+}
+
+/** What spells white space. */
+export const spelledGaps: Readonly<Record<string, string>> = {
+  '\u010a': '\n',
+  '\u0120': ' ',
+  '\u2581': ' ',
+}
+
+/** What was found behind letters; most texts have nothing that was not found before. */
+export class JoinedCharacters {
+  readonly found = new Set<string>()
+  /** By the code of a character that may be found: 1 until it is. */
+  readonly #wanted = new Uint8Array(0x2582)
+
+  constructor() {
+    for (let code = 0x20; code < 0x7f; code++) this.#wanted[code] = 1
+    for (const spelled of ['\n', ...Object.keys(spelledGaps)]) {
+      this.#wanted[spelled.charCodeAt(0)] = 1
+    }
+  }
+
+  mayAdd(text: string): boolean {
+    for (let at = 1; at < text.length; at++) {
+      if (this.#wanted[text.charCodeAt(at)] === 1) return true
+    }
+    return false
+  }
+
+  /** @param character - as it is in the text; `spelled` what it stands for */
+  add(character: string, spelled: string): void {
+    this.found.add(spelled)
+    this.#wanted[character.charCodeAt(0)] = 0
   }
 }

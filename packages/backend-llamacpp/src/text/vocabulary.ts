@@ -1,6 +1,14 @@
 import { CllmError, type InfillTokens, type TokenId } from '@cllm/core'
+import type { TokenTexts } from '../grammar/match/token-trie.js'
 import type { NativeModel } from '../native/native-model.js'
-import { plainByte, spelledByte, spelledBytes, TokenTexts } from './token-texts.js'
+import {
+  JoinedCharacters,
+  plainByte,
+  spelledByte,
+  spelledBytes,
+  spelledGaps,
+  TextsWriter,
+} from './token-texts.js'
 
 /** Bits of llama.cpp's token attributes. */
 export const TokenAttribute = {
@@ -33,12 +41,6 @@ const textual = TokenAttribute.Normal | TokenAttribute.UserDefined | TokenAttrib
 const spelledSpace = '\u0120'
 /** What follows a letter in a token (\u0109, \u010a, \u010d, \u0120 and \u2581 spell white space). */
 const behindLetter = /([^\P{L}\u0109\u010a\u010d\u0120])([!-@[-`{-~ \n\u010a\u0120\u2581])/gu
-const spelledGaps: Readonly<Record<string, string>> = {
-  '\u010a': '\n',
-  '\u0120': ' ',
-  '\u2581': ' ',
-}
-
 /** A token that only special parsing makes of text, such as `<|im_end|>`. */
 export interface ControlToken {
   readonly id: TokenId
@@ -75,7 +77,7 @@ export class Vocabulary {
   /** Whether normal tokens spell bytes instead of text. */
   readonly #spellsBytes: boolean
   /** What {@link bytes} gives of all tokens, one behind the other, and where each begins. */
-  readonly texts: { readonly bytes: Uint8Array; readonly starts: Uint32Array }
+  readonly texts: TokenTexts
 
   constructor(
     private readonly model: NativeModel,
@@ -87,7 +89,7 @@ export class Vocabulary {
     const endOfGeneration = new Set<TokenId>()
     let maxTokenBytes = 1
     const joined = new JoinedCharacters()
-    const texts = new TokenTexts(size)
+    const texts = new TextsWriter(size)
     const starts = new Set<string>()
     const notStarts = new Set<string>()
     for (let id = 0; id < this.size; id++) {
@@ -212,33 +214,6 @@ export class Vocabulary {
   #find(isIt: (text: string, id: TokenId) => boolean): TokenId | undefined {
     for (let id = 0; id < this.size; id++) if (isIt(this.model.getTokenString(id), id)) return id
     return undefined
-  }
-}
-
-/** What was found behind letters; most texts have nothing that was not found before. */
-class JoinedCharacters {
-  readonly found = new Set<string>()
-  /** By the code of a character that may be found: 1 until it is. */
-  readonly #wanted = new Uint8Array(0x2582)
-
-  constructor() {
-    for (let code = 0x20; code < 0x7f; code++) this.#wanted[code] = 1
-    for (const spelled of ['\n', ...Object.keys(spelledGaps)]) {
-      this.#wanted[spelled.charCodeAt(0)] = 1
-    }
-  }
-
-  mayAdd(text: string): boolean {
-    for (let at = 1; at < text.length; at++) {
-      if (this.#wanted[text.charCodeAt(at)] === 1) return true
-    }
-    return false
-  }
-
-  /** @param character - as it is in the text; `spelled` what it stands for */
-  add(character: string, spelled: string): void {
-    this.found.add(spelled)
-    this.#wanted[character.charCodeAt(0)] = 0
   }
 }
 

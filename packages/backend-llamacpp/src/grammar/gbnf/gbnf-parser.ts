@@ -1,6 +1,6 @@
 import { entryOf } from '@cllm/core'
 import { checkRecursion, ElementKind, type GbnfRules } from './gbnf-rules.js'
-import { GbnfReader, type Repetition } from './gbnf-reader.js'
+import { GbnfReader, type Amount } from './gbnf-reader.js'
 import { grammarLimits } from '../refuse.js'
 
 /** Elements as pairs of kind and value. */
@@ -137,7 +137,7 @@ class GbnfParser {
   }
 
   /** Writes a repetition out as llama.cpp does, and returns the number of rules it becomes. */
-  #repeat(rule: Rule, last: number, made: number, { min, max }: Repetition, at: number): number {
+  #repeat(rule: Rule, last: number, made: number, { min, max }: Amount, at: number): number {
     const reader = this.reader
     if (last === rule.length) throw reader.problem('there is nothing that it repeats', at)
     if (max < min) throw reader.problem(`a repetition from ${min} to ${max} has no end`, at)

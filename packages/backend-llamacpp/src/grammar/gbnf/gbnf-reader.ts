@@ -17,8 +17,8 @@ const escapes: Readonly<Record<string, string>> = {
   '-': '-',
 }
 
-/** What `*`, `+`, `?` and `{…}` ask for. */
-export interface Repetition {
+/** How many there may be, as `*`, `+`, `?` and `{…}` say. */
+export interface Amount {
   readonly min: number
   readonly max: number
 }
@@ -73,7 +73,7 @@ export class GbnfReader {
   }
 
   /** `*`, `+`, `?` or `{…}`. */
-  repetition(overLines: boolean): Repetition | undefined {
+  repetition(overLines: boolean): Amount | undefined {
     if (this.take('*')) return { min: 0, max: Infinity }
     if (this.take('+')) return { min: 1, max: Infinity }
     if (this.take('?')) return { min: 0, max: 1 }

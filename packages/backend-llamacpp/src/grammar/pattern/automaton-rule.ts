@@ -3,7 +3,7 @@ import { characterRule, type GbnfWriter, oneOf } from '../gbnf/gbnf-writer.js'
 import { Automata, type Reading } from './automata.js'
 import { type CodePointSet, union } from './characters.js'
 import { PatternProblem, unlessProblem } from './parse-pattern.js'
-import type { Lengths } from './pattern-rule.js'
+import type { Amount } from '../gbnf/gbnf-reader.js'
 import { refused, SchemaBudget, type Spend } from '../refuse.js'
 
 const mostStates = 2000
@@ -16,7 +16,7 @@ const longest = 100
 
 /** What {@link automatonRule} is made with. */
 interface AutomatonOptions {
-  readonly lengths: Lengths
+  readonly lengths: Amount
   /** One character of a set as GBNF, undefined where there is none; default: of a JSON string. */
   readonly write?: (set: CodePointSet) => string | undefined
   readonly spend: Spend
@@ -61,7 +61,7 @@ export function automatonRule(
 function explore(
   automata: Automata,
   writeSet: NonNullable<AutomatonOptions['write']>,
-  { min, max }: Lengths,
+  { min, max }: Amount,
   spend: Spend,
 ): readonly State[] {
   const classes = automata.classes()

@@ -1,19 +1,14 @@
 import type { AST } from '@eslint-community/regexpp'
 import { characterRule, type GbnfWriter, maximumRepetitions } from '../gbnf/gbnf-writer.js'
+import type { Amount } from '../gbnf/gbnf-reader.js'
 import { charactersOf, type CodePointSet } from './characters.js'
 import { withoutAnchors } from './nfa.js'
 import { parsePattern, PatternProblem } from './parse-pattern.js'
 import { jsonRule } from '../rules/json-rules.js'
 import type { Spend } from '../refuse.js'
 
-/** How many characters a string may have. */
-export interface Lengths {
-  readonly min: number
-  readonly max: number
-}
-
 /** A part of a pattern as GBNF, with the lengths of what it matches. */
-interface Part extends Lengths {
+interface Part extends Amount {
   readonly text: string
 }
 
@@ -27,7 +22,7 @@ const deepest = 50
 export function patternRule(
   writer: GbnfWriter,
   pattern: string,
-  lengths: Lengths,
+  lengths: Amount,
   spend: Spend,
 ): string {
   const parts = new PatternParts(writer, spend)
@@ -48,7 +43,7 @@ class PatternParts {
   ) {}
 
   /** Keeps to the length as well, where the pattern does by itself or repeats a single character. */
-  fit(elements: readonly AST.Element[], isAnchored: boolean, lengths: Lengths): Part {
+  fit(elements: readonly AST.Element[], isAnchored: boolean, lengths: Amount): Part {
     const [only] = elements
     if (isAnchored && elements.length === 1 && only?.type === 'Quantifier') {
       const set = charactersOf(only.element, this.spend)

@@ -1,4 +1,5 @@
 import { entryOf } from '@cllm/core'
+import type { Amount } from '../gbnf/gbnf-reader.js'
 import type { GbnfWriter } from '../gbnf/gbnf-writer.js'
 import type { Spend } from '../refuse.js'
 
@@ -6,12 +7,6 @@ import type { Spend } from '../refuse.js'
 export interface Member {
   readonly rule: string
   readonly isRequired: boolean
-}
-
-/** How many members there are, those without a name included. */
-interface Count {
-  readonly min: number
-  readonly max: number
 }
 
 /**
@@ -24,7 +19,7 @@ export function writeMembers(
   [open, close]: readonly [open: string, close: string],
   members: readonly Member[],
   other: string | undefined,
-  { min, max }: Count,
+  { min, max }: Amount,
   spend: Spend,
 ): string | undefined {
   const known = new Map<string, string | undefined>()

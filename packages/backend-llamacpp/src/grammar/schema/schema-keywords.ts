@@ -30,11 +30,20 @@ export interface SchemaKeyword {
   readonly of?: ValueType | undefined
 }
 
-const keyword = <Value extends z.ZodType>(value: Value, note: string, of?: ValueType) => ({
-  value,
-  note,
-  of,
-})
+const keyword = <Value extends z.ZodType>(value: Value, note: string, of?: ValueType) => {
+  return { value, note, of }
+}
+const ofObjects = <Value extends z.ZodType>(value: Value, note: string) =>
+  keyword(value, note, 'object')
+const ofArrays = <Value extends z.ZodType>(value: Value, note: string) =>
+  keyword(value, note, 'array')
+const ofStrings = <Value extends z.ZodType>(value: Value, note: string) =>
+  keyword(value, note, 'string')
+const ofNumbers = (value: z.ZodNumber, note: string) => keyword(value, note, 'number')
+
+const formatNames = Object.keys(formats)
+  .map((name) => `\`${name}\``)
+  .join(', ')
 
 /** Every keyword that output is kept to; `docs/structured-output.md` is made from this table. */
 export const schemaKeywords = {
@@ -49,102 +58,82 @@ export const schemaKeywords = {
     'Values that other keywords of the same schema rule out are left out.',
   ),
   const: keyword(z.unknown(), 'One value.'),
-  properties: keyword(
+  properties: ofObjects(
     namedSchemas,
     'Written in this order; those that are not required may be left out.',
-    'object',
   ),
-  required: keyword(z.array(text), 'Those that `properties` does not name come last.', 'object'),
-  additionalProperties: keyword(
+  required: ofObjects(z.array(text), 'Those that `properties` does not name come last.'),
+  additionalProperties: ofObjects(
     schema,
     'A schema, true or false. Such properties come after all others; their names hold no escapes. Without it an object has the `properties` that are named, and one without `properties` has any.',
-    'object',
   ),
-  patternProperties: keyword(
+  patternProperties: ofObjects(
     namedSchemas,
     'Such properties come after all others. Each name matches one of the patterns, or each value is valid by all of them.',
-    'object',
   ),
-  propertyNames: keyword(
+  propertyNames: ofObjects(
     schema,
     'Names from an `enum` are written in its order, names of integers as zod and pydantic mean them.',
-    'object',
   ),
-  dependentRequired: keyword(
+  dependentRequired: ofObjects(
     z.record(z.string(), z.array(text)),
     'Either without the property, or with it and the properties that it requires.',
-    'object',
   ),
-  dependentSchemas: keyword(
+  dependentSchemas: ofObjects(
     namedSchemas,
     'Either without the property, or with it and valid by its schema.',
-    'object',
   ),
-  unevaluatedProperties: keyword(
+  unevaluatedProperties: ofObjects(
     schema,
     'As `additionalProperties`, for properties that no schema, merged and referenced ones included, names.',
-    'object',
   ),
-  minProperties: keyword(count, 'Up to 26 more than `properties` names.', 'object'),
-  maxProperties: keyword(count, 'Any number.', 'object'),
-  items: keyword(
+  minProperties: ofObjects(count, 'Up to 26 more than `properties` names.'),
+  maxProperties: ofObjects(count, 'Any number.'),
+  items: ofArrays(
     schema,
     'A schema for all elements that `prefixItems` does not name; a list is read as `prefixItems`.',
-    'array',
   ),
-  prefixItems: keyword(
+  prefixItems: ofArrays(
     schemas,
     'Schemas by position. Without `items` and `minItems` there are exactly these elements.',
-    'array',
   ),
-  unevaluatedItems: keyword(schema, 'As `items`, of elements that no schema has named.', 'array'),
-  contains: keyword(
+  unevaluatedItems: ofArrays(schema, 'As `items`, of elements that no schema has named.'),
+  contains: ofArrays(
     schema,
     'The first `minContains` elements are valid by it; with `maxContains` all are.',
-    'array',
   ),
   minContains: keyword(count, 'As `minItems`, beside `contains`.'),
   maxContains: keyword(count, 'As `maxItems`, beside `contains`.'),
-  minItems: keyword(count, 'Up to 100,000.', 'array'),
-  maxItems: keyword(count, 'Up to 100,000.', 'array'),
-  uniqueItems: keyword(
+  minItems: ofArrays(count, 'Up to 100,000.'),
+  maxItems: ofArrays(count, 'Up to 100,000.'),
+  uniqueItems: ofArrays(
     z.boolean(),
     'Elements of an `enum`, `const`, boolean or up to 200 integers come once each, in their order. Other elements may repeat: drop duplicates yourself.',
-    'array',
   ),
-  minLength: keyword(
+  minLength: ofStrings(
     count,
     'Unicode characters, up to 100,000; the first and the last required one are no spaces, because validators may trim before counting. Together with `pattern` or `format` strings may have fewer characters than `maxLength` allows.',
-    'string',
   ),
-  maxLength: keyword(count, 'As `minLength`.', 'string'),
-  pattern: keyword(
+  maxLength: ofStrings(count, 'As `minLength`.'),
+  pattern: ofStrings(
     text,
     'Regular expressions, with word boundaries and Unicode properties, without back references, with look-ahead only where the pattern begins, and anchors only at both ends. A pattern matches anywhere in the string unless it has anchors. Several patterns hold together.',
-    'string',
   ),
-  format: keyword(
+  format: ofStrings(
     text,
-    `${Object.keys(formats)
-      .map((name) => `\`${name}\``)
-      .join(
-        ', ',
-      )}; others are annotations, as the standard says. A \`pattern\` wins over a format that contradicts it.`,
-    'string',
+    `${formatNames}; others are annotations, as the standard says. A \`pattern\` wins over a format that contradicts it.`,
   ),
-  multipleOf: keyword(
+  multipleOf: ofNumbers(
     z.number().positive(),
     'Of integers and decimal numbers; within wide limits, only numbers with few digits.',
-    'number',
   ),
-  minimum: keyword(z.number(), 'Of integers and numbers with up to 15 digits.', 'number'),
-  maximum: keyword(z.number(), 'As `minimum`.', 'number'),
-  exclusiveMinimum: keyword(
+  minimum: ofNumbers(z.number(), 'Of integers and numbers with up to 15 digits.'),
+  maximum: ofNumbers(z.number(), 'As `minimum`.'),
+  exclusiveMinimum: ofNumbers(
     z.number(),
     'As `minimum`. Numbers keep away from the limit by one decimal more than it has.',
-    'number',
   ),
-  exclusiveMaximum: keyword(z.number(), 'As `exclusiveMinimum`.', 'number'),
+  exclusiveMaximum: ofNumbers(z.number(), 'As `exclusiveMinimum`.'),
   anyOf: keyword(
     schemas,
     'With keywords beside it, which hold for every alternative. An alternative whose `pattern` is unsupported is left out, unless it is the only one.',
@@ -167,16 +156,15 @@ export const schemaKeywords = {
     'JSON pointers, `$anchor` and `$id` in the same schema, recursive ones too, with keywords beside it.',
   ),
   $dynamicRef: keyword(text, 'As `$ref`, where one schema has the `$dynamicAnchor`.'),
-  contentSchema: keyword(
+  contentSchema: ofStrings(
     schema,
     'Beside `contentMediaType: application/json`: the text of a value that is valid by it. With `pattern`, `format` or a length it is an annotation.',
-    'string',
   ),
 } as const satisfies Readonly<Record<string, SchemaKeyword>>
 
 const rows: readonly (readonly [string, SchemaKeyword])[] = [
   ...Object.entries(schemaKeywords),
-  [heldProperties, keyword(namedSchemas, '', 'object')],
+  [heldProperties, ofObjects(namedSchemas, '')],
 ]
 
 /** The type of values that each keyword is about, for those that are about one. */

@@ -82,14 +82,13 @@ export async function publishBuild(
 ): Promise<StoredBuild> {
   const staging = join(work, 'finished')
   await mkdir(staging)
-  const added = { ...info, media: basename(media) }
-  await copyFile(media, join(staging, basename(media)))
-  await sync(join(staging, basename(media)))
-  if (library !== undefined) {
-    const file = join(staging, basename(library))
-    await copyFile(library, file)
-    added.libraryBytes = await sync(file)
+  const add = async (file: string): Promise<number> => {
+    await copyFile(file, join(staging, basename(file)))
+    return await sync(join(staging, basename(file)))
   }
+  const added = { ...info, media: basename(media) }
+  await add(media)
+  if (library !== undefined) added.libraryBytes = await add(library)
   await writeFile(join(staging, infoFile), `${JSON.stringify(added, undefined, 2)}\n`)
   await sync(join(staging, infoFile))
   const replaced = (await readBuilds(folder)).filter((build) => isReplaced(build.info, info))

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import process from 'node:process'
+import { attempt } from '@cllm/core'
 import { type GpuKind, nodeLlamaCppVersion } from '../native.js'
 
 /** llama.cpp's libraries with node-llama-cpp's addon. */
@@ -64,29 +65,24 @@ function moduleFolders(name: string): string[] {
   const own = createRequire(import.meta.url)
   const folders = own.resolve.paths(name) ?? []
   for (const other of ['node-llama-cpp', '@cllm/linux-arm64/package.json']) {
-    try {
-      folders.push(...(createRequire(own.resolve(other)).resolve.paths(name) ?? []))
-    } catch {
-      // It is not installed.
-    }
+    const paths = attempt(() => createRequire(own.resolve(other)).resolve.paths(name))
+    folders.push(...(paths ?? [])) // none where it is not installed
   }
   return folders
 }
 
 /** The folder with a package's libraries, if it is there in the version that is known here. */
 function binsIn(modules: readonly string[], name: string): string | undefined {
-  for (const root of modules.map((folder) => join(folder, name))) {
-    try {
-      const text = readFileSync(join(root, 'package.json'), 'utf8')
-      const { version } = JSON.parse(text) as { readonly version?: unknown }
-      const bins = join(root, 'bins', name.slice(name.indexOf('/') + 1))
-      if (version === nodeLlamaCppVersion) return bins
-    } catch {
-      // It is not there.
-    }
-  }
-  return undefined
+  const roots = modules.map((folder) => join(folder, name))
+  const root = roots.find((folder) => versionIn(folder) === nodeLlamaCppVersion)
+  return root && join(root, 'bins', name.slice(name.indexOf('/') + 1))
 }
+
+/** The version of the package in a folder; undefined: it is not there. */
+const versionIn = (folder: string): unknown =>
+  attempt(
+    () => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as { version?: unknown },
+  )?.version
 
 /** The library for the GPU that computes in this process; undefined: there is none, or it is part of another. */
 export function loadedGpuLibrary(gpu: GpuKind | false, paths?: readonly string[]) {

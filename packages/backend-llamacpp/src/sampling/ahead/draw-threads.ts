@@ -43,14 +43,6 @@ interface DrawThread {
   readonly ended: Promise<unknown>
 }
 
-/** How {@link DrawThreads} are made. */
-interface DrawThreadsOptions {
-  /** Threads beside this one. */
-  readonly threads: number
-  readonly vocabularySize: number
-  readonly logger: Logger
-}
-
 /**
  * Threads that draw together with this one, while nothing else computes: where a GPU makes a forward
  * pass in a few milliseconds, drawing 32 tokens one after the other takes as long. They start with the
@@ -69,7 +61,12 @@ export class DrawThreads {
   #woken = 0
   readonly #wake = (): void => this.#board.announce(this.#woken)
 
-  constructor(private readonly options: DrawThreadsOptions) {}
+  /** @param threads - beside this one */
+  constructor(
+    private readonly threads: number,
+    private readonly vocabularySize: number,
+    private readonly logger: Logger,
+  ) {}
 
   /** Makes a sampler known, whose draws any thread may make; returns its number. */
   add(settings: PlainDrawSettings): number {
@@ -125,13 +122,12 @@ export class DrawThreads {
   }
 
   #start() {
-    const { threads, vocabularySize } = this.options
     const entry = new URL('./draw-worker.js', import.meta.url)
-    return Array.from({ length: threads }, () => {
+    return Array.from({ length: this.threads }, () => {
       const { port1: samplers, port2 } = new MessageChannel()
       const workerData: DrawWorkerData = {
         board: this.#board.memory,
-        vocabularySize,
+        vocabularySize: this.vocabularySize,
         samplers: port2,
       }
       const worker = new Worker(entry, { workerData, transferList: [port2] })
@@ -170,6 +166,6 @@ export class DrawThreads {
     if (this.#isBroken) return
     this.#isBroken = true
     this.#board.close()
-    this.options.logger.warn({ err: error }, 'drawing in several threads failed: one draws now')
+    this.logger.warn({ err: error }, 'drawing in several threads failed: one draws now')
   }
 }

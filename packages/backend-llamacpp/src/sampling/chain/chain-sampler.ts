@@ -147,7 +147,7 @@ export class ChainSampler extends TokenSampler {
     }
     const biases = holds === true ? this.#bounded : this.#biases
     if (biases !== undefined) addBiases(logits, biases.tokens, biases.values)
-    for (const change of chain.changes) change.apply(logits, history)
+    for (const change of chain.changes) change(logits, history)
     let token = pick(chain, candidates, random)
     if (token === undefined) throw new CllmError('backend_failed', 'no token can be drawn')
     // Testing the drawn token alone is the quick way, as node-llama-cpp does it.
@@ -183,13 +183,6 @@ export class ChainSampler extends TokenSampler {
   }
 }
 
-/** How {@link ChainSamplers} draw. */
-interface ChainSamplersOptions {
-  /** Threads that draw beside this one. */
-  readonly threads: number
-  readonly logger: Logger
-}
-
 /** Samplers that draw in JavaScript, on the logits where llama.cpp has them. */
 export class ChainSamplers implements SamplerFactory {
   readonly seesLogits = true
@@ -197,15 +190,17 @@ export class ChainSamplers implements SamplerFactory {
   readonly #workspace: SamplerWorkspace
   readonly threads: DrawThreads | undefined
 
+  /** @param count - of threads that draw beside this one */
   constructor(
     context: Pick<LogitsContext, 'logits' | 'logitsAddress'>,
     vocabulary: Vocabulary,
     tokenizer: Pick<Tokenizer, 'encode'>,
-    { threads: count, logger }: ChainSamplersOptions,
+    count: number,
+    logger: Logger,
   ) {
     this.#workspace = new SamplerWorkspace(context, vocabulary, tokenizer)
     if (count === 0) return
-    const threads = new DrawThreads({ threads: count, vocabularySize: vocabulary.size, logger })
+    const threads = new DrawThreads(count, vocabulary.size, logger)
     this.threads = threads
     this.drawAhead = (prepared) => drawAhead(threads, prepared)
   }

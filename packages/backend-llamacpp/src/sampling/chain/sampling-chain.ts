@@ -10,7 +10,7 @@ import {
   type LogitChange,
   TemperatureDraw,
 } from './steps/draws.js'
-import { type BreakerVocabulary, Dry, Penalties } from './steps/logit-changes.js'
+import { type BreakerVocabulary, dry, penalties } from './steps/logit-changes.js'
 import {
   minPStep,
   mirostatStep,
@@ -101,9 +101,9 @@ export function createChain(
   breakers: BreakerVocabulary,
 ): SamplingChain {
   const changes: LogitChange[] = []
-  if (hasPenalties(params)) changes.push(new Penalties(params))
+  if (hasPenalties(params)) changes.push(penalties(params))
   if (params.dryMultiplier > 0 && params.dryPenaltyLastN > 0) {
-    changes.push(new Dry(params, breakers))
+    changes.push(dry(params, breakers))
   }
 
   const temperature = Math.fround(params.temperature)

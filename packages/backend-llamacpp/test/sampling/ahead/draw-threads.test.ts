@@ -40,7 +40,7 @@ function rowsOf(count: number): readonly Float32Array<ArrayBuffer>[] {
 
 function openSamplers(t: Test, context: LogitsContext, threads: number) {
   const logger = recordingLogger()
-  const samplers = new ChainSamplers(context, vocabulary, tokenizer, { threads, logger })
+  const samplers = new ChainSamplers(context, vocabulary, tokenizer, threads, logger)
   t.teardown(() => samplers.dispose())
   return { samplers, logger }
 }
@@ -153,7 +153,7 @@ t.test('a thread that comes late takes nothing of a later round', (t) => {
 
 t.test('few draws are made alone, and none after the end', async (t) => {
   const logger = recordingLogger()
-  const threads = new DrawThreads({ threads: 1, vocabularySize: size, logger })
+  const threads = new DrawThreads(1, size, logger)
   const draws = Array.from({ length: 4 }, () => ({
     sampler: 1,
     position: 0,
@@ -169,7 +169,7 @@ t.test('few draws are made alone, and none after the end', async (t) => {
 
 t.test('the threads are told of what they draw, and of nothing else', async (t) => {
   const logger = recordingLogger()
-  const threads = new DrawThreads({ threads: 1, vocabularySize: size, logger })
+  const threads = new DrawThreads(1, size, logger)
   t.teardown(() => threads.dispose())
   const settings = { params: sampling({ temperature: 0 }) }
   const draw = (samplers: readonly number[]) =>

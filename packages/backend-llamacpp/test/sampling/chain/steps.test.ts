@@ -26,8 +26,8 @@ import {
 } from '../../../src/sampling/chain/steps/draws.js'
 import {
   addBiases,
-  Dry,
-  Penalties,
+  dry,
+  penalties,
   SequenceBreakers,
 } from '../../../src/sampling/chain/steps/logit-changes.js'
 import {
@@ -52,15 +52,15 @@ function define(
 }
 
 const changes: Readonly<Record<string, () => LogitChange>> = {
-  'logit bias': () => ({ apply: (logits) => addBiases(logits, [3, 5], [2, -Infinity]) }),
+  'logit bias': () => (logits) => addBiases(logits, [3, 5], [2, -Infinity]),
   penalties: () =>
-    new Penalties(sampling({ repetitionPenalty: 1.5, presencePenalty: 1, frequencyPenalty: 0.3 })),
-  dry: () => new Dry(sampling({ dryMultiplier: 1, dryAllowedLength: 1 }), noVocabulary),
+    penalties(sampling({ repetitionPenalty: 1.5, presencePenalty: 1, frequencyPenalty: 0.3 })),
+  dry: () => dry(sampling({ dryMultiplier: 1, dryAllowedLength: 1 }), noVocabulary),
 }
 for (const [name, create] of Object.entries(changes)) {
   const definition = define(name, () => {
     const change = create()
-    return { apply: (logits, { tokens }) => change.apply(logits, tokens) }
+    return { apply: (logits, { tokens }) => change(logits, tokens) }
   })
   await testSampler(t, definition)
 }
@@ -211,7 +211,7 @@ t.test('repetitions are penalized by their length', async () => {
             dryBase: 1.5,
           })
           const logits = new Float32Array(texts.length)
-          new Dry(params, vocabulary).apply(logits, history)
+          dry(params, vocabulary)(logits, history)
           const penalties = expected(history, params)
           return penalties.every((penalty, token) => {
             const off = Math.abs(logits[token]! + penalty)
@@ -227,7 +227,7 @@ t.test('repetitions are penalized by their length', async () => {
 t.test('an endless repetition has a finite penalty', async (t) => {
   const logits = new Float32Array(texts.length)
   const params = sampling({ dryMultiplier: 1, dryPenaltyLastN: 10_000 })
-  new Dry(params, vocabulary).apply(
+  dry(params, vocabulary)(
     logits,
     Array.from({ length: 3000 }, () => 1),
   )
@@ -259,7 +259,7 @@ t.test('where breakers begin within tokens', async (t) => {
   const params = sampling({ dryMultiplier: 1, dryAllowedLength: 1, drySequenceBreakers: ['ac'] })
   const penalized = (history: readonly TokenId[]) => {
     const logits = new Float32Array(texts.length)
-    new Dry(params, vocabulary).apply(logits, history)
+    dry(params, vocabulary)(logits, history)
     return texts.filter((_, token) => logits[token]! < 0)
   }
   t.same(penalized([0, 1, 2, 1]), ['c'], 'b c again')
@@ -498,7 +498,7 @@ t.test('penalties look at as many tokens as they are told to', async (t) => {
     const logits = new Float32Array(6)
     const params = sampling({ presencePenalty: 1, penaltyLastN })
     for (const change of createChain(params, 6, noVocabulary).changes) {
-      change.apply(logits, [1, 2, 3, 4])
+      change(logits, [1, 2, 3, 4])
     }
     return [...logits.keys()].filter((id) => logits[id] !== 0)
   }

@@ -2,11 +2,8 @@ import type { SamplingParams, TokenId } from '@cllm/core'
 import { type Candidates, softmax } from '../candidates/candidates.js'
 import { blockSize, leastLogit, leastWeight } from '../scan/vocabulary-scan.js'
 
-/** Changes the logits of single tokens before any is left out. */
-export interface LogitChange {
-  /** @param history - all tokens before the one that is drawn */
-  apply(logits: Float32Array, history: readonly TokenId[]): void
-}
+/** Changes the logits of single tokens before any is left out; the history is all tokens before the one that is drawn. */
+export type LogitChange = (logits: Float32Array, history: readonly TokenId[]) => void
 
 /** Leaves out candidates, or changes all of their logits. At least one is left. */
 export type ChainStep = (candidates: Candidates, random: DrawRandom) => void

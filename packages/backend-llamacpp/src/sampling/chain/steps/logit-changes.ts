@@ -5,32 +5,22 @@ import type { LogitChange } from './draws.js'
 const { fround } = Math
 
 /** Makes the latest tokens less likely: llama.cpp's `penalties`, in single precision as there. */
-export class Penalties implements LogitChange {
-  readonly #window: number
-  readonly #repetition: number
-  readonly #presence: number
-  readonly #frequency: number
-  readonly #counts = new Map<TokenId, number>()
-
-  constructor(params: SamplingParams) {
-    this.#window = params.penaltyLastN
-    this.#repetition = fround(params.repetitionPenalty)
-    this.#presence = fround(params.presencePenalty)
-    this.#frequency = fround(params.frequencyPenalty)
-  }
-
-  apply(logits: Float32Array, history: readonly TokenId[]): void {
-    const counts = this.#counts
+export function penalties(params: SamplingParams): LogitChange {
+  const repetition = fround(params.repetitionPenalty)
+  const presence = fround(params.presencePenalty)
+  const frequency = fround(params.frequencyPenalty)
+  const counts = new Map<TokenId, number>()
+  return (logits, history) => {
     counts.clear()
-    for (let at = Math.max(0, history.length - this.#window); at < history.length; at++) {
+    for (let at = Math.max(0, history.length - params.penaltyLastN); at < history.length; at++) {
       const token = history[at]!
       counts.set(token, (counts.get(token) ?? 0) + 1)
     }
     for (const [token, count] of counts) {
       const logit = logits[token]!
       // a negative logit that is divided would grow
-      const repeated = fround(logit <= 0 ? logit * this.#repetition : logit / this.#repetition)
-      logits[token] = repeated - fround(fround(count * this.#frequency) + this.#presence)
+      const repeated = fround(logit <= 0 ? logit * repetition : logit / repetition)
+      logits[token] = repeated - fround(fround(count * frequency) + presence)
     }
   }
 }
@@ -46,7 +36,7 @@ export function addBiases(
 ): void {
   for (let index = 0; index < tokens.length; index++) {
     const token = tokens[index]!
-    logits[token] = Math.min(-leastLogit, logits[token]! + Math.fround(biases[index]!))
+    logits[token] = Math.min(-leastLogit, logits[token]! + fround(biases[index]!))
   }
 }
 
@@ -57,92 +47,63 @@ const mostLog = 88.7228391
  * DRY ("don't repeat yourself"): makes a token less likely that would continue a repetition of the
  * latest tokens, the more the longer the repetition is. llama.cpp's `dry`.
  */
-export class Dry implements LogitChange {
-  readonly #multiplier: number
-  readonly #base: number
-  readonly #allowed: number
-  readonly #window: number
-  readonly #mostExponent: number
-  readonly #breakers: SequenceBreakers
+export function dry(params: SamplingParams, vocabulary: BreakerVocabulary): LogitChange {
+  const multiplier = fround(params.dryMultiplier)
+  const base = fround(params.dryBase)
+  const { dryAllowedLength: allowed, dryPenaltyLastN: window } = params
+  const mostExponent = base > 1.000001 ? Math.trunc(mostLog / Math.log(base)) : 0
+  const breakers = new SequenceBreakers(vocabulary, params.drySequenceBreakers)
   /** For each distance from the end, how many tokens before it are the same as before the end. */
-  #repeats = new Int32Array(0)
-  readonly #longest = new Map<TokenId, number>()
-
-  constructor(params: SamplingParams, vocabulary: BreakerVocabulary) {
-    this.#multiplier = Math.fround(params.dryMultiplier)
-    this.#base = Math.fround(params.dryBase)
-    this.#allowed = params.dryAllowedLength
-    this.#window = params.dryPenaltyLastN
-    this.#mostExponent = this.#base > 1.000001 ? Math.trunc(mostLog / Math.log(this.#base)) : 0
-    this.#breakers = new SequenceBreakers(vocabulary, params.drySequenceBreakers)
-  }
-
-  apply(logits: Float32Array, history: readonly TokenId[]): void {
-    const count = Math.min(history.length, this.#window)
-    if (count <= this.#allowed) return
-    const limit = this.#limit(history, count)
-    if (limit < this.#allowed) return
-    this.#findRepeats(history, count, limit)
-    this.#findLongest(history, count)
-    for (const [token, length] of this.#longest) {
-      if (this.#breakers.tailsOf(token).some((tail) => tail.length === 0)) continue
-      const exponent = length - this.#allowed
-      const power =
-        this.#mostExponent > 0 && exponent > this.#mostExponent ? this.#mostExponent : exponent
-      logits[token] = logits[token]! - Math.fround(this.#multiplier * Math.pow(this.#base, power))
-    }
-  }
-
-  /** How many tokens there are behind the latest breaker. */
-  #limit(history: readonly TokenId[], count: number): number {
-    const end = history.length - 1
-    for (let distance = 0; distance < count; distance++) {
-      let longest = -1
-      for (const tail of this.#breakers.tailsOf(history[end - distance]!)) {
-        const isThere =
-          tail.length <= distance &&
-          tail.every((token, index) => token === history[end - distance + 1 + index])
-        if (isThere) longest = Math.max(longest, tail.length)
-      }
-      if (longest >= 0) return distance - longest
-    }
-    return count
-  }
-
-  /** The Z-algorithm over the tokens in reverse order; `repeats[k]` is the Z-value of distance k. */
-  #findRepeats(history: readonly TokenId[], count: number, limit: number): void {
-    if (this.#repeats.length < count) this.#repeats = new Int32Array(2 * count)
-    const repeats = this.#repeats
-    const end = history.length - 1
-    let left = 0
-    let right = 0
-    for (let at = 1; at < count; at++) {
-      let length = 0
-      const isInside = at <= right
-      if (isInside && repeats[at - left]! < right - at + 1) {
-        repeats[at] = Math.min(repeats[at - left]!, limit)
-        continue
-      }
-      if (isInside) length = right + 1 - at
-      while (at + length < count && history[end - length] === history[end - at - length])
-        length += 1
-      repeats[at] = Math.min(length, limit)
-      if (!isInside && length === 0) continue
-      left = at
-      right = at + length - 1
-    }
-  }
-
+  let repeats = new Int32Array(0)
   /** For each token that would continue a repetition, how long the longest one is. */
-  #findLongest(history: readonly TokenId[], count: number): void {
-    this.#longest.clear()
+  const longest = new Map<TokenId, number>()
+  return (logits, history) => {
+    const count = Math.min(history.length, window)
+    if (count <= allowed) return
+    const limit = breakers.limit(history, count)
+    if (limit < allowed) return
+    if (repeats.length < count) repeats = new Int32Array(2 * count)
+    findRepeats(repeats, history, count, limit)
+    longest.clear()
     const end = history.length - 1
     for (let at = 1; at < count; at++) {
-      const length = this.#repeats[at]!
-      if (length < this.#allowed) continue
+      const length = repeats[at]!
+      if (length < allowed) continue
       const token = history[end - at + 1]!
-      this.#longest.set(token, Math.max(length, this.#longest.get(token) ?? length))
+      longest.set(token, Math.max(length, longest.get(token) ?? length))
     }
+    for (const [token, length] of longest) {
+      if (breakers.tailsOf(token).some((tail) => tail.length === 0)) continue
+      const exponent = length - allowed
+      const power = mostExponent > 0 && exponent > mostExponent ? mostExponent : exponent
+      logits[token] = logits[token]! - fround(multiplier * Math.pow(base, power))
+    }
+  }
+}
+
+/** The Z-algorithm over the tokens in reverse order; `repeats[k]` becomes the Z-value of distance k. */
+function findRepeats(
+  repeats: Int32Array,
+  history: readonly TokenId[],
+  count: number,
+  limit: number,
+): void {
+  const end = history.length - 1
+  let left = 0
+  let right = 0
+  for (let at = 1; at < count; at++) {
+    let length = 0
+    const isInside = at <= right
+    if (isInside && repeats[at - left]! < right - at + 1) {
+      repeats[at] = Math.min(repeats[at - left]!, limit)
+      continue
+    }
+    if (isInside) length = right + 1 - at
+    while (at + length < count && history[end - length] === history[end - at - length]) length += 1
+    repeats[at] = Math.min(length, limit)
+    if (!isInside && length === 0) continue
+    left = at
+    right = at + length - 1
   }
 }
 
@@ -188,6 +149,22 @@ export class SequenceBreakers {
     const tails = this.#find(this.vocabulary.bytes(token))
     this.#tails.set(token, tails)
     return tails
+  }
+
+  /** How many of the `count` latest tokens there are behind the latest breaker. */
+  limit(history: readonly TokenId[], count: number): number {
+    const end = history.length - 1
+    for (let distance = 0; distance < count; distance++) {
+      let longest = -1
+      for (const tail of this.tailsOf(history[end - distance]!)) {
+        const isThere =
+          tail.length <= distance &&
+          tail.every((token, index) => token === history[end - distance + 1 + index])
+        if (isThere) longest = Math.max(longest, tail.length)
+      }
+      if (longest >= 0) return distance - longest
+    }
+    return count
   }
 
   #find(word: Uint8Array): (readonly TokenId[])[] {
