@@ -124,11 +124,10 @@ function readVocabulary(data: Uint8Array, size: number) {
     const length = position + 8 <= data.length ? view.getInt32(position + 4, true) : -1
     const start = position + 8
     if (length < 0 || start + length > data.length) {
-      throw new CllmError(
-        'model_invalid',
+      const message =
         `expected a llama2.c vocabulary of ${size} tokens, ` +
-          `got ${data.length} bytes that end in token ${id}`,
-      )
+        `got ${data.length} bytes that end in token ${id}`
+      throw new CllmError('model_invalid', message)
     }
     scores.push(view.getFloat32(position, true))
     tokens.push(nameOf(id, decoder.decode(data.subarray(start, start + length))))
@@ -221,10 +220,8 @@ function readLlama2cCheckpoint(data: Uint8Array): Llama2cCheckpoint {
 
 function readHeader(data: Uint8Array): Llama2cHeader {
   if (data.length < headerBytes) {
-    throw new CllmError(
-      'model_invalid',
-      `expected a llama2.c checkpoint, got ${data.length} bytes: too short for its header`,
-    )
+    const message = `expected a llama2.c checkpoint, got ${data.length} bytes: too short for its header`
+    throw new CllmError('model_invalid', message)
   }
   const view = new DataView(data.buffer, data.byteOffset, headerBytes)
   const field = (index: number): number => view.getInt32(index * 4, true)
@@ -244,10 +241,8 @@ function readHeader(data: Uint8Array): Llama2cHeader {
     header.embedding % (2 * header.heads) === 0 &&
     header.heads % header.keyValueHeads === 0
   if (!sensible) {
-    throw new CllmError(
-      'model_invalid',
-      `expected the header of a llama2.c checkpoint (version 0), got ${JSON.stringify(header)}`,
-    )
+    const message = `expected the header of a llama2.c checkpoint (version 0), got ${JSON.stringify(header)}`
+    throw new CllmError('model_invalid', message)
   }
   return header
 }
@@ -258,10 +253,8 @@ function floatReader(data: Uint8Array) {
     take(count: number): Float32Array {
       const end = position + count * 4
       if (end > data.length) {
-        throw new CllmError(
-          'model_invalid',
-          `expected at least ${end} bytes of llama2.c checkpoint, got ${data.length}`,
-        )
+        const message = `expected at least ${end} bytes of llama2.c checkpoint, got ${data.length}`
+        throw new CllmError('model_invalid', message)
       }
       // a copy, because the bytes may not be aligned to four
       const values = new Float32Array(new Uint8Array(data.subarray(position, end)).buffer)

@@ -43,11 +43,10 @@ export class Embedder {
     for (const tokens of inputs) this.#check(tokens)
     const total = inputs.reduce((sum, tokens) => sum + tokens.length, 0)
     if (total > this.limits.tokens || inputs.length > this.limits.inputs) {
-      throw new CllmError(
-        'backend_failed',
+      const message =
         `expected at most ${this.limits.inputs} inputs of ${this.limits.tokens} tokens, got ` +
-          `${inputs.length} of ${total}`,
-      )
+        `${inputs.length} of ${total}`
+      throw new CllmError('backend_failed', message)
     }
     const context = (this.#context ??= await this.open())
     if (adapters.length > 0) context.setAdapters?.(adapters)

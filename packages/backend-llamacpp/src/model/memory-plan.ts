@@ -126,12 +126,10 @@ export function checkMemory(plan: MemoryPlan, settings: MemorySettings, free: Fr
             `or more tokens among all slots with kvTokens`
           : `lower kvTokens (${fitting} would fit)`) +
         (settings.kvCacheType === 'f16' ? `, or set kvCacheType to 'q8_0'` : '')
-  throw new CllmError(
-    'insufficient_memory',
+  const message =
     `${weightsOf(plan)}, ${plan.text} and ${gigabytes(plan.compute)} of ` +
-      `buffers need ${gigabytes(plan.total)}, and ${gigabytes(available)} is free: ${advice}`,
-    { details: { ...plan, available, settings } },
-  )
+    `buffers need ${gigabytes(plan.total)}, and ${gigabytes(available)} is free: ${advice}`
+  throw new CllmError('insufficient_memory', message, { details: { ...plan, available, settings } })
 }
 
 const weightsOf = ({ weights, projector }: MemoryPlan, place = ''): string =>

@@ -151,12 +151,10 @@ async function openEncoder(
   const { mmprojPath, mmprojOffload, mediaLibrary: library = built, modelPath } = settings
   if (mmprojPath === undefined) return undefined
   if (library === undefined || context === undefined) {
-    throw new CllmError(
-      'invalid_configuration',
+    const message =
       'mmproj: images and sounds need the library libmtmd of llama.cpp, which node-llama-cpp does not carry: ' +
-        '`cllm native build` builds it here',
-      { details: { field: 'mmproj' } },
-    )
+      '`cllm native build` builds it here'
+    throw new CllmError('invalid_configuration', message, { details: { field: 'mmproj' } })
   }
   const { batchSize, ubatchSize = batchSize, mediaCacheBytes } = settings
   const options = {

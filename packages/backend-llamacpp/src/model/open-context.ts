@@ -89,12 +89,10 @@ export async function openContext(
       { details: { field: 'kvCacheType', ...detailsOf(settings, contextSize) } },
     )
   }
-  throw new CllmError(
-    'insufficient_memory',
+  const message =
     `llama.cpp could not allocate ${sequences} slots of ${settings.contextSize} tokens: lower ` +
-      `slots or contextSize`,
-    { details: detailsOf(settings, contextSize) },
-  )
+    `slots or contextSize`
+  throw new CllmError('insufficient_memory', message, { details: detailsOf(settings, contextSize) })
 }
 
 function detailsOf(settings: ContextSettings, contextSize: number) {

@@ -71,10 +71,8 @@ export function knownTokens(
   tokens: readonly TokenId[],
 ): readonly TokenId[] {
   if (start > known.length) {
-    throw new CllmError(
-      'backend_failed',
-      `the sampler knows ${known.length} tokens of its sequence, and is used at ${start}`,
-    )
+    const message = `the sampler knows ${known.length} tokens of its sequence, and is used at ${start}`
+    throw new CllmError('backend_failed', message)
   }
   known.length = start
   for (let index = 0; index <= position - start; index++) known.push(tokens[index] ?? 0)

@@ -136,11 +136,8 @@ function withOpenEnd(messages: readonly ChatMessage[]): readonly ChatMessage[] {
 function upToOpenEnd(text: string): string {
   const at = text.lastIndexOf(openEnd)
   if (at >= 0) return text.slice(0, at)
-  throw new CllmError(
-    'invalid_request',
-    "the model's chat template does not show the last message: it cannot be continued",
-    { details: { field: 'messages' } },
-  )
+  const message = "the model's chat template does not show the last message: it cannot be continued"
+  throw new CllmError('invalid_request', message, { details: { field: 'messages' } })
 }
 
 /** Messages of the system behind the first are the user's, and those of the user that are neighbours are one. */

@@ -133,10 +133,8 @@ export function unusedCharacter(value: unknown): string {
     const character = String.fromCharCode(code)
     if (!used.has(character)) return character
   }
-  throw new CllmError(
-    'invalid_request',
+  const message =
     'messages that hold a control token as text must leave out one character for private use ' +
-      '(U+E000 to U+F8FF): these have them all',
-    { details: { field: 'messages' } },
-  )
+    '(U+E000 to U+F8FF): these have them all'
+  throw new CllmError('invalid_request', message, { details: { field: 'messages' } })
 }

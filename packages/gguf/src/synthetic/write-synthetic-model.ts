@@ -40,10 +40,8 @@ export async function writeSyntheticModel(options: SyntheticModelOptions): Promi
   const { like, out, seed = 0 } = options
   if (!Object.hasOwn(syntheticShapes, like)) {
     const names = Object.keys(syntheticShapes).join(', ')
-    throw new CllmError(
-      'model_not_found',
-      `expected a model to imitate, one of ${names}, got ${like}`,
-    )
+    const message = `expected a model to imitate, one of ${names}, got ${like}`
+    throw new CllmError('model_not_found', message)
   }
   const shape = syntheticShapes[like]
   return await writeGguf(
