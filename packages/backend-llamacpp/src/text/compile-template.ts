@@ -12,37 +12,31 @@ type Compile = (source: string) => JinjaTemplate
  * @param compileNative - llama.cpp's Jinja; default: there is none
  * @throws when the text is no template
  */
-export function compileTemplate(
-  source: string,
-  compileNative: Compile = () => {
-    throw new Error('there is no other renderer')
-  },
-): JinjaTemplate {
+export function compileTemplate(source: string, compileNative?: Compile): JinjaTemplate {
   let native: JinjaTemplate | undefined
-  const second = () => (native ??= compileNative(source))
+  /** What llama.cpp's renderer gives; where it fails, too, the first one's problem counts. */
+  const instead = <T>(problem: unknown, use: (second: JinjaTemplate) => T): T => {
+    if (compileNative === undefined) throw problem
+    try {
+      return use((native ??= compileNative(source)))
+    } catch {
+      throw problem
+    }
+  }
   let first: Template
   try {
     first = new Template(source)
   } catch (problem) {
-    return insteadOf(problem, second)
+    return instead(problem, (second) => second)
   }
   return {
     render(values) {
       try {
         return first.render(values)
       } catch (problem) {
-        return insteadOf(problem, () => second().render(values))
+        return instead(problem, (second) => second.render(values))
       }
     },
-  }
-}
-
-/** What the second renderer gives; where it fails, too, the first one's problem counts. */
-function insteadOf<T>(problem: unknown, second: () => T): T {
-  try {
-    return second()
-  } catch {
-    throw problem
   }
 }
 

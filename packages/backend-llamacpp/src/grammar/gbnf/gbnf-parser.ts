@@ -31,43 +31,40 @@ class GbnfParser {
   constructor(private readonly reader: GbnfReader) {}
 
   parse(root: string): GbnfRules {
-    const reader = this.reader
-    reader.skipSpace(true)
-    while (!reader.isAtEnd) this.#rule()
+    this.reader.skipSpace(true)
+    while (!this.reader.isAtEnd) this.#rule()
     const undefinedAt = [...this.#used].find(([number]) => this.#rules[number] === undefined)
     if (undefinedAt !== undefined) {
-      throw reader.problem(`there is no rule ${this.#names[undefinedAt[0]]}`, undefinedAt[1])
+      throw this.reader.problem(`there is no rule ${this.#names[undefinedAt[0]]}`, undefinedAt[1])
     }
     const rootNumber = this.#numbers.get(root)
-    if (rootNumber === undefined) throw reader.problem(`there is no rule ${root}`)
+    if (rootNumber === undefined) throw this.reader.problem(`there is no rule ${root}`)
     return flatten(this.#rules, this.#names, rootNumber)
   }
 
   #rule(): void {
-    const reader = this.reader
-    const start = reader.at
-    const name = reader.name()
-    if (name !== undefined) reader.skipSpace(false)
-    if (name === undefined) throw reader.unexpected(start)
-    if (!reader.take('::=')) throw reader.unexpected()
-    reader.skipSpace(true)
+    const start = this.reader.at
+    const name = this.reader.name()
+    if (name !== undefined) this.reader.skipSpace(false)
+    if (name === undefined) throw this.reader.unexpected(start)
+    if (!this.reader.take('::=')) throw this.reader.unexpected()
+    this.reader.skipSpace(true)
     const number = this.#number(name)
     this.#name = name
     this.#rules[number] = this.#alternatives(0)
-    if (!reader.isAtEnd && !reader.takesLineEnd()) {
-      throw reader.sees(')')
-        ? reader.problem('a closing parenthesis without an opening one')
-        : reader.unexpected()
+    if (!this.reader.isAtEnd && !this.reader.takesLineEnd()) {
+      throw this.reader.sees(')')
+        ? this.reader.problem('a closing parenthesis without an opening one')
+        : this.reader.unexpected()
     }
-    reader.skipSpace(true)
+    this.reader.skipSpace(true)
   }
 
   #alternatives(depth: number): Rule {
-    const reader = this.reader
     const rule: Rule = []
     this.#sequence(rule, depth)
-    while (reader.take('|')) {
-      reader.skipSpace(true)
+    while (this.reader.take('|')) {
+      this.reader.skipSpace(true)
       this.#add(rule, ElementKind.Alternative, 0)
       this.#sequence(rule, depth)
     }
@@ -76,16 +73,15 @@ class GbnfParser {
   }
 
   #sequence(rule: Rule, depth: number): void {
-    const reader = this.reader
     /** Where what a repetition is about begins in the rule. */
     let last = rule.length
     /** Rules that repetitions have made of it. */
     let made = 1
     for (;;) {
-      const at = reader.at
-      const repetition = reader.repetition(depth > 0)
+      const at = this.reader.at
+      const repetition = this.reader.repetition(depth > 0)
       if (repetition !== undefined) {
-        reader.skipSpace(depth > 0)
+        this.reader.skipSpace(depth > 0)
         made *= this.#repeat(rule, last, made, repetition, at)
         continue
       }
@@ -95,7 +91,7 @@ class GbnfParser {
       last = start
       made = Math.max(1, this.#names.length - before)
       if (this.#isReference(rule, start)) made = 1
-      reader.skipSpace(depth > 0)
+      this.reader.skipSpace(depth > 0)
     }
   }
 
@@ -106,31 +102,32 @@ class GbnfParser {
 
   /** Reads one literal, set, token, name or group; false where there is none. */
   #element(rule: Rule, depth: number): boolean {
-    const reader = this.reader
-    const at = reader.at
+    const at = this.reader.at
     const add = (kind: number, value: number) => this.#add(rule, kind, value)
-    if (reader.literal((code) => add(ElementKind.Character, code))) return true
-    if (reader.set(add) || reader.token(add)) return true
-    if (reader.take('.')) {
+    if (this.reader.literal((code) => add(ElementKind.Character, code))) return true
+    if (this.reader.set(add) || this.reader.token(add)) return true
+    if (this.reader.take('.')) {
       add(ElementKind.AnyCharacter, 0)
       return true
     }
-    const used = reader.name()
+    const used = this.reader.name()
     if (used !== undefined) {
       const number = this.#number(used)
       if (!this.#used.has(number)) this.#used.set(number, at)
       add(ElementKind.Rule, number)
       return true
     }
-    if (!reader.take('(')) return false
+    if (!this.reader.take('(')) return false
     if (depth === grammarLimits.depth) {
-      throw reader.problem(`groups are nested deeper than ${grammarLimits.depth}`, at)
+      throw this.reader.problem(`groups are nested deeper than ${grammarLimits.depth}`, at)
     }
-    reader.skipSpace(true)
+    this.reader.skipSpace(true)
     const number = this.#newRule(this.#name)
     this.#rules[number] = this.#alternatives(depth + 1)
-    if (!reader.take(')')) {
-      throw reader.isAtEnd ? reader.problem('a parenthesis is not closed') : reader.unexpected()
+    if (!this.reader.take(')')) {
+      throw this.reader.isAtEnd
+        ? this.reader.problem('a parenthesis is not closed')
+        : this.reader.unexpected()
     }
     add(ElementKind.Rule, number)
     return true
@@ -138,19 +135,18 @@ class GbnfParser {
 
   /** Writes a repetition out as llama.cpp does, and returns the number of rules it becomes. */
   #repeat(rule: Rule, last: number, made: number, { min, max }: Amount, at: number): number {
-    const reader = this.reader
-    if (last === rule.length) throw reader.problem('there is nothing that it repeats', at)
-    if (max < min) throw reader.problem(`a repetition from ${min} to ${max} has no end`, at)
+    if (last === rule.length) throw this.reader.problem('there is nothing that it repeats', at)
+    if (max < min) throw this.reader.problem(`a repetition from ${min} to ${max} has no end`, at)
     const isBounded = max !== Infinity
     const times = Math.max(1, isBounded ? max : min)
     if (made * times > grammarLimits.repetitions) {
-      throw reader.problem(`more than ${grammarLimits.repetitions} repetitions`, at)
+      throw this.reader.problem(`more than ${grammarLimits.repetitions} repetitions`, at)
     }
     // llama.cpp copies what is repeated also for {1}, of which there may be many behind one text
     this.#copied += (rule.length - last) / 2
     if (this.#copied > grammarLimits.copied) {
       const limit = `more than ${grammarLimits.copied} elements`
-      throw reader.problem(`the repetitions are of ${limit} together`, at)
+      throw this.reader.problem(`the repetitions are of ${limit} together`, at)
     }
     const repeated = rule.slice(last)
     const size = repeated.length / 2

@@ -1,3 +1,4 @@
+import type { CllmError } from '@cllm/core'
 import {
   afterElement,
   alternativesOf,
@@ -97,7 +98,7 @@ export class GrammarStacks {
       }
       merged ??= new Set(this.next(only))
       for (const next of this.next(stack)) merged.add(next)
-      if (merged.size > grammarLimits.readings) throw tooAmbiguous()
+      if (merged.size > grammarLimits.readings) throw tooManyReadings()
     }
     if (merged !== undefined) return [...merged]
     return only === undefined ? [] : this.next(only)
@@ -144,7 +145,7 @@ export class GrammarStacks {
       const top = this.#tops[stack]!
       if (stack === 0 || kinds[top] !== ElementKind.Rule) {
         stacks.push(stack)
-        if (stacks.length > grammarLimits.readings) throw tooAmbiguous()
+        if (stacks.length > grammarLimits.readings) throw tooManyReadings()
         continue
       }
       const rest = this.#push(this.#below[stack]!, top + 1)
@@ -172,17 +173,20 @@ export class GrammarStacks {
     const top = this.#tops[stack] ?? 0
     const rule = kinds[top] === ElementKind.Rule ? ` (at the rule ${names[values[top]!]})` : ''
     const limit = grammarLimits.advanceSteps
-    const reason = `more than ${limit} steps from one character to the next${rule}`
-    return refused('The grammar is too ambiguous', reason, { limit })
+    return tooAmbiguous(`more than ${limit} steps from one character to the next${rule}`, limit)
   }
 }
 
+/** The error for a grammar that takes too much work. */
+export const tooAmbiguous = (reason: string, limit: number): CllmError =>
+  refused('The grammar is too ambiguous', reason, { limit })
+
 /** The error for a text that can be read in too many ways. */
-function tooAmbiguous() {
-  const limit = grammarLimits.readings
-  const reason = `a text can be read in more than ${limit} ways`
-  return refused('The grammar is too ambiguous', reason, { limit })
-}
+const tooManyReadings = (): CllmError =>
+  tooAmbiguous(
+    `a text can be read in more than ${grammarLimits.readings} ways`,
+    grammarLimits.readings,
+  )
 
 /** How far a text in UTF-8 has been read. */
 export interface Place {

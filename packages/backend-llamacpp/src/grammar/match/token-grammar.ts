@@ -1,9 +1,9 @@
 import { CllmError, type Proposal, type TokenId, entryOf } from '@cllm/core'
 import { forcedText, type JsonLayout } from './forced-text.js'
-import { GrammarStacks, type Place, readByte, type Stack } from './grammar-stacks.js'
+import { GrammarStacks, type Place, readByte, type Stack, tooAmbiguous } from './grammar-stacks.js'
 import { bytesBehind, type TokenTrie } from './token-trie.js'
 import { ElementKind, type GbnfRules } from '../gbnf/gbnf-rules.js'
-import { grammarLimits, refused } from '../refuse.js'
+import { grammarLimits } from '../refuse.js'
 
 /** Where a text is in its grammar. */
 export interface GrammarState extends Place {
@@ -223,6 +223,6 @@ class MaskWalk {
     const limit = this.#limit
     if (this.#comparisons + newStack * made <= limit) return
     const reason = `to find the next token would take more than ${limit} comparisons`
-    throw refused('The grammar is too ambiguous', reason, { limit })
+    throw tooAmbiguous(reason, limit)
   }
 }

@@ -7,15 +7,8 @@ import {
   type Logger,
   type Tokenizer,
 } from '@cllm/core'
-import { drawnLogprobs, rawLogprobs } from './logprobs.js'
-import {
-  biasesOf,
-  createChain,
-  pick,
-  SamplerWorkspace,
-  type SamplingChain,
-  seedAt,
-} from './sampling-chain.js'
+import { SamplerWorkspace } from './sampler-workspace.js'
+import { biasesOf, createChain, pick, type SamplingChain, seedAt } from './sampling-chain.js'
 import { addBiases } from './steps/logit-changes.js'
 import { DrawThreads, type PlainDrawSettings, type SharedDraw } from '../ahead/draw-threads.js'
 import {
@@ -162,7 +155,7 @@ export class ChainSampler extends TokenSampler {
     }
     if (listed !== undefined) {
       const { temperature } = chain.draw
-      this.#drawn.set(index, drawnLogprobs(this.#workspace, temperature, token, listed))
+      this.#drawn.set(index, this.#workspace.drawnLogprobs(temperature, token, listed))
     }
     return token
   }
@@ -174,7 +167,7 @@ export class ChainSampler extends TokenSampler {
   }
 
   logprobs(index: number, token: TokenId, count: number): OutputLogprobs {
-    return rawLogprobs(this.#workspace, this.#workspace.context.logits(index)!, token, count)
+    return this.#workspace.rawLogprobs(this.#workspace.context.logits(index)!, token, count)
   }
 
   dispose(): void {

@@ -1,10 +1,9 @@
-import type { SamplingParams, TokenId, Tokenizer } from '@cllm/core'
+import type { SamplingParams, TokenId } from '@cllm/core'
 import { mixBits } from '@cllm/core/hash'
-import { Candidates } from './candidates/candidates.js'
-import { VocabularyScan } from './scan/vocabulary-scan.js'
+import type { Candidates } from './candidates/candidates.js'
 import {
   type ChainStep,
-  DrawRandom,
+  type DrawRandom,
   DynamicTemperatureDraw,
   type FinalDraw,
   type LogitChange,
@@ -20,7 +19,6 @@ import {
   typicalStep,
   xtcStep,
 } from './steps/truncation.js'
-import type { LogitsContext } from '../../native/native-context.js'
 import type { Vocabulary } from '../../text/vocabulary.js'
 
 /** llama.cpp draws a random seed when it is given this one. */
@@ -138,31 +136,4 @@ export function pick(
   if (!candidates.begin()) return undefined
   for (const step of steps) step(candidates, random)
   return draw.pick(candidates, random)
-}
-
-/**
- * What the draws of a model work on, one after the other: about 30 bytes for each entry of the
- * vocabulary, shared by all of its samplers.
- */
-export class SamplerWorkspace {
-  readonly scan: VocabularyScan
-  readonly candidates: Candidates
-  readonly random = new DrawRandom()
-  /** The logits that are drawn from. */
-  readonly context: Pick<LogitsContext, 'logits' | 'logitsAddress'>
-  readonly breakers: BreakerVocabulary
-
-  constructor(
-    context: SamplerWorkspace['context'],
-    readonly vocabulary: Vocabulary,
-    tokenizer: Pick<Tokenizer, 'encode'>,
-  ) {
-    this.context = context
-    this.scan = new VocabularyScan(vocabulary.size)
-    this.candidates = new Candidates(this.scan)
-    this.breakers = {
-      bytes: (token) => vocabulary.bytes(token),
-      encode: (text) => tokenizer.encode(text, { addBos: false, special: false }),
-    }
-  }
 }

@@ -1,6 +1,6 @@
 import { mixBits, type TokenId } from '@cllm/core'
 import type { ChainSampler } from '../../../src/sampling/chain/chain-sampler.js'
-import { SamplerWorkspace } from '../../../src/sampling/chain/sampling-chain.js'
+import { SamplerWorkspace } from '../../../src/sampling/chain/sampler-workspace.js'
 import type { Vocabulary } from '../../../src/text/vocabulary.js'
 
 /** A number from 0 to 1 for each seed and index. */

@@ -74,10 +74,8 @@ export class VocabularyScan {
   readonly #blocks: number
   readonly #packs: number
 
-  constructor(
-    /** Entries of the vocabulary. */
-    readonly size: number,
-  ) {
+  /** @param size - entries of the vocabulary */
+  constructor(readonly size: number) {
     const blocks = Math.ceil(size / blockSize)
     const length = blocks * blockSize
     let bytes = 0

@@ -1,0 +1,90 @@
+import type { OutputLogprobs, TokenId, Tokenizer, TokenLogprob } from '@cllm/core'
+import { Candidates } from './candidates/candidates.js'
+import { VocabularyScan } from './scan/vocabulary-scan.js'
+import { DrawRandom } from './steps/draws.js'
+import type { BreakerVocabulary } from './steps/logit-changes.js'
+import type { LogitsContext } from '../../native/native-context.js'
+import type { Vocabulary } from '../../text/vocabulary.js'
+
+/** Tokens this much less likely than the likeliest add nothing that a logarithm of the sum shows. */
+const negligible = 26
+
+/** The least logarithm of a probability that counts: llama.cpp's single precision has none below. */
+const least = -87
+
+/**
+ * What the draws of a model work on, one after the other: about 30 bytes for each entry of the
+ * vocabulary, shared by all of its samplers.
+ */
+export class SamplerWorkspace {
+  readonly scan: VocabularyScan
+  readonly candidates: Candidates
+  readonly random = new DrawRandom()
+  /** The logits that are drawn from. */
+  readonly context: Pick<LogitsContext, 'logits' | 'logitsAddress'>
+  readonly breakers: BreakerVocabulary
+
+  constructor(
+    context: SamplerWorkspace['context'],
+    readonly vocabulary: Vocabulary,
+    tokenizer: Pick<Tokenizer, 'encode'>,
+  ) {
+    this.context = context
+    this.scan = new VocabularyScan(vocabulary.size)
+    this.candidates = new Candidates(this.scan)
+    this.breakers = {
+      bytes: (token) => vocabulary.bytes(token),
+      encode: (text) => tokenizer.encode(text, { addBos: false, special: false }),
+    }
+  }
+  /**
+   * How likely tokens are by the model's own distribution.
+   * @param logits - as the model gave them
+   * @param token - the one that was drawn
+   * @param count - how many of the likeliest tokens are listed as well
+   */
+  rawLogprobs(logits: Float32Array, token: TokenId, count: number): OutputLogprobs {
+    const { scan, candidates } = this
+    scan.logits.set(logits)
+    candidates.begin()
+    const { largest } = candidates
+    const logOfAll = largest + Math.log(scan.weigh(largest - negligible, 1, largest))
+    const logprobOf = (logit: number): number => Math.min(0, logit - logOfAll)
+    return { logprob: logprobOf(logits[token]!), top: this.#top(count, logprobOf) }
+  }
+
+  /**
+   * How likely tokens were in the last draw: after all of its steps, at its temperature. Changes what
+   * candidates there are.
+   * @param temperature - of that draw
+   * @param token - the one that was drawn
+   * @param count - how many of the likeliest tokens are listed as well
+   */
+  drawnLogprobs(temperature: number, token: TokenId, count: number): OutputLogprobs {
+    const { scan, candidates } = this
+    const { largest } = candidates
+    const shift = Math.fround(largest / temperature)
+    // a draw from this one alone leaves nothing to chance
+    if (!Number.isFinite(shift)) return { logprob: 0, top: [{ token, logprob: 0 }] }
+    const own = scan.logits[token]!
+    const total = candidates.isWhole
+      ? scan.weigh(largest + least * temperature, temperature, shift)
+      : scan.weighListed(candidates.size, temperature, shift)
+    const logprobOf = (logit: number): number =>
+      Math.min(0, (logit - largest) / temperature - Math.log(total))
+    const top = this.#top(count, logprobOf).filter(({ logprob }) => logprob > least)
+    return { logprob: Math.max(least, logprobOf(own)), top }
+  }
+
+  /** The likeliest tokens. */
+  #top(count: number, logprobOf: (logit: number) => number): TokenLogprob[] {
+    if (count === 0) return []
+    const { candidates } = this
+    candidates.keepTop(count)
+    const top: TokenLogprob[] = []
+    for (let index = 0; index < candidates.size; index++) {
+      top.push({ token: candidates.ids[index]!, logprob: logprobOf(candidates.logits[index]!) })
+    }
+    return top
+  }
+}
