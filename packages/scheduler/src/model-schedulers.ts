@@ -1,10 +1,5 @@
-import {
-  type ModelSchedulerDefinition,
-  type ModelView,
-  type WaitingForModel,
-  defineModelScheduler,
-  lru,
-} from '@cllm/core'
+import type { ModelSchedulerDefinition, ModelView, WaitingForModel } from '@cllm/core'
+import { defineModelScheduler, lru } from '@cllm/core'
 import { z } from 'zod'
 import { notNegative } from './kit/options.js'
 

@@ -1,11 +1,5 @@
-import {
-  type BatchingDefinition,
-  type OrderDefinition,
-  type SchedulerPolicy,
-  PluginRegistry,
-  definePlugin,
-  type RouterPolicy,
-} from '@cllm/core'
+import type { BatchingDefinition, OrderDefinition, SchedulerPolicy, RouterPolicy } from '@cllm/core'
+import { PluginRegistry, definePlugin } from '@cllm/core'
 import { adaptive } from './batchings/adaptive/adaptive.js'
 import { chunked, continuous, staticBatching, window } from './batchings/fixed.js'
 import { modelSchedulers } from './model-schedulers.js'

@@ -1,10 +1,5 @@
-import {
-  type GenerateRequest,
-  type Random,
-  type RequestEvent,
-  type TokenId,
-  CllmError,
-} from '@cllm/core'
+import type { GenerateRequest, Random, RequestEvent, TokenId } from '@cllm/core'
+import { CllmError } from '@cllm/core'
 import type { Waits } from './waiting.js'
 
 /**

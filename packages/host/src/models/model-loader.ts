@@ -1,16 +1,13 @@
 import { type Clock, type Logger, type ModelScheduler, CllmError, takesNone } from '@cllm/core'
-import {
-  type HoldOptions,
-  type Lease,
-  type LoadedModel,
-  type ModelPoolOptions,
-  type PooledModel,
-  type Waiter,
-  explainMemory,
-  mayFit,
-  reasonOf,
-  removed,
+import type {
+  HoldOptions,
+  Lease,
+  LoadedModel,
+  ModelPoolOptions,
+  PooledModel,
+  Waiter,
 } from './pooled-model.js'
+import { explainMemory, mayFit, reasonOf, removed } from './pooled-model.js'
 
 /**
  * Loads and unloads models as a scheduler decides. One is loaded at a time, so that each load sees the memory

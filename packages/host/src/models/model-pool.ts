@@ -1,26 +1,17 @@
-import {
-  CheckedModelScheduler,
-  systemClock,
-  silentLogger,
-  lru,
-  type Logger,
-  CllmError,
-  type Clock,
-  type EngineClient,
-  type ModelLoading,
-  type ModelScheduler,
-  type ModelStatus,
-  type OpenOptions,
+import type {
+  Logger,
+  Clock,
+  EngineClient,
+  ModelLoading,
+  ModelScheduler,
+  ModelStatus,
+  OpenOptions,
 } from '@cllm/core'
+import { CheckedModelScheduler, systemClock, silentLogger, lru, CllmError } from '@cllm/core'
 import { ModelLoader } from './model-loader.js'
 import { PooledEngineClient } from './pooled-engine-client.js'
-import {
-  defaultModelPoolOptions,
-  type HoldOptions,
-  type LoadableModel,
-  type ModelPoolOptions,
-  PooledModel,
-} from './pooled-model.js'
+import type { HoldOptions, LoadableModel, ModelPoolOptions } from './pooled-model.js'
+import { defaultModelPoolOptions, PooledModel } from './pooled-model.js'
 import { aliasesOf, type ClosableDirectory, resolveModelName } from '../server/static-directory.js'
 
 /** Parts of a {@link ModelPool}. */

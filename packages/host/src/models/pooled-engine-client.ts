@@ -1,17 +1,15 @@
-import {
-  type Clock,
-  type EngineCalls,
-  type EngineClient,
-  type GenerateEvents,
-  type GenerateRequest,
-  type SubmitOptions,
-  type ModelUrgency,
-  type OpenOptions,
-  type Recording,
-  cancelled,
-  CllmError,
-  defined,
+import type {
+  Clock,
+  EngineCalls,
+  EngineClient,
+  GenerateEvents,
+  GenerateRequest,
+  SubmitOptions,
+  ModelUrgency,
+  OpenOptions,
+  Recording,
 } from '@cllm/core'
+import { cancelled, CllmError, defined } from '@cllm/core'
 import { CallForwarder, callTraits } from '../remote/engine-calls.js'
 import { unlessAborted, watchStream } from '../client/wrapping.js'
 import { duplicate, InFlightRequest } from '../fleet/in-flight-request.js'

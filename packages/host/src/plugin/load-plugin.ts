@@ -1,14 +1,8 @@
 import { existsSync } from 'node:fs'
 import { isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import {
-  type Plugin,
-  type PluginHost,
-  CllmError,
-  droppedOption,
-  optionProblems,
-  messageOf,
-} from '@cllm/core'
+import type { Plugin, PluginHost } from '@cllm/core'
+import { CllmError, droppedOption, optionProblems, messageOf } from '@cllm/core'
 
 /** A plugin as a configuration names it. */
 export interface PluginEntry {

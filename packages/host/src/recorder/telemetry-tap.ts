@@ -1,12 +1,5 @@
-import {
-  type RequestEvent,
-  type Usage,
-  type EngineStatistics,
-  type PolicySetting,
-  defined,
-  Counters,
-  endState,
-} from '@cllm/core'
+import type { RequestEvent, Usage, EngineStatistics, PolicySetting } from '@cllm/core'
+import { defined, Counters, endState } from '@cllm/core'
 import type { FromEngine, ToEngine, EngineCallName } from '../remote/channel.js'
 import { pastParts, sumStatistics } from '../statistics/sum-statistics.js'
 import type { FlightRecorder } from './flight-recorder.js'

@@ -1,16 +1,13 @@
-import {
-  type EngineInfo,
-  type GenerateRequest,
-  type ArrivalRecord,
-  type EngineChange,
-  type RecordedStep,
-  type Recording,
-  type PolicySetting,
-  CllmError,
-  blockSize,
-  defined,
-  entryOf,
+import type {
+  EngineInfo,
+  GenerateRequest,
+  ArrivalRecord,
+  EngineChange,
+  RecordedStep,
+  Recording,
+  PolicySetting,
 } from '@cllm/core'
+import { CllmError, blockSize, defined, entryOf } from '@cllm/core'
 
 /** A request as the recorder has it in memory; times are the clock's. */
 export interface Arrival {

@@ -1,15 +1,13 @@
-import {
-  defined,
-  type Engine,
-  type PluginRegistry,
-  type AddressedEvent,
-  type EngineObserver,
-  type RecordedStep,
-  type Sequence,
-  type StepRecord,
-  blockSize,
-  toRecordedStep,
+import type {
+  Engine,
+  PluginRegistry,
+  AddressedEvent,
+  EngineObserver,
+  RecordedStep,
+  Sequence,
+  StepRecord,
 } from '@cllm/core'
+import { defined, blockSize, toRecordedStep } from '@cllm/core'
 import type { Channel, FromEngine, ToEngine, QueuedRequest } from './channel.js'
 import { CallServer } from './engine-calls.js'
 import { controlOf } from '../client/engine-control.js'

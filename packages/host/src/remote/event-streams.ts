@@ -1,13 +1,11 @@
-import {
-  type Random,
-  type AddressedEvent,
-  type GenerateEvent,
-  type GenerateEvents,
-  type RequestEvent,
-  CllmError,
-  cancelled,
-  reasonOf,
+import type {
+  Random,
+  AddressedEvent,
+  GenerateEvent,
+  GenerateEvents,
+  RequestEvent,
 } from '@cllm/core'
+import { CllmError, cancelled, reasonOf } from '@cllm/core'
 import { duplicate } from '../fleet/in-flight-request.js'
 
 /** A `next()` that found no event. */

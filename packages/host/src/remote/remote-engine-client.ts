@@ -1,17 +1,14 @@
-import {
-  type Random,
-  type EngineClient,
-  type EngineInfo,
-  type GenerateEvents,
-  type TokenizeOptions,
-  type GenerateRequest,
-  type SubmitOptions,
-  type AdapterInfo,
-  CllmError,
-  cancelled,
-  defined,
-  takesNone,
+import type {
+  Random,
+  EngineClient,
+  EngineInfo,
+  GenerateEvents,
+  TokenizeOptions,
+  GenerateRequest,
+  SubmitOptions,
+  AdapterInfo,
 } from '@cllm/core'
+import { CllmError, cancelled, defined, takesNone } from '@cllm/core'
 import type { Channel, FromEngine, ToEngine, EngineCallName } from './channel.js'
 import { CallForwarder, callTraits } from './engine-calls.js'
 import { EventStreams, requestId } from './event-streams.js'

@@ -1,15 +1,5 @@
-import {
-  cancelReason,
-  CllmError,
-  type Clock,
-  defined,
-  type EngineInfo,
-  failureOf,
-  type Logger,
-  type Random,
-  shuttingDown,
-  takesNone,
-} from '@cllm/core'
+import type { Clock, EngineInfo, Logger, Random } from '@cllm/core'
+import { cancelReason, CllmError, defined, failureOf, shuttingDown, takesNone } from '@cllm/core'
 import { duplicate, waitedTooLong, withSeed } from '../fleet/in-flight-request.js'
 import { Waiting } from '../fleet/waiting.js'
 import type { TelemetryTap } from '../recorder/telemetry-tap.js'

@@ -1,27 +1,13 @@
-import {
-  systemClock,
-  systemRandom,
-  silentLogger,
-  type Logger,
-  CllmError,
-  type Clock,
-  type Random,
-  type Recording,
-} from '@cllm/core'
+import type { Logger, Clock, Random, Recording } from '@cllm/core'
+import { systemClock, systemRandom, silentLogger, CllmError } from '@cllm/core'
 import { TelemetryTap } from '../recorder/telemetry-tap.js'
-import {
-  defaultRecorderOptions,
-  FlightRecorder,
-  type RecorderOptions,
-} from '../recorder/flight-recorder.js'
+import type { RecorderOptions } from '../recorder/flight-recorder.js'
+import { defaultRecorderOptions, FlightRecorder } from '../recorder/flight-recorder.js'
 import { noRecorder, type RecordingParts, writeRecording } from '../recorder/write-recording.js'
 import { EngineSupervisor, type SupervisorState } from './engine-supervisor.js'
 import { RemoteEngineClient } from '../remote/remote-engine-client.js'
-import {
-  defaultSupervisorOptions,
-  type StartEngine,
-  type SupervisorOptions,
-} from './supervisor-options.js'
+import type { StartEngine, SupervisorOptions } from './supervisor-options.js'
+import { defaultSupervisorOptions } from './supervisor-options.js'
 
 /** Parts of a {@link SupervisedEngineClient}; all but `start` have defaults. */
 export interface SupervisedEngineParts {

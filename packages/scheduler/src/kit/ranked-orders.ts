@@ -1,11 +1,6 @@
 import TinyQueue from 'tinyqueue'
-import {
-  type SchedulerEvent,
-  type SequenceView,
-  entryOf,
-  type Order,
-  type SchedulerState,
-} from '@cllm/core'
+import type { SchedulerEvent, SequenceView, Order, SchedulerState } from '@cllm/core'
+import { entryOf } from '@cllm/core'
 
 /**
  * Time in tokens computed: it runs as fast as the machine, stops while nothing is computed, and is

@@ -1,10 +1,5 @@
-import {
-  type WorkerView,
-  defineRouter,
-  type RoutedRequest,
-  type RouterPolicy,
-  type RouterDefinition,
-} from '@cllm/core'
+import type { WorkerView, RoutedRequest, RouterPolicy, RouterDefinition } from '@cllm/core'
+import { defineRouter } from '@cllm/core'
 import { z } from 'zod'
 import { notNegative } from '../kit/options.js'
 import { leastBy, nearlyLeastBy, drawTwo, type Bound, homesOf, isWithin } from './choose.js'

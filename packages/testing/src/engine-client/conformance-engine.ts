@@ -1,19 +1,17 @@
 import assert from 'node:assert/strict'
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
 import { type FromEngine, type ToEngine, type Channel, hostEngine } from '@cllm/host'
-import {
-  type SchedulerPolicy,
-  type TokenId,
-  type Engine,
-  PluginRegistry,
-  createEngine,
-  type EngineClient,
-  type GenerateEvent,
-  type GenerateEvents,
-  type GenerateRequest,
-  type ErrorCode,
-  CllmError,
+import type {
+  SchedulerPolicy,
+  TokenId,
+  Engine,
+  EngineClient,
+  GenerateEvent,
+  GenerateEvents,
+  GenerateRequest,
+  ErrorCode,
 } from '@cllm/core'
+import { PluginRegistry, createEngine, CllmError } from '@cllm/core'
 import { FakeBackend } from '../fakes/fake-backend.js'
 import { firstComeFirstServed } from '../policy/first-come-first-served.js'
 

@@ -1,13 +1,6 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import {
-  type AppliedAdapter,
-  type BackendAdapters,
-  type LoadedAdapter,
-  type BatchItem,
-  type SlotId,
-  CllmError,
-  hashTokens,
-} from '@cllm/core'
+import type { AppliedAdapter, BackendAdapters, LoadedAdapter, BatchItem, SlotId } from '@cllm/core'
+import { CllmError, hashTokens } from '@cllm/core'
 import type { FakeSlot } from './fake-slot.js'
 
 /** An adapter of `FakeBackend`: its file need not exist. */

@@ -1,28 +1,22 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import {
-  type AppliedAdapter,
-  type Backend,
-  type BackendCapabilities,
-  type BackendLimits,
-  type BatchItem,
-  type ModelInfo,
-  type Sampler,
-  type SlotId,
-  type StepResult,
-  type SamplingParams,
-  type TokenId,
-  type Tokenizer,
-  CllmError,
-  defined,
-  hashTokens,
+import type {
+  AppliedAdapter,
+  Backend,
+  BackendCapabilities,
+  BackendLimits,
+  BatchItem,
+  ModelInfo,
+  Sampler,
+  SlotId,
+  StepResult,
+  SamplingParams,
+  TokenId,
+  Tokenizer,
 } from '@cllm/core'
+import { CllmError, defined, hashTokens } from '@cllm/core'
 import { checkBatch } from './check-batch.js'
-import {
-  type FakeBackendOptions,
-  type FakeOperation,
-  type FakeStep,
-  LongCalls,
-} from './fake-calls.js'
+import type { FakeBackendOptions, FakeOperation, FakeStep } from './fake-calls.js'
+import { LongCalls } from './fake-calls.js'
 import { FakeModel, fakeEmbedding } from './fake-model.js'
 import { FakeTokenizer } from './fake-tokenizer.js'
 import { FakeSampler } from './fake-sampler.js'

@@ -1,12 +1,6 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import {
-  type Clock,
-  type BatchItem,
-  type ModelInfo,
-  type SlotId,
-  pause,
-  type TokenId,
-} from '@cllm/core'
+import type { Clock, BatchItem, ModelInfo, SlotId, TokenId } from '@cllm/core'
+import { pause } from '@cllm/core'
 
 /**
  * Overrides the output of the fake model: gets all tokens so far and returns the next one, or undefined

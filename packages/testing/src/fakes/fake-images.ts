@@ -1,15 +1,6 @@
 import { setImmediate as turnOfTheEventLoop } from 'node:timers/promises'
-import {
-  CllmError,
-  type Clock,
-  type EncodedMedia,
-  type EncodeJob,
-  extendHash,
-  hashTokens,
-  type MediaEncoder,
-  type MediaFile,
-  pause,
-} from '@cllm/core'
+import type { Clock, EncodedMedia, EncodeJob, MediaEncoder, MediaFile } from '@cllm/core'
+import { CllmError, extendHash, hashTokens, pause } from '@cllm/core'
 
 /**
  * Encodes images and sounds for a {@link FakeBackend}: any bytes but those of `bad` are one, and `broken` one that

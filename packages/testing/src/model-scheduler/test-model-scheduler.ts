@@ -1,15 +1,12 @@
 import assert from 'node:assert/strict'
-import {
-  Catalog,
-  checkModelDecision,
-  type EngineClient,
-  type ModelDecision,
-  type ModelScheduler,
-  type ModelSchedulerDefinition,
-  type ModelView,
-  SimulatedClock,
-  pause,
+import type {
+  EngineClient,
+  ModelDecision,
+  ModelScheduler,
+  ModelSchedulerDefinition,
+  ModelView,
 } from '@cllm/core'
+import { Catalog, checkModelDecision, SimulatedClock, pause } from '@cllm/core'
 import { type LoadedModel, ModelPool } from '@cllm/host'
 import { Draw } from '../router/simulated-workers.js'
 import { check, checkDefined, type TestContext } from '../test-context.js'

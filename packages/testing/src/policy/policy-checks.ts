@@ -1,10 +1,6 @@
 import assert from 'node:assert/strict'
-import {
-  systemClock,
-  type SchedulerPolicy,
-  type SequenceView,
-  type BackendLimits,
-} from '@cllm/core'
+import type { SchedulerPolicy, SequenceView, BackendLimits } from '@cllm/core'
+import { systemClock } from '@cllm/core'
 import { PolicySimulation, OvertakingWatch } from './policy-simulation.js'
 import { SimulatedRequest, type Workload, type WorkloadRequest } from './policy-workload.js'
 import { firstComeFirstServed } from './first-come-first-served.js'

@@ -1,12 +1,6 @@
 import assert from 'node:assert/strict'
-import {
-  type ProposerDefinition,
-  type Drafter,
-  type Proposal,
-  type TokenId,
-  ProposerCatalog,
-  mixBits,
-} from '@cllm/core'
+import type { ProposerDefinition, Drafter, Proposal, TokenId } from '@cllm/core'
+import { ProposerCatalog, mixBits } from '@cllm/core'
 import { check, checkDefined, type TestContext } from '../test-context.js'
 
 /** Options of {@link testProposer}. */

@@ -1,26 +1,14 @@
+import type { Channel, FromEngine, ToEngine } from '@cllm/host'
 import {
   overriding,
   watchStream,
-  type Channel,
-  type FromEngine,
-  type ToEngine,
   hostEngine,
   LocalEngineClient,
   RemoteEngineClient,
   StaticDirectory,
 } from '@cllm/host'
-import {
-  type EngineClient,
-  SimulatedClock,
-  PluginRegistry,
-  createEngine,
-  defined,
-  type Random,
-  type EngineDirectory,
-  type Protocol,
-  type Engine,
-  pause,
-} from '@cllm/core'
+import type { EngineClient, Random, EngineDirectory, Protocol, Engine } from '@cllm/core'
+import { SimulatedClock, PluginRegistry, createEngine, defined, pause } from '@cllm/core'
 import assert from 'node:assert/strict'
 import { FakeBackend } from '../fakes/fake-backend.js'
 import { firstComeFirstServed } from '../policy/first-come-first-served.js'

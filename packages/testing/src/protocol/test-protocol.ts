@@ -1,11 +1,7 @@
 import assert from 'node:assert/strict'
 import { CllmError } from '@cllm/core'
-import {
-  type ProtocolClient,
-  type ProtocolRequest,
-  type ServeProtocol,
-  serveProtocol,
-} from './served-protocol.js'
+import type { ProtocolClient, ProtocolRequest, ServeProtocol } from './served-protocol.js'
+import { serveProtocol } from './served-protocol.js'
 import { check, type TestContext } from '../test-context.js'
 
 /** Options of {@link testProtocol}. */

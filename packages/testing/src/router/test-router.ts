@@ -1,12 +1,6 @@
 import assert from 'node:assert/strict'
-import {
-  type RouterDefinition,
-  type Placement,
-  type RoutedRequest,
-  type RouterPolicy,
-  systemClock,
-  Catalog,
-} from '@cllm/core'
+import type { RouterDefinition, Placement, RoutedRequest, RouterPolicy } from '@cllm/core'
+import { systemClock, Catalog } from '@cllm/core'
 import { check, checkDefined, type TestContext } from '../test-context.js'
 import { Draw, drawRequest, filesEvery, SimulatedWorkers } from './simulated-workers.js'
 

@@ -1,11 +1,6 @@
 import assert from 'node:assert/strict'
-import {
-  type SamplerDefinition,
-  type LogitProcessor,
-  type TokenId,
-  mixBits,
-  SamplerCatalog,
-} from '@cllm/core'
+import type { SamplerDefinition, LogitProcessor, TokenId } from '@cllm/core'
+import { mixBits, SamplerCatalog } from '@cllm/core'
 import { FakeTokenizer } from '../fakes/fake-tokenizer.js'
 import { check, checkDefined, type TestContext } from '../test-context.js'
 

@@ -1,13 +1,5 @@
-import {
-  type SchedulerState,
-  type SequenceView,
-  type Step,
-  StepCostModel,
-  defineBatching,
-  isOfBatch,
-  workOf,
-  type SchedulerEvent,
-} from '@cllm/core'
+import type { SchedulerState, SequenceView, Step, SchedulerEvent } from '@cllm/core'
+import { StepCostModel, defineBatching, isOfBatch, workOf } from '@cllm/core'
 import { z } from 'zod'
 import { type PromptChunk, chooseChunks, jointChunks, JointCosts, Trials } from './prompt-chunks.js'
 import { limitsOf, sloOption, positive } from '../../kit/options.js'
