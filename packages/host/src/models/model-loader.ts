@@ -44,7 +44,7 @@ export class ModelLoader {
 
   /** Leases a model if it is loaded and stays. */
   holdNow(model: PooledModel, keepAliveMs?: number): Lease | undefined {
-    return this.#stays(model) ? model.enter(keepAliveMs, this.clock, this.#onLeft) : undefined
+    return this.#stays(model) ? model.enter(keepAliveMs, this.#onLeft) : undefined
   }
 
   /** Loads and leases a model. Throws what its load throws, and `model_not_found` for a removed one. */
@@ -135,7 +135,7 @@ export class ModelLoader {
       if (model.isUnwanted || model.keepAliveMs <= 0) void this.#evict(model)
       else if (model.keepAliveMs < Infinity && model.expiresAt === undefined) {
         const at = model.lastUsed + model.keepAliveMs
-        model.leaveAt(at, this.clock, () => void this.#evict(model))
+        model.leaveAt(at, () => void this.#evict(model))
       }
     }
     if (this.#wanted.size > 0 || this.#onAdvance.length > 0) this.#advance()
@@ -188,7 +188,7 @@ export class ModelLoader {
     for (const { since, keepAliveMs, resolve } of model.waiters) {
       const turn = Math.max(0, (loadedSince ?? now) - since)
       const waited = { turn, load: now - since - turn }
-      resolve({ ...model.enter(keepAliveMs, this.clock, this.#onLeft), waited })
+      resolve({ ...model.enter(keepAliveMs, this.#onLeft), waited })
     }
     model.waiters.clear()
   }
@@ -257,7 +257,7 @@ export class ModelLoader {
     model.error = new CllmError('engine_unavailable', message)
     this.logger.error({ model: model.name, reason }, 'the engine is gone; its next use loads it')
     model.stay?.()
-    if (this.#isOpen) void model.keepFinalStatistics(loaded, this.clock)
+    if (this.#isOpen) void model.keepFinalStatistics(loaded)
     this.#forget(model)
     this.onLost(model.name, reason)
     this.#advance()
@@ -268,7 +268,7 @@ export class ModelLoader {
     if (loaded === undefined || model.state !== 'loaded') return
     model.stay?.()
     model.state = 'unloading'
-    if (this.#isOpen) await model.keepFinalStatistics(loaded, this.clock)
+    if (this.#isOpen) await model.keepFinalStatistics(loaded)
     try {
       await loaded.close()
     } catch (error) {

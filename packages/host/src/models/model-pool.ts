@@ -95,7 +95,8 @@ export class ModelPool implements ClosableDirectory {
 
   /** Serves one more model; one of its name stays as it is. */
   add(source: LoadableModel): void {
-    if (!this.#models.has(source.name)) this.#models.set(source.name, new PooledModel(source))
+    if (this.#models.has(source.name)) return
+    this.#models.set(source.name, new PooledModel(source, this.#clock))
   }
 
   /**

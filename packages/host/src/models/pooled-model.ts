@@ -136,7 +136,10 @@ export class PooledModel {
   /** Requests by id that wait for it. */
   readonly late = new Map<string, AbortController>()
 
-  constructor(readonly source: LoadableModel) {}
+  constructor(
+    readonly source: LoadableModel,
+    private readonly clock: Clock,
+  ) {}
 
   get name(): string {
     return this.source.name
@@ -163,12 +166,11 @@ export class PooledModel {
   /** Takes it into use; what runs until the lease is released keeps it. */
   enter(
     keepAliveMs: number | undefined,
-    clock: Clock,
     onRelease: (model: PooledModel, loaded: LoadedModel) => void,
   ): Lease {
     const loaded = this.loaded!
     this.users++
-    this.lastUsed = clock.now()
+    this.lastUsed = this.clock.now()
     this.keepAliveMs = keepAliveMs ?? this.keepAliveMs
     this.stay?.()
     let isHeld = true
@@ -178,7 +180,7 @@ export class PooledModel {
       // An engine that is gone has no users any more.
       if (this.loaded !== loaded) return
       this.users--
-      this.lastUsed = clock.now()
+      this.lastUsed = this.clock.now()
       onRelease(this, loaded)
     }
     return { client: loaded.client, release }
@@ -214,9 +216,9 @@ export class PooledModel {
   }
 
   /** Notes what outlives its engine: recording and counters. One that does not answer in time leaves none. */
-  async keepFinalStatistics({ client }: LoadedModel, clock: Clock): Promise<void> {
+  async keepFinalStatistics({ client }: LoadedModel): Promise<void> {
     const inTime = async <T>(ask: () => Promise<T> | undefined): Promise<T | undefined> =>
-      await within(clock, patienceMs, Promise.resolve().then(ask), () => undefined).catch(
+      await within(this.clock, patienceMs, Promise.resolve().then(ask), () => undefined).catch(
         () => undefined,
       )
     const [recording, statistics] = await Promise.all([
@@ -234,8 +236,8 @@ export class PooledModel {
   }
 
   /** It leaves at this time, unless it is used before. */
-  leaveAt(at: number, clock: Clock, leave: () => void): void {
-    const cancel = clock.at(at, leave)
+  leaveAt(at: number, leave: () => void): void {
+    const cancel = this.clock.at(at, leave)
     this.expiresAt = at
     this.stay = () => {
       cancel()

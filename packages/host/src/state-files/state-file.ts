@@ -1,4 +1,4 @@
-import { createHash, createHmac, scryptSync, randomBytes } from 'node:crypto'
+import { createHash, createHmac, scryptSync } from 'node:crypto'
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type StateHead, type SlotFiles, CllmError } from '@cllm/core'
@@ -41,20 +41,18 @@ export const misnamed = 'it holds other tokens than it is named for'
  * Writes a state as `bytesOf` says. The file is there whole or not at all, and only its owner can read it.
  * Returns its bytes.
  *
- * @param temporary - a name beside it that nobody else uses
  * @param secret - 32 bytes; default: it is not encrypted
  * @param thread - what writes it; default: that for which nobody waits
  */
 export async function writeStateFile(
   path: string,
-  temporary: string,
   head: StateHead,
   data: Uint8Array,
   secret?: Uint8Array,
   thread = writeThread,
 ): Promise<number> {
   const before = writeHead(head, data.byteLength)
-  await thread.run('write', path, temporary, { head: before, data }, secret)
+  await thread.run('write', path, before, data, secret)
   return sizeOf(before.byteLength, data.byteLength, secret !== undefined)
 }
 
@@ -96,9 +94,8 @@ export class SlotFolder implements SlotFiles {
 
   async write(filename: string, head: StateHead, data: Uint8Array): Promise<number> {
     const path = this.#path(filename)
-    const temporary = `${path}.${randomBytes(6).toString('hex')}.tmp`
     try {
-      const bytes = await writeStateFile(path, temporary, head, data, this.#secret)
+      const bytes = await writeStateFile(path, head, data, this.#secret)
       if (!this.#isSwept) await writeThread.run('sweep', this.folder)
       this.#isSwept = true
       return bytes

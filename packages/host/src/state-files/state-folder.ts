@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import {
@@ -13,7 +12,7 @@ import {
   messageOf,
 } from '@cllm/core'
 import { misnamed, readStateFile, secretOf, stateName, writeStateFile } from './state-file.js'
-import { unfinished, type ListProblem } from './thread/state-jobs.js'
+import type { ListProblem } from './thread/state-jobs.js'
 import { readThread, type StateThread, writeThread } from './thread/state-thread.js'
 
 /** A folder is listed, and a file is read, for so many milliseconds at most … */
@@ -131,6 +130,8 @@ export class StateFolder implements SharedStateFiles {
   async write(head: StateHead, data: Uint8Array): Promise<WrittenState | undefined> {
     if (this.whenClosing && !existsSync(this.options.folder)) return undefined
     const name = stateName(head, this.#secret)
+    const writing = async () =>
+      await writeStateFile(this.#path(name), head, data, this.#secret, this.#writer)
     return await this.#attempt('cannot be written to', async () => {
       const { byteLength } = data
       const most = this.limitBytes
@@ -139,7 +140,7 @@ export class StateFolder implements SharedStateFiles {
       const { bytes, removed } = await this.#writer.run('clean', limits)
       const gone = [...removed]
       try {
-        await this.#write(name, head, data)
+        await writing()
       } catch (error) {
         // A full disk is a limit of a cache, too: others go for this one, the longest unused first.
         const mayGo = this.options.isKept !== true && codeOf(error) === 'ENOSPC'
@@ -147,7 +148,7 @@ export class StateFolder implements SharedStateFiles {
         const more = await this.#writer.run('clean', { ...limits, limitBytes: bytes })
         gone.push(...more.removed)
         this.#warn('those longest unused are removed', 'the disk is full')
-        await this.#write(name, head, data)
+        await writing()
       }
       return { ...head, name, bytes: byteLength, removed: gone }
     })
@@ -176,11 +177,6 @@ export class StateFolder implements SharedStateFiles {
     const head = await readStateFile(this.#path(name), data, this.#secret)
     if (stateName(head, this.#secret) !== name) throw new Error(misnamed)
     return data
-  }
-
-  async #write(name: string, head: StateHead, data: Uint8Array): Promise<void> {
-    const temporary = this.#path(`${name}.${randomBytes(6).toString('hex')}${unfinished}`)
-    await writeStateFile(this.#path(name), temporary, head, data, this.#secret, this.#writer)
   }
 
   #path(name: string): string {

@@ -240,7 +240,8 @@ t.test('one piece of work keeps its model through all its calls', async (t) => {
 
 t.test('what a model loses is to be computed again, or read where it is saved', async (t) => {
   const lostMs = async (cache?: object): Promise<number> => {
-    const model = new PooledModel({ name: 'a', load: () => Promise.reject(new Error('unused')) })
+    const source = { name: 'a', load: () => Promise.reject(new Error('unused')) }
+    const model = new PooledModel(source, new SimulatedClock())
     model.loadMs = 700
     const slots = [{ tokens: 300 }, { tokens: 100 }]
     const statistics = async () => ({ slots, prefillMs: 1000, prefillTokens: 100, cache })

@@ -6,13 +6,6 @@ import { largest } from '../kit/find-victims.js'
 import { priceOptions, TenantLedger, type Tenant } from '../kit/tenant-ledger.js'
 import { cachedTokens } from '../kit/ranked-orders.js'
 
-interface Candidate {
-  used: number
-  /** Breaks ties: the tenant that began to wait first. */
-  readonly turn: number
-  readonly requests: Iterator<SequenceView>
-}
-
 /**
  * The tenant that was served least is next, and its requests by arrival: the virtual token counter of
  * Sheng et al. (OSDI '24, arXiv 2401.00588). A counter grows by the prompt tokens computed and twice
@@ -31,16 +24,13 @@ export const fair = defineBoundedOrder({
       tenant.used = Math.max(tenant.used, floor)
     })
 
-    function candidates(): TinyQueue<Candidate> {
-      const list = Array.from(ledger.waiting, ({ used, waiting }, turn): Candidate => {
-        return { used, turn, requests: waiting.values() }
-      })
-      return new TinyQueue(list, (one, other) => one.used - other.used || one.turn - other.turn)
-    }
-
     return {
       *next({ waiting }) {
-        const queue = candidates()
+        const all = Array.from(ledger.waiting, (tenant, turn) => {
+          return { used: tenant.used, turn, requests: tenant.waiting.values() }
+        })
+        // Of equals, the tenant that began to wait first.
+        const queue = new TinyQueue(all, (a, b) => a.used - b.used || a.turn - b.turn)
         floor = Math.max(floor, queue.peek()?.used ?? 0)
         for (let least = queue.pop(); least !== undefined; least = queue.pop()) {
           const { value: request, done } = least.requests.next()

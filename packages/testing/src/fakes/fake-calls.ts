@@ -64,29 +64,16 @@ export interface FakeStep {
   readonly startedAt: number
 }
 
+type Operation<Type extends string, Fields> = { readonly type: Type } & Readonly<Fields>
+
 /** A call between steps as `FakeBackend` has seen it. */
 export type FakeOperation =
-  | { readonly type: 'truncate'; readonly slot: SlotId; readonly length: number }
-  | {
-      readonly type: 'copyPrefix'
-      readonly from: SlotId
-      readonly to: SlotId
-      readonly length: number
-    }
-  | {
-      readonly type: 'shift'
-      readonly slot: SlotId
-      readonly keep: number
-      readonly discard: number
-    }
-  | { readonly type: 'release'; readonly slot: SlotId }
-  | { readonly type: 'save'; readonly slot: SlotId; readonly partial: boolean }
-  | {
-      readonly type: 'restore'
-      readonly slot: SlotId
-      readonly length: number
-      readonly partial: boolean
-    }
+  | Operation<'truncate', { slot: SlotId; length: number }>
+  | Operation<'copyPrefix', { from: SlotId; to: SlotId; length: number }>
+  | Operation<'shift', { slot: SlotId; keep: number; discard: number }>
+  | Operation<'release', { slot: SlotId }>
+  | Operation<'save', { slot: SlotId; partial: boolean }>
+  | Operation<'restore', { slot: SlotId; length: number; partial: boolean }>
 
 /** A call during which no other may be made. */
 export type LongCall = 'step' | 'copyPrefix' | 'save' | 'restore'

@@ -11,6 +11,7 @@ import {
   statSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { randomBytes } from 'node:crypto'
 import type { StateFile } from '@cllm/core'
 import { bytesOf, readState } from './state-bytes.js'
 
@@ -65,21 +66,18 @@ export const stateJobs = {
 }
 
 /**
- * Writes a file in a folder that is made if need be, and renames it.
- * @param temporary - a name beside `path` that nobody else uses
- * @param parts - what comes before the data, and the data, which is copied unless its memory is shared
+ * Writes a file in a folder that is made if need be, beside its place, and renames it.
+ * @param head - what comes before the data
+ * @param data - copied to the thread unless its memory is shared
  */
-function write(
-  path: string,
-  temporary: string,
-  parts: { readonly head: Uint8Array; readonly data: Uint8Array },
-  secret?: Uint8Array,
-): void {
+function write(path: string, head: Uint8Array, data: Uint8Array, secret?: Uint8Array): void {
   makeFolder(dirname(path))
+  // Nobody else uses this name.
+  const temporary = `${path}.${randomBytes(6).toString('hex')}${unfinished}`
   const file = openSync(temporary, 'wx', 0o600)
   try {
     try {
-      for (const chunk of bytesOf(parts.head, parts.data, secret)) writeFully(file, chunk)
+      for (const chunk of bytesOf(head, data, secret)) writeFully(file, chunk)
       fsyncSync(file)
     } finally {
       closeSync(file)
@@ -118,7 +116,7 @@ function listFolder(key: string, limits: FolderLimits, secret?: Uint8Array): Lis
 /** What the name of a file ends with. */
 export const ending = '.state'
 /** What it ends with besides while it is written. */
-export const unfinished = '.tmp'
+const unfinished = '.tmp'
 const ours = /^[0-9a-f]{40}\.state(\.[0-9a-f]{12}\.tmp)?$/
 const left = /\.[0-9a-f]{12}\.tmp$/
 /** What a writer that died has left is removed after this long. */
