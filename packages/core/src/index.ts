@@ -4,7 +4,6 @@ import 'reflect-metadata'
 export * from './contracts/services.js'
 export * from './contracts/plugin.js'
 export type * from './contracts/transport.js'
-export type * from './contracts/engine/engine-activity.js'
 export type * from './contracts/engine/engine-client.js'
 export type * from './contracts/engine/engine-observer.js'
 export type * from './contracts/engine/engine-statistics.js'
@@ -89,11 +88,7 @@ export {
 } from './engine/input/resolve-media.js'
 export { soundLength } from './engine/input/sound-length.js'
 export { InputContext } from './engine/input/resolve-request.js'
-export {
-  type VolatileLine,
-  volatileLines,
-  withStableBeginning,
-} from './engine/input/volatile-lines.js'
+export * from './engine/input/volatile-lines.js'
 export { Counters, endState, toRecordedStep } from './engine/report/counters.js'
 export { checkPlan } from './engine/loop/check-plan.js'
 export { checkDefinition, checkHalf, droppedOption, optionProblems } from './plugin/checks.js'

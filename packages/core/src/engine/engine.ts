@@ -18,7 +18,6 @@ import { OutputProcessor } from './requests/output-processor.js'
 import { type PolicyInForce, PolicyRunner } from './loop/policy-runner.js'
 import { EngineObservers } from './report/engine-observers.js'
 import { EngineReport } from './report/engine-report.js'
-import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
 
 /**
@@ -44,7 +43,6 @@ export class Engine {
     @inject(StepPlanner) private readonly planner: StepPlanner,
     @inject(BetweenSteps) private readonly between: BetweenSteps,
     @inject(OutputProcessor) private readonly output: OutputProcessor,
-    @inject(RequestFinisher) private readonly finisher: RequestFinisher,
     @inject(EngineObservers) private readonly observers: EngineObservers,
     @inject(EngineReport) private readonly report: EngineReport,
   ) {
@@ -69,7 +67,7 @@ export class Engine {
     const error = new CllmError('cancelled', reason)
     if (this.input.cancel(id, error)) return
     const sequence = this.table.find(id)
-    if (sequence !== undefined) this.finisher.mark(sequence, error)
+    if (sequence !== undefined) this.table.mark(sequence, error)
   }
 
   /** What happened to a request that is under way or was one of the last that ended. */
@@ -114,7 +112,7 @@ export class Engine {
     const error = shuttingDown()
     this.input.close(error)
     this.between.close(error)
-    for (const sequence of this.table.all()) this.finisher.mark(sequence, error)
+    for (const sequence of this.table.all()) this.table.mark(sequence, error)
     this.#isClosed = true
     this.between.notify()
     await this.#done.catch(() => {})
@@ -133,7 +131,7 @@ export class Engine {
   async #loop(): Promise<void> {
     while (!this.#isClosed) {
       const began = this.clock.now()
-      this.finisher.settle(began)
+      this.table.settle(began)
       if (this.between.isDue) await this.between.settle()
       // A first token is waited for most: handing a pass over can take as long as a step.
       if (this.planner.takesTime || this.output.hasFirst) this.#publish()
@@ -157,9 +155,9 @@ export class Engine {
       failure = CllmError.from(error)
       this.input.close(failure)
       this.between.close(failure)
-      this.finisher.failAll(failure, this.clock.now())
+      this.table.failAll(failure, this.clock.now())
     }
-    this.finisher.settle(this.clock.now())
+    this.table.settle(this.clock.now())
     this.#publish()
     if (failure !== undefined) throw failure
   }
@@ -196,7 +194,7 @@ export class Engine {
       this.#planWakesAt = wakeAt ?? Infinity
       if (!mayRest) this.between.notify()
     } catch (error) {
-      this.finisher.failAll(CllmError.from(error), now)
+      this.table.failAll(CllmError.from(error), now)
     }
     return undefined
   }
@@ -214,7 +212,7 @@ export class Engine {
         if (!CllmError.isInstance(error)) throw error
         // A backend that fails, or returns what it must not, may have left anything in the slot.
         part.request.isInDoubt = true
-        this.finisher.mark(part.request, error)
+        this.table.mark(part.request, error)
       }
     }
     return record
@@ -228,7 +226,7 @@ export class Engine {
     for (const score of outcome.scores?.[index] ?? []) sequence.promptLogprobs.push(score)
     if (sequence.request.progress && !part.isDecode) this.output.onProgress(sequence)
     // A token drawn before a stop text was noticed, or for a client that left, is discarded.
-    const isLeaving = this.finisher.has(sequence)
+    const isLeaving = this.table.isLeaving(sequence)
     for (const output of isLeaving ? [] : outputs) {
       if (sequence.finish !== undefined) break
       this.table.append(sequence, output, now)
@@ -236,14 +234,14 @@ export class Engine {
     if (part.draft !== undefined) this.table.verify(part, outputs.length, now)
     if (isLeaving) return
     if (outputs.length > 0) this.output.onToken(sequence)
-    if (sequence.finish !== undefined) this.finisher.finish(sequence, now)
+    if (sequence.finish !== undefined) this.table.finish(sequence, now)
   }
 
   #publish(): void {
     const now = this.clock.now()
     const { events, ended } = this.output.take(now)
     if (events.length > 0) this.observers.tell('onEvents', events)
-    for (const [sequence, error] of ended) this.finisher.onPublished(sequence, now, error)
+    for (const [sequence, error] of ended) this.table.onPublished(sequence, now, error)
     if (this.#onIdle.length > 0 && this.#isIdle) for (const told of this.#onIdle.splice(0)) told()
   }
 

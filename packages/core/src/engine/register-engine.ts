@@ -22,15 +22,12 @@ import { PolicyRunner } from './loop/policy-runner.js'
 import { ACTIVITY, ActivityWatch } from './report/activity-watch.js'
 import { Counters } from './report/counters.js'
 import { EngineObservers } from './report/engine-observers.js'
-import { MakeWay } from './features/make-way.js'
-import { EngineReport } from './report/engine-report.js'
-import { RequestTracker } from './report/request-tracker.js'
+import { MakeWay, StepPlanner } from './loop/step-planner.js'
+import { EngineReport, RequestTracker } from './report/engine-report.js'
 import { Partings } from './programs/partings.js'
 import { PROGRAMS, Programs } from './programs/programs.js'
-import { RequestFinisher } from './requests/request-finisher.js'
 import { RequestTable } from './requests/request-table.js'
 import { RunningSet, WaitingQueue } from './requests/request-sets.js'
-import { StepPlanner } from './loop/step-planner.js'
 import { Speculator } from './speculation/speculator.js'
 import { Engine } from './engine.js'
 import * as parts from './engine-parts.js'
@@ -71,7 +68,6 @@ const fixed = [
   Partings,
   PartQueue,
   PolicyRunner,
-  RequestFinisher,
   RequestTable,
   RequestTracker,
   RunningSet,

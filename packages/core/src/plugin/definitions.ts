@@ -179,7 +179,12 @@ export class SamplerCatalog extends Definitions<SamplerDefinition> {
 
   #create(choice: SamplerChoice, field: string, context: SamplerContext): LogitProcessor {
     const { name, options = {} } = choice ?? {}
-    const definition = this.#named(name, `${field}.name`)
+    const definition = typeof name === 'string' ? this.get(name) : undefined
+    if (definition === undefined) {
+      const { names } = this
+      const expected = names.length === 0 ? 'none is registered' : `one of ${names.join(', ')}`
+      throw invalidField(`${field}.name`, expected, name)
+    }
     if (typeof options !== 'object' || options === null || Array.isArray(options)) {
       throw invalidField(`${field}.options`, 'an object', options)
     }
@@ -192,14 +197,6 @@ export class SamplerCatalog extends Definitions<SamplerDefinition> {
     }
     const processor = definition.create(parse(definition, options, field), context)
     return checkMade('sampler', definition.name, processor, 'apply')
-  }
-
-  #named(name: unknown, field: string): SamplerDefinition {
-    const definition = typeof name === 'string' ? this.get(name) : undefined
-    if (definition !== undefined) return definition
-    const { names } = this
-    const expected = names.length === 0 ? 'none is registered' : `one of ${names.join(', ')}`
-    throw invalidField(field, expected, name)
   }
 }
 

@@ -162,14 +162,9 @@ export function composePolicy(
 ): SchedulerPolicy {
   const name = `${batching.name}+${order.name}`
   const [ofBatching, ofOrder] = parseOptions(name, [batching, order], options)
-  return {
-    name,
-    options: { ...ofBatching, ...ofOrder },
-    ...joined(
-      checkMade('batching', batching.name, batching.create(ofBatching), 'plan'),
-      checkMade('order', order.name, order.create(ofOrder), 'next'),
-    ),
-  }
+  const batches = checkMade('batching', batching.name, batching.create(ofBatching), 'plan')
+  const orders = checkMade('order', order.name, order.create(ofOrder), 'next')
+  return { name, options: { ...ofBatching, ...ofOrder }, ...joined(batches, orders) }
 }
 
 function joined(batching: Batching, order: Order): Omit<SchedulerPolicy, 'name' | 'options'> {

@@ -30,7 +30,7 @@ import {
 } from '../engine/speculation/proposers.js'
 import { FALLBACK_POLICY, type FallbackPolicy } from '../engine/loop/policy-runner.js'
 import { PluginRegistry } from '../plugin/plugin-registry.js'
-import { type PartChoice, replaceableParts } from '../plugin/part-catalog.js'
+import { type PartCatalog, type PartChoice, replaceableParts } from '../plugin/part-catalog.js'
 import { defined } from '../defined.js'
 import * as tokens from '../tokens.js'
 import { SAMPLERS } from '../plugin/definitions.js'
@@ -108,14 +108,15 @@ export function createEngine(parts: EngineParts): Engine {
   if (files !== undefined) parts.backend.media?.keepIn?.(files)
   container.registerInstance(tokens.SLOT_FILES, defined({ files: slotFiles }))
   if (parts.learned !== undefined) container.registerInstance(tokens.LEARNED_STORE, parts.learned)
-  const { samplers, proposers } = parts.registry ?? new PluginRegistry()
+  const { registry = new PluginRegistry() } = parts
+  const { samplers, proposers } = registry
   container.registerInstance(SAMPLERS, samplers)
   // Here, since the container would wrap the error.
   checkSpeculation(parts, proposers)
   container.registerInstance(DRAFT_BACKEND, defined({ backend: parts.draftBackend }))
   container.registerInstance(PROPOSERS, proposers)
   registerEngine(container)
-  useProvided(container, parts)
+  useProvided(container, registry.parts, parts.use ?? {})
   for (const observer of parts.observers ?? []) {
     container.registerInstance(tokens.ENGINE_OBSERVER, observer)
   }
@@ -133,8 +134,7 @@ function checkSpeculation(
 }
 
 /** Puts what plug-ins provide in place of the built-in parts that `use` names. */
-function useProvided(container: DependencyContainer, { registry, use = {} }: EngineParts): void {
-  const { parts } = registry ?? new PluginRegistry()
+function useProvided(container: DependencyContainer, parts: PartCatalog, use: PartChoice): void {
   parts.check(use)
   const get = <T>(token: PartToken<T>): T => container.resolve(token)
   for (const token of Object.values(replaceableParts)) {

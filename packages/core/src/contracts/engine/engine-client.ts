@@ -1,7 +1,6 @@
 import type { BackendCapabilities, BackendLimits, ModelInfo, SlotId } from '../model/backend.js'
 import type { AdapterChoice, AdapterInfo, AdapterSource } from '../model/model-info.js'
-import type { CachedState, EngineStatistics } from './engine-statistics.js'
-import type { EngineActivity } from './engine-activity.js'
+import type { CachedState, EngineStatistics, EngineActivity } from './engine-statistics.js'
 import type { SlotAction, SlotActionResult } from '../model/states.js'
 import type { GenerateRequest, Prompt, ModelPreset } from './generate-request.js'
 import type { Recording } from './recording.js'

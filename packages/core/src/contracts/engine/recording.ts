@@ -2,6 +2,7 @@ import { z } from 'zod'
 
 const ms = z.number()
 const count = z.int().nonnegative()
+const positive = z.int().min(1)
 
 /** The arrival and end of a request, without its content. */
 const arrival = z.object({
@@ -70,21 +71,19 @@ export const recordingSchema = z.object({
   beginsAt: ms.describe('Milliseconds since the epoch.'),
   durationMs: ms,
   model: z.string(),
-  engines: z.int().min(1).optional().describe('Engines that share the requests; absent: one.'),
+  engines: positive.optional().describe('Engines that share the requests; absent: one.'),
   limits: z.object({
-    slots: z.int().min(1),
-    contextSize: z.int().min(1).describe('Tokens per slot.'),
-    batchSize: z.int().min(1).describe('Tokens per step.'),
-    chunkMultiple: z.int().min(1).optional(),
-    kvTokens: z
-      .int()
-      .min(1)
+    slots: positive,
+    contextSize: positive.describe('Tokens per slot.'),
+    batchSize: positive.describe('Tokens per step.'),
+    chunkMultiple: positive.optional(),
+    kvTokens: positive
       .optional()
       .describe('Tokens of all slots together; absent where each has a context of its own.'),
   }),
   policy: z.string().describe('In force at the end.'),
   policyOptions: z.record(z.string(), z.unknown()),
-  blockTokens: z.int().min(1).describe('Tokens of a block.'),
+  blockTokens: positive.describe('Tokens of a block.'),
   arrivals: z.array(arrival),
   steps: z.array(step),
   engine: z.array(change),

@@ -132,12 +132,8 @@ export function workOf(parts: readonly WorkPart[], copies = 0): StepWork {
 const mostOneByOne = 8
 
 /** The factors of the coefficients of a `StepCostModel`, in their order. */
-export function stepFeatures({
-  decoding,
-  chunks: prompts,
-  verifying = [],
-  copies = 0,
-}: StepWork): number[] {
+export function stepFeatures(work: StepWork): number[] {
+  const { decoding, chunks: prompts, verifying = [], copies = 0 } = work
   let reads = 0
   for (const context of decoding) reads += context
   let drafted = 0

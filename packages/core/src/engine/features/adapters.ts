@@ -15,7 +15,7 @@ import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import { BetweenSteps, type LoopWork } from '../loop/between-steps.js'
 
 /** The model alone. */
-export const noAdapters: RequestAdapters = { applied: [], key: '' }
+const noAdapters: RequestAdapters = { applied: [], key: '' }
 
 interface Entry {
   readonly info: AdapterInfo
@@ -143,16 +143,14 @@ export class AdapterTable implements LoopWork {
 
   /** Does it, beside no pass of embeddings, which are computed with adapters, too. */
   async settle(): Promise<void> {
-    await this.between.alone(async () => await this.#settle())
-  }
-
-  async #settle(): Promise<void> {
-    for (const adapter of this.#leaving.filter((one) => !this.#isUsed(one))) {
-      this.#leaving = this.#leaving.filter((one) => one !== adapter)
-      this.#gone.add(adapter)
-      adapter.dispose()
-    }
-    for (const job of this.#jobs.splice(0)) await this.#do(job)
+    await this.between.alone(async () => {
+      for (const adapter of this.#leaving.filter((one) => !this.#isUsed(one))) {
+        this.#leaving = this.#leaving.filter((one) => one !== adapter)
+        this.#gone.add(adapter)
+        adapter.dispose()
+      }
+      for (const job of this.#jobs.splice(0)) await this.#do(job)
+    })
   }
 
   /** Ends what waits with this error. */

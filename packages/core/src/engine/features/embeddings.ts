@@ -85,7 +85,6 @@ export class Embeddings implements LoopWork {
     ensureWanted()
     let onAbort = (): void => {}
     const vector = new Promise<readonly number[]>((resolve, reject) => {
-      if (this.#closed !== undefined) throw this.#closed
       const job = { tokens, adapters, resolve, reject }
       onAbort = () => this.#leave(job)
       signal?.addEventListener('abort', onAbort, { once: true })

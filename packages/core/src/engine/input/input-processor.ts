@@ -5,7 +5,7 @@ import type { EngineObserver } from '../../contracts/engine/engine-observer.js'
 import type { TokenId } from '../../contracts/model/tokenizer.js'
 import { CllmError, takesNone } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
-import { AdapterTable, noAdapters } from '../features/adapters.js'
+import { AdapterTable } from '../features/adapters.js'
 import { OutputProcessor } from '../requests/output-processor.js'
 import * as parts from '../engine-parts.js'
 import { timedOut } from '../requests/request-sets.js'
@@ -119,13 +119,12 @@ export class InputProcessor implements EngineObserver {
     const now = clock.now()
     const arrivedAt = now - (continued?.elapsedMs ?? arrivedMsAgo)
     const others = this.#arriving.size - Number(this.#arriving.has(id))
-    if (continued === undefined) this.admission.checkCount(others, now)
+    const isNew = continued === undefined
+    if (isNew) this.admission.checkCount(others, now)
     const stable = withStableBeginning(given.prompt, context.options.volatileLines)
     const request = stable.prompt === given.prompt ? given : { ...given, prompt: stable.prompt }
-    const { adapters: choices } = request
-    const adapters = choices === undefined ? noAdapters : this.adapters.resolve(choices)
+    const adapters = this.adapters.resolve(request.adapters)
     const complete = resolveRequest(id, request, context, { adapters, now: arrivedAt })
-    const isNew = continued === undefined
     const admit = (tokens: TokenId[], { media, waited }: Partial<MixedPrompt> = {}): Sequence => {
       const now = clock.now()
       const sequence = new Sequence(complete(tokens, media), tokens, arrivedAt, kv)

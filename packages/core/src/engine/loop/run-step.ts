@@ -70,13 +70,8 @@ function withDrafts(part: StepPart, drafts: number): StepPart {
 }
 
 /** The same without its drafts. */
-export function withoutDrafts({
-  request,
-  tokens,
-  context,
-  isDecode,
-  drafts = 0,
-}: StepPart): StepPart {
+export function withoutDrafts(part: StepPart): StepPart {
+  const { request, tokens, context, isDecode, drafts = 0 } = part
   return { request, tokens: tokens - drafts, context, isDecode }
 }
 
@@ -94,18 +89,13 @@ export async function runStep(backend: Backend, parts: readonly StepPart[]): Pro
   } catch (error) {
     const isPlain = parts.every(({ draft }) => draft === undefined)
     if (parts.length > 1 || !isPlain) return await runAlone(backend, parts.map(withoutDrafts))
-    return { outputs: [toError(error)], decodeMs: 0, sampleMs: 0, isWhole: false }
+    return { ...untimed, outputs: [toError(error)] }
   }
 }
 
 /** Nothing was computed. */
-const interrupted: StepOutcome = Object.freeze({
-  outputs: [],
-  decodeMs: 0,
-  sampleMs: 0,
-  isWhole: false,
-  isInterrupted: true,
-})
+const untimed = Object.freeze({ decodeMs: 0, sampleMs: 0, isWhole: false })
+const interrupted: StepOutcome = Object.freeze({ ...untimed, outputs: [], isInterrupted: true })
 
 async function runAlone(backend: Backend, parts: readonly StepPart[]): Promise<StepOutcome> {
   const outputs: (readonly StepOutput[] | CllmError)[] = []

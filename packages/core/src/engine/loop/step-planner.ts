@@ -1,17 +1,22 @@
 import { inject, injectable } from 'tsyringe'
 import type { Backend } from '../../contracts/model/backend.js'
 import type { Clock } from '../../contracts/services.js'
-import type { Plan } from '../../contracts/scheduling/scheduler-policy.js'
+import type {
+  Plan,
+  ComputedPart,
+  SequenceView,
+} from '../../contracts/scheduling/scheduler-policy.js'
 import { CllmError } from '../../errors/cllm-error.js'
 import * as tokens from '../../tokens.js'
 import { KV_CACHE_MANAGER, type KVCacheManager } from '../engine-parts.js'
 import { PolicyRunner, type Situation } from './policy-runner.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import { Programs } from '../programs/programs.js'
-import { RequestFinisher } from '../requests/request-finisher.js'
 import { RequestTable } from '../requests/request-table.js'
 import { type StepPart, partsOf, tokensOf, withoutDrafts } from './run-step.js'
 import { Speculator } from '../speculation/speculator.js'
+import { isOfBatch } from '../../contracts/engine/generate-request.js'
+import type { EngineObserver, StepRecord } from '../../contracts/engine/engine-observer.js'
 
 /** Admissions that took longer than this are a pause for requests that decode. */
 const pauseMs = 2
@@ -28,7 +33,6 @@ export class StepPlanner {
     @inject(RequestTable) private readonly table: RequestTable,
     @inject(PolicyRunner) private readonly policy: PolicyRunner,
     @inject(KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
-    @inject(RequestFinisher) private readonly finisher: RequestFinisher,
     @inject(Speculator) private readonly speculator: Speculator,
     @inject(EngineObservers) private readonly observers: EngineObservers,
     @inject(Programs) private readonly programs: Programs,
@@ -94,18 +98,18 @@ export class StepPlanner {
 
   /** Does what the plan says of slots: they are taken back, and given out. */
   async #carryOut(plan: Plan, now: number, insists: boolean): Promise<void> {
-    const { table, finisher } = this
+    const { table } = this
     for (const { id, reason } of plan.reject) {
       const sequence = table.waiting.get(id)
       if (sequence === undefined) continue
-      finisher.finish(sequence, now, new CllmError('rejected', reason))
+      table.finish(sequence, now, new CllmError('rejected', reason))
     }
     for (const id of plan.preempt) {
       const sequence = table.running.get(id)
       if (sequence !== undefined) table.preempt(sequence, now)
     }
-    if (plan.admit.length > 0) await table.admitAll(plan, now, finisher, insists)
-    finisher.settle(now)
+    if (plan.admit.length > 0) await table.admitAll(plan, now, insists)
+    table.settle(now)
   }
 
   /** Where the tokens do not fit into the KV cells, requests give their slots back, one by one. */
@@ -121,5 +125,48 @@ export class StepPlanner {
       parts = parts.filter(({ request }) => request !== victim)
     }
     return parts
+  }
+}
+
+/**
+ * Interrupts a step of batches when a client's request comes that could have a slot: nobody waits for what
+ * the step computes, and a chunk of a prompt may take long.
+ */
+@injectable()
+export class MakeWay implements EngineObserver {
+  /** Of the step under way; none: between steps. */
+  #parts: readonly ComputedPart[] = []
+  #hasAsked = false
+  /** Steps that were interrupted; one that ended before it heard of it is not. */
+  interruptedSteps = 0
+
+  constructor(
+    @inject(tokens.BACKEND) private readonly backend: Backend,
+    @inject(KV_CACHE_MANAGER) private readonly kv: KVCacheManager,
+    @inject(RequestTable) private readonly table: RequestTable,
+  ) {}
+
+  onStepStart(parts: readonly ComputedPart[]): void {
+    this.#parts = parts
+  }
+
+  onTurn(_durationMs: number, step: StepRecord | undefined): void {
+    if (this.#hasAsked && step === undefined) this.interruptedSteps++
+    this.#hasAsked = false
+    this.#parts = []
+  }
+
+  onQueued(request: SequenceView): void {
+    if (this.#parts.length === 0 || isOfBatch(request)) return
+    if (!this.#parts.every((part) => isOfBatch(part.request)) || !this.#hasRoom) return
+    this.backend.interrupt?.()
+    this.#hasAsked = true
+    // Once is enough: what it was for is not asked again of a step that goes on.
+    this.#parts = []
+  }
+
+  get #hasRoom(): boolean {
+    const { running } = this.table
+    return this.kv.freeSlots > 0 || running.list.some((sequence) => this.table.isLeaving(sequence))
   }
 }

@@ -2,7 +2,7 @@ import type {
   ActivityFrame,
   ActivitySpan,
   EndedActivity,
-} from '../../contracts/engine/engine-activity.js'
+} from '../../contracts/engine/engine-statistics.js'
 import type { StepRecord } from '../../contracts/engine/engine-observer.js'
 
 /** Each bucket of pauses between tokens is this many times as long as the one before. */

@@ -6,7 +6,7 @@ import type {
   ActivitySpan,
   EngineActivity,
   WaitingActivity,
-} from '../../contracts/engine/engine-activity.js'
+} from '../../contracts/engine/engine-statistics.js'
 import type {
   EngineObserver,
   RequestEnd,
@@ -21,7 +21,7 @@ import { RunningSet, WaitingQueue } from '../requests/request-sets.js'
 import type { Sequence } from '../requests/sequence.js'
 import { OpenFrame } from './activity-frame.js'
 import { EngineObservers } from './engine-observers.js'
-import { RequestTracker } from './request-tracker.js'
+import { RequestTracker } from './engine-report.js'
 
 /** Frames that are kept for readers that ask a little late. */
 const mostFrames = 20
@@ -156,11 +156,7 @@ export class ActivityWatch implements EngineObserver {
       span.atMs = span.untilMs
       span.tokens = 0
     }
-    if (this.#frame.isEmpty) {
-      this.#frame = new OpenFrame(now)
-      return
-    }
-    this.#frames.push(this.#frame.close(++this.#number, now))
+    if (!this.#frame.isEmpty) this.#frames.push(this.#frame.close(++this.#number, now))
     if (this.#frames.length > mostFrames) this.#frames.shift()
     this.#frame = new OpenFrame(now)
   }

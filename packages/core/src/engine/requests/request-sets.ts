@@ -1,11 +1,10 @@
 import TinyQueue from 'tinyqueue'
-import { inject, injectable } from 'tsyringe'
+import { injectable } from 'tsyringe'
 import { CllmError } from '../../errors/cllm-error.js'
 import type { Sequence } from './sequence.js'
 import { isOfBatch } from '../../contracts/engine/generate-request.js'
 import type { WaitingView } from '../../contracts/scheduling/scheduler-policy.js'
 import type { Backend } from '../../contracts/model/backend.js'
-import * as tokens from '../../tokens.js'
 
 /** The requests with a slot by id, in the order of their admission. */
 @injectable()
@@ -186,7 +185,6 @@ export function timedOut({ arrival }: Pick<Sequence, 'arrival'>, now: number): C
  * The further samples of requests that ask for several. They have all slots while nobody else wants any, and
  * all but one otherwise; each takes its place at the end of the queue when another sample has ended.
  */
-@injectable()
 export class SampleLane {
   /** The samples that wait or run, the first of each request, too. */
   readonly all = new Set<Sequence>()
@@ -194,9 +192,9 @@ export class SampleLane {
   readonly #held = new Set<Sequence>()
 
   constructor(
-    @inject(tokens.BACKEND) private readonly backend: Backend,
-    @inject(WaitingQueue) private readonly waiting: WaitingQueue,
-    @inject(RunningSet) private readonly running: RunningSet,
+    private readonly backend: Backend,
+    private readonly waiting: WaitingQueue,
+    private readonly running: RunningSet,
   ) {}
 
   /** A sample is in the queue; returns whether it is held back. */

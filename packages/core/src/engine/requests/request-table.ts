@@ -10,7 +10,10 @@ import { createSampler } from '../backend-calls.js'
 import { AdapterTable } from '../features/adapters.js'
 import { InFlightPrefixSharing } from '../kv/in-flight-prefix-sharing.js'
 import * as parts from '../engine-parts.js'
-import type { RequestEnd } from '../../contracts/engine/engine-observer.js'
+import type { Logger } from '../../contracts/services.js'
+import { BetweenSteps } from '../loop/between-steps.js'
+import { endState } from '../report/counters.js'
+import { OutputProcessor } from './output-processor.js'
 import { EngineObservers } from '../report/engine-observers.js'
 import type { StepPart } from '../loop/run-step.js'
 import { Expiry, RunningSet, WaitingQueue, SampleLane } from './request-sets.js'
@@ -24,6 +27,9 @@ import type { Sequence } from './sequence.js'
 @injectable()
 export class RequestTable {
   readonly #expiry = new Expiry()
+  /** Requests that end before the next step, with the error for their client, if any. */
+  readonly #leaving = new Map<Sequence, CllmError | undefined>()
+  readonly samples: SampleLane
 
   constructor(
     @inject(tokens.BACKEND) private readonly backend: Backend,
@@ -33,10 +39,14 @@ export class RequestTable {
     @inject(InFlightPrefixSharing) private readonly sharing: InFlightPrefixSharing,
     @inject(WaitingQueue) readonly waiting: WaitingQueue,
     @inject(RunningSet) readonly running: RunningSet,
-    @inject(SampleLane) readonly samples: SampleLane,
     @inject(AdapterTable) private readonly adapters: AdapterTable,
     @inject(EngineObservers) private readonly observers: EngineObservers,
-  ) {}
+    @inject(OutputProcessor) private readonly output: OutputProcessor,
+    @inject(BetweenSteps) private readonly between: BetweenSteps,
+    @inject(tokens.LOGGER) private readonly logger: Logger,
+  ) {
+    this.samples = new SampleLane(backend, waiting, running)
+  }
 
   get isIdle(): boolean {
     return this.waiting.total === 0 && this.running.size === 0
@@ -59,13 +69,6 @@ export class RequestTable {
   /** When something is to be done that no request or step brings about; never: Infinity. */
   wakesAt(): number {
     return Math.min(this.#expiry.next(), this.sharing.next())
-  }
-
-  /** Yields timed-out requests with their errors, and releases requests whose prefix wait expired. */
-  due(now: number): Iterable<readonly [Sequence, CllmError]> {
-    if (this.wakesAt() > now) return []
-    this.sharing.expire(now)
-    return this.#expiry.due(now)
   }
 
   add(sequence: Sequence, now: number): void {
@@ -96,17 +99,12 @@ export class RequestTable {
    * marked to end. One whose prefix another request is computing goes on waiting, unless nothing else can
    * be done: then it is insisted on.
    */
-  async admitAll(
-    { admit }: Plan,
-    now: number,
-    leaving: { has(sequence: Sequence): boolean; mark(sequence: Sequence, error: CllmError): void },
-    insists: boolean,
-  ): Promise<void> {
+  async admitAll({ admit }: Plan, now: number, insists: boolean): Promise<void> {
     const { predictor } = this
     const answerTokens = (one: Sequence): number => predictor.answerTokens?.(one) ?? Infinity
     for (const id of admit) {
       const sequence = this.waiting.get(id)
-      if (sequence === undefined || leaving.has(sequence)) continue
+      if (sequence === undefined || this.isLeaving(sequence)) continue
       if (!insists && this.sharing.defer(sequence, now)) continue
       // No other is admitted before it, however small: a large one would wait for ever.
       if (this.kv.isPool && !(await this.kv.admits(sequence, answerTokens))) break
@@ -127,7 +125,7 @@ export class RequestTable {
         const { sampling, processors } = request
         sequence.sampler = createSampler(this.backend, sampling, tokens, promptTokens, processors)
       } catch (error) {
-        leaving.mark(sequence, CllmError.from(error, 'backend_failed'))
+        this.mark(sequence, CllmError.from(error, 'backend_failed'))
         continue
       }
       this.sharing.onAdmitted(sequence, now)
@@ -188,15 +186,62 @@ export class RequestTable {
     this.sharing.onWaiting(sequence, now)
   }
 
+  /** Whether it ends before the next step. */
+  isLeaving(sequence: Sequence): boolean {
+    return this.#leaving.has(sequence)
+  }
+
+  /** Marks a request to end between this step and the next. The first error is the one that counts. */
+  mark(sequence: Sequence, error?: CllmError): void {
+    if (!this.#leaving.has(sequence)) this.#leaving.set(sequence, error)
+    this.between.notify()
+  }
+
+  /** Ends what is marked or timed out, and releases requests whose prefix wait expired. */
+  settle(now: number): void {
+    if (this.wakesAt() <= now) {
+      this.sharing.expire(now)
+      for (const [sequence, error] of this.#expiry.due(now)) this.mark(sequence, error)
+    }
+    if (this.#leaving.size === 0) return
+    for (const [sequence, error] of this.#leaving) this.finish(sequence, now, error)
+    this.#leaving.clear()
+  }
+
   /** Ends a request: its id and its slot are free. */
-  remove(sequence: Sequence, state: RequestEnd['state'], now: number): void {
+  finish(sequence: Sequence, now: number, error?: CllmError): void {
+    if (!sequence.isActive) return
     this.waiting.remove(sequence)
     if (sequence.request.sample !== undefined) this.samples.remove(sequence)
     this.sharing.onLeft(sequence)
     this.#giveBack(sequence, now)
-    sequence.state = state
+    sequence.state = endState(error)
     sequence.isActive = false
     this.observers.tell('onFinished', sequence, now)
+    if (error === undefined) return
+    this.output.fail(sequence, error, now)
+    this.#ended(sequence, now, error)
+  }
+
+  /** The last event of a request is published: a pending cancel or timeout has no effect any more. */
+  onPublished(sequence: Sequence, now: number, error?: CllmError): void {
+    this.#ended(sequence, now, error)
+    if (!sequence.isActive) return
+    this.#leaving.set(sequence, undefined)
+    this.between.notify()
+  }
+
+  /** Ends all requests. */
+  failAll(error: CllmError, now: number): void {
+    this.logger.error({ code: error.code, err: error.cause ?? error }, error.message)
+    // The last event of some was published already.
+    this.settle(now)
+    for (const sequence of this.all()) this.finish(sequence, now, error)
+  }
+
+  #ended(sequence: Sequence, now: number, error?: CllmError): void {
+    const end = { ...sequence.account(now), state: endState(error), error }
+    this.observers.tell('onEnded', sequence, end, now)
   }
 
   /** Drops tokens of a full slot, as often as its request goes on: always after the same ones. */

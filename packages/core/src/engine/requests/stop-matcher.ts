@@ -41,11 +41,9 @@ export class StopMatcher {
     for (const stop of this.stops) {
       const index = text.indexOf(stop)
       if (index === -1) continue
-      const better =
-        best === undefined ||
-        index < best.index ||
-        (index === best.index && stop.length > best.stop.length)
-      if (better) best = { index, stop }
+      const isFirst = best === undefined || index < best.index
+      const isLonger = index === best?.index && stop.length > best.stop.length
+      if (isFirst || isLonger) best = { index, stop }
     }
     return best
   }

@@ -110,16 +110,15 @@ function matchLength(tokens: readonly TokenId[], found: number, end: number): nu
   return length
 }
 
+const size = z.int().min(1).max(8)
+
 /** The built-in proposer. */
 export const ngramProposer = defineProposer({
   name: 'ngram',
   doc: 'Looks the last tokens up in prompt and answer and guesses that the text goes on as it did there.',
   options: z.object({
-    longest: z.int().min(1).max(8).default(4).describe('Tokens that are looked up at first.'),
-    shortest: z
-      .int()
-      .min(1)
-      .max(8)
+    longest: size.default(4).describe('Tokens that are looked up at first.'),
+    shortest: size
       .default(2)
       .describe('Tokens that are looked up at last, when more were not found.'),
   }),
