@@ -245,11 +245,11 @@ export function originOf(
   { slot, source, shared, found, checkpoint }: SlotChoice,
   sequence: Sequence,
   known: number,
-  { reader, cutsAnywhere }: Pick<StateCache, 'reader' | 'cutsAnywhere'>,
+  { transfer, cutsAnywhere }: StateCache,
 ): CacheOrigin {
   const { computedTokens, request } = sequence
   if (computedTokens > 0) {
-    if (found !== undefined) return { from: reader.isFromFile(found, sequence) ? 'disk' : 'ram' }
+    if (found !== undefined) return { from: transfer.isFromFile(found, sequence) ? 'disk' : 'ram' }
     if (checkpoint !== undefined) return { from: 'checkpoint' }
     return { from: slot === source ? 'slot' : 'copy' }
   }

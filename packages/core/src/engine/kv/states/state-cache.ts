@@ -21,7 +21,7 @@ import {
   lengthOf,
 } from './state-index.js'
 import { StateDisk } from './state-disk.js'
-import { StateReader, StateTransfer } from './state-transfer.js'
+import { StateTransfer } from './state-transfer.js'
 import { StateStore } from './state-store.js'
 import { StateWorth } from './state-worth.js'
 
@@ -46,8 +46,6 @@ export class StateCache {
   #isListed: boolean
   /** What moves states. */
   readonly transfer: StateTransfer
-  /** What reads them from files. */
-  readonly reader: StateReader
   /** What they are worth. */
   readonly worth: StateWorth
 
@@ -67,8 +65,8 @@ export class StateCache {
     if (files !== undefined && this.#states !== undefined) {
       this.#disk = new StateDisk(files, this.#states, clock, cacheRamBytes)
     }
-    this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs)
-    this.reader = new StateReader(this.#store, this.#disk, clock, costs, () => between.notify())
+    const onRead = () => between.notify()
+    this.transfer = new StateTransfer(this.#states, this.#store, this.#disk, clock, costs, onRead)
     this.isOn = this.#states !== undefined
     this.hasFiles = this.#disk !== undefined
     this.cutsAnywhere = this.#states?.cutsAnywhere ?? true
@@ -101,13 +99,13 @@ export class StateCache {
 
   /** Whether files are being listed or read: the end of that wakes the loop. */
   get isReading(): boolean {
-    return !this.#isListed || this.reader.count > 0
+    return !this.#isListed || this.transfer.readCount > 0
   }
 
   /** Whether what was found for a request can be restored now; otherwise it is being read. */
   isAtHand(sequence: Sequence, found: FoundState | undefined): boolean {
     if (!this.#isListed) return false
-    return found === undefined || this.reader.isAtHand(sequence, found)
+    return found === undefined || this.transfer.isAtHand(sequence, found)
   }
 
   /**
@@ -129,12 +127,12 @@ export class StateCache {
    * @param most - files that are read at once
    */
   readAhead(sequence: Sequence, held: () => number, most: number): void {
-    if (this.#disk === undefined || this.reader.count >= most) return
+    if (this.#disk === undefined || this.transfer.readCount >= most) return
     const found = this.find(sequence)
     if (found === undefined || filesOf(found).length === 0) return
     const savesMs = this.costs.steps.tokensMs(found.shared - held())
-    if (savesMs <= this.loadMs(found) || !this.reader.hasRoom(bytesOf(found))) return
-    this.reader.readAhead(sequence, found)
+    if (savesMs <= this.loadMs(found) || !this.transfer.hasRoom(bytesOf(found))) return
+    this.transfer.readAhead(sequence, found)
   }
 
   /** Whether requests that decode may wait for what was found to be restored. */
@@ -193,19 +191,19 @@ export class StateCache {
     const { state, checkpoint, shared } = found
     // Hashes have found it; every token is compared before it is used.
     if (commonLength(state.chain, sequence.chain, shared) < shared) return 0
-    const { transfer, reader } = this
     const began = this.clock.now()
     const isThere =
       (await this.#restore(slot, state)) &&
       (checkpoint === undefined || (await this.#restore(slot, checkpoint)))
     this.costs.pauses.onPause(this.clock.now() - began)
     if (!isThere) return 0
-    transfer.onHit(shared, reader.isFromFile(found, sequence) ? 'disk' : 'ram')
+    const { transfer } = this
+    transfer.onHit(shared, transfer.isFromFile(found, sequence) ? 'disk' : 'ram')
     return lengthOf(checkpoint ?? state)
   }
 
   async #restore(slot: Slot, found: FoundState['state']): Promise<boolean> {
-    const state = 'file' in found ? await this.reader.readNow(found) : found
+    const state = 'file' in found ? await this.transfer.readNow(found) : found
     return state !== undefined && (await this.transfer.restore(slot.id, state))
   }
 
@@ -267,8 +265,7 @@ export class StateCache {
     if (disk === undefined) return { ram, longestPauseMs }
     const { all, bytes: diskBytes, files, saved, failed } = disk
     const own = { states: all.size, bytes: diskBytes, limitBytes: files.limitBytes, saved, failed }
-    const { ms: loadMs } = this.reader
-    return { ram, disk: { ...this.transfer.diskCounts, loadMs, ...own }, longestPauseMs }
+    return { ram, disk: { ...this.transfer.diskCounts, ...own }, longestPauseMs }
   }
 
   /** What clients are told of the states in RAM, and then of those in files. */

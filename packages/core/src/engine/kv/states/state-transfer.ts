@@ -16,7 +16,10 @@ import type { StateDisk } from './state-disk.js'
 import type { StateStore } from './state-store.js'
 import type { Sequence } from '../../requests/sequence.js'
 
-/** Moves states between slots, RAM and files; counts that, and learns what it costs. */
+/**
+ * Moves states between slots, RAM and files; counts that, and learns what it costs. Files are read beside the steps, one
+ * after the other: memory is taken when the turn of a file has come, and that for the next one is made ready meanwhile.
+ */
 export class StateTransfer {
   /** Bytes of the last checkpoint. */
   checkpointBytes = 0
@@ -26,6 +29,11 @@ export class StateTransfer {
   readonly counts = noCounts()
   /** What was done with states in files. */
   readonly diskCounts = { ...noCounts(), evictions: 0 }
+  /** The files that are read or wait for it, in their order; the first one is being read. */
+  readonly #reading = new Map<FiledState, Promise<SavedState | undefined>>()
+  /** For whom something was read. */
+  readonly #readFor = new WeakSet<Sequence>()
+  #last: Promise<unknown> = Promise.resolve()
 
   constructor(
     private readonly states: SlotStates | undefined,
@@ -33,6 +41,8 @@ export class StateTransfer {
     private readonly disk: StateDisk | undefined,
     private readonly clock: Clock,
     private readonly costs: EngineCosts,
+    /** A file was read, or could not be. */
+    private readonly onRead: () => void,
   ) {}
 
   /** Requests that decode have waited for this long. */
@@ -107,36 +117,9 @@ export class StateTransfer {
     this.counts.saved++
     return true
   }
-}
-
-function noCounts() {
-  return { hits: 0, misses: 0, hitTokens: 0, saved: 0, skipped: 0, failed: 0, saveMs: 0, loadMs: 0 }
-}
-
-/**
- * Reads states from files into RAM beside the steps, one after the other: memory is taken when the turn of
- * a file has come, and that for the next one is made ready meanwhile.
- */
-export class StateReader {
-  /** Those that are read or wait for it, in their order; the first one is being read. */
-  readonly #reading = new Map<FiledState, Promise<SavedState | undefined>>()
-  /** For whom something was read. */
-  readonly #readFor = new WeakSet<Sequence>()
-  #last: Promise<unknown> = Promise.resolve()
-  /** Milliseconds of all reads. */
-  ms = 0
-
-  /** @param onRead - called when a file was read, or could not be */
-  constructor(
-    private readonly store: StateStore,
-    private readonly disk: StateDisk | undefined,
-    private readonly clock: Clock,
-    private readonly costs: EngineCosts,
-    private readonly onRead: () => void,
-  ) {}
 
   /** How many files are read or wait for it. */
-  get count(): number {
+  get readCount(): number {
     return this.#reading.size
   }
 
@@ -203,7 +186,7 @@ export class StateReader {
     if (next !== undefined) store.expect(next.bytes)
     const data = await reading
     const ms = this.clock.now() - began
-    this.ms += ms
+    this.diskCounts.loadMs += ms
     if (data === undefined) {
       // A read that took too long may still write to it.
       if (room !== undefined) store.giveUp(room, false)
@@ -217,4 +200,8 @@ export class StateReader {
     if (!partial) store.expect(bytes)
     return state
   }
+}
+
+function noCounts() {
+  return { hits: 0, misses: 0, hitTokens: 0, saved: 0, skipped: 0, failed: 0, saveMs: 0, loadMs: 0 }
 }
