@@ -103,15 +103,16 @@ export class SlotCacheManager extends BaseCacheManager {
       ? choice.known
       : Math.max(choice.known, states.known(sequence))
     const needed = [found?.state, found?.checkpoint, checkpoint]
+    const held = needed.filter((state) => state !== undefined && 'holds' in state)
     // Saving and reading states make room, and not among these.
-    for (const state of needed) if (state !== undefined && 'holds' in state) state.holds++
+    for (const state of held) state.holds++
     try {
       if (slot.length > choice.kept) await this.#beforeLoss(slot, choice.kept)
       this.#lose(slot)
       this.give(slot, sequence)
       await this.#fill(choice, sequence)
     } finally {
-      for (const state of needed) if (state !== undefined && 'holds' in state) state.holds--
+      for (const state of held) state.holds--
     }
     const { computedTokens } = sequence
     if (states.isOn) {

@@ -61,8 +61,7 @@ export class StateTransfer {
   async copy(from: SlotId, to: SlotId, length: number): Promise<boolean> {
     const data = await this.states?.save(from).catch(() => undefined)
     if (data === undefined) return false
-    const isThere = await this.states?.restore(to, data, { tokens: length }).catch(() => false)
-    return isThere === true
+    return (await this.states?.restore(to, data, { tokens: length }).catch(() => false)) === true
   }
 
   /** Restores a state; false where it could not be, and the slot is empty. */
