@@ -1,10 +1,38 @@
-import { Marked, type Token, type Tokens } from 'marked'
+import { Marked, type Token, type TokenizerAndRendererExtension, type Tokens } from 'marked'
 import { type ComponentChild, h } from 'preact'
-import { useEffect, useMemo, useState } from 'preact/hooks'
-import { Formula, mathExtensions, type MathToken } from './math.js'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { CopyButton } from '../parts/icon.js'
 
-const marked = new Marked({ gfm: true, breaks: false, extensions: [...mathExtensions] })
+/** A formula, which Markdown leaves alone. */
+interface MathToken {
+  readonly type: 'math'
+  readonly raw: string
+  readonly text: string
+  readonly isBlock: boolean
+}
+
+const syntax = (level: 'block' | 'inline', begin: RegExp, whole: RegExp) => ({
+  name: `math ${level}`,
+  level,
+  start: (source: string) => begin.exec(source)?.index,
+  tokenizer(source: string) {
+    const match = whole.exec(source)
+    if (match === null) return undefined
+    const [raw, one, other] = match
+    return { type: 'math', raw, text: (one ?? other ?? '').trim(), isBlock: level === 'block' }
+  },
+})
+
+/**
+ * `$$…$$` and `\[…\]` as blocks, `\(…\)` and `$…$` in a line. A `$` before a space or behind one is money,
+ * as in Pandoc.
+ */
+const mathExtensions: TokenizerAndRendererExtension[] = [
+  syntax('block', /\$\$|\\\[/, /^ {0,3}(?:\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\])(?:\n|$)/),
+  syntax('inline', /\$|\\\(/, /^(?:\\\((.+?)\\\)|\$(?![\s$])([^$\n]*?[^\s$\\])\$(?!\d))/),
+]
+
+const marked = new Marked({ gfm: true, breaks: false, extensions: mathExtensions })
 
 /**
  * Shows Markdown that a model wrote. Its tokens become elements one by one and never HTML, so that
@@ -186,4 +214,26 @@ function Highlighted({ text, language }: CodeProps): ComponentChild {
     })
   }, [highlight, language])
   return useMemo(() => highlight?.(text, language) ?? text, [highlight, text, language])
+}
+
+/** A formula; as it was written while the library for it comes, and where it is none that KaTeX knows. */
+function Formula({ text, isBlock }: Pick<MathToken, 'text' | 'isBlock'>): ComponentChild {
+  const place = useRef<HTMLElement>(null)
+  const [drawn, setDrawn] = useState<string>()
+  useEffect(() => {
+    let isGone = false
+    void import('./draw-formula.js').then(({ drawFormula }) => {
+      const { current } = place
+      if (!isGone && current !== null && drawFormula(current, text, isBlock)) setDrawn(text)
+    })
+    return () => {
+      isGone = true
+    }
+  }, [text, isBlock])
+  const isDrawn = drawn === text
+  const source = { class: 'math', hidden: isDrawn }
+  const picture = h('span', { ref: place, hidden: !isDrawn })
+  if (!isBlock) return h('span', null, h('code', source, text), picture)
+  const region = { class: 'scroll formula', tabIndex: 0, role: 'region', 'aria-label': 'Formula' }
+  return h('div', region, h('pre', source, text), picture)
 }
