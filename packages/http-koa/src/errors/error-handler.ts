@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import type { ParameterizedContext, Context, Middleware } from 'koa'
 import type { KoaState } from '../routes/koa-context.js'
 import { CllmError } from '@cllm/core'
-import { anthropicErrors } from '../protocols/anthropic/anthropic-error.js'
+import { anthropicErrors } from '../protocols/anthropic/anthropic-answer.js'
 import { isAnthropic } from '../request/generation.js'
 import { errorHeaders, publicError } from './error-body.js'
 

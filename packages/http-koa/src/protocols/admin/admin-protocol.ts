@@ -1,29 +1,13 @@
 import { defined } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { modelQuery } from '../../engines/model-queries.js'
-import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
-import { bindRoutes, del, get, patch, post, put } from '../../routes/route.js'
-import {
-  type LogLevelControl,
-  defineProtocol,
-  KEY_STORE,
-  LOG_LEVEL,
-} from '../../routes/define-protocol.js'
+import { bindRoutes, get, put } from '../../routes/route.js'
+import type { Route, Answer, Call, CallOf } from '../../routes/route.js'
+import { defineProtocol, KEY_STORE, LOG_LEVEL } from '../../routes/define-protocol.js'
+import type { LogLevelControl } from '../../routes/define-protocol.js'
 import type { KeyStore } from '../../security/api-key.js'
-import {
-  deleteCache,
-  getCache,
-  getPrograms,
-  getRecorder,
-  getScheduler,
-  putScheduler,
-  schedulerSchema,
-  warmCache,
-  warmSchema,
-} from './engine.js'
-import type { KeysContext } from './keys.js'
-import { addKey, getKeys, keyQuery, keySchema, limitKey, limitsSchema, removeKey } from './keys.js'
-import { getLive, type LiveContext } from './live.js'
+import { engineRoutes } from './engine.js'
+import { keyRoutes, type KeysContext } from './keys.js'
+import { liveRoutes, type LiveContext } from './live.js'
 import { orUnsupported } from '../../request/refusals.js'
 import { z } from 'zod'
 
@@ -62,53 +46,14 @@ export interface AdminProtocolOptions {
 }
 
 const routes: readonly Route<AdminContext>[] = [
-  get('/admin/scheduler', 'admin', 'The active policy and the available ones', getScheduler, {
-    query: modelQuery,
-  }),
-  put('/admin/scheduler', 'admin', 'Swap the policy', putScheduler, {
-    query: modelQuery,
-    body: schedulerSchema,
-    reading: 'strict',
-  }),
-  get('/admin/cache', 'admin', 'What is kept of slots in RAM and in files', getCache, {
-    query: modelQuery,
-  }),
-  post('/admin/cache', 'admin', 'Compute a prompt ahead and keep it', warmCache, {
-    query: modelQuery,
-    body: warmSchema,
-    reading: 'exact',
-  }),
-  del('/admin/cache', 'admin', 'Drop all of it', deleteCache, { query: modelQuery }),
-  get('/admin/programs', 'admin', 'Agents and conversations: calls, tokens, pauses', getPrograms, {
-    query: modelQuery,
-  }),
+  ...engineRoutes,
   get('/admin/log-level', 'admin', 'The log level', getLogLevel),
   put('/admin/log-level', 'admin', 'Change the log level', putLogLevel, {
     body: logLevelSchema,
     reading: 'exact',
   }),
-  get('/admin/keys', 'admin', 'The API keys, without their secrets', getKeys),
-  post('/admin/keys', 'admin', 'Make an API key, which is shown once', addKey, {
-    body: keySchema,
-    reading: 'strict',
-  }),
-  patch('/admin/keys/:name', 'admin', 'Change the limits of an API key', limitKey, {
-    body: limitsSchema,
-    reading: 'strict',
-  }),
-  del('/admin/keys', 'admin', 'Revoke an API key', removeKey, { query: keyQuery }),
-  get(
-    '/admin/recorder',
-    'admin',
-    'The requests and steps of the last minutes, without any text',
-    getRecorder,
-    { query: modelQuery },
-  ),
-  get('/admin/live', 'admin', 'What goes on now, once or as server-sent events', getLive, {
-    query: modelQuery,
-    answers: ['application/json', 'text/event-stream'],
-    isQuiet: true,
-  }),
+  ...keyRoutes,
+  ...liveRoutes,
 ]
 
 /**

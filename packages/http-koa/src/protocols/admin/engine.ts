@@ -1,16 +1,21 @@
-import type { EngineClient, EngineDirectory, PolicySetting, SchedulerInfo } from '@cllm/core'
 import { CllmError, defined } from '@cllm/core'
+import type { EngineClient, EngineDirectory, PolicySetting, SchedulerInfo } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call } from '../../routes/route.js'
-import type { ModelQuery } from '../../engines/model-queries.js'
-import { engineInMemory, loadedEngine, neverLoaded } from '../../engines/model-queries.js'
+import { type Answer, type Call, del, get, post, put, type Route } from '../../routes/route.js'
+import {
+  engineInMemory,
+  loadedEngine,
+  type ModelQuery,
+  modelQuery,
+  neverLoaded,
+} from '../../engines/model-queries.js'
 import { boolean, list, name, object } from '../../fields/fields.js'
 import { collect, startGeneration, tenantOf } from '../../request/generation.js'
-import { expectedField, orUnsupported } from '../../request/refusals.js'
+import { expectedField } from '../../request/refusals.js'
 import { sum } from '../../request/usage.js'
 
 /** The body of `PUT /admin/scheduler`. */
-export const schedulerSchema = z.object({
+const schedulerSchema = z.object({
   policy: z.string('the name of a policy'),
   options: object.optional(),
 })
@@ -19,63 +24,39 @@ export const schedulerSchema = z.object({
  * `GET /admin/scheduler`: the active policy and the available ones. For a model that was unloaded, the
  * policy that its next engine starts with.
  */
-export async function getScheduler(call: Call<unknown, ModelQuery>): Promise<Answer> {
+async function getScheduler(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const { model } = call.query
   const directory = call.engines
   const engine = engineInMemory(directory, model)
-  if (engine !== undefined) return await answer(engine, await engine.getScheduler(), directory)
+  if (engine !== undefined) return await shown(engine, await engine.getScheduler(), directory)
   const { scheduler } = directory.status(model)
   if (scheduler === undefined) throw neverLoaded(directory, model)
-  return { success: true, data: describe(scheduler, 0, directory) }
+  return answerOf(scheduler, 0, directory)
 }
 
 /** `PUT /admin/scheduler`: another policy from the next step on; nothing is lost or restarted. */
-export async function putScheduler(call: Call<z.output<typeof schedulerSchema>, ModelQuery>) {
+async function putScheduler(call: Call<z.output<typeof schedulerSchema>, ModelQuery>) {
   const { policy, options } = call.fields
   const { client: engine } = call.open(call.query.model)
   const info = await engine.setScheduler(policy, options)
   call.logger.info({ policy, options: info.options }, 'the policy was swapped')
-  return await answer(engine, info, call.engines)
+  return await shown(engine, info, call.engines)
 }
 
 type Info = PolicySetting & Partial<SchedulerInfo>
 
-async function answer(engine: EngineClient, info: Info, directory: EngineDirectory) {
-  const { policyFaults } = await engine.statistics()
-  return { success: true, data: describe(info, policyFaults, directory) }
-}
+const shown = async (engine: EngineClient, info: Info, directory: EngineDirectory) =>
+  answerOf(info, (await engine.statistics()).policyFaults, directory)
 
-const describe = (
-  { policy, options, fallback, available }: Info,
-  policyFaults: number,
-  { loading }: EngineDirectory,
-) => ({
-  policy,
-  options,
-  fallback: fallback ?? null,
-  policyFaults,
-  model_scheduler: loading?.scheduler ?? null,
-  available,
-})
-
-/**
- * `GET /admin/recorder`: the flight recorder's last minutes, without any text. For a model that was
- * unloaded, the state when it was unloaded.
- */
-export async function getRecorder(call: Call<unknown, ModelQuery>): Promise<Answer> {
-  const { model } = call.query
-  const directory = call.engines
-  const engine = engineInMemory(directory, model)
-  const { recording: kept, info } = directory.status(model)
-  if (engine === undefined && kept === undefined && info === undefined) {
-    throw neverLoaded(directory, model)
-  }
-  const recording = engine === undefined ? kept : await engine.recording?.()
-  return orUnsupported(recording, 'The engine of this server has no flight recorder')
+function answerOf(info: Info, policyFaults: number, { loading }: EngineDirectory) {
+  const { policy, options, fallback = null, available } = info
+  const model_scheduler = loading?.scheduler ?? null
+  const data = { policy, options, fallback, policyFaults, model_scheduler, available }
+  return { success: true, data }
 }
 
 /** `GET /admin/cache`: what is kept of slots in RAM and in files, without any text. */
-export async function getCache(call: Call<unknown, ModelQuery>): Promise<Answer> {
+async function getCache(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const engine = loadedEngine(call.engines, call.query.model)
   const [{ cache = {} }, states] = await Promise.all([engine.statistics(), engine.cache('list')])
   return { success: true, data: { tiers: cache, states } }
@@ -84,7 +65,7 @@ export async function getCache(call: Call<unknown, ModelQuery>): Promise<Answer>
 const message = z.object({ role: z.string('a role'), content: z.string('a text') })
 
 /** The body of `POST /admin/cache`. */
-export const warmSchema = z.object({
+const warmSchema = z.object({
   prompt: z.string('a text').optional(),
   messages: list(message, 'a list of messages').optional(),
   pin: boolean.optional(),
@@ -95,7 +76,7 @@ export const warmSchema = z.object({
  * `GET /admin/programs`: the programs whose requests came lately, the one that went on last first, with their
  * shares of the tokens that were computed.
  */
-export async function getPrograms(call: Call<unknown, ModelQuery>): Promise<Answer> {
+async function getPrograms(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const list = await loadedEngine(call.engines, call.query.model).programs()
   const all = sum(list.map(({ servedTokens }) => servedTokens))
   const programs = list.map((program) => {
@@ -109,7 +90,7 @@ export async function getPrograms(call: Call<unknown, ModelQuery>): Promise<Answ
  * with it. With `pin`, the default, it is saved and dropped for no other. Where tenants share no prefixes, it
  * is for one `tenant`: default that of the header, or of the admin's key.
  */
-export async function warmCache(call: Call<z.output<typeof warmSchema>, ModelQuery>) {
+async function warmCache(call: Call<z.output<typeof warmSchema>, ModelQuery>) {
   const { prompt: text, messages, pin = true, ...more } = call.fields
   const tenant = more.tenant ?? tenantOf(call)
   if ((text === undefined) === (messages === undefined)) {
@@ -131,8 +112,36 @@ export async function warmCache(call: Call<z.output<typeof warmSchema>, ModelQue
 }
 
 /** `DELETE /admin/cache`: drops all of it. */
-export async function deleteCache(call: Call<unknown, ModelQuery>): Promise<Answer> {
+async function deleteCache(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const engine = loadedEngine(call.engines, call.query.model)
   const dropped = await engine.cache('drop')
   return { success: true, data: { dropped: dropped.length } }
 }
+
+const ofModel = { query: modelQuery }
+
+/** The routes of an engine: its policy, what it keeps, and whose requests it has. */
+export const engineRoutes: readonly Route<unknown>[] = [
+  get(
+    '/admin/scheduler',
+    'admin',
+    'The active policy and the available ones',
+    getScheduler,
+    ofModel,
+  ),
+  put('/admin/scheduler', 'admin', 'Swap the policy', putScheduler, {
+    query: modelQuery,
+    body: schedulerSchema,
+    reading: 'strict',
+  }),
+  get('/admin/cache', 'admin', 'What is kept of slots in RAM and in files', getCache, ofModel),
+  post('/admin/cache', 'admin', 'Compute a prompt ahead and keep it', warmCache, {
+    query: modelQuery,
+    body: warmSchema,
+    reading: 'exact',
+  }),
+  del('/admin/cache', 'admin', 'Drop all of it', deleteCache, ofModel),
+  get('/admin/programs', 'admin', 'Agents and conversations: calls, tokens, pauses', getPrograms, {
+    query: modelQuery,
+  }),
+]

@@ -2,7 +2,8 @@ import { defined } from '@cllm/core'
 import { z } from 'zod'
 import { integer, largest, name, type JsonObject } from '../../fields/fields.js'
 import { invalidField, orUnsupported } from '../../request/refusals.js'
-import type { Answer, Call, CallOf, QueryCallOf } from '../../routes/route.js'
+import { del, get, patch, post } from '../../routes/route.js'
+import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/route.js'
 import { type ApiKey, keyRoles, type KeyStore } from '../../security/api-key.js'
 import { requestScope } from '../../security/authenticate.js'
 
@@ -14,7 +15,7 @@ export interface KeysContext {
 const limit = integer(1, largest).optional()
 
 /** The body of `POST /admin/keys`. */
-export const keySchema = z.object({
+const keySchema = z.object({
   name,
   tenant: name.optional(),
   role: z.enum(keyRoles, 'user, metrics or admin').optional(),
@@ -26,17 +27,17 @@ export const keySchema = z.object({
 const newLimit = limit.nullable()
 
 /** The body of `PATCH /admin/keys/:name`. */
-export const limitsSchema = z.object({
+const limitsSchema = z.object({
   requests_per_minute: newLimit,
   tokens_per_minute: newLimit,
   tokens_per_month: newLimit,
 })
 
 /** The query of `DELETE /admin/keys`. */
-export const keyQuery = z.object({ name: z.string('the name of a key') })
+const keyQuery = z.object({ name: z.string('the name of a key') })
 
 /** `GET /admin/keys`: the keys without their secrets and hashes, and which one asks. */
-export async function getKeys(_call: Call, { keys }: KeysContext): Promise<Answer> {
+async function getKeys(_call: Call, { keys }: KeysContext): Promise<Answer> {
   const all = await ensure(keys).list()
   const asking = requestScope.getStore()?.key.hash
   const data = all.map((key) => ({ ...describe(key), asks: key.hash === asking }))
@@ -44,7 +45,7 @@ export async function getKeys(_call: Call, { keys }: KeysContext): Promise<Answe
 }
 
 /** `POST /admin/keys`: makes a key. The answer has its secret, and no other one ever will. */
-export async function addKey(call: CallOf<typeof keySchema>, { keys }: KeysContext) {
+async function addKey(call: CallOf<typeof keySchema>, { keys }: KeysContext) {
   const store = ensure(keys)
   const body = call.fields
   const key = {
@@ -60,7 +61,7 @@ export async function addKey(call: CallOf<typeof keySchema>, { keys }: KeysConte
 }
 
 /** `PATCH /admin/keys/:name`: other limits for a key, from its next request on; null takes one away. */
-export async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: KeysContext) {
+async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: KeysContext) {
   const store = ensure(keys)
   const limits = call.fields
   const key = await store.limit(call.params['name'] ?? '', limitsOf(limits))
@@ -69,10 +70,7 @@ export async function limitKey(call: CallOf<typeof limitsSchema>, { keys }: Keys
 }
 
 /** `DELETE /admin/keys?name=`: a key that is valid no longer. The one that asks stays. */
-export async function removeKey(
-  call: QueryCallOf<typeof keyQuery>,
-  { keys }: KeysContext,
-): Promise<Answer> {
+async function removeKey(call: QueryCallOf<typeof keyQuery>, { keys }: KeysContext) {
   const store = ensure(keys)
   const { name } = call.query
   const asking = requestScope.getStore()?.key.hash
@@ -118,3 +116,17 @@ function ensure(store: KeyStore | undefined): KeyStore {
   const how = '`cllm keys add NAME --role admin --api-keys FILE` makes a file'
   return orUnsupported(store, `${now}. ${how}, and \`cllm serve --api-keys FILE\` takes its keys.`)
 }
+
+/** The routes of API keys. */
+export const keyRoutes: readonly Route<KeysContext>[] = [
+  get('/admin/keys', 'admin', 'The API keys, without their secrets', getKeys),
+  post('/admin/keys', 'admin', 'Make an API key, which is shown once', addKey, {
+    body: keySchema,
+    reading: 'strict',
+  }),
+  patch('/admin/keys/:name', 'admin', 'Change the limits of an API key', limitKey, {
+    body: limitsSchema,
+    reading: 'strict',
+  }),
+  del('/admin/keys', 'admin', 'Revoke an API key', removeKey, { query: keyQuery }),
+]

@@ -1,6 +1,14 @@
 import { type Clock, type EngineActivity, pause, entryOf } from '@cllm/core'
-import { loadedEngine, type ModelQuery } from '../../engines/model-queries.js'
-import { type Call, eventStream, StreamReply } from '../../routes/route.js'
+import {
+  engineInMemory,
+  loadedEngine,
+  type ModelQuery,
+  modelQuery,
+  neverLoaded,
+} from '../../engines/model-queries.js'
+import { eventStream, StreamReply, get } from '../../routes/route.js'
+import type { Answer, Call, Route } from '../../routes/route.js'
+import { orUnsupported } from '../../request/refusals.js'
 import { errorBody } from '../../errors/error-body.js'
 
 /** Milliseconds between two messages while there is work, and while there is none. */
@@ -122,7 +130,7 @@ const mostUnread = 64 * 1024
  * `GET /admin/live`: what goes on in an engine; as server-sent events for who accepts them, at most
  * two a second, otherwise once.
  */
-export async function getLive(call: Call<unknown, ModelQuery>, { feeds }: LiveContext) {
+async function getLive(call: Call<unknown, ModelQuery>, { feeds }: LiveContext) {
   const { clock, engines, query } = call
   const engine = loadedEngine(engines, query.model)
   const first = await engine.activity()
@@ -150,3 +158,35 @@ export async function getLive(call: Call<unknown, ModelQuery>, { feeds }: LiveCo
     (error, writer) => writer.write(`event: error\ndata: ${JSON.stringify(errorBody(error))}\n\n`),
   )
 }
+
+/**
+ * `GET /admin/recorder`: the flight recorder's last minutes, without any text. For a model that was
+ * unloaded, the state when it was unloaded.
+ */
+async function getRecorder(call: Call<unknown, ModelQuery>): Promise<Answer> {
+  const { model } = call.query
+  const directory = call.engines
+  const engine = engineInMemory(directory, model)
+  const { recording: kept, info } = directory.status(model)
+  if (engine === undefined && kept === undefined && info === undefined) {
+    throw neverLoaded(directory, model)
+  }
+  const recording = engine === undefined ? kept : await engine.recording?.()
+  return orUnsupported(recording, 'The engine of this server has no flight recorder')
+}
+
+/** The routes of an engine's present and recent past. */
+export const liveRoutes: readonly Route<LiveContext>[] = [
+  get(
+    '/admin/recorder',
+    'admin',
+    'The requests and steps of the last minutes, without any text',
+    getRecorder,
+    { query: modelQuery },
+  ),
+  get('/admin/live', 'admin', 'What goes on now, once or as server-sent events', getLive, {
+    query: modelQuery,
+    answers: ['application/json', 'text/event-stream'],
+    isQuiet: true,
+  }),
+]

@@ -1,16 +1,11 @@
-import { collectAnswer } from '../../chat/answer/create-answer-parser.js'
 import { countPrompt } from '../../request/prompt-text.js'
-import { startThinking } from '../../request/limit-thinking.js'
-import type { Answer, CallOf, Route } from '../../routes/route.js'
-import { bindRoutes, encoded, eventStream, post } from '../../routes/route.js'
-import { contentOf, messageHead, stopOf, usageOf } from './message-body.js'
-import { messageEvents } from './message-stream.js'
-import { countSchema, messageSchema, toMessageRequest, toPrompt } from './messages-request.js'
+import { type Answer, type CallOf, bindRoutes, type Route, post } from '../../routes/route.js'
+import { anthropicErrors, messages } from './anthropic-answer.js'
+import { countSchema, messageSchema, toPrompt } from './messages-request.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
-import { anthropicErrors } from './anthropic-error.js'
 
 /** Anthropic's documented defaults; `max_tokens` is required. */
 const anthropicDefaults = Object.freeze({
@@ -22,27 +17,6 @@ const anthropicDefaults = Object.freeze({
 export interface AnthropicProtocolOptions {
   /** Values for omitted fields, in place of Anthropic's own defaults. */
   readonly defaults?: DefaultOverrides
-}
-
-/** `POST /v1/messages`, whole or streamed. */
-async function messages(call: CallOf<typeof messageSchema>, defaults: ProtocolDefaults) {
-  const { fields } = call
-  const { model, client } = call.open(fields.model)
-  const { request, form, limit, keptTokens } = await toMessageRequest(fields, client, defaults)
-  const generation = (await startThinking(call, client, [request], limit))[0]!
-  const head = messageHead(generation.id, model)
-  if (fields.stream === true) {
-    return encoded(eventStream, generation.events, (write) =>
-      messageEvents(call, generation, form, { head, keptTokens }, write),
-    )
-  }
-  const answer = await collectAnswer(generation, form)
-  return {
-    ...head,
-    content: contentOf(call, answer),
-    ...stopOf(answer.end, answer.calls.length > 0),
-    usage: usageOf(answer.end.usage, answer.reasoningTokens, keptTokens),
-  }
 }
 
 /** `POST /v1/messages/count_tokens` */

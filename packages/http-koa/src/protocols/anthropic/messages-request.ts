@@ -1,18 +1,14 @@
-import type { EngineClient, GenerateRequest } from '@cllm/core'
+import type { EngineClient } from '@cllm/core'
 import { z } from 'zod'
-import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
 import { type ToolDefinition, toTool } from '../../chat/format/chat-format.js'
 import { type ForcedTools, forcedTools, planAnswer } from '../../chat/plan-answer.js'
 import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
 import { commonFields, commonSettings, usualFields } from '../../fields/generation-fields.js'
 import { boolean, integer, largest, list, object, text } from '../../fields/fields.js'
-import type { FieldConstraint, ProtocolDefaults } from '../../request/build-request.js'
 import { requestFor, schemaConstraint } from '../../request/build-request.js'
-import type { ThinkingLimit } from '../../request/limit-thinking.js'
+import type { ProtocolDefaults, FieldConstraint } from '../../request/build-request.js'
 import { refusing, unsupported } from '../../request/refusals.js'
-import type { Breakpoint } from './cache-control.js'
 import { breakpointOf, cacheControl, tokensUpTo, upToMark } from './cache-control.js'
-import { clientTool } from './client-tools.js'
 import { blocksSchema, messagesSchema, toChatMessages } from './to-chat-messages.js'
 
 const toolSchema = z.object(
@@ -85,17 +81,8 @@ export const messageSchema = z.object({
 })
 
 /** A checked body of either route. */
-export type PromptFields = z.output<typeof countSchema>
-
-/** A message to answer. */
-export interface MessageRequest {
-  readonly request: GenerateRequest
-  readonly form: AnswerForm
-  /** How many of the prompt's tokens are to be kept for later; absent: nothing is said of it. */
-  readonly keptTokens?: number
-  /** How long it may think. */
-  readonly limit?: ThinkingLimit | undefined
-}
+type PromptFields = z.output<typeof countSchema>
+type MessageFields = z.output<typeof messageSchema>
 
 /** The conversation as the model's template wants it. */
 export async function toPrompt(fields: PromptFields, client: EngineClient): Promise<PreparedChat> {
@@ -119,10 +106,10 @@ export async function toPrompt(fields: PromptFields, client: EngineClient): Prom
 
 /** Makes the engine's request of a body. */
 export async function toMessageRequest(
-  fields: z.output<typeof messageSchema>,
+  fields: MessageFields,
   client: EngineClient,
   defaults: ProtocolDefaults,
-): Promise<MessageRequest> {
+) {
   const prepared = await toPrompt(fields, client)
   const wanted = { forced: forcedBy(fields), asked: [outputConstraint(fields)] }
   const plan = await planAnswer(client, prepared, wanted)
@@ -139,12 +126,16 @@ export async function toMessageRequest(
     marks,
     keepMs: mark?.keepMs,
   }
+  const marked = mark && upToMark(fields, mark)
+  const keptTokens = marked && (await tokensUpTo(client, prepared, await toPrompt(marked, client)))
+  const isLimited = budget !== undefined && fields.thinking?.type !== 'disabled'
   return {
     request: requestFor(client, prompt, settings, defaults),
     form,
-    ...(mark !== undefined && { keptTokens: await countKept(fields, client, prepared, mark) }),
-    limit:
-      budget === undefined || fields.thinking?.type === 'disabled' ? undefined : { budget, form },
+    /** How many of the prompt's tokens are to be kept for later; undefined: nothing is said of it. */
+    keptTokens: mark && (keptTokens ?? Infinity),
+    /** How long it may think. */
+    limit: isLimited ? { budget, form } : undefined,
   }
 }
 
@@ -153,26 +144,13 @@ export async function toMessageRequest(
  *
  * @throws CllmError `invalid_request` for what is no JSON schema
  */
-function outputConstraint({
-  output_config: config,
-  output_format: older,
-}: z.output<typeof messageSchema>): FieldConstraint | undefined {
-  const format = config?.format ?? older
+function outputConstraint(fields: MessageFields): FieldConstraint | undefined {
+  const older = fields.output_format
+  const format = fields.output_config?.format ?? older
   if (format === undefined) return undefined
   const field = format === older ? 'output_format' : 'output_config.format'
   const schema = format['type'] === 'json_schema' ? format['schema'] : undefined
   return schemaConstraint(field, schema, `${field}.schema`)
-}
-
-async function countKept(
-  fields: PromptFields,
-  client: EngineClient,
-  prepared: PreparedChat,
-  mark: Breakpoint,
-): Promise<number> {
-  const marked = upToMark(fields, mark)
-  if (marked === undefined) return Infinity
-  return await tokensUpTo(client, prepared, await toPrompt(marked, client))
 }
 
 /** What `tool_choice` asks for: a call of any tool, or of one, and nothing else. */
@@ -197,3 +175,61 @@ function toolOf(tool: z.output<typeof toolSchema>, index = 0): ToolDefinition {
     : "is run by Anthropic's servers only"
   throw unsupported(`tools.${index}`, `${type.slice(0, 40)} ${why}`)
 }
+
+const textType = { type: 'string' }
+const lineType = { type: 'integer' }
+const pathType = { type: 'string', description: 'An absolute path' }
+
+const editing = (commands: readonly string[], more: object) => ({
+  type: 'object',
+  properties: {
+    command: { type: 'string', enum: commands },
+    path: pathType,
+    view_range: {
+      type: 'array',
+      items: lineType,
+      description: 'First and last line; -1 is the end',
+    },
+    file_text: textType,
+    old_str: textType,
+    new_str: textType,
+    insert_line: lineType,
+    ...more,
+  },
+  required: ['command'],
+})
+
+/** Anthropic's tools that the client runs, by the type without its date: models there know them untold. */
+const tools: Readonly<
+  Record<string, Pick<ToolDefinition['function'], 'description' | 'parameters'>>
+> = {
+  bash: {
+    description: 'Run a command in a shell that stays open between calls.',
+    parameters: {
+      type: 'object',
+      properties: {
+        command: textType,
+        restart: {
+          type: 'boolean',
+          description: 'Start a new shell in place of running a command',
+        },
+      },
+    },
+  },
+  text_editor: {
+    description: 'View, create and edit text files.',
+    parameters: editing(['view', 'create', 'str_replace', 'insert', 'undo_edit'], {}),
+  },
+  memory: {
+    description: 'Read and write the files under /memories, which later conversations have, too.',
+    parameters: editing(['view', 'create', 'str_replace', 'insert', 'delete', 'rename'], {
+      insert_text: textType,
+      old_path: pathType,
+      new_path: pathType,
+    }),
+  },
+}
+
+/** What a tool of this type is, such as `bash_20250124`; undefined where the client does not run it. */
+const clientTool = (type: string): (typeof tools)[string] | undefined =>
+  tools[type.replace(/_\d{8}$/, '')]

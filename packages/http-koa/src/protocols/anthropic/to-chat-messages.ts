@@ -1,14 +1,8 @@
 import type { ChatMessage, ChatToolCall } from '@cllm/core'
 import { z } from 'zod'
 import { partsSchema } from '../../chat/chat-messages.js'
-import {
-  behind,
-  type ContentPart,
-  filePart,
-  joined,
-  leftOut,
-  withNames,
-} from '../../chat/message-content.js'
+import { behind, filePart, joined, leftOut, withNames } from '../../chat/message-content.js'
+import type { ContentPart } from '../../chat/message-content.js'
 import { boolean, isObject, list, object, type JsonObject } from '../../fields/fields.js'
 import { expectedField, noMedia } from '../../request/refusals.js'
 

@@ -1,28 +1,13 @@
 import { appendFileSync, createReadStream, type ReadStream } from 'node:fs'
-import {
-  type FileHandle,
-  mkdir,
-  open,
-  readdir,
-  readFile,
-  rename,
-  rm,
-  stat,
-  writeFile,
-} from 'node:fs/promises'
+import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { CllmError } from '@cllm/core'
-import {
-  type BatchObject,
-  type FileObject,
-  isUnderWay,
-  type Kept,
-  newestFirst,
-  outputIds,
-} from './batch-objects.js'
+import { isUnderWay, newestFirst, outputIds } from './batch-objects.js'
+import type { BatchObject, FileObject, Kept } from './batch-objects.js'
 import { text } from 'node:stream/consumers'
-import type { BatchKind as Kind, BatchStore, LinePlace, Stored } from './batch-store.js'
-import { type PlacedLine, splitLines } from './lines/split-lines.js'
+import { splitLines } from './batch-store.js'
+import type { BatchKind as Kind, BatchStore, LinePlace, Stored, PlacedLine } from './batch-store.js'
 
 /** So much of a file is read at once. */
 const pieceBytes = 65_536
@@ -108,10 +93,7 @@ export class BatchFolder implements BatchStore {
     return newestFirst((all as Stored<K>[]).filter((kept) => kept !== undefined))
   }
 
-  async update(
-    id: string,
-    change: (batch: BatchObject) => Partial<BatchObject> | undefined,
-  ): Promise<Kept<BatchObject> | undefined> {
+  async update(id: string, change: (batch: BatchObject) => Partial<BatchObject> | undefined) {
     return await this.#inTurn(id, async () => {
       const kept = await this.get('batches', id)
       const changed = kept && change(kept.object)

@@ -74,17 +74,12 @@ export interface Kept<T> {
 export const isUnderWay = ({ status }: BatchObject): boolean =>
   ['validating', 'in_progress', 'finalizing', 'cancelling'].includes(status)
 
+const message = 'The API key that asked for this batch is valid no longer'
+
 /** Why a batch ends whose key was removed. */
 export const keyIsGone: NonNullable<BatchObject['errors']> = {
   object: 'list',
-  data: [
-    {
-      code: 'unauthenticated',
-      message: 'The API key that asked for this batch is valid no longer',
-      line: null,
-      param: null,
-    },
-  ],
+  data: [{ code: 'unauthenticated', message, line: null, param: null }],
 }
 
 /** Sorts what is kept: the newest first. */

@@ -1,20 +1,19 @@
 import { type Services, entryOf } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { publicError } from '../../errors/error-body.js'
-import { openAiErrorBody } from '../openai/openai-error.js'
+import { openAiErrorBody } from '../openai/openai-answer.js'
 import { type BatchObject, isUnderWay, type Kept, keyIsGone, type Owner } from './batch-objects.js'
-import type {
-  Added,
-  BatchEnd,
-  BatchJob,
-  NumberedBatchLine,
-  OpenBatches,
-  QueuedJob,
+import {
+  type Added,
+  type BatchEnd,
+  type BatchJob,
+  type NumberedBatchLine,
+  type OpenBatches,
+  type QueuedJob,
 } from './batch-store.js'
-import { checkBatch, parseLine } from './lines/check-lines.js'
-import { lineSeed, withSeed } from './lines/yielding-engines.js'
-import type { LineAnswer, SendLine } from './lines/line-sender.js'
-import { tryUntilDone } from './try-until-done.js'
+import { tryUntilDone } from './folder-queue.js'
+import { checkBatch, parseLine, type SendLine } from './batch-lines.js'
+import { lineSeed, withSeed } from './yielding-engines.js'
 
 /** What a {@link BatchRunner} needs. */
 export interface BatchRunnerParts extends OpenBatches, Services {
@@ -79,10 +78,7 @@ export class BatchRunner {
    * @param errors - why, where nobody has asked for it
    * @returns the batch as it is then, and whether it was under way; undefined where there is none
    */
-  async cancel(
-    id: string,
-    errors?: BatchObject['errors'],
-  ): Promise<{ readonly batch: BatchObject; readonly wasUnderWay: boolean } | undefined> {
+  async cancel(id: string, errors?: BatchObject['errors']) {
     let wasUnderWay = false
     const changed = await this.parts.store.update(id, (batch) => {
       wasUnderWay = isUnderWay(batch)
@@ -202,11 +198,7 @@ export class BatchRunner {
   }
 
   /** What goes wrong is an answer, as for any client; undefined: the line was left. */
-  async #ask(
-    line: NumberedBatchLine,
-    owner: Owner | undefined,
-    signal: AbortSignal,
-  ): Promise<LineAnswer | undefined> {
+  async #ask(line: NumberedBatchLine, owner: Owner | undefined, signal: AbortSignal) {
     const { send, logger } = this.parts
     try {
       return await send(line, owner, signal)

@@ -1,7 +1,7 @@
-import { CllmError, defined } from '@cllm/core'
+import { CllmError, defined, type Services } from '@cllm/core'
 import { z } from 'zod'
 import { openAiProtocol } from '../openai/openai-protocol.js'
-import { openAiErrorBody, openAiErrors } from '../openai/openai-error.js'
+import { openAiErrorBody, openAiErrors } from '../openai/openai-answer.js'
 import {
   defineProtocol,
   HOLD_FOLDER,
@@ -13,17 +13,16 @@ import {
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { type BoundRoute, bindRoutes } from '../../routes/route.js'
 import { BatchFolder } from './batch-folder.js'
-import { BatchRunner, type BatchRunnerParts } from './batch-runner.js'
+import { BatchRunner } from './batch-runner.js'
 import { openFolder } from './folder-queue.js'
 import { anthropicProtocol } from '../anthropic/anthropic-protocol.js'
 import { messageBatchRoutes } from './message-batches.js'
-import { batchRoutes } from './batch-routes.js'
-import type { BatchesContext } from './batches-context.js'
+import { batchRoutes, type BatchesContext } from './batch-routes.js'
 import { fileRoutes } from './file-routes.js'
-import { lineSender } from './lines/line-sender.js'
+import { lineSender } from './batch-lines.js'
 import type { OpenBatches } from './batch-store.js'
-import { BatchThrottle, type Throttle, unthrottled } from './lines/batch-throttle.js'
-import { yieldingEngines } from './lines/yielding-engines.js'
+import { BatchThrottle, type Throttle, unthrottled } from './batch-throttle.js'
+import { yieldingEngines } from './yielding-engines.js'
 
 /** Of the time, while clients never stop. */
 const defaultShare = 0.05
@@ -119,11 +118,7 @@ const refusing: readonly BoundRoute[] = routes.map(({ body: _body, query: _query
   },
 }))
 
-function inFolder(
-  path: string | undefined,
-  holdFolder: HoldFolder,
-  { clock, logger }: Pick<BatchRunnerParts, 'clock' | 'logger'>,
-): OpenBatches {
+function inFolder(path: string | undefined, holdFolder: HoldFolder, { clock, logger }: Services) {
   if (path === undefined) {
     throw new CllmError('invalid_configuration', 'batches: a folder for them is missing')
   }

@@ -6,7 +6,7 @@ import { integer } from '../../fields/fields.js'
 import { unsupported } from '../../request/refusals.js'
 import { isAnthropic } from '../../request/generation.js'
 import { type BatchObject, type FileObject, isUnderWay, newFile, timeOf } from './batch-objects.js'
-import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batches-context.js'
+import { askingOwner, type BatchesContext, find, maySee, pageOf } from './batch-routes.js'
 
 const querySchema = z.object({
   purpose: z.string().optional(),

@@ -38,12 +38,7 @@ export class FolderAnswers implements BatchAnswers {
     return answered !== undefined && (answered.completed.has(id) || answered.failed.has(id))
   }
 
-  async add(
-    batch: string,
-    { custom_id: id }: NumberedBatchLine,
-    kind: Ending,
-    answer: object,
-  ): Promise<Added> {
+  async add(batch: string, { custom_id: id }: NumberedBatchLine, kind: Ending, answer: object) {
     await this.folder.append(outputIds(batch)[kind], answer, this.isHeld)
     this.#open.get(batch)?.[kind].add(id)
     return await this.state(batch)

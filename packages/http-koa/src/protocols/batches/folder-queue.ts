@@ -1,9 +1,13 @@
-import { type Clock, type Logger, entryOf } from '@cllm/core'
+import { type Clock, type Logger, entryOf, pause } from '@cllm/core'
 import type { FolderHold } from '../../routes/define-protocol.js'
 import type { BatchFolder } from './batch-folder.js'
-import type { BatchQueue, DoBatchJob, OpenBatches, QueuedJob } from './batch-store.js'
+import {
+  type BatchQueue,
+  type DoBatchJob,
+  type OpenBatches,
+  type QueuedJob,
+} from './batch-store.js'
 import { FolderAnswers } from './folder-answers.js'
-import { tryUntilDone } from './try-until-done.js'
 
 /** What {@link openFolder} needs. */
 export interface FolderQueueParts {
@@ -165,4 +169,35 @@ export function openFolder(store: BatchFolder, parts: FolderQueueParts): OpenBat
   })
   const answers = new FolderAnswers(store, () => queue.isHeld)
   return { store, answers, queue }
+}
+
+/** Milliseconds before the second try; each further pause is twice as long. */
+const firstPause = 5000
+const longestPause = 60_000
+
+/** What {@link tryUntilDone} needs. */
+interface TryUntilDoneParts {
+  readonly clock: Clock
+  /** Ends it. */
+  readonly signal: AbortSignal
+  readonly onError: (error: unknown) => void
+}
+
+/**
+ * Does something again until it succeeds: a full disk does not stay full. Returns what it returns, or undefined when the
+ * signal fires.
+ */
+export async function tryUntilDone<T>(
+  work: () => Promise<T>,
+  { clock, signal, onError }: TryUntilDoneParts,
+): Promise<T | undefined> {
+  for (let ms = firstPause; !signal.aborted; ms = Math.min(2 * ms, longestPause)) {
+    try {
+      return await work()
+    } catch (error) {
+      onError(error)
+    }
+    await pause(clock, ms, signal)
+  }
+  return undefined
 }

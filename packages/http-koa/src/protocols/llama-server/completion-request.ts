@@ -1,4 +1,5 @@
-import type { EngineClient, GenerateRequest } from '@cllm/core'
+import { defaultSampling } from '@cllm/core'
+import type { EngineClient, GenerateRequest, CllmError, EngineInfo } from '@cllm/core'
 import { z } from 'zod'
 import { boolean, integer, largest, list, object, seed, text } from '../../fields/fields.js'
 import {
@@ -6,6 +7,8 @@ import {
   llamaFields,
   samplersField,
   slotField,
+  samplerSteps,
+  samplingEcho,
 } from '../../fields/generation-fields.js'
 import { areSeveral, mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import {
@@ -17,6 +20,7 @@ import {
 } from '../../request/build-request.js'
 import { logitBiasField } from '../../request/logit-bias.js'
 import { sharedSettings } from '../openai/openai-fields.js'
+import { errorMessage, statusElsewhere, tooLong } from '../../errors/error-body.js'
 
 /** What the handlers of llama-server's API share. */
 export interface LlamaServerContext {
@@ -103,3 +107,96 @@ export const mostTokens = ({ n_predict, max_tokens }: CompletionFields): number 
 /** Whether the answer is a list, with one element for each request. */
 export const isListed = ({ prompt, n_cmpl: count, n = count }: CompletionFields): boolean =>
   areSeveral(prompt) || (n ?? 1) > 1
+
+const types: Readonly<Record<number, string>> = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  500: 'server_error',
+  501: 'not_supported_error',
+  503: 'unavailable_error',
+}
+
+/** The schema of llama-server's errors. */
+export const llamaServerErrorSchema = z.object({
+  error: z.object({
+    code: z.int(),
+    message: z.string(),
+    type: z.string(),
+    n_prompt_tokens: z.int().optional(),
+    n_ctx: z.int().optional(),
+  }),
+})
+
+/** A failure in llama-server's form. */
+export function llamaServerErrorBody(error: CllmError): z.output<typeof llamaServerErrorSchema> {
+  const status = statusElsewhere(error)
+  return {
+    error: {
+      code: status,
+      message: errorMessage(error),
+      type: types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error'),
+      ...tooLong(error),
+    },
+  }
+}
+
+/** What a request is generated with, in llama-server's names; what this server has not is off. */
+export function generationSettings(request: Partial<GenerateRequest>, info?: EngineInfo) {
+  const recommended = info?.model.sampling
+  const { contextShift, fallbackSampling } = request
+  const given = { ...fallbackSampling, ...recommended, ...request.sampling }
+  const sampling = { ...defaultSampling, ...given }
+  const { maxTokens = largest } = request
+  const most = maxTokens === largest ? -1 : maxTokens
+  // there may be more of them
+  const eos = info?.model.details?.eosTokenId
+  const ends = sampling.ignoreEos && eos !== undefined ? [eos] : []
+  const { constraint } = sampling
+  const { mirostat, mirostat_tau, mirostat_eta, min_keep, ...numbers } = samplingEcho(sampling)
+  return {
+    n_predict: most,
+    max_tokens: most,
+    seed: sampling.seed ?? 4_294_967_295,
+    ...numbers,
+    dry_sequence_breakers: sampling.drySequenceBreakers,
+    mirostat,
+    mirostat_tau,
+    mirostat_eta,
+    adaptive_target: -1,
+    adaptive_decay: 0,
+    stop: request.stop ?? [],
+    n_keep: (contextShift || {}).keep ?? 0,
+    n_discard: 0,
+    ignore_eos: sampling.ignoreEos,
+    stream: true,
+    // of end tokens, null is minus infinity
+    logit_bias: [
+      ...ends.map((token) => ({ token, bias: null })),
+      ...sampling.logitBias.map(([token, bias]) => ({ token, bias })),
+    ],
+    n_probs: request.logprobs ?? request.drawLogprobs ?? 0,
+    min_keep,
+    grammar: constraint?.type === 'gbnf' ? constraint.grammar : '',
+    grammar_lazy: constraint?.type === 'triggered-json',
+    grammar_triggers: [],
+    preserved_tokens: [],
+    chat_format: 'Content-only',
+    reasoning_format: 'deepseek',
+    reasoning_in_content: false,
+    generation_prompt: '',
+    samplers: samplerSteps,
+    'speculative.types': 'none',
+    'speculative.n_max': 0,
+    'speculative.n_min': 0,
+    'speculative.p_min': 0,
+    timings_per_token: false,
+    post_sampling_probs: request.drawLogprobs !== undefined,
+    backend_sampling: false,
+    lora: (request.adapters ?? []).map(({ adapter, scale = null }) => ({
+      [typeof adapter === 'number' ? 'id' : 'name']: adapter,
+      scale,
+    })),
+  }
+}

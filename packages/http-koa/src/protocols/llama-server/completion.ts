@@ -5,26 +5,28 @@ import type {
   LikelyToken,
   TokenLogprobs,
 } from '@cllm/core'
+import { collect, mergeGenerations, startGenerations } from '../../request/generation.js'
 import type {
   EndEvent,
   Generation,
   GenerationEvents,
   MergedEvent,
 } from '../../request/generation.js'
-import { collect, mergeGenerations, startGenerations } from '../../request/generation.js'
 import { promptTextWithBos } from '../../request/prompt-text.js'
 import { expectedField } from '../../request/refusals.js'
 import { promptProgress, StreamTimings, timingsOf } from '../../request/usage.js'
-import type { Answer, Call, CallOf, Encoder } from '../../routes/route.js'
 import { encoded, eventStream } from '../../routes/route.js'
-import type {
-  CompletionFields,
-  completionSchema,
-  LlamaServerContext,
+import type { Answer, Call, CallOf, Encoder } from '../../routes/route.js'
+import {
+  type CompletionFields,
+  type completionSchema,
+  isListed,
+  type LlamaServerContext,
+  mostTokens,
+  toCompletionRequests,
+  generationSettings,
+  llamaServerErrorBody,
 } from './completion-request.js'
-import { isListed, mostTokens, toCompletionRequests } from './completion-request.js'
-import { generationSettings } from './generation-settings.js'
-import { llamaServerErrorBody } from './llama-server-error.js'
 
 /** `POST /completion`, whole or streamed. */
 export async function completion(call: CallOf<typeof completionSchema>, llama: LlamaServerContext) {
@@ -55,7 +57,9 @@ export async function complete(
     }),
   )
   const started = await startGenerations(call, client, requests)
-  const generations = isPromptOnly ? started.map(promptOnly) : started
+  const generations = isPromptOnly
+    ? started.map((one) => ({ ...one, events: withoutAnswer(one.events) }))
+    : started
   if (fields.stream === true) {
     return encoded(eventStream, mergeGenerations(generations), (write) =>
       chunks(call, generations, about, fields, write),
@@ -141,11 +145,7 @@ function chunks(
 }
 
 /** What llama-server says at the end. */
-function ending(
-  end: EndEvent,
-  { model, prompt, request, info }: About,
-  hasNewLine: boolean,
-): object {
+function ending(end: EndEvent, { model, prompt, request, info }: About, hasNewLine: boolean) {
   const { usage } = end
   const total = usage.promptTokens + usage.generatedTokens
   return {
@@ -208,14 +208,9 @@ function probabilities(
 }
 
 /**
- * A generation of which the prompt alone is wanted, so that the next request finds it computed: editors ask
+ * The events where the prompt alone is wanted, so that the next request finds it computed: editors ask
  * for that while nothing is typed. The one token that an engine generates at least is dropped.
  */
-const promptOnly = (generation: Generation): Generation => ({
-  ...generation,
-  events: withoutAnswer(generation.events),
-})
-
 async function* withoutAnswer(events: GenerationEvents): GenerationEvents {
   for await (const event of events) {
     if (event.type === 'token') continue

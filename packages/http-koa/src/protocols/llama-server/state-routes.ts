@@ -1,6 +1,9 @@
-import { type AdapterChoice, type AdapterInfo, CllmError, type EngineDirectory } from '@cllm/core'
+import { CllmError, type EngineDirectory } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call, QueryCallOf } from '../../routes/route.js'
+import { get, post } from '../../routes/route.js'
+import type { Answer, Call, QueryCallOf, Route } from '../../routes/route.js'
+import { nativeErrors } from '../../errors/error-body.js'
+import { openAiErrors } from '../openai/openai-answer.js'
 import {
   failureOf,
   engineInMemory,
@@ -12,21 +15,20 @@ import {
 import { adapterChoices } from '../../fields/generation-fields.js'
 import { parseFields } from '../../fields/fields.js'
 import { mediaMarker } from '../../fields/mixed-prompts.js'
-import { generationSettings } from './generation-settings.js'
-import type { LlamaServerContext } from './completion-request.js'
+import { generationSettings, type LlamaServerContext } from './completion-request.js'
 
 /** In the form that llama-server's clients read; what is built is node-llama-cpp's business. */
 const unknownBuild = 'b0-cllm'
 
 /** `GET /health`, `GET /v1/health`; 503 when no engine answers. */
-export async function health(call: Call): Promise<Answer> {
+async function health(call: Call): Promise<Answer> {
   const failure = await failureOf(call.clock, call.engines)
   if (failure !== undefined) throw failure
   return { status: 'ok' }
 }
 
 /** `GET /props`: the model, its template and the defaults. */
-export async function props(call: Call<unknown, ModelQuery>, llama: LlamaServerContext) {
+async function props(call: Call<unknown, ModelQuery>, llama: LlamaServerContext) {
   const asked = call.query.model
   const { engines: directory } = call
   const isOpen = asked === undefined && directory.list().length > 1
@@ -78,7 +80,7 @@ function manyModels(directory: EngineDirectory) {
 }
 
 /** The query of `POST /slots/{id}`. */
-export const slotActionQuery = modelQuery.extend({
+const slotActionQuery = modelQuery.extend({
   action: z.enum(['save', 'restore', 'erase'], 'save, restore or erase'),
 })
 
@@ -86,7 +88,7 @@ export const slotActionQuery = modelQuery.extend({
 const slotActionSchema = z.object({ filename: z.string('the name of a file') })
 
 /** `POST /slots/{id}?action=save|restore|erase`: what the slot holds, in a file of `--slot-save-path`. */
-export async function slotAction({
+async function slotAction({
   body,
   engines,
   params,
@@ -107,7 +109,7 @@ export async function slotAction({
 }
 
 /** The query of `GET /slots`. */
-export const slotsQuery = modelQuery.extend({
+const slotsQuery = modelQuery.extend({
   fail_on_no_slot: z.string('1 or another string').optional(),
 })
 
@@ -116,10 +118,7 @@ export const slotsQuery = modelQuery.extend({
  *
  * @throws `not_implemented` where the operator does not want them shown
  */
-export async function slots(
-  call: QueryCallOf<typeof slotsQuery>,
-  llama: LlamaServerContext,
-): Promise<Answer> {
+async function slots(call: QueryCallOf<typeof slotsQuery>, llama: LlamaServerContext) {
   const { engines: directory } = call
   if (!llama.showsSlots)
     throw new CllmError('not_implemented', 'This server does not show its slots')
@@ -143,20 +142,20 @@ export async function slots(
 }
 
 /** `GET /lora-adapters`: the adapters, with what is applied to requests that name none. Never loads a model. */
-export async function loraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
+async function loraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const { engines: directory } = call
   const { model } = call.query
   const engine = engineInMemory(directory, model)
   const all = engine ? await engine.adapters() : (directory.status(model).info?.adapters ?? [])
   const defaults = directory.defaultAdapters?.(model) ?? []
-  return all.map((info) => {
-    const { id, name, path } = info
-    return { id, name, path, scale: scaleIn(defaults, info) }
+  return all.map(({ id, name, path, scale }) => {
+    const chosen = defaults.find(({ adapter }) => adapter === id || adapter === name)
+    return { id, name, path, scale: chosen === undefined ? 0 : (chosen.scale ?? scale) }
   })
 }
 
 /** `POST /lora-adapters`: what is applied to requests that name no adapters; others get 0. */
-export async function setLoraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
+async function setLoraAdapters(call: Call<unknown, ModelQuery>): Promise<Answer> {
   const { adapters } = parseFields(adaptersSchema, { adapters: await call.body.list() })
   const { engines: directory } = call
   if (directory.setDefaultAdapters === undefined) {
@@ -168,7 +167,27 @@ export async function setLoraAdapters(call: Call<unknown, ModelQuery>): Promise<
 
 const adaptersSchema = z.object({ adapters: adapterChoices })
 
-function scaleIn(choices: readonly AdapterChoice[], { id, name, scale }: AdapterInfo): number {
-  const chosen = choices.find(({ adapter }) => adapter === id || adapter === name)
-  return chosen === undefined ? 0 : (chosen.scale ?? scale)
-}
+/** llama-server's routes of what it is and does. */
+export const stateRoutes: readonly Route<LlamaServerContext>[] = [
+  get('/props', 'user', 'The model and the defaults', props, { query: modelQuery }),
+  get('/slots', 'user', 'The state of the slots', slots, { query: slotsQuery }),
+  post('/slots/:id', 'user', 'Save, restore or erase a slot', slotAction, {
+    query: slotActionQuery,
+  }),
+  get(
+    '/lora-adapters',
+    'user',
+    'The adapters, and which are applied to requests that name none',
+    loraAdapters,
+    { query: modelQuery },
+  ),
+  post(
+    '/lora-adapters',
+    'admin',
+    'Apply adapters to all requests that name none',
+    setLoraAdapters,
+    { query: modelQuery },
+  ),
+  get('/health', 'open', 'Health', health, { isQuiet: true, errors: nativeErrors }),
+  get('/v1/health', 'open', 'Health', health, { isQuiet: true, errors: openAiErrors }),
+]

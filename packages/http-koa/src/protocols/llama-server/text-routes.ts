@@ -3,12 +3,13 @@ import { z } from 'zod'
 import { messagesSchema, toChatMessages, turnOptions } from '../../chat/chat-messages.js'
 import { toTool } from '../../chat/format/chat-format.js'
 import { efforts, prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
-import type { Answer, Call, CallOf } from '../../routes/route.js'
+import { type Answer, type Call, type CallOf, post, type Route } from '../../routes/route.js'
 import { boolean, integer, name, object, text, tokenIds } from '../../fields/fields.js'
 import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
 import { embedAll, isUnpooled } from '../../request/embeddings.js'
-import { functionsOfChat, toolsSchema } from '../openai/tools/openai-tools.js'
+import { functionsOfChat, toolsSchema } from '../openai/openai-tools.js'
 import { missingField, unsupported } from '../../request/refusals.js'
+import type { LlamaServerContext } from './completion-request.js'
 import { bosText } from '../../request/prompt-text.js'
 
 /** What makes a prompt of a conversation. */
@@ -24,7 +25,7 @@ const chatFields = {
 }
 
 /** The body of `POST /tokenize`: llama-server's, or vLLM's with a `prompt` or `messages`. */
-export const tokenizeSchema = z.object({
+const tokenizeSchema = z.object({
   content: text.optional(),
   add_special: boolean.optional(),
   parse_special: boolean.optional(),
@@ -39,7 +40,7 @@ export const tokenizeSchema = z.object({
 type TokenizeFields = z.output<typeof tokenizeSchema>
 
 /** `POST /tokenize`: the tokens of a text or a conversation. */
-export async function tokenize(call: CallOf<typeof tokenizeSchema>): Promise<Answer> {
+async function tokenize(call: CallOf<typeof tokenizeSchema>): Promise<Answer> {
   const { fields, signal } = call
   if (fields.content === undefined) return await tokenizeForVllm(call, fields)
   const options = { addBos: fields.add_special ?? false, special: fields.parse_special ?? true }
@@ -53,10 +54,7 @@ export async function tokenize(call: CallOf<typeof tokenizeSchema>): Promise<Ans
 }
 
 /** The tokens of a prompt or a conversation, in vLLM's form. */
-async function tokenizeForVllm(
-  call: Call,
-  { prompt, messages, ...fields }: TokenizeFields,
-): Promise<object> {
+async function tokenizeForVllm(call: Call, { prompt, messages, ...fields }: TokenizeFields) {
   const { signal } = call
   const { client } = call.open(fields.model)
   const tokens =
@@ -97,10 +95,10 @@ async function piecesOf(client: EngineClient, tokens: readonly TokenId[], signal
 }
 
 /** The body of `POST /detokenize`. */
-export const detokenizeSchema = z.object({ tokens: tokenIds, model: name.optional() })
+const detokenizeSchema = z.object({ tokens: tokenIds, model: name.optional() })
 
 /** `POST /detokenize`: the text of tokens. */
-export async function detokenize(call: CallOf<typeof detokenizeSchema>): Promise<Answer> {
+async function detokenize(call: CallOf<typeof detokenizeSchema>): Promise<Answer> {
   const { fields } = call
   const content = await call.open(fields.model).client.detokenize(fields.tokens)
   // as vLLM's clients read it
@@ -108,10 +106,10 @@ export async function detokenize(call: CallOf<typeof detokenizeSchema>): Promise
 }
 
 /** The body of `POST /apply-template`. */
-export const applyTemplateSchema = z.object({ messages: messagesSchema, ...chatFields })
+const applyTemplateSchema = z.object({ messages: messagesSchema, ...chatFields })
 
 /** `POST /apply-template`: a conversation as the model's template writes it. */
-export async function applyTemplate(call: CallOf<typeof applyTemplateSchema>): Promise<Answer> {
+async function applyTemplate(call: CallOf<typeof applyTemplateSchema>): Promise<Answer> {
   const { fields } = call
   const client = call.open(fields.model).client
   const { text: rendered } = await renderChat(call, client, fields)
@@ -141,7 +139,7 @@ async function renderChat(
 }
 
 /** The body of `POST /embedding`. */
-export const embeddingSchema = z.object({
+const embeddingSchema = z.object({
   content: mixedPrompts(2048).optional(),
   input: mixedPrompts(2048).optional(),
   model: z.string('a name').optional(),
@@ -149,7 +147,7 @@ export const embeddingSchema = z.object({
 })
 
 /** `POST /embedding`: one vector for each input. */
-export async function embedding(call: CallOf<typeof embeddingSchema>): Promise<Answer> {
+async function embedding(call: CallOf<typeof embeddingSchema>): Promise<Answer> {
   const { fields } = call
   const given = fields.input ?? fields.content
   if (given === undefined) throw missingField('input')
@@ -170,3 +168,20 @@ function rowsOf({ vector, promptTokens }: Embedding): number[][] {
     vector.slice(row * size, (row + 1) * size),
   )
 }
+
+const embedded = { body: embeddingSchema }
+
+/** llama-server's routes of texts: their tokens, templates and vectors. */
+export const textRoutes: readonly Route<LlamaServerContext>[] = [
+  post('/tokenize', 'user', 'Tokenize a text', tokenize, { body: tokenizeSchema }),
+  post('/detokenize', 'user', 'Detokenize tokens', detokenize, { body: detokenizeSchema }),
+  post(
+    '/apply-template',
+    'user',
+    "Render a conversation with the model's chat template",
+    applyTemplate,
+    { body: applyTemplateSchema },
+  ),
+  post('/embedding', 'user', 'Embed texts', embedding, embedded),
+  post('/embeddings', 'user', 'The same as /embedding', embedding, embedded),
+]

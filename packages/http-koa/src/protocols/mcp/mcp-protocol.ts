@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { object } from '../../fields/fields.js'
-import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
 import { bindRoutes, get, post } from '../../routes/route.js'
+import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
 import { defineProtocol, MCP_SERVERS } from '../../routes/define-protocol.js'
 import { McpServers, mcpServerSchema } from './mcp-servers.js'
 
@@ -24,10 +24,7 @@ async function list(_: Call, servers: McpServers): Promise<Answer> {
   return { data: all.flatMap((each) => (each.status === 'fulfilled' ? each.value : [])), problems }
 }
 
-async function call(
-  { fields, signal }: CallOf<typeof callSchema>,
-  servers: McpServers,
-): Promise<Answer> {
+async function call({ fields, signal }: CallOf<typeof callSchema>, servers: McpServers) {
   const { content, isError } = await servers.call(fields.name, fields.arguments, signal)
   return { content, is_error: isError }
 }

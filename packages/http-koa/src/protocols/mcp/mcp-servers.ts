@@ -43,12 +43,6 @@ export interface McpTool {
   readonly parameters: Readonly<Record<string, unknown>>
 }
 
-/** What a call gave. */
-export interface McpResult {
-  readonly content: string
-  readonly isError: boolean
-}
-
 const separator = '__'
 /** Milliseconds that a tool may take. */
 const callMs = 120_000
@@ -99,11 +93,7 @@ export class McpServers {
    *
    * @throws CllmError `not_found`, `invalid_request` for arguments that the tool refuses, `backend_failed`
    */
-  async call(
-    name: string,
-    given: Readonly<Record<string, unknown>>,
-    signal: AbortSignal,
-  ): Promise<McpResult> {
+  async call(name: string, given: Readonly<Record<string, unknown>>, signal: AbortSignal) {
     const [server = '', ...rest] = name.split(separator)
     const call = { name: rest.join(separator), arguments: { ...given } }
     const { content, structuredContent, isError } = await this.#asking(server, async (client) => {

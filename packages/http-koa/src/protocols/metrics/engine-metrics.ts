@@ -12,13 +12,6 @@ import { createMetrics, type Metrics, type Registry } from './create-metrics.js'
 import { type Load, loadOf } from './load-watch.js'
 import { engineMetrics } from './metric-table.js'
 
-/** What an engine said when it was asked. */
-export interface EngineAnswers {
-  readonly info: EngineInfo
-  readonly statistics: EngineStatistics
-  readonly scheduler: SchedulerInfo
-}
-
 /** The engines' own figures, written anew at every scrape. */
 export class EngineMetrics {
   readonly #metrics: Metrics<typeof engineMetrics>
@@ -66,7 +59,12 @@ export class EngineMetrics {
   }
 
   /** Writes down what an engine says. */
-  set(model_name: string, { info, statistics, scheduler }: EngineAnswers): void {
+  set(
+    model_name: string,
+    info: EngineInfo,
+    statistics: EngineStatistics,
+    scheduler: SchedulerInfo,
+  ): void {
     const labels = { model_name }
     this.#last.set(model_name, statistics)
     this.#metrics.cllm_engine_up.set(labels, 1)
@@ -118,13 +116,10 @@ export class EngineMetrics {
   }
 
   #countTier(labels: ModelLabel, tier: TierStatistics): void {
-    this.#metrics.cllm_cache_hits_total.inc(labels, tier.hits)
+    for (const what of ['hits', 'misses', 'saved', 'skipped', 'failed', 'evictions'] as const) {
+      this.#metrics[`cllm_cache_${what}_total`].inc(labels, tier[what])
+    }
     this.#metrics.cllm_cache_hit_tokens_total.inc(labels, tier.hitTokens)
-    this.#metrics.cllm_cache_misses_total.inc(labels, tier.misses)
-    this.#metrics.cllm_cache_saved_total.inc(labels, tier.saved)
-    this.#metrics.cllm_cache_skipped_total.inc(labels, tier.skipped)
-    this.#metrics.cllm_cache_failed_total.inc(labels, tier.failed)
-    this.#metrics.cllm_cache_evictions_total.inc(labels, tier.evictions)
     this.#metrics.cllm_cache_save_seconds_total.inc(labels, tier.saveMs / 1000)
     this.#metrics.cllm_cache_load_seconds_total.inc(labels, tier.loadMs / 1000)
   }

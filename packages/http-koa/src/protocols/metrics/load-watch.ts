@@ -1,30 +1,21 @@
-import type { Clock, EngineDirectory, EngineInfo, EngineStatistics } from '@cllm/core'
 import { blockSize, entryOf } from '@cllm/core'
+import type { Clock, EngineDirectory, EngineInfo, EngineStatistics } from '@cllm/core'
 import { inTime, loadedModels, peekInfo } from '../../engines/model-queries.js'
 import { createMetrics, Registry } from './create-metrics.js'
 import { engineMetrics, loadMetrics } from './metric-table.js'
 
 /** A sample of one of {@link loadMetrics}, with its labels besides the model's name. */
-export interface LoadSample {
+interface LoadSample {
   readonly name: (typeof loadMetrics)[number]
   readonly value: number
   readonly more?: Readonly<Record<string, string>>
 }
 
 /** How busy an engine is, or the workers of a model together. */
-export interface Load {
-  /** Tokens in slots of requests that run; in a pool at most those that are in its cells. */
-  readonly runningTokens: number
-  /** Tokens in idle slots. */
-  readonly keptTokens: number
-  /** Tokens that all slots together can hold. */
-  readonly capacity: number
-  /** What `/metrics/load` says of it. */
-  readonly series: readonly LoadSample[]
-}
+export type Load = ReturnType<typeof loadOf>
 
 /** Works out the load. What an engine's info says of its size is of one worker, the statistics are of all. */
-export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics): Load {
+export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics) {
   const { running, waiting, waitMs, slots, kvPool } = statistics
   const capacity = kvPool?.tokens ?? slots.length * limits.contextSize
   let [runningTokens, keptTokens] = [0, 0]
@@ -47,7 +38,16 @@ export function loadOf({ limits }: EngineInfo, statistics: EngineStatistics): Lo
   if (waitMs !== undefined) {
     series.push({ name: 'cllm_predicted_wait_seconds', value: waitMs / 1000 })
   }
-  return { runningTokens, keptTokens, capacity, series }
+  return {
+    /** Tokens in slots of requests that run; in a pool at most those that are in its cells. */
+    runningTokens,
+    /** Tokens in idle slots. */
+    keptTokens,
+    /** Tokens that all slots together can hold. */
+    capacity,
+    /** What `/metrics/load` says of it. */
+    series,
+  }
 }
 
 /** Milliseconds for which an engine's answer is good. Pickers ask every 50 ms, and there may be several. */

@@ -1,4 +1,4 @@
-import { CllmError, type Clock, type EngineClient } from '@cllm/core'
+import { CllmError, defined, type EngineStatistics } from '@cllm/core'
 import { z } from 'zod'
 import { Registry } from './create-metrics.js'
 import { type Answer, type Call, Reply, bindRoutes, get, type Route } from '../../routes/route.js'
@@ -6,10 +6,10 @@ import type { KoaProtocol } from '../../routes/koa-context.js'
 import { boolean } from '../../fields/fields.js'
 import { defineProtocol, PROTOCOLS, STARTED_AT } from '../../routes/define-protocol.js'
 import { inTime, loadedModels } from '../../engines/model-queries.js'
-import { type EngineAnswers, EngineMetrics } from './engine-metrics.js'
-import { llamaServerMetrics } from './llama-server-metrics.js'
+import { EngineMetrics } from './engine-metrics.js'
 import { LoadWatch } from './load-watch.js'
 import { RequestMetrics } from './request-metrics.js'
+import { ratio, sum } from '../../request/usage.js'
 
 /** An engine without an answer for this long is down; a scrape's default timeout is 10 s. */
 const patienceMs = 2_000
@@ -47,7 +47,8 @@ export function metricsProtocol({
     const answers = await Promise.all(
       loaded.map(async (model) => {
         const client = directory.open(model, { peek: true })
-        return [model, await ask(client, clock)] as const
+        const asked = Promise.all([client.info(), client.statistics(), client.getScheduler()])
+        return [model, await inTime(clock, patienceMs, asked)] as const
       }),
     )
     const others = directory.list().filter((model) => !loaded.includes(model))
@@ -61,9 +62,10 @@ export function metricsProtocol({
         counted.push(engines.down(model))
         continue
       }
-      requests.onPolicy(model, answer.scheduler.policy)
-      engines.set(model, answer)
-      counted.push(answer.statistics)
+      const [info, statistics, scheduler] = answer
+      requests.onPolicy(model, scheduler.policy)
+      engines.set(model, info, statistics, scheduler)
+      counted.push(statistics)
     }
     const text = registry.metrics()
     const own = llamaServerMetrics(
@@ -102,23 +104,66 @@ export function metricsProtocol({
   }
 }
 
-async function ask(client: EngineClient, clock: Clock): Promise<EngineAnswers | undefined> {
-  const asked = Promise.all([client.info(), client.statistics(), client.getScheduler()])
-  const answers = await inTime(clock, patienceMs, asked)
-  if (answers === undefined) return undefined
-  const [info, statistics, scheduler] = answers
-  return { info, statistics, scheduler }
-}
-
 /** {@link metricsProtocol} by its name. */
 export const metrics = defineProtocol({
   name: 'metrics',
   doc: 'Metrics for Prometheus at `/metrics`.',
   options: optionsSchema,
-  create: ({ show = true }, services) =>
-    metricsProtocol({
-      started: services.get(STARTED_AT) ?? 0,
-      show,
-      protocols: services.get(PROTOCOLS) ?? [],
-    }),
+  create({ show }, services) {
+    const [started, protocols] = [services.get(STARTED_AT), services.get(PROTOCOLS)]
+    return metricsProtocol(defined({ started, show, protocols }))
+  },
 })
+
+/**
+ * The figures of all models together under llama-server's names, for its dashboards.
+ *
+ * @param models - also those that are not in memory now, with what they had counted
+ * @param embedded - what was embedded, which it counts as prompts
+ */
+function llamaServerMetrics(
+  models: readonly EngineStatistics[],
+  embedded: { readonly tokens: number; readonly inputs: number },
+): string {
+  const all = (of: (model: EngineStatistics) => number): number => sum(models.map(of))
+  const steps = all((model) => model.steps)
+  const predicted = all((model) => model.generatedTokens)
+  const promptSeconds = all((model) => model.prefillMs / 1000)
+  const predictedSeconds = all((model) => (model.decodeMs - model.prefillMs) / 1000)
+  const prompt = all((model) => model.promptTokens - model.cachedTokens)
+  // prompts that run still, or were computed twice, have taken time, too
+  const computed = all((model) => model.prefillTokens)
+  const busy = all((model) => model.stepSequences.sum)
+  const longest = models.flatMap(({ slots }) => slots.map(({ tokens }) => tokens))
+  const drafts = all(({ speculation }) => speculation?.drafts ?? 0)
+  const drafted = all(({ speculation }) => speculation?.draftTokens ?? 0)
+  const accepted = all(({ speculation }) => speculation?.acceptedTokens ?? 0)
+  const figures: [name: string, help: string, value: number][] = [
+    ['prompt_tokens_total', 'Prompt tokens computed.', prompt + embedded.tokens],
+    ['prompt_tokens_cached_total', 'Prompt tokens used again.', all((one) => one.cachedTokens)],
+    ['prompt_seconds_total', "Prompts' share of the passes.", promptSeconds],
+    ['tokens_predicted_total', 'Generated tokens.', predicted],
+    ['tokens_predicted_seconds_total', "Generation's share of the passes.", predictedSeconds],
+    ['n_decode_total', 'Forward passes.', steps + embedded.inputs],
+    ['n_tokens_max', 'Most tokens in a slot now.', Math.max(0, ...longest)],
+    ['spec_decode_num_drafts_total', 'Drafts that were verified.', drafts],
+    ['spec_decode_num_draft_tokens_total', 'Draft tokens that were verified.', drafted],
+    ['spec_decode_num_accepted_tokens_total', 'Those drawn.', accepted],
+    ['prompt_tokens_seconds', 'Prompt tokens per second.', ratio(computed, promptSeconds)],
+    [
+      'predicted_tokens_seconds',
+      'Generated tokens per second.',
+      ratio(predicted, predictedSeconds),
+    ],
+    ['requests_processing', 'Requests in slots.', all((model) => model.running)],
+    ['requests_deferred', 'Requests that wait.', all((model) => model.waiting)],
+    ['n_busy_slots_per_decode', 'Mean busy slots of a pass.', ratio(busy, steps)],
+  ]
+  return figures
+    .map(([name, help, value]) => {
+      const full = `llamacpp:${name}`
+      const type = /_total$|^n_tokens_max$/.test(name) ? 'counter' : 'gauge'
+      return `# HELP ${full} ${help}\n# TYPE ${full} ${type}\n${full} ${value}\n`
+    })
+    .join('')
+}

@@ -1,11 +1,11 @@
 import { CllmError, defined, type ModelStatus } from '@cllm/core'
 import { z } from 'zod'
-import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/route.js'
 import { bindRoutes, get, post } from '../../routes/route.js'
+import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../routes/route.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol, MODEL_STORE, type ModelStore } from '../../routes/define-protocol.js'
 import { keepAliveField, boolean, integer, number, text } from '../../fields/fields.js'
-import { openAiErrors } from '../openai/openai-error.js'
+import { openAiErrors } from '../openai/openai-answer.js'
 
 const model = z.string('the name of a model').min(1, 'the name of a model')
 
@@ -18,10 +18,7 @@ const sizeQuery = z.object({ slots: wanted(4096, 1), ctx_size: wanted(2 ** 24, 4
 const memoryQuery = sizeQuery.extend({ model })
 
 /** `GET /models/catalog`: what `POST /api/pull` can fetch, and how much memory each would take. */
-async function catalog(
-  call: QueryCallOf<typeof sizeQuery>,
-  { store }: ModelsContext,
-): Promise<Answer> {
+async function catalog(call: QueryCallOf<typeof sizeQuery>, { store }: ModelsContext) {
   const { slots, ctx_size: contextSize } = call.query
   if (store?.catalog === undefined) {
     throw new CllmError('unsupported', 'This server has no catalog of models')
@@ -153,10 +150,7 @@ async function load(call: CallOf<typeof loadSchema>, { loads }: ModelsContext): 
  * `POST /models/unload`: answers once the model is out of memory; its requests finish first. A load
  * that no request waits for is ended.
  */
-async function unload(
-  call: CallOf<typeof unloadSchema>,
-  { loads }: ModelsContext,
-): Promise<Answer> {
+async function unload(call: CallOf<typeof unloadSchema>, { loads }: ModelsContext) {
   const { engines: directory } = call
   const { model } = call.fields
   const name = directory.nameOf(model)

@@ -47,11 +47,7 @@ export async function benchmark(call: CallOf<typeof benchmarkSchema>, native: Na
 }
 
 /** Undefined for a request that failed: it is counted, and the others go on. */
-async function runOne(
-  client: EngineClient,
-  request: GenerateRequest,
-  signal: AbortSignal,
-): Promise<EndEvent | undefined> {
+async function runOne(client: EngineClient, request: GenerateRequest, signal: AbortSignal) {
   try {
     for await (const event of client.submit(request, { signal })) {
       if (event.type === 'end') return event

@@ -1,12 +1,69 @@
-import { defined } from '@cllm/core'
+import { type GenerateRequest, defined } from '@cllm/core'
+import { z } from 'zod'
+import {
+  commonFields,
+  commonSettings,
+  defaultsFields,
+  usualFields,
+} from '../../fields/generation-fields.js'
+import {
+  boolean,
+  integer,
+  largest,
+  list,
+  logitBias,
+  name,
+  object,
+  stop,
+  text,
+} from '../../fields/fields.js'
+import { buildRequest, withModelDefaults } from '../../request/build-request.js'
+import type { ProtocolDefaults } from '../../request/build-request.js'
 import { errorBody } from '../../errors/error-body.js'
-import type { EndEvent, GenerationEvent } from '../../request/generation.js'
 import { collect, startGeneration, tenantOf } from '../../request/generation.js'
-import { type ProtocolDefaults, withModelDefaults } from '../../request/build-request.js'
-import type { Answer, CallOf, Encoder, Route } from '../../routes/route.js'
+import type { EndEvent, GenerationEvent } from '../../request/generation.js'
 import { encoded, eventStream } from '../../routes/route.js'
-import { type generateSchema, toNativeRequest } from './generate-request.js'
+import type { Answer, CallOf, Encoder, Route } from '../../routes/route.js'
 import { describeTimings } from './request-report.js'
+
+const fewSamplers = 'an array of up to 8 objects with a name'
+/** The engine checks the names and the options. */
+const samplerChoice = z
+  .object({ name, options: object.optional() }, fewSamplers)
+  .transform(({ name, options }) => ({ name, ...(options && { options }) }))
+
+/** The body of `/generate` and `/generate_stream`. Messages say what is expected. */
+export const generateSchema = z.object({
+  model: name.optional(),
+  prompt: text.min(1, 'a non-empty string'),
+  max_tokens: integer(1, largest).optional(),
+  ...usualFields,
+  ...defaultsFields,
+  seed: integer(0, 2 ** 32 - 1).optional(),
+  logit_bias: logitBias.optional(),
+  stop: stop.optional(),
+  stream: boolean.optional(),
+  samplers: list(samplerChoice, fewSamplers, { most: [8, fewSamplers] }).optional(),
+  ...commonFields,
+  cache: boolean.optional(),
+  timings: boolean.optional(),
+})
+
+/** The engine's request of a body, with a model's defaults where its fields say nothing. */
+export function toNativeRequest(
+  fields: z.output<typeof generateSchema>,
+  defaults: ProtocolDefaults,
+): GenerateRequest {
+  const settings = {
+    ...commonSettings(fields),
+    samplers: fields.samplers,
+    stop: fields.stop,
+    cache: fields.cache,
+    maxTokens: fields.max_tokens,
+    logitBias: fields.logit_bias,
+  }
+  return buildRequest({ text: fields.prompt }, settings, defaults)
+}
 
 /** What the handlers of the native protocol share. */
 export interface NativeContext {

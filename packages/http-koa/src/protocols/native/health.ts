@@ -12,10 +12,7 @@ export const healthQuery = z.object({
 })
 
 /** `GET /health[?level=basic|detailed|full]`; 503 when something does not answer. */
-export async function health(
-  call: QueryCallOf<typeof healthQuery>,
-  native: NativeContext,
-): Promise<Answer> {
+export async function health(call: QueryCallOf<typeof healthQuery>, native: NativeContext) {
   const { level } = call.query
   const { clock } = call
   const models = loadedModels(call.engines)

@@ -1,20 +1,19 @@
 import { createRequire } from 'node:module'
 import { defined, defaultEngineOptions } from '@cllm/core'
-import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
 import { bindRoutes, get, post } from '../../routes/route.js'
+import type { Answer, Call, CallOf, Route } from '../../routes/route.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { defineProtocol, MAX_QUEUED_REQUESTS } from '../../routes/define-protocol.js'
 import type { DefaultOverrides, ProtocolDefaults } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
 import { benchmark, benchmarkSchema } from './benchmark.js'
-import { generateSchema } from './generate-request.js'
-import { generate, generateStream, type NativeContext, WaitTimes } from './generate.js'
+import { generateSchema, generate, generateStream, WaitTimes } from './generate.js'
+import type { NativeContext } from './generate.js'
 import { health, healthQuery, live, ready } from './health.js'
-import { modelQuery } from '../../engines/model-queries.js'
-import { modelInfo } from './model-info.js'
+import { modelQuery, infoOf, type ModelQuery } from '../../engines/model-queries.js'
 import { requestReport } from './request-report.js'
 import { z } from 'zod'
-import { name, text, tokenIds } from '../../fields/fields.js'
+import { name, text, tokenIds, inSnakeCase } from '../../fields/fields.js'
 
 /** The body of `POST /encode`. */
 const encodeSchema = z.object({ text, model: name.optional() })
@@ -126,3 +125,63 @@ export const native = defineProtocol({
       ...defined({ maxQueuedRequests: services.get(MAX_QUEUED_REQUESTS) }),
     }),
 })
+
+const families = [
+  'qwen',
+  'deepseek',
+  'llama',
+  'mistral',
+  'phi',
+  'gemma',
+  'yi',
+  'baichuan',
+  'chatglm',
+  'internlm',
+]
+
+/** `GET /model/info`. A detail that the backend does not report is null. */
+async function modelInfo(call: Call<unknown, ModelQuery>): Promise<Answer> {
+  const { model, limits } = await infoOf(call.engines, call.query.model)
+  const detail = (key: string) => model.details?.[key] ?? null
+  const data = {
+    model_path: model.path ?? null,
+    model_name: model.id,
+    model_family: modelFamily(model.id, model.architecture),
+    model_type: model.architecture,
+    vocab_size: model.vocabularySize,
+    tokenizer_vocab_size: model.vocabularySize,
+    hidden_size: detail('hiddenSize'),
+    num_layers: detail('layers'),
+    num_attention_heads: detail('attentionHeads'),
+    num_key_value_heads: detail('keyValueHeads'),
+    max_sequence_length: limits.contextSize,
+    intermediate_size: detail('feedForwardSize'),
+    rope_theta: detail('ropeTheta'),
+    rms_norm_eps: detail('rmsNormEpsilon'),
+    quantization: {
+      enabled: !/^(f16|f32|bf16|)$/i.test(model.quantization),
+      type: model.quantization,
+    },
+    llama_cpp: {
+      batch_size: limits.batchSize,
+      num_threads: detail('threads'),
+      gpu_layers: detail('gpuLayers'),
+      use_mmap: detail('mmap'),
+      use_mlock: detail('mlock'),
+    },
+    use_kv_cache: true,
+    parameters: model.parameters,
+    size_bytes: model.sizeBytes,
+    training_context: model.trainingContext,
+    slots: limits.slots,
+    // what its file, or the catalog, recommends for what requests leave out
+    sampling: inSnakeCase(model.sampling ?? {}),
+  }
+  return { success: true, data }
+}
+
+/** By name first: a model may use another family's architecture. */
+function modelFamily(id: string, architecture: string): string {
+  const has = (text: string) => families.find((family) => text.toLowerCase().includes(family))
+  return has(id) ?? has(architecture) ?? 'unknown'
+}

@@ -1,20 +1,26 @@
-import type { EngineClient, Prompt, TokenId, TokenLogprobs } from '@cllm/core'
 import { CllmError, defined } from '@cllm/core'
+import type { EngineClient, Prompt, TokenId, TokenLogprobs } from '@cllm/core'
 import type { AnswerPart } from '../../chat/answer/answer-part.js'
-import type { AnswerForm, CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
 import { collectAnswer, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
+import type { AnswerForm, CollectedAnswer } from '../../chat/answer/create-answer-parser.js'
 import { planAnswer } from '../../chat/plan-answer.js'
 import { requestFor } from '../../request/build-request.js'
 import { type EndEvent, type GenerationEvent, startGeneration } from '../../request/generation.js'
 import { promptTokens } from '../../request/prompt-text.js'
 import { type Answer, type Call, encoded, type Encoder, jsonLines } from '../../routes/route.js'
-import { parametersOf } from './models/ollama-preset.js'
-import type { OllamaContext } from './ollama-context.js'
-import { chunkHead, nameOfOllamaModel, ollamaErrorBody } from './ollama-context.js'
-import type { SharedFields } from './ollama-fields.js'
-import { ollamaConstraint, optionsSchema, toSettings, warnOfOptions } from './ollama-fields.js'
+import { parametersOf } from './modelfile.js'
+import {
+  chunkHead,
+  nameOfOllamaModel,
+  ollamaErrorBody,
+  ollamaConstraint,
+  optionsSchema,
+  toSettings,
+  warnOfOptions,
+} from './ollama-shared.js'
+import type { OllamaContext, SharedFields } from './ollama-shared.js'
 import { mayChangeServer } from '../../security/authenticate.js'
-import { responseLogprob } from '../openai/openai-logprobs.js'
+import { responseLogprob } from '../openai/openai-answer.js'
 
 /** How a route puts an answer into JSON. */
 export interface AnswerWords {

@@ -3,8 +3,7 @@ import { z } from 'zod'
 import type { Answer, CallOf } from '../../routes/route.js'
 import { countTokens, embedAll, shortened } from '../../request/embeddings.js'
 import { boolean, integer, largest, text, texts } from '../../fields/fields.js'
-import { openOllamaModel } from './ollama-context.js'
-import { sharedFields } from './ollama-fields.js'
+import { openOllamaModel, sharedFields } from './ollama-shared.js'
 
 const { model, options, keep_alive } = sharedFields
 

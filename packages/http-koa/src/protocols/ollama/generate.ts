@@ -1,15 +1,21 @@
-import { defined, type EngineClient, type Prompt, type TokenId } from '@cllm/core'
+import { defined } from '@cllm/core'
+import type { EngineClient, Prompt, TokenId, ChatMessage, ChatToolCall } from '@cllm/core'
 import { z } from 'zod'
 import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
-import { prepareChat, type PreparedChat, thinkingVariables } from '../../chat/prepare-chat.js'
-import { boolean, isTokenList, text } from '../../fields/fields.js'
+import { prepareChat, thinkingVariables, fitConversation } from '../../chat/prepare-chat.js'
+import type { PreparedChat } from '../../chat/prepare-chat.js'
+import { boolean, isTokenList, text, list, object, parsedJson } from '../../fields/fields.js'
 import { beginsWith, gapPrompt } from '../../request/prompt-text.js'
 import { noMedia } from '../../request/refusals.js'
 import type { CallOf } from '../../routes/route.js'
 import { answer, type AnswerWords, loadOrUnload } from './answer-stream.js'
-import { refuseTemplate } from './models/ollama-preset.js'
-import { type OllamaContext, openOllamaModel } from './ollama-context.js'
-import { imagesOf, sharedFields } from './ollama-fields.js'
+import { refuseTemplate } from './modelfile.js'
+import { openOllamaModel, imagesOf, sharedFields, toolSchema } from './ollama-shared.js'
+import type { OllamaContext } from './ollama-shared.js'
+import { requestId } from '@cllm/host'
+import type { ToolCall } from '../../chat/answer/answer-part.js'
+import { toTool } from '../../chat/format/chat-format.js'
+import { withNames } from '../../chat/message-content.js'
 
 /** The body of `POST /api/generate`. */
 export const generateSchema = z.object({
@@ -65,10 +71,7 @@ const plain: AnswerForm = {
 }
 
 /** A raw prompt is continued as it is; any other one is a user's message. */
-async function prepare(
-  client: EngineClient,
-  fields: GenerateFields,
-): Promise<{ prompt: Prompt; form: AnswerForm }> {
+async function prepare(client: EngineClient, fields: GenerateFields) {
   const { prompt: text = '', suffix = '', context = [], raw = false } = fields
   const media = imagesOf(fields.images, 'images')
   const isFollowing = context.length > 0
@@ -97,4 +100,106 @@ async function behind(
   const start = await client.tokenize('')
   const more = beginsWith(tokens, start) ? tokens.slice(start.length) : tokens
   return { prompt: { tokens: [...context, ...more] }, form }
+}
+
+const roles = ['system', 'user', 'assistant', 'tool'] as const
+
+const callSchema = z.object(
+  {
+    id: text.nullish(),
+    function: z.object(
+      { name: text.min(1, 'a name'), arguments: object.optional() },
+      'an object with name and arguments',
+    ),
+  },
+  'a tool call',
+)
+
+type Called = z.output<typeof callSchema>
+
+const messageSchema = z.object(
+  {
+    role: z.enum(roles, `one of ${roles.join(', ')}`),
+    content: text.nullish(),
+    thinking: text.nullish(),
+    images: z.array(z.unknown(), 'an array of images').nullish(),
+    tool_name: text.nullish(),
+    tool_call_id: text.nullish(),
+    tool_calls: list(callSchema, 'an array of tool calls').nullish(),
+  },
+  'a message',
+)
+
+/** The body of `POST /api/chat`. */
+export const chatSchema = z.object({
+  ...sharedFields,
+  messages: list(messageSchema, 'an array of messages').optional(),
+  tools: list(toolSchema, 'an array of tools', { most: [128, 'at most 128 tools'] }).optional(),
+})
+
+const callOf = ({ name, arguments: given }: ToolCall, id: string) => ({
+  id,
+  function: { name, arguments: parsedJson(given) },
+})
+
+const message = (members: object) => ({ message: { role: 'assistant', ...members } })
+
+const wordsOf = (newId: () => string): AnswerWords => ({
+  part(part) {
+    if (part.type === 'call') {
+      return message({ content: '', tool_calls: [callOf(part.call, newId())] })
+    }
+    const { text } = part
+    return message(part.type === 'text' ? { content: text } : { content: '', thinking: text })
+  },
+  empty: message({ content: '' }),
+  whole: ({ content, reasoning: thinking, calls }) =>
+    message({
+      content,
+      ...(thinking !== '' && { thinking }),
+      ...(calls.length > 0 && { tool_calls: calls.map((call) => callOf(call, newId())) }),
+    }),
+})
+
+/** `POST /api/chat`. Without messages the model is only loaded, or with `keep_alive` 0 unloaded. */
+export async function chat(call: CallOf<typeof chatSchema>, ollama: OllamaContext) {
+  const { fields } = call
+  const started = call.clock.now()
+  const client = openOllamaModel(call, fields.model, fields.keep_alive)
+  const { messages = [], tools = [] } = fields
+  const words = wordsOf(() => `call_${requestId(call.random)}`)
+  if (messages.length === 0) {
+    return await loadOrUnload(call, client, fields, words)
+  }
+  const given = withNames(messages.map(toChatMessage))
+  const isContinued = given.at(-1)?.role === 'assistant' && (given.at(-1)?.content ?? '') !== ''
+  const chat = {
+    messages: given,
+    tools: tools.map((tool) => toTool(tool.function)),
+    template: { continueFinalMessage: isContinued, variables: thinkingVariables(fields.think) },
+  }
+  const fits = fields.truncate === false ? chat : await fitConversation(client, chat)
+  const { prompt, form } = await prepareChat(client, fits)
+  return await answer(call, client, ollama, { fields, prompt, form, words, started })
+}
+
+const toToolCall = ({ id, function: { name, arguments: given = {} } }: Called): ChatToolCall => ({
+  ...defined({ id: id ?? undefined }),
+  type: 'function',
+  function: { name, arguments: given },
+})
+
+function toChatMessage(given: z.output<typeof messageSchema>, index: number): ChatMessage {
+  const { role, content, thinking, tool_calls: calls } = given
+  return {
+    role,
+    content: content ?? '',
+    ...defined({
+      media: imagesOf(given.images, `messages.${index}.images`),
+      name: given.tool_name ?? undefined,
+      tool_call_id: given.tool_call_id ?? undefined,
+      reasoning_content: thinking ?? undefined,
+      tool_calls: calls?.length ? calls.map(toToolCall) : undefined,
+    }),
+  }
 }

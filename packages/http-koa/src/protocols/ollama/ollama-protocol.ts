@@ -1,33 +1,18 @@
 import { defined } from '@cllm/core'
-import {
-  type ModelStore,
-  defineProtocol,
-  MODEL_STORE,
-  STARTED_AT,
-} from '../../routes/define-protocol.js'
+import { defineProtocol, MODEL_STORE, STARTED_AT } from '../../routes/define-protocol.js'
+import type { ModelStore } from '../../routes/define-protocol.js'
 import { statusElsewhere } from '../../errors/error-body.js'
 import { UnknownFields } from '../../fields/fields.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import { defaultsOptions, overridesFrom, withOverrides } from '../../request/protocol-defaults.js'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import { bindRoutes, type Route, get, post, del } from '../../routes/route.js'
-import { chat, chatSchema } from './chat.js'
+import { chat, chatSchema, generate, generateSchema } from './generate.js'
 import { embed, embeddings, embeddingsSchema, embedSchema } from './embed.js'
-import { generate, generateSchema } from './generate.js'
-import { copy, copySchema, create, createSchema } from './models/create.js'
-import { ps, show, showSchema, tags, version } from './models/models.js'
-import {
-  addBlob,
-  deleteSchema,
-  hasBlob,
-  pull,
-  pullSchema,
-  push,
-  pushSchema,
-  remove,
-} from './models/store.js'
-import type { OllamaContext } from './ollama-context.js'
-import { ollamaDefaults, ollamaErrorBody, ollamaErrorSchema } from './ollama-context.js'
+import { addBlob, copy, copySchema, create, createSchema, hasBlob } from './create.js'
+import * as models from './models.js'
+import { ollamaDefaults, ollamaErrorBody, ollamaErrorSchema } from './ollama-shared.js'
+import type { OllamaContext } from './ollama-shared.js'
 
 /** Settings of {@link ollamaProtocol}. */
 export interface OllamaProtocolOptions {
@@ -54,10 +39,10 @@ const routes: readonly Route<OllamaContext>[] = [
     () => 'Ollama is running',
     { answers: ['text/plain'] },
   ),
-  get('/api/version', 'user', 'The version', version),
-  get('/api/tags', 'user', 'The models that are served', tags),
-  get('/api/ps', 'user', 'The models in memory', ps),
-  post('/api/show', 'user', 'One model', show, { body: showSchema }),
+  get('/api/version', 'user', 'The version', models.version),
+  get('/api/tags', 'user', 'The models that are served', models.tags),
+  get('/api/ps', 'user', 'The models in memory', models.ps),
+  post('/api/show', 'user', 'One model', models.show, { body: models.showSchema }),
   post('/api/generate', 'user', 'Answer or continue a text', generate, {
     body: generateSchema,
     answers: streams,
@@ -65,7 +50,10 @@ const routes: readonly Route<OllamaContext>[] = [
   post('/api/chat', 'user', 'Answer a conversation', chat, { body: chatSchema, answers: streams }),
   post('/api/embed', 'user', 'Embed texts', embed, { body: embedSchema }),
   post('/api/embeddings', 'user', 'Embed one text', embeddings, { body: embeddingsSchema }),
-  post('/api/pull', 'admin', 'Fetch a model', pull, { body: pullSchema, answers: streams }),
+  post('/api/pull', 'admin', 'Fetch a model', models.pull, {
+    body: models.pullSchema,
+    answers: streams,
+  }),
   post('/api/create', 'admin', 'Make a preset of a model', create, {
     body: createSchema,
     answers: streams,
@@ -77,8 +65,12 @@ const routes: readonly Route<OllamaContext>[] = [
   post('/api/blobs/:digest', 'admin', 'Send a file, by its SHA-256', addBlob, {
     answers: ['text/plain'],
   }),
-  post('/api/push', 'user', 'Is refused: there is nowhere to push to', push, { body: pushSchema }),
-  del('/api/delete', 'admin', 'Delete a model that was fetched', remove, { body: deleteSchema }),
+  post('/api/push', 'user', 'Is refused: there is nowhere to push to', models.push, {
+    body: models.pushSchema,
+  }),
+  del('/api/delete', 'admin', 'Delete a model that was fetched', models.remove, {
+    body: models.deleteSchema,
+  }),
 ]
 
 /** Ollama's API under `/api`; see `docs/api-ollama.md`. */

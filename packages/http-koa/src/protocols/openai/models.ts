@@ -2,8 +2,8 @@ import { type AdaptedModel, defined, type EngineInfo } from '@cllm/core'
 import type { Answer, Call } from '../../routes/route.js'
 import { peekInfo } from '../../engines/model-queries.js'
 import { isAnthropic } from '../../request/generation.js'
-import { partOf } from '../batches/batches-context.js'
-import type { OpenAiContext } from './openai-context.js'
+import { partOf } from '../batches/batch-routes.js'
+import type { OpenAiContext } from './openai-answer.js'
 
 /** `GET /v1/models`, in Anthropic's form for its clients. */
 export async function listModels(call: Call, openAi: OpenAiContext): Promise<Answer> {

@@ -1,3 +1,17 @@
+import { requestId } from '@cllm/host'
+import { z } from 'zod'
+import { type Answer, type CallOf, bindRoutes, type Route, get, post } from '../../routes/route.js'
+import {
+  countTokens,
+  embedAll,
+  shortened,
+  rerank,
+  rerankSchema,
+  score,
+  scoreSchema,
+} from '../../request/embeddings.js'
+import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
+import { integer, largest } from '../../fields/fields.js'
 import { defined, type SharedStates } from '@cllm/core'
 import type { KoaProtocol } from '../../routes/koa-context.js'
 import {
@@ -8,30 +22,61 @@ import {
   STORED_RESPONSES,
   type LogLevelControl,
 } from '../../routes/define-protocol.js'
-import { bindRoutes, type Route, get, post } from '../../routes/route.js'
 import type { DefaultOverrides } from '../../request/build-request.js'
 import {
   defaultsOptions,
   eachWithOverrides,
   overridesFrom,
 } from '../../request/protocol-defaults.js'
-import { type OpenAiContext, openAiDefaults } from './openai-context.js'
-import { chatSchema } from './chat/chat-request.js'
-import { chatCompletions, countChatTokens } from './chat/chat.js'
-import { completionsSchema } from './completions/completions-request.js'
-import { completions } from './completions/completions.js'
-import { fimCompletions, fimSchema } from './completions/fim.js'
-import { embeddings, embeddingsSchema } from './embeddings.js'
+import { type OpenAiContext, openAiDefaults, openAiErrors } from './openai-answer.js'
+import { chatSchema } from './chat-request.js'
+import { chatCompletions, countChatTokens } from './chat.js'
+import { completionsSchema, completions } from './completions.js'
+import { fimCompletions, fimSchema } from './fim.js'
 import { listModels, showModel } from './models.js'
-import { rerank, rerankSchema, score, scoreSchema } from '../../request/embeddings.js'
-import { openAiErrors } from './openai-error.js'
 import { responsesSchema } from './responses/responses-request.js'
 import type { McpServers } from '../mcp/mcp-servers.js'
 import { KeptItems } from './responses/kept-items.js'
 import { keptRoutes } from './responses/kept-routes.js'
-import { transcription, transcriptionSchema } from './transcriptions/transcriptions.js'
+import { transcription, transcriptionSchema } from './transcriptions.js'
 import { streamRoutes } from './stream-routes.js'
 import { countResponseTokens, notCompacted, responses } from './responses/responses.js'
+
+/** The body of `POST /v1/embeddings`. */
+const embeddingsSchema = z.object({
+  input: mixedPrompts(2048),
+  model: z.string('a name').optional(),
+  encoding_format: z.enum(['float', 'base64'], 'float or base64').optional(),
+  dimensions: integer(1, largest).optional(),
+  user: z.string('a string').optional(),
+})
+
+/** `POST /v1/embeddings`. */
+async function embeddings(call: CallOf<typeof embeddingsSchema>): Promise<Answer> {
+  const { fields } = call
+  const { model, client } = call.open(fields.model)
+  const made = await embedAll(client, await readPrompts(client, fields.input), call.signal)
+  const isBase64 = fields.encoding_format === 'base64'
+  const tokens = countTokens(made)
+  return {
+    // OpenAI has none; Mistral's clients want one
+    id: `embd-${requestId(call.random)}`,
+    object: 'list',
+    data: made.map((one, index) => {
+      const vector = shortened(one.vector, fields.dimensions)
+      return { object: 'embedding', index, embedding: isBase64 ? toBase64(vector) : vector }
+    }),
+    model,
+    usage: { prompt_tokens: tokens, total_tokens: tokens },
+  }
+}
+
+/** 32-bit floats, the lowest byte first, on machines of any byte order. */
+function toBase64(vector: readonly number[]): string {
+  const bytes = Buffer.alloc(vector.length * 4)
+  for (const [index, value] of vector.entries()) bytes.writeFloatLE(value, index * 4)
+  return bytes.toString('base64')
+}
 
 /** Settings of {@link openAiProtocol}. */
 export interface OpenAiProtocolOptions {

@@ -1,8 +1,8 @@
 import { CllmError } from '@cllm/core'
 import { z } from 'zod'
 import { list } from '../../fields/fields.js'
+import { eventStream, Reply, StreamReply, get, del, post } from '../../routes/route.js'
 import type { Answer, QueryCallOf, Route } from '../../routes/route.js'
-import { del, eventStream, get, post, Reply, StreamReply } from '../../routes/route.js'
 
 const conversation = z.string('an id').min(1, 'an id')
 const querySchema = z.object({

@@ -1,13 +1,119 @@
+import { type Clock, CllmError, type Logger } from '@cllm/core'
+import type {
+  ObservedRequest,
+  RequestObserver,
+  RequestWatch,
+  KoaProtocol,
+} from '../../routes/koa-context.js'
+import type { ApiKey } from '../../security/api-key.js'
+import { requestScope } from '../../security/authenticate.js'
+import { UsageJournal, usageCounts, usageGroups, UsageSums } from './usage-journal.js'
+import type { UsageGroup } from './usage-journal.js'
 import { z } from 'zod'
 import { snakeCase } from '../../fields/fields.js'
 import { expectedField } from '../../request/refusals.js'
+import { Reply, bindRoutes, get } from '../../routes/route.js'
 import type { Answer, QueryCallOf, Route } from '../../routes/route.js'
-import { bindRoutes, get, Reply } from '../../routes/route.js'
 import { defineProtocol } from '../../routes/define-protocol.js'
-import type { KoaProtocol } from '../../routes/koa-context.js'
-import type { UsageGroup } from './usage-journal.js'
-import { usageCounts, usageGroups, UsageJournal, UsageSums } from './usage-journal.js'
-import { dayOf, UsageLedger } from './usage-ledger.js'
+
+/** Tenants that clients name by themselves and that are told apart; those of further ones are one sum. */
+const mostTenants = 1000
+
+/** Notes what each key uses, and refuses requests beyond a key's quota of the month. */
+export class UsageLedger implements RequestObserver {
+  /** Tokens by key in a month. */
+  #used: { readonly month: string; readonly byKey: Map<string, number> } | undefined
+
+  /** Those that clients have named. */
+  readonly #tenants = new Set<string>()
+
+  constructor(
+    private readonly journal: UsageJournal,
+    private readonly clock: Clock,
+    private readonly logger: Logger,
+  ) {}
+
+  /** @throws `rate_limited` when the key has used up its tokens of the month */
+  onSubmit({ model, request }: ObservedRequest): RequestWatch {
+    const key = requestScope.getStore()?.key
+    // One that goes on after a pause was checked and counted when it began.
+    const isNew = request.continued === undefined
+    if (key !== undefined && isNew) this.#check(key)
+    let [promptTokens, cachedTokens, generatedTokens] = [0, 0, 0]
+    return {
+      onEvent: (event) => {
+        if (event.type === 'start' && isNew) promptTokens = event.promptTokens
+        else if (event.type === 'token') generatedTokens++
+        else if (event.type === 'end' && isNew) cachedTokens = event.usage.cachedTokens
+      },
+      onEnd: (now, error) => {
+        const used = promptTokens + generatedTokens
+        this.#safely(() => this.#count(key, used))
+        const tenant = key?.tenant ?? this.#tenantOf(request)
+        const who = { key: key?.name ?? null, tenant }
+        // What goes on was noted as unfinished when it stopped.
+        const unfinished = (error === undefined ? 0 : 1) - (isNew ? 0 : 1)
+        const counts = { promptTokens, cachedTokens, generatedTokens }
+        const day = dayOf(now)
+        const requests = isNew ? 1 : 0
+        this.#safely(() =>
+          this.journal.add({ day, ...who, model, requests, unfinished, ...counts }),
+        )
+      },
+    }
+  }
+
+  /** Without keys, clients choose it. */
+  #tenantOf({ tenant }: ObservedRequest['request']): string | null {
+    if (tenant === undefined) return null
+    if (this.#tenants.size < mostTenants) this.#tenants.add(tenant)
+    return this.#tenants.has(tenant) ? tenant : null
+  }
+
+  #check({ name, tokensPerMonth }: ApiKey): void {
+    if (tokensPerMonth === undefined) return
+    const { month, byKey } = this.#ofMonth()
+    if ((byKey.get(name) ?? 0) < tokensPerMonth) return
+    const message = `The key "${name}" has used up its ${tokensPerMonth} tokens of ${month} (UTC)`
+    throw new CllmError('rate_limited', message, {
+      details: { limit: tokensPerMonth, month, retryAfterMs: this.#restOfMonthMs() },
+    })
+  }
+
+  #restOfMonthMs(): number {
+    const now = this.clock.now()
+    const date = new Date(now)
+    return Date.UTC(date.getUTCFullYear(), date.getUTCMonth() + 1) - now
+  }
+
+  #count(key: ApiKey | undefined, tokens: number): void {
+    if (key === undefined) return
+    const { byKey } = this.#ofMonth()
+    byKey.set(key.name, (byKey.get(key.name) ?? 0) + tokens)
+  }
+
+  #ofMonth() {
+    const month = dayOf(this.clock.now()).slice(0, 7)
+    if (this.#used?.month === month) return this.#used
+    const byKey = new Map<string, number>()
+    for (const { key, promptTokens, generatedTokens } of this.journal.month(month)) {
+      if (key !== null) byKey.set(key, (byKey.get(key) ?? 0) + promptTokens + generatedTokens)
+    }
+    return (this.#used = { month, byKey })
+  }
+
+  /** A full disk must not fail answers. */
+  #safely(note: () => void): void {
+    try {
+      note()
+    } catch (error) {
+      this.logger.error({ err: error }, 'usage cannot be noted')
+    }
+  }
+}
+
+/** The day of a time, in UTC. */
+const dayOf = (now: number): string => new Date(now).toISOString().slice(0, 10)
 
 const day = z.string().regex(/^\d{4}-\d\d-\d\d$/, 'expected a day such as 2026-11-22')
 

@@ -152,6 +152,8 @@ const types: Readonly<Record<string, string>> = {
   woff2: 'font/woff2',
 }
 
+const featureList = '<meta name="cllm-features" content="'
+
 /**
  * The files of a folder, by their paths in it. Files of other types are left out. `index.html` lists the server's
  * features, so that the page asks for nothing that this server lacks.
@@ -166,7 +168,11 @@ async function readPageFiles(
     const type = types[name.slice(name.lastIndexOf('.') + 1)]
     if (type === undefined) return []
     const read = await readFile(new URL(name, folder))
-    const plain = name === 'index.html' ? withFeatures(read, features) : read
+    const listed = `${featureList}${features.join(' ')}"`
+    const plain =
+      name === 'index.html'
+        ? Buffer.from(read.toString().replace(`${featureList}all"`, listed))
+        : read
     const hash = createHash('sha256').update(plain).digest('base64url').slice(0, 22)
     const isHashed = name.startsWith('assets/')
     const file = { type, etag: `"${hash}"`, plain, isHashed }
@@ -175,12 +181,4 @@ async function readPageFiles(
     return [[name, { ...file, gzip: await gzip(plain) }]] as const
   })
   return new Map((await Promise.all(files)).flat())
-}
-
-const featureList = '<meta name="cllm-features" content="'
-
-function withFeatures(page: Buffer, features: readonly string[]): Buffer {
-  return Buffer.from(
-    page.toString().replace(`${featureList}all"`, `${featureList}${features.join(' ')}"`),
-  )
 }

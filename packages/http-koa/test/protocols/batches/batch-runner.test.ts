@@ -9,7 +9,7 @@ import { BatchFolder } from '../../../src/protocols/batches/batch-folder.js'
 import { isUnderWay, newId, outputIds } from '../../../src/protocols/batches/batch-objects.js'
 import { BatchRunner } from '../../../src/protocols/batches/batch-runner.js'
 import { openFolder } from '../../../src/protocols/batches/folder-queue.js'
-import { lineSender, type SendLine } from '../../../src/protocols/batches/lines/line-sender.js'
+import { lineSender, type SendLine } from '../../../src/protocols/batches/batch-lines.js'
 import { until } from '../../serve.js'
 
 const endpoint = '/v1/chat/completions'

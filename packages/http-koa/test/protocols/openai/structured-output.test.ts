@@ -1,5 +1,5 @@
 import t from 'tap'
-import { askedConstraints } from '../../../src/protocols/openai/structured-output.js'
+import { askedConstraints } from '../../../src/protocols/openai/openai-fields.js'
 
 t.test('a choice may have any sign', (t) => {
   const [asked] = askedConstraints({ guided_choice: ['yes', '\0"\\\n'] })

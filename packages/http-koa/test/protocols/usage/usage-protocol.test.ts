@@ -11,7 +11,7 @@ import {
 } from '@cllm/core'
 import t, { type Test } from 'tap'
 import { UsageJournal } from '../../../src/protocols/usage/usage-journal.js'
-import { UsageLedger } from '../../../src/protocols/usage/usage-ledger.js'
+import { UsageLedger } from '../../../src/protocols/usage/usage-protocol.js'
 import { requestScope } from '../../../src/security/authenticate.js'
 import { serve } from '../../serve.js'
 

@@ -1,14 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import { type Clock, CllmError, type FoundState, pause, type SharedStates } from '@cllm/core'
 import { invalidField } from '../../../request/refusals.js'
-import {
-  type ConversationObject,
-  type Found,
-  isOpen,
-  type Kept,
-  type KeptItem,
-  type ResponseObject,
-} from './kept-objects.js'
+import { isOpen } from './response-items.js'
+import type { ConversationObject, Found, Kept, KeptItem, ResponseObject } from './response-items.js'
 
 /** A response that is computed now. */
 interface Running {
@@ -88,7 +82,7 @@ export class KeptItems {
     owner: string,
     id: string,
     change: (kept: Kept<ConversationObject>) => Kept<ConversationObject>,
-  ): Promise<Kept<ConversationObject>> {
+  ) {
     const scope = scopeOf(owner, id)
     return await this.#inTurn(async () => {
       for (;;) {
@@ -147,7 +141,7 @@ export class KeptItems {
     kept: Kept<ResponseObject> & Partial<Found>,
     ending: AbortController,
     clock: Clock,
-  ): Promise<boolean> {
+  ) {
     const scope = scopeOf(owner, kept.object.id)
     const { usedAt } = { ...kept.file }
     if (kept.by !== undefined) {

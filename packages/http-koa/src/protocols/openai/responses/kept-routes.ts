@@ -2,13 +2,13 @@ import { CllmError, pause } from '@cllm/core'
 import { requestId } from '@cllm/host'
 import { z } from 'zod'
 import { integer, largest, object } from '../../../fields/fields.js'
+import { eventStream, StreamReply, del, get, post } from '../../../routes/route.js'
 import type { Answer, Call, CallOf, QueryCallOf, Route } from '../../../routes/route.js'
-import { del, eventStream, get, post, StreamReply } from '../../../routes/route.js'
-import { pageOf } from '../../batches/batches-context.js'
-import { type OpenAiContext, secondsNow } from '../openai-context.js'
+import { pageOf } from '../../batches/batch-routes.js'
+import { type OpenAiContext, secondsNow } from '../openai-answer.js'
 import { beatMs, type KeptItems } from './kept-items.js'
-import type { ConversationObject, Kept, KeptItem } from './kept-objects.js'
-import { itemsSchema, keptInput, toMessages } from './responses-input.js'
+import { itemsSchema, keptInput, toMessages } from './response-items.js'
+import type { ConversationObject, Kept, KeptItem } from './response-items.js'
 import { answerAgain, ownerOf } from './responses.js'
 
 const readSchema = z.object({
@@ -148,10 +148,7 @@ const pageIn = ({ query: { order, ...page } }: PageCall, items: readonly KeptIte
   pageOf(order === 'asc' ? items : items.toReversed(), page)
 
 /** Of one whose events are not kept here, or no longer, the last one is left: it is waited for. */
-async function readResponse(
-  call: QueryCallOf<typeof readSchema>,
-  openAi: KeptContext,
-): Promise<Answer> {
+async function readResponse(call: QueryCallOf<typeof readSchema>, openAi: KeptContext) {
   const { kept } = openAi
   const [owner, id] = placeOf(call)
   const look = async () => {

@@ -3,9 +3,9 @@ import { defined, type TokenLogprobs } from '@cllm/core'
 import type { Call } from '../../../routes/route.js'
 import type { EndEvent } from '../../../request/generation.js'
 import { type JsonObject, parsedJson } from '../../../fields/fields.js'
-import { secondsNow } from '../openai-context.js'
-import { responseLogprob } from '../openai-logprobs.js'
-import type { ResponsesFields } from './responses-request.js'
+import { secondsNow, responseLogprob } from '../openai-answer.js'
+import type { responsesSchema } from './responses-request.js'
+import type { CallOf } from '../../../routes/route.js'
 
 /** The kinds of items in an answer: reasoning, a message, a call of a function or a free-form tool. */
 export type ItemKind = 'reasoning' | 'message' | 'function_call' | 'custom_tool_call'
@@ -92,47 +92,48 @@ const echoed = {
   user: null,
 } as const
 
-/** Where a response is found later, if anywhere. */
-export interface ResponsePlace {
-  readonly id: string
-  readonly isKept: boolean
-}
-
-/** A response as it begins; {@link responseEnd} has what changes. */
-export const responseHead = (
-  call: Call,
-  fields: ResponsesFields,
+/**
+ * A response as it begins; {@link responseEnd} has what changes.
+ *
+ * @param isKept - whether it is found later
+ */
+export function responseHead(
+  call: CallOf<typeof responsesSchema>,
   model: string,
-  { id, isKept }: ResponsePlace,
-) => ({
-  id,
-  object: 'response',
-  status: 'in_progress',
-  created_at: secondsNow(call),
-  completed_at: null,
-  model,
-  error: null,
-  incomplete_details: null,
-  output: [],
-  usage: null,
-  instructions: fields.instructions ?? null,
-  max_output_tokens: fields.max_output_tokens ?? null,
-  metadata: fields.metadata ?? {},
-  ...Object.fromEntries(
-    Object.entries(echoed).map(([name, value]) => [name, (fields as JsonObject)[name] ?? value]),
-  ),
-  parallel_tool_calls: fields.parallel_tool_calls ?? true,
-  previous_response_id: fields.previous_response_id ?? null,
-  ...(fields.conversation !== undefined && { conversation: { id: fields.conversation } }),
-  reasoning: { effort: fields.reasoning?.effort ?? null, summary: null },
-  store: isKept,
-  temperature: fields.temperature ?? null,
-  text: fields.text ?? { format: { type: 'text' } },
-  tool_choice: fields.tool_choice ?? 'auto',
-  tools: fields.tools ?? [],
-  top_p: fields.top_p ?? null,
-  truncation: fields.truncation ?? 'disabled',
-})
+  id: string,
+  isKept: boolean,
+) {
+  const { fields } = call
+  return {
+    id,
+    object: 'response',
+    status: 'in_progress',
+    created_at: secondsNow(call),
+    completed_at: null,
+    model,
+    error: null,
+    incomplete_details: null,
+    output: [],
+    usage: null,
+    instructions: fields.instructions ?? null,
+    max_output_tokens: fields.max_output_tokens ?? null,
+    metadata: fields.metadata ?? {},
+    ...Object.fromEntries(
+      Object.entries(echoed).map(([name, value]) => [name, (fields as JsonObject)[name] ?? value]),
+    ),
+    parallel_tool_calls: fields.parallel_tool_calls ?? true,
+    previous_response_id: fields.previous_response_id ?? null,
+    ...(fields.conversation !== undefined && { conversation: { id: fields.conversation } }),
+    reasoning: { effort: fields.reasoning?.effort ?? null, summary: null },
+    store: isKept,
+    temperature: fields.temperature ?? null,
+    text: fields.text ?? { format: { type: 'text' } },
+    tool_choice: fields.tool_choice ?? 'auto',
+    tools: fields.tools ?? [],
+    top_p: fields.top_p ?? null,
+    truncation: fields.truncation ?? 'disabled',
+  }
+}
 
 /** The members that a response has at its end. */
 export function responseEnd(

@@ -4,11 +4,8 @@ import { type AnswerForm, createAnswerParser } from '../../../chat/answer/create
 import type { EndEvent, Generation, GenerationEvent } from '../../../request/generation.js'
 import { promptProgress, StreamTimings, timingsOf } from '../../../request/usage.js'
 import type { Call, Encoder } from '../../../routes/route.js'
-import { openAiErrorBody } from '../openai-error.js'
-import { responseLogprob } from '../openai-logprobs.js'
-import { CustomInput } from '../tools/custom-tools.js'
-import type { ClientFunction, FunctionsByName } from '../tools/openai-tools.js'
-import type { ItemKind, OutputItem } from './response-object.js'
+import { openAiErrorBody, responseLogprob } from '../openai-answer.js'
+import { CustomInput, type ClientFunction, type FunctionsByName } from '../openai-tools.js'
 import {
   isCall,
   itemBody,
@@ -18,6 +15,7 @@ import {
   responseEnd,
   textEvents,
 } from './response-object.js'
+import type { ItemKind, OutputItem } from './response-object.js'
 
 type Send = (type: string, members: object) => void
 

@@ -8,14 +8,18 @@ import {
 } from '../../../chat/prepare-chat.js'
 import { planAnswer } from '../../../chat/plan-answer.js'
 import { boolean, integer, largest, list, object, parseFields } from '../../../fields/fields.js'
-import type { FieldConstraint, ProtocolDefaults } from '../../../request/build-request.js'
 import { requestFor } from '../../../request/build-request.js'
+import type { ProtocolDefaults, FieldConstraint } from '../../../request/build-request.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
-import type { ChatRequest } from '../chat/chat-request.js'
-import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
-import { askedConstraints, formatConstraint } from '../structured-output.js'
-import { customSchema } from '../tools/custom-tools.js'
 import {
+  maxTokensField,
+  sharedFields,
+  sharedSettings,
+  askedConstraints,
+  formatConstraint,
+} from '../openai-fields.js'
+import {
+  customSchema,
   type ClientFunction,
   customAsFunction,
   functionFields,
@@ -23,10 +27,9 @@ import {
   joinedName,
   offerTools,
   toolChoiceSchema,
-} from '../tools/openai-tools.js'
+} from '../openai-tools.js'
 import type { KeptItems } from './kept-items.js'
-import type { KeptItem } from './kept-objects.js'
-import { inputSchema, toMessages } from './responses-input.js'
+import { type KeptItem, inputSchema, toMessages } from './response-items.js'
 
 const toolSchema = z.looseObject({ type: z.string('a type') }, 'a tool with a type')
 const functionSchema = z.object(functionFields)
@@ -85,9 +88,10 @@ export async function toResponsesRequest(
   client: EngineClient,
   defaults: ProtocolDefaults,
   logger: Logger,
-  before: readonly KeptItem[] = [],
-): Promise<ChatRequest> {
+  before: readonly KeptItem[],
+) {
   const { tool_choice: choice, parallel_tool_calls: isParallel } = fields
+  const { include = [], top_logprobs: top = 0 } = fields
   const offered = offerTools(functionsIn(fields.tools ?? [], logger), choice, isParallel)
   const chat = {
     messages: toMessages(fields.instructions ?? '', fields.input ?? [], logger, before),
@@ -107,7 +111,8 @@ export async function toResponsesRequest(
     ...(await sharedSettings(fields, client)),
     maxTokens: fields.max_output_tokens,
     constraint,
-    logprobs: logprobsOf(fields),
+    // how many of the likeliest tokens to return with each token; undefined: no logprobs
+    logprobs: top > 0 || include.includes('message.output_text.logprobs') ? top : undefined,
     marks,
   }
   return {
@@ -180,9 +185,4 @@ export async function itemsBefore(
   if (previous !== undefined) return await kept.itemsUpTo(owner, previous)
   if (conversation === undefined) return []
   return (await kept.conversation(owner, conversation, 'conversation')).items
-}
-
-/** How many of the likeliest tokens to return with each token; undefined: no logprobs. */
-function logprobsOf({ include = [], top_logprobs: top = 0 }: ResponsesFields): number | undefined {
-  return top > 0 || include.includes('message.output_text.logprobs') ? top : undefined
 }

@@ -6,19 +6,18 @@ import { withModelDefaults } from '../../../request/build-request.js'
 import { startGeneration } from '../../../request/generation.js'
 import { countPrompt } from '../../../request/prompt-text.js'
 import { expectedField, unsupported } from '../../../request/refusals.js'
-import type { Answer, Call, CallOf } from '../../../routes/route.js'
 import { encodeAll, encoded, eventStream, StreamReply } from '../../../routes/route.js'
+import type { Answer, Call, CallOf } from '../../../routes/route.js'
 import { openModel } from '../../../routes/driver.js'
 import type { ResumableStreams } from '../../../stream/resumable-streams.js'
 import { withMcpTools } from '../../mcp/mcp-servers.js'
-import type { OpenAiContext } from '../openai-context.js'
-import { openAiErrorBody } from '../openai-error.js'
-import { customInput } from '../tools/custom-tools.js'
+import { type OpenAiContext, openAiErrorBody } from '../openai-answer.js'
+import { customInput } from '../openai-tools.js'
 import { type KeptItems, taken } from './kept-items.js'
-import type { Found, Kept, KeptItem, ResponseObject } from './kept-objects.js'
+import { keptInput } from './response-items.js'
+import type { Found, Kept, KeptItem, ResponseObject } from './response-items.js'
 import { newItem, responseEnd, responseHead } from './response-object.js'
 import { responseEvents } from './response-stream.js'
-import { keptInput } from './responses-input.js'
 import { itemsBefore, type responsesSchema, toResponsesRequest } from './responses-request.js'
 
 type ResponsesCall = CallOf<typeof responsesSchema>
@@ -80,7 +79,7 @@ async function ask(call: ResponsesCall, openAi: OpenAiContext, id: string) {
   return {
     ...request,
     generation,
-    head: responseHead(call, call.fields, model, { id, isKept: kept !== undefined }),
+    head: responseHead(call, model, id, kept !== undefined),
     hasTimings: fields.timings_per_token === true,
     input,
     keep:
@@ -138,11 +137,7 @@ async function answerLater(call: ResponsesCall, openAi: OpenAiContext): Promise<
 }
 
 /** Computes a response whose server ended while it did. */
-export async function answerAgain(
-  call: Call,
-  openAi: OpenAiContext,
-  lost: Found<ResponseObject>,
-): Promise<void> {
+export async function answerAgain(call: Call, openAi: OpenAiContext, lost: Found<ResponseObject>) {
   const { fields = {}, items } = lost
   // JSON has no infinite numbers: null is no limit. A client's own nulls are left out before.
   const given = Object.entries(fields).map(([name, value]) => [name, value ?? Infinity])

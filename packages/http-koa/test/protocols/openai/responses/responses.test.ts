@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import {
   inputSchema,
   toMessages,
-} from '../../../../src/protocols/openai/responses/responses-input.js'
+} from '../../../../src/protocols/openai/responses/response-items.js'
 import { testEach } from '../../../each-client.js'
 import { serve } from '../../../serve.js'
 

@@ -1,24 +1,24 @@
-import { type ModelInfo, soundLength } from '@cllm/core'
+import { type ModelInfo, soundLength, type TokenLogprobs } from '@cllm/core'
 import { z } from 'zod'
-import { file, readForm } from '../../../body/read-body.js'
-import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
-import { collectAnswer, createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
-import { prepareChat } from '../../../chat/prepare-chat.js'
-import { integer, largest, number } from '../../../fields/fields.js'
-import { requestFor } from '../../../request/build-request.js'
-import type { EndEvent, GenerationEvent } from '../../../request/generation.js'
-import { startGeneration } from '../../../request/generation.js'
-import { noMedia, unsupported } from '../../../request/refusals.js'
-import { usageOf } from '../../../request/usage.js'
-import type { Answer, Call, Encoder } from '../../../routes/route.js'
-import { encoded, eventStream } from '../../../routes/route.js'
-import type { OpenAiContext } from '../openai-context.js'
-import { openAiErrorBody } from '../openai-error.js'
-import { logprobOf } from '../openai-logprobs.js'
-import { transcriptFormats, writeTranscript } from './transcript-formats.js'
+import { file, readForm } from '../../body/read-body.js'
+import { collectAnswer, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
+import type { AnswerForm } from '../../chat/answer/create-answer-parser.js'
+import { prepareChat } from '../../chat/prepare-chat.js'
+import { integer, largest, number } from '../../fields/fields.js'
+import { requestFor } from '../../request/build-request.js'
+import { type EndEvent, type GenerationEvent, startGeneration } from '../../request/generation.js'
+import { noMedia, unsupported } from '../../request/refusals.js'
+import { usageOf, sum } from '../../request/usage.js'
+import { encoded, eventStream, Reply } from '../../routes/route.js'
+import type { Answer, Call, Encoder } from '../../routes/route.js'
+import { type OpenAiContext, openAiErrorBody, logprobOf } from './openai-answer.js'
+import { deflateSync } from 'node:zlib'
 
 /** Bytes of a file and its form, as OpenAI has it. */
 const mostBytes = 25 * 1024 * 1024
+
+/** How a transcript is written. */
+const transcriptFormats = ['json', 'text', 'verbose_json', 'srt', 'vtt'] as const
 
 /** The form of these routes: a file and texts. */
 export const transcriptionSchema = z.object({
@@ -139,4 +139,69 @@ function transcriptEvents(
     },
     fail: (error) => write(`data: ${JSON.stringify(openAiErrorBody(error))}\n\n`),
   }
+}
+
+/** What is said in a sound. */
+export interface Transcript {
+  readonly text: string
+  readonly task: string
+  /** What the client said that is spoken. */
+  readonly language: string | undefined
+  readonly seconds: number
+  readonly temperature: number
+  /** Undefined: they are not wanted. */
+  readonly logprobs: readonly TokenLogprobs[] | undefined
+  readonly usage: object
+}
+
+/** The models tell no times: where there are to be some, the whole sound is one segment, and one cue. */
+export function writeTranscript(
+  transcript: Transcript,
+  format: (typeof transcriptFormats)[number],
+): Answer {
+  const { text, logprobs, usage } = transcript
+  // an empty line would end it
+  const lines = text.trim().replaceAll(/\n\s*\n/g, '\n')
+  const cue = (mark: string) =>
+    `${timeOf(0, mark)} --> ${timeOf(transcript.seconds, mark)}\n${lines}\n`
+  switch (format) {
+    case 'json':
+      return { text, ...(logprobs && { logprobs: logprobs.map(logprobOf) }), usage }
+    case 'verbose_json':
+      return verbose(transcript)
+    case 'srt':
+      return new Reply(`1\n${cue(',')}\n`, { type: 'text' })
+    case 'vtt':
+      return new Reply(`WEBVTT\n\n${cue('.')}\n`, { type: 'text/vtt' })
+    default:
+      return new Reply(`${text}\n`, { type: 'text' })
+  }
+}
+
+/** As Whisper's; clients take a number alone for what only Whisper knows. */
+function verbose(transcript: Transcript): object {
+  const { text, task, language = 'unknown', seconds, temperature, logprobs = [] } = transcript
+  const all = sum(logprobs.map(({ logprob }) => logprob))
+  const segment = {
+    id: 0,
+    seek: 0,
+    start: 0,
+    end: seconds,
+    text,
+    tokens: [],
+    temperature,
+    avg_logprob: all / Math.max(1, logprobs.length),
+    compression_ratio: Buffer.byteLength(text) / deflateSync(text).length,
+    no_speech_prob: 0,
+  }
+  const usage = { type: 'duration', seconds: Math.ceil(seconds) }
+  return { task, language, duration: seconds, text, segments: [segment], usage }
+}
+
+/** Such as `00:01:02,500`. */
+function timeOf(seconds: number, mark: string): string {
+  const ms = Math.round(1000 * seconds)
+  const hours = Math.floor(ms / 3_600_000)
+  const rest = new Date(ms % 3_600_000).toISOString().slice(14, 23)
+  return `${String(hours).padStart(2, '0')}:${rest.replace('.', mark)}`
 }

@@ -9,7 +9,7 @@ import {
   type Services,
 } from '@cllm/core'
 import { InFlightRequest, overriding } from '@cllm/host'
-import { wrapEngines } from '../../../engines/watch-engines.js'
+import { wrapEngines } from '../../engines/watch-engines.js'
 import { batchScope, type Throttle } from './batch-throttle.js'
 import { createHash } from 'node:crypto'
 

@@ -1,5 +1,57 @@
-import { CllmError } from '@cllm/core'
-import { expectedField } from '../../../request/refusals.js'
+import { type ModelPreset, defined, type Logger, samplingRows, CllmError } from '@cllm/core'
+import type { z } from 'zod'
+import { UnknownFields, type JsonObject } from '../../fields/fields.js'
+import { unsupported, expectedField } from '../../request/refusals.js'
+import { type optionsSchema, toSettings, untagged } from './ollama-shared.js'
+import { buildRequest } from '../../request/build-request.js'
+
+/** What a Modelfile of a model would say. */
+export function modelfileOf(name: string, model: ModelPreset | undefined): string {
+  const quoted = (text: string) => (text.includes('\n') ? `"""${text}"""` : text)
+  return [
+    `FROM ${model?.from ?? untagged(name)}`,
+    ...(model?.system === undefined ? [] : [`SYSTEM ${quoted(model.system)}`]),
+    ...Object.entries(parametersOf(model)).flatMap(([key, value]) =>
+      (Array.isArray(value) ? (value as unknown[]) : [value]).map(
+        (one) => `PARAMETER ${key} ${String(one)}`,
+      ),
+    ),
+  ].join('\n')
+}
+
+/** A preset that an Ollama client made, with the parameters in the client's words. */
+export interface OllamaPreset extends ModelPreset {
+  readonly parameters: JsonObject
+}
+
+/** A preset whose parameters, which `parseFields` has checked, count in every protocol. */
+export function withParameters(
+  preset: ModelPreset,
+  parameters: z.output<typeof optionsSchema>,
+  logger: Logger,
+): OllamaPreset {
+  const settings = toSettings({ options: parameters }, new UnknownFields(), logger)
+  const nothing = { maxTokens: Infinity, sampling: {} }
+  const { sampling, stop } = buildRequest({ text: '' }, settings, nothing)
+  return { ...preset, maxTokens: settings.maxTokens, sampling, stop, parameters }
+}
+
+/** The parameters of a preset in Ollama's words. */
+export function parametersOf(preset: ModelPreset | undefined): OllamaPreset['parameters'] {
+  if (preset === undefined) return {}
+  if ('parameters' in preset) return (preset as OllamaPreset).parameters
+  const { maxTokens, stop, sampling = {} } = preset
+  const named = samplingRows.map(([name, { wire, llama = wire }]) => [llama, sampling[name]])
+  return defined({ num_predict: maxTokens, stop, ...Object.fromEntries(named) })
+}
+
+/** Refuses a template of Ollama's: an empty one is none. */
+export function refuseTemplate(template: string | undefined): void {
+  if ((template ?? '') === '') return
+  const how =
+    'conversations are written by the chat template of the GGUF file, or of --chat-template'
+  throw unsupported('template', `Ollama's Go templates are not read: ${how}`)
+}
 
 /** A Modelfile, whose name comes beside it. */
 export interface Modelfile {
@@ -54,9 +106,7 @@ export function readModelfile(text: string): Modelfile {
   return { ...file, from: file.from, parameters, messages }
 }
 
-function* instructionsOf(
-  text: string,
-): Generator<{ readonly word: string; readonly value: string }> {
+function* instructionsOf(text: string) {
   const lines = text.split('\n')
   for (let at = 0; at < lines.length; at++) {
     const line = lines[at]!.trim()

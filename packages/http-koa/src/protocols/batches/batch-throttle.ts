@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { once } from 'node:events'
 import type { Clock } from '@cllm/core'
-import { type RequestObserver, type RequestWatch, unwatched } from '../../../routes/koa-context.js'
+import { type RequestObserver, type RequestWatch, unwatched } from '../../routes/koa-context.js'
 
 /** Set while a batch's line submits its request. */
 export const batchScope = new AsyncLocalStorage<true>()

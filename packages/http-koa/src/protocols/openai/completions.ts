@@ -1,15 +1,92 @@
-import type { PromptTokenLogprobs } from '@cllm/core'
-import type { Collected, EndEvent, MergedEvent } from '../../../request/generation.js'
-import { collect, mergeGenerations, startGenerations } from '../../../request/generation.js'
-import { promptText } from '../../../request/prompt-text.js'
-import { promptProgress, sum, timingsOf, usageOf } from '../../../request/usage.js'
-import type { Call, CallOf, Encoder } from '../../../routes/route.js'
-import { encoded, eventStream } from '../../../routes/route.js'
-import { type OpenAiContext, secondsNow, unknownFingerprint } from '../openai-context.js'
-import { openAiErrorBody } from '../openai-error.js'
-import { textLogprobs } from '../openai-logprobs.js'
-import type { CompletionsFields, completionsSchema } from './completions-request.js'
-import { answersPerPrompt, isScored, toCompletionRequests } from './completions-request.js'
+import type { EngineClient, GenerateRequest, PromptTokenLogprobs } from '@cllm/core'
+import { z } from 'zod'
+import { boolean, integer } from '../../fields/fields.js'
+import { mixedPrompts, readPrompts } from '../../fields/mixed-prompts.js'
+import { type ProtocolDefaults, requestsFor, onlyConstraint } from '../../request/build-request.js'
+import { gapPrompt, promptText } from '../../request/prompt-text.js'
+import { expectedField, unsupported } from '../../request/refusals.js'
+import { anyTokensField, sharedFields, sharedSettings, askedConstraints } from './openai-fields.js'
+import { collect, mergeGenerations, startGenerations } from '../../request/generation.js'
+import type { Collected, EndEvent, MergedEvent } from '../../request/generation.js'
+import { promptProgress, sum, timingsOf, usageOf } from '../../request/usage.js'
+import { type Call, type CallOf, encoded, type Encoder, eventStream } from '../../routes/route.js'
+import { secondsNow, unknownFingerprint, openAiErrorBody, textLogprobs } from './openai-answer.js'
+import type { OpenAiContext } from './openai-answer.js'
+
+/** The body of `POST /v1/completions`. */
+export const completionsSchema = z.object({
+  prompt: mixedPrompts(128),
+  ...sharedFields,
+  // 0 with echo and logprobs: only the prompt is scored
+  max_tokens: anyTokensField.optional(),
+  best_of: integer(1, 128).optional(),
+  echo: boolean.optional(),
+  logprobs: integer(0, 5).optional(),
+  suffix: z.string('a string').optional(),
+})
+
+/** A checked body. */
+export type CompletionsFields = z.output<typeof completionsSchema>
+
+/** How many answers to generate per prompt; the best `n` are returned. */
+const answersPerPrompt = ({ n = 1, best_of: bestOf = n }: CompletionsFields): number => bestOf
+
+/** The requests of a body, grouped by prompt. */
+export async function toCompletionRequests(
+  fields: CompletionsFields,
+  client: EngineClient,
+  defaults: ProtocolDefaults,
+): Promise<GenerateRequest[]> {
+  refuse(fields)
+  const constraint = await onlyConstraint(client, askedConstraints(fields))
+  const times = answersPerPrompt(fields)
+  const ranks = times > (fields.n ?? 1)
+  const logprobs = fields.logprobs ?? (ranks ? 0 : undefined)
+  const promptLogprobs = isScored(fields) ? fields.logprobs : undefined
+  const settings = {
+    ...(await sharedSettings(fields, client)),
+    ...(isScored(fields) && scoringSettings(fields)),
+    constraint,
+    logprobs,
+    promptLogprobs,
+  }
+  const given = await readPrompts(client, fields.prompt)
+  const { suffix = '' } = fields
+  // with a suffix, each is what comes before the gap
+  const prompts =
+    suffix === ''
+      ? given
+      : await Promise.all(given.map((prompt) => gapPrompt(client, prompt, suffix)))
+  if (prompts.length * times > 128) {
+    throw expectedField(ranks ? 'best_of' : 'n', 'at most 128 answers to all prompts together')
+  }
+  return requestsFor(client, prompts, settings, defaults, times)
+}
+
+/** Whether the log probabilities of the prompt are wanted, too. */
+const isScored = ({ echo, logprobs }: CompletionsFields): boolean =>
+  echo === true && logprobs !== undefined
+
+/**
+ * One token at least is generated. Those who score a text ask for one and cut it off, as
+ * lm-evaluation-harness does: so it must be there, even where the model would end.
+ */
+const scoringSettings = ({ max_tokens: maxTokens }: CompletionsFields) =>
+  maxTokens === undefined || maxTokens > 1 ? {} : { maxTokens: 1, ignoreEos: true }
+
+function refuse(fields: CompletionsFields): void {
+  if (fields.max_tokens === 0 && !isScored(fields)) {
+    throw expectedField('max_tokens', '1 or more; 0 only together with echo and logprobs')
+  }
+  const { n = 1, best_of: bestOf = n } = fields
+  if (bestOf < n) throw expectedField('best_of', `at least n, which is ${n}`)
+  if (bestOf > n && fields.stream === true) {
+    throw unsupported(
+      'best_of',
+      'not together with stream: the best answers are known only at the end',
+    )
+  }
+}
 
 /** `POST /v1/completions`, whole or streamed. */
 export async function completions(call: CallOf<typeof completionsSchema>, openAi: OpenAiContext) {

@@ -1,22 +1,14 @@
-import type { EngineClient, FinishReason, GenerateRequest, Logger } from '@cllm/core'
+import type { FinishReason } from '@cllm/core'
 import { z } from 'zod'
-import type { AnswerForm } from '../../../chat/answer/create-answer-parser.js'
-import { messagesSchema, toChatMessages, turnOptions } from '../../../chat/chat-messages.js'
-import { planAnswer } from '../../../chat/plan-answer.js'
-import { efforts, prepareChat, thinkingVariables } from '../../../chat/prepare-chat.js'
-import { boolean, integer, largest, list, object } from '../../../fields/fields.js'
-import { type ProtocolDefaults, requestFor } from '../../../request/build-request.js'
-import type { ThinkingLimit } from '../../../request/limit-thinking.js'
-import { expectedField, refusing, unsupported } from '../../../request/refusals.js'
-import { maxTokensField, sharedFields, sharedSettings } from '../openai-fields.js'
-import { askedConstraints } from '../structured-output.js'
-import {
-  type FunctionsByName,
-  functionsOfChat,
-  offerTools,
-  toolChoiceSchema,
-  toolsSchema,
-} from '../tools/openai-tools.js'
+import type { CallOf } from '../../routes/route.js'
+import { messagesSchema, toChatMessages, turnOptions } from '../../chat/chat-messages.js'
+import { planAnswer } from '../../chat/plan-answer.js'
+import { efforts, prepareChat, thinkingVariables } from '../../chat/prepare-chat.js'
+import { boolean, integer, largest, list, object } from '../../fields/fields.js'
+import { type ProtocolDefaults, requestFor } from '../../request/build-request.js'
+import { expectedField, refusing, unsupported } from '../../request/refusals.js'
+import { maxTokensField, sharedFields, sharedSettings, askedConstraints } from './openai-fields.js'
+import { functionsOfChat, offerTools, toolChoiceSchema, toolsSchema } from './openai-tools.js'
 
 const refused = refusing({
   functions: [z.array(z.unknown(), 'an array'), 'replaced by tools and tool_choice'],
@@ -45,25 +37,13 @@ export const chatSchema = z.object({
   ...refused.fields,
 })
 
-/** A checked body. */
-export type ChatFields = z.output<typeof chatSchema>
-
 /** A chat for the engine. */
-export interface ChatRequest {
-  readonly request: GenerateRequest
-  readonly form: AnswerForm
-  readonly offered: FunctionsByName | undefined
-  /** How long the model may think; undefined: as long as it does. */
-  readonly limit?: ThinkingLimit | undefined
-}
+export type ChatRequest = Awaited<ReturnType<typeof toChatRequest>>
 
 /** Makes the engine's request of a body. */
-export async function toChatRequest(
-  fields: ChatFields,
-  client: EngineClient,
-  defaults: ProtocolDefaults,
-  logger: Logger,
-): Promise<ChatRequest> {
+export async function toChatRequest(call: CallOf<typeof chatSchema>, defaults: ProtocolDefaults) {
+  const { fields, logger } = call
+  const { model, client } = call.open(fields.model)
   const { logprobs, top_logprobs: top = 0, parallel_tool_calls: isParallel } = fields
   if (top > 0 && logprobs !== true) throw expectedField('top_logprobs', 'logprobs to be true')
   refused.check(fields)
@@ -75,8 +55,9 @@ export async function toChatRequest(
   const effort = budget === 0 ? 'none' : fields.reasoning_effort
   const { tools = [], tool_choice: choice } = fields
   const hasTools = tools.length > 0 || choice !== undefined
-  const functions = hasTools ? functionsOfChat(tools, logger) : undefined
-  const offered = functions && offerTools(functions, choice, isParallel)
+  const offered = hasTools
+    ? offerTools(functionsOfChat(tools, logger), choice, isParallel)
+    : undefined
   const prepared = await prepareChat(client, {
     messages: toChatMessages(fields.messages),
     tools: offered?.tools ?? [],
@@ -99,9 +80,12 @@ export async function toChatRequest(
     marks,
   }
   return {
+    model,
+    client,
     request: requestFor(client, prompt, settings, defaults),
     form,
     offered: offered?.byName,
+    /** How long the model may think; undefined: as long as it does. */
     limit: budget < 0 ? undefined : { budget, form },
   }
 }

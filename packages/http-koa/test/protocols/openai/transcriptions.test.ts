@@ -1,9 +1,9 @@
 import { openAiProtocol } from '@cllm/http-koa'
 import OpenAI, { toFile } from 'openai'
 import t, { type Test } from 'tap'
-import { writeTranscript } from '../../../../src/protocols/openai/transcriptions/transcript-formats.js'
-import type { Reply } from '../../../../src/routes/route.js'
-import { serve } from '../../../serve.js'
+import { writeTranscript } from '../../../src/protocols/openai/transcriptions.js'
+import type { Reply } from '../../../src/routes/route.js'
+import { serve } from '../../serve.js'
 
 /** What the fake encoder makes eight vectors of. */
 const sound = Buffer.from('RIFF....WAVE and so on')

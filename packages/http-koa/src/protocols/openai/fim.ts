@@ -1,12 +1,11 @@
 import { requestId } from '@cllm/host'
-import { maxTokensField } from '../openai-fields.js'
-import { text } from '../../../fields/fields.js'
-import { collect, type GenerationEvent, startGeneration } from '../../../request/generation.js'
-import { timingsOf, usageOf } from '../../../request/usage.js'
-import { type CallOf, encoded, type Encoder, eventStream } from '../../../routes/route.js'
-import { type OpenAiContext, secondsNow } from '../openai-context.js'
-import { openAiErrorBody } from '../openai-error.js'
-import { completionsSchema, toCompletionRequests } from './completions-request.js'
+import { maxTokensField } from './openai-fields.js'
+import { text } from '../../fields/fields.js'
+import { collect, type GenerationEvent, startGeneration } from '../../request/generation.js'
+import { timingsOf, usageOf } from '../../request/usage.js'
+import { type CallOf, encoded, type Encoder, eventStream } from '../../routes/route.js'
+import { type OpenAiContext, secondsNow, openAiErrorBody } from './openai-answer.js'
+import { completionsSchema, toCompletionRequests } from './completions.js'
 
 /** The body of `POST /v1/fim/completions`: that of a text completion with one prompt and one answer. */
 export const fimSchema = completionsSchema

@@ -1,14 +1,92 @@
-import type { TokenLogprobs } from '@cllm/core'
-import type { AnswerPart } from '../../../chat/answer/answer-part.js'
-import { createAnswerParser } from '../../../chat/answer/create-answer-parser.js'
-import type { EndEvent, Generation, MergedEvent } from '../../../request/generation.js'
-import { promptProgress, StreamTimings, sum, timingsOf, usageOf } from '../../../request/usage.js'
-import type { Call, CallOf, Encoder } from '../../../routes/route.js'
-import { toolCallOf } from '../openai-context.js'
-import { openAiErrorBody } from '../openai-error.js'
-import { chatLogprobs } from '../openai-logprobs.js'
-import { CustomInput } from '../tools/custom-tools.js'
-import { type ChatRequest, type chatSchema, finishOf } from './chat-request.js'
+import type { EngineClient, GenerateRequest, TokenLogprobs } from '@cllm/core'
+import { collectAnswer, createAnswerParser } from '../../chat/answer/create-answer-parser.js'
+import { repeatRequest } from '../../request/build-request.js'
+import { mergeGenerations, startGenerations } from '../../request/generation.js'
+import type { EndEvent, Generation, MergedEvent } from '../../request/generation.js'
+import { startThinking } from '../../request/limit-thinking.js'
+import { countPrompt, promptTextWithBos } from '../../request/prompt-text.js'
+import { sum, timingsOf, usageOf, promptProgress, StreamTimings } from '../../request/usage.js'
+import { encoded, eventStream } from '../../routes/route.js'
+import type { Answer, CallOf, Call, Encoder } from '../../routes/route.js'
+import { generationSettings } from '../llama-server/completion-request.js'
+import {
+  type OpenAiContext,
+  openAiDefaults,
+  toolCallOf,
+  secondsNow,
+  unknownFingerprint,
+  chatLogprobs,
+  openAiErrorBody,
+} from './openai-answer.js'
+import { type chatSchema, finishOf, toChatRequest, type ChatRequest } from './chat-request.js'
+import type { AnswerPart } from '../../chat/answer/answer-part.js'
+import { CustomInput } from './openai-tools.js'
+
+/** `POST /v1/chat/completions`, whole or streamed. */
+export async function chatCompletions(call: CallOf<typeof chatSchema>, openAi: OpenAiContext) {
+  const { fields } = call
+  const asked = await toChatRequest(call, openAi.defaults['/v1/chat/completions'])
+  const { model, client, request, form, offered, limit } = asked
+  const requests = repeatRequest(request, fields.n ?? 1)
+  const generations =
+    limit === undefined
+      ? await startGenerations(call, client, requests)
+      : await startThinking(call, client, requests, limit)
+  const head = {
+    id: `chatcmpl-${generations[0]!.id}`,
+    created: secondsNow(call),
+    model,
+    system_fingerprint: generations[0]!.fingerprint ?? unknownFingerprint,
+  }
+  if (fields.stream === true) {
+    return encoded(eventStream, mergeGenerations(generations), (write) =>
+      chatChunks(call, generations, asked, head, write),
+    )
+  }
+  const answers = await Promise.all(
+    generations.map(async (generation) => await collectAnswer(generation, form)),
+  )
+  const ends = answers.map(({ end }) => end)
+  const choices = answers.map(({ content, reasoning, calls, end, logprobs }, index) => ({
+    index,
+    message: {
+      role: 'assistant',
+      content: content === '' && calls.length > 0 ? null : content,
+      refusal: null,
+      ...(reasoning === '' ? {} : { reasoning_content: reasoning }),
+      ...(calls.length > 0 && { tool_calls: calls.map((one) => toolCallOf(call, one, offered)) }),
+    },
+    logprobs: fields.logprobs === true ? chatLogprobs(logprobs) : null,
+    finish_reason: finishOf(end.reason, calls.length > 0),
+  }))
+  const isVerbose = fields.verbose ?? verboseLevel.test(openAi.log?.level ?? '')
+  return {
+    ...head,
+    object: 'chat.completion',
+    choices,
+    usage: usageOf(ends, sum(answers.map(({ reasoningTokens }) => reasoningTokens))),
+    timings: timingsOf(ends[0]!),
+    ...(isVerbose && { __verbose: await verboseOf(client, request) }),
+  }
+}
+
+/** The levels at which llama-server's `--verbose` logs. */
+const verboseLevel = /^(trace|debug)$/
+
+/** What llama-server shows of a request that is `verbose`. */
+async function verboseOf(client: EngineClient, request: GenerateRequest): Promise<object> {
+  const info = await client.info()
+  return {
+    prompt: await promptTextWithBos(client, info, request.prompt),
+    generation_settings: generationSettings(request, info),
+  }
+}
+
+/** `POST /v1/chat/completions/input_tokens`: the tokens of a conversation, without an answer. */
+export async function countChatTokens(call: CallOf<typeof chatSchema>): Promise<Answer> {
+  const { client, request } = await toChatRequest(call, openAiDefaults['/v1/chat/completions'])
+  return { object: 'response.input_tokens', ...(await countPrompt(client, request)) }
+}
 
 /**
  * Whether calls are streamed piece by piece. Mistral's SDKs want the name in each piece, which others put
@@ -21,7 +99,7 @@ const streamsCalls = (call: Call): boolean => !/^mistral-client-/i.test(call.hea
  *
  * @param head - what all chunks have in common
  */
-export function chatChunks(
+function chatChunks(
   call: CallOf<typeof chatSchema>,
   generations: readonly Generation[],
   { form, offered }: ChatRequest,

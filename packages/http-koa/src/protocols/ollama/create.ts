@@ -1,14 +1,14 @@
-import type { ModelPreset } from '@cllm/core'
+import { CllmError } from '@cllm/core'
 import { z } from 'zod'
-import { boolean, list, object, text, parseFields } from '../../../fields/fields.js'
-import { unsupported } from '../../../request/refusals.js'
-import type { Answer, Call, CallOf } from '../../../routes/route.js'
-import { jsonLines, Reply, StreamReply } from '../../../routes/route.js'
-import { nameOfOllamaModel, type OllamaContext, presetsOf, untagged } from '../ollama-context.js'
-import { optionsSchema } from '../ollama-fields.js'
-import { type Modelfile, readModelfile } from './modelfile.js'
-import { parametersOf, refuseTemplate, withParameters } from './ollama-preset.js'
-import { blobsOf, ggufIn } from './store.js'
+import { boolean, list, object, text, parseFields, type JsonObject } from '../../fields/fields.js'
+import { unsupported, expectedField, orUnsupported } from '../../request/refusals.js'
+import { jsonLines, Reply, StreamReply } from '../../routes/route.js'
+import type { Answer, Call, CallOf } from '../../routes/route.js'
+import { nameOfOllamaModel, presetsOf, untagged, optionsSchema } from './ollama-shared.js'
+import type { OllamaContext } from './ollama-shared.js'
+import { parametersOf, readModelfile, refuseTemplate, withParameters } from './modelfile.js'
+import type { Modelfile } from './modelfile.js'
+import type { BlobStore } from '../../routes/define-protocol.js'
 
 const messageSchema = z.object({ role: text, content: text }, 'a message')
 
@@ -111,16 +111,50 @@ export async function copy(call: CallOf<typeof copySchema>): Promise<Answer> {
   return new Reply('')
 }
 
-/** What a Modelfile of a model would say. */
-export function modelfileOf(name: string, model: ModelPreset | undefined): string {
-  const quoted = (text: string) => (text.includes('\n') ? `"""${text}"""` : text)
-  return [
-    `FROM ${model?.from ?? untagged(name)}`,
-    ...(model?.system === undefined ? [] : [`SYSTEM ${quoted(model.system)}`]),
-    ...Object.entries(parametersOf(model)).flatMap(([key, value]) =>
-      (Array.isArray(value) ? (value as unknown[]) : [value]).map(
-        (one) => `PARAMETER ${key} ${String(one)}`,
-      ),
-    ),
-  ].join('\n')
+/** `HEAD /api/blobs/{digest}`: whether a client has sent this file. */
+export async function hasBlob(call: Call, ollama: OllamaContext): Promise<Answer> {
+  const digest = digestIn(call.params['digest'] ?? '', 'digest')
+  if (!(await blobsOf(ollama).has(digest))) {
+    throw new CllmError('not_found', `There is no blob sha256:${digest}`)
+  }
+  return new Reply('')
+}
+
+/** `POST /api/blobs/{digest}`: takes a file, whose bytes must have this SHA-256. */
+export async function addBlob(call: Call, ollama: OllamaContext): Promise<Answer> {
+  const digest = digestIn(call.params['digest'] ?? '', 'digest')
+  const blobs = blobsOf(ollama)
+  call.body.allowUpload()
+  const isKnown = await blobs.has(digest)
+  if (!isKnown) await blobs.add(digest, call.body.stream, call.signal)
+  return new Reply('', { status: isKnown ? 200 : 201 })
+}
+
+/** The store of files that clients send. Throws `unsupported` where there is none. */
+const blobsOf = ({ store }: Pick<OllamaContext, 'store'>): BlobStore =>
+  orUnsupported(store?.blobs, 'This server takes no files')
+
+/**
+ * The digest of the GGUF among the files of `/api/create`.
+ *
+ * @throws `unsupported` for other files, `invalid_request` for a wrong digest
+ */
+function ggufIn(files: JsonObject): string {
+  const names = Object.keys(files)
+  if (names.some((name) => /\.(safetensors|bin|pth)$/i.test(name))) {
+    const how = "llama.cpp's convert_hf_to_gguf.py makes one of a folder of safetensors"
+    throw unsupported('files', `a model is made of a GGUF file; ${how}`)
+  }
+  const [file, ...others] = Object.entries(files)
+  if (file === undefined || others.length > 0) {
+    throw unsupported('files', 'a model is made of one GGUF file')
+  }
+  return digestIn(String(file[1]), `files.${file[0].slice(0, 40)}`)
+}
+
+/** The digest without what Ollama writes in front. */
+function digestIn(given: string, field: string): string {
+  const [, digest] = /^(?:sha256[:-])?([0-9a-f]{64})$/i.exec(given) ?? []
+  if (digest !== undefined) return digest.toLowerCase()
+  throw expectedField(field, `sha256: and 64 hex digits, instead got ${given.slice(0, 80)}`)
 }

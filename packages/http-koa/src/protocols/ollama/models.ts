@@ -1,13 +1,100 @@
+import { CllmError, type EngineInfo } from '@cllm/core'
+import { z } from 'zod'
+import type { ModelStore, PullProgress } from '../../routes/define-protocol.js'
+import { boolean, text } from '../../fields/fields.js'
+import { expectedField, orUnsupported } from '../../request/refusals.js'
+import { jsonLines, Reply, StreamReply } from '../../routes/route.js'
+import type { Answer, Call, CallOf } from '../../routes/route.js'
+import {
+  nameOfOllamaModel,
+  type OllamaContext,
+  ollamaErrorBody,
+  untagged,
+  taggedName,
+  timeText,
+} from './ollama-shared.js'
 import { createHash } from 'node:crypto'
-import type { EngineInfo } from '@cllm/core'
-import { thinkingInSource } from '../../../chat/format/learn-chat-format.js'
-import type { Answer, Call, CallOf } from '../../../routes/route.js'
-import { infoOf, peekInfo, loadedModels } from '../../../engines/model-queries.js'
-import { boolean } from '../../../fields/fields.js'
-import { modelfileOf } from './create.js'
-import { parametersOf } from './ollama-preset.js'
-import { deleteSchema } from './store.js'
-import { nameOfOllamaModel, type OllamaContext, taggedName, timeText } from '../ollama-context.js'
+import { thinkingInSource } from '../../chat/format/learn-chat-format.js'
+import { infoOf, peekInfo, loadedModels } from '../../engines/model-queries.js'
+import { modelfileOf, parametersOf } from './modelfile.js'
+
+/** The body of `DELETE /api/delete`. */
+export const deleteSchema = z.object({ model: text.optional(), name: text.optional() })
+
+/** The body of `POST /api/pull`. */
+export const pullSchema = deleteSchema.extend({
+  stream: boolean.optional(),
+  insecure: boolean.optional(),
+})
+
+/** `POST /api/pull`: fetches a model from the catalog and reports progress. */
+export async function pull(call: CallOf<typeof pullSchema>, ollama: OllamaContext) {
+  const { stream = true, ...fields } = call.fields
+  const { signal } = call
+  const lines: PullProgress[] = [{ status: 'pulling manifest' }]
+  let say = (progress: PullProgress): unknown => lines.push(progress)
+  const onProgress = (progress: PullProgress) => void say(progress)
+  const pulling = ensure(ollama.store).pull(nameIn(fields), { signal, onProgress })
+  if (!stream) {
+    await pulling
+    return { status: 'success' }
+  }
+  // it may fail before the stream has begun, which tells it
+  pulling.catch(() => {})
+  return new StreamReply(
+    jsonLines,
+    async (writer) => {
+      say = (progress) => writer.write(`${JSON.stringify(progress)}\n`)
+      for (const line of lines) say(line)
+      await pulling
+      writer.write('{"status":"success"}\n')
+    },
+    (error, writer) => writer.write(`${JSON.stringify(ollamaErrorBody(error))}\n`),
+  )
+}
+
+/** `DELETE /api/delete`: deletes the file of a model that was fetched. */
+export async function remove(call: CallOf<typeof deleteSchema>, ollama: OllamaContext) {
+  const { fields } = call
+  const name = nameIn(fields)
+  const { presets } = call.engines
+  const preset = presets?.find(name)
+  presets?.remove(name)
+  if (preset === undefined || preset.from === name) await ensure(ollama.store).remove(name)
+  return new Reply('')
+}
+
+function nameIn({ model, name }: z.output<typeof deleteSchema>): string {
+  const given = model ?? name ?? ''
+  if (given !== '') return untagged(given)
+  throw expectedField('model', 'the name of a model, instead got nothing')
+}
+
+const ensure = (store: ModelStore | undefined): ModelStore =>
+  orUnsupported(store, 'This server has no catalog of models')
+
+/** The body of `POST /api/push`. */
+export const pushSchema = pullSchema.extend({
+  username: text.optional(),
+  password: text.optional(),
+})
+
+/**
+ * `POST /api/push`: there is nowhere to push to, and that is said; in a stream as its last line, as
+ * Ollama does it.
+ */
+export async function push(call: CallOf<typeof pushSchema>): Promise<Answer> {
+  const { fields } = call
+  const asked = fields.model ?? fields.name ?? ''
+  nameOfOllamaModel(call.engines, asked)
+  const message = 'This server pushes models nowhere: share the GGUF file or the Modelfile instead'
+  const error = new CllmError('unsupported', message, { details: { field: 'model' } })
+  if (fields.stream === false) throw error
+  return new StreamReply(jsonLines, (writer) => {
+    writer.write('{"status":"retrieving manifest"}\n')
+    writer.write(`${JSON.stringify(ollamaErrorBody(error))}\n`)
+  })
+}
 
 /** `GET /api/version`. */
 export function version(_call: Call, ollama: OllamaContext): Answer {
@@ -22,19 +109,18 @@ export async function tags(call: Call, ollama: OllamaContext): Promise<Answer> {
       ...(call.engines.adapted?.() ?? [])
         .filter(({ adapter }) => adapter !== undefined)
         .map(({ name }) => describe(call, name, ollama)),
-      ...(call.engines.presets?.list() ?? []).filter(isAnother).map(async ({ name, from }) => ({
-        ...(await describe(call, from, ollama)),
-        name: taggedName(name),
-        model: taggedName(name),
-        digest: digestOf(name),
-      })),
+      ...(call.engines.presets?.list() ?? [])
+        // one that is made of a file has that file's name: it is listed once
+        .filter(({ name, from }) => name !== from)
+        .map(async ({ name, from }) => ({
+          ...(await describe(call, from, ollama)),
+          name: taggedName(name),
+          model: taggedName(name),
+          digest: digestOf(name),
+        })),
     ]),
   }
 }
-
-/** A model that is made of a file has that file's name: it is listed once. */
-const isAnother = ({ name, from }: { readonly name: string; readonly from: string }): boolean =>
-  name !== from
 
 /** `GET /api/ps`: the models in memory. A model kept forever is shown to expire in a year. */
 export async function ps(call: Call, ollama: OllamaContext): Promise<Answer> {
@@ -120,9 +206,8 @@ export async function show(call: CallOf<typeof showSchema>, ollama: OllamaContex
   }
 }
 
-function shapeOf({
-  model: { architecture, parameters, trainingContext, details = {} },
-}: EngineInfo) {
+function shapeOf({ model }: EngineInfo) {
+  const { architecture, parameters, trainingContext, details = {} } = model
   return {
     'general.architecture': architecture,
     'general.parameter_count': parameters,

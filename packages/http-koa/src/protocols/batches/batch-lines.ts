@@ -1,0 +1,194 @@
+import { z } from 'zod'
+import { type Clock, CllmError, type EngineDirectory, type Services } from '@cllm/core'
+import type { BatchError, BatchObject, Kept, Owner } from './batch-objects.js'
+import type { BatchStore, NumberedBatchLine, PlacedLine } from './batch-store.js'
+import { checkDepth } from '../../body/read-body.js'
+import { errorHeaders, publicError } from '../../errors/error-body.js'
+import { UnknownFields } from '../../fields/fields.js'
+import type { Call, IncomingBody } from '../../routes/route.js'
+import { checkFields, openModel } from '../../routes/driver.js'
+import type { KoaProtocol } from '../../routes/koa-context.js'
+import { RouteTable } from '../../routes/route-table.js'
+import { requestScope } from '../../security/authenticate.js'
+import type { KeyAccess } from '../../security/api-key.js'
+
+/** Of the lines of Anthropic's batches. */
+export const messagesEndpoint = '/v1/messages'
+
+/** Lines of an input file at most, as OpenAI has it. */
+const mostLines = 50_000
+/** Errors that are told at most. */
+const mostErrors = 100
+
+const lineSchema = z.object({
+  custom_id: z.string().min(1).max(512),
+  method: z.literal('POST'),
+  url: z.string(),
+  body: z.record(z.string(), z.unknown()),
+})
+
+/** The line in a text. Throws an error whose message says what is wrong. */
+export function parseLine(text: string, endpoint: string): BatchLine {
+  const line = lineSchema.safeParse(JSON.parse(text))
+  if (!line.success) {
+    const [issue] = line.error.issues
+    throw new Error(`${issue?.path.join('.') || 'the line'}: ${issue?.message}`)
+  }
+  const { url, body } = line.data
+  if (url !== endpoint) throw new Error(`url: expected the batch's ${endpoint}, got ${url}`)
+  if (body['stream'] === true) throw new Error('body.stream: a batch has no streams')
+  return line.data
+}
+
+/**
+ * Checks a new batch's lines and says in the store what came of it. Done again after a crash, it changes nothing.
+ *
+ * @returns the batch as it is then; undefined where there is none, or its lines are wrong
+ */
+export async function checkBatch(
+  id: string,
+  { store, clock }: { readonly store: BatchStore; readonly clock: Clock },
+): Promise<Kept<BatchObject> | undefined> {
+  const kept = await store.get('batches', id)
+  if (kept === undefined || kept.object.status !== 'validating') return kept
+  const { input_file_id: input, endpoint } = kept.object
+  const { total, errors } = await checkLines(store.lines(input), endpoint)
+  const now = Math.floor(clock.now() / 1000)
+  const counts = { total, completed: 0, failed: 0 }
+  const change: Partial<BatchObject> =
+    errors.length > 0
+      ? { status: 'failed', failed_at: now, errors: { object: 'list', data: errors } }
+      : { status: 'in_progress', in_progress_at: now, request_counts: counts }
+  // It may have been cancelled meanwhile.
+  const isNew = ({ status }: BatchObject) => status === 'validating'
+  const changed = await store.update(id, (batch) => (isNew(batch) ? change : undefined))
+  return changed?.object.status === 'failed' ? undefined : changed
+}
+
+/** How many lines there are, and what is wrong with them. */
+async function checkLines(lines: AsyncIterable<PlacedLine>, endpoint: string) {
+  const ids = new Set<string>()
+  const errors: BatchError[] = []
+  let total = 0
+  const fail = (message: string, line: number | null, param: string | null = null) =>
+    errors.push({ code: 'invalid_request', message, line, param })
+  for await (const { line, text } of lines) {
+    total++
+    try {
+      const { custom_id: id } = parseLine(text, endpoint)
+      if (ids.has(id))
+        fail(`custom_id "${id.slice(0, 64)}" is in an earlier line, too`, line, 'custom_id')
+      ids.add(id)
+    } catch (error) {
+      fail((error as Error).message, line)
+    }
+    if (errors.length === mostErrors) break
+  }
+  if (total === 0) fail('The file has no lines', null, 'input_file_id')
+  if (total > mostLines) fail(`Expected at most ${mostLines} lines, got ${total}`, null)
+  return { total, errors }
+}
+
+/** What a line of a batch asks. */
+export type BatchLine = Omit<NumberedBatchLine, 'line'>
+
+/** The answer to a line, as a client would have got it. */
+export interface LineAnswer {
+  /** 401 where the key that asked for the batch is valid no longer. */
+  readonly status: number
+  readonly body: unknown
+  /** Seconds after which it may be asked again, where the server was busy. */
+  readonly retryAfter: number | undefined
+}
+
+/** Asks what a line asks, on behalf of its owner. Rejects when the signal fires. */
+export type SendLine = (
+  line: BatchLine,
+  owner: Owner | undefined,
+  signal: AbortSignal,
+) => Promise<LineAnswer>
+
+/**
+ * Answers lines by the protocols' own routes, without a connection. They count towards the limits that the
+ * owner's key has at that time.
+ *
+ * @param access - the keys; undefined on servers without
+ */
+export function lineSender(
+  protocols: readonly KoaProtocol[],
+  engines: EngineDirectory,
+  services: Services,
+  access: KeyAccess | undefined,
+): SendLine {
+  const table = new RouteTable(protocols)
+  const unknown = new UnknownFields()
+  const ask = async ({ url, body }: BatchLine, owner: Owner | undefined, signal: AbortSignal) => {
+    checkBody(body)
+    const { routes, errors } = table.match('POST', url)
+    let headers: Readonly<Record<string, string>> = {}
+    try {
+      const key = requestScope.getStore()?.key
+      if (key !== undefined) await access?.limit(key, (more) => (headers = { ...headers, ...more }))
+      const [found] = routes
+      if (found === undefined) throw new CllmError('not_found', `There is nothing at ${url}`)
+      const { route, params } = found
+      const fields = checkFields(route, body, unknown, services.logger)
+      const keyName = owner?.name
+      const call = lineCall(engines, services, { path: url, fields, params, keyName, signal })
+      return { status: 200, body: await route.handle(call, route.own), retryAfter: undefined }
+    } catch (error) {
+      signal.throwIfAborted()
+      const shown = publicError(error, services.logger)
+      const seconds = Number({ ...headers, ...errorHeaders(shown) }['Retry-After'])
+      return {
+        status: errors.status?.(shown) ?? shown.status,
+        body: errors.body(shown),
+        retryAfter: Number.isFinite(seconds) ? seconds : undefined,
+      }
+    }
+  }
+  return async (line, owner, signal) => {
+    const key = owner && (access === undefined ? owner : access.keys.withHash(owner.hash))
+    if (owner !== undefined && key === undefined) return keyIsGone
+    if (key === undefined) return await ask(line, owner, signal)
+    const scope = { key: { ...key, role: 'user' } } as const
+    return await requestScope.run(scope, async () => await ask(line, owner, signal))
+  }
+}
+
+const keyIsGone: LineAnswer = { status: 401, body: null, retryAfter: undefined }
+
+/** @throws `invalid_json` where a body has too many levels, which `JSON.stringify` may not write at all */
+function checkBody(body: BatchLine['body']): void {
+  let text: string
+  try {
+    text = JSON.stringify(body)
+  } catch (cause) {
+    throw new CllmError('invalid_json', 'body: expected JSON of fewer levels', { cause })
+  }
+  checkDepth(text)
+}
+
+/** A line as a handler sees it: a request without headers, whose answer nobody reads bit by bit. */
+const lineCall = (
+  engines: EngineDirectory,
+  { clock, random, logger }: Services,
+  asking: Pick<Call, 'path' | 'fields' | 'params' | 'keyName' | 'signal'>,
+): Call => ({
+  ...asking,
+  engines,
+  clock,
+  random,
+  logger,
+  query: {},
+  id: undefined,
+  streams: undefined,
+  takesGzip: false,
+  open: (model) => openModel(engines, model, { until: asking.signal }),
+  header: () => '',
+  set() {},
+  accepts: (type = '') => type,
+  get body(): IncomingBody {
+    throw new Error('a line has its fields only')
+  },
+})

@@ -1,0 +1,154 @@
+import { requestId } from '@cllm/host'
+import type { ToolCall } from '../../chat/answer/answer-part.js'
+import type { Call, ErrorFormat } from '../../routes/route.js'
+import type { LogLevelControl } from '../../routes/define-protocol.js'
+import type { McpServers } from '../mcp/mcp-servers.js'
+import { type FunctionsByName, customInput } from './openai-tools.js'
+import type { KeptItems } from './responses/kept-items.js'
+import type { ProtocolDefaults } from '../../request/build-request.js'
+import type { CllmError, LikelyToken, PromptTokenLogprobs, TokenLogprobs } from '@cllm/core'
+import { z } from 'zod'
+import { errorField, errorMessage, statusElsewhere, tooLong } from '../../errors/error-body.js'
+
+/** A tool call in an answer; that of a free-form tool has its input as a text. */
+export function toolCallOf(
+  { random }: Pick<Call, 'random'>,
+  call: ToolCall,
+  offered: FunctionsByName | undefined,
+): object {
+  const id = `call_${requestId(random)}`
+  if (offered?.get(call.name)?.isCustom !== true) return { id, type: 'function', function: call }
+  const custom = { name: call.name, input: customInput(call.arguments) }
+  return { id, type: 'custom', custom }
+}
+
+/** What the handlers of OpenAI's API share. */
+export interface OpenAiContext {
+  /** The values of fields that requests leave out, by route. */
+  readonly defaults: Readonly<Record<keyof typeof openAiDefaults, ProtocolDefaults>>
+  /** Seconds since the epoch, shown as the date of every model. */
+  readonly started: number
+  /** The responses and conversations that are kept; undefined: none are. */
+  readonly kept: KeptItems | undefined
+  /** The MCP servers that the configuration names; undefined: none. */
+  readonly mcp: McpServers | undefined
+  /** Below `info` answers to chats show the prompt where a request does not say. */
+  readonly log: LogLevelControl | undefined
+}
+
+/** Seconds since the epoch. */
+export const secondsNow = (call: Call): number => Math.floor(call.clock.now() / 1000)
+
+/** The fingerprint of an engine that has none, as llama-server writes it; clients only compare it. */
+export const unknownFingerprint = 'b0-cllm'
+
+const sampling = Object.freeze({ temperature: 1 })
+
+/** OpenAI's documented defaults, by route, and those of Mistral's model for code; penalties are off. */
+export const openAiDefaults = Object.freeze({
+  '/v1/chat/completions': { maxTokens: Infinity, sampling },
+  '/v1/responses': { maxTokens: Infinity, sampling },
+  '/v1/completions': { maxTokens: 16, sampling },
+  '/v1/audio/transcriptions': { maxTokens: Infinity, sampling: { temperature: 0 } },
+  '/v1/fim/completions': { maxTokens: Infinity, sampling: { temperature: 0.3 } },
+})
+
+/** The schema of OpenAI's errors. */
+export const openAiErrorSchema = z.object({
+  error: z.object({
+    message: z.string(),
+    type: z.string(),
+    param: z.string().nullable(),
+    code: z.string().nullable(),
+    n_prompt_tokens: z.int().optional(),
+    n_ctx: z.int().optional(),
+  }),
+})
+
+/** OpenAI's own codes, where programs look for them. */
+const codes: Readonly<Record<string, string>> = {
+  prompt_too_long: 'context_length_exceeded',
+  queue_full: 'rate_limit_exceeded',
+  wait_too_long: 'rate_limit_exceeded',
+  rate_limited: 'rate_limit_exceeded',
+  unauthenticated: 'invalid_api_key',
+}
+
+function codeOf({ code, details }: CllmError): string {
+  // a minute's limit is waited for; a month's would be, too
+  if (code === 'rate_limited' && 'month' in details) return 'insufficient_quota'
+  return codes[code] ?? code
+}
+
+/** The body of a failure's answer, also sent as an event when a stream fails. */
+export function openAiErrorBody(error: CllmError): z.output<typeof openAiErrorSchema> {
+  const status = statusElsewhere(error)
+  return {
+    error: {
+      message: errorMessage(error),
+      type: types[status] ?? (status < 500 ? 'invalid_request_error' : 'server_error'),
+      param: errorField(error) ?? null,
+      code: codeOf(error),
+      ...tooLong(error),
+    },
+  }
+}
+
+const types: Readonly<Record<number, string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  429: 'rate_limit_error',
+  503: 'unavailable_error',
+}
+
+/** The format of OpenAI's errors. */
+export const openAiErrors: ErrorFormat = {
+  name: 'openai-error',
+  status: statusElsewhere,
+  body: openAiErrorBody,
+  schema: openAiErrorSchema,
+}
+
+/** The probability of a token by itself. */
+export const logprobOf = ({ text: token, bytes, logprob }: LikelyToken) => ({
+  token,
+  logprob,
+  bytes,
+})
+
+/** The probability of a token as a response has it. */
+export const responseLogprob = (token: TokenLogprobs): object => ({
+  ...logprobOf(token),
+  top_logprobs: token.top.map(logprobOf),
+})
+
+/** Probabilities as a chat has them. */
+export const chatLogprobs = (tokens: readonly TokenLogprobs[]): object => ({
+  content: tokens.map(responseLogprob),
+  refusal: null,
+})
+
+/**
+ * Probabilities as a text completion has them.
+ *
+ * @param offset - characters of the answer before the first of the tokens
+ */
+export function textLogprobs(tokens: readonly PromptTokenLogprobs[], offset: number): object {
+  let at = offset
+  const text_offset = tokens.map(({ text }) => {
+    const here = at
+    at += text.length
+    return here
+  })
+  return {
+    tokens: tokens.map(({ text }) => text),
+    token_logprobs: tokens.map(({ logprob }) => logprob),
+    top_logprobs: tokens.map(({ top, logprob }) =>
+      logprob === null
+        ? null
+        : // of two tokens with the same text the likelier one counts
+          Object.fromEntries(top.toReversed().map(({ text, logprob }) => [text, logprob])),
+    ),
+    text_offset,
+  }
+}
