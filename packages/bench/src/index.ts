@@ -46,4 +46,11 @@ export * from './statistics/random.js'
 export * from './tune/candidates.js'
 export * from './tune/winner.js'
 export * from './workload/prompt-text.js'
-export { fitDataset, type Dataset, type FitOptions, type WorkItem } from './workload/work-item.js'
+export {
+  charactersPerToken,
+  fitDataset,
+  guessTokens,
+  type Dataset,
+  type FitOptions,
+  type WorkItem,
+} from './workload/work-item.js'

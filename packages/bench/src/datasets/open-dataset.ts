@@ -2,11 +2,10 @@ import { readFileSync } from 'node:fs'
 import { datasetError, parseJson, parseJsonLines } from './parse-json.js'
 import { z } from 'zod'
 import { CllmError } from '@cllm/core'
-import type { Dataset, WorkItem } from '../workload/work-item.js'
+import { type Dataset, guessTokens, type WorkItem } from '../workload/work-item.js'
 import { agentsDataset, syntheticDataset, type SyntheticOptions } from './drawn-datasets.js'
 import { azureItems, mooncakeItems } from './trace-items.js'
 import { lengthDrawer, randomSource } from '../statistics/random.js'
-import { guessTokens } from '../workload/prompt-text.js'
 
 /**
  * The text of a file.

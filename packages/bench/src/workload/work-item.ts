@@ -1,6 +1,5 @@
 import { promptIds, type PromptPart, type RecordedPrompt } from '@cllm/simulation'
 import { defined } from '@cllm/core'
-import { charactersPerToken } from './prompt-text.js'
 
 /**
  * A request of a load. A prompt is a text, or parts that are turned into text or token ids when
@@ -64,6 +63,14 @@ export function partsOf(item: WorkItem): readonly PromptPart[] {
 /** The same without a call. One that is a text is taken as a whole. */
 export const segmentsOf = ({ prompt, inputTokens }: WorkItem): readonly PromptPart[] =>
   typeof prompt === 'string' ? [{ key: `text ${prompt}`, tokens: inputTokens }] : prompt
+
+/** Characters of a token, as long as nobody has counted: about that of English text. */
+export const charactersPerToken = 4
+
+/** About how many tokens an English text has: four characters each, but from one per text. */
+export function guessTokens(text: string): number {
+  return Math.max(1, Math.round(text.length / charactersPerToken))
+}
 
 /** How a trace of a large machine becomes a load for a small one. */
 export interface FitOptions {
