@@ -9,9 +9,9 @@ import {
 import { cellsOf, planContext } from './model/memory-plan.js'
 import { memoryKind, type ModelShape, readModelShape } from './model/model-shape.js'
 import { openBackend } from './model/open-backend.js'
-import { compileTemplate } from './text/compile-template.js'
+import { type Compile, compileTemplate } from './text/compile-template.js'
 import { type ContextSettings, outputsPerPass } from './model/open-context.js'
-import type { JinjaTemplate, LlamaRuntime, NativeDoor } from './native/native.js'
+import type { LlamaRuntime, NativeDoor } from './native/native.js'
 import { openLlama } from './native/open-llama.js'
 import { chooseThreads, MachineLoad } from './threads/cores.js'
 
@@ -109,9 +109,7 @@ function loadFailure(cause: unknown, path: string): CllmError {
  *
  * @throws CllmError as {@link createLlamaCppBackend} does where llama.cpp has no binary
  */
-export async function createTemplateCompiler(
-  logger: Logger,
-): Promise<(source: string) => JinjaTemplate> {
+export async function createTemplateCompiler(logger: Logger): Promise<Compile> {
   const llama = await openLlama('off', logger)
   return (source) => compileTemplate(source, (text) => llama.compileJinja(text))
 }

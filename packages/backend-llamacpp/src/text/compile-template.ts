@@ -3,7 +3,7 @@ import { Template } from '@huggingface/jinja'
 import type { JinjaTemplate } from '../native/native.js'
 
 /** Makes a renderer of a template's source. */
-type Compile = (source: string) => JinjaTemplate
+export type Compile = (source: string) => JinjaTemplate
 
 /**
  * Compiles a chat template. Where the renderer in JavaScript cannot read or render it, llama.cpp's takes

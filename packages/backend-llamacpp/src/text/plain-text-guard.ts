@@ -1,5 +1,5 @@
 import { CllmError, type TokenId } from '@cllm/core'
-import { escape, type TextParts } from './tokenizer.js'
+import { escape, type RenderedTemplate, type TextParts } from './tokenizer.js'
 import { type ControlToken, TokenAttribute, type Vocabulary } from './vocabulary.js'
 
 /** The characters that marks are taken from: they mean nothing, so that hardly a text has them. */
@@ -60,10 +60,7 @@ export class PlainTextGuard {
    * A rendered text with the hidden ones put back, and its tokens, a part at a time: control tokens where
    * the template wrote them, only there.
    */
-  show(
-    text: string,
-    hidden: HiddenText<unknown>,
-  ): { readonly text: string; readonly tokens: Iterable<TokenId[]> } {
+  show(text: string, hidden: HiddenText<unknown>): RenderedTemplate {
     const pattern = this.#pattern
     if (hidden.texts.length === 0 || pattern === undefined) {
       return { text, tokens: this.parts.tokenize(text, true) }

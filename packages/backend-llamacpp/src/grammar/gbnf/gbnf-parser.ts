@@ -39,7 +39,7 @@ class GbnfParser {
     }
     const rootNumber = this.#numbers.get(root)
     if (rootNumber === undefined) throw this.reader.problem(`there is no rule ${root}`)
-    return flatten(this.#rules, this.#names, rootNumber)
+    return this.#flat(rootNumber)
   }
 
   #rule(): void {
@@ -187,24 +187,20 @@ class GbnfParser {
     this.#rules.push(undefined)
     return this.#names.push(name) - 1
   }
-}
 
-function flatten(
-  rules: readonly (Rule | undefined)[],
-  names: readonly string[],
-  root: number,
-): GbnfRules {
-  const total = rules.reduce((sum, rule = []) => sum + rule.length / 2, 0)
-  const kinds = new Uint8Array(total)
-  const values = new Uint32Array(total)
-  const starts = new Uint32Array(rules.length)
-  let at = 0
-  for (const [number, rule = []] of rules.entries()) {
-    starts[number] = at
-    for (let index = 0; index < rule.length; index += 2) {
-      kinds[at] = rule[index]!
-      values[at++] = rule[index + 1]!
+  #flat(root: number): GbnfRules {
+    const total = this.#rules.reduce((sum, rule = []) => sum + rule.length / 2, 0)
+    const kinds = new Uint8Array(total)
+    const values = new Uint32Array(total)
+    const starts = new Uint32Array(this.#rules.length)
+    let at = 0
+    for (const [number, rule = []] of this.#rules.entries()) {
+      starts[number] = at
+      for (let index = 0; index < rule.length; index += 2) {
+        kinds[at] = rule[index]!
+        values[at++] = rule[index + 1]!
+      }
     }
+    return { kinds, values, starts, names: this.#names, root }
   }
-  return { kinds, values, starts, names, root }
 }

@@ -44,10 +44,7 @@ export function endsAlternative(kind: number): boolean {
 }
 
 /** Where the alternatives of a rule begin. */
-export function* alternativesOf(
-  { kinds, starts }: GbnfRules,
-  rule: number,
-): Generator<number, void> {
+export function* alternativesOf({ kinds, starts }: GbnfRules, rule: number): Generator<number> {
   for (let at = starts[rule]!; ; at++) {
     yield at
     while (!endsAlternative(kinds[at]!)) at++

@@ -165,38 +165,33 @@ export function quoteGrammar(into: GbnfWriter, from: GbnfWriter, name: string): 
   const nameOf = (rule: string) => `q${number}-${rule}`
   const signs = new Map<number, string>()
   const sign = (code: number): string => entryOf(signs, code, () => one([[code, code]]))
-  for (const [rule, body] of from.rules()) into.define(nameOf(rule), quoted(body, nameOf, sign))
-  return nameOf(name)
-}
-
-function quoted(
-  body: string,
-  nameOf: (name: string) => string,
-  sign: (code: number) => string,
-): string {
-  const reader = new GbnfReader(body)
-  const parts: string[] = []
-  while (!reader.isAtEnd) {
-    const start = reader.at
-    const codes: number[] = []
-    const kinds: number[] = []
-    const values: number[] = []
-    const add = (kind: number, value: number): void => {
-      kinds.push(kind)
-      values.push(value)
+  const quoted = (body: string): string => {
+    const reader = new GbnfReader(body)
+    const parts: string[] = []
+    while (!reader.isAtEnd) {
+      const start = reader.at
+      const codes: number[] = []
+      const kinds: number[] = []
+      const values: number[] = []
+      const add = (kind: number, value: number): void => {
+        kinds.push(kind)
+        values.push(value)
+      }
+      if (reader.literal((code) => codes.push(code))) {
+        parts.push(codes.length === 0 ? '""' : `(${codes.map(sign).join(' ')})`)
+      } else if (reader.set(add)) {
+        parts.push(one(charactersAt({ kinds, values }, 0)))
+      } else {
+        const name = reader.name()
+        if (name !== undefined) parts.push(nameOf(name))
+        else if (reader.repetition(false) !== undefined) parts.push(body.slice(start, reader.at))
+        else parts.push(body[reader.at++]!)
+      }
     }
-    if (reader.literal((code) => codes.push(code))) {
-      parts.push(codes.length === 0 ? '""' : `(${codes.map((code) => sign(code)).join(' ')})`)
-    } else if (reader.set(add)) {
-      parts.push(one(charactersAt({ kinds, values }, 0)))
-    } else {
-      const name = reader.name()
-      if (name !== undefined) parts.push(nameOf(name))
-      else if (reader.repetition(false) !== undefined) parts.push(body.slice(start, reader.at))
-      else parts.push(body[reader.at++]!)
-    }
+    return parts.join('')
   }
-  return parts.join('')
+  for (const [rule, body] of from.rules()) into.define(nameOf(rule), quoted(body))
+  return nameOf(name)
 }
 
 /** Every character that the grammars of JSON have can stand in a string. */

@@ -2,10 +2,9 @@ import { type Facts, waysOf } from '../schema/facts.js'
 import { listedValues } from '../schema/is-valid.js'
 import { pointerOf, type RuleCompiler } from '../schema/schema-document.js'
 import { literal } from '../gbnf/gbnf-writer.js'
-import { jsonRule } from './json-rules.js'
+import { jsonRule, writeMembers } from './json-rules.js'
 import { digitsWithin } from './decimals.js'
 import { checkCounts } from './string-rule.js'
-import { writeMembers } from './write-members.js'
 
 /** This many elements are told apart in arrays that have each at most once. */
 const mostUnique = 200
@@ -42,10 +41,7 @@ export function arrayRule(compiler: RuleCompiler, facts: Facts): string | undefi
 }
 
 /** The rules of the elements by position and of all further ones, up to where none can be. */
-function rulesOf(
-  compiler: RuleCompiler,
-  { prefix, items, maxItems }: Facts,
-): { readonly elements: readonly string[]; readonly item: string | undefined } {
+function rulesOf(compiler: RuleCompiler, { prefix, items, maxItems }: Facts) {
   const elements: string[] = []
   for (const conjunction of prefix.slice(0, maxItems)) {
     const element = compiler.compile(conjunction)

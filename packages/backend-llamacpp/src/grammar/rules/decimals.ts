@@ -55,10 +55,7 @@ export function commonStep(steps: readonly number[], isInteger: boolean): Decima
 const gcd = (a: bigint, b: bigint): bigint => (b === 0n ? a : gcd(b, a % b))
 
 /** The range of numbers with `decimals` decimals, without their points. */
-export const digitsWithin = (
-  { minimum, maximum }: Bounds,
-  decimals: number,
-): { readonly low: bigint; readonly high: bigint } => ({
+export const digitsWithin = ({ minimum, maximum }: Bounds, decimals: number) => ({
   low: leastOf(minimum, decimals),
   // what is below a limit is above its negative
   high: -leastOf(maximum && { ...maximum, value: -maximum.value }, decimals),

@@ -3,8 +3,7 @@ import { type GbnfWriter, literal, oneOf, plainCharacters } from '../gbnf/gbnf-w
 import { noneOf, notPattern, orRefused } from '../pattern/parse-pattern.js'
 import { patternRule } from '../pattern/pattern-rule.js'
 import { isOfStrings, refusedSchema } from '../refuse.js'
-import { jsonRule } from './json-rules.js'
-import { type Member, writeMembers } from './write-members.js'
+import { jsonRule, type Member, writeMembers } from './json-rules.js'
 import { type Facts, waysOf } from '../schema/facts.js'
 import {
   type Conjunction,

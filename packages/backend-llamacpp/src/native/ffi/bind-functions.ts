@@ -82,16 +82,15 @@ export function addressOf(array: NodeJS.TypedArray): Pointer {
   return koffi.address(array)
 }
 
+type Asynchronous<A extends readonly unknown[], R> = Pick<NativeFunction<R, A>, 'async'>
+
 /** A native function that runs on libuv's thread pool. */
-export function onPool<A extends readonly unknown[], R>({
-  async: run,
-}: Pick<NativeFunction<R, A>, 'async'>): (...args: A) => Promise<R> {
-  return promisify(run) as unknown as (...args: A) => Promise<R>
-}
+export const onPool = <A extends readonly unknown[], R>(run: Asynchronous<A, R>) =>
+  promisify(run.async) as unknown as (...args: A) => Promise<R>
 
 /** Runs a native function on libuv's thread pool. */
 export async function runAsync<A extends readonly unknown[], R>(
-  run: Pick<NativeFunction<R, A>, 'async'>,
+  run: Asynchronous<A, R>,
   ...args: A
 ): Promise<R> {
   return await onPool(run)(...args)
@@ -122,9 +121,7 @@ function load(path: string): ReturnType<typeof koffi.load> {
 }
 
 /** The CPU gives its functions out by name, as the library that they are in depends on the machine. */
-function bindDevice(
-  functions: Bound<typeof ggmlFunctions & typeof registryFunctions>,
-): Bound<typeof deviceFunctions> {
+function bindDevice(functions: Bound<typeof ggmlFunctions & typeof registryFunctions>) {
   const cpu = 0
   const device = functions.ggml_backend_dev_by_type(cpu)
   const registry = functions.ggml_backend_dev_backend_reg(device)
