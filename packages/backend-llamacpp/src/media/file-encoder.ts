@@ -23,7 +23,7 @@ import { checkHead } from './file-head.js'
 import { lowDetail } from './shrink-image.js'
 
 /** How images and sounds are encoded. */
-export interface FileEncoderOptions extends MediaLibraryOptions {
+interface FileEncoderOptions extends MediaLibraryOptions {
   /** Tokens of the model; ids from there on stand for vectors. */
   readonly vocabularySize: number
   /** The length of a vector. */

@@ -58,11 +58,9 @@ export class SlotCells {
   length(slot: SlotId): number {
     const length = this.#lengths[slot]
     if (length !== undefined) return length
-    throw new CllmError(
-      'backend_failed',
-      `expected a slot from 0 to ${this.#lengths.length - 1}, got ${slot}`,
-      { details: { expected: `0 to ${this.#lengths.length - 1}`, received: slot } },
-    )
+    const expected = `0 to ${this.#lengths.length - 1}`
+    const message = `expected a slot from ${expected}, got ${slot}`
+    throw new CllmError('backend_failed', message, { details: { expected, received: slot } })
   }
 
   /** Notes that a forward pass has filled the slot up to `length`. */

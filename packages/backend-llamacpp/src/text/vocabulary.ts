@@ -136,11 +136,9 @@ export class Vocabulary {
   /** @throws CllmError `invalid_token` */
   check(token: TokenId): void {
     if (Number.isInteger(token) && token >= 0 && token < this.size) return
-    throw new CllmError(
-      'invalid_token',
-      `expected token ids from 0 to ${this.size - 1}, got ${token}`,
-      { details: { expected: `0 to ${this.size - 1}`, received: token } },
-    )
+    const expected = `0 to ${this.size - 1}`
+    const message = `expected token ids from ${expected}, got ${token}`
+    throw new CllmError('invalid_token', message, { details: { expected, received: token } })
   }
 
   /**

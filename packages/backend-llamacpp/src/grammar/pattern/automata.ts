@@ -14,7 +14,7 @@ export interface Reading {
 }
 
 /** Characters that no automaton tells apart. */
-export interface CharacterClass {
+interface CharacterClass {
   readonly characters: CodePointSet
   /** One of them. */
   readonly sample: number

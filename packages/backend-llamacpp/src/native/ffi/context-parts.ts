@@ -63,7 +63,7 @@ export class ThreadPool {
   /** @param poll - how long a thread polls for work before it sleeps, 0 to 100 */
   constructor(
     private readonly functions: NativeFunctions,
-    readonly threads: number,
+    threads: number,
     poll: number,
   ) {
     const params = { ...functions.ggml_threadpool_params_default(threads), poll }
