@@ -128,11 +128,7 @@ function textsOf(content: string | readonly unknown[], field: string): string[] 
   })
 }
 
-function partsOf(
-  content: string | readonly unknown[],
-  field: string,
-  mayLack = false,
-): ContentPart[] {
+function partsOf(content: string | readonly unknown[], field: string, mayLack = false) {
   return blocksOf(content, field, mayLack).map((block, index) => {
     if (block.type === 'text') return block.text
     if (block.type === 'image') return block.image

@@ -223,12 +223,7 @@ export class KeptItems {
     return await replacing.catch(() => false)
   }
 
-  async #get<Kind>(
-    owner: string,
-    id: string,
-    kind: 'response' | 'conversation',
-    field = 'id',
-  ): Promise<Found<Kind>> {
+  async #get<Kind>(owner: string, id: string, kind: 'response' | 'conversation', field = 'id') {
     const found = await this.#read(scopeOf(owner, id))
     if (found?.object.object === kind) return found as Found<Kind>
     const message = `There is no ${kind} "${id.slice(0, 64)}" here`
@@ -236,11 +231,7 @@ export class KeptItems {
   }
 
   /** Resolves with whether it is written; undefined: another server has changed what it replaces. */
-  async #write(
-    scope: string,
-    { object, items, fields, by }: Kept,
-    instead?: FoundState,
-  ): Promise<boolean | undefined> {
+  async #write(scope: string, { object, items, fields, by }: Kept, instead?: FoundState) {
     const data = Buffer.from(JSON.stringify({ object, items, fields, by }))
     const isTooLarge = object.object === 'conversation' && data.length > mostBytes
     if (isTooLarge) throw tooLarge('items', 'a conversation')
