@@ -109,9 +109,9 @@ export function filePart(type: MediaType, given: unknown, field: string): Omit<P
 }
 
 /**
- * The messages as the model can be shown them. A file that it cannot is refused where somebody asks about it. In a
- * tool's result, which nobody could foresee, and in a message that the conversation went on behind, a text stands for
- * it: refused there, it would end a conversation that its client keeps whole.
+ * The messages as the model can be shown them. A file that it cannot, or that cannot be read, is refused where somebody
+ * asks about it. In a tool's result, which nobody could foresee, and in a message that the conversation went on behind,
+ * a text stands for it: refused there, it would end a conversation that its client keeps whole.
  *
  * @throws as {@link checkMedia}
  */
@@ -125,9 +125,10 @@ export function shownMessages(messages: readonly ChatMessage[], model: Sight): C
     const parts = media.flatMap((file) => {
       const before = content.slice(from, file.at)
       from = file.at
-      if (mayLack && !isShown(file, model)) return [before, leftOut(file.type)]
+      const otherwise = leftOut(file.type)
+      if (mayLack && !isShown(file, model)) return [before, otherwise]
       checkMedia([file], model)
-      return [before, file]
+      return [before, mayLack ? { ...file, otherwise } : file]
     })
     return { ...others, ...joined([...parts, content.slice(from)], '\n') }
   })

@@ -216,9 +216,12 @@ t.test('what is no image in the request is refused, and where it is', async (t) 
   }
   const image = { type: 'image', source: { type: 'base64', data: btoa('bad') } }
   const messages = [{ role: 'user', content: [image] }]
-  const { json } = await askJson(server, '/v1/messages', { messages, max_tokens: 2 })
+  const asked = { messages, max_tokens: 2 }
+  const { json } = await askJson(server, '/v1/messages', asked)
   const message = /^Could not process image: messages\.0\.content\.0: .*got bad/
   t.match(json, { error: { message } }, 'the words at which Claude Code leaves it out')
+  const sequel = { ...asked, messages: [...messages, { role: 'user', content: 'So?' }] }
+  t.equal((await askJson(server, '/v1/messages', sequel)).status, 200, 'it was refused once')
 })
 
 t.test('texts are lines of their own, but not beside an image', async (t) => {
@@ -243,7 +246,7 @@ t.test(
     t.same(shownMessages([message, { role: 'user', content: 'So?' }], { images: true })[0], {
       role: 'user',
       content: `ab\n${says}\nc`,
-      media: [file('image', 1)],
+      media: [{ ...file('image', 1), otherwise: says.replace('audio', 'image') }],
     })
     const server = await serve({ protocols: [openAiProtocol()] })
     t.teardown(() => server.close())

@@ -54,6 +54,7 @@ export class FakeImages implements MediaEncoder {
       if (signal.aborted) await pause(this.clock, this.stopMs)
       signal.throwIfAborted()
     } else await turnOfTheEventLoop()
+    if (text === 'unreadable') throw new CllmError('invalid_media', 'image: it cannot be decoded')
     if (text === 'broken') throw new CllmError('backend_failed', 'image: the encoder ended')
     const vectors = Float32Array.from({ length }, (_, index) => index)
     const hash = hashTokens(0, bytes)

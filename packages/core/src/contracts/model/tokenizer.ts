@@ -15,6 +15,8 @@ export interface PromptMedia {
   readonly detail?: 'low'
   /** Where it is in the client's request, for errors. */
   readonly field?: string
+  /** A text that stands for it where the file cannot be read. Default: the request fails. */
+  readonly otherwise?: string
 }
 
 /** Stands for an image or a sound among the tokens of a rendered conversation. */

@@ -118,26 +118,32 @@ export class EncodeLane {
   }
 
   /**
-   * Encodes the files of a request in their turns, or finds what is kept of them.
+   * Encodes the files of a request in their turns, or finds what is kept of them; undefined for one that cannot be read
+   * and need not be.
    * @throws CllmError as {@link MediaEncoder} does, `wait_too_long`, and what the owner's signal is aborted with
    */
-  async encode(files: readonly PromptMedia[], owner: EncodeOwner): Promise<EncodedMedia[]> {
+  async encode(
+    files: readonly PromptMedia[],
+    owner: EncodeOwner,
+  ): Promise<(EncodedMedia | undefined)[]> {
     const prepared = await Promise.all(
       files.map(async (file) => {
         try {
           return await this.backend.media!.prepare(file, owner.scope)
         } catch (error) {
-          throw inField(file, error)
+          return unread(file, inField(file, error))
         }
       }),
     )
     owner.signal.throwIfAborted()
-    const jobs = prepared.filter((one) => 'run' in one)
+    const jobs = prepared.filter(isJob)
     if (jobs.length > 0 && owner.isNew)
       checkWait(this.waitMs(), this.options.maxQueueWaitMs, 'The encoding of its files')
     this.#counts.found += files.length - jobs.length
     const encoding = prepared.map(async (one, index) => {
-      return 'run' in one ? await this.#join(one, files[index]!, owner) : one
+      if (!isJob(one)) return one
+      const file = files[index]!
+      return await this.#join(one, file, owner).catch((error: unknown) => unread(file, error))
     })
     let leave = (): void => {}
     const gone = new Promise<never>((_, reject) => {
@@ -249,6 +255,15 @@ export class EncodeLane {
     if (next !== first) first.overtaken++
     return next
   }
+}
+
+const isJob = (one: EncodedMedia | EncodeJob | undefined): one is EncodeJob =>
+  one !== undefined && 'run' in one
+
+/** Nothing, where a text stands for a file that cannot be read. */
+function unread({ otherwise }: PromptMedia, error: unknown): undefined {
+  const isUnreadable = CllmError.isInstance(error) && error.code === 'invalid_media'
+  if (otherwise === undefined || !isUnreadable) throw error
 }
 
 /** The error, with the field that has the file. */

@@ -76,6 +76,7 @@ export async function resolveMedia(
   const encoded = await context.parts.during(context.lane.encode(files, own))
   ensureWanted()
   const waited = context.lane.waited(own)
+  const rest = [...files]
   const tokens: TokenId[] = []
   const media: MediaSpan[] = []
   for (const token of places) {
@@ -83,7 +84,11 @@ export async function resolveMedia(
       tokens.push(token)
       continue
     }
-    const image = encoded.shift()!
+    const [image, { otherwise = '' }] = [encoded.shift(), rest.shift()!]
+    if (image === undefined) {
+      tokens.push(...context.tokenizer.encode(otherwise, { addBos: false }))
+      continue
+    }
     for (const span of image.spans) media.push({ ...span, start: tokens.length + span.start })
     for (const each of image.tokens) tokens.push(each)
   }

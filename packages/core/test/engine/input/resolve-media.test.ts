@@ -52,6 +52,25 @@ t.test('what cannot be shown is refused and disturbs nobody', async (t) => {
   t.same(leftovers(made), nothingLeft)
 })
 
+t.test('a text stands for what cannot be read, where there is one', async (t) => {
+  const made = rig({ images: true })
+  const counted = async (content: string, ...files: string[]) => {
+    const media = files.map((file) => ({
+      type: 'image' as const,
+      at: 3,
+      data: image(file),
+      otherwise: `[no ${file}]`,
+    }))
+    const messages = [{ role: 'tool', content, media }]
+    const { error, end } = await made.ask({ ...asks(''), prompt: { messages } })
+    t.equal(error, undefined)
+    return end?.usage.promptTokens
+  }
+  const told = await counted('See[no bad][no unreadable] this', 'a')
+  t.equal(await counted('See this', 'bad', 'a', 'unreadable'), told)
+  t.same(leftovers(made), nothingLeft)
+})
+
 t.test('chunks of any lengths have together the vectors of the whole', async (t) => {
   const span = (start: number, length: number): MediaSpan => ({
     start,
